@@ -1,0 +1,117 @@
+"""What a family of benchmarks is. Adding one touches: a module here, envs/<family>.py, a notebook, tests, config."""
+
+import hashlib
+import json
+from abc import ABC, abstractmethod
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, ClassVar
+
+from pydantic import BaseModel, ConfigDict, Field
+
+from benchstudy.names import Name
+from benchstudy.services import Service
+from benchstudy.units import DurationField
+
+if TYPE_CHECKING:
+    from benchstudy.session import HostCheck, TrialContext
+
+
+class Strict(BaseModel):
+    """Every part of a study refuses what it does not know."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+
+class FamilyConfig(Strict):
+    """What every family's block in a study may say."""
+
+    targets: list[Name] | None = Field(None, description="targets to measure; all of the study's when left out")
+    blocks: int | None = Field(None, ge=1, le=10_000, description="overrides the study's number of blocks")
+    timeout: DurationField = Field(600.0, description="after this a trial is ended and counted as 'timeout'")
+    services: dict[Name, Service] = Field({}, description="servers and mounts that are up during the session")
+
+
+@dataclass(frozen=True)
+class Case:
+    """One combination of levels. `definition` is everything that decides what is executed, beyond the levels."""
+
+    levels: Mapping[str, str]
+    definition: Mapping[str, Any] = field(default_factory=dict)
+
+    @property
+    def id(self) -> str:
+        """Readable and safe as a folder name: `backend=s3,op=write,size=100MB`."""
+        return ",".join(f"{factor}={level}" for factor, level in self.levels.items())
+
+    @property
+    def definition_sha256(self) -> str:
+        content = json.dumps({"levels": dict(self.levels), "definition": self.definition}, sort_keys=True, default=str)
+        return hashlib.sha256(content.encode()).hexdigest()
+
+
+@dataclass(frozen=True)
+class Observation:
+    """One metric value of one trial, in a base unit (`s`, `B`, `B/s`, `1/s`, `1` for a ratio or count)."""
+
+    metric: str
+    value: float | None
+    unit: str
+
+
+@dataclass(frozen=True)
+class Parsed:
+    """What one trial's raw files say.
+
+    `series`: long tables by name, each a list of flat rows (one dict a row, the same keys in each), for what is
+    more than one value a trial: operations, histograms, samples. tidy adds the trial's columns.
+    """
+
+    observations: Sequence[Observation]
+    series: Mapping[str, Sequence[Mapping[str, Any]]] = field(default_factory=dict)
+
+
+class ParseError(ValueError):
+    """Raw output that cannot be what the tool writes when all is well: truncated, empty, inconsistent."""
+
+
+class Family(ABC):
+    """One kind of benchmark. Stateless: everything it needs comes in as an argument."""
+
+    name: ClassVar[str]
+    title: ClassVar[str]
+    Config: ClassVar[type[FamilyConfig]]
+    Config = FamilyConfig
+    # Columns of the case table that are numbers a chart can use, by factor: {"size": ("size_bytes", parse)}
+    numeric_levels: ClassVar[Mapping[str, tuple[str, Any]]] = {}
+
+    @abstractmethod
+    def cases(self, config: FamilyConfig) -> list[Case]:
+        """All cases, in a deterministic order, each id once."""
+
+    @abstractmethod
+    def run(self, case: Case, trial: "TrialContext") -> None:
+        """Execute the case once. Raises TrialFailed with a cause a person understands."""
+
+    @abstractmethod
+    def parse(self, case_levels: Mapping[str, str], files: Path) -> Parsed:
+        """Pure: the files of one successful trial in, observations out. Raises ParseError."""
+
+    def check(self, config: FamilyConfig, host: "HostCheck") -> None:
+        """Look, without measuring, whether the host has what the cases need; report with host.ok / host.problem."""
+
+    def parse_import(self, path: Path) -> "Imported | None":
+        """What `benchstudy import` does with one existing output file; None: not of this family."""
+        return None
+
+
+@dataclass(frozen=True)
+class Imported:
+    """An existing output, recognised: the levels of its case, and the name its file has in a trial."""
+
+    levels: Mapping[str, str]
+    file_name: str
+    tool: str
+    tool_version: str | None = None
+    notes: Sequence[str] = ()

@@ -1,0 +1,31 @@
+"""Names that become folders, table cells and case ids: one rule for all, so that no name can become code."""
+
+import difflib
+import re
+from collections.abc import Iterable
+from typing import Annotated
+
+from pydantic import AfterValidator
+
+_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._+-]{0,63}")
+
+
+def check_name(value: str) -> str:
+    """`value`, if it is a letter or digit followed by up to 63 of letters, digits and . _ + -"""
+    if not _NAME.fullmatch(value) or ".." in value:
+        raise ValueError(
+            f"{value!r} cannot be a name: use letters, digits and . _ + - (at most 64, beginning with a letter or digit)"
+        )
+    return value
+
+
+def nearest(name: str, known: Iterable[str]) -> str:
+    """A hint for a misspelt name: ' (did you mean "x"?)', or the list of what is known."""
+    known = sorted(known)
+    close = difflib.get_close_matches(name, known, n=1)
+    if close:
+        return f'did you mean "{close[0]}"?'
+    return f"known: {', '.join(known)}" if known else "none is known"
+
+
+Name = Annotated[str, AfterValidator(check_name)]

@@ -1,0 +1,33 @@
+"""Where things lie below the project's folder: one function for each path."""
+
+from pathlib import Path
+
+
+def project_root(start: Path | None = None) -> Path:
+    """The nearest folder, from `start` (default: here) upwards, that holds workflow/Snakefile."""
+    here = (start or Path.cwd()).resolve()
+    for folder in (here, *here.parents):
+        if (folder / "workflow" / "Snakefile").is_file():
+            return folder
+    raise FileNotFoundError(f"no workflow/Snakefile in {here} or above it: run this inside a benchstudy project")
+
+
+def family_raw(root: Path, study: str, target: str, family: str) -> Path:
+    return root / "data" / "raw" / study / target / family
+
+
+def family_tidy(root: Path, study: str, family: str) -> Path:
+    return root / "data" / "tidy" / study / family
+
+
+def published(root: Path) -> Path:
+    return root / "data" / "published"
+
+
+def local_state(root: Path) -> Path:
+    """Keys, sockets and logs of this machine only; git ignores it."""
+    return root / ".benchstudy"
+
+
+def loopback_state(root: Path) -> Path:
+    return local_state(root) / "loopback"

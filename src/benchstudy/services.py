@@ -1,0 +1,46 @@
+"""Servers and mounts that a session brings up, as a study describes them.
+
+Texts may hold `{{…}}` placeholders, filled in on the host when the service starts:
+`{{dir}}` the service's own folder, `{{port.NAME}}` a free port of it, `{{secret.NAME}}` a random secret that
+lives as long as the session, `{{OTHER.dir}}`, `{{OTHER.port.NAME}}` and `{{OTHER.secret.NAME}}` those of a
+service named in `needs`.
+"""
+
+from pydantic import BaseModel, ConfigDict, Field, model_validator
+
+from benchstudy.names import Name
+from benchstudy.units import DurationField
+
+
+class _Strict(BaseModel):
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+
+class Ready(_Strict):
+    """When a service counts as up: exactly one of the three."""
+
+    tcp: Name | None = Field(None, description="this named port accepts a connection")
+    http: str | None = Field(None, description="this URL answers with a status below 500")
+    mount: str | None = Field(None, description="this path is a mount point")
+    timeout: DurationField = 30.0
+
+    @model_validator(mode="after")
+    def _one_probe(self) -> "Ready":
+        if sum(probe is not None for probe in (self.tcp, self.http, self.mount)) != 1:
+            raise ValueError("give exactly one of tcp, http, mount")
+        return self
+
+
+class Service(_Strict):
+    """One server or mount, run in the foreground under the supervisor for the length of the session."""
+
+    role: Name = Field("sut", description="on which of the target's hosts")
+    needs: list[Name] = Field([], description="services that must be ready before")
+    ports: list[Name] = []
+    secrets: list[Name] = []
+    files: dict[str, str] = Field({}, description="files written below {{dir}} before the start")
+    setup: list[list[str]] = Field([], description="commands run to their end before the start")
+    argv: list[str] = Field(min_length=1, description="the server, in the foreground")
+    env: dict[str, str] = {}
+    ready: Ready
+    stop: list[str] | None = Field(None, description="command that ends it politely, such as an unmount")

@@ -1,0 +1,258 @@
+"""The one validated model of a study: everything else takes it typed."""
+
+import hashlib
+import json
+from collections.abc import Mapping
+from functools import cached_property
+from pathlib import Path
+from typing import Any, get_args
+
+import yaml
+from pydantic import BaseModel, Field, ValidationError, field_validator, model_validator
+
+from benchstudy import families
+from benchstudy.errors import StudyError
+from benchstudy.families.base import Case, Family, FamilyConfig, Strict
+from benchstudy.names import Name, nearest
+from benchstudy.units import DurationField
+
+
+class Host(Strict):
+    """A machine reached by SSH. What is left out comes from ~/.ssh/config, as for the ssh command."""
+
+    address: str | None = Field(None, description="host name, address or ~/.ssh/config alias; the host's name when left out")
+    port: int | None = Field(None, ge=1, le=65535)
+    user: str | None = None
+    identity_file: str | None = None
+    known_hosts: str | None = Field(None, description="file of pinned host keys; ~/.ssh/known_hosts when left out")
+    loopback: bool = Field(False, description="this very machine, through an sshd of the study's own on 127.0.0.1")
+    work_dir: str = Field("~/.benchstudy", description="the only folder on the host that benchstudy writes to by itself")
+    python: str = Field("python3", description="the host's Python, 3.9 or newer")
+    sudo: bool = Field(False, description="whether provisioning may use password-less sudo")
+
+    @field_validator("address", "user", "python")
+    @classmethod
+    def _no_option(cls, value: str | None) -> str | None:
+        if value is not None and (not value or value.startswith("-") or any(c.isspace() or c == "\0" for c in value)):
+            raise ValueError(f"{value!r} must not be empty, begin with '-' or hold white space")
+        return value
+
+    @field_validator("work_dir")
+    @classmethod
+    def _harmless_work_dir(cls, value: str) -> str:
+        return check_work_dir(value)
+
+    @model_validator(mode="after")
+    def _loopback_needs_nothing(self) -> "Host":
+        given = [n for n in ("address", "port", "user", "identity_file", "known_hosts") if getattr(self, n) is not None]
+        if self.loopback and given:
+            raise ValueError(f"loopback: true brings its own sshd and keys; remove {', '.join(given)}")
+        return self
+
+
+def check_work_dir(value: str) -> str:
+    """`value`, if it is an absolute path or below ~/, without `..`, and neither `/` nor the home itself."""
+    parts = Path(value).parts
+    below_home = value.startswith("~/") and len(parts) > 1
+    deep_enough = value.startswith("/") and len(parts) > 2
+    if not (below_home or deep_enough) or ".." in parts or "\0" in value or "\n" in value:
+        raise ValueError(f"{value!r}: give an absolute path at least two levels deep, or one below ~/, without '..'")
+    return value
+
+
+class Target(Strict):
+    """A testbed: which host plays which role. One host may play all."""
+
+    roles: dict[Name, Name] = Field(min_length=1, description="role (sut, load, db, storage …) to host")
+
+
+class Thresholds(Strict):
+    """Declared before the measurement and hashed with the study, so that nobody can move them afterwards unseen."""
+
+    lease: DurationField = Field(30.0, description="a host ends our processes when the controller is silent this long")
+    reconnect: DurationField = Field(120.0, description="how long to try to get a lost connection back")
+
+
+class Study(Strict):
+    study: Name = Field(description="its name; a new name measures everything afresh")
+    title: str = ""
+    question: str = Field("", description="what the study is to answer, in a sentence, printed on its first page")
+    seed: int = Field(1, description="decides the random order of trials")
+    blocks: int = Field(6, ge=1, le=10_000, description="passes over all cases; below 6 no median has a 95 % interval")
+    measure: bool = Field(True, description="false: use what is on disk and never connect to a host")
+    hosts: dict[Name, Host] = Field(min_length=1)
+    targets: dict[Name, Target] = Field(min_length=1)
+    families: dict[str, FamilyConfig] = Field(min_length=1)
+    thresholds: Thresholds = Thresholds()
+
+    @field_validator("families", mode="before")
+    @classmethod
+    def _typed_families(cls, value: Any) -> Any:
+        if not isinstance(value, Mapping):
+            return value
+        typed = {}
+        for name, block in value.items():
+            if name not in families.names():
+                raise ValueError(f"unknown family {name!r}: {nearest(str(name), families.names())}")
+            config = families.get(name).Config
+            if isinstance(block, config):
+                typed[name] = block
+                continue
+            try:
+                typed[name] = config.model_validate({} if block is None else block)
+            except ValidationError as error:
+                raise StudyError("\n".join(_explain(error, config, ("families", name)))) from error
+        return typed
+
+    @model_validator(mode="after")
+    def _names_resolve(self) -> "Study":
+        for target_name, target in self.targets.items():
+            for role, host in target.roles.items():
+                if host not in self.hosts:
+                    raise ValueError(
+                        f"targets.{target_name}.roles.{role}: no host {host!r}: {nearest(host, self.hosts)}"
+                    )
+        for family_name, config in self.families.items():
+            for target_name in config.targets or ():
+                if target_name not in self.targets:
+                    raise ValueError(
+                        f"families.{family_name}.targets: no target {target_name!r}: {nearest(target_name, self.targets)}"
+                    )
+        return self
+
+    def sessions(self) -> list["SessionPlan"]:
+        """One a family and target, in the study's order."""
+        return [
+            SessionPlan(self, target, family)
+            for family, config in self.families.items()
+            for target in config.targets or self.targets
+        ]
+
+    def session(self, target: str, family: str) -> "SessionPlan":
+        return SessionPlan(self, target, family)
+
+    @cached_property
+    def sha256(self) -> str:
+        """Of everything that was declared; `measure` is a switch of one run, not a part of the study."""
+        # families hold subclasses, whose own fields serialize_as_any keeps.
+        content = self.model_dump(mode="json", exclude={"measure"}, serialize_as_any=True)
+        return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()
+
+
+class SessionPlan:
+    """What one measuring job is to do: all blocks of one family on one target."""
+
+    def __init__(self, study: Study, target: str, family: str):
+        self.study, self.target, self.family_name = study, target, family
+        self.config = study.families[family]
+        self.family: Family = families.get(family)
+        self.roles = study.targets[target].roles
+        self.blocks = self.config.blocks or study.blocks
+
+    @cached_property
+    def cases(self) -> list[Case]:
+        return self.family.cases(self.config)
+
+    @property
+    def hosts(self) -> dict[str, Host]:
+        """The hosts this session occupies, by name."""
+        return {name: self.study.hosts[name] for name in dict.fromkeys(self.roles.values())}
+
+    @property
+    def digest(self) -> str:
+        """Changes exactly when the set of trials that must exist changes."""
+        content = [self.blocks, sorted((case.id, case.definition_sha256) for case in self.cases)]
+        return hashlib.sha256(json.dumps(content).encode()).hexdigest()
+
+
+def parse_study(data: Mapping[str, Any]) -> Study:
+    """A typed study out of a mapping as YAML gives it. Raises StudyError that names each wrong field and the fix."""
+    if not isinstance(data, Mapping):
+        raise StudyError("a study is a mapping of names to values; see config/README.md")
+    try:
+        study = Study.model_validate(dict(data))
+    except ValidationError as error:
+        raise StudyError("\n".join(_explain(error, Study))) from error
+    for plan in study.sessions():
+        ids = [case.id for case in plan.cases]
+        if not ids:
+            raise StudyError(f"families.{plan.family_name}: its factors give no case at all")
+        if len(set(ids)) < len(ids):
+            twice = next(i for i in ids if ids.count(i) > 1)
+            raise StudyError(f"families.{plan.family_name}: the case {twice} is described twice")
+    return study
+
+
+class _UniqueKeyLoader(yaml.SafeLoader):
+    """YAML lets a second key overwrite the first in silence; a study must not."""
+
+
+def _mapping_without_duplicates(loader: yaml.SafeLoader, node: yaml.MappingNode) -> dict:
+    seen: set[str] = set()
+    for key_node, _ in node.value:
+        key = str(key_node.value)
+        if key in seen:
+            raise StudyError(f"line {key_node.start_mark.line + 1}: the key {key!r} stands there twice")
+        seen.add(key)
+    loader.flatten_mapping(node)
+    return loader.construct_mapping(node, deep=True)
+
+
+_UniqueKeyLoader.add_constructor(yaml.resolver.BaseResolver.DEFAULT_MAPPING_TAG, _mapping_without_duplicates)
+
+
+def load_study(path: Path) -> Study:
+    """The study in a YAML file. Raises StudyError with the file named."""
+    try:
+        data = yaml.load(path.read_text(), _UniqueKeyLoader)
+        return parse_study(data)
+    except FileNotFoundError as error:
+        raise StudyError(f"{path}: there is no such study file") from error
+    except yaml.YAMLError as error:
+        raise StudyError(f"{path}: not valid YAML: {error}") from error
+    except StudyError as error:
+        raise StudyError(f"{path}: {error}") from error
+
+
+def _explain(error: ValidationError, model: type[BaseModel], prefix: tuple[str, ...] = ()) -> list[str]:
+    lines = []
+    for problem in error.errors():
+        where = ".".join(str(part) for part in (*prefix, *problem["loc"]))
+        cause = problem.get("ctx", {}).get("error")
+        if isinstance(cause, StudyError):  # a family's block explained itself already
+            lines.append(str(cause))
+        elif problem["type"] == "extra_forbidden":
+            parent = _model_at(model, problem["loc"][:-1])
+            hint = nearest(str(problem["loc"][-1]), parent.model_fields) if parent else "remove it"
+            lines.append(f"{where}: unknown key: {hint}")
+        elif problem["type"] == "missing":
+            lines.append(f"{where}: this key is missing")
+        else:
+            message = str(cause) if cause else problem["msg"]
+            lines.append(f"{where}: {message}" if where else message)
+    return lines
+
+
+def _model_at(model: type[BaseModel], path: tuple[int | str, ...]) -> type[BaseModel] | None:
+    """The model that a location inside `model` belongs to, as far as annotations tell."""
+    current: Any = model
+    for part in path:
+        if isinstance(current, type) and issubclass(current, BaseModel) and part in current.model_fields:
+            current = current.model_fields[part].annotation
+        else:
+            current = _variant(current, part)
+    return _variant(current, None) if not _is_model(current) else current
+
+
+def _is_model(annotation: Any) -> bool:
+    return isinstance(annotation, type) and issubclass(annotation, BaseModel)
+
+
+def _variant(annotation: Any, tag: Any) -> Any:
+    """The model inside `dict[str, M]`, `list[M]`, `M | None` or a tagged union (then by its tag)."""
+    inner = [m for a in get_args(annotation) for m in ([a] if _is_model(a) else get_args(a)) if _is_model(m)]
+    for candidate in inner:
+        kind = candidate.model_fields.get("kind")
+        if kind is not None and tag in get_args(kind.annotation):
+            return candidate
+    return inner[0] if inner else annotation

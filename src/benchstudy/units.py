@@ -1,0 +1,61 @@
+"""Sizes and durations as people write them. Inside the package everything is bytes and seconds.
+
+"100MB" is decimal (the seed pages' usage) and "100MiB" is binary: the two are never mixed up, and a text keeps
+the unit it was written with, so that a table shows what the study says.
+"""
+
+import re
+from typing import Annotated, Any
+
+from pydantic import BeforeValidator, PlainSerializer
+
+_SIZE_UNITS = {
+    "B": 1,
+    **{f"{p}B": 1000**i for i, p in enumerate("kMGTP", start=1)},
+    "KB": 1000,  # the storage page writes 100KB and means the decimal unit
+    **{f"{p}iB": 1024**i for i, p in enumerate("KMGTP", start=1)},
+}
+_DURATION_UNITS = {"us": 1e-6, "µs": 1e-6, "ms": 1e-3, "s": 1.0, "min": 60.0, "m": 60.0, "h": 3600.0, "d": 86400.0}
+_QUANTITY = re.compile(r"\s*(\d+(?:\.\d+)?)\s*([A-Za-zµ]+)\s*")
+
+
+def _parse(value: Any, units: dict[str, float], what: str, example: str) -> float:
+    match = _QUANTITY.fullmatch(value) if isinstance(value, str) else None
+    if match is None or match[2] not in units:
+        known = ", ".join(units)
+        raise ValueError(f"{value!r} is not a {what}: write a number and a unit, such as {example} (units: {known})")
+    return float(match[1]) * units[match[2]]
+
+
+class Size(str):
+    """A size as written in the study; `bytes` is its value in bytes."""
+
+    bytes: int
+
+    def __new__(cls, text: str) -> "Size":
+        value = _parse(text, _SIZE_UNITS, "size", '"100MB" (decimal) or "100MiB" (binary)')
+        if value != int(value):
+            raise ValueError(f"{text!r} is not a whole number of bytes")
+        self = super().__new__(cls, re.sub(r"\s", "", text))
+        self.bytes = int(value)
+        return self
+
+
+def parse_duration(value: Any) -> float:
+    """Seconds of "30s", "5min", "250ms" and the like; a bare number is refused, because it hides its unit."""
+    return _parse(value, _DURATION_UNITS, "duration", '"30s" or "5min"')
+
+
+def _size(value: Any) -> Size:
+    if isinstance(value, Size):
+        return value
+    if not isinstance(value, str):
+        raise ValueError(f'{value!r} has no unit: write "100MB" (decimal) or "100MiB" (binary)')
+    return Size(value)
+
+
+SizeField = Annotated[Size, BeforeValidator(_size), PlainSerializer(str)]
+DurationField = Annotated[
+    float,
+    BeforeValidator(lambda v: v if isinstance(v, float) else parse_duration(v)),
+]
