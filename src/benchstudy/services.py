@@ -3,7 +3,7 @@
 Texts may hold `{{…}}` placeholders, filled in on the host when the service starts:
 `{{dir}}` the service's own folder, `{{port.NAME}}` a free port of it, `{{secret.NAME}}` a random secret that
 lives as long as the session, `{{OTHER.dir}}`, `{{OTHER.port.NAME}}` and `{{OTHER.secret.NAME}}` those of a
-service named in `needs`.
+service named in `needs`; `{{library.NAME}}` the folder of something shipped to the host (named in `libraries`).
 """
 
 from pydantic import BaseModel, ConfigDict, Field, model_validator
@@ -38,6 +38,7 @@ class Service(_Strict):
     needs: list[Name] = Field([], description="services that must be ready before")
     ports: list[Name] = []
     secrets: list[Name] = []
+    libraries: list[Name] = Field([], description='what is shipped to the host before, such as "rclone"')
     files: dict[str, str] = Field({}, description="files written below {{dir}} before the start")
     setup: list[list[str]] = Field([], description="commands run to their end before the start")
     argv: list[str] = Field(min_length=1, description="the server, in the foreground")

@@ -15,7 +15,7 @@ from benchstudy.services import Service
 from benchstudy.units import DurationField
 
 if TYPE_CHECKING:
-    from benchstudy.session import HostCheck, TrialContext
+    from benchstudy.trial import HostCheck, TrialContext
 
 
 class Strict(BaseModel):

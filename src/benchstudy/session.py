@@ -1,0 +1,326 @@
+"""One measuring job: what is missing of one family on one target, in random block order, under a lock on its hosts."""
+
+import hashlib
+import json
+import logging
+import os
+import random
+import signal
+import socket
+import time
+from collections.abc import Mapping
+from contextlib import ExitStack
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+from uuid import uuid4
+
+from benchstudy import paths
+from benchstudy.controller import ends_with_controller
+from benchstudy.errors import BenchstudyError, SessionFailed, TrialFailed
+from benchstudy.families.base import Case, ParseError
+from benchstudy.hostagent import HostAgent, HostBusy
+from benchstudy.progress import Progress
+from benchstudy.raw import (
+    RESULTS,
+    Status,
+    StoredTrial,
+    TrialRecord,
+    TrialStore,
+    as_json,
+    now,
+    seal,
+    write_atomically,
+)
+from benchstudy.remote import ConnectionFailed, ConnectionLost, Remote
+from benchstudy.study import SessionPlan
+from benchstudy.trial import HostConnection, SessionState, TrialContext
+
+log = logging.getLogger("benchstudy")
+
+
+@dataclass(frozen=True)
+class Scheduled:
+    """A trial to be done: its place in the random order of its block is recorded with it."""
+
+    case: Case
+    block: int
+    position: int
+
+
+def schedule(plan: SessionPlan) -> list[Scheduled]:
+    """Every trial that must exist, in the order of measuring. The same study gives the same order, always."""
+    order = []
+    for block in range(1, plan.blocks + 1):
+        cases = list(plan.cases)
+        # A block's order must not depend on how many blocks there are, so that adding one changes no other.
+        random.Random(f"{plan.study.seed}/{plan.target}/{plan.family_name}/{block}").shuffle(cases)
+        order += [Scheduled(case, block, position) for position, case in enumerate(cases, start=1)]
+    return order
+
+
+def adopt(plan: SessionPlan, store: TrialStore) -> dict[tuple[str, int], StoredTrial]:
+    """The verified results on disk that the plan asks for, by case and block.
+
+    Raises CorruptTrial for an altered file, and SessionFailed when a case was described anew after it was measured.
+    """
+    discarded = store.discards()
+    cases = {case.id: case for case in plan.cases}
+    adopted: dict[tuple[str, int], StoredTrial] = {}
+    for trial in store.trials():
+        record = trial.record
+        if record.uuid in discarded or record.status not in RESULTS or record.case not in cases:
+            continue
+        if record.definition_sha256 != cases[record.case].definition_sha256 and record.imported_from is None:
+            was, is_now = record.definition, dict(cases[record.case].definition)
+            changed = sorted(k for k in {*was, *is_now} if was.get(k) != json.loads(json.dumps(is_now, default=str)).get(k))
+            raise SessionFailed(
+                f"{record.case}: the study now describes this case in another way ({', '.join(changed) or 'levels'} "
+                f"changed) than when trial {trial.short} measured it. Give the study a new name to measure afresh, or "
+                f"put the old value back, or `benchstudy discard --case {record.case} --why …`"
+            )
+        adopted.setdefault((record.case, record.block), trial)
+    return adopted
+
+
+def hold_session(root: Path, plan: SessionPlan) -> Path:
+    """Measure what is missing and write the index `session.json`; returns its path.
+
+    Nothing missing: no host is contacted. A session that could not be held, or not to its end, still leaves an index
+    of what there is, with `problem` saying why.
+    """
+    store = TrialStore(paths.family_raw(root, plan.study.study, plan.target, plan.family_name))
+    with store.exclusive():
+        problem = None
+        try:
+            adopted = adopt(plan, store)
+            missing = [s for s in schedule(plan) if (s.case.id, s.block) not in adopted]
+            if missing:
+                _Session(root, plan, store).measure(missing, len(adopted))
+        except (SessionFailed, ConnectionFailed, ConnectionLost, HostBusy) as error:
+            problem = str(error)
+            log.error("%s on %s: %s", plan.family_name, plan.target, problem)
+        return write_index(plan, store, problem)
+
+
+def write_index(plan: SessionPlan, store: TrialStore, problem: str | None) -> Path:
+    """`session.json`: every trial with the SHA-256 of each of its files, every session, every discard."""
+    discarded = store.discards()
+    trials = []
+    for trial in store.trials():
+        record = trial.record
+        trials.append(
+            {
+                "uuid": record.uuid,
+                "case": record.case,
+                "block": record.block,
+                "position": record.position,
+                "status": record.status,
+                "cause": record.cause,
+                "path": str(trial.folder.relative_to(store.folder)),
+                "files": [vars(file) for file in trial.files],
+            }
+        )
+    sessions = [json.loads(p.read_text()) for p in store.folder.glob("sessions/[!.]*/session.json")]
+    index = {
+        "schema_version": 1,
+        "study": plan.study.study,
+        "target": plan.target,
+        "family": plan.family_name,
+        "study_sha256": plan.study.sha256,
+        "plan": plan.digest,
+        "problem": problem,
+        "sessions": sorted(sessions, key=lambda s: s["started"]),
+        "trials": trials,
+        "discarded": [vars(d) for d in discarded.values()],
+    }
+    path = store.folder / "session.json"
+    write_atomically(path, as_json(index))
+    return path
+
+
+def instrument_sha256(family: str) -> str:
+    """Of the code that measures, so that a study that mixes two instruments can be told."""
+    package = Path(__file__).parent
+    sources = [*sorted(package.glob("agent/**/*.py")), package / "families" / f"{family}.py", package / "trial.py"]
+    digest = hashlib.sha256()
+    for source in sources:
+        digest.update(source.read_bytes())
+    return digest.hexdigest()
+
+
+class _Session:
+    """The connection, lock and schedule of one run of `hold_session`."""
+
+    def __init__(self, root: Path, plan: SessionPlan, store: TrialStore):
+        self._root, self._plan, self._store = root, plan, store
+        self._uuid = str(uuid4())
+        self._events: list[str] = []
+        self._instrument = instrument_sha256(plan.family_name)
+        self._progress = Progress(
+            paths.local_state(root) / "progress", f"{plan.family_name} on {plan.target}", plan.blocks
+        )
+
+    def measure(self, missing: list[Scheduled], adopted: int) -> None:
+        started = now()
+        folder = self._store.folder / "sessions" / f".partial-{self._uuid[:8]}"
+        folder.mkdir(parents=True)
+        environments: dict[str, dict[str, Any]] = {}
+        with ExitStack() as stack:
+            stack.enter_context(self._progress)
+            stack.enter_context(ends_with_controller())
+            hosts = self._connect(stack)
+            state = SessionState(self._uuid, self._plan, hosts, folder, self._event)
+            # Whatever happens, what the session started is ended and what it saw is recorded.
+            stack.callback(self._record, folder, started, environments, hosts)
+            stack.callback(state.close)
+            for name, host in hosts.items():
+                environments[name] = {"before": host.agent.facts()}
+            self._progress.begin(len(missing), adopted)
+            for scheduled in missing:
+                self._one_trial(scheduled, state)
+
+    def _connect(self, stack: ExitStack) -> dict[str, HostConnection]:
+        thresholds = self._plan.study.thresholds
+        owner = {
+            "study": self._plan.study.study,
+            "session": f"{self._plan.family_name} on {self._plan.target}",
+            "controller": socket.gethostname(),
+            "pid": os.getpid(),
+            "since": now(),
+        }
+        connections = {}
+        for name, host in self._plan.hosts.items():
+            remote = stack.enter_context(Remote(name, host))
+            agent = HostAgent.deploy(
+                remote, lease_s=thresholds.lease, reconnect_s=thresholds.reconnect, on_event=self._event
+            )
+            stack.enter_context(agent.lock(self._uuid, owner))
+            agent.sweep()
+            connections[name] = HostConnection(remote, agent)
+        return connections
+
+    def _one_trial(self, scheduled: Scheduled, state: SessionState) -> None:
+        case = scheduled.case
+        partial = self._store.begin(case.id, scheduled.block)
+        self._progress.trial_started(scheduled.block, case.id)
+        trial = TrialContext(state, partial.uuid, partial.folder, scheduled.block)
+        started, begun = now(), time.monotonic()
+        status: Status = "aborted"
+        cause: str | None = "the session ended during the trial"
+        try:
+            status, cause = self._run_and_parse(case, trial)
+        except (ConnectionFailed, ConnectionLost) as error:
+            cause = str(error)
+            raise
+        except KeyboardInterrupt:
+            cause = "interrupted"
+            raise
+        finally:
+            record = TrialRecord(
+                uuid=partial.uuid,
+                study=self._plan.study.study,
+                study_sha256=self._plan.study.sha256,
+                target=self._plan.target,
+                family=self._plan.family_name,
+                case=case.id,
+                levels=dict(case.levels),
+                definition=dict(case.definition),
+                definition_sha256=case.definition_sha256,
+                block=scheduled.block,
+                position=scheduled.position,
+                session=self._uuid,
+                roles=dict(self._plan.roles),
+                status=status,
+                cause=state.redact(cause) if cause else None,
+                started=started,
+                finished=now(),
+                duration_s=time.monotonic() - begun,
+                commands=trial.commands,
+                verified=trial.notes,
+                instrument=self._instrument,
+            )
+            state.redact_files(partial.folder)
+            partial.commit(record)
+            self._progress.trial_finished(scheduled.block, case.id, status, record.cause, record.duration_s)
+
+    def _run_and_parse(self, case: Case, trial: TrialContext) -> tuple[Status, str | None]:
+        family = self._plan.family
+        try:
+            family.run(case, trial)
+            # A tool can exit 0 and leave nonsense: what cannot be parsed now will not be parsable later either.
+            family.parse(case.levels, trial.files)
+        except (TrialFailed, ParseError) as error:
+            timed_out = any(command.state == "timeout" for command in trial.commands)
+            return ("timeout" if timed_out else "failed"), str(error)
+        except (ConnectionFailed, ConnectionLost):
+            raise
+        except Exception as error:  # a defect of ours in one case must not take the study down
+            log.exception("%s: internal error", case.id)
+            return "failed", f"internal error: {type(error).__name__}: {error}"
+        if trial.commands and len({c.boot_id for c in trial.commands if c.host == trial.commands[0].host}) > 1:
+            return "aborted", "the host was restarted during the trial"
+        return "ok", None
+
+    def _event(self, text: str) -> None:
+        self._events.append(f"{now()} {text}")
+        self._progress.event(text)
+
+    def _record(
+        self,
+        folder: Path,
+        started: str,
+        environments: dict[str, dict[str, Any]],
+        hosts: Mapping[str, HostConnection],
+    ) -> None:
+        for name, environment in environments.items():
+            try:
+                environment["after"] = hosts[name].agent.facts()
+            except BenchstudyError as error:
+                environment["after"] = None
+                self._event(f"{name}: the environment after the session is unknown: {error}")
+            environment["diff"] = environment_diff(environment["before"], environment["after"] or {})
+        record = {
+            "uuid": self._uuid,
+            "seed": self._plan.study.seed,
+            "started": started,
+            "finished": now(),
+            "controller": socket.gethostname(),
+            "instrument": self._instrument,
+            "study_sha256": self._plan.study.sha256,
+            "declared": self._plan.study.model_dump(mode="json", serialize_as_any=True, exclude={"measure"}),
+            "hosts": environments,
+            "events": self._events,
+        }
+        write_atomically(folder / "session.json", as_json(record))
+        seal(folder)
+        folder.rename(folder.with_name(self._uuid[:8]))
+
+
+# What moves all the time by itself says nothing about whether the host stayed the same machine.
+_VOLATILE = ("load", "wall_clock", "clock", "meminfo", "memory", "uptime", "free")
+
+
+def environment_diff(before: Mapping[str, Any], after: Mapping[str, Any], where: str = "") -> list[str]:
+    """What changed on a host during a session, one line a fact: `kernel: 6.1.0 -> 6.1.2`."""
+    changes = []
+    for key in sorted({*before, *after}):
+        name = f"{where}.{key}" if where else str(key)
+        if any(word in str(key) for word in _VOLATILE):
+            continue
+        old, new = before.get(key), after.get(key)
+        if isinstance(old, Mapping) and isinstance(new, Mapping):
+            changes += environment_diff(old, new, name)
+        elif old != new:
+            changes.append(f"{name}: {_short(old)} -> {_short(new)}")
+    return changes
+
+
+def _short(value: Any) -> str:
+    text = json.dumps(value, default=str)
+    return text if len(text) <= 120 else f"{text[:117]}…"
+
+
+def interrupt_on_termination() -> None:
+    """SIGTERM ends a session as Ctrl-C does: the trial is recorded as aborted and nothing is left on the hosts."""
+    signal.signal(signal.SIGTERM, lambda *_: signal.raise_signal(signal.SIGINT))
