@@ -1,0 +1,47 @@
+# Two commands matter: make report, make test. The rest is convenience.
+SHELL := /bin/sh
+.DEFAULT_GOAL := help
+.NOTPARALLEL:
+
+CORES ?= 8
+# The study of config/config.yaml unless another is named.
+STUDY ?=
+BIN := .venv/bin
+# Snakemake's own jobs call tools of the environment by name.
+export PATH := $(CURDIR)/$(BIN):$(PATH)
+
+.PHONY: help environment report test lab check format clean-reports clean-environment clean-loopback
+
+help: ## this list
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-18s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+	@echo
+	@echo "  STUDY=config/studies/x.yaml and CORES=4 apply to report and check."
+
+environment:
+	@sh setup/environment.sh
+
+report: environment ## set up what is missing, measure what is missing, write reports/index.html
+	@snakemake --cores $(CORES) report $(if $(STUDY),--configfile $(STUDY))
+	@echo "$(CURDIR)/reports/index.html"
+
+test: ## set up what is missing, then run the whole test suite
+	@sh setup/environment.sh test
+	@python -m pytest
+
+lab: environment ## JupyterLab on the notebooks
+	@jupyter lab notebooks
+
+check: environment ## try every host of the study without measuring anything
+	@benchstudy check $(if $(STUDY),$(STUDY),config/config.yaml)
+
+format: environment ## format the code
+	@ruff check --fix . && ruff format . && snakefmt workflow
+
+clean-reports: ## remove what the workflow can make again; raw results are never touched
+	@rm -rf data/tidy reports/* logs
+
+clean-environment: ## remove .venv
+	@rm -rf .venv
+
+clean-loopback: ## remove this machine's study keys and sshd state; the next run makes new ones
+	@rm -rf .benchstudy

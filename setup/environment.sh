@@ -1,0 +1,79 @@
+#!/bin/sh
+# Makes .venv exactly as requirements.lock says, and installs the system packages that are missing.
+#
+#   setup/environment.sh          what reports need
+#   setup/environment.sh test     that, and what the test suite needs
+#
+# A second run finds everything and takes a fraction of a second. Nothing here asks questions.
+set -eu
+cd "$(dirname "$0")/.."
+. setup/packages.sh
+
+venv=.venv
+purpose=${1:-report}
+
+say() { printf 'setup: %s\n' "$*" >&2; }
+fail() { printf 'setup: %s\n' "$*" >&2; exit 1; }
+
+new_enough() { "$1" -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null; }
+
+find_python() {
+    for candidate in python3 python3.11 python3.12 python3.13 python3.14; do
+        if command -v "$candidate" >/dev/null && new_enough "$candidate"; then
+            echo "$candidate"
+            return
+        fi
+    done
+    found=$(python3 --version 2>&1) || found="no python3"
+    fail "Python 3.11 or newer is needed and $found is what is here.
+       Install one beside it (on Ubuntu 22.04: apt-get install python3.11 python3.11-venv) and run make again."
+}
+
+# uv does not read pip's settings; hand over those that decide where packages come from.
+use_pip_settings() {
+    "$venv/bin/python" -m pip config list 2>/dev/null | while IFS== read -r key value; do
+        value=${value#\'}
+        value=${value%\'}
+        case $key in
+            *.index-url) echo "export UV_DEFAULT_INDEX='$value'" ;;
+            *.extra-index-url) echo "export UV_INDEX='$value'" ;;
+            *.find-links) echo "export UV_FIND_LINKS='$value'" ;;
+            *.cert) echo "export SSL_CERT_FILE='$value'" ;;
+        esac
+    done
+}
+
+make_venv() {
+    python=$1
+    # A folder that was moved, or whose Python is gone, cannot be mended.
+    if ! new_enough "$venv/bin/python" || ! "$venv/bin/python" -m pip --version >/dev/null 2>&1; then
+        say "making $venv with $("$python" --version)"
+        "$python" -m venv --clear "$venv"
+    fi
+    settings=$(use_pip_settings)
+    # What the user set for uv itself goes before what was set for pip.
+    saved_index=${UV_DEFAULT_INDEX:-}
+    eval "$settings"
+    [ -z "$saved_index" ] || export UV_DEFAULT_INDEX="$saved_index"
+
+    # uv's own entry of the lock, so that the installer is pinned by hash as everything it installs.
+    awk '/^uv==/ { taking = 1; print; next } /^[^ ]/ { taking = 0 } taking' requirements.lock > "$venv/uv.lock.txt"
+    "$venv/bin/python" -m pip install --quiet --disable-pip-version-check --require-hashes --no-deps \
+        -r "$venv/uv.lock.txt"
+    say "installing what requirements.lock pins"
+    "$venv/bin/uv" pip sync --quiet --python "$venv/bin/python" --require-hashes requirements.lock
+    "$venv/bin/uv" pip install --quiet --python "$venv/bin/python" --no-deps --no-build-isolation --editable .
+}
+
+python=$(find_python)
+require_python_modules "$python"
+require_commands "$purpose"
+install_missing
+
+stamp=$(cat requirements.lock pyproject.toml setup/environment.sh | sha256sum | cut -d' ' -f1)
+# The folder's own place counts too: scripts in a virtual environment hold absolute paths.
+stamp="$stamp $(pwd -P)"
+if [ "$(cat "$venv/benchstudy-stamp" 2>/dev/null)" != "$stamp" ]; then
+    make_venv "$python"
+    printf '%s\n' "$stamp" > "$venv/benchstudy-stamp"
+fi
