@@ -39,6 +39,9 @@ from benchstudy.trial import HostConnection, SessionState, TrialContext
 log = logging.getLogger("benchstudy")
 
 
+_LONG_AGO = 86_400.0
+
+
 @dataclass(frozen=True)
 class Scheduled:
     """A trial to be done: its place in the random order of its block is recorded with it."""
@@ -136,7 +139,28 @@ def write_index(plan: SessionPlan, store: TrialStore, problem: str | None) -> Pa
     }
     path = store.folder / "session.json"
     write_atomically(path, as_json(index))
+    if problem:
+        # Older than anything it depends on: the workflow plans this session again the next time it is asked.
+        os.utime(path, (_LONG_AGO, _LONG_AGO))
     return path
+
+
+def confirm_sessions(indexes: list[Path], confirmation: Path) -> None:
+    """Raises SessionFailed that lists every session which could not be held, or writes what was held."""
+    lines, problems = [], []
+    for path in indexes:
+        index = json.loads(path.read_text())
+        name = f"{index['family']} on {index['target']}"
+        if index["problem"]:
+            problems.append(f"{name}: {index['problem']}")
+        else:
+            lines.append(f"{name}: {len(index['trials'])} trials\n")
+    if problems:
+        raise SessionFailed(
+            "these sessions could not be held (the reports show what there is; the same command tries again):\n"
+            + "\n".join(problems)
+        )
+    write_atomically(confirmation, "".join(lines))
 
 
 def instrument_sha256(family: str) -> str:

@@ -85,6 +85,9 @@ class Family(ABC):
     Config = FamilyConfig
     # Columns of the case table that are numbers a chart can use, by factor: {"size": ("size_bytes", parse)}
     numeric_levels: ClassVar[Mapping[str, tuple[str, Any]]] = {}
+    # The long tables that `parse` gives and their columns, as names of polars types, so that measuring need not import
+    # polars: {"operations": {"total_s": "Float64", "index": "Int64"}}
+    series_schemas: ClassVar[Mapping[str, Mapping[str, str]]] = {}
 
     @abstractmethod
     def cases(self, config: FamilyConfig) -> list[Case]:

@@ -1,0 +1,174 @@
+"""The `benchstudy` command: what one does with a study besides `snakemake report`."""
+
+import argparse
+import json
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+from benchstudy import __version__, paths
+from benchstudy.errors import BenchstudyError
+from benchstudy.study import Study, load_study
+
+_EMBEDDED = Path("config/config.yaml")
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    arguments = _parser().parse_args(argv)
+    try:
+        return arguments.command(arguments)
+    except BenchstudyError as error:
+        print(f"benchstudy: {error}", file=sys.stderr)
+        return 1
+    except FileNotFoundError as error:
+        print(f"benchstudy: {error}", file=sys.stderr)
+        return 1
+    except KeyboardInterrupt:
+        print("benchstudy: interrupted", file=sys.stderr)
+        return 130
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        prog="benchstudy",
+        description="Benchmark studies: check hosts, look after trials. Measuring and reporting is "
+        "`snakemake --cores 8 report`.",
+    )
+    parser.add_argument("--version", action="version", version=f"benchstudy {__version__}")
+    commands = parser.add_subparsers(required=True, metavar="COMMAND")
+
+    check = commands.add_parser("check", help="validate a study and try every host, without measuring")
+    check.add_argument("--no-hosts", action="store_true", help="validate the file only; connect to nothing")
+    check.set_defaults(command=_check)
+
+    cases = commands.add_parser("cases", help="list the cases of a study, and what is measured of each")
+    cases.set_defaults(command=_cases)
+
+    discard = commands.add_parser("discard", help="have trials measured again; they are kept and shown as discarded")
+    discard.add_argument("trials", nargs="*", metavar="TRIAL", help="a trial's id, as the report shows it")
+    discard.add_argument("--case", help="every trial of this case")
+    discard.add_argument("--status", choices=["failed", "timeout"], help="every trial that ended so")
+    discard.add_argument("--why", required=True, help="the reason; it is recorded and printed in the report")
+    discard.set_defaults(command=_discard)
+
+    imports = commands.add_parser("import", help="take existing outputs of a tool into a study, marked as imported")
+    imports.add_argument("outputs", nargs="+", type=Path, metavar="PATH", help="a file, or a folder of files")
+    imports.add_argument("--target", help="the study's target they belong to; its first one when left out")
+    imports.set_defaults(command=_import)
+
+    verify = commands.add_parser("verify", help="compare every raw file with the SHA-256 stored with it")
+    verify.set_defaults(command=_verify)
+
+    for command in (check, cases, discard, imports, verify):
+        command.add_argument(
+            "--study", type=Path, default=_EMBEDDED, metavar="FILE", help="the study's file (default: %(default)s)"
+        )
+    return parser
+
+
+def _check(arguments: argparse.Namespace) -> int:
+    from benchstudy.checks import check_host
+
+    study = load_study(arguments.study)
+    plans = study.sessions()
+    trials = sum(len(plan.cases) * plan.blocks for plan in plans)
+    print(f"{arguments.study}: study {study.study}, {len(plans)} sessions, {trials} trials")
+    if arguments.no_hosts:
+        return 0
+    bad = 0
+    for name in dict.fromkeys(host for plan in plans for host in plan.hosts):
+        for fine, text, fix in check_host(study, name):
+            bad += not fine
+            print(f"  {name}: {'ok     ' if fine else 'PROBLEM'} {text}" + (f"\n      -> {fix}" if fix else ""))
+    print(f"{bad} problem{'s' * (bad != 1)}" if bad else "every host is ready")
+    return 1 if bad else 0
+
+
+def _cases(arguments: argparse.Namespace) -> int:
+    from benchstudy.raw import TrialStore
+
+    study = load_study(arguments.study)
+    for plan in study.sessions():
+        store = TrialStore(_raw(study, plan.target, plan.family_name))
+        discarded = store.discards()
+        done = [t.record for t in store.trials() if t.record.uuid not in discarded]
+        print(f"{plan.family_name} on {plan.target}: {len(plan.cases)} cases, {plan.blocks} blocks")
+        for case in plan.cases:
+            states = [record.status for record in done if record.case == case.id]
+            print(f"  {case.id}  " + (", ".join(f"{states.count(s)} {s}" for s in dict.fromkeys(states)) or "-"))
+    return 0
+
+
+def _discard(arguments: argparse.Namespace) -> int:
+    from benchstudy.raw import RESULTS, TrialStore, find_trials
+
+    if not arguments.why.strip():
+        raise BenchstudyError("--why: give the reason; the report prints it")
+    chosen = []
+    if arguments.trials:
+        raw = paths.project_root() / "data" / "raw"
+        for prefix in arguments.trials:
+            found = find_trials(raw, prefix)
+            if len(found) != 1:
+                raise BenchstudyError(f"{prefix}: {len(found) or 'no'} trial{'s' * (len(found) != 1)} with this id")
+            chosen += found
+    elif arguments.case or arguments.status:
+        study = load_study(arguments.study)
+        for plan in study.sessions():
+            store = TrialStore(_raw(study, plan.target, plan.family_name))
+            chosen += [
+                (store, trial)
+                for trial in store.trials()
+                if arguments.case in (None, trial.record.case) and arguments.status in (None, trial.record.status)
+            ]
+    else:
+        raise BenchstudyError("name the trials: TRIAL …, --case CASE or --status failed")
+    chosen = [
+        (store, trial)
+        for store, trial in chosen
+        if trial.record.uuid not in store.discards() and trial.record.status in RESULTS
+    ]
+    for store, trial in chosen:
+        store.discard(trial, arguments.why.strip())
+        print(f"discarded {trial.short}: {trial.record.case}, block {trial.record.block} ({trial.record.status})")
+    print(f"{len(chosen)} discarded; `snakemake --cores 8 report` measures what is missing now")
+    return 0
+
+
+def _import(arguments: argparse.Namespace) -> int:
+    from benchstudy.importing import import_outputs
+
+    study = load_study(arguments.study)
+    imported, refused = import_outputs(paths.project_root(), study, arguments.target, arguments.outputs)
+    for path, trial in imported:
+        print(f"imported {path} as {trial.record.case}, trial {trial.short}")
+    for path, reason in refused:
+        print(f"not imported {path}: {reason}", file=sys.stderr)
+    return 1 if refused or not imported else 0
+
+
+def _verify(arguments: argparse.Namespace) -> int:
+    from benchstudy.raw import CorruptTrial, verify
+
+    study = load_study(arguments.study)
+    files = bad = 0
+    for plan in study.sessions():
+        folder = _raw(study, plan.target, plan.family_name)
+        for sums in sorted(folder.glob("*/*/SHA256SUMS")):
+            if sums.parent.name.startswith("."):
+                continue
+            try:
+                files += len(verify(sums.parent))
+            except CorruptTrial as error:
+                bad += 1
+                print(error, file=sys.stderr)
+    print(json.dumps({"study": study.study, "files": files, "altered": bad}))
+    return 1 if bad else 0
+
+
+def _raw(study: Study, target: str, family: str) -> Path:
+    return paths.family_raw(paths.project_root(), study.study, target, family)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,29 @@
+"""What every job script of the workflow does around its one call: the study, the log file, a clear way to fail."""
+
+import logging
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from benchstudy.errors import BenchstudyError
+from benchstudy.progress import log_to
+from benchstudy.study import Study, parse_study
+
+
+@contextmanager
+def job(snakemake: Any) -> Iterator[tuple[Path, Study]]:
+    """The project's folder and the study. An error the user can mend ends the job with its message, no traceback."""
+    log_file = snakemake.log.get("text") or (snakemake.log[0] if snakemake.log else None)
+    undo = log_to(Path(log_file) if log_file else None)
+    try:
+        yield Path.cwd(), parse_study(snakemake.config)
+    except BenchstudyError as error:
+        logging.getLogger("benchstudy").error("%s", error)
+        sys.exit(1)
+    except KeyboardInterrupt:
+        logging.getLogger("benchstudy").error("interrupted")
+        sys.exit(130)
+    finally:
+        undo()

@@ -1,0 +1,74 @@
+"""Load and validate the study; helpers that name files and resources. No rule."""
+
+from functools import partial
+from pathlib import Path
+
+from snakemake.exceptions import WorkflowError
+
+from benchstudy.controller import announce_controller, hold_project
+from benchstudy.errors import BenchstudyError
+from benchstudy.study import parse_study
+
+# A configfile directive would be merged with the one of the command line, key by key: two studies mixed into one.
+if not workflow.overwrite_configfiles:
+
+    configfile: "config/config.yaml"
+
+
+try:
+    STUDY = parse_study(config)
+    if workflow.is_main_process:
+        announce_controller()
+        if not workflow.dryrun:
+            hold_project()
+except BenchstudyError as error:
+    raise WorkflowError(str(error))
+
+PLANS = {(plan.target, plan.family_name): plan for plan in STUDY.sessions()}
+FAMILIES = list(STUDY.families)
+
+
+wildcard_constraints:
+    study=STUDY.study,
+    target="|".join(STUDY.targets),
+    family="|".join(FAMILIES),
+
+
+def session_indexes(wildcards=None):
+    """session.json of every session, or of one family's where the wildcards say so."""
+    family = getattr(wildcards, "family", None)
+    return [
+        f"data/raw/{STUDY.study}/{plan_target}/{plan_family}/session.json"
+        for plan_target, plan_family in PLANS
+        if family in (None, plan_family)
+    ]
+
+
+def provision_facts():
+    """The facts of every target that is measured."""
+    return [f"data/provision/{STUDY.study}/{target}.json" for target in dict.fromkeys(t for t, _ in PLANS)]
+
+
+def files_below(folder, pattern):
+    """Files to depend on, in a fixed order."""
+    return sorted(str(path) for path in Path(folder).rglob(pattern) if path.is_file() and "__pycache__" not in path.parts)
+
+
+def report_code():
+    """What a notebook's figures and tables are made with: an edit re-runs notebooks, and nothing before them."""
+    modules = ("charts", "histograms", "human", "report", "stats", "tables")
+    return [f"src/benchstudy/{module}.py" for module in modules]
+
+
+def slots_used(host, wildcards):
+    """1 when the target of the job occupies the host, else 0."""
+    return int(host in STUDY.targets[wildcards.target].roles.values())
+
+
+# One slot a host keeps two jobs off it whatever the number of cores. Registered here and not in the profile, because
+# `--resources` on the command line replaces a profile's limits as a whole.
+for host in STUDY.hosts:
+    workflow.register_resource(f"slot_{host}", 1)
+HOST_SLOTS = {f"slot_{host}": partial(slots_used, host) for host in STUDY.hosts}
+# Many kernels starting at once miss the 60 s in which Jupyter expects them.
+workflow.register_resource("kernels", 2)

@@ -1,0 +1,22 @@
+"""Measure: one job holds the session of one family on one target."""
+
+
+def plan_digest(wildcards):
+    """Changes exactly when the set of trials that must exist changes: a case, a block, a definition."""
+    return PLANS[wildcards.target, wildcards.family].digest
+
+
+rule measure_session:
+    """Measure what is missing. The trials are no output: the DAG could delete them, and must never be able to."""
+    input:
+        facts="data/provision/{study}/{target}.json",
+    output:
+        index="data/raw/{study}/{target}/{family}/session.json",
+    params:
+        plan=plan_digest,
+    log:
+        "logs/measure_session/{study}/{target}/{family}.log",
+    resources:
+        **HOST_SLOTS,
+    script:
+        "../scripts/measure_session.py"

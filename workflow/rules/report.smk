@@ -1,0 +1,66 @@
+"""Report: notebooks, pages, and the index."""
+
+
+rule execute_notebook:
+    """Run a family's notebook on its tables. A failing cell keeps its traceback in the log notebook."""
+    input:
+        notebook="notebooks/{family}.ipynb",
+        tables="data/tidy/{study}/{family}",
+        published=files_below("data/published", "*.csv"),
+        code=report_code(),
+    output:
+        notebook="reports/{study}/notebooks/{family}.ipynb",
+        exports=directory("reports/{study}/{family}"),
+    log:
+        notebook="logs/execute_notebook/{study}/{family}.ipynb",
+        text="logs/execute_notebook/{study}/{family}.log",
+    resources:
+        kernels=1,
+    script:
+        "../scripts/execute_notebook.py"
+
+
+rule render_report:
+    """One self-contained page out of an executed notebook."""
+    input:
+        notebook="reports/{study}/notebooks/{family}.ipynb",
+        templates=files_below("src/benchstudy/templates", "*"),
+        code="src/benchstudy/htmlpages.py",
+    output:
+        page="reports/{study}/{family}.html",
+    log:
+        "logs/render_report/{study}/{family}.log",
+    script:
+        "../scripts/render_report.py"
+
+
+rule build_index:
+    """The first page: the study, its hosts, what failed and why, and the way to everything else."""
+    input:
+        pages=expand("reports/{study}/{family}.html", study=STUDY.study, family=FAMILIES),
+        tables=expand("data/tidy/{study}/{family}", study=STUDY.study, family=FAMILIES),
+        sessions=session_indexes(),
+        code="src/benchstudy/htmlpages.py",
+        templates=files_below("src/benchstudy/templates", "*"),
+    output:
+        index="reports/index.html",
+        study_index=f"reports/{STUDY.study}/index.html",
+    params:
+        study=STUDY.sha256,
+    log:
+        f"logs/build_index/{STUDY.study}.log",
+    script:
+        "../scripts/build_index.py"
+
+
+rule confirm_sessions:
+    """Fails when a session could not be held, after all that could be reported was, and is tried again each time."""
+    input:
+        sessions=session_indexes(),
+        index="reports/index.html",
+    output:
+        held=f"reports/{STUDY.study}/sessions-held.txt",
+    log:
+        f"logs/confirm_sessions/{STUDY.study}.log",
+    script:
+        "../scripts/confirm_sessions.py"

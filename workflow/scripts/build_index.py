@@ -1,0 +1,15 @@
+"""Build the first page of the study, and the one of the whole folder of reports."""
+
+from pathlib import Path
+
+from benchstudy.job import job
+
+with job(snakemake) as (root, study):
+    from benchstudy.htmlpages import build_index
+
+    build_index(
+        study,
+        tidy={family: Path(table) for family, table in zip(study.families, snakemake.input.tables, strict=True)},
+        sessions=[Path(path) for path in snakemake.input.sessions],
+        reports=root / "reports",
+    )

@@ -1,0 +1,9 @@
+"""Hold one session: measure what is missing, index what is there."""
+
+from benchstudy.job import job
+
+with job(snakemake) as (root, study):
+    from benchstudy.session import hold_session, interrupt_on_termination
+
+    interrupt_on_termination()
+    hold_session(root, study.session(snakemake.wildcards.target, snakemake.wildcards.family))

@@ -1,0 +1,10 @@
+"""Provision the hosts of one target."""
+
+from pathlib import Path
+
+from benchstudy.job import job
+
+with job(snakemake) as (root, study):
+    from benchstudy.provision import provision_target
+
+    provision_target(study, snakemake.wildcards.target, Path(snakemake.output.facts))
