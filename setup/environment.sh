@@ -29,18 +29,20 @@ find_python() {
        Install one beside it (on Ubuntu 22.04: apt-get install python3.11 python3.11-venv) and run make again."
 }
 
-# uv does not read pip's settings; hand over those that decide where packages come from.
+# uv does not read pip's settings: hand over those that decide where packages come from. What the user set for uv
+# itself, or set first in pip's own order, stays.
 use_pip_settings() {
-    "$venv/bin/python" -m pip config list 2>/dev/null | while IFS== read -r key value; do
+    "$venv/bin/python" -m pip config list > "$venv/pip-settings"
+    while IFS== read -r key value; do
         value=${value#\'}
         value=${value%\'}
         case $key in
-            *.index-url) echo "export UV_DEFAULT_INDEX='$value'" ;;
-            *.extra-index-url) echo "export UV_INDEX='$value'" ;;
-            *.find-links) echo "export UV_FIND_LINKS='$value'" ;;
-            *.cert) echo "export SSL_CERT_FILE='$value'" ;;
+            *.index-url) export UV_DEFAULT_INDEX="${UV_DEFAULT_INDEX:-$value}" ;;
+            *.extra-index-url) export UV_INDEX="${UV_INDEX:-$value}" ;;
+            *.find-links) export UV_FIND_LINKS="${UV_FIND_LINKS:-$value}" ;;
+            *.cert) export SSL_CERT_FILE="${SSL_CERT_FILE:-$value}" ;;
         esac
-    done
+    done < "$venv/pip-settings"
 }
 
 make_venv() {
@@ -50,16 +52,11 @@ make_venv() {
         say "making $venv with $("$python" --version)"
         "$python" -m venv --clear "$venv"
     fi
-    settings=$(use_pip_settings)
-    # What the user set for uv itself goes before what was set for pip.
-    saved_index=${UV_DEFAULT_INDEX:-}
-    eval "$settings"
-    [ -z "$saved_index" ] || export UV_DEFAULT_INDEX="$saved_index"
-
+    use_pip_settings
     # uv's own entry of the lock, so that the installer is pinned by hash as everything it installs.
-    awk '/^uv==/ { taking = 1; print; next } /^[^ ]/ { taking = 0 } taking' requirements.lock > "$venv/uv.lock.txt"
+    awk '/^uv==/ { taking = 1; print; next } /^[^ ]/ { taking = 0 } taking' requirements.lock > "$venv/uv-requirement.txt"
     "$venv/bin/python" -m pip install --quiet --disable-pip-version-check --require-hashes --no-deps \
-        -r "$venv/uv.lock.txt"
+        -r "$venv/uv-requirement.txt"
     say "installing what requirements.lock pins"
     "$venv/bin/uv" pip sync --quiet --python "$venv/bin/python" --require-hashes requirements.lock
     "$venv/bin/uv" pip install --quiet --python "$venv/bin/python" --no-deps --no-build-isolation --editable .

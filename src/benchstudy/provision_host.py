@@ -1,0 +1,190 @@
+"""Provisions one host; a process of its own, because pyinfra keeps its state in globals.
+
+Reads a request (JSON) on stdin, writes progress to stderr and the host's facts (JSON) to stdout. Exit status 0 also
+when packages could not be installed: that is a fact, and stands in `problems`.
+"""
+
+import json
+import logging
+import re
+import runpy
+import sys
+from pathlib import Path
+from typing import Any
+
+import pyinfra
+from pyinfra.api.config import Config
+from pyinfra.api.connect import connect_all, disconnect_all
+from pyinfra.api.exceptions import PyinfraError
+from pyinfra.api.operations import run_ops
+from pyinfra.api.state import State, StateStage
+from pyinfra.context import ctx_host, ctx_state
+from pyinfra.facts.apk import ApkPackages
+from pyinfra.facts.deb import DebPackages
+from pyinfra.facts.rpm import RpmPackages
+
+from benchstudy.errors import BenchstudyError
+from benchstudy.pyinfra_remote import OneHost
+from benchstudy.remote import Remote
+from benchstudy.study import Host
+
+_TERMINAL_COLOURS = re.compile(r"\x1b\[[0-9;]*m")
+# How each package manager gets fresh lists and waits for whoever else is installing; dnf does both by itself.
+_REFRESH = {
+    "apt-get": [
+        [
+            "apt-get",
+            "-qq",
+            "-o",
+            "DPkg::Lock::Timeout=600",
+            "install",
+        ],  # nothing to install: takes and frees the lock
+        ["apt-get", "-qq", "update"],
+    ],
+    "apk": [["apk", "update"]],
+}
+
+
+def provision(request: dict[str, Any]) -> dict[str, Any]:
+    """The host's facts: os, packages (requested name to version or null), changed (operations), problems (texts).
+
+    Raises RemoteError when the host cannot be reached, BenchstudyError when a deploy file itself is wrong.
+    """
+    host = Host.model_validate(request["host"])
+    with Remote(request["name"], host) as remote:
+        return _provision(remote, host, request)
+
+
+def _provision(remote: Remote, host: Host, request: dict[str, Any]) -> dict[str, Any]:
+    is_root = remote.run(["id", "-u"]).text.strip() == "0"
+    sudo = host.sudo and not is_root
+    # One package that is nowhere to be had must not keep the others from being installed.
+    state = State(OneHost(remote, {"roles": request["roles"]}), Config(SUDO=sudo, IGNORE_ERRORS=True))
+    pyinfra_host = state.inventory.get_host(remote.name)
+    with ctx_state.use(state), ctx_host.use(pyinfra_host):
+        state.set_stage(StateStage.Connect)
+        connect_all(state)
+        state.set_stage(StateStage.Prepare)
+        problems = _prepare(pyinfra_host, request["deploys"])
+        operations = state.ops[pyinfra_host]
+        # A function-local snapshot: `will_change` of an executed operation says what it did, not what was missing.
+        pending = [op for op in operations if operations[op].operation_meta.will_change]
+        changed = 0
+        if pending and not (is_root or sudo):
+            problems += [f"{_title(state, op)}: {_how_to_allow(remote.name, host)}" for op in pending]
+        elif pending:
+            problems += _refresh_package_lists(remote, sudo)
+            state.set_stage(StateStage.Execute)
+            run_ops(state)
+            results = {op: operations[op].operation_meta for op in pending}
+            changed = sum(result.did_change() for result in results.values())
+            problems += [f"{_title(state, op)}: {_tail(r)}" for op, r in results.items() if r.did_error()]
+        facts = {
+            "os": _os_release(remote),
+            "machine": remote.run(["uname", "-srm"]).text.strip(),
+            "packages": _versions(remote, pyinfra_host),
+            "changed": changed,
+            "problems": problems,
+        }
+        disconnect_all(state)
+    return facts
+
+
+def _prepare(pyinfra_host: Any, deploys: list[dict[str, Any]]) -> list[str]:
+    """Run the deploy files, which only plans their operations."""
+    problems = []
+    for deploy in deploys:
+        pyinfra_host.data.family = deploy["family"]
+        try:
+            runpy.run_path(deploy["path"])
+        except PyinfraError as error:  # such as: no package manager that pyinfra knows
+            problems.append(f"{Path(deploy['path']).name}: {error}")
+        except BenchstudyError:
+            raise
+        except Exception as error:
+            raise BenchstudyError(
+                f"envs/{Path(deploy['path']).name}: {type(error).__name__}: {error}"
+            ) from error
+    return problems
+
+
+def _refresh_package_lists(remote: Remote, sudo: bool) -> list[str]:
+    """Only called when something will be installed, so that a complete host needs no network."""
+    prefix = ["sudo", "-n"] if sudo else []
+    for manager, commands in _REFRESH.items():
+        if remote.run(["sh", "-c", 'command -v "$1"', "sh", manager], check=False).exit_status != 0:
+            continue
+        for command in commands:
+            _log(f"{' '.join(command)}")
+            done = remote.run([*prefix, *command], timeout_s=1200.0, check=False)
+            if done.exit_status != 0:
+                # Not the end: what is wanted may be in the lists that are there.
+                return [f"{' '.join(command)}: {done.stderr.decode('utf-8', 'replace').strip()[-500:]}"]
+    return []
+
+
+def _how_to_allow(name: str, host: Host) -> str:
+    return (
+        f"missing on {name}, and {host.user or 'the user'} may not install packages there. "
+        f"Set hosts.{name}.sudo: true where password-less sudo is allowed, or install them by hand"
+    )
+
+
+def _title(state: State, op: str) -> str:
+    return ", ".join(sorted(state.get_op_meta(op).names))
+
+
+def _tail(result: Any) -> str:
+    """The last lines of a failed operation's output: package managers put the cause there."""
+    lines = [line for line in (result.stderr_lines or result.stdout_lines) if line.strip()]
+    return "; ".join(lines[-4:]) or "it failed without a message"
+
+
+def _os_release(remote: Remote) -> str:
+    release = remote.run(["cat", "/etc/os-release"], check=False).text
+    match = re.search(r'^PRETTY_NAME="?([^"\n]*)', release, re.MULTILINE)
+    return match[1] if match else "unknown"
+
+
+def _versions(remote: Remote, pyinfra_host: Any) -> dict[str, str | None]:
+    """Version by package, of all that the deploys asked for; None: not installed, or provided by another package."""
+    requested = pyinfra_host.data.get("requested", [])
+    for fact in (DebPackages, RpmPackages, ApkPackages):
+        installed = pyinfra_host.get_fact(fact)
+        if installed:
+            return {name: _version(installed.get(name)) for name in requested}
+    return dict.fromkeys(requested)
+
+
+def _version(found: Any) -> str | None:
+    versions = getattr(found, "installed_versions", found)
+    return max(versions) if versions else None
+
+
+def _log(message: str) -> None:
+    plain = _TERMINAL_COLOURS.sub("", message).strip()
+    if plain:
+        print(plain, file=sys.stderr, flush=True)
+
+
+class _PlainLines(logging.Handler):
+    """pyinfra's log without colours: it goes to a file."""
+
+    def emit(self, record: logging.LogRecord) -> None:
+        _log(record.getMessage())
+
+
+def main() -> int:
+    pyinfra.logger.handlers = [_PlainLines()]
+    pyinfra.logger.setLevel(logging.INFO)
+    pyinfra.logger.propagate = False
+    try:
+        result = {"facts": provision(json.load(sys.stdin))}
+    except BenchstudyError as error:
+        result = {"error": str(error)}
+    json.dump(result, sys.stdout)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
