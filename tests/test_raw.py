@@ -1,0 +1,124 @@
+"""The trial store: whole or not at all, never altered unseen."""
+
+import multiprocessing
+import os
+import signal
+import subprocess
+
+import pytest
+
+from benchstudy.errors import SessionFailed
+from benchstudy.raw import CorruptTrial, TrialRecord, TrialStore, now
+
+
+def record(partial, case="size=1MB", status="ok", **fields):
+    return TrialRecord(
+        uuid=partial.uuid,
+        study="s",
+        study_sha256="0" * 64,
+        target="t",
+        family="file_size",
+        case=case,
+        levels={"size": "1MB"},
+        definition={},
+        definition_sha256="1" * 64,
+        block=1,
+        position=1,
+        session="x",
+        roles={"sut": "local"},
+        status=status,
+        cause=None,
+        started=now(),
+        finished=now(),
+        duration_s=0.1,
+        commands=[],
+        verified={},
+        instrument="2" * 64,
+        **fields,
+    )
+
+
+@pytest.fixture
+def store(tmp_path):
+    return TrialStore(tmp_path / "raw")
+
+
+def committed(store, content=b"output\n"):
+    partial = store.begin("size=1MB", 1)
+    (partial.folder / "stdout").write_bytes(content)
+    (partial.folder / "files").mkdir()
+    (partial.folder / "files" / "result.json").write_text("{}")
+    return partial.commit(record(partial))
+
+
+def test_a_committed_trial_is_read_back_read_only_and_sha256sum_agrees(store):
+    trial = committed(store)
+    (again,) = store.trials()
+    assert again == trial
+    assert {file.name for file in again.files} == {"stdout", "files/result.json", "trial.json"}
+    assert not os.stat(trial.folder / "stdout").st_mode & 0o222
+    subprocess.run(["sha256sum", "--check", "--quiet", "SHA256SUMS"], cwd=trial.folder, check=True)
+
+
+@pytest.mark.parametrize("name", ["stdout", "files/result.json", "trial.json"])
+def test_one_flipped_bit_is_found_and_the_file_named(store, name):
+    path = committed(store).folder / name
+    path.chmod(0o644)
+    content = bytearray(path.read_bytes())
+    content[0] ^= 1
+    path.write_bytes(content)
+    with pytest.raises(CorruptTrial, match=name):
+        store.trials()
+
+
+def test_a_missing_raw_file_is_found_and_named(store):
+    folder = committed(store).folder
+    folder.chmod(0o755)
+    (folder / "stdout").unlink()
+    with pytest.raises(CorruptTrial, match="stdout: missing"):
+        store.trials()
+
+
+def test_a_trial_that_was_never_committed_is_not_seen_and_goes_with_the_next_session(store):
+    partial = store.begin("size=1MB", 1)
+    (partial.folder / "stdout").write_text("half")
+    assert store.trials() == []
+    with store.exclusive():
+        assert not partial.folder.exists()
+
+
+def _killed_while_committing(folder):
+    store = TrialStore(folder)
+    partial = store.begin("size=1MB", 1)
+    for number in range(200):
+        (partial.folder / f"file{number}").write_bytes(b"x" * 10_000)
+    (folder / "started").touch()
+    partial.commit(record(partial))
+
+
+@pytest.mark.parametrize("delay_s", [0.0, 0.01, 0.05])
+def test_kill_9_during_a_commit_leaves_a_whole_trial_or_none(store, delay_s):
+    process = multiprocessing.get_context("spawn").Process(target=_killed_while_committing, args=(store.folder,))
+    process.start()
+    while not (store.folder / "started").exists():
+        assert process.is_alive() or (store.folder / "started").exists()
+    process.join(delay_s)
+    os.kill(process.pid, signal.SIGKILL)
+    process.join()
+    assert [len(trial.files) for trial in store.trials()] in ([], [201])
+
+
+def test_a_second_session_is_refused_while_one_writes(store):
+    with store.exclusive(), pytest.raises(SessionFailed, match=f"process {os.getpid()}"), TrialStore(
+        store.folder
+    ).exclusive():
+        pass
+
+
+def test_a_discarded_trial_stays_and_the_reason_with_it(store):
+    trial = committed(store)
+    (store.folder / "session.json").write_text("{}")
+    store.discard(trial, "the disk was being scrubbed")
+    assert store.trials() == [trial]
+    assert store.discards()[trial.record.uuid].why == "the disk was being scrubbed"
+    assert not (store.folder / "session.json").exists(), "so that the workflow plans the session again"

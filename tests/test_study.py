@@ -1,0 +1,130 @@
+"""The study model: what is refused, how it is said, and that cases and order never change by themselves."""
+
+import copy
+
+import pytest
+
+from benchstudy.errors import StudyError
+from benchstudy.session import schedule
+from benchstudy.study import load_study, parse_study
+from benchstudy.units import Size, parse_duration
+
+STUDY = {
+    "study": "small",
+    "hosts": {"local": {"loopback": True}},
+    "targets": {"one": {"roles": {"sut": "local"}}},
+    "families": {
+        "file_size": {
+            "backends": [{"name": "disk", "kind": "path", "path": "/var/tmp"}],
+            "sizes": ["100KB", "1MiB"],
+        }
+    },
+}
+
+
+def changed(*path, to):
+    study = copy.deepcopy(STUDY)
+    place = study
+    for part in path[:-1]:
+        place = place[part]
+    place[path[-1]] = to
+    return study
+
+
+@pytest.mark.parametrize(
+    ("study", "says"),
+    [
+        (changed("blokcs", to=3), 'blokcs: unknown key: did you mean "blocks"?'),
+        (changed("hosts", "local", "usr", to="x"), 'hosts.local.usr: unknown key: did you mean "user"?'),
+        (changed("families", "file_sise", to={}), "unknown family 'file_sise': did you mean \"file_size\"?"),
+        (
+            changed("families", "file_size", "sises", to=["1MB"]),
+            'families.file_size.sises: unknown key: did you mean "sizes"?',
+        ),
+        (
+            changed("families", "file_size", "backends", 0, "pth", to="/x"),
+            'pth: unknown key: did you mean "path"?',
+        ),
+        (changed("families", "file_size", "sizes", to=["100"]), "is not a size"),
+        (changed("families", "file_size", "sizes", to=[100]), "has no unit"),
+        (changed("families", "file_size", "timeout", to=30), "is not a duration"),
+        (changed("targets", "one", "roles", "sut", to="locl"), 'no host \'locl\': did you mean "local"?'),
+        (changed("families", "file_size", "targets", to=["two"]), "no target 'two'"),
+        (changed("blocks", to=0), "blocks: "),
+        (changed("measure", to="perhaps"), "measure: "),
+        (changed("hosts", "local", "work_dir", to="/"), "hosts.local.work_dir: "),
+        (changed("hosts", "local", "work_dir", to="~"), "hosts.local.work_dir: "),
+        (changed("hosts", "local", "work_dir", to="/srv/x/../.."), "without '..'"),
+        (changed("hosts", "local", "port", to=22), "loopback: true brings its own sshd"),
+        (changed("hosts", "local", to={"address": "-oProxyCommand=x"}), "hosts.local.address: "),
+        (changed("families", "file_size", "backends", 0, "kind", to="nfs"), "families.file_size.backends.0"),
+    ],
+)
+def test_a_wrong_field_is_named_with_its_fix(study, says):
+    with pytest.raises(StudyError) as error:
+        parse_study(study)
+    assert says in str(error.value)
+
+
+@pytest.mark.parametrize("name", ["; rm -rf", "$(reboot)", "a\nb", "-rf", "../x", "ü", "", "a..b", "x" * 65, "<script>"])
+def test_a_hostile_name_is_refused_wherever_a_name_stands(name):
+    places = [
+        changed("study", to=name),
+        changed("hosts", to={name: {"loopback": True}}),
+        changed("targets", to={name: {"roles": {"sut": "local"}}}),
+        changed("families", "file_size", "backends", 0, "name", to=name),
+    ]
+    for study in places:
+        with pytest.raises(StudyError):
+            parse_study(study)
+
+
+@pytest.mark.parametrize(("text", "value"), [("false", False), ("no", False), ("true", True), (False, False)])
+def test_booleans_from_the_command_line_are_not_truthy_strings(text, value):
+    assert parse_study(changed("measure", to=text)).measure is value
+
+
+def test_decimal_and_binary_sizes_are_kept_apart():
+    assert Size("100MB").bytes == 100_000_000
+    assert Size("100MiB").bytes == 104_857_600
+    assert Size("1.5 GiB") == "1.5GiB"
+    assert parse_duration("1.5min") == 90.0
+
+
+def test_the_schedule_is_the_same_each_time_and_adding_a_block_changes_no_other():
+    def order(study):
+        (plan,) = parse_study(study).sessions()
+        return [(s.block, s.position, s.case.id) for s in schedule(plan)]
+
+    six = order(STUDY)
+    assert order(STUDY) == six
+    assert order(changed("blocks", to=7))[: len(six)] == six
+    assert order(changed("seed", to=2)) != six
+    blocks = [[case for block, _, case in six if block == b] for b in range(1, 7)]
+    assert len({tuple(block) for block in blocks}) > 1, "each block has an order of its own"
+    assert len({frozenset(block) for block in blocks}) == 1, "every block has every case"
+
+
+def test_the_plan_changes_with_the_trials_that_must_exist_and_with_nothing_else():
+    def digest(study):
+        return parse_study(study).sessions()[0].digest
+
+    assert digest(changed("title", to="another title")) == digest(STUDY)
+    assert digest(changed("measure", to=False)) == digest(STUDY)
+    assert digest(changed("blocks", to=7)) != digest(STUDY)
+    assert digest(changed("families", "file_size", "sizes", to=["100KB", "1MB"])) != digest(STUDY)
+
+
+def test_a_key_written_twice_is_refused(tmp_path):
+    path = tmp_path / "study.yaml"
+    path.write_text("study: x\nblocks: 3\nblocks: 6\n")
+    with pytest.raises(StudyError, match=r"study.yaml: line 3: the key 'blocks' stands there twice"):
+        load_study(path)
+
+
+def test_a_missing_file_and_broken_yaml_say_so(tmp_path):
+    with pytest.raises(StudyError, match="there is no such study file"):
+        load_study(tmp_path / "none.yaml")
+    (tmp_path / "broken.yaml").write_text("study: [")
+    with pytest.raises(StudyError, match="not valid YAML"):
+        load_study(tmp_path / "broken.yaml")
