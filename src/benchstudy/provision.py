@@ -1,4 +1,4 @@
-"""Makes hosts ready: what the deploys in envs/ ask for is installed over SSH, and what is there is written down."""
+"""Makes hosts ready over SSH: installs what the deploys in envs/ ask for, and writes down what is there."""
 
 import json
 import os
@@ -28,8 +28,8 @@ class ProvisionFailed(BenchstudyError):
 class ProvisionResult:
     """What happened on a target's hosts.
 
-    `hosts`: facts by host: os, machine, packages (name to version or None), changed (number of operations that
-    changed something), problems (texts). A host with problems is not a failure: its trials will say what is missing.
+    `hosts`: facts by host: os, machine, packages (name to version or None), changed (number of operations
+    that changed something), problems (texts). A host with problems is no failure: its trials say what is missing.
     """
 
     hosts: Mapping[str, Mapping[str, Any]]
@@ -48,8 +48,8 @@ def provision_target(
 ) -> ProvisionResult:
     """Provision all hosts of `target` side by side, and write their facts to `facts_path` (JSON, atomically).
 
-    Running it again changes nothing. A package that cannot be installed becomes a problem in the facts; a host that
-    cannot be reached raises ProvisionFailed, after the other hosts are done.
+    Running it again changes nothing. A package that cannot be installed becomes a problem in the facts; a host
+    that cannot be reached raises ProvisionFailed, after the other hosts are done.
     """
     root = project_root()
     families = [plan.family_name for plan in study.sessions() if plan.target == target]

@@ -1,7 +1,7 @@
 """Provisions one host; a process of its own, because pyinfra keeps its state in globals.
 
-Reads a request (JSON) on stdin, writes progress to stderr and the host's facts (JSON) to stdout. Exit status 0 also
-when packages could not be installed: that is a fact, and stands in `problems`.
+Reads a request (JSON) on stdin, writes progress to stderr and the host's facts (JSON) to stdout. That packages
+could not be installed is a fact too, and stands in `problems`.
 """
 
 import json
@@ -46,7 +46,7 @@ _REFRESH = {
 
 
 def provision(request: dict[str, Any]) -> dict[str, Any]:
-    """The host's facts: os, packages (requested name to version or null), changed (operations), problems (texts).
+    """The host's facts, as `ProvisionResult.hosts` describes them.
 
     Raises RemoteError when the host cannot be reached, BenchstudyError when a deploy file itself is wrong.
     """
@@ -67,7 +67,7 @@ def _provision(remote: Remote, host: Host, request: dict[str, Any]) -> dict[str,
         state.set_stage(StateStage.Prepare)
         problems = _prepare(pyinfra_host, request["deploys"])
         operations = state.ops[pyinfra_host]
-        # A function-local snapshot: `will_change` of an executed operation says what it did, not what was missing.
+        # Taken now: asked after its execution, an operation says what it would do next.
         pending = [op for op in operations if operations[op].operation_meta.will_change]
         changed = 0
         if pending and not (is_root or sudo):
@@ -147,7 +147,7 @@ def _os_release(remote: Remote) -> str:
 
 
 def _versions(remote: Remote, pyinfra_host: Any) -> dict[str, str | None]:
-    """Version by package, of all that the deploys asked for; None: not installed, or provided by another package."""
+    """Version by package that a deploy asked for; None: not installed under this name."""
     requested = pyinfra_host.data.get("requested", [])
     for fact in (DebPackages, RpmPackages, ApkPackages):
         installed = pyinfra_host.get_fact(fact)

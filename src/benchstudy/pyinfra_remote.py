@@ -1,7 +1,7 @@
 """Lets pyinfra reach a host through the same door as everything else.
 
-pyinfra has an SSH connector of its own, but then there would be two opinions about host keys, ~/.ssh/config, jump
-hosts and the loopback host. This connector hands pyinfra's commands to `Remote`.
+pyinfra has an SSH connector of its own, but then there would be two opinions about host keys, ~/.ssh/config,
+jump hosts and the loopback host. This connector hands pyinfra's commands to `Remote`.
 """
 
 import shlex
