@@ -1,0 +1,190 @@
+"""Real OpenSSH servers on loopback for tests: own keys, own port, own known_hosts, gone when the test is over."""
+
+import contextlib
+import os
+import pwd
+import shutil
+import signal
+import socket
+import subprocess
+import time
+from collections.abc import Sequence
+from pathlib import Path
+
+from benchstudy.study import Host
+
+
+class SshdHost:
+    """One sshd in `folder` (made if need be); a context manager.
+
+    Args:
+        folder: keys, configuration, log; use a tmp_path.
+        options: further lines of sshd_config, such as "RekeyLimit 64M".
+        address: where it listens.
+        prefix: put before the sshd command, such as ["nsenter", "--net=…"]; it must exec it, so that pids stay true.
+    """
+
+    def __init__(
+        self,
+        folder: Path,
+        *,
+        options: Sequence[str] = (),
+        address: str = "127.0.0.1",
+        prefix: Sequence[str] = (),
+    ):
+        self.folder = Path(folder)
+        self.folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+        self.address, self.options, self.prefix = address, list(options), list(prefix)
+        self.user = pwd.getpwuid(os.getuid()).pw_name
+        self.identity_file = self.folder / "user_key"
+        self.known_hosts = self.folder / "known_hosts"
+        self.log = self.folder / "sshd.log"
+        self._process: subprocess.Popen | None = None
+        for name in ("host_key", "user_key"):
+            if not (self.folder / name).exists():
+                make_key(self.folder / name)
+        shutil.copyfile(self.folder / "user_key.pub", self.folder / "authorized_keys")
+        # Behind a prefix it has a network of its own, where the usual port is free.
+        self.port = _free_port(address) if not self.prefix else 22
+        self.pin()
+
+    @property
+    def host(self) -> Host:
+        """The study's view of this host."""
+        return Host(
+            address=self.address,
+            port=self.port,
+            user=self.user,
+            identity_file=str(self.identity_file),
+            known_hosts=str(self.known_hosts),
+        )
+
+    @property
+    def key_name(self) -> str:
+        return self.address if self.port == 22 else f"[{self.address}]:{self.port}"
+
+    def pin(self) -> None:
+        """Write the present host key to known_hosts."""
+        key_type, blob = (self.folder / "host_key.pub").read_text().split()[:2]
+        self.known_hosts.write_text(f"{self.key_name} {key_type} {blob}\n")
+
+    def change_host_key(self) -> None:
+        """A new host key, not pinned; call restart() to have it shown."""
+        for name in ("host_key", "host_key.pub"):
+            (self.folder / name).unlink()
+        make_key(self.folder / "host_key")
+
+    def start(self) -> "SshdHost":
+        if os.getuid() == 0:
+            Path("/run/sshd").mkdir(mode=0o755, exist_ok=True)
+        config = self.folder / "sshd_config"
+        lines = [
+            f"Port {self.port}",
+            f"ListenAddress {self.address}",
+            f"HostKey {self.folder}/host_key",
+            "PidFile none",
+            f"AuthorizedKeysFile {self.folder}/authorized_keys",
+            "StrictModes no",
+            "UsePAM no",
+            "PasswordAuthentication no",
+            "KbdInteractiveAuthentication no",
+            "PermitRootLogin prohibit-password",
+            "UseDNS no",
+            "MaxSessions 100",
+            "MaxStartups 100",
+            "LogLevel VERBOSE",
+            "Subsystem sftp internal-sftp",
+            *self.options,
+        ]
+        config.write_text("\n".join(lines) + "\n")
+        self.log.unlink(missing_ok=True)
+        argv = [*self.prefix, _sshd(), "-D", "-f", str(config), "-E", str(self.log)]
+        # Own session: a Ctrl-C at the tests must not reach it before stop() does.
+        self._process = subprocess.Popen(argv, stdin=subprocess.DEVNULL, start_new_session=True)
+        deadline = time.monotonic() + 10
+        while not self._listening():
+            if self._process.poll() is not None or time.monotonic() > deadline:
+                raise RuntimeError(
+                    f"sshd did not start: {self.log.read_text() if self.log.exists() else argv}"
+                )
+            time.sleep(0.005)
+        return self
+
+    def stop(self) -> None:
+        """End the listener and every connection."""
+        if self._process is None:
+            return
+        sessions = self.session_pids()
+        self._process.terminate()
+        self._process.wait(timeout=10)
+        self._process = None
+        for pid in sessions:
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGKILL)
+
+    def restart(self) -> None:
+        self.stop()
+        self.start()
+
+    def drop_connections(self) -> int:
+        """Kill the processes that serve connections, as a broken path would; the listener stays. How many."""
+        pids = self.session_pids()
+        for pid in pids:
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGKILL)
+        return len(pids)
+
+    def session_pids(self) -> list[int]:
+        """Processes of the present connections, not those of the commands they run."""
+        if self._process is None:
+            return []
+        found, parents = [], [self._process.pid]
+        while parents:
+            children = [pid for parent in parents for pid in _children(parent) if _is_sshd(pid)]
+            found += children
+            parents = children
+        return found
+
+    def __enter__(self) -> "SshdHost":
+        return self.start()
+
+    def __exit__(self, *_: object) -> None:
+        self.stop()
+
+    def _listening(self) -> bool:
+        # Its log says so first when a prefix puts it into another network namespace.
+        return (
+            self.log.exists()
+            and f"Server listening on {self.address} port {self.port}" in self.log.read_text()
+        )
+
+
+def make_key(file: Path) -> None:
+    """A new ed25519 key without passphrase, and its .pub beside it."""
+    subprocess.run(["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-C", "test", "-f", str(file)], check=True)
+
+
+def _free_port(address: str) -> int:
+    with socket.socket() as probe:
+        probe.bind((address, 0))
+        return probe.getsockname()[1]
+
+
+def _sshd() -> str:
+    found = shutil.which("sshd", path=f"{os.environ['PATH']}:/usr/sbin")
+    assert found, "the tests need openssh-server"
+    return found
+
+
+def _children(pid: int) -> list[int]:
+    try:
+        return [int(child) for child in Path(f"/proc/{pid}/task/{pid}/children").read_text().split()]
+    except FileNotFoundError:
+        return []
+
+
+def _is_sshd(pid: int) -> bool:
+    try:
+        return Path(f"/proc/{pid}/comm").read_text().startswith("sshd")
+    except FileNotFoundError:
+        return False
