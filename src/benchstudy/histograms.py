@@ -1,0 +1,63 @@
+"""Latency histograms of several trials: they merge exactly, percentiles never do.
+
+A histogram is a polars frame with the columns `lower_s`, `upper_s` (a bin holds lower <= latency < upper,
+in seconds) and `count`, beside whatever columns tell trials, cases and operations apart.
+"""
+
+from collections.abc import Sequence
+
+import polars as pl
+
+_EDGES = ("lower_s", "upper_s")
+
+
+def merge_histograms(histogram: pl.DataFrame, by: Sequence[str]) -> pl.DataFrame:
+    """Counts of equal bins added up in each group of `by`, sorted. Columns: `by`, lower_s, upper_s, count.
+
+    Leave `trial` and `block` out of `by` to merge over trials. Raises ValueError when bins of a group
+    overlap, which happens when outputs of different instruments (fio 2.x and 3.x) are laid together.
+    """
+    merged = (
+        histogram.group_by([*by, *_EDGES])
+        .agg(pl.col("count").cast(pl.Int64).sum())
+        .sort([*by, *_EDGES])
+        .select([*by, *_EDGES, "count"])
+    )
+    above = pl.col("upper_s").shift(1)
+    overlap = merged.filter(pl.col("lower_s") < (above.over(by) if by else above))
+    if overlap.height:
+        where = overlap["lower_s"][0]
+        raise ValueError(f"histogram bins overlap at {where:g} s: different instruments cannot be merged")
+    return merged
+
+
+def cumulative(histogram: pl.DataFrame, by: Sequence[str]) -> pl.DataFrame:
+    """The merged histogram as a distribution: `fraction` of operations that took less than `upper_s`.
+
+    Columns: `by`, lower_s, upper_s, count, cumulative, fraction (0–1, ending at 1).
+    """
+    merged = merge_histograms(histogram, by)
+    running, total = pl.col("count").cum_sum(), pl.col("count").sum()
+    if by:
+        running, total = running.over(by), total.over(by)
+    return merged.with_columns(running.alias("cumulative"), (running / total).alias("fraction"))
+
+
+def quantile_interval_from_histogram(
+    histogram: pl.DataFrame, quantile: float, by: Sequence[str]
+) -> pl.DataFrame:
+    """The bin that holds the quantile (nearest rank) of each merged group: an interval, as wide as the bin.
+
+    One row a group: `by`, count (of all operations), lower_s, upper_s. Groups without any are left out.
+    Raises ValueError unless 0 < quantile <= 1.
+    """
+    if not 0 < quantile <= 1:
+        raise ValueError(f"a quantile lies between 0 and 1, got {quantile}")
+    points = cumulative(histogram.filter(pl.col("count") > 0), by)
+    # The smallest latency with at least this share of operations at or below it; 1e-9 forgives rounding.
+    total = pl.col("cumulative").max().over(by) if by else pl.col("cumulative").max()
+    reached = points.with_columns(total.alias("total")).filter(
+        pl.col("cumulative") >= quantile * pl.col("total") - 1e-9
+    )
+    first = reached.group_by(by, maintain_order=True).first() if by else reached.head(1)
+    return first.select([*by, pl.col("total").alias("count"), *_EDGES])
