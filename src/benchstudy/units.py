@@ -7,7 +7,7 @@ the unit it was written with, so that a table shows what the study says.
 import re
 from typing import Annotated, Any
 
-from pydantic import BeforeValidator, PlainSerializer
+from pydantic import BeforeValidator, InstanceOf, PlainSerializer, WithJsonSchema
 
 _SIZE_UNITS = {
     "B": 1,
@@ -15,7 +15,16 @@ _SIZE_UNITS = {
     "KB": 1000,  # the storage page writes 100KB and means the decimal unit
     **{f"{p}iB": 1024**i for i, p in enumerate("KMGTP", start=1)},
 }
-_DURATION_UNITS = {"us": 1e-6, "µs": 1e-6, "ms": 1e-3, "s": 1.0, "min": 60.0, "m": 60.0, "h": 3600.0, "d": 86400.0}
+_DURATION_UNITS = {
+    "us": 1e-6,
+    "µs": 1e-6,
+    "ms": 1e-3,
+    "s": 1.0,
+    "min": 60.0,
+    "m": 60.0,
+    "h": 3600.0,
+    "d": 86400.0,
+}
 _QUANTITY = re.compile(r"\s*(\d+(?:\.\d+)?)\s*([A-Za-zµ]+)\s*")
 
 
@@ -23,7 +32,9 @@ def _parse(value: Any, units: dict[str, float], what: str, example: str) -> floa
     match = _QUANTITY.fullmatch(value) if isinstance(value, str) else None
     if match is None or match[2] not in units:
         known = ", ".join(units)
-        raise ValueError(f"{value!r} is not a {what}: write a number and a unit, such as {example} (units: {known})")
+        raise ValueError(
+            f"{value!r} is not a {what}: write a number and a unit, such as {example} (units: {known})"
+        )
     return float(match[1]) * units[match[2]]
 
 
@@ -54,7 +65,9 @@ def _size(value: Any) -> Size:
     return Size(value)
 
 
-SizeField = Annotated[Size, BeforeValidator(_size), PlainSerializer(str)]
+SizeField = Annotated[
+    InstanceOf[Size], BeforeValidator(_size), PlainSerializer(str), WithJsonSchema({"type": "string"})
+]
 DurationField = Annotated[
     float,
     BeforeValidator(lambda v: v if isinstance(v, float) else parse_duration(v)),

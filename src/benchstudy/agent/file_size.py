@@ -1,0 +1,375 @@
+"""Times whole files: `file-size REQUEST` takes one request in JSON and writes one answer in JSON on stdout.
+
+Without an argument the request is read from stdin.
+A request has `kind` (`path` or `s3`) and `action` (`prepare`, `write`, `read`; `clean` for s3). Times are integers
+in nanoseconds of the monotonic clock. Exit status 0: all was measured. 1: it was not, and the last line of stderr
+says why; what had been measured so far is in the answer all the same.
+"""
+
+import fcntl
+import gc
+import hashlib
+import json
+import mmap
+import os
+import sys
+from time import perf_counter_ns
+
+import page_cache
+from file_pattern import BLOCK, Pattern
+
+REHEARSAL_BYTES = 256 * 1024
+# Reading a file's own metadata also counts as reading; a larger part of a "warm" file from storage does not pass.
+WARM_READ_ALLOWANCE = 64 * 1024
+
+
+class Refused(Exception):
+    """Why the request cannot be carried out as asked, for a person to read."""
+
+
+def main(arguments):
+    request = json.loads(arguments[0]) if arguments else json.load(sys.stdin)
+    answer = {"schema": 1, "request": request, "operations": []}
+    try:
+        if request["kind"] == "s3":
+            import s3_objects  # only there where boto3 was shipped
+
+            s3_objects.perform(request, answer)
+        else:
+            _perform(request, answer)
+        problem = None
+    except Refused as error:
+        problem = str(error)
+    except OSError as error:
+        problem = explain(error, request)
+    if problem:
+        answer["problem"] = problem
+    json.dump(answer, sys.stdout)
+    sys.stdout.write("\n")
+    if problem:
+        sys.stderr.write(problem + "\n")
+    return 1 if problem else 0
+
+
+def explain(error, request):
+    where = error.filename or request.get("directory") or request.get("file") or "?"
+    return "%s: %s (%s of %s bytes)" % (
+        where,
+        error.strerror or error,
+        request["action"],
+        request.get("size"),
+    )
+
+
+def _perform(request, answer):
+    answer["file_system"] = assert_file_system(request["path"], request.get("expect_fs"))
+    actions = {"prepare": prepare, "write": measure_writes, "read": measure_reads}
+    gc.disable()  # nothing here makes cycles, and a collection would fall into a measured time
+    actions[request["action"]](request, answer)
+
+
+def assert_file_system(path, expected):
+    """What is mounted at `path`, from the kernel's table. Raises Refused if it is missing or not what was declared."""
+    mount = mount_of(path)
+    if expected and mount["type"] != expected:
+        raise Refused(
+            "%s is on a %s file system (mounted at %s), and the study expects %s: is the mount missing?"
+            % (path, mount["type"], mount["mount_point"], expected)
+        )
+    if not os.path.isdir(path):
+        raise Refused("%s is not a folder: make it, or mend the backend's path" % path)
+    return mount
+
+
+def mount_of(path):
+    """Type, mount point, source and options of the file system that holds `path` (which need not exist yet)."""
+    real = os.path.realpath(path)
+    best = None
+    with open("/proc/self/mounts") as table:
+        for line in table:
+            source, point, kind, options = [_unescape(word) for word in line.split()[:4]]
+            inside = real == point or real.startswith(point.rstrip("/") + "/")
+            # Of two mounts at one point the later hides the earlier.
+            if inside and (best is None or len(point) >= len(best["mount_point"])):
+                best = {"type": kind, "mount_point": point, "source": source, "options": options}
+    if best is None:
+        raise Refused("%s: no mount in /proc/self/mounts holds it" % path)
+    return best
+
+
+def _unescape(word):
+    for code, character in (("\\040", " "), ("\\011", "\t"), ("\\012", "\n"), ("\\134", "\\")):
+        word = word.replace(code, character)
+    return word
+
+
+def check_space(directory, needed):
+    """Raises Refused if `directory` cannot take `needed` more bytes. A file system that tells nothing passes."""
+    space = os.statvfs(directory)
+    free = space.f_bavail * space.f_frsize
+    if space.f_blocks and free < needed:
+        raise Refused(
+            "no space: %s has %d bytes free and %d are needed: free some, or leave the size out of the study"
+            % (directory, free, needed)
+        )
+
+
+def write_file(path, pattern, first_chunk, size, sync="none", direct=False):
+    """Make and fill a file. Returns its times in nanoseconds: open, transfer, sync, close."""
+    flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC | (os.O_DIRECT if direct else 0)
+    body = size - size % BLOCK if direct else size
+    begin = perf_counter_ns()
+    fd = os.open(path, flags, 0o600)
+    try:
+        opened = perf_counter_ns()
+        _write_chunks(fd, pattern, first_chunk, body)
+        if body < size:
+            # O_DIRECT takes whole blocks only; the rest goes through the cache, as dd does it.
+            fcntl.fcntl(fd, fcntl.F_SETFL, 0)
+            start = body % pattern.chunk_bytes
+            if start == 0:
+                pattern.fill(first_chunk + body // pattern.chunk_bytes)
+            _write_all(fd, pattern.buffer[start : start + size - body])
+        transferred = perf_counter_ns()
+        if sync == "fsync":
+            os.fsync(fd)
+        synced = perf_counter_ns()
+    finally:
+        os.close(fd)
+    closed = perf_counter_ns()
+    return opened - begin, transferred - opened, synced - transferred, closed - synced
+
+
+def _write_chunks(fd, pattern, number, left):
+    view, fill, limit = pattern.buffer, pattern.fill, pattern.chunk_bytes
+    while left:
+        fill(number)
+        piece = limit if left >= limit else left
+        _write_all(fd, view[:piece])
+        left -= piece
+        number += 1
+
+
+def _write_all(fd, view):
+    done = os.write(fd, view)
+    while done < len(view):
+        done += os.write(fd, view[done:])
+
+
+def read_file(fd, buffer, size, each=None):
+    """Read `size` bytes of `fd` through `buffer`; `each` sees every piece. Raises Refused if the file is shorter."""
+    left, limit = size, len(buffer)
+    whole = memoryview(buffer)
+    while left:
+        # O_DIRECT wants whole blocks, so the last request is not cut to the file's size.
+        piece = limit if left >= limit else -(-left // BLOCK) * BLOCK
+        got = os.readv(fd, (whole[:piece],))
+        if got == 0:
+            raise Refused("the file ends %d bytes too early" % left)
+        if each is not None:
+            each(whole[:got])
+        left -= got
+
+
+def measure_writes(request, answer):
+    size, directory = request["size"], request["directory"]
+    pattern = Pattern(request["chunk"])
+    check_space(directory, size + REHEARSAL_BYTES)
+    path = os.path.join(directory, "write-%d" % os.getpid())
+    _rehearse(path, pattern, request)
+    number = 0
+    for index in range(request["operations"]):
+        # What others left to be written, and the journal's work of our own removal, is not this operation's.
+        _settle(directory)
+        try:
+            times = write_file(path, pattern, number, size, request["sync"], request["direct"])
+            operation = _named(times)
+            if request["direct"]:
+                operation["cached_after"] = _assert_bypassed(path, size)
+            answer["operations"].append(operation)
+            if index == 0 and request["verify"]:
+                answer["verified"] = _verify(path, size, pattern.sha256(number, size), pattern.buffer)
+        finally:
+            if os.path.lexists(path):
+                os.unlink(path)
+        number += pattern.chunks(size)
+
+
+def _rehearse(path, pattern, request):
+    """Once, untimed and small: the interpreter and the folder's metadata are not what is measured."""
+    size = min(request["size"], REHEARSAL_BYTES)
+    try:
+        write_file(path, pattern, 0, size, request["sync"], request["direct"])
+        fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+        try:
+            read_file(fd, pattern.buffer, size)
+        finally:
+            os.close(fd)
+    finally:
+        if os.path.lexists(path):
+            os.unlink(path)
+
+
+def _settle(directory):
+    fd = os.open(directory, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        page_cache.sync_file_system(fd)
+    finally:
+        os.close(fd)
+
+
+def _named(times):
+    return dict(zip(("open_ns", "transfer_ns", "sync_ns", "close_ns"), times))
+
+
+def _verify(path, size, expected, buffer):
+    """Read the file back from below the page cache and compare. Raises Refused if it is not what was written."""
+    page_cache.drop_file(path)
+    page_cache.drop_system()
+    digest = hashlib.sha256()
+    fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+    try:
+        cached = page_cache.resident_share(fd, size)
+        read_file(fd, buffer, size, digest.update)
+        if os.fstat(fd).st_size != size:
+            raise Refused("%s has %d bytes, and %d were written" % (path, os.fstat(fd).st_size, size))
+    finally:
+        os.close(fd)
+    if digest.hexdigest() != expected:
+        raise Refused("%s: read back, its SHA-256 is %s instead of %s" % (path, digest.hexdigest(), expected))
+    return {"sha256": expected, "bytes": size, "cached_when_read_back": cached}
+
+
+def prepare(request, answer):
+    """Write the file that reads will read, and say its SHA-256. It stays until its folder is removed."""
+    size = request["size"]
+    check_space(request["directory"], size)
+    pattern = Pattern(request["chunk"])
+    path = os.path.join(request["directory"], "read-%d" % size)
+    try:
+        write_file(path, pattern, 0, size, "fsync")
+    except OSError:
+        if os.path.lexists(path):
+            os.unlink(path)
+        raise
+    answer["file"], answer["sha256"] = path, pattern.sha256(0, size)
+
+
+def measure_reads(request, answer):
+    size, path = request["size"], request["file"]
+    buffer = mmap.mmap(-1, request["chunk"])
+    buffer.write(bytes(len(buffer)))  # its pages exist before the first measured read
+    _rehearse(path + "-rehearsal", Pattern(request["chunk"]), dict(request, sync="none"))
+    on_device = _on_block_device(path)
+    answer["cache"] = {"system_caches": None, "proof": [PROOF_BEFORE]}
+    if on_device:
+        answer["cache"]["proof"].append(PROOF_AFTER)
+    for _ in range(request["operations"]):
+        if request["cache"] == "warm":
+            _warm(path, size, buffer)
+        else:
+            page_cache.drop_file(path)
+            answer["cache"]["system_caches"] = page_cache.drop_system()
+        answer["operations"].append(_timed_read(path, size, buffer, request, on_device))
+    if request["verify"]:
+        _verify(path, size, request["sha256"], buffer)
+        answer["verified"] = {"sha256": request["sha256"], "bytes": size}
+
+
+PROOF_BEFORE = "mincore with the file open, before the first read: what this machine's page cache holds of it"
+PROOF_AFTER = "read_bytes of /proc/self/io: what this process fetched from the block device"
+
+
+def _timed_read(path, size, buffer, request, on_device):
+    direct = request["direct"]
+    flags = os.O_RDONLY | os.O_CLOEXEC | (os.O_DIRECT if direct else 0)
+    begin = perf_counter_ns()
+    fd = os.open(path, flags)
+    opened = perf_counter_ns()
+    try:
+        # Between open and read, because opening may itself change what is cached (FUSE); outside the times.
+        cached = _resident(fd, path, size)
+        if not direct:
+            _assert_state(request["cache"], cached, path)
+        fetched = page_cache.device_read_bytes()
+        reading = perf_counter_ns()
+        read_file(fd, buffer, size)
+        finished = perf_counter_ns()
+        if fetched is not None:
+            fetched = page_cache.device_read_bytes() - fetched
+        cached_after = _resident(fd, path, size)
+    finally:
+        closing = perf_counter_ns()
+        os.close(fd)
+        closed = perf_counter_ns()
+    if direct and cached_after > 0:
+        raise Refused(
+            "%s: O_DIRECT left %.0f %% of the file in the page cache: this file system reads through it"
+            % (path, 100 * cached_after)
+        )
+    if on_device and fetched is not None:
+        _assert_fetched("direct" if direct else request["cache"], fetched, size, path)
+    operation = _named((opened - begin, finished - reading, 0, closed - closing))
+    operation.update(cached_before=cached, cached_after=cached_after, device_read_bytes=fetched)
+    return operation
+
+
+def _resident(fd, path, size):
+    try:
+        return page_cache.resident_share(fd, size)
+    except OSError as error:
+        raise Refused(
+            "%s: the cache's state cannot be proved, the kernel refuses %s" % (path, error.strerror)
+        ) from error
+
+
+def _assert_state(wanted, cached, path):
+    if wanted == "cold" and cached > 0:
+        raise Refused(
+            "%s is not cold: %.1f %% of it stays in the page cache after fadvise(DONTNEED) and drop_caches "
+            "(a file system in memory, or someone else has it mapped)" % (path, 100 * cached)
+        )
+    if wanted == "warm" and cached < 1:
+        raise Refused(
+            "%s is not warm: %.1f %% of it is in the page cache once it is open (too little memory, or a file "
+            "system that forgets it when a file is opened): leave 'warm' out" % (path, 100 * cached)
+        )
+
+
+def _assert_fetched(wanted, fetched, size, path):
+    if wanted == "warm" and fetched > max(WARM_READ_ALLOWANCE, size // 100):
+        raise Refused("%s was not read warm: %d of %d bytes came from the device" % (path, fetched, size))
+    if wanted != "warm" and fetched < size:
+        raise Refused(
+            "%s was not read cold: only %d of %d bytes came from the device" % (path, fetched, size)
+        )
+
+
+def _warm(path, size, buffer):
+    fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+    try:
+        if page_cache.resident_share(fd, size) < 1:
+            read_file(fd, buffer, size)
+    finally:
+        os.close(fd)
+
+
+def _assert_bypassed(path, size):
+    """Share of the file that is cached after O_DIRECT wrote it: nothing but its last, incomplete block may be."""
+    fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+    try:
+        cached = _resident(fd, path, size)
+    finally:
+        os.close(fd)
+    if cached * -(-size // mmap.PAGESIZE) > 1.5:
+        raise Refused(
+            "%s: O_DIRECT left %.0f %% of the file in the page cache: this file system writes through it"
+            % (path, 100 * cached)
+        )
+    return cached
+
+
+def _on_block_device(path):
+    """Whether the kernel's count of bytes read from devices covers this file (not so for FUSE, NFS, tmpfs)."""
+    device = os.stat(path).st_dev
+    return os.path.exists("/sys/dev/block/%d:%d" % (os.major(device), os.minor(device)))

@@ -1,0 +1,371 @@
+"""Times whole objects of an S3 service through boto3, which lies in a folder shipped from the controller.
+
+The client never retries by itself, so a measured time holds one attempt. An attempt that failed in a way that passes
+(no answer, 5xx, throttling) is classified, kept, and made again after a pause outside every measured time; any other
+failure ends the trial. No text of the server's is repeated: it may quote the key that it was given.
+"""
+
+import gc
+import hashlib
+import io
+import os
+import sys
+from time import monotonic, perf_counter_ns, sleep
+
+from file_pattern import Pattern
+from file_size import Refused
+
+MOST_ATTEMPTS = 5
+FIRST_PAUSE_S, LONGEST_PAUSE_S = 0.5, 8.0
+CONNECT_TIMEOUT_S, READ_TIMEOUT_S = 10, 60
+# The environment carries the keys: the arguments of a process can be read by everybody.
+ACCESS_KEY, SECRET_KEY = "BENCHSTUDY_S3_ACCESS_KEY", "BENCHSTUDY_S3_SECRET_KEY"
+REHEARSAL_BYTES = 4096
+CLEANED = "s3-cleaned"  # in the working folder: nothing is left below our prefix
+
+
+def perform(request, answer):
+    if request["action"] == "clean" and os.path.exists(CLEANED):
+        return  # the measuring process came to its end and saw to it
+    sys.path.insert(0, request["library"])
+    bucket = _Bucket(request)
+    answer["versions"] = bucket.versions
+    if request["action"] == "clean":
+        answer["removed"] = bucket.clean()
+        return
+    gc.disable()  # a collection would fall into a measured time
+    answer["errors"] = []
+    bucket.require(create=request["create_bucket"])
+    try:
+        (_measure_writes if request["action"] == "write" else _measure_reads)(bucket, request, answer)
+    finally:
+        answer["removed"] = bucket.clean()
+        if "problem" not in answer["removed"]:
+            open(CLEANED, "x").close()
+
+
+class ObjectSource(io.RawIOBase):
+    """The bytes of one object, made while they are read, in an order that can be sought in."""
+
+    def __init__(self, pattern, first_chunk, size):
+        super().__init__()
+        self._pattern, self._first, self.size = pattern, first_chunk, size
+        self._position, self._filled = 0, None
+        self.made_ns = 0
+
+    def readable(self):
+        return True
+
+    def seekable(self):
+        return True
+
+    def tell(self):
+        return self._position
+
+    def seek(self, offset, whence=os.SEEK_SET):
+        base = {os.SEEK_SET: 0, os.SEEK_CUR: self._position, os.SEEK_END: self.size}[whence]
+        self._position = max(0, base + offset)
+        return self._position
+
+    def readinto(self, target):
+        begin = perf_counter_ns()
+        chunk = self._pattern.chunk_bytes
+        wanted = min(len(target), max(0, self.size - self._position))
+        target, done = memoryview(target).cast("B"), 0
+        while done < wanted:
+            number, start = divmod(self._position, chunk)
+            if self._filled != number:
+                self._pattern.fill(self._first + number)
+                self._filled = number
+            piece = min(chunk - start, wanted - done)
+            target[done : done + piece] = self._pattern.buffer[start : start + piece]
+            done += piece
+            self._position += piece
+        self.made_ns += perf_counter_ns() - begin
+        return done
+
+
+class _Bucket:
+    """One bucket, and of it only what is below our prefix."""
+
+    def __init__(self, request):
+        import boto3
+        import botocore
+        from boto3.s3.transfer import TransferConfig
+        from botocore.config import Config
+
+        self.versions = {"boto3": boto3.__version__, "botocore": botocore.__version__}
+        self.name, self.prefix = request["bucket"], request["prefix"]
+        if "benchstudy/" not in self.prefix or not self.prefix.endswith("/"):
+            raise Refused("the prefix %r is not one of ours" % self.prefix)
+        self.endpoint = request["endpoint_url"] or "Amazon S3"
+        self.client = boto3.client(
+            "s3",
+            endpoint_url=request["endpoint_url"],
+            region_name=request["region"],
+            aws_access_key_id=os.environ.get(ACCESS_KEY),
+            aws_secret_access_key=os.environ.get(SECRET_KEY),
+            config=Config(
+                retries={"total_max_attempts": 1},
+                connect_timeout=CONNECT_TIMEOUT_S,
+                read_timeout=READ_TIMEOUT_S,
+                max_pool_connections=max(10, request["max_concurrency"]),
+                s3={"addressing_style": request["addressing_style"]},
+            ),
+        )
+        self.transfer = TransferConfig(
+            multipart_threshold=request["part_size"],
+            multipart_chunksize=request["part_size"],
+            use_threads=request["max_concurrency"] > 1,
+            max_concurrency=request["max_concurrency"],
+            num_download_attempts=1,  # else it would repeat parts inside the measured time
+        )
+        self.threads = request["max_concurrency"] > 1
+
+    def require(self, create):
+        """Raises Refused, with the way out, if the bucket is not there or not ours to use."""
+        try:
+            self.client.head_bucket(Bucket=self.name)
+            return
+        except Exception as error:
+            failure = classify(error)
+        if failure["kind"] == "missing" and create:
+            try:
+                self.client.create_bucket(Bucket=self.name)
+                return
+            except Exception as error:
+                failure = classify(error)
+        raise Refused(self.explain(failure))
+
+    def explain(self, failure):
+        where = "bucket %s at %s" % (self.name, self.endpoint)
+        text = {
+            "connection": "%s: no connection, or it broke: is the server up and the address right?" % where,
+            "timeout": "%s: no answer in time" % where,
+            "throttled": "%s: the service asks for fewer requests" % where,
+            "unavailable": "%s: the service failed" % where,
+            "refused": "%s: the service refused the request" % where,
+            "missing": "%s: there is no such bucket or object: create the bucket, or mend its name" % where,
+            "forbidden": "%s: access is refused: check the key, its rights and the clock" % where,
+            "expired": "%s: the credentials have expired: renew them" % where,
+            "no-credentials": "%s: no credentials: set access_key_env and secret_key_env, or give the host a role"
+            % where,
+        }
+        status = " (HTTP %s, %s)" % (failure["status"], failure["code"]) if failure["status"] else ""
+        return text.get(failure["kind"], "%s: %s" % (where, failure["kind"])) + status
+
+    def put(self, key, source):
+        self.client.upload_fileobj(source, self.name, key, Config=self.transfer)
+
+    def get(self, key, buffer, each=None):
+        """Stream an object through `buffer`; returns its size and the clock when its headers were there."""
+        answered = self.client.get_object(Bucket=self.name, Key=key)
+        first, body, size = perf_counter_ns(), answered["Body"], 0
+        view = memoryview(buffer)
+        while True:
+            got = body.readinto(view)
+            if not got:
+                break
+            if each is not None:
+                each(view[:got])
+            size += got
+        return size, first
+
+    def get_in_parts(self, key, sink):
+        self.client.download_fileobj(self.name, key, sink, Config=self.transfer)
+
+    def delete(self, key):
+        self.client.delete_object(Bucket=self.name, Key=key)
+
+    def clean(self):
+        """Remove objects and abandoned uploads below our prefix; returns how many, or why it could not."""
+        removed = {"objects": 0, "uploads": 0}
+        try:
+            # Abandoned uploads first: ending one may not, but completing it late could, make an object.
+            for page in self.client.get_paginator("list_multipart_uploads").paginate(
+                Bucket=self.name, Prefix=self.prefix
+            ):
+                for upload in page.get("Uploads", ()):
+                    if upload["Key"].startswith(self.prefix):
+                        self.client.abort_multipart_upload(
+                            Bucket=self.name, Key=upload["Key"], UploadId=upload["UploadId"]
+                        )
+                        removed["uploads"] += 1
+            for page in self.client.get_paginator("list_objects_v2").paginate(
+                Bucket=self.name, Prefix=self.prefix
+            ):
+                for found in page.get("Contents", ()):
+                    if found["Key"].startswith(self.prefix):
+                        self.delete(found["Key"])
+                        removed["objects"] += 1
+        except Exception as error:
+            removed["problem"] = self.explain(classify(error))
+        return removed
+
+
+def classify(error):
+    """Kind, HTTP status and code of a failed call; raises what is no failure of the service but a defect of ours."""
+    from botocore import exceptions as known
+    from urllib3.exceptions import HTTPError
+
+    inner = error.__cause__ or error.__context__
+    if not isinstance(error, (known.BotoCoreError, known.ClientError, HTTPError, OSError)) and isinstance(
+        inner, (known.BotoCoreError, known.ClientError)
+    ):
+        error = inner
+    response = getattr(error, "response", None)
+    if isinstance(response, dict):
+        return _classify_answer(response)
+    for types, kind in (
+        ((known.NoCredentialsError, known.PartialCredentialsError), "no-credentials"),
+        ((known.ConnectTimeoutError, known.ReadTimeoutError, TimeoutError), "timeout"),
+        (
+            (
+                known.HTTPClientError,
+                known.IncompleteReadError,
+                known.ResponseStreamingError,
+                HTTPError,
+                OSError,
+            ),
+            "connection",
+        ),
+        ((known.BotoCoreError,), "client: " + type(error).__name__),
+    ):
+        if isinstance(error, types):
+            return {"kind": kind, "status": None, "code": None}
+    raise error
+
+
+def _classify_answer(response):
+    status = response.get("ResponseMetadata", {}).get("HTTPStatusCode")
+    code = str(response.get("Error", {}).get("Code", ""))[:64]
+    if code in ("ExpiredToken", "RequestExpired"):
+        kind = "expired"
+    elif status in (401, 403):
+        kind = "forbidden"
+    elif status == 404:
+        kind = "missing"
+    elif status in (429, 503) or code in ("SlowDown", "Throttling", "ThrottlingException"):
+        kind = "throttled"
+    elif status in (500, 502, 504):
+        kind = "unavailable"
+    else:
+        kind = "refused"
+    return {"kind": kind, "status": status, "code": code}
+
+
+PASSING = ("timeout", "connection", "throttled", "unavailable")
+
+
+def _attempt(bucket, answer, index, once):
+    """`once()` until it succeeds; each failure is recorded. Returns its result and how many attempts were made."""
+    pause = FIRST_PAUSE_S
+    for attempt in range(1, MOST_ATTEMPTS + 1):
+        begun = monotonic()
+        try:
+            return once(), attempt
+        except Refused:
+            raise
+        except Exception as error:
+            failure = classify(error)
+            answer["errors"].append(
+                dict(failure, operation=index, attempt=attempt, duration_s=monotonic() - begun)
+            )
+        if failure["kind"] not in PASSING:
+            break
+        if attempt < MOST_ATTEMPTS:
+            sleep(pause)
+            pause = min(LONGEST_PAUSE_S, pause * 2)
+    raise Refused("%s, in attempt %d of operation %d" % (bucket.explain(failure), attempt, index))
+
+
+def _measure_writes(bucket, request, answer):
+    size, pattern = request["size"], Pattern(request["chunk"])
+    _rehearse(bucket, pattern, answer)
+    for index in range(request["operations"]):
+        key = "%swrite-%d" % (bucket.prefix, index)
+        first_chunk = index * pattern.chunks(size)
+
+        def once(key=key, first_chunk=first_chunk):
+            source = ObjectSource(pattern, first_chunk, size)
+            begin = perf_counter_ns()
+            bucket.put(key, source)
+            return {"duration_ns": perf_counter_ns() - begin, "source_ns": source.made_ns}
+
+        operation, attempts = _attempt(bucket, answer, index, once)
+        answer["operations"].append(dict(operation, attempts=attempts))
+        if index == 0 and request["verify"]:
+            _verify(bucket, key, pattern.sha256(first_chunk, size), size, answer)
+        _attempt(bucket, answer, index, lambda key=key: bucket.delete(key))
+
+
+def _measure_reads(bucket, request, answer):
+    size, pattern = request["size"], Pattern(request["chunk"])
+    key = bucket.prefix + "read"
+    _attempt(bucket, answer, None, lambda: bucket.put(key, ObjectSource(pattern, 0, size)))
+    _rehearse(bucket, pattern, answer)
+    buffer = bytearray(request["chunk"])
+    for index in range(request["operations"]):
+
+        def once():
+            begin = perf_counter_ns()
+            if bucket.threads:
+                sink, first = _Counter(), None
+                bucket.get_in_parts(key, sink)
+                got = sink.size
+            else:
+                got, first = bucket.get(key, buffer)
+            duration = perf_counter_ns() - begin
+            if got != size:
+                raise Refused("%s: %d of %d bytes came" % (key, got, size))
+            return {"duration_ns": duration, "first_byte_ns": first and first - begin}
+
+        operation, attempts = _attempt(bucket, answer, index, once)
+        answer["operations"].append(dict(operation, attempts=attempts))
+    if request["verify"]:
+        _verify(bucket, key, pattern.sha256(0, size), size, answer)
+
+
+class _Counter(io.RawIOBase):
+    """Where downloaded parts go that nobody keeps. Seekable, so that parts need not wait for each other."""
+
+    def __init__(self):
+        super().__init__()
+        self.size = 0
+
+    def writable(self):
+        return True
+
+    def seekable(self):
+        return True
+
+    def seek(self, offset, whence=os.SEEK_SET):
+        return offset
+
+    def tell(self):
+        return 0
+
+    def write(self, data):
+        self.size += len(data)
+        return len(data)
+
+
+def _rehearse(bucket, pattern, answer):
+    """Once, untimed and small: connection, TLS and the client's own loading are not what is measured."""
+    key = bucket.prefix + "rehearsal"
+    _attempt(bucket, answer, None, lambda: bucket.put(key, ObjectSource(pattern, 0, REHEARSAL_BYTES)))
+    _attempt(bucket, answer, None, lambda: bucket.get(key, bytearray(REHEARSAL_BYTES)))
+
+
+def _verify(bucket, key, expected, size, answer):
+    def once():
+        digest = hashlib.sha256()
+        got, _ = bucket.get(key, bytearray(1 << 20), digest.update)
+        return got, digest.hexdigest()
+
+    found, _ = _attempt(bucket, answer, None, once)
+    if found != (size, expected):
+        raise Refused(
+            "%s: read back, it is %d bytes with SHA-256 %s, not %d with %s" % (key, *found, size, expected)
+        )
+    answer["verified"] = {"sha256": expected, "bytes": size}

@@ -1,0 +1,331 @@
+"""How long one whole file takes to write or read, on mounted file systems and on S3, by its size.
+
+Source: Mattermost's "Backing storage benchmarks", whose tables have a row a file size and a column a backend.
+"""
+
+import json
+import os
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, ClassVar
+
+import orjson
+
+from benchstudy.errors import TrialFailed
+from benchstudy.families.base import Case, Family, Observation, Parsed, ParseError
+from benchstudy.families.file_size_config import SERVICE_KEYS, FileSizeConfig, PathBackend, S3Backend
+from benchstudy.units import Size
+
+if TYPE_CHECKING:
+    from benchstudy.trial import HostCheck, TrialContext
+
+ACCESS_KEY, SECRET_KEY = "BENCHSTUDY_S3_ACCESS_KEY", "BENCHSTUDY_S3_SECRET_KEY"
+_PARTS = ("open", "transfer", "sync", "close")
+_SLACK = 1.05  # a file takes a little more than its size
+_SERIES = (
+    "duration_s",
+    *(f"{part}_s" for part in _PARTS),
+    "first_byte_s",
+    "source_s",
+    "cached_before",
+    "device_read_bytes",
+    "attempts",
+)
+
+
+class FileSize(Family):
+    """See docs/families/file_size.md."""
+
+    name = "file_size"
+    title = "Files by size"
+    Config = FileSizeConfig
+    numeric_levels: ClassVar[Mapping[str, tuple[str, Any]]] = {
+        "size": ("size_bytes", lambda text: Size(text).bytes)
+    }
+
+    def cases(self, config: FileSizeConfig) -> list[Case]:
+        return [
+            Case(
+                {"backend": backend.name, "op": op, "size": str(size), factor: level},
+                _definition(config, backend, size),
+            )
+            for backend in config.backends
+            for op in config.ops
+            for size in config.sizes
+            for factor, level in _conditions(config, backend, op)
+        ]
+
+    def run(self, case: Case, trial: "TrialContext") -> None:
+        config: FileSizeConfig = trial.config
+        backend = config.backend(case.levels["backend"])
+        size = Size(case.levels["size"])
+        # Reading everything back in each trial would double a study's time; its first trial speaks for a case.
+        verify = trial.once(f"verified {case.id}", lambda: trial.uuid) == trial.uuid
+        request = {
+            "action": case.levels["op"],
+            "size": size.bytes,
+            "chunk": config.chunk.bytes,
+            "operations": config.operations_of(size),
+            "verify": verify,
+        }
+        if isinstance(backend, PathBackend):
+            answer = _run_path(trial, config, backend, case.levels, request)
+            trial.note(file_system=answer["file_system"], cache=answer.get("cache"))
+        else:
+            answer = _run_s3(trial, backend, request)
+            trial.note(versions=answer["versions"], removed=answer["removed"])
+        trial.note(
+            contents=answer.get("verified") or "verified in the first trial of this case in its session"
+        )
+
+    def parse(self, case_levels: Mapping[str, str], files: Path) -> Parsed:
+        answer = _read_answer(files / "stdout")
+        operations = answer["operations"]
+        expected = answer["request"]["operations"]
+        if "problem" in answer or len(operations) != expected:
+            raise ParseError(
+                f"{len(operations)} of {expected} operations: {answer.get('problem', 'the rest is missing')}"
+            )
+        if answer["request"]["size"] != Size(case_levels["size"]).bytes:
+            raise ParseError(
+                f"measured {answer['request']['size']} bytes, and the case says {case_levels['size']}"
+            )
+        rows = [_row(index, operation) for index, operation in enumerate(operations)]
+        if any(row["duration_s"] <= 0 for row in rows):
+            raise ParseError("an operation took no time at all: the clock of the host is broken")
+        series: dict[str, list[Mapping[str, Any]]] = {"operations": rows}
+        if answer["request"]["kind"] == "s3":
+            series["errors"] = [
+                {name: error[name] for name in ("operation", "attempt", "kind", "status", "duration_s")}
+                for error in answer["errors"]
+            ]
+        return Parsed(_observations(answer, rows), series)
+
+    def check(self, config: FileSizeConfig, host: "HostCheck") -> None:
+        for backend in config.backends:
+            if backend.service is not None:
+                continue  # it exists only while its service runs
+            if isinstance(backend, PathBackend):
+                _check_path(config, backend, host)
+            else:
+                for variable in filter(None, (backend.access_key_env, backend.secret_key_env)):
+                    if not os.environ.get(variable):
+                        host.problem(
+                            f"backend {backend.name}: {variable} is not set",
+                            f"export {variable} where snakemake runs",
+                        )
+
+
+def _conditions(config: FileSizeConfig, backend: PathBackend | S3Backend, op: str) -> list[tuple[str, str]]:
+    """Factor and level of what else decides a case: durability for writes, cache state for reads."""
+    if isinstance(backend, S3Backend):  # what the service acknowledges and caches is its own affair
+        return [("sync", "server")] if op == "write" else [("cache", "uncontrolled")]
+    if op == "write":
+        return [("sync", level) for level in config.sync]
+    if config.is_direct(backend):
+        return [("cache", "direct")]
+    return [("cache", level) for level in config.cache]
+
+
+def _definition(config: FileSizeConfig, backend: PathBackend | S3Backend, size: Size) -> dict[str, Any]:
+    definition = {
+        # The environment variable that carries a key may be called otherwise tomorrow.
+        "backend": backend.model_dump(mode="json", exclude={"access_key_env", "secret_key_env"}),
+        "chunk": str(config.chunk),
+        "operations": config.operations_of(size),
+        "services": _services_of(config, backend.service),
+    }
+    if isinstance(backend, PathBackend):
+        definition["backend"]["direct"] = config.is_direct(backend)
+    return definition
+
+
+def _services_of(config: FileSizeConfig, name: str | None) -> dict[str, Any]:
+    """The service and all it needs: another server behind the same name would be another backend."""
+    found: dict[str, Any] = {}
+    wanted = [name] if name else []
+    while wanted:
+        current = wanted.pop()
+        if current not in found and current in config.services:
+            found[current] = config.services[current].model_dump(mode="json")
+            wanted += config.services[current].needs
+    return found
+
+
+def _filled(trial: "TrialContext", backend: PathBackend | S3Backend, text: str) -> str:
+    if backend.service is None:
+        return text
+    return trial.service(backend.service).fill(text.replace("{{service.", "{{"))
+
+
+def _run_path(
+    trial: "TrialContext",
+    config: FileSizeConfig,
+    backend: PathBackend,
+    levels: Mapping[str, str],
+    request: dict[str, Any],
+) -> dict[str, Any]:
+    path = _filled(trial, backend, backend.path)
+    request = {
+        **request,
+        "kind": "path",
+        "path": path,
+        "expect_fs": backend.expect_fs,
+        "direct": config.is_direct(backend),
+        "sync": levels.get("sync", "none"),
+        "cache": levels.get("cache", ""),
+    }
+    _assert_folder(trial, backend, path)
+    request["directory"] = trial.scratch(path)
+    if request["action"] == "read":
+        prepared = trial.once(f"file {backend.name} {request['size']}", lambda: _prepare(trial, request))
+        request |= {"file": prepared["file"], "sha256": prepared["sha256"]}
+    return _measure(trial, request)
+
+
+def _assert_folder(trial: "TrialContext", backend: PathBackend, path: str) -> None:
+    """Before anything is written there: a missing mount would have us fill the disk below it."""
+    found = trial.agent_call("path-info", path)
+    where = f"backend {backend.name}: {path}"
+    if not found["is_dir"]:
+        raise TrialFailed(f"{where} is not a folder on the host: mount it or make it")
+    if backend.expect_fs and found["fs_type"] != backend.expect_fs:
+        raise TrialFailed(
+            f"{where} is on a {found['fs_type']} file system (mounted at {found['mount_point']}), and the study "
+            f"expects {backend.expect_fs}: is the mount missing?"
+        )
+
+
+def _prepare(trial: "TrialContext", request: dict[str, Any]) -> dict[str, Any]:
+    return _measure(trial, {**request, "action": "prepare"}, label="prepare")
+
+
+def _run_s3(trial: "TrialContext", backend: S3Backend, request: dict[str, Any]) -> dict[str, Any]:
+    request = {
+        **request,
+        "kind": "s3",
+        "bucket": backend.bucket,
+        "create_bucket": backend.service is not None,
+        "endpoint_url": _filled(trial, backend, backend.endpoint_url) if backend.endpoint_url else None,
+        "region": backend.region,
+        "part_size": backend.part_size.bytes,
+        "max_concurrency": backend.max_concurrency,
+        "addressing_style": backend.addressing_style,
+        "prefix": f"{backend.prefix}benchstudy/{trial.study}/{trial.session}/",
+        "library": trial.library("boto3"),
+    }
+    keys = {}
+    if backend.access_key_env and backend.secret_key_env:
+        keys = {
+            ACCESS_KEY: trial.secret(backend.access_key_env),
+            SECRET_KEY: trial.secret(backend.secret_key_env),
+        }
+    elif backend.service:
+        secrets = trial.service(backend.service).secrets
+        keys = dict(zip((ACCESS_KEY, SECRET_KEY), (secrets[name] for name in SERVICE_KEYS), strict=True))
+    # The probe removes what it made. Killed at a timeout it cannot: then the supervisor has this done.
+    clean = trial.agent_argv("file-size", _argument({**request, "action": "clean"}))
+    return _measure(trial, request, secret_env=keys, cleanup=[clean])
+
+
+def _measure(
+    trial: "TrialContext", request: dict[str, Any], label: str = "command", **options: Any
+) -> dict[str, Any]:
+    """The probe's answer. Raises TrialFailed with the probe's own words, or with the way it ended."""
+    from benchstudy.hostagent import Command  # opens an SSH library, which reports do not need
+
+    argv = trial.agent_argv("file-size", _argument(request))
+    execution = trial.execute(Command(argv=argv, timeout_s=trial.config.timeout, label=label, **options))
+    if execution.execution.state == "exited" and execution.execution.exit_status == 1:
+        try:
+            problem = _read_answer(execution.stdout).get("problem")
+        except ParseError:
+            problem = None
+        if problem:
+            raise TrialFailed(problem)
+    execution.require_success()
+    return _read_answer(execution.stdout)
+
+
+def _argument(request: Mapping[str, Any]) -> str:
+    return json.dumps(request, separators=(",", ":"), sort_keys=True)
+
+
+def _read_answer(path: Path) -> dict[str, Any]:
+    try:
+        answer = orjson.loads(path.read_bytes())
+        if not isinstance(answer["operations"], list) or answer["schema"] != 1:
+            raise ParseError(f"{path.name}: not an answer of the file-size probe")
+    except FileNotFoundError as error:
+        raise ParseError(f"{path.name} is missing") from error
+    except (orjson.JSONDecodeError, KeyError, TypeError) as error:
+        raise ParseError(f"{path.name}: truncated, or not an answer of the file-size probe") from error
+    return answer
+
+
+def _row(index: int, operation: Mapping[str, Any]) -> dict[str, Any]:
+    """One row of the series; columns that do not apply are null."""
+    row: dict[str, Any] = {"operation": index, **dict.fromkeys(_SERIES)}
+    for name, value in operation.items():
+        if name.endswith("_ns"):
+            row[f"{name.removesuffix('_ns')}_s"] = None if value is None else value / 1e9
+        elif name in row:
+            row[name] = value
+    if row["duration_s"] is None:
+        row["duration_s"] = sum(operation[f"{part}_ns"] for part in _PARTS) / 1e9
+    return row
+
+
+def _observations(answer: Mapping[str, Any], rows: list[dict[str, Any]]) -> list[Observation]:
+    def mean(column: str) -> float | None:
+        values = [row[column] for row in rows if row[column] is not None]
+        return sum(values) / len(values) if len(values) == len(rows) else None
+
+    total_s = sum(row["duration_s"] for row in rows)
+    found = [
+        Observation("duration", mean("duration_s"), "s"),
+        Observation("throughput", answer["request"]["size"] * len(rows) / total_s, "B/s"),
+        Observation("operations", float(len(rows)), "1"),
+    ]
+    found += [Observation(part, mean(f"{part}_s"), "s") for part in (*_PARTS, "first_byte", "source")]
+    found.append(Observation("device_read", mean("device_read_bytes"), "B"))
+    shares = [row["cached_before"] for row in rows if row["cached_before"] is not None]
+    if shares:
+        worst = min(shares) if answer["request"]["cache"] == "warm" else max(shares)
+        found.append(Observation("cached_before", worst, "1"))
+    if answer["request"]["kind"] == "s3":
+        # Preparing and verifying are tried again like the rest, but belong to no operation.
+        failed = [error for error in answer["errors"] if error["operation"] is not None]
+        found.append(Observation("errors", float(len(failed)), "1"))
+        found.append(Observation("attempts", float(sum(row["attempts"] for row in rows)), "1"))
+    return [observation for observation in found if observation.value is not None]
+
+
+def _check_path(config: FileSizeConfig, backend: PathBackend, host: "HostCheck") -> None:
+    found = host.path_info(backend.path)
+    where = f"backend {backend.name}: {backend.path}"
+    if not found["is_dir"]:
+        host.problem(f"{where} is not a folder", "mount it or make it")
+        return
+    if backend.expect_fs and found["fs_type"] != backend.expect_fs:
+        host.problem(
+            f"{where} is on {found['fs_type']} (mounted at {found['mount_point']}), not {backend.expect_fs}",
+            "mount it, or mend expect_fs",
+        )
+        return
+    if not found["writable"]:
+        host.problem(f"{where} is not writable for the SSH user", "give the user the right to write there")
+        return
+    # Files that are read stay for the session; one that is written lives beside them.
+    sizes = [size.bytes for size in config.sizes]
+    needed = int(_SLACK * (sum(sizes) * ("read" in config.ops) + max(sizes) * ("write" in config.ops)))
+    if found["free_bytes"] < needed:
+        host.problem(
+            f"{where} has {found['free_bytes']} bytes free and {needed} are needed",
+            "free some, or drop sizes",
+        )
+        return
+    host.ok(f"{where} is on {found['fs_type']}, writable, with space for {needed} bytes")
+
+
+FAMILY = FileSize()
