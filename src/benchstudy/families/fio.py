@@ -12,7 +12,6 @@ from pydantic import Field, field_validator, model_validator
 from benchstudy.errors import TrialFailed
 from benchstudy.families.base import Case, Family, FamilyConfig, Imported, Parsed, ParseError, Strict
 from benchstudy.families.fio_options import EXTRA_OPTIONS, MIXED_PATTERNS, Engine, Pattern
-from benchstudy.hostagent import Command
 from benchstudy.names import Name, nearest
 from benchstudy.parsers.fio_json import parse_fio_json
 from benchstudy.parsers.fio_result import FioRun, observe
@@ -289,37 +288,34 @@ def _run_fio(case: Case, trial: "TrialContext") -> None:
             f"{file}: fio cannot take a path with any of {_UNSAFE_CHARACTERS}; use another directory"
         )
     argv = [argument.replace(_FILE, file) for argument in case.definition["argv"]]
-    done = trial.execute(Command(argv, timeout_s=trial.config.timeout, cleanup=[["rm", "-f", "--", file]]))
-    _require_started(done.execution.state, "fio", "fio")
-    done.require_success()
+    _execute(trial, argv, remove=file, package="fio")
 
 
 def _run_small_files(case: Case, trial: "TrialContext") -> None:
     parent = _parent(case, trial, _SMALL_FILES_NEED)
     folder = f"{trial.scratch(parent)}/small-files-{trial.uuid[:8]}"
     if case.levels["job"] == "no-fork":
-        argv = trial.agent_argv("small-files", folder)
+        argv, package = trial.agent_argv("small-files", folder), "python3"
     else:
         # Its own start-up files must not decide what is measured; LC_ALL decides how the times are written.
-        argv = ["bash", "--noprofile", "--norc", "-c", SHELL_LOOP, "small-files", folder]
-    done = trial.execute(
-        Command(
-            argv,
-            env={"LC_ALL": "C"},
-            timeout_s=trial.config.timeout,
-            cleanup=[["rm", "-rf", "--", folder]],
-        )
+        argv, package = ["bash", "--noprofile", "--norc", "-c", SHELL_LOOP, "small-files", folder], "bash"
+    _execute(trial, argv, remove=folder, package=package)
+
+
+def _execute(trial: "TrialContext", argv: list[str], *, remove: str, package: str) -> None:
+    # Only a measuring session needs the way to a host; reports, which parse, do without loading it.
+    from benchstudy.hostagent import Command
+
+    command = Command(
+        argv, env={"LC_ALL": "C"}, timeout_s=trial.config.timeout, cleanup=[["rm", "-rf", "--", remove]]
     )
-    _require_started(done.execution.state, argv[0], "bash" if argv[0] == "bash" else "python3")
-    done.require_success()
-
-
-def _require_started(state: str, tool: str, package: str) -> None:
-    if state == "start-failed":
+    done = trial.execute(command)
+    if done.execution.state == "start-failed":
         raise TrialFailed(
-            f"{tool} cannot be started on the host: install the package {package} (apt install {package}, "
+            f"{argv[0]} cannot be started on the host: install the package {package} (apt install {package}, "
             f"dnf install {package} or apk add {package}), or let `snakemake provision` do it"
         )
+    done.require_success()
 
 
 def _parent(case: Case, trial: "TrialContext", needed: int) -> str:
