@@ -32,7 +32,7 @@ lab: environment ## JupyterLab on the notebooks
 	@jupyter lab notebooks
 
 check: environment ## try every host of the study without measuring anything
-	@benchstudy check $(if $(STUDY),$(STUDY),config/config.yaml)
+	@benchstudy check $(if $(STUDY),--study $(STUDY))
 
 format: environment ## format the code
 	@ruff check --fix . && ruff format . && snakefmt workflow

@@ -1,7 +1,7 @@
 """Provisions one host; a process of its own, because pyinfra keeps its state in globals.
 
-Reads a request (JSON) on stdin, writes progress to stderr and the host's facts (JSON) to stdout. That packages
-could not be installed is a fact too, and stands in `problems`.
+Reads a request (JSON) on stdin, writes progress to stderr and the host's facts (JSON) to stdout. That
+packages could not be installed is a fact too, and stands in `problems`.
 """
 
 import json
@@ -23,12 +23,15 @@ from pyinfra.facts.apk import ApkPackages
 from pyinfra.facts.deb import DebPackages
 from pyinfra.facts.rpm import RpmPackages
 
+from benchstudy.controller import ends_with_controller
 from benchstudy.errors import BenchstudyError
 from benchstudy.pyinfra_remote import OneHost
-from benchstudy.remote import Remote
+from benchstudy.remote import ConnectionFailed, ConnectionLost, Remote
 from benchstudy.study import Host
 
-_TERMINAL_COLOURS = re.compile(r"\x1b\[[0-9;]*m")
+# Colours, and the host's name in front: the log file has no colours, and the reader adds the name.
+_COLOURS = re.compile(r"\x1b\[[0-9;]*m")
+_DECORATION = re.compile(r"^\s*\[[^]]*\]\s+")
 # How each package manager gets fresh lists and waits for whoever else is installing; dnf does both by itself.
 _REFRESH = {
     "apt-get": [
@@ -48,11 +51,15 @@ _REFRESH = {
 def provision(request: dict[str, Any]) -> dict[str, Any]:
     """The host's facts, as `ProvisionResult.hosts` describes them.
 
-    Raises RemoteError when the host cannot be reached, BenchstudyError when a deploy file itself is wrong.
+    Raises BenchstudyError when a deploy file is wrong.
     """
     host = Host.model_validate(request["host"])
-    with Remote(request["name"], host) as remote:
-        return _provision(remote, host, request)
+    try:
+        with Remote(request["name"], host) as remote:
+            return _provision(remote, host, request)
+    except (ConnectionFailed, ConnectionLost) as error:
+        cause = str(error).removeprefix(f"{request['name']}: ")
+        return {"unreachable": cause, "changed": 0, "problems": [cause]}
 
 
 def _provision(remote: Remote, host: Host, request: dict[str, Any]) -> dict[str, Any]:
@@ -162,7 +169,7 @@ def _version(found: Any) -> str | None:
 
 
 def _log(message: str) -> None:
-    plain = _TERMINAL_COLOURS.sub("", message).strip()
+    plain = _DECORATION.sub("", _COLOURS.sub("", message)).strip()
     if plain:
         print(plain, file=sys.stderr, flush=True)
 
@@ -178,11 +185,15 @@ def main() -> int:
     pyinfra.logger.handlers = [_PlainLines()]
     pyinfra.logger.setLevel(logging.INFO)
     pyinfra.logger.propagate = False
+    request = json.load(sys.stdin)
     try:
-        result = {"facts": provision(json.load(sys.stdin))}
+        with ends_with_controller():
+            reply = {"facts": provision(request)}
     except BenchstudyError as error:
-        result = {"error": str(error)}
-    json.dump(result, sys.stdout)
+        reply = {"error": str(error)}
+    except KeyboardInterrupt:
+        return 130
+    json.dump(reply, sys.stdout)
     return 0
 
 

@@ -40,10 +40,9 @@ class RemoteConnector(BaseConnector):
         arguments.pop("_get_pty", None)  # nothing we run asks questions
         stdin = _as_bytes(arguments.pop("_stdin", None))
         good = arguments.pop("_success_exit_codes", None) or [0]
-        # pyinfra builds shell text, quoting what it was given as data; it arrives as the one argument of a shell.
-        argv = shlex.split(
-            make_unix_command_for_host(self.state, self.host, command, **arguments).get_raw_value()
-        )
+        # pyinfra quotes what it was given as data and builds shell text: the one argument of a shell.
+        text = make_unix_command_for_host(self.state, self.host, command, **arguments).get_raw_value()
+        argv = shlex.split(text)
         completed = self._remote.run(argv, input=stdin, timeout_s=timeout or _COMMAND_TIMEOUT_S, check=False)
         lines = [
             OutputLine(name, line)

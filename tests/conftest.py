@@ -1,0 +1,146 @@
+"""Fixtures that every test may use, and the check that the tests leave nothing behind."""
+
+import os
+import shutil
+import subprocess
+import sys
+import uuid
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+import two_hosts
+import yaml
+
+CHECKOUT = Path(__file__).resolve().parents[1]
+# Inherited by whatever a test starts; what an sshd starts for it is known by its folder instead.
+TEST_RUN = "BENCHSTUDY_TEST_RUN"
+
+# sshd and ip live where a plain user's path does not look.
+os.environ["PATH"] = f"{Path(sys.executable).parent}:{os.environ['PATH']}:/usr/sbin:/sbin"
+
+
+@dataclass(frozen=True)
+class Project:
+    """A copy of the project to run the workflow in: nothing a test does reaches the checkout's data."""
+
+    root: Path
+
+    @property
+    def environment(self) -> dict[str, str]:
+        """Of commands in the copy: they use the copy's own package."""
+        return {**os.environ, "PYTHONPATH": str(self.root / "src")}
+
+    def run(
+        self, *argv: str | Path, check: bool = True, timeout_s: float = 600
+    ) -> subprocess.CompletedProcess[str]:
+        """A command in the copy, with its output in text. `check`: fail the test when it fails."""
+        done = subprocess.run(
+            [str(part) for part in argv],
+            cwd=self.root,
+            env=self.environment,
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            text=True,
+            timeout=timeout_s,
+        )
+        if check and done.returncode != 0:
+            pytest.fail(
+                f"{' '.join(map(str, argv))} ended with {done.returncode}:\n{done.stdout}\n{done.stderr}"
+            )
+        return done
+
+    def snakemake(self, *arguments: str | Path, **options: Any) -> subprocess.CompletedProcess[str]:
+        """`snakemake --cores 8 …`, as a user types it."""
+        return self.run("snakemake", "--cores", "8", *arguments, **options)
+
+    def write_study(self, study: Mapping[str, Any], name: str = "study.yaml") -> Path:
+        file = self.root / "config" / name
+        file.write_text(yaml.safe_dump(dict(study), sort_keys=False))
+        return file
+
+
+@pytest.fixture
+def project(tmp_path: Path) -> Project:
+    """A fresh copy of the project without any data."""
+    return copy_project(tmp_path / "project")
+
+
+def copy_project(root: Path) -> Project:
+    """A copy at `root`, for tests that need it for longer than one test."""
+    root.mkdir(parents=True)
+    ignore = shutil.ignore_patterns("__pycache__", ".ipynb_checkpoints")
+    for folder in ("workflow", "notebooks", "config", "envs", "src", "data/published"):
+        if (CHECKOUT / folder).is_dir():
+            shutil.copytree(CHECKOUT / folder, root / folder, ignore=ignore)
+    shutil.copy(CHECKOUT / "pyproject.toml", root)
+    return Project(root)
+
+
+@pytest.fixture(scope="session")
+def bare_debian(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+    """The file system of a bare machine, without Python and fio; changes to it stay for later tests."""
+    folder = tmp_path_factory.mktemp("debian")
+    yield two_hosts.make_debian(folder)
+    shutil.rmtree(folder)
+
+
+@pytest.fixture(scope="module")
+def bare_host(bare_debian: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[two_hosts.BareHost]:
+    """That machine, up and reachable by SSH."""
+    with two_hosts.running(bare_debian, tmp_path_factory.mktemp("bare-host")) as host:
+        yield host
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    os.environ.setdefault(TEST_RUN, str(uuid.uuid4()))
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_sessionfinish(session: pytest.Session, exitstatus: int) -> None:
+    """A suite that leaves processes, mounts or network devices behind has failed, whatever its tests say."""
+    if hasattr(session.config, "workerinput"):
+        return  # one of several pytest-xdist workers: the others may still be at work
+    base = session.config._tmp_path_factory.getbasetemp()  # pytest offers no public way outside a fixture
+    left = [*left_processes(str(base)), *left_mounts(str(base)), *left_cables()]
+    if left:
+        session.exitstatus = pytest.ExitCode.TESTS_FAILED
+        reporter = session.config.pluginmanager.get_plugin("terminalreporter")
+        reporter.write_line("\nleft behind by the tests:\n  " + "\n  ".join(left), red=True)
+
+
+def left_processes(base: str) -> list[str]:
+    """Processes with this run's mark, or with one of its folders in their command, environment or place."""
+    marks = (f"{TEST_RUN}={os.environ[TEST_RUN]}".encode(), base.encode())
+    own = {os.getpid(), os.getppid()}
+    left = []
+    for folder in Path("/proc").glob("[0-9]*"):
+        try:
+            words = (folder / "cmdline").read_bytes()
+            traces = words + (folder / "environ").read_bytes() + os.fsencode(os.readlink(folder / "cwd"))
+            state = (folder / "stat").read_text().rpartition(")")[2].split()[0]
+        except (FileNotFoundError, ProcessLookupError, PermissionError):
+            continue  # it ended meanwhile, or is another user's
+        # Python's own helper of multiprocessing goes when pytest does.
+        if int(folder.name) in own or state == "Z" or b"multiprocessing.resource_tracker" in words:
+            continue
+        if any(mark in traces for mark in marks):
+            command = words.replace(b"\0", b" ").decode(errors="replace")
+            left.append(f"process {folder.name}: {command[:200]}")
+    return left
+
+
+def left_mounts(base: str) -> list[str]:
+    mounts = (line.split() for line in Path("/proc/self/mounts").read_text().splitlines())
+    return [f"mount {fields[1]} ({fields[2]})" for fields in mounts if fields[1].startswith(base)]
+
+
+def left_cables() -> list[str]:
+    """Network devices that tests/two_hosts.py made, of this process or of one that is gone."""
+    return [
+        f"network device {device.name}"
+        for device in Path("/sys/class/net").glob(f"{two_hosts.CABLE}*")
+        if not Path(f"/proc/{device.name.removeprefix(two_hosts.CABLE)}").exists()
+    ]
