@@ -1,0 +1,245 @@
+"""The parts of a page that answer "how do you know?": counts, method, weaknesses, and every trial with its files."""
+
+import csv
+import html
+import os
+import re
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import polars as pl
+
+from benchstudy import human, sessions, stats
+from benchstudy.results import Estimate, Results, raw_files
+from benchstudy.tables import definition_list, link
+
+Indexes = Sequence[Mapping[str, Any]]
+
+# A host is called busy when, before a trial, more processes wanted to run than this share of its processors.
+_BUSY_SHARE = 0.7
+# Above this many trials files are listed without a link each: the trial's folder is linked, and the page stays small.
+_LINK_EACH_FILE_UP_TO = 300
+_RUN_SPECIFIC = re.compile(r"[0-9a-f]{8,}(?:-[0-9a-f]{4,}){0,4}")
+
+
+def badges(items: Iterable[tuple[str, str]]) -> str:
+    """Small labels; each item is (kind, text), kind one of ok, bad, warn, plain."""
+    inner = "".join(f'<li class="{html.escape(kind)}">{html.escape(text)}</li>' for kind, text in items)
+    return f'<ul class="badges">{inner}</ul>'
+
+
+def count_badges(counts: Mapping[str, int]) -> list[tuple[str, str]]:
+    """How the trials ended; outcomes that did not happen are left out."""
+    found = [("plain", human.plural(counts["trials"], "trial"))]
+    kinds = {"ok": "ok", "failed": "bad", "timeout": "bad", "aborted": "warn", "discarded": "warn", "imported": "warn"}
+    return found + [(kind, f"{counts[name]:,} {name}") for name, kind in kinds.items() if counts[name]]
+
+
+def overview(results: Results, indexes: Indexes) -> str:
+    items = count_badges(results.counts())
+    busy = busy_trials(results, indexes)
+    if busy:
+        items.append(("warn", f"host busy before {human.plural(len(busy), 'trial')}"))
+    if len(instruments(results)) > 1:
+        items.append(("warn", f"{len(instruments(results))} instruments mixed"))
+    return badges(items)
+
+
+def instruments(results: Results) -> list[str]:
+    """SHA-256 of each version of the measuring code that counted trials were made with."""
+    measured = results.counted.filter(~pl.col("imported").fill_null(False))
+    return measured["instrument"].drop_nulls().unique(maintain_order=True).to_list()
+
+
+def busy_trials(results: Results, indexes: Indexes) -> list[str]:
+    """Trials before which the host had more to do than most of its processors could take."""
+    cores = {index["target"]: _fewest_cores(index) for index in indexes}
+    rows = results.counted.select("trial", "target", "load_before").drop_nulls("load_before").iter_rows()
+    return [trial for trial, target, load in rows if cores.get(target) and load > _BUSY_SHARE * cores[target]]
+
+
+def _fewest_cores(index: Mapping[str, Any]) -> int | None:
+    counts = [sessions.cores(environment.get("before")) for _, environment in sessions.hosts(index)]
+    return min((c for c in counts if c), default=None)
+
+
+def method(results: Results, indexes: Indexes) -> str:
+    """How this was measured, from the records of the sessions and trials."""
+    counted = results.counted
+    blocks = counted["block"].n_unique()
+    facts = [
+        (
+            "Design",
+            f"{human.plural(results.cases.height, 'case')}, each once in every one of {human.plural(blocks, 'block')}, "
+            "in random order within a block; one trial at a time on a host.",
+        ),
+        ("Unit of statistics", "the trial. n counts trials, never the operations inside them."),
+        (
+            "Interval",
+            "95 %, of the median over trials, by order statistics (inverted binomial test); it needs 6 trials and "
+            "assumes nothing about the distribution. ± is the sample standard deviation of the trials.",
+        ),
+    ]
+    for index in indexes:
+        facts += _session_facts(index, several=len(indexes) > 1)
+    tools = counted.select("tool", "tool_version", "tool_sha256").unique(maintain_order=True).drop_nulls("tool")
+    lines = [f"{t} {v or ''} {f'(SHA-256 {sha})' if sha else ''}".strip() for t, v, sha in tools.iter_rows()]
+    if lines:
+        facts.append(("Tools on the host", "\n".join(lines)))
+    facts += [("Instrument (SHA-256 of the measuring code)", "\n".join(instruments(results)))]
+    hashes = counted["study_sha256"].drop_nulls().unique(maintain_order=True).to_list()
+    facts += [("Study as declared (SHA-256)", "\n".join(hashes))]
+    return definition_list([(name, text) for name, text in facts if text])
+
+
+def _session_facts(index: Mapping[str, Any], *, several: bool) -> list[tuple[str, str]]:
+    where = f" on {index['target']}" if several else ""
+    lines, changes = [], []
+    for session in index["sessions"]:
+        lines.append(f"{session['started']} to {session['finished']}, order seed {session['seed']}")
+        for name, environment in session["hosts"].items():
+            changes += [f"{name}: {change}" for change in environment.get("diff") or ()]
+    facts = [(f"Sessions{where}", "\n".join(lines))]
+    if lines:
+        facts.append((f"Environment, before against after{where}", "\n".join(changes) or "no change noticed"))
+    events = [event for session in index["sessions"] for event in session["events"]]
+    return [*facts, (f"Events{where}", "\n".join(events[:20]))]
+
+
+def weaknesses(results: Results, indexes: Indexes, extra: Iterable[str] = ()) -> str:
+    """What a sceptical reader should hold against these figures, as far as the data themselves tell."""
+    found = [*extra, *_weak_numbers(results), *_weak_trials(results, indexes)]
+    items = "".join(f"<li>{html.escape(text)}</li>" for text in found)
+    return f'<ul class="weak">{items}</ul>' if found else "<p>The data themselves show no weakness.</p>"
+
+
+def _weak_numbers(results: Results) -> list[str]:
+    per_case = results.counted.filter(pl.col("status") == "ok").group_by("target", "case").len()
+    small = per_case.filter(pl.col("len") < stats.smallest_n(50)).height
+    found = []
+    if small:
+        found.append(
+            f"{human.plural(small, 'case')} of {results.cases.height} have fewer than {stats.smallest_n(50)} successful "
+            "trials: too few for a 95 % interval of the median."
+        )
+    return found
+
+
+def _weak_trials(results: Results, indexes: Indexes) -> list[str]:
+    counts = results.counts()
+    failed = results.counted.filter(pl.col("status") != "ok")
+    found = []
+    for (case, cause), k in Counter(failed.select("case", "cause").iter_rows()).most_common():
+        total = results.counted.filter(pl.col("case") == case).height
+        found.append(f"{case}: {k} of {human.plural(total, 'trial')} failed: {cause or 'no cause recorded'}.")
+    if len(instruments(results)) > 1:
+        found.append(
+            f"The trials were measured by {len(instruments(results))} versions of the measuring code: a difference "
+            "between cases may come from the instrument."
+        )
+    if results.counted["study_sha256"].n_unique() > 1:
+        found.append("The study was edited between trials; those measured before the edit are shown as they are (post hoc).")
+    if counts["imported"]:
+        found.append(f"{human.plural(counts['imported'], 'trial')} imported from existing output: how it was made is not known.")
+    for why, k in Counter(results.trials["discarded_why"].drop_nulls().to_list()).most_common():
+        found.append(f"{human.plural(k, 'trial')} discarded by hand and measured again: {why}.")
+    if counts["aborted"]:
+        found.append(f"{human.plural(counts['aborted'], 'trial')} aborted (connection, controller or host went away) and done again.")
+    busy = busy_trials(results, indexes)
+    if busy:
+        found.append(
+            f"The host was busy before {len(busy)} of {human.plural(results.counted.height, 'trial')}: its load average was "
+            f"above {_BUSY_SHARE:.0%} of its processors."
+        )
+    return found
+
+
+def trials(results: Results, metrics: Sequence[str], root: Path, page_folder: Path) -> str:
+    """Every trial, grouped by case, folded away until a link leads to it."""
+    away = os.path.relpath(root, page_folder)
+    values = {
+        metric: {t: human.quantity(v, u) for t, v, u in results.points(metric).select("trial", "value", "unit").iter_rows()}
+        for metric in metrics
+    }
+    link_files = results.trials.height <= _LINK_EACH_FILE_UP_TO
+    groups: dict[tuple[str, str], list[dict[str, Any]]] = {key: [] for key in results.anchors}
+    for row in results.trials.sort("block", "started").iter_rows(named=True):
+        groups[row["target"], row["case"]].append(row)
+    return "".join(
+        _case_trials(results.anchors[key], key, rows, values, away, link_files, len(results.targets) > 1)
+        for key, rows in groups.items()
+        if rows
+    )
+
+
+def _case_trials(
+    anchor: str, key: tuple[str, str], rows: list[dict[str, Any]], values: Mapping[str, Mapping[str, str]],
+    away: str, link_files: bool, several_targets: bool,
+) -> str:  # fmt: skip
+    target, case = key
+    outcomes = Counter("discarded" if row["discarded_why"] else row["status"] for row in rows)
+    summary = ", ".join(f"{count} {status}" for status, count in outcomes.most_common())
+    name = f"{case} on {target}" if several_targets else case
+    shown = [metric for metric in values if any(row["trial"] in values[metric] for row in rows)]
+    same_command = len({_RUN_SPECIFIC.sub("…", row["argv"] or "") for row in rows}) == 1
+    command = ""
+    if same_command and rows[0]["argv"]:
+        others = "; the others differ from it in their own run folder only" if len(rows) > 1 else ""
+        command = (
+            f'<p class="command-of">Command of trial {html.escape(rows[0]["trial"])}{others}:</p>'
+            f"<pre>{html.escape(rows[0]['argv'])}</pre>"
+        )
+    headings = ["Block", "Trial", "Outcome", *(m.replace("_", " ").capitalize() for m in shown), "Started", "Raw files"]
+    head = "".join(f'<th scope="col">{html.escape(h)}</th>' for h in headings)
+    body = "".join(_trial_row(row, shown, values, away, link_files, same_command) for row in rows)
+    return (
+        f'<details class="case" id="{html.escape(anchor)}"><summary><code>{html.escape(name)}</code> '
+        f'<span class="count">{html.escape(summary)}</span></summary>{command}'
+        f'<div class="table-frame" role="region" aria-label="Trials of {html.escape(name)}" tabindex="0"><table class="trials">'
+        f"<thead><tr>{head}</tr></thead><tbody>{body}</tbody></table></div></details>"
+    )
+
+
+def _trial_row(
+    row: Mapping[str, Any], shown: Sequence[str], values: Mapping[str, Mapping[str, str]],
+    away: str, link_files: bool, same_command: bool,
+) -> str:  # fmt: skip
+    folder = html.escape(link(f"{away}/{row['raw']}"))
+    outcome = html.escape(_outcome(row))
+    kind = "" if row["status"] == "ok" and not row["discarded_why"] else ' class="failed"'
+    figures = "".join(f"<td>{html.escape(values[m].get(row['trial'], '–'))}</td>" for m in shown)
+    own_command = "" if same_command or not row["argv"] else f"<pre>{html.escape(row['argv'])}</pre>"
+    files = "".join(_file(file, folder if link_files else None) for file in raw_files(row))
+    trial = html.escape(row["trial"])
+    return (
+        f'<tr id="trial-{trial}"><td>{row["block"]}</td><td><a href="{folder}">{trial}</a></td><td{kind}>{outcome}</td>'
+        f"{figures}<td>{html.escape((row['started'] or '')[:19])}</td>"
+        f"<td class=files><details><summary>{len(raw_files(row))} files</summary>{own_command}<ul>{files}</ul></details></td></tr>"
+    )
+
+
+def _outcome(row: Mapping[str, Any]) -> str:
+    text = row["status"] if not row["cause"] else f"{row['status']}: {row['cause']}"
+    if row["imported"]:
+        text += " (imported)"
+    return f"discarded: {row['discarded_why']} (was {text})" if row["discarded_why"] else text
+
+
+def _file(file: Mapping[str, Any], folder: str | None) -> str:
+    name = html.escape(file["name"])
+    linked = f'<a href="{folder}/{html.escape(link(file["name"]).removeprefix("./"))}">{name}</a>' if folder else name
+    return f"<li>{linked} <code>{html.escape(file['sha256'])}</code></li>"
+
+
+def write_estimates(estimates: Iterable[Estimate], path: Path) -> None:
+    """One row a case and metric, in base units, for whoever wants to go on from here."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    names = ["n", "mean", "sd", "median", "interval_low", "interval_high", "method", "note"]
+    with path.open("w", newline="", encoding="utf-8") as out:
+        writer = csv.writer(out, lineterminator="\n")
+        writer.writerow(["target", "case", "metric", "unit", "results", "failed", *names])
+        for e in estimates:
+            row = [e.target, e.case, e.metric, e.unit, e.results, e.failed]
+            writer.writerow(row + [getattr(e.summary, name) for name in names])

@@ -1,0 +1,82 @@
+"""Base units as people read them. Inside the package everything stays in s, B, B/s, 1/s; only a page scales."""
+
+import math
+from dataclasses import dataclass
+
+from benchstudy.stats import Summary
+
+_SCALES: dict[str, list[tuple[float, str]]] = {
+    # From 0.1 ms downwards microseconds: "0.05 ms" would leave a single digit of a warm read.
+    "s": [(1.0, "s"), (1e-3, "ms"), (1e-6, "µs")],
+    "B": [(1e12, "TB"), (1e9, "GB"), (1e6, "MB"), (1e3, "KB"), (1.0, "B")],
+    "B/s": [(1e9, "GB/s"), (1e6, "MB/s"), (1e3, "KB/s"), (1.0, "B/s")],
+    "1/s": [(1.0, "/s")],
+    "1": [(1.0, "")],
+}
+
+
+@dataclass(frozen=True)
+class Scale:
+    """One human unit, kept for all figures of one cell so that they can be compared at a glance."""
+
+    factor: float
+    unit: str
+
+    def text(self, value: float) -> str:
+        return f"{self.number(value)} {self.unit}".strip() if self.unit != "/s" else f"{self.number(value)}/s"
+
+    def number(self, value: float) -> str:
+        scaled = value / self.factor
+        if self.unit == "":
+            return f"{scaled:,.0f}" if scaled == round(scaled) else f"{scaled:,.2f}"
+        return f"{scaled:,.0f}" if self.unit in ("/s", "B") and abs(scaled) >= 100 else f"{scaled:,.2f}"
+
+
+def scale(value: float, unit: str) -> Scale:
+    """The unit that suits `value`, given in the base unit `unit`; an unknown unit is kept as it is."""
+    known = _SCALES.get(unit, [(1.0, unit)])
+    magnitude = abs(value)
+    for factor, name in known:
+        if magnitude >= (factor * 0.1 if name == "ms" else factor):
+            return Scale(factor, name)
+    return Scale(*known[-1])
+
+
+def quantity(value: float | None, unit: str) -> str:
+    """`value` with its human unit: 0.00057 s is "0.57 ms", 33415 1/s is "33,415/s"; a missing value is a dash."""
+    if value is None or not math.isfinite(value):
+        return "–" if value is None else str(value)
+    return scale(value, unit).text(value)
+
+
+def page_cell(summary: Summary, unit: str) -> str:
+    """The storage page's own format: mean (±standard deviation, p50: median)."""
+    assert summary.mean is not None and summary.median is not None, "a summary without estimates has no cell"
+    unit_of_cell = scale(summary.mean, unit)
+    spread = f"±{unit_of_cell.text(summary.sd)}, " if summary.sd is not None else ""
+    return f"{unit_of_cell.text(summary.mean)} ({spread}p50: {unit_of_cell.text(summary.median)})"
+
+
+def median_cell(summary: Summary, unit: str) -> str:
+    """The median alone, for rates: a mean of rates would favour the fast trials."""
+    assert summary.median is not None, "a summary without estimates has no cell"
+    return quantity(summary.median, unit)
+
+
+def evidence(summary: Summary, unit: str) -> str:
+    """How much stands behind a cell: n and the 95 % interval of the median, or why there is none."""
+    if summary.interval_low is None:
+        return f"n = {summary.n}: too small for an interval"
+    return f"n = {summary.n}, {interval(summary, unit)}"
+
+
+def plural(count: int, noun: str) -> str:
+    """`count` with its noun: "1 trial", "1,200 trials"."""
+    return f"{count:,} {noun}{'' if count == 1 else 's'}"
+
+
+def interval(summary: Summary, unit: str) -> str:
+    """The 95 % interval of a summary that has one: "95 %: 0.52–0.71 ms"."""
+    assert summary.interval_low is not None and summary.interval_high is not None, "this summary has no interval"
+    unit_of_cell = scale(summary.median or summary.interval_high, unit)
+    return f"95 %: {unit_of_cell.number(summary.interval_low)}–{unit_of_cell.text(summary.interval_high)}"

@@ -1,0 +1,123 @@
+"""Estimates from trials. The unit is the trial: every value handed in here is one trial's value, never an operation's."""
+
+import math
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from scipy import stats as scipy_stats
+
+LEVEL = 0.95
+# Resampling must give the same page twice; the seed is a constant so that nobody can pick a lucky one.
+_BOOTSTRAP_SEED = 20_240_229
+_BOOTSTRAP_RESAMPLES = 9_999
+
+
+@dataclass(frozen=True)
+class Summary:
+    """What `n` trials say about one quantity, in the unit of the values.
+
+    An estimate that the data cannot support is None, and `note` says why in words for a reader. `method` names the
+    estimator of the interval and is empty when there is none.
+    """
+
+    n: int
+    mean: float | None
+    sd: float | None
+    median: float | None
+    interval_low: float | None
+    interval_high: float | None
+    method: str
+    note: str
+
+
+def smallest_n(percentile: float, level: float = LEVEL) -> int:
+    """The least number of values for which order statistics bracket the percentile at `level`, two-sided.
+
+    With fewer, even the extremes do not reach far enough: p50 needs 6, p90 36, p99 368 (at 95 %).
+    Raises ValueError for a percentile outside 0–100, both excluded.
+    """
+    if not 0 < percentile < 100:
+        raise ValueError(f"a percentile lies between 0 and 100, both excluded; got {percentile}")
+    tail = max(percentile, 100 - percentile) / 100
+    return math.ceil(math.log((1 - level) / 2) / math.log(tail))
+
+
+def supported(percentile: float, n: int) -> bool:
+    """Whether `n` values are enough to print this percentile at all."""
+    return n >= smallest_n(percentile)
+
+
+def summarise(values: Iterable[float | None]) -> Summary:
+    """Median with its exact order-statistic 95 % interval, mean and sample standard deviation of trials' values.
+
+    None is a trial that gave no value: it is counted in the note, never as a number. The interval is the one of
+    `scipy.stats.quantile_test` (inverted binomial test, no assumption on the distribution) and needs 6 values.
+    """
+    given = list(values)
+    numbers = np.array([v for v in given if v is not None], dtype=float)
+    missing = len(given) - len(numbers)
+    n = len(numbers)
+    if not given:
+        return _nothing(0, "no trial")
+    if n == 0:
+        return _nothing(0, "the only trial failed" if missing == 1 else f"all {missing} trials failed")
+    if not np.isfinite(numbers).all():
+        # An infinite rate comes from a duration of zero: an average over it would look like a number.
+        return _nothing(n, "a value is infinite or not a number: no estimate")
+    notes = [f"{missing} of {len(given)} trials failed"] if missing else []
+    low = high = None
+    method = ""
+    if n < smallest_n(50):
+        notes.append("n too small for an interval")
+    else:
+        interval = scipy_stats.quantile_test(numbers, p=0.5).confidence_interval(LEVEL)
+        low, high = float(interval.low), float(interval.high)
+        method = "order statistics"
+    if n > 1 and numbers.min() == numbers.max():
+        notes.append("all values are equal: the clock or the tool may round")
+    mean = float(numbers.mean())
+    sd = float(numbers.std(ddof=1)) if n > 1 else None
+    return Summary(n, mean, sd, float(np.median(numbers)), low, high, method, "; ".join(notes))
+
+
+def _nothing(n: int, why: str) -> Summary:
+    return Summary(n, None, None, None, None, None, "", why)
+
+
+def mean_interval(values: Sequence[float]) -> tuple[float, float]:
+    """95 % interval of the mean by the BCa bootstrap (9 999 resamples, fixed seed).
+
+    Raises ValueError for fewer than 6 values, for values that are not finite and for values that are all equal: there
+    the bootstrap has nothing to resample and would return an interval of no width or none at all.
+    """
+    numbers = np.asarray(values, dtype=float)
+    if len(numbers) < smallest_n(50) or not np.isfinite(numbers).all() or np.ptp(numbers) == 0:
+        raise ValueError("an interval of the mean needs at least 6 finite values that are not all equal")
+    result = scipy_stats.bootstrap(
+        (numbers,),
+        np.mean,
+        confidence_level=LEVEL,
+        n_resamples=_BOOTSTRAP_RESAMPLES,
+        method="BCa",
+        rng=np.random.default_rng(_BOOTSTRAP_SEED),
+    ).confidence_interval
+    return float(result.low), float(result.high)
+
+
+def lint_summary(name: str, mean: float, sd: float, median: float, resolution: float = 0.0) -> list[str]:
+    """What is impossible in a published or imported summary, each in a sentence that names it; [] when nothing is.
+
+    `resolution`: the size of the last printed digit, because rounding may move each figure by half of it.
+    """
+    slack = 1.5 * resolution  # three rounded figures meet in the comparison
+    problems = []
+    if sd < 0:
+        problems.append(f"{name}: the standard deviation {sd:g} is negative")
+    elif abs(mean - median) > sd + slack:
+        distance = f"{abs(mean - median) / sd:.1f} standard deviations" if sd else "more than a deviation of zero"
+        problems.append(
+            f"{name}: impossible mean/median pair: mean {mean:g} and median {median:g} lie {distance} apart, "
+            "and no single sample can have more than 1"
+        )
+    return problems

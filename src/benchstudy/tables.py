@@ -1,0 +1,141 @@
+"""Tables a person reads: one model, written as HTML with a link per cell, CSV, reStructuredText and Markdown."""
+
+import csv
+import html
+import io
+import re
+import textwrap
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from urllib.parse import quote
+
+_SPREADSHEET_FORMULA = re.compile(r"[=+@-](?!\d)")
+_RST_CELL_WIDTH = 34
+
+
+@dataclass(frozen=True)
+class Cell:
+    """One cell: `lines` of plain text (the first is the figure, the others say what stands behind it).
+
+    `href` leads to the trials it was made from. `kind` is a CSS class: number, text, failed, missing, published, warning.
+    """
+
+    lines: tuple[str, ...]
+    href: str | None = None
+    kind: str = "number"
+    title: str = ""
+
+    @classmethod
+    def text(cls, text: str, href: str | None = None, kind: str = "text") -> "Cell":
+        return cls((text,), href, kind)
+
+
+MISSING = Cell(("–",), kind="missing", title="not part of the study")
+
+
+@dataclass(frozen=True)
+class Table:
+    """`rows` hold as many cells as `columns` has headings; the first cell of each row is its heading."""
+
+    name: str
+    caption: str
+    columns: tuple[str, ...]
+    rows: tuple[tuple[Cell, ...], ...]
+
+    def __post_init__(self) -> None:
+        wrong = [len(row) for row in self.rows if len(row) != len(self.columns)]
+        if wrong:
+            raise ValueError(f"table {self.name}: a row of {wrong[0]} cells under {len(self.columns)} headings")
+
+    def html(self) -> str:
+        """A table in its own scrolling frame, so that a phone scrolls the table and not the page."""
+        head = "".join(f'<th scope="col">{html.escape(c)}</th>' for c in self.columns)
+        body = "".join(
+            f"<tr>{_html_cell(row[0], heading=True)}{''.join(map(_html_cell, row[1:]))}</tr>" for row in self.rows
+        )
+        caption = html.escape(self.caption)
+        return (
+            f'<div class="table-frame" role="region" aria-label="{caption}" tabindex="0"><table>'
+            f"<caption>{caption}</caption><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table></div>"
+        )
+
+    def csv(self) -> str:
+        """As displayed, the lines of a cell parted by a line break; nothing in it can act as a spreadsheet formula."""
+        out = io.StringIO()
+        writer = csv.writer(out, lineterminator="\n")
+        writer.writerow([_inert(c) for c in self.columns])
+        writer.writerows([[_inert("\n".join(cell.lines)) for cell in row] for row in self.rows])
+        return out.getvalue()
+
+    def rst(self) -> str:
+        """A reStructuredText grid table."""
+        grid = [[_rst_lines(c) for c in self.columns]]
+        grid += [[[part for line in cell.lines for part in _rst_lines(line)] for cell in row] for row in self.rows]
+        widths = [max(len(line) for row in grid for line in row[i]) for i in range(len(self.columns))]
+
+        def rule(character: str) -> str:
+            return "+" + "+".join(character * (width + 2) for width in widths) + "+"
+
+        lines = [rule("-")]
+        for index, row in enumerate(grid):
+            for k in range(max(map(len, row))):
+                cells = (cell[k] if k < len(cell) else "" for cell in row)
+                lines.append("|" + "|".join(f" {c:<{w}} " for c, w in zip(cells, widths, strict=True)) + "|")
+            lines.append(rule("=" if index == 0 else "-"))
+        return "\n".join(lines) + "\n"
+
+    def markdown(self) -> str:
+        """A pipe table; HTML in names is escaped, because Markdown lets it through."""
+        rows = [[_markdown(c) for c in self.columns], ["---"] * len(self.columns)]
+        rows += [["<br>".join(map(_markdown, cell.lines)) for cell in row] for row in self.rows]
+        return "".join(f"| {' | '.join(row)} |\n" for row in rows)
+
+    def write(self, folder: Path) -> None:
+        """Writes name.csv, name.rst and name.md into `folder`."""
+        folder.mkdir(parents=True, exist_ok=True)
+        for suffix, text in (("csv", self.csv()), ("rst", self.rst()), ("md", self.markdown())):
+            (folder / f"{self.name}.{suffix}").write_text(text, encoding="utf-8")
+
+
+def _html_cell(cell: Cell, heading: bool = False) -> str:
+    first, *rest = (html.escape(line) for line in cell.lines)
+    if cell.href is not None:
+        first = f'<a href="{html.escape(cell.href)}">{first}</a>'
+    text = first + "".join(f'<span class="evidence">{line}</span>' for line in rest)
+    title = f' title="{html.escape(cell.title)}"' if cell.title else ""
+    if heading:
+        return f'<th scope="row"{title}>{text}</th>'
+    return f'<td class="{html.escape(cell.kind)}"{title}>{text}</td>'
+
+
+def _inert(text: str) -> str:
+    return f"'{text}" if _SPREADSHEET_FORMULA.match(text) else text
+
+
+def _rst_lines(text: str) -> list[str]:
+    # A backslash, a star or an underscore at the end of a word would be markup.
+    escaped = re.sub(r"([\\*`|]|_(?=\W|$))", r"\\\1", text)
+    return textwrap.wrap(escaped, _RST_CELL_WIDTH, break_long_words=False) or [""]
+
+
+def _markdown(text: str) -> str:
+    escaped = html.escape(text, quote=False)
+    return re.sub(r"([\\`*_\[\]|])", r"\\\1", escaped).replace("\n", " ")
+
+
+def anchor(prefix: str, text: str) -> str:
+    """An id for an element, made of `text`; only letters, digits and `._=,+-` stay as they are."""
+    return f"{prefix}-{re.sub(r'[^A-Za-z0-9._=,+-]', '_', text)}"
+
+
+def link(path: str) -> str:
+    """A relative path as a link; nothing in it can become another scheme, query or fragment."""
+    quoted = quote(path, safe="/=,+-._~")
+    return quoted if quoted.startswith((".", "/")) else f"./{quoted}"
+
+
+def definition_list(pairs: Sequence[tuple[str, str]]) -> str:
+    """HTML of names and values, both plain text."""
+    inner = "".join(f"<div><dt>{html.escape(k)}</dt><dd>{html.escape(v)}</dd></div>" for k, v in pairs)
+    return f'<dl class="facts">{inner}</dl>'
