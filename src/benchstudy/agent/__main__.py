@@ -1,0 +1,47 @@
+"""`python3 -I <this folder> COMMAND [ARGUMENT …]`: one command, imported only when it is asked for.
+
+A command is a function that takes the list of its arguments, prints JSON on stdout and may return an exit status.
+An AgentError becomes `{"error": text}` and exit status 3.
+"""
+
+from __future__ import annotations
+
+import importlib
+import sys
+
+import wire
+
+COMMANDS = {
+    "run": "watcher:run",
+    "watch": "watcher:watch",
+    "clock": "watcher:clock",
+    "lock": "keeper:lock",
+    "hold": "keeper:hold",
+    "scratch": "keeper:scratch",
+    "sweep": "sweeper:sweep",
+    "remove": "folders:remove_command",
+    "start-service": "service:start",
+    "stop-service": "service:stop",
+    "service-status": "service:status",
+    "facts": "facts:facts",
+    "tool": "facts:tool_command",
+    "path-info": "facts:path_info",
+    "file-size": "file_size:main",
+    "small-files": "small_files:main",
+}
+
+
+def main(arguments: list[str]) -> int:
+    if not arguments or arguments[0] not in COMMANDS:
+        wire.emit({"error": f"no such command; known: {', '.join(COMMANDS)}"})
+        return 2
+    module, function = COMMANDS[arguments[0]].split(":")
+    try:
+        return getattr(importlib.import_module(module), function)(arguments[1:]) or 0
+    except wire.AgentError as error:
+        wire.emit({"error": str(error)})
+        return 3
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

@@ -1,0 +1,126 @@
+"""Marked folders: the only ones that are ever deleted.
+
+A folder of ours holds a file `.benchstudy`, a JSON object with `uuid`, `session`, `kind` and `lock`.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import stat
+
+import wire
+
+MARKER = ".benchstudy"
+
+
+def create(path: str, uuid: str, session: str, kind: str, lock: str = "") -> None:
+    """Make `path`, which must not exist, with its marker in it. Raises FileExistsError."""
+    os.mkdir(path, 0o700)
+    marker = {"uuid": uuid, "session": session, "kind": kind, "lock": lock}
+    with open(os.path.join(path, MARKER), "x", encoding="ascii") as file:
+        json.dump(marker, file)
+
+
+def marker_of(path: str) -> dict | None:
+    """What the marker of the real folder `path` says; None when it is not one of ours."""
+    try:
+        folder = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
+    except OSError:
+        return None
+    try:
+        fd = os.open(MARKER, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC, dir_fd=folder)
+        with open(fd, encoding="utf-8") as file:
+            marker = json.loads(file.read(4096))
+    except (OSError, ValueError):
+        return None
+    finally:
+        os.close(folder)
+    return marker if isinstance(marker, dict) and isinstance(marker.get("uuid"), str) else None
+
+
+def listing(parent: str) -> list[tuple[str, dict]]:
+    """The marked folders directly below `parent`, each with its marker."""
+    try:
+        names = sorted(os.listdir(parent))
+    except FileNotFoundError:
+        return []
+    found = [(os.path.join(parent, name), marker_of(os.path.join(parent, name))) for name in names]
+    return [(path, marker) for path, marker in found if marker is not None]
+
+
+def mount_points() -> list[str]:
+    """All mount points that this process sees, the latest mount last."""
+    with open("/proc/self/mountinfo", encoding="utf-8", errors="surrogateescape") as file:
+        return [unescape(line.split()[4]) for line in file]
+
+
+def unescape(field: str) -> str:
+    """The kernel writes blanks and backslashes in mount tables as three octal digits."""
+    parts = field.split("\\")
+    return parts[0] + "".join(chr(int(part[:3], 8)) + part[3:] for part in parts[1:])
+
+
+def mounts_below(path: str) -> list[str]:
+    """Mount points inside `path` or at it, the deepest first, so that they can be unmounted in this order."""
+    real = os.path.realpath(path)
+    inside = [point for point in mount_points() if point == real or point.startswith(real.rstrip("/") + "/")]
+    return sorted(inside, key=len, reverse=True)
+
+
+def check_removable(path: str, uuid: str) -> None:
+    """Raise AgentError unless `path` is a real folder of ours, marked with `uuid`."""
+    if not os.path.isabs(path) or os.path.normpath(path) != path or "\0" in path:
+        raise wire.AgentError(f"{path!r} is not removed: it must be an absolute path without '..'")
+    if path == "/" or os.path.realpath(path) == os.path.realpath(os.path.expanduser("~")):
+        raise wire.AgentError(f"{path!r} is not removed: it is the root folder or a home")
+    try:
+        info = os.lstat(path)
+    except OSError as error:
+        raise wire.AgentError(f"{path!r} is not removed: {error.strerror}") from error
+    if not stat.S_ISDIR(info.st_mode):
+        raise wire.AgentError(f"{path!r} is not removed: it is a symbolic link or not a folder")
+    marker = marker_of(path)
+    if marker is None:
+        raise wire.AgentError(f"{path!r} is not removed: it has no {MARKER} marker of ours")
+    if marker["uuid"] != uuid:
+        raise wire.AgentError(f"{path!r} is not removed: its marker says {marker['uuid']}, not {uuid}")
+    mounts = mounts_below(path)
+    if mounts:
+        raise wire.AgentError(f"{path!r} is not removed: {mounts[0]!r} is a mount point")
+
+
+def remove(path: str, uuid: str) -> None:
+    """Delete the marked folder `path`. The marker goes last: a removal cut short can be done again."""
+    check_removable(path, uuid)
+    for entry in list(os.scandir(path)):
+        if entry.name == MARKER:
+            continue
+        if entry.is_dir(follow_symlinks=False):
+            shutil.rmtree(entry.path, onerror=_make_writable_and_retry)
+        else:
+            os.unlink(entry.path)
+    os.unlink(os.path.join(path, MARKER))
+    os.rmdir(path)
+
+
+def _make_writable_and_retry(function, path: str, failure) -> None:
+    # Tools leave read-only folders behind (Go's module cache does); only their owner, not root, meets this.
+    if not isinstance(failure[1], PermissionError) or function is os.lstat:
+        raise failure[1]
+    os.chmod(os.path.dirname(path), 0o700)
+    if os.path.isdir(path) and not os.path.islink(path):
+        os.chmod(path, 0o700)
+        shutil.rmtree(path)
+    else:
+        os.unlink(path)
+
+
+def remove_command(arguments: list[str]) -> None:
+    """`remove UUID PATH …`: each path must be marked with its UUID, given in pairs; one that is gone is fine."""
+    pairs = list(zip(arguments[0::2], arguments[1::2]))
+    for uuid, path in pairs:
+        if os.path.lexists(path):
+            remove(path, uuid)
+    wire.emit({"removed": [path for _, path in pairs]})

@@ -1,0 +1,265 @@
+"""The keeper holds the host's lock for a session, under a lease, and takes the session's leftovers away at its end.
+
+The lock is a flock on one file for the whole host, so the kernel gives it back even if the keeper is killed. Its
+owner is written in the file, with a count of heartbeats: a rival can see whether the owner is alive. The keeper's lease
+is longer than the supervisors' and it waits for them: nobody can get the lock while an orphan still runs.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import os
+import select
+import stat
+import time
+
+import folders
+import lease
+import processes
+import record
+import sweeper
+import watcher
+import wire
+
+DEFAULT_PATH = "/tmp/benchstudy.lock"
+_MARGIN_S = 1.0  # the keeper's lease over the supervisors'
+_UNKNOWN_OWNER_S = 10.0  # how long a lock held by nobody who says who they are is waited for
+_AFTER_LEASE_S = (
+    90.0  # ending processes, cleanup steps and removing folders may take this long after the lease
+)
+_SIZE = 4096  # of the text in the lock file, so that each write replaces the one before as a whole
+
+
+def lock_path(given: str) -> str:
+    return given or os.environ.get("BENCHSTUDY_HOST_LOCK", DEFAULT_PATH)
+
+
+def open_lock(path: str) -> int:
+    """A descriptor of the lock file, which every user of the host may lock.
+
+    Without O_CREAT first: fs.protected_regular refuses it for another user's file in a sticky folder such as /tmp.
+    """
+    flags = os.O_RDWR | os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NONBLOCK
+    for _ in range(5):
+        try:
+            fd = os.open(path, flags)
+        except FileNotFoundError:
+            try:
+                fd = os.open(path, flags | os.O_CREAT | os.O_EXCL, 0o666)
+                os.fchmod(fd, 0o666)
+            except FileExistsError:
+                continue
+            except OSError as error:
+                raise wire.AgentError(f"cannot make the lock file {path}: {error.strerror}") from error
+        except OSError as error:
+            raise wire.AgentError(f"cannot open the lock file {path}: {error.strerror}; remove it") from error
+        if not stat.S_ISREG(os.fstat(fd).st_mode):
+            os.close(fd)
+            raise wire.AgentError(f"{path} is not a regular file; remove it")
+        return fd
+    raise wire.AgentError(f"the lock file {path} comes and goes; somebody else uses this path")
+
+
+def lock(arguments: list[str]) -> None:
+    """`lock SESSION_DIR`: get the host's lock, start its keeper, then serve heartbeats as `hold` does.
+
+    First stdin line: {"session", "owner": {…}, "lease_s", "beat_s", "lock"}. Prints {"state": "waiting", "owner",
+    "seconds_left"} while a silent owner's lease runs out, then {"state": "held"}, or {"state": "busy", "owner"}.
+    """
+    (folder,) = arguments
+    lines = wire.Lines()
+    spec = wire.read_spec(lines)
+    path = lock_path(spec["lock"])
+    fd = _acquire(path, lines)
+    if fd is None:
+        return
+    os.makedirs(os.path.dirname(folder), mode=0o700, exist_ok=True)
+    folders.create(folder, spec["session"], spec["session"], "session", path)
+    os.mkdir(os.path.join(folder, "scratch"))
+    held = lease.Lease(folder, spec["lease_s"] + _MARGIN_S)
+    if processes.daemonise(keep=(held.fd, fd)):
+        try:
+            _Keeper(folder, spec, path, fd, held).keep()
+        finally:
+            os._exit(0)
+    held.close()
+    os.close(fd)
+    _hold(folder, lines)
+
+
+def _acquire(path: str, lines: wire.Lines) -> int | None:
+    """The descriptor that holds the lock; None when there is a live owner, or the controller went away."""
+    rival = None
+    poller = select.poll()
+    poller.register(lines.fd, select.POLLIN)
+    while True:
+        fd = open_lock(path)
+        try:
+            fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            if _is_still(path, fd):
+                return fd
+        except BlockingIOError:
+            rival = rival or _Rival()
+            verdict = rival.judge(_read_owner(fd))
+            if verdict:
+                wire.emit(verdict)
+                if verdict["state"] == "busy":
+                    return None
+        os.close(fd)
+        if poller.poll(200):
+            lines.available()
+            if lines.ended:
+                return None
+
+
+def _is_still(path: str, fd: int) -> bool:
+    """Whether the locked file is the one others will find: a cleaner of /tmp may have removed it in between."""
+    try:
+        found = os.lstat(path)
+    except FileNotFoundError:
+        return False
+    mine = os.fstat(fd)
+    return (found.st_dev, found.st_ino) == (mine.st_dev, mine.st_ino)
+
+
+def _read_owner(fd: int) -> dict:
+    try:
+        content = json.loads(os.pread(fd, _SIZE, 0))
+    except ValueError:
+        return {}
+    return content if isinstance(content, dict) else {}
+
+
+class _Rival:
+    """Watches who holds the lock, and tells a live owner from a silent one."""
+
+    def __init__(self):
+        self.since = time.monotonic()
+        self.first: tuple | None = None
+        self.told_at = -1e9
+
+    def judge(self, held: dict) -> dict | None:
+        """A message for the controller, or None while there is nothing to say yet."""
+        now = time.monotonic()
+        try:
+            seen = (held["session"], int(held["beats"]))
+            silent_s = now - float(held["last_beat"])
+            lease_s, beat_s = float(held["lease_s"]), float(held["beat_s"])
+            owner = held["owner"]
+        except (KeyError, TypeError, ValueError):
+            if now - self.since > _UNKNOWN_OWNER_S:
+                return {
+                    "state": "busy",
+                    "owner": {},
+                    "why": "a process that does not say who it is holds the lock",
+                }
+            return None
+        self.first = self.first or seen
+        if seen != self.first:
+            return {"state": "busy", "owner": owner}
+        if silent_s > lease_s + _AFTER_LEASE_S:
+            return {
+                "state": "busy",
+                "owner": owner,
+                "why": "its lease is over but its keeper does not let go",
+            }
+        if silent_s > 2 * beat_s + 1.0 and now - self.told_at > 10.0:
+            self.told_at = now
+            return {"state": "waiting", "owner": owner, "seconds_left": max(0.0, lease_s - silent_s)}
+        return None
+
+
+def hold(arguments: list[str]) -> None:
+    """`hold SESSION_DIR`: serve heartbeats again after a dropped connection; {"state": "released"} if it is over."""
+    _hold(arguments[0], wire.Lines())
+
+
+def _hold(folder: str, lines: wire.Lines) -> None:
+    renewal = watcher.attach(folder)
+    if renewal is None:
+        wire.emit({"state": "released"})
+        return
+    wire.emit({"state": "held", "lock": (folders.marker_of(folder) or {}).get("lock")})
+    watcher.serve(renewal, lines)
+    if not lines.ended:
+        wire.emit({"state": "released"})
+
+
+class _Keeper:
+    def __init__(self, folder: str, spec: dict, path: str, fd: int, held: lease.Lease):
+        self.folder, self.path, self.fd, self.lease = folder, path, fd, held
+        self.session = spec["session"]
+        self.work_dir = os.path.dirname(os.path.dirname(folder))
+        self.text = {
+            "owner": spec["owner"],
+            "session": spec["session"],
+            "lease_s": held.lease_s,
+            "beat_s": spec["beat_s"],
+            "boot_id": record.boot_id(),
+        }
+
+    def keep(self) -> None:
+        """Hold the lock until release or lease expiry, then end and remove what the session left."""
+        poller = select.poll()
+        poller.register(self.lease.fd, select.POLLIN)
+        try:
+            while self.lease.remaining_s > 0 and not self.lease.stop_asked:
+                self._publish()
+                if poller.poll(max(0.0, self.lease.remaining_s) * 1000 + 1):
+                    self.lease.read()
+                    self._renew_services()
+            sweeper.end_session(self.work_dir, self.session, self.path)
+            sweeper.remove_scratch(self.folder)
+            folders.remove(self.folder, self.session)
+        finally:
+            os.ftruncate(self.fd, 0)
+
+    def _publish(self) -> None:
+        content = {**self.text, "beats": self.lease.beats, "last_beat": self.lease.last_beat}
+        os.pwrite(self.fd, json.dumps(content).encode()[:_SIZE].ljust(_SIZE), 0)
+
+    def _renew_services(self) -> None:
+        """A service has no watcher of its own: the session's heartbeat is its heartbeat."""
+        if self.lease.stop_asked:
+            return
+        for path, marker in folders.listing(os.path.join(self.work_dir, "services")):
+            if marker["session"] == self.session:
+                try:
+                    renewal = lease.Renewal(path)
+                except lease.DaemonGone:
+                    continue
+                try:
+                    renewal.beat()
+                except lease.DaemonGone:
+                    continue
+                finally:
+                    renewal.close()
+
+
+def scratch(arguments: list[str]) -> None:
+    """`scratch SESSION_DIR PARENT`: the marked folder of this session below PARENT, made at the first call.
+
+    It is registered with the keeper before it is made, so that no moment exists in which it could be forgotten.
+    """
+    session_dir, parent = arguments
+    marker = folders.marker_of(session_dir)
+    if marker is None:
+        raise wire.AgentError("the session does not hold the lock of this host (any more)")
+    session = marker["session"]
+    if not os.path.isabs(parent) or ".." in parent.split("/"):
+        raise wire.AgentError(f"{parent!r} must be an absolute path without '..'")
+    parent = os.path.realpath(parent)  # a mount given by a symbolic link is the user's good right
+    path = os.path.join(parent, f"benchstudy-{session}")
+    entry = os.path.join(session_dir, "scratch", record.safe_name(parent))
+    with open(entry, "w", encoding="utf-8") as file:
+        file.write(path)
+    try:
+        folders.create(path, session, session, "scratch", marker["lock"])
+    except FileExistsError as error:
+        if (folders.marker_of(path) or {}).get("session") != session:
+            raise wire.AgentError(f"{path} exists and is not ours") from error
+    except OSError as error:
+        os.unlink(entry)
+        raise wire.AgentError(f"cannot make a folder in {parent}: {error.strerror}") from error
+    wire.emit({"path": path})

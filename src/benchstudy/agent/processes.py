@@ -1,0 +1,178 @@
+"""Starting processes and finding all that came of them, however they hide."""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import signal
+import struct
+
+_PR_SET_PDEATHSIG = 1
+_PR_SET_CHILD_SUBREAPER = 36
+_libc = ctypes.CDLL(None, use_errno=True)
+
+
+class StartFailed(Exception):
+    """The program could not be executed; the message says why."""
+
+
+def become_subreaper() -> None:
+    """From now on every orphan among the descendants, double-forked or not, becomes a child of this process."""
+    if _libc.prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0) != 0:
+        raise OSError(ctypes.get_errno(), "prctl(PR_SET_CHILD_SUBREAPER)")
+
+
+def daemonise(keep: tuple[int, ...] = ()) -> bool:
+    """Leave the SSH connection: True in the daemon (own session, no standard streams), False in the caller.
+
+    `keep`: file descriptors the daemon needs; all others are closed, since one held open would hold the connection.
+    """
+    middle = os.fork()
+    if middle:
+        os.waitpid(middle, 0)
+        return False
+    os.setsid()
+    if os.fork():
+        os._exit(0)
+    os.chdir("/")
+    null = os.open(os.devnull, os.O_RDWR)
+    for stream in (0, 1, 2):
+        os.dup2(null, stream)
+    low = 3
+    for fd in sorted(keep):
+        os.closerange(low, fd)
+        low = fd + 1
+    os.closerange(low, max(low, os.sysconf("SC_OPEN_MAX") if os.sysconf("SC_OPEN_MAX") < 65536 else 65536))
+    return True
+
+
+def spawn(argv: list[str], env: dict[str, str], cwd: str, streams: tuple[int, int, int]) -> int:
+    """Start `argv` in a session of its own, ended by the kernel should this process die. Raises StartFailed."""
+    parent = os.getpid()
+    failure_read, failure_write = os.pipe()
+    pid = os.fork()
+    if pid == 0:
+        _become(argv, env, cwd, streams, parent, failure_write)
+    os.close(failure_write)
+    with open(failure_read, "rb") as failure:
+        report = failure.read()
+    if report:
+        os.waitpid(pid, 0)
+        (number,) = struct.unpack("i", report)
+        raise StartFailed(f"cannot start {argv[0]!r}: {os.strerror(number)}")
+    return pid
+
+
+def _become(argv, env, cwd, streams, parent: int, failure: int) -> None:
+    """The child's way from fork to exec; whatever fails travels to the parent as an errno."""
+    try:
+        os.setsid()
+        _libc.prctl(_PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
+        if os.getppid() != parent:  # it died before the line above could take effect
+            os._exit(127)
+        signal.set_wakeup_fd(-1)
+        # Python ignores these two; a program expects to begin with the defaults.
+        for number in (
+            signal.SIGPIPE,
+            signal.SIGXFSZ,
+            signal.SIGCHLD,
+            signal.SIGTERM,
+            signal.SIGINT,
+            signal.SIGHUP,
+        ):
+            signal.signal(number, signal.SIG_DFL)
+        copies = [os.dup(fd) for fd in streams]
+        for target, copy in enumerate(copies):
+            os.dup2(copy, target)
+        os.chdir(cwd)
+        os.execvpe(argv[0], argv, env)
+    except OSError as error:
+        os.write(failure, struct.pack("i", error.errno or 0))
+    except ValueError:
+        os.write(failure, struct.pack("i", 22))
+    finally:
+        os._exit(127)
+
+
+def parents() -> dict[int, int]:
+    """Every process and its parent, as /proc says now."""
+    table = {}
+    for name in os.listdir("/proc"):
+        if name.isdigit():
+            try:
+                with open(f"/proc/{name}/stat", "rb") as file:
+                    # The name in parentheses may itself hold blanks and parentheses.
+                    table[int(name)] = int(file.read().rpartition(b")")[2].split()[1])
+            except (OSError, IndexError):
+                continue  # ended while we looked
+    return table
+
+
+def descendants(pid: int) -> list[int]:
+    """All processes below `pid`, parents before their children."""
+    children: dict[int, list[int]] = {}
+    for child, parent in parents().items():
+        children.setdefault(parent, []).append(child)
+    found = list(children.get(pid, ()))
+    for process in found:
+        found.extend(children.get(process, ()))
+    return found
+
+
+def name_of(pid: int) -> str:
+    try:
+        with open(f"/proc/{pid}/comm", encoding="utf-8", errors="replace") as file:
+            return file.read().strip()
+    except OSError:
+        return "?"
+
+
+def is_zombie(pid: int) -> bool:
+    try:
+        with open(f"/proc/{pid}/stat", "rb") as file:
+            return file.read().rpartition(b")")[2].split()[0] == b"Z"
+    except (OSError, IndexError):
+        return True
+
+
+def send(pids: list[int], number: int) -> list[int]:
+    """Signal each; the ones that refused us (another user's, such as behind sudo) come back."""
+    refused = []
+    for pid in pids:
+        try:
+            os.kill(pid, number)
+        except ProcessLookupError:
+            continue
+        except PermissionError:
+            refused.append(pid)
+    return refused
+
+
+def lock_mark(lock: str) -> str:
+    """What BENCHSTUDY_LOCK says: the very file, since a container has another one under the same path."""
+    try:
+        info = os.stat(lock)
+    except OSError:
+        return lock
+    return f"{lock}:{info.st_dev}:{info.st_ino}"
+
+
+def marked(lock: str, session: str | None = None, other_than: str | None = None) -> list[int]:
+    """Processes started under the host lock `lock` for `session`, or for any session `other_than` this one."""
+    found = []
+    lock_entry = b"BENCHSTUDY_LOCK=" + os.fsencode(lock_mark(lock))
+    for name in os.listdir("/proc"):
+        if not name.isdigit() or int(name) == os.getpid():
+            continue
+        try:
+            with open(f"/proc/{name}/environ", "rb") as file:
+                environ = file.read().split(b"\0")
+        except OSError:
+            continue  # gone, or not ours
+        prefix = b"BENCHSTUDY_SESSION="
+        theirs = next((entry[len(prefix) :].decode() for entry in environ if entry.startswith(prefix)), None)
+        if theirs is None or lock_entry not in environ:
+            continue
+        if (session is not None and theirs == session) or (other_than is not None and theirs != other_than):
+            found.append(int(name))
+    return found

@@ -1,0 +1,176 @@
+"""What a supervisor leaves behind: `supervisor.json`, replaced atomically at every change of state."""
+
+from __future__ import annotations
+
+import errno
+import json
+import os
+import resource
+import signal
+import time
+from datetime import datetime, timezone
+
+FILE = "supervisor.json"
+_RESERVE = ".reserve"
+
+
+def boot_id() -> str | None:
+    return _first_line("/proc/sys/kernel/random/boot_id")
+
+
+def load_average() -> float | None:
+    """Of the last minute."""
+    line = _first_line("/proc/loadavg")
+    return float(line.split()[0]) if line else None
+
+
+def _oom_kills() -> int | None:
+    try:
+        with open("/proc/vmstat", encoding="ascii") as file:
+            return next((int(line.split()[1]) for line in file if line.startswith("oom_kill ")), None)
+    except OSError:
+        return None
+
+
+def _first_line(path: str) -> str | None:
+    try:
+        with open(path, encoding="ascii") as file:
+            return file.readline().strip()
+    except OSError:
+        return None
+
+
+def utc(wall: float) -> str:
+    return (
+        datetime.fromtimestamp(wall, timezone.utc).isoformat(timespec="milliseconds").replace("+00:00", "Z")
+    )
+
+
+def wait_status_text(status: int) -> str:
+    if os.WIFSIGNALED(status):
+        return f"ended by signal {os.WTERMSIG(status)}"
+    return f"exit status {os.WEXITSTATUS(status)}"
+
+
+def read(folder: str) -> dict | None:
+    """The record in `folder`; None when there is none, which no state of a living supervisor is."""
+    try:
+        with open(os.path.join(folder, FILE), encoding="utf-8") as file:
+            return json.load(file)
+    except (OSError, ValueError):
+        return None
+
+
+class Record:
+    """`content` is what the controller gets; nothing secret is ever put into it."""
+
+    def __init__(self, folder: str, spec: dict):
+        self.folder = folder
+        self.content: dict = {
+            "state": "starting",
+            "cause": None,
+            "uuid": spec["uuid"],
+            "session": spec["session"],
+            "label": spec["label"],
+            "argv": spec["shown_argv"],
+            "env": spec["shown_env"],
+            "secret_env": sorted(spec["secret_env"]),
+            "timeout_s": spec["timeout_s"],
+            "boot_id": boot_id(),
+            "events": [],
+        }
+
+    def event(self, what: str, detail: str = "") -> None:
+        self.content["events"].append({"at": utc(time.time()), "event": what, "detail": detail})
+
+    def begin(self) -> None:
+        self._wall, self._monotonic = time.time(), time.monotonic()
+        self._oom_kills = _oom_kills()
+        self.content.update(started=utc(self._wall), load_before=load_average())
+
+    def running(self, pid: int) -> None:
+        self.content.update(state="running", pid=pid, supervisor_pid=os.getpid())
+        # Not durable: fsync before a benchmark would write back what the benchmark may be about to measure.
+        self.save(durable=False)
+
+    def end(self, state: str, cause: str) -> None:
+        self.content.update(state=state, cause=cause)
+
+    def finish(
+        self, state: str, status: int | None, duration_s: float, wall: float, survivors: list[str]
+    ) -> None:
+        """`status` is what wait() said; None when even KILL did not end the command."""
+        exited = status is not None and os.WIFEXITED(status)
+        signalled = status is not None and os.WIFSIGNALED(status)
+        oom_after = _oom_kills()
+        counted = self._oom_kills is not None and oom_after is not None
+        self.content.update(
+            state=state,
+            exit_status=os.WEXITSTATUS(status) if exited else None,
+            signal=os.WTERMSIG(status) if signalled else None,
+            duration_s=duration_s,
+            finished=utc(wall),
+            load_after=load_average(),
+            # How far the wall clock was set, forwards or back, while the command ran.
+            clock_step_s=round(
+                (wall - self._wall) - (time.monotonic() - self._monotonic - (time.time() - wall)), 6
+            ),
+            oom_kills=oom_after - self._oom_kills if counted else None,
+            survivors=survivors,
+        )
+        if (
+            signalled
+            and os.WTERMSIG(status) == signal.SIGKILL
+            and state == "exited"
+            and self.content["oom_kills"]
+        ):
+            self.event("out of memory", "the kernel killed the command for want of memory")
+        if survivors:
+            self.event("survivors ended", ", ".join(survivors))
+
+    def usage(self, used: resource.struct_rusage) -> None:
+        """Of all descendants that were waited for."""
+        self.content.update(
+            max_rss_bytes=used.ru_maxrss * 1024, cpu_user_s=used.ru_utime, cpu_system_s=used.ru_stime
+        )
+
+    def output(self, out, err) -> None:
+        for name, copy in (("stdout", out), ("stderr", err)):
+            self.content[f"{name}_bytes"] = copy.seen
+            self.content[f"{name}_truncated"] = copy.truncated
+            if copy.failure:
+                self.event(f"{name} incomplete", copy.failure)
+
+    def reserve(self) -> None:
+        """Set space aside, so that the last word can be written even when the benchmark filled the disk."""
+        with open(os.path.join(self.folder, _RESERVE), "wb") as file:
+            file.write(os.urandom(32768))
+
+    def save(self, durable: bool) -> None:
+        reserve = os.path.join(self.folder, _RESERVE)
+        try:
+            self._write(durable)
+        except OSError as error:
+            if error.errno not in (errno.ENOSPC, errno.EDQUOT):
+                raise
+            os.unlink(reserve)
+            self.event("disk full", "the file system of the work folder is full")
+            self._write(durable)
+        if durable and os.path.exists(reserve):
+            os.unlink(reserve)
+
+    def _write(self, durable: bool) -> None:
+        temporary = os.path.join(self.folder, f".{FILE}")
+        with open(temporary, "w", encoding="utf-8") as file:
+            json.dump(self.content, file)
+            file.flush()
+            if durable:
+                os.fsync(file.fileno())
+        os.rename(temporary, os.path.join(self.folder, FILE))
+
+
+def safe_name(text: str) -> str:
+    """A file name that stands for `text`."""
+    import hashlib
+
+    return hashlib.sha256(os.fsencode(text)).hexdigest()[:32]

@@ -1,0 +1,209 @@
+"""Services: a server or mount under the supervisor, proven to be ours and ready before anybody may use it."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import socket
+import time
+import urllib.error
+import urllib.request
+from urllib.parse import urlsplit
+
+import folders
+import record
+import sockets
+import sweeper
+import watcher
+import wire
+
+_PLACEHOLDER = re.compile(r"\{\{\s*([^{}]+?)\s*\}\}")
+_LOG_TAIL = 3000
+LOGS = ("setup.log", "stdout", "stderr", "stop.log", "supervisor.json")
+_PROBE_EVERY_S = 0.03
+
+
+def start(arguments: list[str]) -> None:
+    """`start-service SERVICE_DIR`: start it and wait until it is ready.
+
+    First stdin line: {"uuid", "session", "lock", "lease_s", "name", "service": {as in a study}, "secrets": {name: text},
+    "others": {service: {"dir", "ports", "secrets"}}, "libraries": {name: folder}}. Prints {"ready": true, "dir", "ports"}
+    or, after ending what was started, {"ready": false, "cause", "log"}.
+    """
+    (folder,) = arguments
+    spec = wire.read_spec(wire.Lines())
+    service = spec["service"]
+    files = os.path.join(folder, "files")
+    try:
+        os.makedirs(os.path.dirname(folder), mode=0o700, exist_ok=True)
+        folders.create(folder, spec["uuid"], spec["session"], "service", spec["lock"])
+        os.mkdir(files, 0o700)
+        ports = sockets.free_ports(service["ports"])
+        values = _values(files, ports, spec)
+        _write_files(files, service["files"], values)
+        fill = _Filler(values)
+        ready = {
+            **service["ready"],
+            **{k: fill(service["ready"][k]) for k in ("http", "mount") if service["ready"].get(k)},
+        }
+        supervised = {
+            **{name: spec[name] for name in ("uuid", "session", "lock", "lease_s")},
+            "label": spec["name"],
+            "argv": [fill(text) for text in service["argv"]],
+            "shown_argv": service["argv"],  # with its placeholders: filled in, it may hold secrets
+            "secret_env": {name: fill(text) for name, text in service["env"].items()},
+            "setup": [[fill(text) for text in argv] for argv in service["setup"]],
+            "stop": [fill(text) for text in service["stop"]] if service["stop"] else None,
+        }
+    except OSError as error:
+        raise wire.AgentError(f"cannot prepare the service in {folder}: {error}") from error
+    watcher.start(folder, supervised)
+    cause = _wait_ready(folder, ready, ports)
+    if cause is None:
+        wire.emit({"ready": True, "dir": files, "ports": ports})
+        return
+    sweeper.stop_daemon(folder)
+    wire.emit({"ready": False, "cause": _hide(cause, spec), "log": _hide(_log_tail(folder), spec)})
+
+
+def stop(arguments: list[str]) -> None:
+    """`stop-service SERVICE_DIR`: end it, its stop command first; prints its record and the names of its "logs"."""
+    (folder,) = arguments
+    sweeper.stop_daemon(folder)
+    logs = [name for name in LOGS if os.path.exists(os.path.join(folder, name))]
+    wire.emit({**watcher.last_word(folder), "logs": logs})
+
+
+def status(arguments: list[str]) -> None:
+    """`service-status SERVICE_DIR`: {"state", "cause", "log": tail}; the state is "running" while it lives."""
+    (folder,) = arguments
+    renewal = watcher.attach(folder)
+    content = watcher.last_word(folder) if renewal is None else record.read(folder)
+    wire.emit({"state": content["state"], "cause": content["cause"], "log": _log_tail(folder)})
+
+
+def _values(files: str, ports: dict[str, int], spec: dict) -> dict[str, str]:
+    """What each placeholder stands for."""
+    values = {"dir": files}
+    values.update({f"port.{name}": str(port) for name, port in ports.items()})
+    values.update({f"secret.{name}": text for name, text in spec["secrets"].items()})
+    values.update({f"library.{name}": path for name, path in spec["libraries"].items()})
+    for other, its in spec["others"].items():
+        values[f"{other}.dir"] = its["dir"]
+        values.update({f"{other}.port.{name}": str(port) for name, port in its["ports"].items()})
+        values.update({f"{other}.secret.{name}": text for name, text in its["secrets"].items()})
+    return values
+
+
+class _Filler:
+    def __init__(self, values: dict[str, str]):
+        self.values = values
+
+    def __call__(self, text: str) -> str:
+        return _PLACEHOLDER.sub(self._value, text)
+
+    def _value(self, match: re.Match) -> str:
+        name = match[1]
+        if name not in self.values:
+            raise wire.AgentError(
+                f"unknown placeholder {{{{{name}}}}}; known here: {', '.join(sorted(self.values))}"
+            )
+        return self.values[name]
+
+
+def _write_files(files: str, contents: dict[str, str], values: dict[str, str]) -> None:
+    fill = _Filler(values)
+    for name, text in contents.items():
+        if os.path.isabs(name) or ".." in name.split("/") or not name:
+            raise wire.AgentError(f"files: {name!r} must be a path below the service's own folder")
+        path = os.path.join(files, name)
+        os.makedirs(os.path.dirname(path), mode=0o700, exist_ok=True)
+        fd = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+        with open(fd, "w", encoding="utf-8") as file:
+            file.write(fill(text))
+
+
+def _wait_ready(folder: str, ready: dict, ports: dict[str, int]) -> str | None:
+    """None once the service is ready and proven ours; else why not."""
+    deadline = None
+    while True:
+        content = record.read(folder) or {"state": "starting"}
+        if watcher.daemon_is_gone(folder):
+            return _how_it_ended(watcher.last_word(folder))
+        if content["state"] == "running":
+            # The setup steps have their own time.
+            deadline = deadline or time.monotonic() + ready["timeout"]
+            if _probe(ready, ports):
+                return sockets.foreign_listener(_probed_ports(ready, ports), content["supervisor_pid"])
+            if time.monotonic() > deadline:
+                return f"not ready within {ready['timeout']:g} s ({_probe_text(ready, ports)})"
+        time.sleep(_PROBE_EVERY_S)
+
+
+def _how_it_ended(content: dict) -> str:
+    if content["state"] == "exited":
+        how = f"signal {content['signal']}" if content["signal"] else f"exit status {content['exit_status']}"
+        return f"it ended before it was ready, with {how}"
+    return f"{content['state']}: {content['cause']}"
+
+
+def _probe(ready: dict, ports: dict[str, int]) -> bool:
+    if ready.get("tcp"):
+        try:
+            socket.create_connection(("127.0.0.1", ports[ready["tcp"]]), timeout=1.0).close()
+        except OSError:
+            return False
+        return True
+    if ready.get("http"):
+        return _answers(ready["http"])
+    return os.path.realpath(ready["mount"]) in folders.mount_points()
+
+
+def _answers(url: str) -> bool:
+    # No proxy: an http_proxy in the environment would be asked for our own loopback server.
+    opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))
+    try:
+        with opener.open(url, timeout=2.0) as answer:
+            return answer.status < 500
+    except urllib.error.HTTPError as error:
+        return error.code < 500
+    except (OSError, ValueError):
+        return False
+
+
+def _probed_ports(ready: dict, ports: dict[str, int]) -> dict[str, int]:
+    """The ports that must be ours for the probe's answer to be ours, by what a person calls them."""
+    if ready.get("http"):
+        return {ready["http"]: urlsplit(ready["http"]).port or 80}
+    return {f"port {ready['tcp']}": ports[ready["tcp"]]} if ready.get("tcp") else {}
+
+
+def _probe_text(ready: dict, ports: dict[str, int]) -> str:
+    if ready.get("tcp"):
+        return f"nothing listens on port {ports[ready['tcp']]}, {ready['tcp']!r}"
+    return (
+        f"{ready['http']} does not answer" if ready.get("http") else f"{ready['mount']} is not a mount point"
+    )
+
+
+def _log_tail(folder: str) -> str:
+    texts = []
+    for name in ("setup.log", "stdout", "stderr"):
+        try:
+            with open(os.path.join(folder, name), "rb") as file:
+                file.seek(max(0, os.fstat(file.fileno()).st_size - _LOG_TAIL))
+                texts.append(file.read().decode("utf-8", "replace").strip())
+        except OSError:
+            continue
+    return "\n".join(text for text in texts if text)[-_LOG_TAIL:]
+
+
+def _hide(text: str, spec: dict) -> str:
+    secrets = [
+        *spec["secrets"].values(),
+        *(s for its in spec["others"].values() for s in its["secrets"].values()),
+    ]
+    for secret in secrets:
+        text = text.replace(secret, "«redacted»").replace(json.dumps(secret)[1:-1], "«redacted»")
+    return text

@@ -1,0 +1,293 @@
+"""The supervisor: one command or server on a host, with everything that comes of it, ended for certain.
+
+It sleeps in poll() while the command runs. It wakes for output, for a dead child (SIGCHLD), for a heartbeat, and when
+the timeout or the lease is over; it never looks around in between, so that it costs the benchmark nothing.
+"""
+
+from __future__ import annotations
+
+import os
+import resource
+import select
+import signal
+import time
+import traceback
+
+import folders
+import processes
+import record
+from lease import Lease
+
+OUTPUT_TAIL = 4000  # characters of a step's output that an event keeps
+
+
+class Copy:
+    """One output stream: copied to a file up to a cap, read and dropped beyond it."""
+
+    def __init__(self, path: str, cap: int):
+        self.read_fd, self.write_fd = os.pipe2(os.O_CLOEXEC)
+        os.set_blocking(self.read_fd, False)
+        self.file = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
+        self.cap, self.seen, self.written = cap, 0, 0
+        self.failure: str | None = None
+
+    def pump(self) -> bool:
+        """Take what is there; False once every writer is gone."""
+        try:
+            data = os.read(self.read_fd, 1 << 16)
+        except BlockingIOError:
+            return True
+        self.seen += len(data)
+        wanted = memoryview(data)[: max(0, self.cap - self.written)]
+        try:
+            while wanted and self.failure is None:
+                done = os.write(self.file, wanted)
+                self.written += done
+                wanted = wanted[done:]
+        except (
+            OSError
+        ) as error:  # a full disk must not stop us from reading, or the command would hang on its pipe
+            self.failure = f"output could not be written: {error.strerror}"
+        return bool(data)
+
+    @property
+    def truncated(self) -> bool:
+        return self.seen > self.written
+
+    def close_writer(self) -> None:
+        os.close(self.write_fd)
+
+    def close(self) -> None:
+        os.close(self.read_fd)
+        os.close(self.file)
+
+
+class Supervisor:
+    """Runs the specification `spec` in the marked folder `folder`; see `supervise`."""
+
+    def __init__(self, folder: str, spec: dict, lease: Lease):
+        self.folder, self.spec, self.lease = folder, spec, lease
+        self.record = record.Record(folder, spec)
+        self.files = os.path.join(folder, "files")
+        self.env = {
+            **os.environ,
+            **spec["env"],
+            **spec["secret_env"],
+            "BENCHSTUDY_SESSION": spec["session"],
+            "BENCHSTUDY_RUN": spec["uuid"],
+            "BENCHSTUDY_LOCK": processes.lock_mark(spec["lock"]),
+        }
+        self.poller = select.poll()
+        self.copies: dict[int, Copy] = {}
+        self.reaped: dict[int, tuple[int, float, float]] = {}  # pid: wait status, monotonic and wall time
+        self.childless = True
+        self.terminated = False
+
+    def supervise(self) -> None:
+        """Setup steps, the command, the end of all its descendants, cleanup steps; the record says how it went."""
+        try:
+            self._prepare()
+            if self._set_up():
+                self._run_command()
+        except Exception:
+            self.record.end("lost", "the supervisor failed:\n" + traceback.format_exc()[-OUTPUT_TAIL:])
+        finally:
+            self._clean_up()
+            self.record.save(durable=True)
+
+    def _prepare(self) -> None:
+        processes.become_subreaper()
+        wake_read, wake_write = os.pipe2(os.O_CLOEXEC | os.O_NONBLOCK)
+        signal.set_wakeup_fd(wake_write, warn_on_full_buffer=False)
+        signal.signal(signal.SIGCHLD, lambda *_: None)
+        signal.signal(signal.SIGTERM, self._terminate)
+        self.wake_fd = wake_read
+        self.poller.register(wake_read, select.POLLIN)
+        self.poller.register(self.lease.fd, select.POLLIN)
+
+    def _terminate(self, *_) -> None:
+        self.terminated = True
+
+    # --- the one loop ----------------------------------------------------------------------------------------
+
+    def _step(self, timeout_s: float) -> None:
+        """Sleep until something happens, at most `timeout_s`, and take it in."""
+        for fd, _ in self.poller.poll(max(0.0, timeout_s) * 1000 + 1):
+            if fd == self.wake_fd:
+                os.read(fd, 4096)
+                self._reap()
+            elif fd == self.lease.fd:
+                self.lease.read()
+            elif not self.copies[fd].pump():
+                self.poller.unregister(fd)
+                del self.copies[fd]
+
+    def _reap(self) -> None:
+        while True:
+            try:
+                pid, status, _ = os.wait4(-1, os.WNOHANG)
+            except ChildProcessError:
+                self.childless = True
+                return
+            if pid == 0:
+                return
+            self.reaped[pid] = (status, time.monotonic(), time.time())
+
+    def _why_to_end(self, deadline: float | None) -> str | None:
+        if deadline is not None and time.monotonic() >= deadline:
+            return "timeout"
+        if self.lease.remaining_s <= 0:
+            return "lease-expired"
+        return "stopped" if self.lease.stop_asked or self.terminated else None
+
+    def _spawn(self, argv: list[str], streams: tuple[int, int, int]) -> int:
+        self.childless = False
+        return processes.spawn(argv, self.env, self.files, streams)
+
+    def _await(self, pid: int, deadline: float | None, heed: bool) -> str:
+        """Wait for the child `pid`: "exited", or why it must end. `heed`: also the lease and requests to stop."""
+        while pid not in self.reaped:
+            if heed:
+                why = self._why_to_end(deadline)
+            else:
+                why = "timeout" if deadline is not None and time.monotonic() >= deadline else None
+            if why:
+                return why
+            limits = [3600.0]
+            if deadline is not None:
+                limits.append(deadline - time.monotonic())
+            if heed:
+                limits.append(self.lease.remaining_s)
+            self._step(min(limits))
+        return "exited"
+
+    # --- the command -----------------------------------------------------------------------------------------
+
+    def _run_command(self) -> None:
+        spec, cap = self.spec, self.spec["max_output_bytes"]
+        out = Copy(os.path.join(self.folder, "stdout"), cap)
+        err = Copy(os.path.join(self.folder, "stderr"), cap)
+        stdin = os.memfd_create("stdin")  # in memory only: it may hold secrets
+        with open(stdin, "wb", closefd=False) as file:
+            file.write(spec["stdin"])
+        os.lseek(stdin, 0, os.SEEK_SET)
+        self.record.begin()
+        started = time.monotonic()
+        try:
+            pid = self._spawn(spec["argv"], (stdin, out.write_fd, err.write_fd))
+        except processes.StartFailed as error:
+            self.record.end("start-failed", str(error))
+            return
+        finally:
+            os.close(stdin)
+            out.close_writer()
+            err.close_writer()
+        self.record.running(pid)
+        for copy in (out, err):
+            self.copies[copy.read_fd] = copy
+            self.poller.register(copy.read_fd, select.POLLIN)
+        deadline = None if spec["timeout_s"] is None else started + spec["timeout_s"]
+        state = self._await(pid, deadline, heed=True)
+        if state != "exited":
+            self._stop_politely(pid)
+        left = self._end_descendants(spared_from_survivors=pid)
+        while self.copies and self.poller.poll(0):
+            self._step(0)
+        status, ended, ended_wall = self.reaped.get(pid, (None, time.monotonic(), time.time()))
+        self.record.finish(state, status, ended - started, ended_wall, left)
+        self.record.usage(resource.getrusage(resource.RUSAGE_CHILDREN))
+        self.record.output(out, err)
+        for copy in (out, err):
+            copy.close()
+
+    def _stop_politely(self, pid: int) -> None:
+        if self.spec["stop"]:
+            self._do_step("stop", self.spec["stop"], 15.0, heed=False)
+            self._await(pid, time.monotonic() + self.spec["grace_s"], heed=False)
+
+    def _end_descendants(self, spared_from_survivors: int | None = None) -> list[str]:
+        """TERM, then KILL after the grace, until nothing is left. The names of what outlived the command itself."""
+        self._reap()
+        survivors: dict[int, str] = {}
+        refused: set[int] = set()
+        patience = time.monotonic() + self.spec["grace_s"]
+        give_up = patience + 10.0
+        number, told = signal.SIGTERM, set()
+        while not self.childless and time.monotonic() < give_up:
+            alive = [pid for pid in processes.descendants(os.getpid()) if not processes.is_zombie(pid)]
+            survivors.update(
+                {p: processes.name_of(p) for p in alive if p != spared_from_survivors and p not in survivors}
+            )
+            fresh = [pid for pid in alive if pid not in told] if number == signal.SIGTERM else alive
+            refused.update(processes.send(fresh, number))
+            processes.send(fresh, signal.SIGCONT)  # a stopped process does not even notice TERM
+            told.update(fresh)
+            if not alive or refused.issuperset(alive):
+                self._step(0.05)
+                if refused and refused.issuperset(alive):
+                    number, patience = signal.SIGKILL, time.monotonic()
+            else:
+                self._step(min(0.25, max(0.01, patience - time.monotonic())))
+            self._reap()
+            if time.monotonic() >= patience:
+                number = signal.SIGKILL
+        if not self.childless:
+            remaining = [f"{processes.name_of(p)} ({p})" for p in processes.descendants(os.getpid())]
+            self.record.event("could not be ended", ", ".join(remaining))
+        return [f"{name} ({pid})" for pid, name in survivors.items()]
+
+    # --- the steps around it ---------------------------------------------------------------------------------
+
+    def _set_up(self) -> bool:
+        for argv in self.spec["setup"]:
+            why = self._do_step("setup", argv, self.spec["setup_timeout_s"], heed=True)
+            if why:
+                self.record.end("setup-failed", why)
+                return False
+        return True
+
+    def _do_step(self, kind: str, argv: list[str], limit_s: float, heed: bool) -> str | None:
+        """Run one small command to its end. None when it succeeded, else what happened with the output's tail."""
+        path = os.path.join(self.folder, f"{kind}.log")
+        log = os.open(path, os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o600)
+        null = os.open(os.devnull, os.O_RDONLY | os.O_CLOEXEC)
+        before = os.fstat(log).st_size
+        try:
+            pid = self._spawn(argv, (null, log, log))
+            how = self._await(pid, time.monotonic() + limit_s, heed=heed)
+            if how != "exited":
+                processes.send([pid, *processes.descendants(pid)], signal.SIGKILL)
+                self._await(pid, time.monotonic() + 5.0, heed=False)
+            status = self.reaped[pid][0] if pid in self.reaped else None
+            size = os.fstat(log).st_size
+            tail = os.pread(log, OUTPUT_TAIL, max(before, size - OUTPUT_TAIL)).decode("utf-8", "replace")
+        except processes.StartFailed as error:
+            how, status, tail = str(error), None, ""
+        finally:
+            os.close(log)
+            os.close(null)
+        if status == 0 and how == "exited":
+            return None
+        code = "no exit status" if status is None else record.wait_status_text(status)
+        text = f"{kind} step {argv[0]!r}: {how}, {code}\n{tail}".strip()
+        self.record.event(f"{kind} step failed", text)
+        return text
+
+    def _clean_up(self) -> None:
+        try:
+            self._end_descendants()
+            for argv in self.spec["cleanup"]:
+                self._do_step("cleanup", argv, self.spec["cleanup_timeout_s"], heed=False)
+            self._end_descendants()
+            for point in folders.mounts_below(self.folder):
+                self._unmount(point)
+        except Exception:
+            self.record.event("cleaning up failed", traceback.format_exc()[-OUTPUT_TAIL:])
+
+    def _unmount(self, point: str) -> None:
+        """A mount left below the run's own folder would make that folder undeletable."""
+        for argv in (["fusermount3", "-u", "-z", point], ["umount", "-l", point]):
+            self._do_step("unmount", argv, 10.0, heed=False)
+            if point not in folders.mount_points():
+                self.record.event("unmounted", point)
+                return

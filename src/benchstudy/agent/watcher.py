@@ -1,0 +1,153 @@
+"""`run` starts a supervised command and watches it; `watch` takes up watching after a dropped connection.
+
+On stdin: for `run` the specification, then for both any of
+    {"beat": N}    a heartbeat: renews the lease, answered with {"beat": N, "wall": seconds since the epoch}
+    {"stop": true} end the command now
+On stdout: the record (see record.py) at once, and again when the command and everything that came of it has ended.
+The end of stdin ends the watcher only: the supervisor goes on until its lease is over.
+"""
+
+from __future__ import annotations
+
+import base64
+import json
+import os
+import select
+import time
+
+import folders
+import lease
+import processes
+import record
+import wire
+from supervisor import Supervisor
+
+DEFAULTS = {
+    "label": "command",
+    "env": {},
+    "secret_env": {},
+    "stdin": "",
+    "timeout_s": None,
+    "max_output_bytes": 16 << 20,
+    "lock": "",
+    "setup": [],
+    "setup_timeout_s": 600.0,
+    "stop": None,
+    "cleanup": [],
+    "cleanup_timeout_s": 30.0,
+    "grace_s": 5.0,
+}
+
+
+def run(arguments: list[str]) -> None:
+    """`run RUN_DIR`. A folder that is there already was started before: then this only watches."""
+    (folder,) = arguments
+    lines = wire.Lines()
+    spec = wire.read_spec(lines)
+    try:
+        os.makedirs(os.path.dirname(folder), mode=0o700, exist_ok=True)
+        folders.create(folder, spec["uuid"], spec["session"], "run", spec.get("lock", ""))
+    except FileExistsError:
+        pass  # the connection was lost after the start: take up watching
+    except OSError as error:
+        raise wire.AgentError(f"cannot make the run folder {folder}: {error.strerror}") from error
+    else:
+        start(folder, spec)
+    _watch(folder, lines)
+
+
+def watch(arguments: list[str]) -> None:
+    """`watch RUN_DIR`"""
+    _watch(arguments[0], wire.Lines())
+
+
+def start(folder: str, given: dict) -> None:
+    """Start a supervisor in the marked folder `folder`, by a specification as the controller sends it."""
+    spec = {**DEFAULTS, **given}
+    spec["stdin"] = base64.b64decode(spec["stdin"])
+    spec.setdefault("shown_argv", spec["argv"])
+    spec.setdefault("shown_env", spec["env"])
+    os.makedirs(os.path.join(folder, "files"), exist_ok=True)
+    held = lease.Lease(folder, spec["lease_s"])
+    first = record.Record(folder, spec)
+    first.reserve()
+    first.save(durable=False)
+    if processes.daemonise(keep=(held.fd,)):
+        try:
+            Supervisor(folder, spec, held).supervise()
+            os.unlink(os.path.join(folder, lease.FIFO))
+        finally:
+            os._exit(0)
+    held.close()
+
+
+def _watch(folder: str, lines: wire.Lines) -> None:
+    renewal = attach(folder)
+    if renewal is None:
+        wire.emit(last_word(folder))
+        return
+    wire.emit(record.read(folder))
+    serve(renewal, lines)
+    if not lines.ended:
+        wire.emit(last_word(folder))
+
+
+def attach(folder: str) -> lease.Renewal | None:
+    """A hold on the supervisor of `folder`; None when it is gone."""
+    patience = time.monotonic() + 2.0
+    while True:
+        try:
+            return lease.Renewal(folder)
+        except lease.DaemonGone:
+            # The folder comes a moment before its daemon does.
+            young = os.path.isdir(folder) and not os.path.lexists(os.path.join(folder, lease.FIFO))
+            if not young or record.read(folder) is not None or time.monotonic() > patience:
+                return None
+            time.sleep(0.01)
+
+
+def daemon_is_gone(folder: str) -> bool:
+    renewal = attach(folder)
+    if renewal is not None:
+        renewal.close()
+    return renewal is None
+
+
+def serve(renewal: lease.Renewal, lines: wire.Lines) -> None:
+    """Pass heartbeats on until the daemon is gone or the controller is."""
+    poller = select.poll()
+    poller.register(lines.fd, select.POLLIN)
+    poller.register(renewal.fd, 0)  # POLLERR, when the last reader is gone, needs no asking
+    try:
+        while not lines.ended:
+            ready = dict(poller.poll())
+            if renewal.fd in ready:
+                return
+            for line in lines.available():
+                message = json.loads(line)
+                if message.get("stop"):
+                    renewal.stop()
+                else:
+                    renewal.beat()
+                    wire.emit({"beat": message.get("beat"), "wall": time.time()})
+    except lease.DaemonGone:
+        return
+
+
+def clock(arguments: list[str]) -> None:
+    """`clock`: answer heartbeats only, which tells the time."""
+    lines = wire.Lines()
+    while (line := lines.next()) is not None:
+        wire.emit({"beat": json.loads(line).get("beat"), "wall": time.time()})
+
+
+def last_word(folder: str) -> dict:
+    """The record of a command whose supervisor is gone."""
+    content = record.read(folder)
+    if content is None:
+        return {"state": "absent", "cause": f"{folder} holds no record of a run"}
+    if content["state"] in ("starting", "running"):
+        rebooted = content["boot_id"] != record.boot_id()
+        cause = "the host was rebooted" if rebooted else "the supervisor was killed on the host"
+        content.update(state="lost", cause=cause)
+    return content

@@ -1,0 +1,63 @@
+"""How the agent talks with the controller: one JSON object a line, over stdin and stdout."""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+from typing import Any
+
+
+class AgentError(Exception):
+    """Something a person can understand and mend; it reaches the controller as `{"error": text}`."""
+
+
+def emit(message: Any) -> None:
+    """Write one line at once. A reader that is gone is the watcher's everyday end, seen by its caller as OSError."""
+    data = json.dumps(message).encode() + b"\n"
+    sys.stdout.flush()
+    while data:
+        data = data[os.write(1, data) :]
+
+
+class Lines:
+    """Lines of a file descriptor that is also waited on with poll(), so nothing may hide in a buffer unseen."""
+
+    def __init__(self, fd: int = 0):
+        self.fd = fd
+        self._pending = b""
+        self.ended = False
+
+    def next(self) -> bytes | None:
+        """Block for a line, without its end; None at the end of input. Half a line before the end is no line."""
+        while b"\n" not in self._pending and not self.ended:
+            self._read()
+        return self._take()
+
+    def available(self) -> list[bytes]:
+        """After poll() said "readable": the whole lines that came."""
+        self._read()
+        lines = []
+        while b"\n" in self._pending:
+            lines.append(self._take())
+        return lines
+
+    def _read(self) -> None:
+        data = os.read(self.fd, 1 << 18)
+        self.ended = not data
+        self._pending += data
+
+    def _take(self) -> bytes | None:
+        line, end, rest = self._pending.partition(b"\n")
+        if not end:
+            return None
+        self._pending = rest
+        return line
+
+
+def read_spec(lines: Lines) -> dict:
+    """The first line of stdin, JSON. Raises AgentError when the connection ended before it was whole."""
+    line = lines.next()
+    if line is None:
+        raise AgentError("the input ended before the specification was complete")
+    return json.loads(line)
