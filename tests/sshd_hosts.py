@@ -89,6 +89,8 @@ class SshdHost:
             "PasswordAuthentication no",
             "KbdInteractiveAuthentication no",
             "PermitRootLogin prohibit-password",
+            # Keeps bash from reading the ~/.bashrc of whoever runs the tests.
+            "SetEnv SHLVL=1",
             "UseDNS no",
             "MaxSessions 100",
             "MaxStartups 100",

@@ -140,6 +140,9 @@ def _ensure_sshd(state: Path) -> None:
                 "KbdInteractiveAuthentication no",
                 "PermitRootLogin prohibit-password",
                 f"AllowUsers {pwd.getpwuid(os.getuid()).pw_name}",
+                # A login shell started by sshd reads ~/.bashrc only at the first shell level; what a user has
+                # there would cost every command its time, and make this host differ from user to user.
+                "SetEnv SHLVL=1",
                 "UseDNS no",
                 "MaxSessions 100",
                 "MaxStartups 100",

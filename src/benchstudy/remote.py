@@ -5,7 +5,6 @@ A command is a list of arguments and is quoted once, here; no study, file or hos
 
 import contextlib
 import random
-import select
 import shlex
 import threading
 import time
@@ -69,9 +68,12 @@ class RemoteProcess:
         command = shlex.join(["sh", "-c", LAUNCHER, "sh", *_checked(argv)])
         with remote._lost_if_broken():
             transport = remote._transport()
-            self.channel = transport.open_session(timeout=remote.connect_timeout_s)
+            self.channel = transport.open_stream(remote.connect_timeout_s)
             self.channel.settimeout(remote.connect_timeout_s)
             self._transport = transport
+            self._arrived = threading.Event()
+            self.channel.in_buffer.set_event(self._arrived)
+            self.channel.in_stderr_buffer.set_event(self._arrived)
             self.channel.exec_command(f"exec {command}")
 
     def __enter__(self) -> "RemoteProcess":
@@ -83,8 +85,9 @@ class RemoteProcess:
     def write(self, data: bytes, timeout_s: float | None = 60.0) -> None:
         """All of `data` to its standard input. Raises ConnectionLost, also when the process no longer reads."""
         with self._remote._lost_if_broken():
-            self.channel.settimeout(timeout_s)
-            self.channel.sendall(data)
+            view = memoryview(data)
+            while view:
+                view = view[self._transport.send_some(self.channel, view, timeout_s) :]
 
     def write_line(self, line: bytes) -> None:
         self.write(line + b"\n")
@@ -97,6 +100,7 @@ class RemoteProcess:
         """What is there on (stdout, stderr), waiting for something; two empty ones at the end, None on timeout."""
         deadline = None if timeout_s is None else time.monotonic() + timeout_s
         while True:
+            self._arrived.clear()
             # The state before the buffers: what arrives in between is then seen in the next round, not lost.
             ended = self.channel.eof_received or self.channel.closed
             out = self.channel.recv(CHUNK) if self.channel.recv_ready() else b""
@@ -112,7 +116,7 @@ class RemoteProcess:
             left_s = None if deadline is None else deadline - time.monotonic()
             if left_s is not None and left_s <= 0:
                 return None
-            select.select([self.channel], [], [], left_s)
+            self._arrived.wait(left_s)
 
     def read_line(self, timeout_s: float | None) -> bytes | None:
         """The next line of standard output, with its newline; b"" at the end; None when none came in time.
