@@ -43,6 +43,22 @@ class FileSize(Family):
         "size": ("size_bytes", lambda text: Size(text).bytes)
     }
 
+    series_schemas: ClassVar[Mapping[str, Mapping[str, str]]] = {
+        "operations": {
+            "operation": "Int64",
+            **dict.fromkeys(_SERIES, "Float64"),
+            "device_read_bytes": "Int64",
+            "attempts": "Int64",
+        },
+        "errors": {
+            "operation": "Int64",
+            "attempt": "Int64",
+            "kind": "String",
+            "status": "Int64",
+            "duration_s": "Float64",
+        },
+    }
+
     def cases(self, config: FileSizeConfig) -> list[Case]:
         return [
             Case(

@@ -129,6 +129,16 @@ class Fio(Family):
     name = "fio"
     title = "Random I/O and small files"
     Config: ClassVar[type[FamilyConfig]] = FioConfig
+    series_schemas: ClassVar[Mapping[str, Mapping[str, str]]] = {
+        "latency_histogram": {
+            "op": "String",
+            "kind": "String",
+            "lower_s": "Float64",
+            "upper_s": "Float64",
+            "count": "Int64",
+        },
+        "small_file_operations": {"op": "String", "index": "Int64", "duration_s": "Float64"},
+    }
 
     def cases(self, config: FamilyConfig) -> list[Case]:
         assert isinstance(config, FioConfig)
