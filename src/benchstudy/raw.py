@@ -270,6 +270,12 @@ def find_trials(raw: Path, prefix: str) -> list[tuple[TrialStore, StoredTrial]]:
     return found
 
 
+def drop_problem_index(index: Path) -> None:
+    """Remove the index of a session that could not be held, so that the workflow plans it again."""
+    if index.is_file() and json.loads(index.read_text())["problem"]:
+        index.unlink()
+
+
 def as_json(value: Mapping[str, Any]) -> str:
     return json.dumps(value, indent=2, default=str) + "\n"
 

@@ -39,9 +39,6 @@ from benchstudy.trial import HostConnection, SessionState, TrialContext
 log = logging.getLogger("benchstudy")
 
 
-_LONG_AGO = 86_400.0
-
-
 @dataclass(frozen=True)
 class Scheduled:
     """A trial to be done: its place in the random order of its block is recorded with it."""
@@ -139,9 +136,6 @@ def write_index(plan: SessionPlan, store: TrialStore, problem: str | None) -> Pa
     }
     path = store.folder / "session.json"
     write_atomically(path, as_json(index))
-    if problem:
-        # Older than anything it depends on: the workflow plans this session again the next time it is asked.
-        os.utime(path, (_LONG_AGO, _LONG_AGO))
     return path
 
 

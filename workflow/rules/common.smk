@@ -7,6 +7,8 @@ from snakemake.exceptions import WorkflowError
 
 from benchstudy.controller import announce_controller, hold_project
 from benchstudy.errors import BenchstudyError
+from benchstudy.provision import drop_problem_facts
+from benchstudy.raw import drop_problem_index
 from benchstudy.study import parse_study
 
 # A configfile directive would be merged with the one of the command line, key by key: two studies mixed into one.
@@ -17,10 +19,13 @@ if not workflow.overwrite_configfiles:
 
 try:
     STUDY = parse_study(config)
-    if workflow.is_main_process:
+    if workflow.is_main_process and not workflow.dryrun:
         announce_controller()
-        if not workflow.dryrun:
-            hold_project()
+        hold_project()
+        for target in STUDY.targets:
+            drop_problem_facts(Path("data/provision") / STUDY.study / f"{target}.json")
+        for plan in STUDY.sessions():
+            drop_problem_index(Path("data/raw") / STUDY.study / plan.target / plan.family_name / "session.json")
 except BenchstudyError as error:
     raise WorkflowError(str(error))
 
