@@ -20,20 +20,30 @@ from benchstudy.units import DurationField
 class Host(Strict):
     """A machine reached by SSH. What is left out comes from ~/.ssh/config, as for the ssh command."""
 
-    address: str | None = Field(None, description="host name, address or ~/.ssh/config alias; the host's name when left out")
+    address: str | None = Field(
+        None, description="host name, address or ~/.ssh/config alias; the host's name when left out"
+    )
     port: int | None = Field(None, ge=1, le=65535)
     user: str | None = None
     identity_file: str | None = None
-    known_hosts: str | None = Field(None, description="file of pinned host keys; ~/.ssh/known_hosts when left out")
-    loopback: bool = Field(False, description="this very machine, through an sshd of the study's own on 127.0.0.1")
-    work_dir: str = Field("~/.benchstudy", description="the only folder on the host that benchstudy writes to by itself")
+    known_hosts: str | None = Field(
+        None, description="file of pinned host keys; ~/.ssh/known_hosts when left out"
+    )
+    loopback: bool = Field(
+        False, description="this very machine, through an sshd of the study's own on 127.0.0.1"
+    )
+    work_dir: str = Field(
+        "~/.benchstudy", description="the only folder on the host that benchstudy writes to by itself"
+    )
     python: str = Field("python3", description="the host's Python, 3.9 or newer")
     sudo: bool = Field(False, description="whether provisioning may use password-less sudo")
 
     @field_validator("address", "user", "python")
     @classmethod
     def _no_option(cls, value: str | None) -> str | None:
-        if value is not None and (not value or value.startswith("-") or any(c.isspace() or c == "\0" for c in value)):
+        if value is not None and (
+            not value or value.startswith("-") or any(c.isspace() or c == "\0" for c in value)
+        ):
             raise ValueError(f"{value!r} must not be empty, begin with '-' or hold white space")
         return value
 
@@ -44,7 +54,11 @@ class Host(Strict):
 
     @model_validator(mode="after")
     def _loopback_needs_nothing(self) -> "Host":
-        given = [n for n in ("address", "port", "user", "identity_file", "known_hosts") if getattr(self, n) is not None]
+        given = [
+            n
+            for n in ("address", "port", "user", "identity_file", "known_hosts")
+            if getattr(self, n) is not None
+        ]
         if self.loopback and given:
             raise ValueError(f"loopback: true brings its own sshd and keys; remove {', '.join(given)}")
         return self
@@ -56,7 +70,9 @@ def check_work_dir(value: str) -> str:
     below_home = value.startswith("~/") and len(parts) > 1
     deep_enough = value.startswith("/") and len(parts) > 2
     if not (below_home or deep_enough) or ".." in parts or "\0" in value or "\n" in value:
-        raise ValueError(f"{value!r}: give an absolute path at least two levels deep, or one below ~/, without '..'")
+        raise ValueError(
+            f"{value!r}: give an absolute path at least two levels deep, or one below ~/, without '..'"
+        )
     return value
 
 
@@ -69,16 +85,22 @@ class Target(Strict):
 class Thresholds(Strict):
     """Declared before the measurement and hashed with the study, so that nobody can move them afterwards unseen."""
 
-    lease: DurationField = Field(30.0, description="a host ends our processes when the controller is silent this long")
+    lease: DurationField = Field(
+        30.0, description="a host ends our processes when the controller is silent this long"
+    )
     reconnect: DurationField = Field(120.0, description="how long to try to get a lost connection back")
 
 
 class Study(Strict):
     study: Name = Field(description="its name; a new name measures everything afresh")
     title: str = ""
-    question: str = Field("", description="what the study is to answer, in a sentence, printed on its first page")
+    question: str = Field(
+        "", description="what the study is to answer, in a sentence, printed on its first page"
+    )
     seed: int = Field(1, description="decides the random order of trials")
-    blocks: int = Field(6, ge=1, le=10_000, description="passes over all cases; below 6 no median has a 95 % interval")
+    blocks: int = Field(
+        6, ge=1, le=10_000, description="passes over all cases; below 6 no median has a 95 % interval"
+    )
     measure: bool = Field(True, description="false: use what is on disk and never connect to a host")
     hosts: dict[Name, Host] = Field(min_length=1)
     targets: dict[Name, Target] = Field(min_length=1)
@@ -237,20 +259,30 @@ def _model_at(model: type[BaseModel], path: tuple[int | str, ...]) -> type[BaseM
     """The model that a location inside `model` belongs to, as far as annotations tell."""
     current: Any = model
     for part in path:
-        if isinstance(current, type) and issubclass(current, BaseModel) and part in current.model_fields:
+        if _is_model(current) and part in current.model_fields:
             current = current.model_fields[part].annotation
+        elif isinstance(part, int) and len(_models_in(current)) > 1:
+            continue  # an item of a tagged union: the next part is its tag
         else:
             current = _variant(current, part)
-    return _variant(current, None) if not _is_model(current) else current
+    current = current if _is_model(current) else _variant(current, None)
+    return current if _is_model(current) else None
 
 
 def _is_model(annotation: Any) -> bool:
     return isinstance(annotation, type) and issubclass(annotation, BaseModel)
 
 
+def _models_in(annotation: Any) -> list[type[BaseModel]]:
+    """The models inside `dict[str, M]`, `list[M]`, `M | None`, a tagged union, or any nesting of them."""
+    if _is_model(annotation):
+        return [annotation]
+    return [model for argument in get_args(annotation) for model in _models_in(argument)]
+
+
 def _variant(annotation: Any, tag: Any) -> Any:
-    """The model inside `dict[str, M]`, `list[M]`, `M | None` or a tagged union (then by its tag)."""
-    inner = [m for a in get_args(annotation) for m in ([a] if _is_model(a) else get_args(a)) if _is_model(m)]
+    """The model that `annotation` stands for; of several, the one whose `kind` is `tag`."""
+    inner = _models_in(annotation)
     for candidate in inner:
         kind = candidate.model_fields.get("kind")
         if kind is not None and tag in get_args(kind.annotation):

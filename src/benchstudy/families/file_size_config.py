@@ -1,5 +1,6 @@
 """What a study says about the family file_size."""
 
+import re
 from pathlib import Path
 from typing import Annotated, Literal
 from urllib.parse import urlsplit
@@ -12,6 +13,7 @@ from benchstudy.units import Size, SizeField
 
 # The secrets that an S3 service of the study's own declares.
 SERVICE_KEYS = ("access_key", "secret_key")
+_PLACEHOLDER = re.compile(r"\{\{\s*([^{}]+?)\s*\}\}")
 _BLOCK = 4096
 _SMALLEST_CHUNK = 128 * 1024
 _SMALLEST_PART = 5 * 1024**2  # S3 refuses smaller ones
@@ -33,6 +35,10 @@ class PathBackend(_Backend):
     direct: bool | None = Field(
         None, description="O_DIRECT for this backend; the family's `direct` when left out"
     )
+
+    @property
+    def location(self) -> str:
+        return self.path
 
     @field_validator("path")
     @classmethod
@@ -72,6 +78,10 @@ class S3Backend(_Backend):
         None, description="variable of the controller's environment with the secret"
     )
     addressing_style: Literal["auto", "path", "virtual"] = "auto"
+
+    @property
+    def location(self) -> str:
+        return self.endpoint_url or ""
 
     @field_validator("part_size")
     @classmethod
@@ -145,7 +155,7 @@ class FileSizeConfig(FamilyConfig):
     def _services_exist(self) -> "FileSizeConfig":
         for backend in self.backends:
             if backend.service is None:
-                if "{{" in (backend.path if isinstance(backend, PathBackend) else backend.endpoint_url or ""):
+                if "{{" in backend.location:
                     raise ValueError(f"backend {backend.name}: a text with {{{{…}}}} needs `service: NAME`")
                 continue
             if backend.service not in self.services:
@@ -153,7 +163,14 @@ class FileSizeConfig(FamilyConfig):
                 raise ValueError(
                     f"backend {backend.name}: no service {backend.service!r} below services: {hint}"
                 )
-            missing = set(SERVICE_KEYS) - set(self.services[backend.service].secrets)
+            service = self.services[backend.service]
+            known = {"service.dir", *(f"service.port.{port}" for port in service.ports)}
+            unknown = [name for name in _PLACEHOLDER.findall(backend.location) if name not in known]
+            if unknown:
+                raise ValueError(
+                    f"backend {backend.name}: unknown placeholder {{{{{unknown[0]}}}}}: {nearest(unknown[0], known)}"
+                )
+            missing = set(SERVICE_KEYS) - set(service.secrets)
             if isinstance(backend, S3Backend) and backend.access_key_env is None and missing:
                 raise ValueError(
                     f"backend {backend.name}: its service {backend.service} must declare secrets: "
