@@ -6,6 +6,9 @@ lives as long as the session, `{{OTHER.dir}}`, `{{OTHER.port.NAME}}` and `{{OTHE
 service named in `needs`; `{{library.NAME}}` the folder of something shipped to the host (named in `libraries`).
 """
 
+from collections.abc import Mapping
+from typing import Any
+
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 from benchstudy.names import Name
@@ -45,3 +48,18 @@ class Service(_Strict):
     env: dict[str, str] = {}
     ready: Ready
     stop: list[str] | None = Field(None, description="command that ends it politely, such as an unmount")
+
+
+def definition(services: Mapping[str, Service], name: str | None) -> dict[str, Any]:
+    """The service `name` and all it needs, as plain data for a case's definition; {} for None.
+
+    Another server or mount behind the same name would be another thing to measure.
+    """
+    found: dict[str, Any] = {}
+    wanted = [name] if name else []
+    while wanted:
+        current = wanted.pop()
+        if current not in found and current in services:
+            found[current] = services[current].model_dump(mode="json")
+            wanted += services[current].needs
+    return found

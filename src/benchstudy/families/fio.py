@@ -5,25 +5,20 @@ run it lacks, any further fio job, and its naive test with 1001 small files. See
 import re
 from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar, Literal
+from typing import TYPE_CHECKING, Any, ClassVar
 
-from pydantic import Field, field_validator, model_validator
-
+from benchstudy import services
 from benchstudy.errors import TrialFailed
-from benchstudy.families.base import Case, Family, FamilyConfig, Imported, Parsed, ParseError, Strict
-from benchstudy.families.fio_options import EXTRA_OPTIONS, MIXED_PATTERNS, Engine, Pattern
-from benchstudy.names import Name, nearest
+from benchstudy.families.base import Case, Family, FamilyConfig, Imported, Parsed, ParseError
+from benchstudy.families.fio_config import UNSAFE_CHARACTERS, UNSAFE_IN_PATH, Directory, FioConfig, Job
 from benchstudy.parsers.fio_json import parse_fio_json
 from benchstudy.parsers.fio_result import FioRun, observe
 from benchstudy.parsers.fio_text import parse_fio_text
 from benchstudy.parsers.small_files import parse_no_fork, parse_shell_loop
-from benchstudy.units import DurationField, Size, SizeField
+from benchstudy.units import Size
 
 if TYPE_CHECKING:
     from benchstudy.trial import HostCheck, TrialContext
-
-PageJob = Literal["gitlab", "gitlab-latency"]
-SmallFiles = Literal["shell-loop", "no-fork"]
 
 # The page's two lines word for word, between a folder of their own and a count of what they left.
 SHELL_LOOP = """\
@@ -37,92 +32,7 @@ echo "bytes $(cat test*.txt | wc -c)"
 _SMALL_FILES_NEED = 16 << 20  # 1001 files, an inode and a block of up to 16 KiB each
 _FILE = "{file}"  # stands in a case's argv for the file, whose folder is known only on the host
 _RESULT = "fio.json"
-# What fio gives a meaning to inside a file name or an option: separators, quotes, variables, comments.
-_UNSAFE_IN_PATH = re.compile(r"""[\x00-\x1f\x7f:"'\\$#;]""")
-_UNSAFE_CHARACTERS = """: " ' \\ $ # ; and control characters"""
 _LARGEST_IMPORT = 256 << 20
-
-
-class Directory(Strict):
-    """A folder on the file system to be measured."""
-
-    name: Name
-    path: str = Field(description="absolute or below ~/; may hold {{placeholders}} of the service")
-    expect_fs: list[str] = Field([], description="file system types it may be on; any when left out")
-    service: Name | None = Field(None, description="service that must be up before, such as a mount")
-
-    @field_validator("expect_fs", mode="before")
-    @classmethod
-    def _one_or_several(cls, value: Any) -> Any:
-        return [value] if isinstance(value, str) else value
-
-    @model_validator(mode="after")
-    def _harmless(self) -> "Directory":
-        bad = _UNSAFE_IN_PATH.search(self.path)
-        if bad or not self.path.startswith(("/", "~/", "{{")) or ".." in Path(self.path).parts:
-            raise ValueError(
-                f"path {self.path!r}: give an absolute path, or one below ~/, without '..' and any of "
-                + _UNSAFE_CHARACTERS
-            )
-        if "{{" in self.path and self.service is None:
-            raise ValueError(f"path {self.path!r} has a placeholder: name the service that fills it in")
-        return self
-
-
-class Job(Strict):
-    """One fio job of the study's own."""
-
-    name: Name
-    rw: Pattern
-    bs: SizeField = Size("4KiB")
-    iodepth: int = Field(1, ge=1, le=65_536)
-    engine: Engine = "libaio"
-    direct: bool = True
-    rwmixread: int | None = Field(None, ge=0, le=100, description="per cent of reads, for mixed patterns")
-    size: SizeField | None = Field(None, description="of the file; the family's when left out")
-    runtime: DurationField | None = Field(None, description="the family's when left out")
-    ramp_time: DurationField | None = Field(None, description="run this long before anything is recorded")
-    fsync: int | None = Field(None, ge=1, description="an fsync after this many writes")
-    fdatasync: int | None = Field(None, ge=1)
-    numjobs: int = Field(1, ge=1, le=1024)
-    extra: dict[str, str | int | float | bool] = Field({}, description="further fio options")
-
-    @field_validator("extra")
-    @classmethod
-    def _known_options(cls, value: dict[str, Any]) -> dict[str, Any]:
-        for key, setting in value.items():
-            if key in cls.model_fields or key in ("ioengine", "readwrite", "filename"):
-                raise ValueError(f"{key!r} belongs beside extra, not into it")
-            if key not in EXTRA_OPTIONS:
-                raise ValueError(f"fio option {key!r} is not allowed here: {nearest(key, EXTRA_OPTIONS)}")
-            if not re.fullmatch(r"[\w.,:/%+-]*", str(setting), re.ASCII):
-                raise ValueError(
-                    f"the value {setting!r} of {key} may hold letters, digits and . , : / % + - _ only"
-                )
-        return value
-
-    @model_validator(mode="after")
-    def _consistent(self) -> "Job":
-        if self.rwmixread is not None and self.rw not in MIXED_PATTERNS:
-            raise ValueError(
-                f"rwmixread says nothing for rw: {self.rw}; it needs one of {', '.join(MIXED_PATTERNS)}"
-            )
-        if self.name in ("gitlab", "gitlab-latency"):
-            raise ValueError(f"{self.name!r} is the page's own job; give this one another name")
-        return self
-
-
-class FioConfig(FamilyConfig):
-    directories: list[Directory] = Field(min_length=1)
-    size: SizeField = Field(Size("4GiB"), description="of the file that a job works on")
-    runtime: DurationField | None = Field(
-        None, description="run for this long; once over the size when left out"
-    )
-    page_jobs: list[PageJob] = Field(
-        ["gitlab", "gitlab-latency"], description="the page's command, without and with latencies"
-    )
-    small_files: list[SmallFiles] = Field(["shell-loop", "no-fork"], description="the naive test's two forms")
-    jobs: list[Job] = Field([], description="further fio jobs")
 
 
 class Fio(Family):
@@ -144,7 +54,10 @@ class Fio(Family):
         assert isinstance(config, FioConfig)
         found = []
         for directory in config.directories:
-            where = {"path": directory.path, "service": directory.service}
+            where = {
+                "path": directory.path,
+                "services": services.definition(config.services, directory.service),
+            }
             for page_job in config.page_jobs:
                 argv = page_argv(config.size, config.runtime, latencies=page_job == "gitlab-latency")
                 found.append(_case(directory.name, "fio", page_job, {**where, **_fio(argv, config.size)}))
@@ -293,9 +206,9 @@ def _fio_size(size: Size) -> str:
 def _run_fio(case: Case, trial: "TrialContext") -> None:
     parent = _parent(case, trial, case.definition["size_bytes"])
     file = f"{trial.scratch(parent)}/testfile-{trial.uuid[:8]}"
-    if _UNSAFE_IN_PATH.search(file):
+    if UNSAFE_IN_PATH.search(file):
         raise TrialFailed(
-            f"{file}: fio cannot take a path with any of {_UNSAFE_CHARACTERS}; use another directory"
+            f"{file}: fio cannot take a path with any of {UNSAFE_CHARACTERS}; use another directory"
         )
     argv = [argument.replace(_FILE, file) for argument in case.definition["argv"]]
     _execute(trial, argv, remove=file, package="fio")

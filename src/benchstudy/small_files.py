@@ -1,0 +1,83 @@
+"""How the naive 1001-file test is judged: by the page's limit, and by a stricter one its figures give."""
+
+from dataclasses import dataclass
+from pathlib import Path
+
+import polars as pl
+
+OPS = ("write", "read")
+_CASE = ("target", "directory", "job")
+
+
+@dataclass(frozen=True)
+class Limits:
+    """Seconds for 1001 files, one operation.
+
+    `page`: what the page says a good file system stays under; it is for the shell loop.
+    `strict`: for the run without a fork. The page grants its slowest loop, the reading one, page / read times
+    what it took in its example; the same tolerance is granted here to the one published figure that has no fork
+    in it, the writing loop. Reading back what was just written is not allowed more than writing it.
+    """
+
+    page: float
+    published_write: float
+    published_read: float
+
+    @property
+    def strict(self) -> float:
+        return self.published_write * self.page / self.published_read
+
+
+def limits(published: Path) -> Limits:
+    """The limits, out of `data/published/gitlab-filesystem.csv`."""
+    rows = pl.read_csv(published).filter(pl.col("reference") == "small files")
+
+    def value(statistic: str, op: str | None) -> float:
+        which = pl.col("op").is_null() if op is None else pl.col("op") == op
+        return rows.filter(which & (pl.col("statistic") == statistic))["value"].item()
+
+    return Limits(value("limit", None), value("real", "write"), value("real", "read"))
+
+
+def judge(observations: pl.DataFrame, cases: pl.DataFrame, published: Path) -> pl.DataFrame:
+    """One row a target, directory, job and op of the tables that tidy made.
+
+    Columns: target, directory, job, op, n (trials with a value), failed (trials without), median_s,
+    page_limit_s, within_page_limit (trials under it), strict_limit_s and within_strict_limit (null for the shell
+    loop, which mostly times forks), not_storage (share of the shell loop's median that the run without forks
+    does not need; null where not both were measured).
+    """
+    allowed = limits(published)
+    tests = cases.filter(pl.col("test") == "small-files").select("case", *_CASE)
+    metrics = pl.DataFrame({"metric": [f"{op}_time" for op in OPS], "op": list(OPS)})
+    # A failed trial has one row without a value, named for no metric: it counts against each operation.
+    values = observations.join(metrics, on="metric").select("target", "case", "op", "value")
+    failures = observations.filter(pl.col("value").is_null()).select("target", "case", "value")
+    rows = pl.concat([values, failures.join(metrics.select("op"), how="cross").select(values.columns)])
+    strict = pl.when(pl.col("job") == "no-fork")
+    judged = (
+        rows.join(tests, on=["target", "case"])
+        .group_by(*_CASE, "op")
+        .agg(
+            pl.col("value").count().cast(pl.Int64).alias("n"),
+            pl.col("value").is_null().sum().cast(pl.Int64).alias("failed"),
+            pl.col("value").median().alias("median_s"),
+            (pl.col("value") < allowed.page).sum().cast(pl.Int64).alias("within_page_limit"),
+            (pl.col("value") < allowed.strict).sum().cast(pl.Int64).alias("within_strict_limit"),
+        )
+        .with_columns(
+            pl.lit(allowed.page).alias("page_limit_s"),
+            strict.then(allowed.strict).alias("strict_limit_s"),
+            strict.then(pl.col("within_strict_limit")).alias("within_strict_limit"),
+        )
+    )
+    floor = judged.filter(pl.col("job") == "no-fork").select(
+        "target", "directory", "op", pl.col("median_s").alias("floor_s"), pl.lit("shell-loop").alias("job")
+    )
+    shown = ("n", "failed", "median_s", "page_limit_s", "within_page_limit", "strict_limit_s")
+    return (
+        judged.join(floor, on=[*_CASE, "op"], how="left")
+        .with_columns((1 - pl.col("floor_s") / pl.col("median_s")).alias("not_storage"))
+        .sort([*_CASE, "op"], descending=[False, False, True, True])
+        .select(*_CASE, "op", *shown, "within_strict_limit", "not_storage")
+    )
