@@ -80,7 +80,8 @@ def _provision(remote: Remote, host: Host, request: dict[str, Any]) -> dict[str,
         if pending and not (is_root or sudo):
             problems += [f"{_title(state, op)}: {_how_to_allow(remote.name, host)}" for op in pending]
         elif pending:
-            problems += _refresh_package_lists(remote, sudo)
+            if None in _versions(pyinfra_host).values():
+                problems += _refresh_package_lists(remote, sudo)
             state.set_stage(StateStage.Execute)
             run_ops(state)
             results = {op: operations[op].operation_meta for op in pending}
@@ -89,7 +90,7 @@ def _provision(remote: Remote, host: Host, request: dict[str, Any]) -> dict[str,
         facts = {
             "os": _os_release(remote),
             "machine": remote.run(["uname", "-srm"]).text.strip(),
-            "packages": _versions(remote, pyinfra_host),
+            "packages": _versions(pyinfra_host),
             "changed": changed,
             "problems": problems,
         }
@@ -116,7 +117,7 @@ def _prepare(pyinfra_host: Any, deploys: list[dict[str, Any]]) -> list[str]:
 
 
 def _refresh_package_lists(remote: Remote, sudo: bool) -> list[str]:
-    """Only called when something will be installed, so that a complete host needs no network."""
+    """Only called when a package is missing, so that a complete host needs no network."""
     prefix = ["sudo", "-n"] if sudo else []
     for manager, commands in _REFRESH.items():
         if remote.run(["sh", "-c", 'command -v "$1"', "sh", manager], check=False).exit_status != 0:
@@ -153,7 +154,7 @@ def _os_release(remote: Remote) -> str:
     return match[1] if match else "unknown"
 
 
-def _versions(remote: Remote, pyinfra_host: Any) -> dict[str, str | None]:
+def _versions(pyinfra_host: Any) -> dict[str, str | None]:
     """Version by package that a deploy asked for; None: not installed under this name."""
     requested = pyinfra_host.data.get("requested", [])
     for fact in (DebPackages, RpmPackages, ApkPackages):
