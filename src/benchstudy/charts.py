@@ -46,16 +46,20 @@ class Axis:
     unit: str
     log: bool = True
     values: Sequence[float] | None = None
+    # Values of every panel that shares the axis: panels side by side are compared by eye.
+    shared: Sequence[float] = ()
 
     def encode(self, data: Sequence[float]) -> dict[str, Any]:
         """Vega-Lite's axis and scale for these values. Values of zero or less have no place on a log axis."""
-        positive = [v for v in data if v > 0 and math.isfinite(v)]
+        positive = [v for v in (*data, *self.shared) if v > 0 and math.isfinite(v)]
         ticks = self.values or (log_ticks(min(positive), max(positive)) if self.log and positive else None)
         label = _LABELS.get(self.unit, "format({v},'~g')").replace("{v}", "datum.value")
         axis = {"title": self.title, "labelExpr": label, "labelOverlap": "greedy"}
         if ticks:
             axis["values"] = list(ticks)
         scale: dict[str, Any] = {"type": "log", "nice": False} if self.log else {"type": "linear", "zero": True}
+        if not self.log and positive:
+            scale["domain"] = [0, max(positive) * 1.05]
         if self.log and positive:
             scale["domain"] = [min(positive) / 1.35, max(positive) * 1.35]
         return {"axis": alt.Axis(**axis), "scale": alt.Scale(**scale)}

@@ -30,6 +30,20 @@ def badges(items: Iterable[tuple[str, str]]) -> str:
     return f'<ul class="badges">{inner}</ul>'
 
 
+def answers(found: Sequence[Mapping[str, Any]]) -> str:
+    """The answers of a page side by side: `{what, lines: [{name, value, evidence}], note}` each, all plain text."""
+    cards = []
+    for answer in found:
+        rows = "".join(
+            f'<tr><th scope="row">{html.escape(line["name"])}</th><td>{html.escape(line["value"])}</td>'
+            f'<td class="evidence">{html.escape(line["evidence"])}</td></tr>'
+            for line in answer["lines"]
+        )
+        note = f"<p>{html.escape(answer['note'])}</p>" if answer["note"] else ""
+        cards.append(f'<li><table><caption>{html.escape(answer["what"])}</caption>{rows}</table>{note}</li>')
+    return f'<ul class="answers">{"".join(cards)}</ul>' if cards else '<p class="none">No trial gave a result.</p>'
+
+
 def count_badges(counts: Mapping[str, int]) -> list[tuple[str, str]]:
     """How the trials ended; outcomes that did not happen are left out."""
     found = [("plain", human.plural(counts["trials"], "trial"))]

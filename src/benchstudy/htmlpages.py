@@ -12,8 +12,9 @@ from traitlets.config import Config
 
 from benchstudy.charts import VEGALITE_VERSION
 
-_HEADING = re.compile(r'<h2 id="([^"]*)"[^>]*>(.*?)</h2>', re.DOTALL)
-_CONTENTS = "<!-- contents -->"
+_HEADING = re.compile(r"<h2>(.*?)</h2>", re.DOTALL)
+# Filled in last: headings are looked for in what the notebook says, not in a library's code.
+_CONTENTS, _BUNDLE = "<!-- contents -->", "/* bundle */"
 
 
 def template_text(name: str) -> str:
@@ -38,7 +39,7 @@ def render_notebook(notebook: Path, html: Path, *, title: str) -> None:
         "title": title,
         "style": template_text("page.css"),
         "script": template_text("page.js"),
-        "bundle": _vega_bundle(),
+        "bundle": _BUNDLE,
         "contents": _CONTENTS,
     }
     config = Config()
@@ -54,10 +55,19 @@ def render_notebook(notebook: Path, html: Path, *, title: str) -> None:
         )
         body, _ = exporter.from_notebook_node(executed, resources={"page": page})
     html.parent.mkdir(parents=True, exist_ok=True)
-    html.write_text(body.replace(_CONTENTS, contents(body), 1), encoding="utf-8")
+    html.write_text(with_contents(body).replace(_BUNDLE, _vega_bundle(), 1), encoding="utf-8")
 
 
-def contents(body: str) -> str:
-    """A list of links to the second-level headings of a page."""
-    items = (f'<li><a href="#{id_}">{re.sub("<[^>]+>", "", text)}</a></li>' for id_, text in _HEADING.findall(body))
-    return f"<ul>{''.join(items)}</ul>"
+def with_contents(body: str) -> str:
+    """`body` with an id on each second-level heading, and links to them where the template left room."""
+    found: dict[str, str] = {}
+
+    def identified(match: re.Match[str]) -> str:
+        text = re.sub("<[^>]+>", "", match[1]).strip()
+        name = re.sub(r"[^a-z0-9]+", "-", text.lower()).strip("-") or f"part-{len(found)}"
+        found[name] = text
+        return f'<h2 id="{name}">{match[1].strip()}</h2>'
+
+    body = _HEADING.sub(identified, body)
+    items = "".join(f'<li><a href="#{name}">{text}</a></li>' for name, text in found.items())
+    return body.replace(_CONTENTS, f"<ul>{items}</ul>", 1)

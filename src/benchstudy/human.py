@@ -12,6 +12,7 @@ _SCALES: dict[str, list[tuple[float, str]]] = {
     "B/s": [(1e9, "GB/s"), (1e6, "MB/s"), (1e3, "KB/s"), (1.0, "B/s")],
     "1/s": [(1.0, "/s")],
     "1": [(1.0, "")],
+    "%": [(0.01, "%")],
 }
 
 
@@ -47,6 +48,14 @@ def quantity(value: float | None, unit: str) -> str:
     if value is None or not math.isfinite(value):
         return "–" if value is None else str(value)
     return scale(value, unit).text(value)
+
+
+def brief(value: float, unit: str) -> str:
+    """`value` with three significant digits, for an answer that is read and not computed with: "250 ms"."""
+    found = scale(value, unit)
+    scaled = float(f"{value / found.factor:.3g}")
+    digits = max(0, 2 - math.floor(math.log10(abs(scaled)))) if scaled else 0
+    return f"{scaled:,.{digits}f}{'' if found.unit == '/s' else ' '}{found.unit}".strip()
 
 
 def page_cell(summary: Summary, unit: str) -> str:

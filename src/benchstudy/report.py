@@ -14,7 +14,7 @@ from typing import Any
 import polars as pl
 from IPython.display import HTML, display
 
-from benchstudy import evidence, human, paths, published
+from benchstudy import evidence, histograms, human, paths, published, stats
 from benchstudy.charts import Axis, Figure, Panel, Reference, Style, cdf_panel, strip_panel, trend_panel
 from benchstudy.results import Estimate, Results, Where
 from benchstudy.sessions import family_indexes
@@ -43,16 +43,17 @@ class Page:
         return self.results.levels(factor, where)
 
     def views(self, title: str, factor: str, shared: Sequence[str] = (), **where: str | Sequence[str]) -> dict[str, Where]:
-        """One choice of cases for each level of `factor`, by a title such as "Write, sync: fsync"."""
+        """One choice of cases for each level of `factor`, by a title such as "Write, sync fsync"."""
         variants = self.results.variants(factor, shared, where)
-        return {f"{title}, {factor}: {levels[0]}": {**where, factor: levels} for levels in variants}
+        return {f"{title}, {factor} {levels[0]}": {**where, factor: levels} for levels in variants}
 
-    def style(self, factor: str) -> Style:
-        return Style(tuple(self.levels(factor)))
+    def style(self, factor: str, where: Where | None = None) -> Style:
+        """A colour and a shape for each level among the chosen cases (on each target, if there are several)."""
+        return Style(tuple(dict.fromkeys(self._labels(self.results.select(where).drop_nulls(factor), factor))))
 
     @staticmethod
     def slug(title: str) -> str:
-        """A file name out of a title: "Write, sync: fsync" is "write-sync-fsync"."""
+        """A file name out of a title: "Write, sync fsync" is "write-sync-fsync"."""
         return re.sub(r"[^a-z0-9]+", "-", title.lower()).strip("-")
 
     # -- sections ----------------------------------------------------------------------------------------------------
@@ -61,39 +62,36 @@ class Page:
         """How many trials stand behind the page, and what must be known before reading on."""
         _show(evidence.overview(self.results, self._indexes))
 
-    def answer(self, metric: str, series: str, groups: Views) -> None:
-        """For each group the median of each series, lowest first, and whether their intervals part them."""
-        sentences = [s for s in (self._sentence(metric, series, label, where) for label, where in groups.items()) if s]
-        self.output.mkdir(parents=True, exist_ok=True)
-        (self.output / "answer.json").write_text(json.dumps(sentences, ensure_ascii=False, indent=1), encoding="utf-8")
-        items = "".join(f"<li><strong>{html.escape(s['what'])}</strong> {html.escape(s['answer'])}</li>" for s in sentences)
-        _show(f'<ul class="answers">{items or "<li>No trial gave a result.</li>"}</ul>')
+    def answer(self, groups: Mapping[str, tuple[str, Where]], *, series: str) -> None:
+        """For each group `{title: (metric, choice of cases)}` the median of each series, in order, and whether it is sure.
 
-    def _sentence(self, metric: str, series: str, label: str, where: Where) -> dict[str, str] | None:
+        The same goes to `answer.json` for the index.
+        """
+        answers = [a for a in (self._answer(label, *asked, series) for label, asked in groups.items()) if a]
+        self.output.mkdir(parents=True, exist_ok=True)
+        (self.output / "answer.json").write_text(json.dumps(answers, ensure_ascii=False, indent=1), encoding="utf-8")
+        _show(evidence.answers(answers))
+
+    def _answer(self, label: str, metric: str, where: Where, series: str) -> dict[str, Any] | None:
         estimates = self.results.estimates(metric, where)
         known = sorted((e for e in estimates if e.summary.median is not None), key=lambda e: e.summary.median)
-        parts = []
-        for estimate in known:
-            summary = estimate.summary
-            interval = "" if summary.interval_low is None else f" ({human.interval(summary, estimate.unit)})"
-            name = self._series_name(estimate, series)
-            parts.append(f"{name} {human.quantity(summary.median, estimate.unit)}{interval}")
-        parts += [f"{self._series_name(e, series)} {e.failure}" for e in estimates if e.summary.median is None]
-        if not parts:
-            return None
-        text = "; ".join(parts) + "."
+        lines = [
+            {
+                "name": self._label(e.levels, series),
+                "value": human.brief(e.summary.median, e.unit),
+                "evidence": human.evidence(e.summary, e.unit) + (f"; {e.failure}" if e.failed else ""),
+            }
+            for e in known
+        ]
+        lost = [e for e in estimates if e.summary.median is None]
+        lines += [{"name": self._label(e.levels, series), "value": "–", "evidence": e.failure} for e in lost]
         unclear = [
-            f"{self._series_name(a, series)} and {self._series_name(b, series)}"
+            f"{self._label(a.levels, series)} and {self._label(b.levels, series)}"
             for a, b in zip(known, known[1:], strict=False)
             if not _apart(a, b)
         ]
-        if unclear:
-            text += f" The order of {', '.join(unclear)} is not established by this many trials."
-        return {"what": f"{label}:", "answer": text}
-
-    def _series_name(self, estimate: Estimate, series: str) -> str:
-        name = str(estimate.levels.get(series))
-        return name if len(self.results.targets) < 2 else f"{name} on {estimate.target}"
+        note = f"So few trials do not establish the order of {', nor of '.join(unclear)}." if unclear else ""
+        return {"what": label, "lines": lines, "note": note} if lines else None
 
     def table(
         self, name: str, metric: str, *, rows: str, columns: Sequence[str], where: Where, caption: str,
@@ -143,6 +141,21 @@ class Page:
             lines.append(estimate.failure)
         return Cell(tuple(lines), href, "number warning" if estimate.failed else "number", summary.note)
 
+    def frame_table(self, name: str, frame: pl.DataFrame, columns: Mapping[str, tuple[str, str]], caption: str) -> None:
+        """Any frame as a table: `columns` maps its columns to (heading, unit); an empty unit is text.
+
+        Figures lead to the trials of the case that the columns `target` and `case` name.
+        """
+        body = []
+        for row in frame.iter_rows(named=True):
+            href = f"#{self.results.anchors[row['target'], row['case']]}"
+            cells = []
+            for column, (_, unit) in columns.items():
+                text = str(row[column]) if row[column] is not None else "–"
+                cells.append(Cell((human.quantity(row[column], unit),), href) if unit else Cell.text(text))
+            body.append(tuple(cells))
+        self.show_table(Table(name, caption, tuple(heading for heading, _ in columns.values()), tuple(body)))
+
     def show_table(self, table: Table) -> None:
         if not table.rows:
             _show(f'<p class="none">{html.escape(table.caption)}: nothing was measured.</p>')
@@ -168,7 +181,7 @@ class Page:
         panels = []
         for view, frame in points.items():
             estimates = self._estimates_frame(metric, series, views[view], x)
-            y = Axis(y_title, unit)
+            y = Axis(y_title, unit, shared=together["y"].to_list())
             panels.append(trend_panel(view, frame, estimates, Axis(x_title, "B", values=sizes), y, style))
         self._show_figure(name, caption, panels, style, together)
 
@@ -177,7 +190,7 @@ class Page:
         references: Mapping[str, Sequence[Reference]] | None = None, log: bool = False,
     ) -> None:  # fmt: skip
         """Every trial of each series on one axis, a panel a metric, with published reference lines."""
-        style = Style(tuple(self.levels(series, **where)))
+        style = self.style(series, where)
         panels, frames = [], []
         for metric, title in metrics.items():
             frame = self._points(metric, series, where)
@@ -192,15 +205,67 @@ class Page:
             return _show(f'<p class="none">{html.escape(caption)} Nothing was measured.</p>')
         self._show_figure(name, caption, panels, style, pl.concat(frames), legend=False)
 
-    def cdf(self, name: str, steps: Mapping[str, pl.DataFrame], *, x_title: str, unit: str, caption: str) -> None:
-        """Cumulative shares from merged histograms, a panel each: columns series, x (upper edge), fraction."""
-        steps = {title: frame for title, frame in steps.items() if not frame.is_empty()}
-        if not steps:
-            return _show(f'<p class="none">{html.escape(caption)} Nothing was measured.</p>')
-        together = pl.concat(steps.values())
-        style = Style(tuple(together["series"].unique(maintain_order=True).to_list()))
-        panels = [cdf_panel(title, frame, Axis(x_title, unit), style) for title, frame in steps.items()]
-        self._show_figure(name, caption, panels, style, together)
+    def cdf(self, name: str, *, series: str, op: str, kind: str, x_title: str, caption: str) -> None:
+        """Shares of operations by latency, from the histograms of all trials laid together; a panel a job and operation."""
+        latencies = self._histograms(kind)
+        if latencies is None:
+            return _show(f'<p class="none">{html.escape(caption)} No job measured latencies.</p>')
+        latencies = latencies.with_columns(series=pl.Series(self._labels(latencies, series), dtype=pl.String))
+        steps = histograms.cumulative(latencies, ["job", op, "series"]).filter(pl.col("count") > 0)
+        steps = steps.with_columns(
+            x=pl.col("upper_s").round_sig_figs(4),
+            fraction=pl.col("fraction").round(5),
+            **{"tip share": (pl.col("fraction") * 100).round(3).cast(pl.String) + " %"},
+        )
+        axis = Axis(x_title, "s", shared=steps["x"].to_list())
+        style = Style(tuple(steps["series"].unique(maintain_order=True).to_list()))
+        panels = [
+            cdf_panel(f"{job}: {operation}", frame.select("series", "x", "fraction", "tip share"), axis, style)
+            for (job, operation), frame in steps.group_by("job", op, maintain_order=True)
+        ]
+        self._show_figure(name, caption, panels, style, steps)
+
+    def percentiles(self, name: str, percentiles: Sequence[float], *, kind: str, caption: str) -> None:
+        """Percentiles of merged histograms, each the bucket it lies in; below it what single trials say."""
+        latencies = self._histograms(kind)
+        if latencies is None:
+            return _show(f'<p class="none">{html.escape(caption)}: no job measured latencies.</p>')
+        keys = ["target", "case", "directory", "job", "op"]
+        totals = histograms.merge_histograms(latencies, keys).group_by(keys, maintain_order=True).agg(pl.col("count").sum())
+        found = {
+            (p, *row[:5]): row[6:]
+            for p in percentiles
+            for row in histograms.quantile_interval_from_histogram(latencies, p / 100, keys).iter_rows()
+        }
+        body = []
+        for *key, count in totals.iter_rows():
+            cells = [self._percentile_cell(kind, p, key, count, found[p, *key]) for p in percentiles]
+            body.append((*map(Cell.text, (*key[2:], f"{count:,}")), *cells))
+        heads = ("Directory", "Job", "Operation", "Operations merged", *(f"p{p:g}" for p in percentiles))
+        self.show_table(Table(name, caption, heads, tuple(body)))
+
+    def _percentile_cell(
+        self, kind: str, percentile: float, key: Sequence[str], count: int, bucket: tuple[float, ...]
+    ) -> Cell:
+        target, case, _, _, op = key
+        href = f"#{self.results.anchors[target, case]}"
+        if not stats.supported(percentile, count):
+            return Cell((f"needs {stats.smallest_n(percentile):,} operations",), href, "missing")
+        lower, upper = bucket[-2:]
+        unit = human.scale(upper, "s")
+        estimate = self.results.estimate(f"{op}_{kind}_p{percentile:g}", target, case)
+        lines = [f"{unit.number(lower)}–{unit.text(upper)}"]
+        if estimate is not None and estimate.summary.median is not None:
+            lines.append(f"trials: {human.evidence(estimate.summary, estimate.unit)}")
+        return Cell(tuple(lines), href)
+
+    def _histograms(self, kind: str) -> pl.DataFrame | None:
+        """Histograms of one kind of latency with the levels of their cases; None when there are none."""
+        series = self.results.series("latency_histogram")
+        if series is None or series.is_empty():
+            return None
+        chosen = series.filter(pl.col("kind") == kind).join(self.results.cases, on=["target", "case"])
+        return None if chosen.is_empty() else chosen
 
     def _show_figure(
         self, name: str, caption: str, panels: list[Panel], style: Style, data: pl.DataFrame, *, legend: bool = True
@@ -229,12 +294,16 @@ class Page:
         )
 
     def _labels(self, frame: pl.DataFrame, series: str) -> list[str]:
-        return [str(level) for level in frame[series].to_list()]
+        return [self._label(row, series) for row in frame.iter_rows(named=True)]
+
+    def _label(self, levels: Mapping[str, Any], series: str) -> str:
+        name = str(levels[series])
+        return name if len(self.results.targets) < 2 else f"{name} on {levels['target']}"
 
     def _estimates_frame(self, metric: str, series: str, where: Where, x: str | None = None) -> pl.DataFrame:
         rows = [
             {
-                "series": str(e.levels[series]),
+                "series": self._label(e.levels, series),
                 **({"x": float(e.levels[x])} if x is not None else {}),
                 "y": e.summary.median,
                 "low": e.summary.interval_low,
@@ -250,6 +319,14 @@ class Page:
         return pl.DataFrame(rows, schema=schema)
 
     # -- evidence ----------------------------------------------------------------------------------------------------
+
+    def published_references(self, file: str, op: str, section: str) -> list[Reference]:
+        return published.references(paths.published(self.root) / file, op, section=section)
+
+    def published_problems(self, file: str, **kwargs: Any) -> None:
+        """A list of what is impossible in published figures; nothing when all is possible."""
+        found = published.impossible(paths.published(self.root) / file, **kwargs)
+        _show("".join(f'<p class="flag">{html.escape(text)}.</p>' for text in found))
 
     def published(self, name: str, file: str, **kwargs: Any) -> None:
         """Figures somebody else published, in a table of their own, with what is impossible in them flagged."""

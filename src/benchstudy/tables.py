@@ -12,6 +12,8 @@ from urllib.parse import quote
 
 _SPREADSHEET_FORMULA = re.compile(r"[=+@-](?!\d)")
 _RST_CELL_WIDTH = 34
+# A line may break inside a cell, but not between a figure and its unit, nor inside the brackets of a mean.
+_KEPT_TOGETHER = re.compile(r"\(±[^()]*\)|\d (?:[µmn]?s|[kKMGT]?i?B|%)(?![A-Za-z])|n = \d+")
 
 
 @dataclass(frozen=True)
@@ -99,7 +101,7 @@ class Table:
 
 
 def _html_cell(cell: Cell, heading: bool = False) -> str:
-    first, *rest = (html.escape(line) for line in cell.lines)
+    first, *rest = (html.escape(_unbroken(line)) for line in cell.lines)
     if cell.href is not None:
         first = f'<a href="{html.escape(cell.href)}">{first}</a>'
     text = first + "".join(f'<span class="evidence">{line}</span>' for line in rest)
@@ -107,6 +109,10 @@ def _html_cell(cell: Cell, heading: bool = False) -> str:
     if heading:
         return f'<th scope="row"{title}>{text}</th>'
     return f'<td class="{html.escape(cell.kind)}"{title}>{text}</td>'
+
+
+def _unbroken(text: str) -> str:
+    return _KEPT_TOGETHER.sub(lambda match: match[0].replace(" ", "\N{NO-BREAK SPACE}"), text)
 
 
 def _inert(text: str) -> str:
