@@ -48,7 +48,9 @@ __all__ = [
     "Unreachable",
 ]
 
-CHUNK = 256 << 10
+# One read takes what arrived, up to about this much: large enough that Python's share of the work is small.
+CHUNK = 1 << 20
+STDERR_KEPT = 64 << 10
 # How long a process that was told to end may take before it is killed.
 TERM_GRACE_S = 2.0
 # The first line of every command's output, so that it can be ended by its process id later.
@@ -131,21 +133,40 @@ class RemoteProcess:
                 self._stdout = bytearray(rest)
                 return bytes(line + newline)
             left_s = None if deadline is None else max(0.0, deadline - time.monotonic())
-            got = self.read(left_s)
-            if got is None:
+            out = self.read_output(left_s)
+            if out is None:
                 return None
-            out, err = got
-            self._stderr += err
-            del self._stderr[:-CHUNK]
-            if not out and not err:
-                self.wait(TERM_GRACE_S)
+            if not out:
                 rest, self._stdout = bytes(self._stdout), bytearray()
                 return rest
             self._stdout += out
 
+    def read_output(self, timeout_s: float | None) -> bytes | None:
+        """What is there on standard output, as it came; b"" at the end; None when nothing came in time.
+
+        Standard error is set aside for `stderr_tail`.
+        """
+        deadline = None if timeout_s is None else time.monotonic() + timeout_s
+        while True:
+            got = self.read(None if deadline is None else max(0.0, deadline - time.monotonic()))
+            if got is None:
+                return None
+            self._stderr += got[1]
+            del self._stderr[:-STDERR_KEPT]
+            if got[0]:
+                return got[0]
+            if not got[1]:
+                self.wait(TERM_GRACE_S)
+                return b""
+
+    @property
+    def name(self) -> str:
+        """The host's."""
+        return self._remote.name
+
     @property
     def stderr_tail(self) -> str:
-        """The end of what read_line came across on standard error."""
+        """The end of what read_line and read_output came across on standard error."""
         return self._stderr.decode(errors="replace")
 
     def wait(self, timeout_s: float | None) -> int | None:
