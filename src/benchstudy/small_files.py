@@ -15,8 +15,8 @@ class Limits:
 
     `page`: what the page says a good file system stays under; it is for the shell loop.
     `strict`: for the run without a fork. The page grants its slowest loop, the reading one, page / read times
-    what it took in its example; the same tolerance is granted here to the one published figure that has no fork
-    in it, the writing loop. Reading back what was just written is not allowed more than writing it.
+    what it took in its example; the same tolerance is granted here to the published loop without a fork, the
+    writing one. Reading back what was just written is not allowed more than writing it.
     """
 
     page: float
@@ -43,9 +43,9 @@ def judge(observations: pl.DataFrame, cases: pl.DataFrame, published: Path) -> p
     """One row a target, directory, job and op of the tables that tidy made.
 
     Columns: target, directory, job, op, n (trials with a value), failed (trials without), median_s,
-    page_limit_s, within_page_limit (trials under it), strict_limit_s and within_strict_limit (null for the shell
-    loop, which mostly times forks), not_storage (share of the shell loop's median that the run without forks
-    does not need; null where not both were measured).
+    page_limit_s, within_page_limit (trials under it), strict_limit_s and within_strict_limit (null for the
+    shell loop, which mostly times forks), not_storage (share of the shell loop's median that the run without
+    forks does not need; null where not both were measured).
     """
     allowed = limits(published)
     tests = cases.filter(pl.col("test") == "small-files").select("case", *_CASE)

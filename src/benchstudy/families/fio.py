@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 from benchstudy import services
 from benchstudy.errors import TrialFailed
-from benchstudy.families.base import Case, Family, FamilyConfig, Imported, Parsed, ParseError
+from benchstudy.families.base import Case, Family, Imported, Parsed, ParseError
 from benchstudy.families.fio_config import UNSAFE_CHARACTERS, UNSAFE_IN_PATH, Directory, FioConfig, Job
 from benchstudy.parsers.fio_json import parse_fio_json
 from benchstudy.parsers.fio_result import FioRun, observe
@@ -38,7 +38,7 @@ _LARGEST_IMPORT = 256 << 20
 class Fio(Family):
     name = "fio"
     title = "Random I/O and small files"
-    Config: ClassVar[type[FamilyConfig]] = FioConfig
+    Config = FioConfig
     series_schemas: ClassVar[Mapping[str, Mapping[str, str]]] = {
         "latency_histogram": {
             "op": "String",
@@ -50,8 +50,7 @@ class Fio(Family):
         "small_file_operations": {"op": "String", "index": "Int64", "duration_s": "Float64"},
     }
 
-    def cases(self, config: FamilyConfig) -> list[Case]:
-        assert isinstance(config, FioConfig)
+    def cases(self, config: FioConfig) -> list[Case]:
         found = []
         for directory in config.directories:
             where = {
@@ -108,8 +107,7 @@ class Fio(Family):
         levels = {"directory": "imported", "test": "fio", "job": _as_name(run)}
         return Imported(levels, file_name, "fio", run.version.removeprefix("fio-"), notes)
 
-    def check(self, config: FamilyConfig, host: "HostCheck") -> None:
-        assert isinstance(config, FioConfig)
+    def check(self, config: FioConfig, host: "HostCheck") -> None:
         if "sut" not in host.roles:
             return
         if config.page_jobs or config.jobs:
@@ -243,8 +241,7 @@ def _execute(trial: "TrialContext", argv: list[str], *, remove: str, package: st
 
 def _parent(case: Case, trial: "TrialContext", needed: int) -> str:
     """The case's directory on the host, asserted just before use: a mount can go away between two trials."""
-    config = trial.config
-    assert isinstance(config, FioConfig)
+    config: FioConfig = trial.config
     directory = next(d for d in config.directories if d.name == case.levels["directory"])
     path = (
         directory.path if directory.service is None else trial.service(directory.service).fill(directory.path)

@@ -16,9 +16,9 @@ Engine = Literal["sync", "psync", "vsync", "pvsync", "pvsync2", "libaio", "posix
 Pattern = Literal["read", "write", "randread", "randwrite", "rw", "readwrite", "randrw"]
 MIXED_PATTERNS = ("rw", "readwrite", "randrw")
 
-# Options that shape I/O on the trial's own file, and nothing else. A list of what is allowed and not of what is
-# forbidden: fio can also run shell commands (exec_prerun), load libraries (ioengine=external:…) and write wherever
-# it likes (write_lat_log), and every version learns more.
+# Options that shape I/O on the trial's own file, and nothing else. A list of what is allowed and not of what
+# is forbidden: fio can also run shell commands (exec_prerun), load libraries (ioengine=external:…) and write
+# wherever it likes (write_lat_log), and every version learns more.
 EXTRA_OPTIONS = frozenset(
     {
         # how a block is chosen and what it holds
