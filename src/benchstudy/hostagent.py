@@ -6,8 +6,9 @@ import json
 import os
 import shutil
 import tempfile
+import threading
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import cache
@@ -88,6 +89,7 @@ class Command:
     """What to run on a host. `secret_env` and `stdin` stay in memory there; `env` and `argv` are recorded.
 
     `max_output_bytes`: of each of stdout and stderr; what is beyond is dropped and marked as truncated.
+    `grace_s`: between TERM and KILL when it must end.
     `cleanup`: commands run afterwards, however the command ended.
     """
 
@@ -96,6 +98,7 @@ class Command:
     secret_env: Mapping[str, str] = field(default_factory=dict)
     stdin: bytes = b""
     timeout_s: float = 600.0
+    grace_s: float = 5.0
     max_output_bytes: int = 16 << 20
     label: str = "command"
     cleanup: Sequence[Sequence[str]] = ()
@@ -159,6 +162,8 @@ class HostAgent:
         self.beat_s = min(10.0, lease_s / 4)
         self._offset: tuple[float, float] | None = None  # (round trip, offset), the best so far
         self._lock: HostLock | None = None
+        self._reconnecting = threading.Lock()
+        self.generation = 0  # of the connection
 
     @classmethod
     def deploy(cls, remote: Remote, **options: Any) -> "HostAgent":
@@ -228,21 +233,27 @@ class HostAgent:
 
     def retrying(self, attempt: Callable[[], T]) -> T:
         """`attempt()`, done again after a lost connection. Raises ConnectionLost when that goes on happening."""
-        for remaining in reversed(range(MOST_ATTEMPTS)):
+        for _ in range(MOST_ATTEMPTS - 1):
+            generation = self.generation
             try:
                 return attempt()
             except ConnectionLost as error:
-                if not remaining:
-                    raise
-                self.reconnect(error)
-        raise AssertionError("unreachable")
+                self.reconnect(error, generation)
+        return attempt()
 
-    def reconnect(self, error: Exception) -> None:
-        """Get the connection back, as long as the study allows. Raises a ConnectionFailed when that does not work."""
-        self.on_event(f"{self.remote.name}: connection lost ({error}); reconnecting")
-        begun = time.monotonic()
-        self.remote.reconnect(self.reconnect_s)
-        self.on_event(f"{self.remote.name}: connected again after {time.monotonic() - begun:.1f} s")
+    def reconnect(self, error: Exception, generation: int) -> None:
+        """Get the connection back, as long as the study allows, unless another thread did since `generation`.
+
+        Raises a ConnectionFailed when that does not work.
+        """
+        with self._reconnecting:
+            if generation != self.generation:
+                return
+            self.on_event(f"{self.remote.name}: {error}; reconnecting")
+            begun = time.monotonic()
+            self.remote.reconnect(self.reconnect_s)
+            self.generation += 1
+            self.on_event(f"{self.remote.name}: connected again after {time.monotonic() - begun:.1f} s")
 
     # --- lock and clock --------------------------------------------------------------------------------------
 
@@ -302,6 +313,7 @@ class HostAgent:
             "secret_env": dict(command.secret_env),
             "stdin": base64.b64encode(command.stdin).decode(),
             "timeout_s": command.timeout_s,
+            "grace_s": command.grace_s,
             "max_output_bytes": command.max_output_bytes,
             "cleanup": [list(argv) for argv in command.cleanup],
         }
@@ -312,45 +324,56 @@ class HostAgent:
         accepted = False
         fruitless = 0
         while True:
+            generation = self.generation
             try:
                 with self.remote.open(self.argv("watch" if accepted else "run", run_dir)) as process:
-                    try:
-                        if not accepted:
-                            process.write_line(spec)
-                        for message in self._messages(process):
-                            if message["state"] in FINAL_STATES:
-                                return message
-                            accepted, fruitless = True, 0
-                    except (KeyboardInterrupt, SystemExit):
-                        self._stop(process)
-                        raise
+                    for message in self._messages(process, None if accepted else spec):
+                        if message["state"] in FINAL_STATES:
+                            return message
+                        accepted, fruitless = True, 0
             except ConnectionLost as error:
                 fruitless += 1
                 if fruitless == MOST_ATTEMPTS:
                     raise
-                self.reconnect(error)
+                self.reconnect(error, generation)
 
-    def _messages(self, process: RemoteProcess):
-        """What the watcher says, heartbeats sent in between. Raises ConnectionLost when it falls silent for ever."""
-        sent = 0.0
-        next_beat = time.monotonic()
-        while True:
-            line = process.read_line(max(0.0, next_beat - time.monotonic()))
-            if line is None:
-                sent, next_beat = time.time(), time.monotonic() + self.beat_s
-                process.write_line(b'{"beat": 0}')
-                continue
-            message = self.parse_line(process, line)
-            if "beat" in message:
-                self.note_clock(sent, time.time(), message["wall"])
-            else:
-                yield message
+    def _messages(self, process: RemoteProcess, spec: bytes | None) -> Iterator[dict]:
+        """What the watcher says, heartbeats sent in between."""
+        try:
+            if spec is not None:
+                process.write_line(spec)
+            sent = 0.0
+            next_beat = time.monotonic()
+            while True:
+                line = process.read_line(max(0.0, next_beat - time.monotonic()))
+                if line is None:
+                    sent, next_beat = time.time(), time.monotonic() + self.beat_s
+                    process.write_line(b'{"beat": 0}')
+                    continue
+                message = self.parse_line(process, line)
+                if "beat" in message:
+                    self.note_clock(sent, time.time(), message["wall"])
+                else:
+                    yield message
+        except ConnectionLost:
+            self._raise_if_agent_failed(process)
+            raise
+        except (KeyboardInterrupt, SystemExit):
+            self._stop(process)
+            raise
+
+    def _raise_if_agent_failed(self, process: RemoteProcess) -> None:
+        """An agent that ended on an error breaks the conversation just as a broken connection does."""
+        with suppress(ConnectionLost):
+            status = process.wait(1.0)
+            if status not in (None, 0, -1):
+                said = b"".join(err for _, err in iter(lambda: process.read(1.0) or (b"", b""), (b"", b"")))
+                text = (process.stderr_tail + said.decode(errors="replace")).strip()[-2000:]
+                raise HostRefused(f"{self.remote.name}: the agent ended with status {status}: {text}")
 
     def parse_line(self, process: RemoteProcess, line: bytes) -> dict:
-        """One message. Raises ConnectionLost at the end of the output, HostRefused when the agent reports an error."""
+        """One message. Raises ConnectionLost at the end of the output, HostRefused for an error of the agent."""
         if not line:
-            if process.wait(2.0) not in (0, -1, None):
-                raise HostRefused(f"{self.remote.name}: the agent failed: {process.stderr_tail[-2000:]}")
             raise ConnectionLost(f"{self.remote.name}: the agent's watcher ended")
         message = json.loads(line)
         if "error" in message:

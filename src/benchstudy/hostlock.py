@@ -36,7 +36,9 @@ class HostLock:
 
     def __init__(self, agent: "HostAgent", session: str, owner: Mapping[str, Any]):
         self.session, self.path = session, agent.lock_path
-        self._agent, self._owner = agent, dict(owner)
+        self._agent = agent
+        # Cut short, because all of it must fit into the lock file.
+        self._owner = {key: str(value)[:200] for key, value in owner.items()}
         self._folder = f"{agent.work_dir}/sessions/{session}"
         self._ending = threading.Event()
         self._problem: Exception | None = None
@@ -101,6 +103,7 @@ class HostLock:
 
     def _keep(self) -> None:
         while not self._ending.is_set():
+            generation = self._agent.generation
             try:
                 self._beat()
                 self._ending.wait(self._agent.beat_s)
@@ -109,7 +112,7 @@ class HostLock:
                 return
             except ConnectionLost as error:
                 try:
-                    self._agent.reconnect(error)
+                    self._agent.reconnect(error, generation)
                     self._process = self._agent.remote.open(self._agent.argv("hold", self._folder))
                     if self._read(30.0) != {"state": "held", "lock": self.path}:
                         raise LockLost("its keeper on the host is gone")

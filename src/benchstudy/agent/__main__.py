@@ -1,7 +1,7 @@
 """`python3 -I <this folder> COMMAND [ARGUMENT …]`: one command, imported only when it is asked for.
 
 A command is a function that takes the list of its arguments, prints JSON on stdout and may return an exit status.
-An AgentError becomes `{"error": text}` and exit status 3.
+An AgentError or OSError becomes `{"error": text}` and exit status 3.
 """
 
 from __future__ import annotations
@@ -40,6 +40,11 @@ def main(arguments: list[str]) -> int:
         return getattr(importlib.import_module(module), function)(arguments[1:]) or 0
     except wire.AgentError as error:
         wire.emit({"error": str(error)})
+        return 3
+    except BrokenPipeError:
+        return 1  # the controller hung up
+    except OSError as error:
+        wire.emit({"error": f"{arguments[0]}: {error}"})
         return 3
 
 

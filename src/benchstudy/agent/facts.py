@@ -19,7 +19,9 @@ import record
 import wire
 
 _COMMAND_TIMEOUT_S = 10.0
-_VERSION_ARGUMENTS = (["--version"], ["-V"], ["version"])
+# Only what no program takes for something to do; `touch version` would make a file.
+_VERSION_ARGUMENTS = (["--version"], ["-V"])
+_VERSION_ARGUMENTS_OF = {"go": (["version"],), "versitygw": (["--version"],), "rclone": (["--version"],)}
 
 
 def facts(arguments: list[str]) -> None:
@@ -79,7 +81,8 @@ def tool(program: str) -> dict[str, Any]:
     if path is None:
         return {"path": None, "version": None, "sha256": None}
     path = os.path.realpath(path)
-    versions = (_first_line_of([path, *arguments]) for arguments in _VERSION_ARGUMENTS)
+    ways = _VERSION_ARGUMENTS_OF.get(os.path.basename(path), _VERSION_ARGUMENTS)
+    versions = (_first_line_of([path, *arguments]) for arguments in ways)
     return {"path": path, "version": next(filter(None, versions), None), "sha256": _sha256(path)}
 
 

@@ -118,9 +118,9 @@ def _make_writable_and_retry(function, path: str, failure) -> None:
 
 
 def remove_command(arguments: list[str]) -> None:
-    """`remove UUID PATH …`: each path must be marked with its UUID, given in pairs; one that is gone is fine."""
-    pairs = list(zip(arguments[0::2], arguments[1::2]))
-    for uuid, path in pairs:
-        if os.path.lexists(path):
-            remove(path, uuid)
-    wire.emit({"removed": [path for _, path in pairs]})
+    """`remove UUID PATH`: delete the folder, which must be marked with UUID; one that is gone already is fine."""
+    uuid, path = arguments
+    there = os.path.lexists(path)
+    if there:
+        remove(path, uuid)
+    wire.emit({"removed": [path] if there else []})

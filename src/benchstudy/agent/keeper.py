@@ -22,17 +22,12 @@ import sweeper
 import watcher
 import wire
 
-DEFAULT_PATH = "/tmp/benchstudy.lock"
 _MARGIN_S = 1.0  # the keeper's lease over the supervisors'
 _UNKNOWN_OWNER_S = 10.0  # how long a lock held by nobody who says who they are is waited for
 _AFTER_LEASE_S = (
     90.0  # ending processes, cleanup steps and removing folders may take this long after the lease
 )
 _SIZE = 4096  # of the text in the lock file, so that each write replaces the one before as a whole
-
-
-def lock_path(given: str) -> str:
-    return given or os.environ.get("BENCHSTUDY_HOST_LOCK", DEFAULT_PATH)
 
 
 def open_lock(path: str) -> int:
@@ -70,7 +65,7 @@ def lock(arguments: list[str]) -> None:
     (folder,) = arguments
     lines = wire.Lines()
     spec = wire.read_spec(lines)
-    path = lock_path(spec["lock"])
+    path = processes.lock_path(spec["lock"])
     fd = _acquire(path, lines)
     if fd is None:
         return
@@ -210,8 +205,6 @@ class _Keeper:
                     self.lease.read()
                     self._renew_services()
             sweeper.end_session(self.work_dir, self.session, self.path)
-            sweeper.remove_scratch(self.folder)
-            folders.remove(self.folder, self.session)
         finally:
             os.ftruncate(self.fd, 0)
 
@@ -225,16 +218,7 @@ class _Keeper:
             return
         for path, marker in folders.listing(os.path.join(self.work_dir, "services")):
             if marker["session"] == self.session:
-                try:
-                    renewal = lease.Renewal(path)
-                except lease.DaemonGone:
-                    continue
-                try:
-                    renewal.beat()
-                except lease.DaemonGone:
-                    continue
-                finally:
-                    renewal.close()
+                lease.beat_once(path)
 
 
 def scratch(arguments: list[str]) -> None:

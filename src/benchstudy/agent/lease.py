@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import errno
 import os
+import select
 import stat
 import time
 
@@ -88,10 +89,23 @@ class Renewal:
         os.close(self.fd)
 
 
+def beat_once(folder: str) -> bool:
+    """Renew the lease of the daemon in `folder`. Whether there is one."""
+    try:
+        renewal = Renewal(folder)
+    except DaemonGone:
+        return False
+    try:
+        renewal.beat()
+    except DaemonGone:
+        return False
+    finally:
+        renewal.close()
+    return True
+
+
 def wait_gone(renewal: Renewal, timeout_s: float) -> bool:
     """Whether the daemon ended within `timeout_s`."""
-    import select
-
     poller = select.poll()
     poller.register(renewal.fd, 0)
     return bool(poller.poll(max(0, timeout_s) * 1000))

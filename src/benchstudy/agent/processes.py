@@ -6,6 +6,9 @@ import ctypes
 import os
 import signal
 import struct
+import time
+from contextlib import suppress
+from typing import Callable
 
 _PR_SET_PDEATHSIG = 1
 _PR_SET_CHILD_SUBREAPER = 36
@@ -38,11 +41,11 @@ def daemonise(keep: tuple[int, ...] = ()) -> bool:
     null = os.open(os.devnull, os.O_RDWR)
     for stream in (0, 1, 2):
         os.dup2(null, stream)
-    low = 3
-    for fd in sorted(keep):
-        os.closerange(low, fd)
-        low = fd + 1
-    os.closerange(low, max(low, os.sysconf("SC_OPEN_MAX") if os.sysconf("SC_OPEN_MAX") < 65536 else 65536))
+    for name in os.listdir("/proc/self/fd"):
+        fd = int(name)
+        if fd > 2 and fd not in keep:
+            with suppress(OSError):  # the descriptor that this listing itself needed
+                os.close(fd)
     return True
 
 
@@ -148,8 +151,21 @@ def send(pids: list[int], number: int) -> list[int]:
     return refused
 
 
+DEFAULT_LOCK = "/tmp/benchstudy.lock"
+
+
+def lock_path(given: str) -> str:
+    """The host's lock file: as the controller says, else as the host's own environment says, else the usual one."""
+    return given or os.environ.get("BENCHSTUDY_HOST_LOCK", DEFAULT_LOCK)
+
+
+def marks(uuid: str, session: str, lock: str) -> dict[str, str]:
+    """What every process started for a session carries in its environment, so that it can be found again."""
+    return {"BENCHSTUDY_RUN": uuid, "BENCHSTUDY_SESSION": session, "BENCHSTUDY_LOCK": lock_mark(lock)}
+
+
 def lock_mark(lock: str) -> str:
-    """What BENCHSTUDY_LOCK says: the very file, since a container has another one under the same path."""
+    """Names the very file, not its path alone: a container has another one under the same path."""
     try:
         info = os.stat(lock)
     except OSError:
@@ -157,22 +173,34 @@ def lock_mark(lock: str) -> str:
     return f"{lock}:{info.st_dev}:{info.st_ino}"
 
 
-def marked(lock: str, session: str | None = None, other_than: str | None = None) -> list[int]:
-    """Processes started under the host lock `lock` for `session`, or for any session `other_than` this one."""
+def marked(wanted: Callable[[dict[str, str]], bool]) -> list[int]:
+    """The processes (of this user, unless root) whose marks are `wanted`."""
     found = []
-    lock_entry = b"BENCHSTUDY_LOCK=" + os.fsencode(lock_mark(lock))
     for name in os.listdir("/proc"):
         if not name.isdigit() or int(name) == os.getpid():
             continue
         try:
             with open(f"/proc/{name}/environ", "rb") as file:
-                environ = file.read().split(b"\0")
+                entries = file.read().decode("utf-8", "replace").split("\0")
         except OSError:
             continue  # gone, or not ours
-        prefix = b"BENCHSTUDY_SESSION="
-        theirs = next((entry[len(prefix) :].decode() for entry in environ if entry.startswith(prefix)), None)
-        if theirs is None or lock_entry not in environ:
-            continue
-        if (session is not None and theirs == session) or (other_than is not None and theirs != other_than):
+        carried = dict(
+            entry.split("=", 1) for entry in entries if entry.startswith("BENCHSTUDY_") and "=" in entry
+        )
+        if "BENCHSTUDY_RUN" in carried and wanted(carried):
             found.append(int(name))
     return found
+
+
+def end(find: Callable[[], list[int]], grace_s: float = 3.0) -> list[str]:
+    """TERM, after the grace KILL, what `find` finds, until it finds nothing. The names of what was ended."""
+    found = find()
+    names = [f"{name_of(pid)} ({pid})" for pid in found]
+    send(found, signal.SIGTERM)
+    patience = time.monotonic() + grace_s
+    while found and time.monotonic() < patience + 10.0:
+        time.sleep(0.05)
+        found = [pid for pid in find() if not is_zombie(pid)]
+        if time.monotonic() > patience:
+            send(found, signal.SIGKILL)
+    return names

@@ -84,7 +84,7 @@ class Record:
         self.content["events"].append({"at": utc(time.time()), "event": what, "detail": detail})
 
     def begin(self) -> None:
-        self._wall, self._monotonic = time.time(), time.monotonic()
+        self._wall = time.time()
         self._oom_kills = _oom_kills()
         self.content.update(started=utc(self._wall), load_before=load_average())
 
@@ -112,9 +112,7 @@ class Record:
             finished=utc(wall),
             load_after=load_average(),
             # How far the wall clock was set, forwards or back, while the command ran.
-            clock_step_s=round(
-                (wall - self._wall) - (time.monotonic() - self._monotonic - (time.time() - wall)), 6
-            ),
+            clock_step_s=round(wall - self._wall - duration_s, 6),
             oom_kills=oom_after - self._oom_kills if counted else None,
             survivors=survivors,
         )
@@ -125,7 +123,7 @@ class Record:
             and self.content["oom_kills"]
         ):
             self.event("out of memory", "the kernel killed the command for want of memory")
-        if survivors:
+        if survivors and state == "exited":
             self.event("survivors ended", ", ".join(survivors))
 
     def usage(self, used: resource.struct_rusage) -> None:

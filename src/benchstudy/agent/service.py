@@ -35,29 +35,26 @@ def start(arguments: list[str]) -> None:
     spec = wire.read_spec(wire.Lines())
     service = spec["service"]
     files = os.path.join(folder, "files")
-    try:
-        os.makedirs(os.path.dirname(folder), mode=0o700, exist_ok=True)
-        folders.create(folder, spec["uuid"], spec["session"], "service", spec["lock"])
-        os.mkdir(files, 0o700)
-        ports = sockets.free_ports(service["ports"])
-        values = _values(files, ports, spec)
-        _write_files(files, service["files"], values)
-        fill = _Filler(values)
-        ready = {
-            **service["ready"],
-            **{k: fill(service["ready"][k]) for k in ("http", "mount") if service["ready"].get(k)},
-        }
-        supervised = {
-            **{name: spec[name] for name in ("uuid", "session", "lock", "lease_s")},
-            "label": spec["name"],
-            "argv": [fill(text) for text in service["argv"]],
-            "shown_argv": service["argv"],  # with its placeholders: filled in, it may hold secrets
-            "secret_env": {name: fill(text) for name, text in service["env"].items()},
-            "setup": [[fill(text) for text in argv] for argv in service["setup"]],
-            "stop": [fill(text) for text in service["stop"]] if service["stop"] else None,
-        }
-    except OSError as error:
-        raise wire.AgentError(f"cannot prepare the service in {folder}: {error}") from error
+    os.makedirs(os.path.dirname(folder), mode=0o700, exist_ok=True)
+    folders.create(folder, spec["uuid"], spec["session"], "service", spec["lock"])
+    os.mkdir(files, 0o700)
+    ports = sockets.free_ports(service["ports"])
+    values = _values(files, ports, spec)
+    _write_files(files, service["files"], values)
+    fill = _Filler(values)
+    ready = {
+        **service["ready"],
+        **{k: fill(service["ready"][k]) for k in ("http", "mount") if service["ready"].get(k)},
+    }
+    supervised = {
+        **{name: spec[name] for name in ("uuid", "session", "lock", "lease_s")},
+        "label": spec["name"],
+        "argv": [fill(text) for text in service["argv"]],
+        "shown_argv": service["argv"],  # with its placeholders: filled in, it may hold secrets
+        "secret_env": {name: fill(text) for name, text in service["env"].items()},
+        "setup": [[fill(text) for text in argv] for argv in service["setup"]],
+        "stop": [fill(text) for text in service["stop"]] if service["stop"] else None,
+    }
     watcher.start(folder, supervised)
     cause = _wait_ready(folder, ready, ports)
     if cause is None:

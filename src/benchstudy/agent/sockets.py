@@ -18,7 +18,7 @@ def free_ports(names: list[str]) -> dict[str, int]:
             probe = socket.socket()
             held.append(probe)
             probe.bind(("", 0))
-        return {name: probe.getsockname()[1] for name, probe in zip(names, held)}
+        return {name: held[position].getsockname()[1] for position, name in enumerate(names)}
     finally:
         for probe in held:
             probe.close()

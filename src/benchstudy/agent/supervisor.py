@@ -73,9 +73,7 @@ class Supervisor:
             **os.environ,
             **spec["env"],
             **spec["secret_env"],
-            "BENCHSTUDY_SESSION": spec["session"],
-            "BENCHSTUDY_RUN": spec["uuid"],
-            "BENCHSTUDY_LOCK": processes.lock_mark(spec["lock"]),
+            **processes.marks(spec["uuid"], spec["session"], spec["lock"]),
         }
         self.poller = select.poll()
         self.copies: dict[int, Copy] = {}

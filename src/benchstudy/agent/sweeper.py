@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import json
 import os
-import signal
-import time
+import subprocess
+import sys
+from typing import Callable
 
 import folders
 import lease
@@ -12,7 +14,7 @@ import processes
 import wire
 
 _SUPERVISOR_S = 60.0  # a supervisor's own end: stop command, grace, cleanup steps
-_KINDS = ("runs", "services")
+_SCRATCH_S = 300.0
 
 
 def sweep(arguments: list[str]) -> None:
@@ -21,41 +23,52 @@ def sweep(arguments: list[str]) -> None:
     Prints {"ended": [process …], "removed": [folder …], "kept": [why …]}.
     """
     work_dir, session, lock = arguments
-    for path, marker in _folders(work_dir, lock):
-        if marker["session"] != session:
-            stop_daemon(path)
-    ended = end_marked(lock, other_than=session)
-    removed, kept = [], []
-    for path, marker in [*_folders(work_dir, lock), *_session_folders(work_dir, lock)]:
-        if marker["session"] == session:
-            continue
+    wire.emit(_clear(work_dir, lock, lambda its_session: its_session != session))
+
+
+def end_session(work_dir: str, session: str, lock: str) -> None:
+    """End what the session started and remove its folders."""
+    _clear(work_dir, lock, lambda its_session: its_session == session)
+
+
+def _clear(work_dir: str, lock: str, concerned: Callable[[str], bool]) -> dict[str, list[str]]:
+    """Supervisors first, since they clean up themselves; then processes that outlived them; then folders."""
+    left = [
+        (path, marker)
+        for kind in ("runs", "services", "sessions")
+        for path, marker in folders.listing(os.path.join(work_dir, kind))
+        if marker["lock"] == lock and concerned(marker["session"])
+    ]
+    _stop_all(left, "run")
+    # Before the services end: a scratch folder may lie on a mount that is one of them.
+    removed = [path for session_dir, _ in _of_kind(left, "session") for path in _remove_scratch(session_dir)]
+    _stop_all(left, "service")
+    own_mark = processes.lock_mark(lock)
+    ended = processes.end(
+        lambda: processes.marked(
+            lambda marks: (
+                marks.get("BENCHSTUDY_LOCK") == own_mark and concerned(marks.get("BENCHSTUDY_SESSION", ""))
+            )
+        )
+    )
+    kept = []
+    for path, marker in left:
         try:
-            if marker["kind"] == "session":
-                removed += remove_scratch(path)
-            unmount_below(path)
+            _unmount_below(path)
             folders.remove(path, marker["uuid"])
             removed.append(path)
         except (wire.AgentError, OSError) as error:
             kept.append(str(error))
-    wire.emit({"ended": ended, "removed": removed, "kept": kept})
+    return {"ended": ended, "removed": removed, "kept": kept}
 
 
-def _folders(work_dir: str, lock: str) -> list[tuple[str, dict]]:
-    found = [entry for kind in _KINDS for entry in folders.listing(os.path.join(work_dir, kind))]
-    return [(path, marker) for path, marker in found if marker.get("lock") == lock]
+def _of_kind(left: list[tuple[str, dict]], kind: str) -> list[tuple[str, dict]]:
+    return [(path, marker) for path, marker in left if marker["kind"] == kind]
 
 
-def _session_folders(work_dir: str, lock: str) -> list[tuple[str, dict]]:
-    found = folders.listing(os.path.join(work_dir, "sessions"))
-    return [(path, marker) for path, marker in found if marker.get("lock") == lock]
-
-
-def end_session(work_dir: str, session: str, lock: str) -> None:
-    """End the session's supervisors, then whatever still carries its mark."""
-    for path, marker in _folders(work_dir, lock):
-        if marker["session"] == session:
-            stop_daemon(path)
-    end_marked(lock, session=session)
+def _stop_all(left: list[tuple[str, dict]], kind: str) -> None:
+    for path, _ in _of_kind(left, kind):
+        stop_daemon(path)
 
 
 def stop_daemon(folder: str) -> bool:
@@ -73,43 +86,32 @@ def stop_daemon(folder: str) -> bool:
         renewal.close()
 
 
-def end_marked(lock: str, session: str | None = None, other_than: str | None = None) -> list[str]:
-    """TERM, then KILL every process that carries the mark; their names."""
-    found = processes.marked(lock, session=session, other_than=other_than)
-    names = [f"{processes.name_of(pid)} ({pid})" for pid in found]
-    processes.send(found, signal.SIGTERM)
-    patience = time.monotonic() + 3.0
-    while found and time.monotonic() < patience + 5.0:
-        time.sleep(0.05)
-        found = [p for p in processes.marked(lock, session=session, other_than=other_than)]
-        if time.monotonic() > patience:
-            processes.send(found, signal.SIGKILL)
-    return names
-
-
-def remove_scratch(session_dir: str) -> list[str]:
-    """Remove the scratch folders registered in `session_dir`; what is gone or not ours is left alone."""
-    marker = folders.marker_of(session_dir)
-    removed = []
+def _remove_scratch(session_dir: str) -> list[str]:
+    """Remove the scratch folders that the session registered."""
+    session = folders.marker_of(session_dir)["session"]
     register = os.path.join(session_dir, "scratch")
-    for name in os.listdir(register) if marker and os.path.isdir(register) else ():
+    removed = []
+    for name in os.listdir(register) if os.path.isdir(register) else ():
         with open(os.path.join(register, name), encoding="utf-8") as file:
             path = file.read()
+        # A process of its own: on a mount whose server is gone it would hang, and the host's lock with it.
+        argv = [sys.executable, "-I", os.path.dirname(os.path.abspath(__file__)), "remove", session, path]
         try:
-            folders.remove(path, marker["session"])
-            removed.append(path)
-        except (wire.AgentError, OSError):
-            continue  # its mount is gone, or somebody put something else there
+            done = subprocess.run(argv, timeout=_SCRATCH_S, capture_output=True)
+            removed += json.loads(done.stdout).get("removed", [])
+        except (subprocess.TimeoutExpired, ValueError):
+            continue  # it stays where it is, marked
     return removed
 
 
-def unmount_below(folder: str) -> None:
+def _unmount_below(folder: str) -> None:
     """Mounts that a killed supervisor left in the folder."""
-    import subprocess
-
+    if not os.path.isdir(folder) or os.path.islink(folder):
+        return
     for point in folders.mounts_below(folder):
         for argv in (["fusermount3", "-u", "-z", point], ["umount", "-l", point]):
             try:
-                subprocess.run(argv, timeout=10, capture_output=True)
-            except (OSError, subprocess.TimeoutExpired):
+                subprocess.run(argv, timeout=10, capture_output=True, check=True)
+                break
+            except (OSError, subprocess.SubprocessError):
                 continue

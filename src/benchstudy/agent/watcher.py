@@ -44,13 +44,12 @@ def run(arguments: list[str]) -> None:
     (folder,) = arguments
     lines = wire.Lines()
     spec = wire.read_spec(lines)
+    spec["lock"] = processes.lock_path(spec["lock"])
     try:
         os.makedirs(os.path.dirname(folder), mode=0o700, exist_ok=True)
-        folders.create(folder, spec["uuid"], spec["session"], "run", spec.get("lock", ""))
+        folders.create(folder, spec["uuid"], spec["session"], "run", spec["lock"])
     except FileExistsError:
         pass  # the connection was lost after the start: take up watching
-    except OSError as error:
-        raise wire.AgentError(f"cannot make the run folder {folder}: {error.strerror}") from error
     else:
         start(folder, spec)
     _watch(folder, lines)
@@ -149,5 +148,9 @@ def last_word(folder: str) -> dict:
     if content["state"] in ("starting", "running"):
         rebooted = content["boot_id"] != record.boot_id()
         cause = "the host was rebooted" if rebooted else "the supervisor was killed on the host"
-        content.update(state="lost", cause=cause)
+        # What the supervisor would have ended must not go on beside the next trial.
+        ended = processes.end(
+            lambda: processes.marked(lambda marks: marks["BENCHSTUDY_RUN"] == content["uuid"])
+        )
+        content.update(state="lost", cause=cause, survivors=ended)
     return content

@@ -1,0 +1,405 @@
+"""The agent on its own, through its command line, as a host runs it."""
+
+import ast
+import json
+import os
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+AGENT = Path(__file__).parents[1] / "src" / "benchstudy" / "agent"
+# A shell that ignores TERM, with a child that left it for good: own session, parent gone.
+STUBBORN = "trap '' TERM; (setsid sh -c 'trap \"\" TERM; sleep 300 & echo $! > hidden; wait' &) ; while :; do sleep 1; done"
+
+
+def ask(command: str, *arguments: str, **options) -> dict:
+    done = subprocess.run(
+        [sys.executable, "-I", str(AGENT), command, *arguments], capture_output=True, timeout=60, **options
+    )
+    return json.loads(done.stdout)
+
+
+def until(condition: Callable[[], bool], timeout_s: float = 15.0) -> None:
+    deadline = time.monotonic() + timeout_s
+    while not condition():
+        assert time.monotonic() < deadline, "it did not come about in time"
+        time.sleep(0.02)
+
+
+def runs(pid: int) -> bool:
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
+    except (FileNotFoundError, ProcessLookupError):
+        return False
+
+
+class Conversation:
+    """`run`, `watch`, `lock` or `hold`, spoken to as the controller does."""
+
+    def __init__(self, command: str, folder: Path, spec: dict | None = None):
+        self.process = subprocess.Popen(
+            [sys.executable, "-I", str(AGENT), command, str(folder)],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+        )
+        if spec is not None:
+            self.say(spec)
+
+    def say(self, message: dict) -> None:
+        self.process.stdin.write(json.dumps(message).encode() + b"\n")
+        self.process.stdin.flush()
+
+    def hear(self) -> dict:
+        return json.loads(self.process.stdout.readline())
+
+    def final(self) -> dict:
+        return [json.loads(line) for line in self.process.stdout][-1]
+
+    def hang_up(self) -> None:
+        self.process.kill()
+        self.process.wait()
+        self.process.stdin.close()
+        self.process.stdout.close()
+
+
+@pytest.fixture
+def conversations() -> Iterator[Callable[..., Conversation]]:
+    begun: list[Conversation] = []
+
+    def begin(*arguments, **options) -> Conversation:
+        begun.append(Conversation(*arguments, **options))
+        return begun[-1]
+
+    yield begin
+    for conversation in begun:
+        conversation.hang_up()
+
+
+def spec(*argv: str, **other) -> dict:
+    return {
+        "uuid": "u-1",
+        "session": "s-1",
+        "lock": "",
+        "lease_s": 20.0,
+        "argv": list(argv),
+        "timeout_s": 30.0,
+        "grace_s": 0.3,
+        **other,
+    }
+
+
+def test_every_module_is_python_3_9():
+    for source in AGENT.glob("*.py"):
+        ast.parse(source.read_text(), feature_version=(3, 9))
+
+
+def test_an_unknown_command_is_named():
+    assert "known: run" in ask("no-such-command")["error"]
+
+
+# --- supervised commands -----------------------------------------------------------------------------------------
+
+
+def test_a_command_leaves_output_files_and_a_record(tmp_path, conversations):
+    folder = tmp_path / "runs" / "u-1"
+    script = "cat; pwd > here; echo $COLOUR $KEY; echo bad >&2; exit 3"
+    begun = conversations(
+        "run",
+        folder,
+        spec=spec("sh", "-c", script, stdin="aGk=", env={"COLOUR": "red"}, secret_env={"KEY": "canary"}),
+    )
+    record = begun.final()
+    assert (record["state"], record["exit_status"], record["signal"]) == ("exited", 3, None)
+    assert (folder / "stdout").read_text() == "hired canary\n"
+    assert (folder / "stderr").read_text() == "bad\n"
+    assert (folder / "files" / "here").read_text().strip() == str(folder / "files")
+    assert json.loads((folder / "supervisor.json").read_text()) == record
+    assert "canary" not in json.dumps(record)
+    assert record["env"] == {"COLOUR": "red"}
+    assert record["secret_env"] == ["KEY"]
+    assert 0 < record["duration_s"] < 10
+    assert abs(record["clock_step_s"]) < 0.5
+    assert record["boot_id"] == Path("/proc/sys/kernel/random/boot_id").read_text().strip()
+
+
+def test_a_command_that_cannot_start_says_why(tmp_path, conversations):
+    record = conversations("run", tmp_path / "runs" / "u-1", spec=spec("/no/such/program")).final()
+    assert record["state"] == "start-failed"
+    assert record["cause"] == "cannot start '/no/such/program': No such file or directory"
+
+
+def test_a_timeout_ends_a_double_forked_child_that_ignores_term(tmp_path, conversations):
+    folder = tmp_path / "runs" / "u-1"
+    record = conversations("run", folder, spec=spec("sh", "-c", STUBBORN, timeout_s=1.0)).final()
+    assert (record["state"], record["signal"]) == ("timeout", 9)
+    assert 1.0 <= record["duration_s"] < 5.0
+    assert not runs(int((folder / "files" / "hidden").read_text()))
+
+
+def test_what_outlives_the_command_is_ended_with_it(tmp_path, conversations):
+    folder = tmp_path / "runs" / "u-1"
+    script = "setsid sleep 300 & echo $! > left; exit 0"
+    record = conversations("run", folder, spec=spec("sh", "-c", script)).final()
+    assert (record["state"], record["exit_status"]) == ("exited", 0)
+    assert len(record["survivors"]) == 1
+    assert record["duration_s"] < 5.0
+    assert not runs(int((folder / "files" / "left").read_text()))
+
+
+def test_the_lease_ends_everything_when_the_controller_falls_silent(tmp_path, conversations):
+    folder = tmp_path / "runs" / "u-1"
+    begun = conversations("run", folder, spec=spec("sh", "-c", STUBBORN, lease_s=1.0))
+    begun.hear()
+    until((folder / "files" / "hidden").exists)
+    # The connection stays: it is the missing heartbeat that counts.
+    record = begun.final()
+    assert record["state"] == "lease-expired"
+    assert not runs(int((folder / "files" / "hidden").read_text()))
+
+
+def test_heartbeats_renew_the_lease_and_tell_the_time(tmp_path, conversations):
+    begun = conversations("run", tmp_path / "runs" / "u-1", spec=spec("sleep", "2", lease_s=0.8))
+    assert begun.hear()["state"] in ("starting", "running")
+    answers = []
+    for number in range(9):
+        begun.say({"beat": number})
+        answers.append(begun.hear())
+        time.sleep(0.2)
+    assert [answer["beat"] for answer in answers] == list(range(9))
+    assert abs(answers[0]["wall"] - time.time()) < 60
+    assert begun.final()["state"] == "exited"
+
+
+def test_watching_is_taken_up_again_and_hears_the_same_end(tmp_path, conversations):
+    folder = tmp_path / "runs" / "u-1"
+    begun = conversations(
+        "run", folder, spec=spec("sh", "-c", "until [ -e go ]; do sleep 0.05; done; echo done")
+    )
+    begun.hear()
+    begun.hang_up()
+    again = conversations("watch", folder)
+    assert again.hear()["state"] in ("starting", "running")
+    # The controller does not know whether its specification arrived: the same run is not started twice.
+    third = conversations("run", folder, spec=spec("false"))
+    (folder / "files" / "go").touch()
+    assert again.final() == third.final() == conversations("watch", folder).final()
+    assert (folder / "stdout").read_text() == "done\n"
+
+
+def test_a_request_to_stop_ends_the_command(tmp_path, conversations):
+    begun = conversations("run", tmp_path / "runs" / "u-1", spec=spec("sleep", "300"))
+    begun.hear()
+    begun.say({"stop": True})
+    assert begun.final()["state"] == "stopped"
+
+
+def test_a_killed_supervisor_is_noticed_at_once_and_nothing_runs_on(tmp_path, conversations):
+    folder = tmp_path / "runs" / "u-1"
+    begun = conversations("run", folder, spec=spec("sh", "-c", "setsid sleep 300 & echo $! > left; wait"))
+    until(lambda: (folder / "files" / "left").exists() and (folder / "files" / "left").read_text() != "")
+    until(lambda: "supervisor_pid" in json.loads((folder / "supervisor.json").read_text()))
+    os.kill(json.loads((folder / "supervisor.json").read_text())["supervisor_pid"], 9)
+    record = begun.final()
+    assert record["state"] == "lost"
+    assert record["cause"] == "the supervisor was killed on the host"
+    assert not runs(int((folder / "files" / "left").read_text()))
+
+
+def test_a_reboot_in_between_is_told(tmp_path, conversations):
+    folder = tmp_path / "runs" / "u-1"
+    conversations("run", folder, spec=spec("true")).final()
+    record = json.loads((folder / "supervisor.json").read_text())
+    (folder / "supervisor.json").write_text(json.dumps({**record, "state": "running", "boot_id": "another"}))
+    assert conversations("watch", folder).final()["cause"] == "the host was rebooted"
+    assert conversations("watch", tmp_path / "runs" / "u-2").final()["state"] == "absent"
+
+
+def test_cleanup_steps_run_after_a_timeout_and_a_failing_one_is_an_event(tmp_path, conversations):
+    folder = tmp_path / "runs" / "u-1"
+    steps = [["sh", "-c", "echo no >&2; exit 4"], ["touch", "cleaned"]]
+    record = conversations("run", folder, spec=spec("sleep", "60", timeout_s=0.2, cleanup=steps)).final()
+    assert record["state"] == "timeout"
+    assert (folder / "files" / "cleaned").exists()
+    (event,) = [e for e in record["events"] if e["event"] == "cleanup step failed"]
+    assert "exit status 4\nno" in event["detail"]
+
+
+def test_a_full_disk_does_not_hang_the_command_and_is_told(tmp_path):
+    # A file system of 256 KiB in a mount namespace of its own, gone with the process.
+    folder = "/mnt/runs/u-1"
+    given = json.dumps(spec("sh", "-c", "head -c 5000000 /dev/zero; cat /dev/zero > fill; exit 7"))
+    script = f"mount -t tmpfs -o size=256k none /mnt && echo \"$1\" | (cat; sleep 1) | '{sys.executable}' -I '{AGENT}' run {folder}"
+    done = subprocess.run(
+        ["unshare", "-rm", "sh", "-c", script, "sh", given],
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=True,
+    )
+    record = json.loads(done.stdout.splitlines()[-1])
+    assert (record["state"], record["exit_status"]) == ("exited", 7)
+    assert record["stdout_bytes"] == 5_000_000
+    assert record["stdout_truncated"]
+    assert {"stdout incomplete", "disk full"} <= {event["event"] for event in record["events"]}
+
+
+# --- lock --------------------------------------------------------------------------------------------------------
+
+
+def lock_spec(tmp_path: Path, session: str, lease_s: float = 20.0) -> dict:
+    lock = str(tmp_path / "host.lock")
+    owner = {"controller": f"host of {session}"}
+    return {"session": session, "owner": owner, "lease_s": lease_s, "beat_s": 0.2, "lock": lock}
+
+
+def test_a_live_owner_is_named_and_never_robbed(tmp_path, conversations):
+    first = conversations("lock", tmp_path / "sessions" / "a", spec=lock_spec(tmp_path, "a"))
+    assert first.hear()["state"] == "held"
+    rival = conversations("lock", tmp_path / "sessions" / "b", spec=lock_spec(tmp_path, "b"))
+    verdict = None
+    while verdict is None:
+        first.say({"beat": 1})
+        first.hear()
+        if rival.process.poll() is not None:
+            verdict = rival.final()
+        time.sleep(0.1)
+    assert verdict == {"state": "busy", "owner": {"controller": "host of a"}}
+    first.say({"stop": True})
+    assert first.final() == {"state": "released"}
+    assert (
+        conversations("lock", tmp_path / "sessions" / "c", spec=lock_spec(tmp_path, "c")).hear()["state"]
+        == "held"
+    )
+
+
+def test_a_silent_owner_is_waited_for_and_everything_of_its_session_is_gone(tmp_path, conversations):
+    first = conversations("lock", tmp_path / "sessions" / "a", spec=lock_spec(tmp_path, "a", lease_s=2.0))
+    first.hear()
+    scratch = Path(ask("scratch", str(tmp_path / "sessions" / "a"), str(tmp_path))["path"])
+    (scratch / "data").write_text("x")
+    orphan = conversations(
+        "run",
+        tmp_path / "runs" / "u-1",
+        spec=spec("sh", "-c", STUBBORN, session="a", lock=lock_spec(tmp_path, "a")["lock"]),
+    )
+    hidden = tmp_path / "runs" / "u-1" / "files" / "hidden"
+    until(lambda: hidden.exists() and hidden.read_text() != "")
+    pid = int(hidden.read_text())
+    orphan.hang_up()
+    first.hang_up()
+    rival = conversations("lock", tmp_path / "sessions" / "b", spec=lock_spec(tmp_path, "b"))
+    waiting = rival.hear()
+    assert waiting["state"] == "waiting"
+    assert waiting["owner"] == {"controller": "host of a"}
+    assert 0 < waiting["seconds_left"] <= 3.0
+    assert rival.hear()["state"] == "held"
+    # Its own lease is ten times longer: the keeper ended it before it let go of the lock.
+    assert not runs(pid)
+    assert not scratch.exists()
+    assert not hidden.exists()
+
+
+def test_a_lock_path_that_is_no_plain_file_is_refused(tmp_path):
+    victim = tmp_path / "victim"
+    victim.write_text("precious")
+    (tmp_path / "host.lock").symlink_to(victim)
+    given = json.dumps(lock_spec(tmp_path, "a")).encode() + b"\n"
+    assert "cannot open the lock file" in ask("lock", str(tmp_path / "sessions" / "a"), input=given)["error"]
+    assert victim.read_text() == "precious"
+
+
+# --- removal -----------------------------------------------------------------------------------------------------
+
+
+def marked_folder(path: Path, uuid: str = "u-1") -> Path:
+    path.mkdir(parents=True)
+    marker = {"uuid": uuid, "session": "s", "kind": "run", "lock": ""}
+    (path / ".benchstudy").write_text(json.dumps(marker))
+    return path
+
+
+def test_a_marked_folder_is_removed_and_links_in_it_are_not_followed(tmp_path):
+    outside = tmp_path / "outside"
+    outside.mkdir()
+    (outside / "sentinel").touch()
+    folder = marked_folder(tmp_path / "ours")
+    (folder / "link").symlink_to(outside)
+    (folder / "deep" / "er").mkdir(parents=True)
+    (folder / "deep" / "er" / "file").touch()
+    (folder / "deep" / "er").chmod(0o500)
+    assert ask("remove", "u-1", str(folder)) == {"removed": [str(folder)]}
+    assert not folder.exists()
+    assert (outside / "sentinel").exists()
+    assert ask("remove", "u-1", str(folder)) == {"removed": []}
+
+
+@pytest.mark.parametrize(
+    ("path", "reason"),
+    [
+        ("/", "root folder or a home"),
+        ("~", "root folder or a home"),
+        ("real", "must be an absolute path"),
+        ("{tmp}/real/../real", "without '..'"),
+        ("{tmp}/link", "symbolic link"),
+        ("{tmp}/unmarked", "no .benchstudy marker"),
+        ("{tmp}/another", "its marker says u-2"),
+        ("{tmp}/link-marker", "no .benchstudy marker"),
+        ("/proc", "no .benchstudy marker"),
+    ],
+)
+def test_anything_else_is_refused_and_survives(tmp_path, path, reason):
+    home = marked_folder(tmp_path / "home")
+    real = marked_folder(tmp_path / "real")
+    (tmp_path / "link").symlink_to(real)
+    (tmp_path / "unmarked").mkdir()
+    marked_folder(tmp_path / "another", "u-2")
+    (tmp_path / "link-marker").mkdir()
+    (tmp_path / "link-marker" / ".benchstudy").symlink_to(real / ".benchstudy")
+    sentinels = [folder / "sentinel" for folder in tmp_path.iterdir()]
+    for sentinel in sentinels:
+        sentinel.touch()
+    target = str(home) if path == "~" else path.format(tmp=tmp_path)
+    answer = ask("remove", "u-1", target, cwd=tmp_path, env={**os.environ, "HOME": str(home)})
+    assert reason in answer["error"]
+    assert all(sentinel.exists() for sentinel in sentinels)
+
+
+def test_a_folder_with_a_mount_in_it_is_refused(tmp_path):
+    folder = marked_folder(tmp_path / "ours")
+    (folder / "mnt").mkdir()
+    script = f"mount -t tmpfs none '{folder}/mnt' && '{sys.executable}' -I '{AGENT}' remove u-1 '{folder}'"
+    done = subprocess.run(["unshare", "-rm", "sh", "-c", script], capture_output=True, timeout=30)
+    assert "is a mount point" in json.loads(done.stdout)["error"]
+    assert folder.exists()
+
+
+# --- facts -------------------------------------------------------------------------------------------------------
+
+
+def test_facts_of_this_machine():
+    facts = ask("facts", "sh", "no-such-tool")
+    assert facts["kernel"]["release"] == os.uname().release
+    assert facts["boot_id"] == Path("/proc/sys/kernel/random/boot_id").read_text().strip()
+    assert facts["memory_total_bytes"] > 1 << 28
+    assert any(mount["point"] == "/" for mount in facts["mounts"])
+    assert len(facts["tools"]["sh"]["sha256"]) == 64
+    assert facts["tools"]["no-such-tool"] == {"path": None, "version": None, "sha256": None}
+
+
+def test_facts_without_any_tool_are_null_and_no_error(tmp_path):
+    facts = ask("facts", "fio", env={"PATH": str(tmp_path)})
+    assert facts["lscpu"] is None
+    assert facts["lsblk"] is None
+    assert facts["tools"]["fio"]["path"] is None
+
+
+def test_path_info_of_something_that_is_not_there_tells_about_its_parent(tmp_path):
+    info = ask("path-info", str(tmp_path / "not" / "there"))
+    assert (info["exists"], info["is_dir"], info["writable"]) == (False, False, True)
+    assert info["free_bytes"] > 0
+    assert info["fs_type"] is not None
+    assert str(tmp_path).startswith(info["mount_point"])
