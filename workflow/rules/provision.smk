@@ -1,14 +1,25 @@
 """Provision: what the hosts of a target must have."""
 
 
+def deploys():
+    """What every host gets, and what the study's families add to it."""
+    files = ["envs/common.py", *(f"envs/{family}.py" for family in FAMILIES)]
+    return [file for file in files if Path(file).is_file()]
+
+
+def hosts_of_target(wildcards):
+    """Who plays which role: another host must be provisioned too."""
+    return STUDY.targets[wildcards.target].roles
+
+
 rule provision_target:
     """Install the packages of the target's families over SSH; a second run changes nothing."""
     input:
-        deploys=expand("envs/{family}.py", family=FAMILIES),
+        deploys=deploys(),
     output:
         facts="data/provision/{study}/{target}.json",
     params:
-        hosts=lambda wildcards: STUDY.targets[wildcards.target].model_dump(),
+        hosts=hosts_of_target,
     log:
         "logs/provision_target/{study}/{target}.log",
     resources:

@@ -51,16 +51,3 @@ rule build_index:
         f"logs/build_index/{STUDY.study}.log",
     script:
         "../scripts/build_index.py"
-
-
-rule confirm_sessions:
-    """Fails when a session could not be held, after all that could be reported was, and is tried again each time."""
-    input:
-        sessions=session_indexes(),
-        index="reports/index.html",
-    output:
-        held=f"reports/{STUDY.study}/sessions-held.txt",
-    log:
-        f"logs/confirm_sessions/{STUDY.study}.log",
-    script:
-        "../scripts/confirm_sessions.py"

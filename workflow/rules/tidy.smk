@@ -14,3 +14,15 @@ rule tidy_family:
         "logs/tidy_family/{study}/{family}.log",
     script:
         "../scripts/tidy_family.py"
+
+
+rule confirm_sessions:
+    """Fail when a session could not be held. Reports are made all the same, and the next run tries again."""
+    input:
+        sessions=session_indexes(),
+    output:
+        held=f"data/tidy/{STUDY.study}/sessions-held.txt",
+    log:
+        f"logs/confirm_sessions/{STUDY.study}.log",
+    script:
+        "../scripts/confirm_sessions.py"

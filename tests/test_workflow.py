@@ -1,0 +1,282 @@
+"""The rule that must never break: only what is missing is measured, and only when it is asked for."""
+
+import json
+import os
+import signal
+import subprocess
+import time
+from pathlib import Path
+
+import pytest
+
+from tests.conftest import Project, copy_project
+
+STUDY = {
+    "study": "tiny",
+    "blocks": 2,
+    "hosts": {"local": {"loopback": True, "work_dir": "/var/tmp/benchstudy-test-workflow"}},
+    "targets": {"one": {"roles": {"sut": "local"}}},
+    "thresholds": {"lease": "4s"},
+    "families": {
+        "file_size": {
+            "backends": [{"name": "disk", "kind": "path", "path": "/var/tmp"}],
+            "sizes": ["100KB"],
+            "sync": ["fsync"],
+            "cache": ["cold"],
+            "operations": 2,
+        }
+    },
+}
+
+
+def study(**family):
+    return STUDY | {"families": {"file_size": STUDY["families"]["file_size"] | family}}
+
+
+def trials(project: Project) -> set[str]:
+    """The folders of all committed trials."""
+    raw = project.root / "data/raw/tiny/one/file_size"
+    return {str(sums.parent.relative_to(raw)) for sums in raw.glob("backend*/[!.]*/SHA256SUMS")}
+
+
+def index(project: Project) -> dict:
+    return json.loads((project.root / "data/raw/tiny/one/file_size/session.json").read_text())
+
+
+def report(project: Project, *arguments, **options) -> subprocess.CompletedProcess[str]:
+    return project.snakemake("report", "--configfile", "config/study.yaml", *arguments, **options)
+
+
+def planned(project: Project, *arguments) -> str:
+    done = report(project, "-n", *arguments)
+    return done.stdout + done.stderr
+
+
+@pytest.fixture(autouse=True)
+def host_lock_of_this_test(tmp_path_factory, monkeypatch):
+    """Another suite on the same machine must not look like a second controller."""
+    monkeypatch.setenv("BENCHSTUDY_HOST_LOCK", str(tmp_path_factory.getbasetemp() / "host.lock"))
+
+
+@pytest.fixture(scope="module")
+def measured(tmp_path_factory) -> Project:
+    """A project with the tiny study measured and reported. Tests leave it complete."""
+    os.environ["BENCHSTUDY_HOST_LOCK"] = str(tmp_path_factory.getbasetemp() / "host.lock")
+    project = copy_project(tmp_path_factory.mktemp("workflow") / "project")
+    project.write_study(STUDY)
+    report(project)
+    assert len(trials(project)) == 4  # 2 cases, 2 blocks
+    assert (project.root / "reports/index.html").is_file()
+    return project
+
+
+def test_nothing_changed_means_nothing_to_do(measured):
+    assert "Nothing to be done" in planned(measured)
+
+
+@pytest.mark.parametrize(
+    "pattern",
+    [
+        "notebooks/*.ipynb",
+        "src/benchstudy/**/*.py",
+        "workflow/scripts/*.py",
+        "workflow/rules/*.smk",
+        "envs/*.py",
+    ],
+)
+@pytest.mark.parametrize("how", ["touch", "edit"])
+def test_no_edit_of_code_and_no_touch_plans_a_measurement(measured, pattern, how):
+    files = sorted(measured.root.glob(pattern))
+    assert files
+    for file in files:
+        if how == "touch":
+            file.touch()
+        elif file.suffix != ".ipynb":
+            file.write_text(file.read_text() + "\n# edited\n")
+        else:
+            notebook = json.loads(file.read_text())
+            notebook["cells"].append(
+                {"cell_type": "markdown", "id": f"n{time.time_ns()}", "metadata": {}, "source": "!"}
+            )
+            file.write_text(json.dumps(notebook))
+    plan = planned(measured)
+    if pattern.startswith("envs") and how == "edit":
+        # Provisioning comes before measuring, so Snakemake plans the job that then adopts everything.
+        assert "provision_target" in plan
+        before = trials(measured)
+        report(measured)
+        assert trials(measured) == before
+    else:
+        assert "measure_session" not in plan
+        assert "provision_target" not in plan
+
+
+def test_a_forced_run_adopts_everything_and_connects_to_nothing(measured):
+    before, sessions = trials(measured), len(index(measured)["sessions"])
+    report(measured, "--forcerun", "measure_session")
+    assert trials(measured) == before
+    assert len(index(measured)["sessions"]) == sessions
+
+
+def test_measure_false_plans_no_session_whatever_is_missing(measured):
+    (measured.root / "config/more.yaml").write_text((measured.root / "config/study.yaml").read_text())
+    for value in ("false", "False", "no"):
+        plan = planned(measured, "--config", f"measure={value}", "blocks=9")
+        assert "measure_session" not in plan
+    done = report(measured, "--config", "measure=perhaps", check=False)
+    assert done.returncode != 0
+    assert "measure: " in done.stdout + done.stderr
+
+
+def test_adding_a_block_or_a_case_measures_only_what_is_new(measured):
+    before = trials(measured)
+    measured.write_study(STUDY | {"blocks": 3})
+    report(measured)
+    after_block = trials(measured)
+    assert before < after_block
+    assert all("/0003-" in trial for trial in after_block - before)
+    measured.write_study(study(sizes=["100KB", "200KB"]) | {"blocks": 3})
+    report(measured)
+    new = trials(measured) - after_block
+    assert len(new) == 6
+    assert all("size=200KB" in trial for trial in new)
+
+
+def test_a_case_described_anew_is_not_measured_again_by_itself(measured):
+    before = trials(measured)
+    original = (measured.root / "config/study.yaml").read_text()
+    measured.write_study(study(operations=3))
+    done = report(measured, check=False)
+    (measured.root / "config/study.yaml").write_text(original)
+    assert done.returncode != 0
+    assert "describes this case in another way (operations changed)" in done.stdout + done.stderr
+    assert trials(measured) == before
+    report(measured)
+
+
+def test_a_discarded_trial_is_kept_and_replaced_by_one(measured):
+    before = trials(measured)
+    chosen = index(measured)["trials"][0]
+    measured.run(
+        "python", "-m", "benchstudy.cli", "discard", chosen["uuid"][:8], "--why", "a backup was running",
+        "--study", "config/study.yaml",
+    )  # fmt: skip
+    report(measured)
+    (replacement,) = trials(measured) - before
+    assert before < trials(measured)
+    assert replacement.startswith(f"{chosen['case']}/{chosen['block']:04d}-")
+    (discard,) = index(measured)["discarded"]
+    assert (discard["uuid"], discard["why"]) == (chosen["uuid"], "a backup was running")
+    assert "a backup was running" in (measured.root / "reports/tiny/file_size.html").read_text()
+
+
+def test_a_flipped_bit_names_the_file_and_no_report_is_made(measured):
+    entry = index(measured)["trials"][0]
+    path = measured.root / "data/raw/tiny/one/file_size" / entry["path"] / "stdout"
+    content = path.read_bytes()
+    path.chmod(0o644)
+    path.write_bytes(bytes([content[0] ^ 1]) + content[1:])
+    try:
+        done = report(measured, "--forcerun", "tidy_family", check=False)
+        assert done.returncode != 0
+        assert str(Path(entry["path"]) / "stdout") in done.stdout + done.stderr
+        checked = measured.run(
+            "python", "-m", "benchstudy.cli", "verify", "--study", "config/study.yaml", check=False
+        )
+        assert checked.returncode == 1
+        assert "stdout" in checked.stderr
+    finally:
+        path.write_bytes(content)
+        path.chmod(0o444)
+    report(measured)
+
+
+def start(project: Project) -> subprocess.Popen:
+    """The command in a process group of its own, as a shell starts it, once it measures its second trial."""
+    process = subprocess.Popen(
+        ["snakemake", "--cores", "8", "report", "--configfile", "config/study.yaml"],
+        cwd=project.root,
+        env=project.environment,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        start_new_session=True,
+    )
+    deadline = time.monotonic() + 120
+    while not trials(project):
+        assert process.poll() is None, process.stdout.read()
+        assert time.monotonic() < deadline
+        time.sleep(0.05)
+    return process
+
+
+SLOW = study(sizes=["50MB"], operations=20, max_bytes_per_trial="1GB") | {"blocks": 3}
+
+
+def test_kill_9_in_mid_trial_then_the_same_command_completes_what_is_missing(project):
+    project.write_study(SLOW)
+    process = start(project)
+    os.kill(process.pid, signal.SIGKILL)
+    process.communicate(timeout=60)
+    finished = trials(project)
+    done = report(project)
+    assert finished <= trials(project), "no completed trial is lost"
+    ok = [(t["case"], t["block"]) for t in index(project)["trials"] if t["status"] == "ok"]
+    assert len(ok) == len(set(ok)) == 6, f"each trial once: {done.stderr}"
+
+
+def test_kill_9_of_everything_here_then_the_same_command_waits_for_the_lease_and_goes_on(project):
+    project.write_study(SLOW)
+    process = start(project)
+    os.killpg(process.pid, signal.SIGKILL)
+    process.communicate(timeout=60)
+    finished = trials(project)
+    report(project)
+    assert finished <= trials(project)
+    ok = [(t["case"], t["block"]) for t in index(project)["trials"] if t["status"] == "ok"]
+    assert len(ok) == len(set(ok)) == 6
+    assert not list(Path("/var/tmp").glob("benchstudy-????????-*")), "scratch folders are gone"
+
+
+def test_ctrl_c_leaves_nothing_running_and_records_the_trial_as_aborted(project):
+    project.write_study(SLOW)
+    process = start(project)
+    os.killpg(process.pid, signal.SIGINT)
+    process.communicate(timeout=90)
+    assert process.returncode != 0
+    left = subprocess.run(["pgrep", "-f", "benchstudy-test-workflow/agent"], capture_output=True, text=True)
+    assert left.stdout == "", "nothing of the session runs on the host"
+    report(project)
+    statuses = [trial["status"] for trial in index(project)["trials"]]
+    assert statuses.count("ok") == 6
+    assert "aborted" in statuses
+
+
+def test_a_second_controller_in_the_same_project_is_refused_by_name(project):
+    project.write_study(SLOW)
+    process = start(project)
+    try:
+        done = report(project, check=False)
+        assert done.returncode != 0
+        assert f"process {process.pid} is already working in this project" in done.stdout + done.stderr
+    finally:
+        process.communicate(timeout=300)
+    assert process.returncode == 0
+
+
+def test_a_second_controller_from_elsewhere_is_refused_by_the_host(project, tmp_path):
+    project.write_study(SLOW)
+    other = copy_project(tmp_path / "other")
+    other.write_study(STUDY)
+    process = start(project)
+    try:
+        done = report(other, check=False)
+    finally:
+        process.communicate(timeout=300)
+    assert process.returncode == 0
+    assert done.returncode != 0
+    assert "is in use by study tiny" in done.stdout + done.stderr
+    assert trials(other) == set(), "nothing was measured beside the other"
+    assert "is in use by" in (other.root / "reports/index.html").read_text(), "the report says so too"
+    report(other)
+    assert len(trials(other)) == 4
