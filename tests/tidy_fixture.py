@@ -16,7 +16,11 @@ import polars as pl
 HOSTILE = '<script>document.title="owned"</script>'
 _SIZES = {"100KB": 100_000, "1MB": 1_000_000, "10MB": 10_000_000, "100MB": 100_000_000}
 # backend: seconds an operation costs, bytes a second (write, read cold, read warm)
-_BACKENDS = {"local": (0.0003, 4e8, 6e8, 6e9), "s3": (0.006, 9e7, 3e8, 3e8), "sshfs": (0.011, 2e8, 1.7e8, 3e9)}
+_BACKENDS = {
+    "local": (0.0003, 4e8, 6e8, 6e9),
+    "s3": (0.006, 9e7, 3e8, 3e8),
+    "sshfs": (0.011, 2e8, 1.7e8, 3e9),
+}
 _SHA = hashlib.sha256(b"").hexdigest()
 
 
@@ -40,7 +44,10 @@ class Tables:
         trial = hashlib.sha256(f"{target}{case}{block}{len(self.trials)}".encode()).hexdigest()[:8]
         self.cases.setdefault((target, case), {"target": target, "case": case, **levels, **(numbers or {})})
         raw = f"data/raw/{self.study}/{target}/{self.family}/{case}/{block}-{trial}"
-        files = [{"name": n, "size": 1, "sha256": _SHA} for n in ("result.json", "stderr", "stdout", "supervisor.json", "trial.json")]
+        files = [
+            {"name": n, "size": 1, "sha256": _SHA}
+            for n in ("result.json", "stderr", "stdout", "supervisor.json", "trial.json")
+        ]
         row = {
             "trial": trial, "target": target, "case": case, "block": block, "position": len(self.trials) + 1,
             "status": "ok", "cause": None, "started": f"2026-11-20T10:{block:02d}:00.000+00:00", "duration_s": 1.5,
@@ -51,11 +58,20 @@ class Tables:
         } | fields  # fmt: skip
         self.trials.append(row)
         if row["discarded_why"] is None and row["status"] != "aborted":
-            head = {"study": self.study, "target": target, "family": self.family, "case": case, "block": block, "trial": trial}
+            head = {
+                "study": self.study,
+                "target": target,
+                "family": self.family,
+                "case": case,
+                "block": block,
+                "trial": trial,
+            }
             if row["status"] != "ok":
                 values = {"trial": (None, "1")}
             for metric, (value, unit) in values.items():
-                self.observations.append(head | {"metric": metric, "value": value, "unit": unit, "status": row["status"]})
+                self.observations.append(
+                    head | {"metric": metric, "value": value, "unit": unit, "status": row["status"]}
+                )
         return trial
 
     def noisy(self, value: float, spread: float = 0.12) -> float:
@@ -66,8 +82,12 @@ class Tables:
         folder.mkdir(parents=True, exist_ok=True)
         types = {"value": pl.Float64, "cause": pl.String, "discarded_why": pl.String}
         for name, rows in {"observations": self.observations, "trials": self.trials, **self.series}.items():
-            pl.DataFrame(rows, schema_overrides=types, infer_schema_length=None).write_parquet(folder / f"{name}.parquet")
-        pl.DataFrame(list(self.cases.values()), infer_schema_length=None).write_parquet(folder / "cases.parquet")
+            pl.DataFrame(rows, schema_overrides=types, infer_schema_length=None).write_parquet(
+                folder / f"{name}.parquet"
+            )
+        pl.DataFrame(list(self.cases.values()), infer_schema_length=None).write_parquet(
+            folder / "cases.parquet"
+        )
         index = self._index()
         path = self.root / "data" / "raw" / self.study / "this-machine" / self.family / "session.json"
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -75,8 +95,12 @@ class Tables:
         return folder
 
     def _index(self) -> dict[str, Any]:
-        facts = {"cpu": {"model": "A processor", "online": 2}, "kernel": "6.1.0", "hostname": HOSTILE}
-        environment = {"before": facts, "after": facts | {"kernel": "6.1.1"}, "diff": ['kernel: "6.1.0" -> "6.1.1"']}
+        facts = {
+            "cpus_allowed": 2, "kernel": {"release": "6.1.0"}, "hostname": HOSTILE, "memory_total_bytes": 8e9,
+            "lscpu": {"Model name": "A processor"}, "os_release": {"PRETTY_NAME": "Debian 12"},
+        }  # fmt: skip
+        change = f'swappiness: "60" -> "10 {HOSTILE}"'
+        environment = {"before": facts, "after": facts, "diff": [change]}
         session = {
             "uuid": "0" * 32, "seed": 7, "started": "2026-11-20T10:00:00.000+00:00", "finished": "2026-11-20T10:09:00.000+00:00",
             "controller": "desk", "instrument": _SHA, "study_sha256": _SHA, "declared": {}, "hosts": {"here": environment},
@@ -84,11 +108,21 @@ class Tables:
         }  # fmt: skip
         keys = ("case", "block", "position", "status", "cause")
         trials = [
-            {"uuid": t["trial"], "path": t["raw"].split(f"/{self.family}/")[1], "files": [], **{k: t[k] for k in keys}}
+            {
+                "uuid": t["trial"],
+                "path": t["raw"].split(f"/{self.family}/")[1],
+                "files": [],
+                **{k: t[k] for k in keys},
+            }
             for t in self.trials
         ]
         discarded = [
-            {"uuid": t["trial"], "why": t["discarded_why"], "by": "analyst", "when": "2026-11-20T11:00:00.000+00:00"}
+            {
+                "uuid": t["trial"],
+                "why": t["discarded_why"],
+                "by": "analyst",
+                "when": "2026-11-20T11:00:00.000+00:00",
+            }
             for t in self.trials
             if t["discarded_why"]
         ]
@@ -104,10 +138,16 @@ def file_size_levels() -> Iterator[tuple[dict[str, str], float]]:
         for size, size_bytes in _SIZES.items():
             for sync in ["server"] if backend == "s3" else ["fsync", "none"]:
                 rate = write * (3 if sync == "none" else 1)
-                yield {"backend": backend, "op": "write", "size": size, "sync": sync}, cost * 4 + size_bytes / rate
+                yield (
+                    {"backend": backend, "op": "write", "size": size, "sync": sync},
+                    cost * 4 + size_bytes / rate,
+                )
             for cache in ["uncontrolled"] if backend == "s3" else ["cold", "warm"]:
                 rate = warm if cache == "warm" else cold
-                yield {"backend": backend, "op": "read", "size": size, "cache": cache}, cost + size_bytes / rate
+                yield (
+                    {"backend": backend, "op": "read", "size": size, "cache": cache},
+                    cost + size_bytes / rate,
+                )
 
 
 def write_file_size(root: Path, *, study: str = "embedded", blocks: int = 6, hostile: bool = True) -> Path:
@@ -117,28 +157,63 @@ def write_file_size(root: Path, *, study: str = "embedded", blocks: int = 6, hos
         size_bytes = _SIZES[levels["size"]]
         for block in range(1, blocks + 1):
             duration = tables.noisy(seconds)
-            values = {"duration": (duration, "s"), "throughput": (size_bytes / duration, "B/s"), "operations": (5.0, "1")}
+            values = {
+                "duration": (duration, "s"),
+                "throughput": (size_bytes / duration, "B/s"),
+                "operations": (5.0, "1"),
+            }
             if levels["op"] == "read" and levels["backend"] != "s3":
                 cold = levels["cache"] == "cold"
                 values["cached_before"] = (0.0 if cold else 1.0, "1")
-                values["device_read"] = (float(size_bytes) if cold and levels["backend"] == "local" else 0.0, "B")
+                values["device_read"] = (
+                    float(size_bytes) if cold and levels["backend"] == "local" else 0.0,
+                    "B",
+                )
             fields: dict[str, Any] = {}
-            if hostile and levels["backend"] == "sshfs" and levels["size"] == "100MB" and levels["op"] == "write":
+            if (
+                hostile
+                and levels["backend"] == "sshfs"
+                and levels["size"] == "100MB"
+                and levels["op"] == "write"
+            ):
                 # one level fails every time, the other in two blocks only
                 if levels["sync"] == "fsync":
-                    fields = {"status": "failed", "cause": f"sshfs: write failed: No space left on device {HOSTILE}"}
+                    fields = {
+                        "status": "failed",
+                        "cause": f"sshfs: write failed: No space left on device {HOSTILE}",
+                    }
                 elif block <= 2:
                     fields = {"status": "timeout", "cause": "ended after 600 s"}
             tables.add(levels, block, values, numbers={"size_bytes": size_bytes}, **fields)
     if hostile:
         levels = {"backend": "local", "op": "read", "size": "1MB", "cache": "cold"}
         numbers = {"size_bytes": 1_000_000}
-        tables.add(levels, 2, {}, numbers=numbers, discarded_why=f"the host was being backed up {HOSTILE}", load_before=9.0)
-        tables.add(levels, 3, {}, numbers=numbers, status="aborted", cause="the host was restarted during the trial")
-        tables.add(levels, 7, {"duration": (0.004, "s"), "throughput": (2.5e8, "B/s")}, numbers=numbers, load_before=3.9)
+        tables.add(
+            levels,
+            2,
+            {},
+            numbers=numbers,
+            discarded_why=f"the host was being backed up {HOSTILE}",
+            load_before=9.0,
+        )
+        tables.add(
+            levels, 3, {}, numbers=numbers, status="aborted", cause="the host was restarted during the trial"
+        )
+        tables.add(
+            levels,
+            7,
+            {"duration": (0.004, "s"), "throughput": (2.5e8, "B/s")},
+            numbers=numbers,
+            load_before=3.9,
+        )
         evil = {"backend": HOSTILE, "op": "read", "size": "1MB", "cache": "cold"}
         for block in range(1, 4):
-            tables.add(evil, block, {"duration": (tables.noisy(0.02), "s"), "throughput": (5e7, "B/s")}, numbers=numbers)
+            tables.add(
+                evil,
+                block,
+                {"duration": (tables.noisy(0.02), "s"), "throughput": (5e7, "B/s")},
+                numbers=numbers,
+            )
     return tables.write()
 
 
@@ -157,24 +232,54 @@ def write_fio(root: Path, *, study: str = "embedded", blocks: int = 6) -> Path:
             for op, rate in zip(("read", "write"), rates, strict=True):
                 if rate is not None:
                     iops = tables.noisy(rate, 0.06)
-                    values |= {f"{op}_iops": (iops, "1/s"), f"{op}_bandwidth": (iops * block_size, "B/s"), f"{op}_ios": (iops * 10, "1")}
+                    values |= {
+                        f"{op}_iops": (iops, "1/s"),
+                        f"{op}_bandwidth": (iops * block_size, "B/s"),
+                        f"{op}_ios": (iops * 10, "1"),
+                    }
                     if job != "gitlab":
                         values[f"{op}_clat_p50"] = (1 / iops, "s")
-            trial = tables.add(levels, block, values, tool="fio", tool_version="fio-3.33", argv="fio --name=test --bs=4k --output=fio.json")
+            trial = tables.add(
+                levels,
+                block,
+                values,
+                tool="fio",
+                tool_version="fio-3.33",
+                argv="fio --name=test --bs=4k --output=fio.json",
+            )
             if job != "gitlab":
-                histogram += _histogram(tables, "this-machine", tables.trials[-1]["case"], block, trial, rates)
+                histogram += _histogram(
+                    tables, "this-machine", tables.trials[-1]["case"], block, trial, rates
+                )
     for job, (write, read) in {"shell-loop": (0.08, 1.9), "no-fork": (0.02, 0.011)}.items():
         for block in range(1, blocks + 1):
             values = {f"{op}_time": (tables.noisy(t), "s") for op, t in (("write", write), ("read", read))}
             values |= {f"{op}_time_per_file": (v / 1001, "s") for op, v in (("write", write), ("read", read))}
-            tables.add({"directory": "data", "test": "small-files", "job": job}, block, values | {"files": (1001.0, "1")}, tool="bash", tool_version="5.2.15")
+            tables.add(
+                {"directory": "data", "test": "small-files", "job": job},
+                block,
+                values | {"files": (1001.0, "1")},
+                tool="bash",
+                tool_version="5.2.15",
+            )
     imported = {"read_iops": (33_415.0, "1/s"), "write_iops": (11_219.0, "1/s")}
-    tables.add({"directory": "imported", "test": "fio", "job": "test"}, 1, imported, tool="fio", tool_version="fio-2.2.10", imported=True, argv=None, instrument=None)
+    tables.add(
+        {"directory": "imported", "test": "fio", "job": "test"},
+        1,
+        imported,
+        tool="fio",
+        tool_version="fio-2.2.10",
+        imported=True,
+        argv=None,
+        instrument=None,
+    )
     tables.series["latency_histogram"] = histogram
     return tables.write()
 
 
-def _histogram(tables: Tables, target: str, case: str, block: int, trial: str, rates: tuple[float | None, float]) -> list[dict[str, Any]]:
+def _histogram(
+    tables: Tables, target: str, case: str, block: int, trial: str, rates: tuple[float | None, float]
+) -> list[dict[str, Any]]:
     rows = []
     for op, rate in zip(("read", "write"), rates, strict=True):
         if rate is None:

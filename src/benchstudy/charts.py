@@ -23,7 +23,7 @@ _COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9")
 _SHAPES = ("circle", "square", "triangle-up", "diamond", "cross", "triangle-down")
 # The page's style sheet recognises exactly these and replaces them in the dark.
 _INK, _MUTED, _GRID, _REFERENCE = "#2b3038", "#5b6470", "#e1e5ea", "#8a4b00"
-_EMBEDDED_WIDTH, _EXPORTED_WIDTH, _HEIGHT = 520, 440, 300
+_EMBEDDED_WIDTH, _EXPORTED_WIDTH = 520, 440
 VEGALITE_VERSION = "6." + alt.SCHEMA_VERSION.split(".")[1]
 
 _LABELS = {
@@ -57,7 +57,9 @@ class Axis:
         axis = {"title": self.title, "labelExpr": label, "labelOverlap": "greedy"}
         if ticks:
             axis["values"] = list(ticks)
-        scale: dict[str, Any] = {"type": "log", "nice": False} if self.log else {"type": "linear", "zero": True}
+        scale: dict[str, Any] = (
+            {"type": "log", "nice": False} if self.log else {"type": "linear", "zero": True}
+        )
         if not self.log and positive:
             scale["domain"] = [0, max(positive) * 1.05]
         if self.log and positive:
@@ -69,7 +71,9 @@ def log_ticks(low: float, high: float) -> list[float]:
     """Ticks for a log axis: powers of ten, with 2 and 5 between them when there are fewer than three decades."""
     decades = range(math.floor(math.log10(low)), math.ceil(math.log10(high)) + 1)
     steps = (1, 2, 5) if math.log10(high / low) < 2.5 else (1,)
-    return [float(f"{step}e{d}") for d in decades for step in steps if low / 1.35 <= step * 10.0**d <= high * 1.35]
+    return [
+        float(f"{step}e{d}") for d in decades for step in steps if low / 1.35 <= step * 10.0**d <= high * 1.35
+    ]
 
 
 @dataclass(frozen=True)
@@ -88,11 +92,15 @@ class Style:
 
     def colour(self) -> alt.Color:
         legend = alt.Legend(title=None, orient="bottom", columns=3, symbolOpacity=1)
-        return alt.Color("series:N", scale=alt.Scale(domain=list(self.names), range=self.colours), legend=legend)
+        return alt.Color(
+            "series:N", scale=alt.Scale(domain=list(self.names), range=self.colours), legend=legend
+        )
 
     def shape(self) -> alt.Shape:
         legend = alt.Legend(title=None, orient="bottom", columns=3)
-        return alt.Shape("series:N", scale=alt.Scale(domain=list(self.names), range=self.shapes), legend=legend)
+        return alt.Shape(
+            "series:N", scale=alt.Scale(domain=list(self.names), range=self.shapes), legend=legend
+        )
 
 
 @dataclass(frozen=True)
@@ -109,9 +117,10 @@ class Panel:
 
     title: str
     chart: alt.LayerChart
+    height: int = 300
 
-    def spec(self, width: int | str, height: int = _HEIGHT, *, legend: bool) -> dict[str, Any]:
-        chart = self.chart.properties(width=width, height=height)
+    def spec(self, width: int | str, *, legend: bool) -> dict[str, Any]:
+        chart = self.chart.properties(width=width, height=self.height)
         spec = chart.to_dict()
         if not legend:
             _remove_legends(spec)
@@ -170,8 +179,14 @@ class Figure:
         title = f"<p class='panel-title'>{html.escape(panel.title)}</p>" if panel.title else ""
         spec = panel.spec("container", legend=False)
         alt_text = f"{panel.title}. {self.alt}" if panel.title else self.alt
-        spec |= {"config": _CONFIG, "description": alt_text, "autosize": {"type": "fit-x", "contains": "padding"}}
-        static = _svg({**panel.spec(_EMBEDDED_WIDTH, legend=False), "config": _CONFIG, "description": alt_text})
+        spec |= {
+            "config": _CONFIG,
+            "description": alt_text,
+            "autosize": {"type": "fit-x", "contains": "padding"},
+        }
+        static = _svg(
+            {**panel.spec(_EMBEDDED_WIDTH, legend=False), "config": _CONFIG, "description": alt_text}
+        )
         return (
             f'<div class="panel">{title}<div class="view" role="img" aria-label="{html.escape(alt_text)}">{static}</div>'
             f'<script type="application/json" class="spec">{script_json(spec)}</script></div>'
@@ -233,7 +248,9 @@ def _two_decimals(match: re.Match[str]) -> str:
 
 def script_json(data: Any) -> str:
     """JSON that can stand inside `<script>`: no text in it can end the element or begin a comment."""
-    return json.dumps(data, ensure_ascii=False, separators=(",", ":"), allow_nan=False).replace("<", "\\u003c")
+    return json.dumps(data, ensure_ascii=False, separators=(",", ":"), allow_nan=False).replace(
+        "<", "\\u003c"
+    )
 
 
 def _symbol(shape: str, colour: str) -> str:
@@ -245,7 +262,9 @@ def _symbol(shape: str, colour: str) -> str:
         "cross": '<path d="M5 1h4v4h4v4H9v4H5V9H1V5h4z"/>',
         "triangle-down": '<path d="M7 12.5 1 1.5h12z"/>',
     }[shape]
-    return f'<svg width="14" height="14" viewBox="0 0 14 14" aria-hidden="true" fill="{colour}">{drawing}</svg>'
+    return (
+        f'<svg width="14" height="14" viewBox="0 0 14 14" aria-hidden="true" fill="{colour}">{drawing}</svg>'
+    )
 
 
 # -- the kinds of panels ---------------------------------------------------------------------------------------------
@@ -259,7 +278,11 @@ def _visible(chart: alt.Chart) -> alt.Chart:
 
 def _tooltips(frame: pl.DataFrame) -> list[alt.Tooltip]:
     """Every text column that begins with `tip ` becomes a line of the tooltip, under the rest of its name."""
-    return [alt.Tooltip(f"{_escaped(c)}:N", title=c.removeprefix("tip ")) for c in frame.columns if c.startswith("tip ")]
+    return [
+        alt.Tooltip(f"{_escaped(c)}:N", title=c.removeprefix("tip "))
+        for c in frame.columns
+        if c.startswith("tip ")
+    ]
 
 
 def _escaped(column: str) -> str:
@@ -277,20 +300,31 @@ def trend_panel(
     """
     points, estimates = _dodged(points, style, x.log), _dodged(estimates, style, x.log)
     x_encoding = x.encode(points["x"].to_list() or estimates["x"].to_list())
-    y_encoding = y.encode([*points["y"].to_list(), *_present(estimates, "low", "high"), *(r.value for r in references)])
+    y_encoding = y.encode(
+        [*points["y"].to_list(), *_present(estimates, "low", "high"), *(r.value for r in references)]
+    )
     colour, shape = style.colour(), style.shape()
     base_x = alt.X("drawn_x:Q", **x_encoding)
     trials = (
         alt.Chart(points)
         .transform_calculate(href="'#trial-' + datum.trial")
         .mark_point(size=34, opacity=0.5, strokeWidth=1.2, aria=False)
-        .encode(x=base_x, y=alt.Y("y:Q", **y_encoding), color=colour, shape=shape, href="href:N", tooltip=_tooltips(points))
+        .encode(
+            x=base_x,
+            y=alt.Y("y:Q", **y_encoding),
+            color=colour,
+            shape=shape,
+            href="href:N",
+            tooltip=_tooltips(points),
+        )
     )
     medians = alt.Chart(estimates).encode(x=base_x, y=alt.Y("y:Q", **y_encoding), color=colour)
     intervals = (
         alt.Chart(estimates.drop_nulls(["low", "high"]))
         .mark_rule(strokeWidth=3, opacity=0.9, aria=False)
-        .encode(x=base_x, y=alt.Y("low:Q", **y_encoding), y2="high:Q", color=colour, tooltip=_tooltips(estimates))
+        .encode(
+            x=base_x, y=alt.Y("low:Q", **y_encoding), y2="high:Q", color=colour, tooltip=_tooltips(estimates)
+        )
     )
     layers = [
         _visible(medians.mark_line(strokeWidth=2, aria=False)),
@@ -309,7 +343,9 @@ def strip_panel(
 
     Columns as for `trend_panel`, without x. Reference values are vertical lines.
     """
-    encoding = value.encode([*points["x"].to_list(), *_present(estimates, "low", "high"), *(r.value for r in references)])
+    encoding = value.encode(
+        [*points["x"].to_list(), *_present(estimates, "low", "high"), *(r.value for r in references)]
+    )
     rows = alt.Y("series:N", sort=list(style.names), axis=alt.Axis(title=None, grid=False, labelLimit=150))
     base_x, colour = alt.X("x:Q", **encoding), style.colour()
     band = alt.Chart(estimates.drop_nulls(["low", "high"])).mark_bar(height=18, opacity=0.22, aria=False)
@@ -320,7 +356,9 @@ def strip_panel(
             alt.Chart(points)
             .transform_calculate(href="'#trial-' + datum.trial")
             .mark_point(size=42, opacity=0.65, strokeWidth=1.3, aria=False)
-            .encode(x=base_x, y=rows, color=colour, shape=style.shape(), href="href:N", tooltip=_tooltips(points))
+            .encode(
+                x=base_x, y=rows, color=colour, shape=style.shape(), href="href:N", tooltip=_tooltips(points)
+            )
         ),
         _visible(
             alt.Chart(estimates)
@@ -328,7 +366,9 @@ def strip_panel(
             .encode(x=base_x, y=rows, color=colour, tooltip=_tooltips(estimates))
         ),
     ]
-    return Panel(title, alt.layer(*layers).add_params(_HIDDEN))
+    # Labels of reference lines stand upright and need room of their own.
+    height = max(170 if references else 70, 44 * points["series"].n_unique() + 24)
+    return Panel(title, alt.layer(*layers).add_params(_HIDDEN), height)
 
 
 def cdf_panel(title: str, steps: pl.DataFrame, x: Axis, style: Style) -> Panel:
@@ -350,7 +390,9 @@ def cdf_panel(title: str, steps: pl.DataFrame, x: Axis, style: Style) -> Panel:
     return Panel(title, alt.layer(_visible(lines)).add_params(_HIDDEN))
 
 
-def _reference_layers(references: Sequence[Reference], *, horizontal: bool, encoding: dict[str, Any]) -> list[alt.Chart]:
+def _reference_layers(
+    references: Sequence[Reference], *, horizontal: bool, encoding: dict[str, Any]
+) -> list[alt.Chart]:
     if not references:
         return []
     data = pl.DataFrame({"value": [r.value for r in references], "label": [r.label for r in references]})
@@ -358,7 +400,9 @@ def _reference_layers(references: Sequence[Reference], *, horizontal: bool, enco
     rule = base.mark_rule(strokeDash=[5, 4], strokeWidth=1.4, color=_REFERENCE, aria=False)
     text = {"fontSize": 11, "color": _REFERENCE, "aria": False}
     if horizontal:
-        label = base.mark_text(align="left", dy=-6, **text).encode(y=alt.Y("value:Q", **encoding), x=alt.value(4), text="label:N")
+        label = base.mark_text(align="left", dy=-6, **text).encode(
+            y=alt.Y("value:Q", **encoding), x=alt.value(4), text="label:N"
+        )
         return [rule.encode(y=alt.Y("value:Q", **encoding)), label]
     label = base.mark_text(align="right", baseline="top", angle=270, dy=4, **text)
     label = label.encode(x=alt.X("value:Q", **encoding), y=alt.value(2), text="label:N")

@@ -40,14 +40,25 @@ def answers(found: Sequence[Mapping[str, Any]]) -> str:
             for line in answer["lines"]
         )
         note = f"<p>{html.escape(answer['note'])}</p>" if answer["note"] else ""
-        cards.append(f'<li><table><caption>{html.escape(answer["what"])}</caption>{rows}</table>{note}</li>')
-    return f'<ul class="answers">{"".join(cards)}</ul>' if cards else '<p class="none">No trial gave a result.</p>'
+        cards.append(f"<li><table><caption>{html.escape(answer['what'])}</caption>{rows}</table>{note}</li>")
+    return (
+        f'<ul class="answers">{"".join(cards)}</ul>'
+        if cards
+        else '<p class="none">No trial gave a result.</p>'
+    )
 
 
 def count_badges(counts: Mapping[str, int]) -> list[tuple[str, str]]:
     """How the trials ended; outcomes that did not happen are left out."""
     found = [("plain", human.plural(counts["trials"], "trial"))]
-    kinds = {"ok": "ok", "failed": "bad", "timeout": "bad", "aborted": "warn", "discarded": "warn", "imported": "warn"}
+    kinds = {
+        "ok": "ok",
+        "failed": "bad",
+        "timeout": "bad",
+        "aborted": "warn",
+        "discarded": "warn",
+        "imported": "warn",
+    }
     return found + [(kind, f"{counts[name]:,} {name}") for name, kind in kinds.items() if counts[name]]
 
 
@@ -75,7 +86,7 @@ def busy_trials(results: Results, indexes: Indexes) -> list[str]:
 
 
 def _fewest_cores(index: Mapping[str, Any]) -> int | None:
-    counts = [sessions.cores(environment.get("before")) for _, environment in sessions.hosts(index)]
+    counts = [sessions.cores(environment.get("before")) for _, environment in sessions.environments(index)]
     return min((c for c in counts if c), default=None)
 
 
@@ -98,8 +109,10 @@ def method(results: Results, indexes: Indexes) -> str:
     ]
     for index in indexes:
         facts += _session_facts(index, several=len(indexes) > 1)
-    tools = counted.select("tool", "tool_version", "tool_sha256").unique(maintain_order=True).drop_nulls("tool")
-    lines = [f"{t} {v or ''} {f'(SHA-256 {sha})' if sha else ''}".strip() for t, v, sha in tools.iter_rows()]
+    tools = (
+        counted.select("tool", "tool_version", "tool_sha256").unique(maintain_order=True).drop_nulls("tool")
+    )
+    lines = [_tool(*row) for row in tools.iter_rows()]
     if lines:
         facts.append(("Tools on the host", "\n".join(lines)))
     facts += [("Instrument (SHA-256 of the measuring code)", "\n".join(instruments(results)))]
@@ -108,11 +121,19 @@ def method(results: Results, indexes: Indexes) -> str:
     return definition_list([(name, text) for name, text in facts if text])
 
 
+def _tool(name: str, version: str | None, sha256: str | None) -> str:
+    version = version or "version unknown"
+    named = version if version.lower().startswith(name.lower()) else f"{name} {version}"
+    return f"{named}, SHA-256 {sha256}" if sha256 else named
+
+
 def _session_facts(index: Mapping[str, Any], *, several: bool) -> list[tuple[str, str]]:
     where = f" on {index['target']}" if several else ""
     lines, changes = [], []
     for session in index["sessions"]:
-        lines.append(f"{session['started']} to {session['finished']}, order seed {session['seed']}")
+        lines.append(
+            f"{sessions.moment(session['started'])} to {sessions.moment(session['finished'])}, order seed {session['seed']}"
+        )
         for name, environment in session["hosts"].items():
             changes += [f"{name}: {change}" for change in environment.get("diff") or ()]
     facts = [(f"Sessions{where}", "\n".join(lines))]
@@ -154,13 +175,19 @@ def _weak_trials(results: Results, indexes: Indexes) -> list[str]:
             "between cases may come from the instrument."
         )
     if results.counted["study_sha256"].n_unique() > 1:
-        found.append("The study was edited between trials; those measured before the edit are shown as they are (post hoc).")
+        found.append(
+            "The study was edited between trials; those measured before the edit are shown as they are (post hoc)."
+        )
     if counts["imported"]:
-        found.append(f"{human.plural(counts['imported'], 'trial')} imported from existing output: how it was made is not known.")
+        found.append(
+            f"{human.plural(counts['imported'], 'trial')} imported from existing output: how it was made is not known."
+        )
     for why, k in Counter(results.trials["discarded_why"].drop_nulls().to_list()).most_common():
         found.append(f"{human.plural(k, 'trial')} discarded by hand and measured again: {why}.")
     if counts["aborted"]:
-        found.append(f"{human.plural(counts['aborted'], 'trial')} aborted (connection, controller or host went away) and done again.")
+        found.append(
+            f"{human.plural(counts['aborted'], 'trial')} aborted (connection, controller or host went away) and done again."
+        )
     busy = busy_trials(results, indexes)
     if busy:
         found.append(
@@ -174,7 +201,10 @@ def trials(results: Results, metrics: Sequence[str], root: Path, page_folder: Pa
     """Every trial, grouped by case, folded away until a link leads to it."""
     away = os.path.relpath(root, page_folder)
     values = {
-        metric: {t: human.quantity(v, u) for t, v, u in results.points(metric).select("trial", "value", "unit").iter_rows()}
+        metric: {
+            t: human.quantity(v, u)
+            for t, v, u in results.points(metric).select("trial", "value", "unit").iter_rows()
+        }
         for metric in metrics
     }
     link_files = results.trials.height <= _LINK_EACH_FILE_UP_TO
@@ -205,7 +235,14 @@ def _case_trials(
             f'<p class="command-of">Command of trial {html.escape(rows[0]["trial"])}{others}:</p>'
             f"<pre>{html.escape(rows[0]['argv'])}</pre>"
         )
-    headings = ["Block", "Trial", "Outcome", *(m.replace("_", " ").capitalize() for m in shown), "Started", "Raw files"]
+    headings = [
+        "Block",
+        "Trial",
+        "Outcome",
+        *(m.replace("_", " ").capitalize() for m in shown),
+        "Started",
+        "Raw files",
+    ]
     head = "".join(f'<th scope="col">{html.escape(h)}</th>' for h in headings)
     body = "".join(_trial_row(row, shown, values, away, link_files, same_command) for row in rows)
     return (
@@ -229,7 +266,7 @@ def _trial_row(
     trial = html.escape(row["trial"])
     return (
         f'<tr id="trial-{trial}"><td>{row["block"]}</td><td><a href="{folder}">{trial}</a></td><td{kind}>{outcome}</td>'
-        f"{figures}<td>{html.escape((row['started'] or '')[:19])}</td>"
+        f"{figures}<td>{html.escape(sessions.moment(row['started'] or ''))}</td>"
         f"<td class=files><details><summary>{len(raw_files(row))} files</summary>{own_command}<ul>{files}</ul></details></td></tr>"
     )
 
@@ -243,7 +280,11 @@ def _outcome(row: Mapping[str, Any]) -> str:
 
 def _file(file: Mapping[str, Any], folder: str | None) -> str:
     name = html.escape(file["name"])
-    linked = f'<a href="{folder}/{html.escape(link(file["name"]).removeprefix("./"))}">{name}</a>' if folder else name
+    linked = (
+        f'<a href="{folder}/{html.escape(link(file["name"]).removeprefix("./"))}">{name}</a>'
+        if folder
+        else name
+    )
     return f"<li>{linked} <code>{html.escape(file['sha256'])}</code></li>"
 
 

@@ -1,16 +1,21 @@
 """Pages that need nothing but themselves: an executed notebook as HTML, and the index in front of them."""
 
+import json
 import re
+from collections.abc import Mapping, Sequence
 from functools import cache
 from importlib import resources
 from pathlib import Path
 
+import jinja2
 import nbformat
 import vl_convert
 from nbconvert import HTMLExporter
 from traitlets.config import Config
 
 from benchstudy.charts import VEGALITE_VERSION
+from benchstudy.study import Study
+from benchstudy.studyindex import StudyIndex
 
 _HEADING = re.compile(r"<h2>(.*?)</h2>", re.DOTALL)
 # Filled in last: headings are looked for in what the notebook says, not in a library's code.
@@ -71,3 +76,23 @@ def with_contents(body: str) -> str:
     body = _HEADING.sub(identified, body)
     items = "".join(f'<li><a href="#{name}">{text}</a></li>' for name, text in found.items())
     return body.replace(_CONTENTS, f"<ul>{items}</ul>", 1)
+
+
+def build_index(study: Study, *, tidy: Mapping[str, Path], sessions: Sequence[Path], reports: Path) -> None:
+    """The first page of the study, as `reports/<study>/index.html` and as `reports/index.html`.
+
+    `tidy`: folder of tables by family; `sessions`: the `session.json` files. What links lead to is expected where the
+    workflow puts it: `<family>.html`, `<family>/`, `notebooks/` in the study's folder of reports.
+    """
+    environment = jinja2.Environment(autoescape=True, trim_blocks=True, undefined=jinja2.StrictUndefined)
+    template = environment.from_string(template_text("index.html.j2"))
+    style = jinja2.utils.markupsafe.Markup(template_text("page.css"))
+    indexes = [
+        json.loads(path.read_text(encoding="utf-8")) | {"file": path} for path in sessions if path.is_file()
+    ]
+    for folder in (reports / study.study, reports):
+        index = StudyIndex(study, tidy=tidy, indexes=indexes, reports=reports, page_folder=folder)
+        folder.mkdir(parents=True, exist_ok=True)
+        (folder / "index.html").write_text(
+            template.render(study=index.context(), style=style), encoding="utf-8"
+        )

@@ -86,6 +86,8 @@ def plural(count: int, noun: str) -> str:
 
 def interval(summary: Summary, unit: str) -> str:
     """The 95 % interval of a summary that has one: "95 %: 0.52–0.71 ms"."""
-    assert summary.interval_low is not None and summary.interval_high is not None, "this summary has no interval"
+    assert summary.interval_low is not None and summary.interval_high is not None, (
+        "this summary has no interval"
+    )
     unit_of_cell = scale(summary.median or summary.interval_high, unit)
     return f"95 %: {unit_of_cell.number(summary.interval_low)}–{unit_of_cell.text(summary.interval_high)}"

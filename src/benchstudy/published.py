@@ -15,6 +15,8 @@ from benchstudy.charts import Reference
 from benchstudy.errors import BenchstudyError
 from benchstudy.tables import MISSING, Cell, Table
 
+_SHORT = {"ssd": "SSD"}
+
 
 def read(path: Path, where: Mapping[str, str]) -> pl.DataFrame:
     """Rows of a published table whose columns have the given texts. Raises BenchstudyError when there is no such file."""
@@ -66,7 +68,9 @@ def _last_digit(row: Mapping[str, Any]) -> float:
     """The size of the last printed digit, in the base unit: 0.00001 s for "0.57 ms"."""
     printed = re.search(r"[\d,]+(?:\.(\d+))?", str(row["as_printed"]))
     digits = len(printed[1] or "") if printed else 0
-    factor = next((f for f, u in ((1e-6, "µs"), (1e-3, "ms")) if str(row["as_printed"]).endswith(f" {u}")), 1.0)
+    factor = next(
+        (f for f, u in ((1e-6, "µs"), (1e-3, "ms")) if str(row["as_printed"]).endswith(f" {u}")), 1.0
+    )
     return factor * 10.0**-digits
 
 
@@ -74,6 +78,6 @@ def references(path: Path, op: str, *, statistic: str = "iops", section: str) ->
     """Published values of one operation as lines for a figure, each with what it is about in its label."""
     rows = read(path, {"op": op, "statistic": statistic, "section": section})
     return [
-        Reference(value, f"published, {about}: {human.quantity(value, unit)}")
+        Reference(value, f"published {_SHORT.get(about, about)}: {human.quantity(value, unit)}")
         for about, value, unit in rows.select("reference", "value", "unit").iter_rows()
     ]

@@ -42,14 +42,18 @@ class Page:
     def levels(self, factor: str, **where: str | Sequence[str]) -> list[str]:
         return self.results.levels(factor, where)
 
-    def views(self, title: str, factor: str, shared: Sequence[str] = (), **where: str | Sequence[str]) -> dict[str, Where]:
+    def views(
+        self, title: str, factor: str, shared: Sequence[str] = (), **where: str | Sequence[str]
+    ) -> dict[str, Where]:
         """One choice of cases for each level of `factor`, by a title such as "Write, sync fsync"."""
         variants = self.results.variants(factor, shared, where)
         return {f"{title}, {factor} {levels[0]}": {**where, factor: levels} for levels in variants}
 
     def style(self, factor: str, where: Where | None = None) -> Style:
         """A colour and a shape for each level among the chosen cases (on each target, if there are several)."""
-        return Style(tuple(dict.fromkeys(self._labels(self.results.select(where).drop_nulls(factor), factor))))
+        return Style(
+            tuple(dict.fromkeys(self._labels(self.results.select(where).drop_nulls(factor), factor)))
+        )
 
     @staticmethod
     def slug(title: str) -> str:
@@ -69,7 +73,9 @@ class Page:
         """
         answers = [a for a in (self._answer(label, *asked, series) for label, asked in groups.items()) if a]
         self.output.mkdir(parents=True, exist_ok=True)
-        (self.output / "answer.json").write_text(json.dumps(answers, ensure_ascii=False, indent=1), encoding="utf-8")
+        (self.output / "answer.json").write_text(
+            json.dumps(answers, ensure_ascii=False, indent=1), encoding="utf-8"
+        )
         _show(evidence.answers(answers))
 
     def _answer(self, label: str, metric: str, where: Where, series: str) -> dict[str, Any] | None:
@@ -104,7 +110,11 @@ class Page:
         columns = self._with_target(columns, where)
         estimates = self.results.estimates(metric, where)
         across = list(dict.fromkeys(tuple(e.levels[c] for c in columns) for e in estimates))
-        down = [level for level in self.results.levels(rows, where) if any(e.levels[rows] == level for e in estimates)]
+        down = [
+            level
+            for level in self.results.levels(rows, where)
+            if any(e.levels[rows] == level for e in estimates)
+        ]
         found = {(e.levels[rows], tuple(e.levels[c] for c in columns)): e for e in estimates}
         header = (rows.replace("_", " ").capitalize(), *(_joined(key) for key in across))
         body = [
@@ -141,7 +151,9 @@ class Page:
             lines.append(estimate.failure)
         return Cell(tuple(lines), href, "number warning" if estimate.failed else "number", summary.note)
 
-    def frame_table(self, name: str, frame: pl.DataFrame, columns: Mapping[str, tuple[str, str]], caption: str) -> None:
+    def frame_table(
+        self, name: str, frame: pl.DataFrame, columns: Mapping[str, tuple[str, str]], caption: str
+    ) -> None:
         """Any frame as a table: `columns` maps its columns to (heading, unit); an empty unit is text.
 
         Figures lead to the trials of the case that the columns `target` and `case` name.
@@ -199,7 +211,9 @@ class Page:
             frame = frame.with_columns(x=pl.col("y"))
             estimates = self._estimates_frame(metric, series, where).with_columns(x=pl.col("y"))
             axis = Axis(value_title, frame["unit"][0], log=log)
-            panels.append(strip_panel(title, frame, estimates, axis, style, (references or {}).get(metric, ())))
+            panels.append(
+                strip_panel(title, frame, estimates, axis, style, (references or {}).get(metric, ()))
+            )
             frames.append(frame)
         if not panels:
             return _show(f'<p class="none">{html.escape(caption)} Nothing was measured.</p>')
@@ -220,7 +234,9 @@ class Page:
         axis = Axis(x_title, "s", shared=steps["x"].to_list())
         style = Style(tuple(steps["series"].unique(maintain_order=True).to_list()))
         panels = [
-            cdf_panel(f"{job}: {operation}", frame.select("series", "x", "fraction", "tip share"), axis, style)
+            cdf_panel(
+                f"{job}: {operation}", frame.select("series", "x", "fraction", "tip share"), axis, style
+            )
             for (job, operation), frame in steps.group_by("job", op, maintain_order=True)
         ]
         self._show_figure(name, caption, panels, style, steps)
@@ -231,7 +247,11 @@ class Page:
         if latencies is None:
             return _show(f'<p class="none">{html.escape(caption)}: no job measured latencies.</p>')
         keys = ["target", "case", "directory", "job", "op"]
-        totals = histograms.merge_histograms(latencies, keys).group_by(keys, maintain_order=True).agg(pl.col("count").sum())
+        totals = (
+            histograms.merge_histograms(latencies, keys)
+            .group_by(keys, maintain_order=True)
+            .agg(pl.col("count").sum())
+        )
         found = {
             (p, *row[:5]): row[6:]
             for p in percentiles
@@ -268,7 +288,14 @@ class Page:
         return None if chosen.is_empty() else chosen
 
     def _show_figure(
-        self, name: str, caption: str, panels: list[Panel], style: Style, data: pl.DataFrame, *, legend: bool = True
+        self,
+        name: str,
+        caption: str,
+        panels: list[Panel],
+        style: Style,
+        data: pl.DataFrame,
+        *,
+        legend: bool = True,
     ) -> None:
         present = set(data["series"].to_list())
         shown = tuple(n for n in style.names if n in present) if legend else ()

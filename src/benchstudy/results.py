@@ -88,8 +88,12 @@ class Results:
         chosen = self.cases
         for factor, wanted in (where or {}).items():
             if factor not in chosen.columns:
-                raise BenchstudyError(f"family {self.family!r} has no factor {factor!r}; it has {', '.join(self.factors)}")
-            chosen = chosen.filter(pl.col(factor).is_in([wanted] if isinstance(wanted, str) else list(wanted)))
+                raise BenchstudyError(
+                    f"family {self.family!r} has no factor {factor!r}; it has {', '.join(self.factors)}"
+                )
+            chosen = chosen.filter(
+                pl.col(factor).is_in([wanted] if isinstance(wanted, str) else list(wanted))
+            )
         return chosen
 
     def levels(self, factor: str, where: Where | None = None) -> list[str]:
@@ -144,7 +148,9 @@ class Results:
     @cached_property
     def _outcomes(self) -> dict[tuple[str, str], list[tuple[str, str | None]]]:
         grouped: dict[tuple[str, str], list[tuple[str, str | None]]] = {}
-        for target, case, status, cause in self.counted.select("target", "case", "status", "cause").iter_rows():
+        for target, case, status, cause in self.counted.select(
+            "target", "case", "status", "cause"
+        ).iter_rows():
             grouped.setdefault((target, case), []).append((status, cause))
         return grouped
 
@@ -172,7 +178,11 @@ class Results:
 
     @cached_property
     def metrics(self) -> list[str]:
-        return self.observations.filter(pl.col("value").is_not_null())["metric"].unique(maintain_order=True).to_list()
+        return (
+            self.observations.filter(pl.col("value").is_not_null())["metric"]
+            .unique(maintain_order=True)
+            .to_list()
+        )
 
     def counts(self) -> dict[str, int]:
         """Trials by outcome: ok, failed, timeout, aborted, discarded, imported (imported ones count twice)."""

@@ -5,10 +5,12 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
+from benchstudy import human
+
 
 def read_indexes(paths: list[Path]) -> list[dict[str, Any]]:
     """The `session.json` files that exist; one that is not there yet has nothing to say."""
-    return [json.loads(path.read_text()) for path in paths if path.is_file()]
+    return [json.loads(path.read_text(encoding="utf-8")) for path in paths if path.is_file()]
 
 
 def family_indexes(root: Path, study: str, family: str) -> list[dict[str, Any]]:
@@ -16,30 +18,37 @@ def family_indexes(root: Path, study: str, family: str) -> list[dict[str, Any]]:
     return read_indexes(sorted((root / "data" / "raw" / study).glob(f"*/{family}/session.json")))
 
 
-def hosts(index: Mapping[str, Any]) -> Iterator[tuple[str, dict[str, Any]]]:
+def environments(index: Mapping[str, Any]) -> Iterator[tuple[str, dict[str, Any]]]:
     """(host, {before, after, diff}) of every session of an index, the earliest session first."""
     for session in index["sessions"]:
         yield from session["hosts"].items()
 
 
 def cores(facts: Mapping[str, Any] | None) -> int | None:
-    """How many processors the host had, when its facts tell."""
-    count = (facts or {}).get("cpu", {}).get("online")
+    """How many processors a host's programs may use, when its facts tell."""
+    count = (facts or {}).get("cpus_allowed")
     return int(count) if count else None
 
 
-def environment_lines(facts: Mapping[str, Any] | None) -> list[tuple[str, str]]:
+def host_lines(facts: Mapping[str, Any] | None) -> list[tuple[str, str]]:
     """The facts a reader compares hosts by: (name, text). What the host did not tell is left out."""
-    return list(_walk(facts or {}))
+    facts = facts or {}
+    lscpu, system = facts.get("lscpu") or {}, facts.get("os_release") or {}
+    memory = facts.get("memory_total_bytes")
+    lines = [
+        ("System", system.get("PRETTY_NAME")),
+        ("Kernel", (facts.get("kernel") or {}).get("release")),
+        ("Machine", facts.get("machine")),
+        ("Processor", lscpu.get("Model name")),
+        ("Processors allowed", cores(facts)),
+        ("Memory", human.quantity(memory, "B") if memory else None),
+        ("Virtualisation", facts.get("virtualisation")),
+        ("Frequency governor", ", ".join(facts.get("governor") or ())),
+        ("Control groups", f"version {facts['cgroup_version']}" if facts.get("cgroup_version") else None),
+    ]
+    return [(name, str(text)) for name, text in lines if text]
 
 
-def _walk(node: Any, name: str = "") -> Iterator[tuple[str, str]]:
-    if isinstance(node, Mapping):
-        for key, value in node.items():
-            yield from _walk(value, f"{name} {key}".strip().replace("_", " "))
-    elif isinstance(node, list):
-        texts = [value if isinstance(value, str) else json.dumps(value, ensure_ascii=False) for value in node]
-        if texts:
-            yield name, "\n".join(texts)
-    elif node not in (None, ""):
-        yield name, str(node)
+def moment(iso: str) -> str:
+    """A moment as people read it: "2026-11-20 10:00:00 UTC" of an ISO 8601 text in UTC."""
+    return f"{iso[:10]} {iso[11:19]} UTC" if len(iso) >= 19 else iso

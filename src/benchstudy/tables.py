@@ -48,13 +48,16 @@ class Table:
     def __post_init__(self) -> None:
         wrong = [len(row) for row in self.rows if len(row) != len(self.columns)]
         if wrong:
-            raise ValueError(f"table {self.name}: a row of {wrong[0]} cells under {len(self.columns)} headings")
+            raise ValueError(
+                f"table {self.name}: a row of {wrong[0]} cells under {len(self.columns)} headings"
+            )
 
     def html(self) -> str:
         """A table in its own scrolling frame, so that a phone scrolls the table and not the page."""
         head = "".join(f'<th scope="col">{html.escape(c)}</th>' for c in self.columns)
         body = "".join(
-            f"<tr>{_html_cell(row[0], heading=True)}{''.join(map(_html_cell, row[1:]))}</tr>" for row in self.rows
+            f"<tr>{_html_cell(row[0], heading=True)}{''.join(map(_html_cell, row[1:]))}</tr>"
+            for row in self.rows
         )
         caption = html.escape(self.caption)
         return (
@@ -73,7 +76,9 @@ class Table:
     def rst(self) -> str:
         """A reStructuredText grid table."""
         grid = [[_rst_lines(c) for c in self.columns]]
-        grid += [[[part for line in cell.lines for part in _rst_lines(line)] for cell in row] for row in self.rows]
+        grid += [
+            [[part for line in cell.lines for part in _rst_lines(line)] for cell in row] for row in self.rows
+        ]
         widths = [max(len(line) for row in grid for line in row[i]) for i in range(len(self.columns))]
 
         def rule(character: str) -> str:
@@ -112,7 +117,8 @@ def _html_cell(cell: Cell, heading: bool = False) -> str:
 
 
 def _unbroken(text: str) -> str:
-    return _KEPT_TOGETHER.sub(lambda match: match[0].replace(" ", "\N{NO-BREAK SPACE}"), text)
+    kept = _KEPT_TOGETHER.sub(lambda match: match[0].replace(" ", "\N{NO-BREAK SPACE}"), text)
+    return re.sub(r"(?<=\d)–(?=\d)", "–\N{WORD JOINER}", kept)
 
 
 def _inert(text: str) -> str:
