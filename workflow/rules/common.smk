@@ -25,7 +25,9 @@ try:
         for target in STUDY.targets:
             drop_problem_facts(Path("data/provision") / STUDY.study / f"{target}.json")
         for plan in STUDY.sessions():
-            drop_problem_index(Path("data/raw") / STUDY.study / plan.target / plan.family_name / "session.json")
+            drop_problem_index(
+                Path("data/raw") / STUDY.study / plan.target / plan.family_name / "session.json"
+            )
 except BenchstudyError as error:
     raise WorkflowError(str(error))
 
@@ -56,7 +58,11 @@ def provision_facts():
 
 def files_below(folder, pattern):
     """Files to depend on, in a fixed order."""
-    return sorted(str(path) for path in Path(folder).rglob(pattern) if path.is_file() and "__pycache__" not in path.parts)
+    return sorted(
+        str(path)
+        for path in Path(folder).rglob(pattern)
+        if path.is_file() and "__pycache__" not in path.parts
+    )
 
 
 def report_code():

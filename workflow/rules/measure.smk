@@ -12,11 +12,11 @@ rule measure_session:
         facts="data/provision/{study}/{target}.json",
     output:
         index="data/raw/{study}/{target}/{family}/session.json",
-    params:
-        plan=plan_digest,
     log:
         "logs/measure_session/{study}/{target}/{family}.log",
     resources:
         **HOST_SLOTS,
+    params:
+        plan=plan_digest,
     script:
         "../scripts/measure_session.py"

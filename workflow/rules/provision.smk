@@ -18,11 +18,11 @@ rule provision_target:
         deploys=deploys(),
     output:
         facts="data/provision/{study}/{target}.json",
-    params:
-        hosts=hosts_of_target,
     log:
         "logs/provision_target/{study}/{target}.log",
     resources:
         **HOST_SLOTS,
+    params:
+        hosts=hosts_of_target,
     script:
         "../scripts/provision_target.py"

@@ -45,9 +45,9 @@ rule build_index:
     output:
         index="reports/index.html",
         study_index=f"reports/{STUDY.study}/index.html",
-    params:
-        study=STUDY.sha256,
     log:
         f"logs/build_index/{STUDY.study}.log",
+    params:
+        study=STUDY.sha256,
     script:
         "../scripts/build_index.py"
