@@ -21,7 +21,7 @@ def install(
 ) -> None:
     """Have `packages` (Debian's names) on the host; `dnf` and `apk`: those managers' names where they differ.
 
-    `why` is what a person reads when it fails. `roles`: only on hosts that play one of them; on all when empty.
+    `why` is what a person reads when it fails. `roles`: only on hosts that play one of them; all when empty.
     """
     if roles and not set(roles) & set(host.data.roles):
         return
