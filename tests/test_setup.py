@@ -1,0 +1,139 @@
+"""What a newcomer touches first: the set-up, the Makefile, and the documents."""
+
+import os
+import re
+import shutil
+import subprocess
+from pathlib import Path
+
+import pytest
+import yaml
+
+from benchstudy.reference import written_into
+from benchstudy.study import load_study, parse_study
+
+CHECKOUT = Path(__file__).resolve().parents[1]
+TOOLS = ["awk", "cat", "cut", "dirname", "env", "id", "printf", "rm", "sh", "sha256sum"]
+
+
+def bare_path(folder: Path, *programs: tuple[str, str]) -> str:
+    """A PATH with the plain tools of a system, and `programs` (name, shell script) in place of the real ones."""
+    folder.mkdir()
+    for tool in TOOLS:
+        (folder / tool).symlink_to(shutil.which(tool))
+    for name, script in programs:
+        (folder / name).write_text(f"#!/bin/sh\n{script}\n")
+        (folder / name).chmod(0o755)
+    return str(folder)
+
+
+def set_up(copy: Path, path: str, *arguments: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        ["sh", "setup/environment.sh", *arguments],
+        cwd=copy,
+        env={"PATH": path, "HOME": str(copy)},
+        capture_output=True,
+        text=True,
+        timeout=300,
+    )
+
+
+@pytest.fixture
+def copy(tmp_path: Path) -> Path:
+    """The files that the set-up reads."""
+    folder = tmp_path / "a copy"
+    shutil.copytree(CHECKOUT / "setup", folder / "setup")
+    shutil.copytree(CHECKOUT / "src", folder / "src", ignore=shutil.ignore_patterns("__pycache__"))
+    for name in ("requirements.lock", "pyproject.toml", "README.md", "Makefile"):
+        shutil.copy(CHECKOUT / name, folder)
+    return folder
+
+
+def test_too_old_a_python_is_named_with_the_way_out(copy, tmp_path):
+    path = bare_path(tmp_path / "bin", ("python3", '[ "$1" = --version ] && echo "Python 3.9.2" || exit 1'))
+    done = set_up(copy, path)
+    assert done.returncode == 1
+    assert "Python 3.11 or newer is needed and Python 3.9.2 is what is here" in done.stderr
+    assert not (copy / ".venv").exists()
+
+
+def test_without_the_right_to_install_it_names_the_packages_and_the_command(copy, tmp_path):
+    python = shutil.which("python3")
+    path = bare_path(
+        tmp_path / "bin",
+        ("python3", f'case "$2" in *ensurepip*) exit 1;; esac; exec {python} "$@"'),
+        ("id", "echo 1000"),
+        ("apt-get", "echo called >> apt-was-called"),
+    )
+    done = set_up(copy, path)
+    assert done.returncode == 1
+    version = re.search(r"sudo apt-get install (python3\.\d+-venv.*)", done.stderr)
+    assert version, done.stderr
+    assert not (copy / "apt-was-called").exists()
+    assert not (copy / ".venv").exists()
+
+
+def test_the_lock_holds_its_own_installer_and_no_registry():
+    lock = (CHECKOUT / "requirements.lock").read_text()
+    assert re.search(r"^uv==\S+ \\\n    --hash=sha256:", lock, re.MULTILINE)
+    assert "://" not in lock
+    pinned = re.findall(r"^[a-z0-9][^ ]*==", lock, re.MULTILINE)
+    assert len(pinned) == len(re.findall(r"^[a-z0-9][^\n]*\\\n    --hash=sha256:", lock, re.MULTILINE))
+
+
+def test_make_help_names_every_target():
+    done = subprocess.run(["make", "help"], cwd=CHECKOUT, capture_output=True, text=True, check=True)
+    [phony] = re.findall(r"^\.PHONY: (.*)$", (CHECKOUT / "Makefile").read_text(), re.MULTILINE)
+    for target in set(phony.split()) - {"environment"}:
+        assert f"make {target} " in done.stdout
+
+
+def test_the_study_in_the_readme_is_a_valid_one():
+    [example] = re.findall(r"```yaml\n(.*?)```", (CHECKOUT / "README.md").read_text(), re.DOTALL)
+    study = parse_study(yaml.safe_load(example))
+    assert {(plan.target, plan.family_name) for plan in study.sessions()} == {
+        (target, family) for target in ("old-disk", "new-disk") for family in ("file_size", "fio")
+    }
+
+
+def test_every_study_that_is_shipped_is_a_valid_one():
+    files = [CHECKOUT / "config" / "config.yaml", *sorted((CHECKOUT / "config" / "studies").glob("*.yaml"))]
+    for file in files:
+        assert load_study(file).sessions(), file
+
+
+def test_the_tables_of_the_study_reference_are_up_to_date():
+    text = (CHECKOUT / "config" / "README.md").read_text()
+    assert written_into(text) == text, "run: python -m benchstudy.reference config/README.md"
+
+
+def test_every_command_in_the_readme_exists():
+    readme = (CHECKOUT / "README.md").read_text()
+    for command in sorted(set(re.findall(r"^benchstudy (\w+)", readme, re.MULTILINE))):
+        subprocess.run(["benchstudy", command, "--help"], check=True, stdout=subprocess.DEVNULL)
+    rules = "".join(file.read_text() for file in (CHECKOUT / "workflow").rglob("*") if file.is_file())
+    for rule in sorted(set(re.findall(r"^snakemake .*?\b(report|measure|provision)\b", readme, re.MULTILINE))):
+        assert f"rule {rule}:" in rules
+
+
+def test_links_in_the_documents_lead_somewhere():
+    for document in (CHECKOUT / "README.md", CHECKOUT / "config" / "README.md"):
+        for link in re.findall(r"\]\(([^)#:]+)\)", document.read_text()):
+            assert os.path.exists(document.parent / link), f"{document.name}: {link}"
+
+
+def test_a_set_up_from_nothing_works_and_the_second_run_does_nothing(copy):
+    outside = {name: value for name, value in os.environ.items() if name != "VIRTUAL_ENV"}
+
+    def make() -> str:
+        done = subprocess.run(
+            ["make", "environment"], cwd=copy, env=outside, capture_output=True, text=True, timeout=600
+        )
+        assert done.returncode == 0, done.stderr
+        return done.stderr
+
+    assert "installing what requirements.lock pins" in make()
+    # The folder's name has a space in it: programs of the environment must start all the same.
+    version = subprocess.run([copy / ".venv/bin/benchstudy", "--version"], capture_output=True, text=True)
+    assert version.stdout.startswith("benchstudy "), version.stderr
+    assert make() == ""
