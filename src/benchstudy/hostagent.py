@@ -17,10 +17,10 @@ from secrets import token_hex
 from typing import Any, TypeVar
 from uuid import uuid4
 
-from benchstudy.errors import SessionFailed, TrialFailed
-from benchstudy.hostlock import HostBusy, HostLock, LockLost
-from benchstudy.hostservices import RunningService, ServiceFailed, start_service, stop_service
-from benchstudy.remote import CommandFailed, ConnectionLost, Remote, RemoteProcess
+from benchstudy.hosterrors import HostBusy, HostRefused, LockLost, ServiceFailed
+from benchstudy.hostlock import HostLock
+from benchstudy.hostservices import RunningService, start_service, stop_service
+from benchstudy.remote import CommandFailed, ConnectionFailed, ConnectionLost, Remote, RemoteProcess
 from benchstudy.services import Service
 
 __all__ = [
@@ -78,10 +78,6 @@ if problem is None and os.path.isdir(agent):
     digest = found.hexdigest()
 print(json.dumps({"problem": problem, "digest": digest}))
 """
-
-
-class HostRefused(SessionFailed, TrialFailed):
-    """The agent cannot do what was asked. Inside a trial it fails the trial, outside of one the session."""
 
 
 @dataclass(frozen=True)
@@ -163,6 +159,7 @@ class HostAgent:
         self._offset: tuple[float, float] | None = None  # (round trip, offset), the best so far
         self._lock: HostLock | None = None
         self._reconnecting = threading.Lock()
+        self._unreachable: ConnectionFailed | None = None
         self.generation = 0  # of the connection
 
     @classmethod
@@ -249,9 +246,15 @@ class HostAgent:
         with self._reconnecting:
             if generation != self.generation:
                 return
-            self.on_event(f"{self.remote.name}: {error}; reconnecting")
+            if self._unreachable is not None:  # another thread tried for as long as one may
+                raise self._unreachable
+            self.on_event(f"{error}; reconnecting")
             begun = time.monotonic()
-            self.remote.reconnect(self.reconnect_s)
+            try:
+                self.remote.reconnect(self.reconnect_s)
+            except ConnectionFailed as final:
+                self._unreachable = final
+                raise
             self.generation += 1
             self.on_event(f"{self.remote.name}: connected again after {time.monotonic() - begun:.1f} s")
 

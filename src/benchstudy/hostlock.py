@@ -7,25 +7,13 @@ from collections.abc import Mapping
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
-from benchstudy.errors import SessionFailed
+from benchstudy.hosterrors import HostBusy, LockLost
 from benchstudy.remote import ConnectionFailed, ConnectionLost, RemoteProcess
 
 if TYPE_CHECKING:
     from benchstudy.hostagent import HostAgent
 
 _RELEASE_S = 120.0
-
-
-class HostBusy(SessionFailed):
-    """Another controller is measuring on the host; `owner` says who."""
-
-    def __init__(self, message: str, owner: Mapping[str, Any]):
-        super().__init__(message)
-        self.owner = owner
-
-
-class LockLost(ConnectionLost):
-    """The host gave the lock up because it heard nothing from here for longer than the lease."""
 
 
 class HostLock:
@@ -43,6 +31,7 @@ class HostLock:
         self._ending = threading.Event()
         self._problem: Exception | None = None
         self._process: RemoteProcess | None = None
+        self._generation = agent.generation
         self._thread = threading.Thread(target=self._keep, name=f"lock of {agent.remote.name}", daemon=True)
 
     def __enter__(self) -> "HostLock":
@@ -53,6 +42,7 @@ class HostLock:
             "beat_s": self._agent.beat_s,
             "lock": self._agent.lock_path,
         }
+        self._generation = self._agent.generation
         self._process = self._agent.remote.open(self._agent.argv("lock", self._folder))
         try:
             self._process.write_line(json.dumps(spec).encode())
@@ -68,7 +58,8 @@ class HostLock:
         self._ending.set()
         self._thread.join()
         with suppress(ConnectionLost, ConnectionFailed):  # out of reach: the lease does the same there
-            self._release()
+            if self._problem is None:
+                self._agent.retrying(self._release)
         self._process.close()
 
     def check(self) -> None:
@@ -102,36 +93,26 @@ class HostLock:
         return None if line is None else self._agent.parse_line(self._process, line)
 
     def _keep(self) -> None:
-        while not self._ending.is_set():
-            generation = self._agent.generation
-            try:
-                self._beat()
+        try:
+            while not self._ending.is_set():
+                self._agent.retrying(self._beat)
                 self._ending.wait(self._agent.beat_s)
-            except LockLost as error:
-                self._fail(error)
-                return
-            except ConnectionLost as error:
-                try:
-                    self._agent.reconnect(error, generation)
-                    self._process = self._agent.remote.open(self._agent.argv("hold", self._folder))
-                    if self._read(30.0) != {"state": "held", "lock": self.path}:
-                        raise LockLost("its keeper on the host is gone")
-                except ConnectionLost as again:
-                    if isinstance(again, LockLost):
-                        self._fail(again)
-                        return
-                except Exception as final:
-                    self._fail(final)
-                    return
-            except Exception as error:  # a thread's exception would go unheard
-                self._fail(error)
-                return
+        except Exception as error:  # any: one that ended this thread would go unheard
+            self._problem = error
+            self._agent.on_event(f"{self._agent.remote.name}: the lock was lost: {error}")
 
-    def _fail(self, error: Exception) -> None:
-        self._problem = error
-        self._agent.on_event(f"{self._agent.remote.name}: the lock was lost: {error}")
+    def _attach(self) -> None:
+        """Speak to the keeper over a new connection, if the one it was spoken to over is gone."""
+        if self._generation == self._agent.generation:
+            return
+        generation = self._agent.generation
+        self._process = self._agent.remote.open(self._agent.argv("hold", self._folder))
+        if (self._read(30.0) or {}).get("state") != "held":
+            raise LockLost("its keeper on the host is gone")
+        self._generation = generation
 
     def _beat(self) -> None:
+        self._attach()
         sent = time.time()
         self._process.write_line(b'{"beat": 0}')
         message = self._read(self._agent.lease_s)
@@ -142,13 +123,13 @@ class HostLock:
         self._agent.note_clock(sent, time.time(), message["wall"])
 
     def _release(self) -> None:
-        if self._problem is not None:
-            return
+        self._attach()
         self._process.write_line(b'{"stop": true}')
         deadline = time.monotonic() + _RELEASE_S
         while (left_s := deadline - time.monotonic()) > 0:
             message = self._read(left_s)
             if message is None or message.get("state") == "released":
+                self._process.wait(2.0)
                 return
 
 

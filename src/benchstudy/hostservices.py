@@ -9,7 +9,7 @@ from secrets import token_hex
 from typing import TYPE_CHECKING
 from uuid import uuid4
 
-from benchstudy.errors import BenchstudyError
+from benchstudy.hosterrors import HostRefused, ServiceFailed
 from benchstudy.services import Service
 
 if TYPE_CHECKING:
@@ -17,10 +17,6 @@ if TYPE_CHECKING:
 
 _PLACEHOLDER = re.compile(r"\{\{\s*([^{}]+?)\s*\}\}")
 _SETUP_S = 1200.0
-
-
-class ServiceFailed(BenchstudyError):
-    """A service could not be brought up; the message has the cause and the tail of its log."""
 
 
 @dataclass(frozen=True)
@@ -100,7 +96,10 @@ def start_service(
             agent.ask("start-service", folder, input=json.dumps(spec).encode() + b"\n", timeout_s=timeout_s),
         )
 
-    uuid, folder, answer = agent.retrying(attempt)
+    try:
+        uuid, folder, answer = agent.retrying(attempt)
+    except HostRefused as error:
+        raise ServiceFailed(str(error)) from error
     if not answer["ready"]:
         agent.call("remove", uuid, folder)
         log = answer["log"].strip()

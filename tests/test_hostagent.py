@@ -1,0 +1,433 @@
+"""The controller's side of the agent, against a real sshd."""
+
+import json
+import os
+import signal
+import socket
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+from pathlib import Path
+
+import pytest
+from sshd_hosts import SshdHost
+
+from benchstudy.hostagent import Command, HostAgent, HostBusy, HostRefused, LockLost, ServiceFailed
+from benchstudy.remote import Remote
+from benchstudy.services import Service
+
+SESSION = "session-a"
+OWNER = {"study": "tests", "controller": "here"}
+
+
+@pytest.fixture(scope="module")
+def sshd(tmp_path_factory) -> Iterator[SshdHost]:
+    with SshdHost(tmp_path_factory.mktemp("sshd")) as host:
+        yield host
+
+
+@pytest.fixture
+def events() -> list[str]:
+    return []
+
+
+@pytest.fixture
+def remote(sshd, tmp_path) -> Iterator[Remote]:
+    host = sshd.host.model_copy(update={"work_dir": str(tmp_path / "work")})
+    with Remote("alpha", host) as remote:
+        yield remote
+
+
+@pytest.fixture
+def deploy(remote, tmp_path, events) -> Callable[..., HostAgent]:
+    def deploy(**options) -> HostAgent:
+        settings = {"lease_s": 20.0, "reconnect_s": 10.0, "lock_path": str(tmp_path / "host.lock"), **options}
+        return HostAgent.deploy(remote, on_event=events.append, **settings)
+
+    return deploy
+
+
+@pytest.fixture
+def agent(deploy) -> HostAgent:
+    return deploy()
+
+
+def until(condition: Callable[[], object], timeout_s: float = 20.0) -> None:
+    deadline = time.monotonic() + timeout_s
+    while not condition():
+        assert time.monotonic() < deadline, "it did not come about in time"
+        time.sleep(0.02)
+
+
+def runs(pid: int) -> bool:
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
+    except (FileNotFoundError, ProcessLookupError):
+        return False
+
+
+def left_on_host(tmp_path: Path) -> list[str]:
+    """What is still in the work folder's three kinds of marked folders."""
+    return [str(path) for kind in ("runs", "services", "sessions") for path in (tmp_path / "work" / kind).glob("*")]
+
+
+# --- deploying ---------------------------------------------------------------------------------------------------
+
+
+def test_the_agent_is_put_once_and_an_altered_one_is_refused(deploy):
+    first = deploy()
+    probe = Path(first.directory, "probe")
+    probe.touch()
+    assert deploy().directory == first.directory
+    assert probe.exists(), "it was put again although it was there"
+    with open(Path(first.directory, "facts.py"), "a") as file:
+        file.write("\n")
+    with pytest.raises(HostRefused, match=r"agent-\w{12} was altered; remove that folder"):
+        deploy()
+
+
+def test_a_work_folder_that_is_a_link_is_refused_and_its_target_survives(deploy, tmp_path):
+    (tmp_path / "elsewhere").mkdir()
+    (tmp_path / "work").symlink_to(tmp_path / "elsewhere")
+    with pytest.raises(HostRefused, match=r"alpha: the work folder .*work is a symbolic link; give the real path"):
+        deploy()
+    assert list((tmp_path / "elsewhere").iterdir()) == []
+
+
+def test_a_missing_python_is_named_with_the_way_out(sshd, tmp_path):
+    host = sshd.host.model_copy(update={"work_dir": str(tmp_path / "work"), "python": "python3.0"})
+    with Remote("alpha", host) as remote, pytest.raises(HostRefused, match=r"no 'python3.0'.*hosts\.alpha\.python"):
+        HostAgent.deploy(remote, lease_s=5, reconnect_s=5, on_event=print)
+
+
+# --- commands ----------------------------------------------------------------------------------------------------
+
+
+def test_a_command_and_its_files_come_back_and_nothing_stays(agent, tmp_path):
+    script = "cat; echo $A-$B; echo made > made.txt; exit 5"
+    command = Command(["sh", "-c", script], env={"A": "a"}, secret_env={"B": "b"}, stdin=b"in ")
+    execution = agent.execute(SESSION, command)
+    assert (execution.state, execution.exit_status, execution.signal) == ("exited", 5, None)
+    assert execution.argv == tuple(command.argv)
+    assert execution.boot_id == Path("/proc/sys/kernel/random/boot_id").read_text().strip()
+    assert execution.started <= execution.finished
+    agent.fetch(execution, tmp_path / "here")
+    assert (tmp_path / "here" / "stdout").read_text() == "in a-b\n"
+    assert (tmp_path / "here" / "files" / "made.txt").read_text() == "made\n"
+    assert {p.name for p in (tmp_path / "here").iterdir()} == {"stdout", "stderr", "files", "supervisor.json"}
+    agent.discard(execution)
+    agent.discard(execution)
+    assert left_on_host(tmp_path) == []
+
+
+@pytest.mark.parametrize("argument", ["; rm -rf x", "$(touch x)", "a\nb", "-rf", "../x", "`id`", "ü€", "'\""])
+def test_hostile_arguments_stay_arguments(agent, argument, tmp_path):
+    execution = agent.execute(SESSION, Command(["printf", "%s", argument]))
+    agent.fetch(execution, tmp_path / "here")
+    assert (tmp_path / "here" / "stdout").read_bytes() == argument.encode()
+
+
+def test_50_mb_on_both_streams_are_capped_and_marked(agent, tmp_path):
+    script = "head -c 50000000 /dev/zero | tee /dev/stderr"
+    execution = agent.execute(SESSION, Command(["sh", "-c", script], max_output_bytes=1000, timeout_s=60))
+    assert (execution.state, execution.exit_status) == ("exited", 0)
+    assert execution.stdout_truncated
+    assert execution.stderr_truncated
+    agent.fetch(execution, tmp_path / "here")
+    assert (tmp_path / "here" / "stdout").stat().st_size == 1000
+    assert json.loads((tmp_path / "here" / "supervisor.json").read_text())["stderr_bytes"] == 50_000_000
+
+
+def test_a_hanging_command_that_ignores_term_is_a_timeout_without_survivors(agent):
+    script = "trap '' TERM; setsid sleep 300 & echo $! > left; while :; do sleep 1; done"
+    execution = agent.execute(SESSION, Command(["sh", "-c", script], timeout_s=0.7, grace_s=0.3))
+    assert (execution.state, execution.signal) == ("timeout", signal.SIGKILL)
+    assert 0.7 <= execution.duration_s < 5
+    assert not runs(int(Path(execution.run_dir, "files", "left").read_text()))
+
+
+def test_a_program_that_is_not_there_is_start_failed(agent):
+    execution = agent.execute(SESSION, Command(["no-such-program"]))
+    assert execution.state == "start-failed"
+    assert "no-such-program" in execution.cause
+
+
+def test_the_same_command_goes_on_through_dropped_connections(agent, sshd, events, tmp_path):
+    go = tmp_path / "go"
+    script = f"echo once >> {tmp_path}/starts; until [ -e {go} ]; do sleep 0.05; done; echo done"
+    found = []
+    with agent.lock(SESSION, OWNER):
+        worker = threading.Thread(target=lambda: found.append(agent.execute(SESSION, Command(["sh", "-c", script]))))
+        worker.start()
+        until((tmp_path / "starts").exists)
+        for _ in range(2):
+            before = agent.generation
+            assert sshd.drop_connections()
+            until(lambda before=before: agent.generation > before)
+        go.touch()
+        worker.join(20)
+        (execution,) = found
+        assert (execution.state, execution.exit_status) == ("exited", 0)
+        assert (tmp_path / "starts").read_text() == "once\n"
+        agent.fetch(execution, tmp_path / "here")
+        assert (tmp_path / "here" / "stdout").read_text() == "done\n"
+    assert sum("connected again" in event for event in events) == 2
+    assert left_on_host(tmp_path) == []
+
+
+def test_a_broken_agent_is_told_and_not_taken_for_a_lost_connection(agent):
+    Path(agent.directory, "watcher.py").write_text("raise RuntimeError('broken on purpose')\n")
+    with pytest.raises(HostRefused, match="broken on purpose"):
+        agent.execute(SESSION, Command(["true"]))
+
+
+def test_the_clock_of_this_very_machine_has_no_offset(agent):
+    assert abs(agent.clock_offset_s()) < 0.05
+    assert abs(agent.facts(["sh"])["clock"]["offset_s"]) < 0.05
+
+
+# --- lock and lease ----------------------------------------------------------------------------------------------
+
+
+def test_a_second_controller_is_refused_by_name_while_the_first_lives(deploy):
+    first, second = deploy(lease_s=2.0), deploy(lease_s=2.0)
+    with first.lock(SESSION, {**OWNER, "controller": "vega"}):
+        time.sleep(2.5)  # longer than the lease: the heartbeats keep it
+        with pytest.raises(HostBusy, match=r"alpha is in use by .*controller vega") as refused:
+            second.lock("session-b", OWNER).__enter__()
+        assert refused.value.owner["controller"] == "vega"
+    with second.lock("session-b", OWNER):
+        pass
+
+
+CONTROLLER = """
+import sys
+from benchstudy.hostagent import Command, HostAgent
+from benchstudy.remote import Remote
+from benchstudy.services import Service
+from benchstudy.study import Host
+host, lock, scratch, script = Host.model_validate_json(sys.argv[1]), *sys.argv[2:5]
+with Remote("alpha", host) as remote:
+    agent = HostAgent.deploy(remote, lease_s=2.0, reconnect_s=5.0, on_event=print, lock_path=lock)
+    with agent.lock("killed", {"controller": "doomed"}):
+        print(agent.scratch("killed", scratch), flush=True)
+        server = ["python3", "-m", "http.server", "-b", "127.0.0.1", "{{port.web}}"]
+        service = Service(ports=["web"], argv=server, ready={"tcp": "web", "timeout": "20s"})
+        print(agent.start_service("killed", "web", service).ports["web"], flush=True)
+        agent.execute("killed", Command(["sh", "-c", script]))
+"""
+
+
+@pytest.fixture
+def doomed(remote, tmp_path) -> Iterator[tuple[subprocess.Popen, str, int, int]]:
+    """A controller in mid-command, its scratch folder, its service's port, and the pid of a double-forked child."""
+    hidden = tmp_path / "hidden"
+    script = f"trap '' TERM; (setsid sh -c 'echo $$ > {hidden}; exec sleep 300' &); while :; do sleep 1; done"
+    argv = [remote.host.model_dump_json(), str(tmp_path / "host.lock"), str(tmp_path), script]
+    with subprocess.Popen([sys.executable, "-c", CONTROLLER, *argv], stdout=subprocess.PIPE, text=True) as process:
+        try:
+            scratch, port = process.stdout.readline().strip(), int(process.stdout.readline())
+            until(lambda: hidden.exists() and hidden.read_text())
+            yield process, scratch, port, int(hidden.read_text())
+        finally:
+            with suppress(ProcessLookupError):
+                process.kill()
+
+
+def test_a_killed_controller_leaves_nothing_behind_and_its_silent_lock_is_waited_for(doomed, agent, events, tmp_path):
+    process, scratch, port, hidden = doomed
+    assert runs(hidden)
+    process.kill()
+    process.wait()
+    with agent.lock("session-b", OWNER):
+        assert any("controller doomed" in event and "is silent; waiting" in event for event in events)
+        assert not runs(hidden)
+        assert not Path(scratch).exists()
+        with pytest.raises(ConnectionRefusedError):
+            socket.create_connection(("127.0.0.1", port))
+        assert [Path(path).name for path in left_on_host(tmp_path)] == ["session-b"]
+
+
+def test_an_interrupted_controller_ends_its_command_at_once(doomed, tmp_path):
+    process, _, _, hidden = doomed
+    process.send_signal(signal.SIGINT)
+    assert process.wait(30) != 0
+    assert not runs(hidden)
+    assert left_on_host(tmp_path) == []
+
+
+def test_a_lost_lock_stops_the_session(deploy):
+    agent = deploy(lease_s=2.0)
+    with agent.lock(SESSION, OWNER) as lock:
+        keeper = next(
+            int(p.name)
+            for p in Path("/proc").iterdir()
+            if p.name.isdigit() and agent.lock_path in _open_files(p)
+        )
+        os.kill(keeper, signal.SIGKILL)
+        until(lambda: _raises(lock.check))
+        with pytest.raises(LockLost, match="alpha: the lock was lost"):
+            agent.execute(SESSION, Command(["true"]))
+
+
+def _open_files(process: Path) -> list[str]:
+    try:
+        return [os.readlink(descriptor) for descriptor in (process / "fd").iterdir()]
+    except OSError:
+        return []
+
+
+def _raises(check: Callable[[], None]) -> bool:
+    try:
+        check()
+    except LockLost:
+        return True
+    return False
+
+
+def test_sweeping_ends_and_removes_what_a_lost_keeper_left_and_nothing_else(agent, remote, tmp_path):
+    with agent.lock("session-b", OWNER):
+        orphan = agent.execute("session-b", Command(["true"]))
+        lock = agent.held_lock_path
+        # As if keeper and supervisor of an earlier session had been killed: a marked folder and a marked process.
+        marker = Path(orphan.run_dir, ".benchstudy")
+        marker.write_text(json.dumps({**json.loads(marker.read_text()), "session": "old"}))
+        (tmp_path / "work" / "runs" / "not-ours").mkdir()
+        info = os.stat(lock)
+        marks = {"BENCHSTUDY_RUN": "x", "BENCHSTUDY_LOCK": f"{lock}:{info.st_dev}:{info.st_ino}"}
+        with (
+            subprocess.Popen(["sleep", "300"], env={**marks, "BENCHSTUDY_SESSION": "old"}) as old,
+            subprocess.Popen(["sleep", "300"], env={**marks, "BENCHSTUDY_SESSION": "session-b"}) as mine,
+        ):
+            swept = agent.sweep()
+            assert old.wait(10) == -signal.SIGTERM
+            assert mine.poll() is None
+            mine.kill()
+        assert swept["ended"] == [f"sleep ({old.pid})"]
+        assert swept["removed"] == [orphan.run_dir]
+        assert (tmp_path / "work" / "runs" / "not-ours").exists()
+
+
+def test_scratch_is_made_once_and_gone_with_the_lock(agent, tmp_path):
+    with agent.lock(SESSION, OWNER):
+        path = Path(agent.scratch(SESSION, str(tmp_path)))
+        assert path == tmp_path / f"benchstudy-{SESSION}"
+        assert agent.scratch(SESSION, str(tmp_path)) == str(path)
+        (path / "file").write_text("x")
+        with pytest.raises(HostRefused, match="cannot make a folder in /proc"):
+            agent.scratch(SESSION, "/proc")
+    assert not path.exists()
+    with pytest.raises(HostRefused, match="does not hold the lock"):
+        agent.scratch(SESSION, str(tmp_path))
+
+
+# --- services ----------------------------------------------------------------------------------------------------
+
+WEB = ["python3", "-m", "http.server", "-b", "127.0.0.1", "-d", "{{dir}}/site", "{{port.web}}"]
+
+
+def test_a_service_is_ready_filled_in_kept_alive_and_stopped_with_its_log(deploy, tmp_path):
+    agent = deploy(lease_s=2.0)
+    service = Service(
+        ports=["web"],
+        secrets=["key"],
+        files={"site/secret.txt": "{{secret.key}}"},
+        setup=[["sh", "-c", "echo set up"]],
+        argv=WEB,
+        ready={"http": "http://127.0.0.1:{{port.web}}/", "timeout": "20s"},
+    )
+    with agent.lock(SESSION, OWNER):
+        running = agent.start_service(SESSION, "web", service)
+        key = Path(running.dir, "site", "secret.txt")
+        assert key.read_text() == running.secrets["key"]
+        assert len(running.secrets["key"]) >= 20
+        assert key.stat().st_mode & 0o777 == 0o600
+        assert running.fill("{{dir}} {{port.web}}") == f"{running.dir} {running.ports['web']}"
+        assert running.secrets["key"] not in Path(running.folder, "supervisor.json").read_text()
+        time.sleep(3)  # longer than the lease
+        assert agent.service_status(running)["state"] == "running"
+        agent.stop_service(running, tmp_path / "logs")
+        assert "GET / HTTP" in (tmp_path / "logs" / "stderr").read_text()
+        assert (tmp_path / "logs" / "setup.log").read_text() == "set up\n"
+        with pytest.raises(ConnectionRefusedError):
+            socket.create_connection(("127.0.0.1", running.ports["web"]))
+        assert not Path(running.folder).exists()
+
+
+def test_a_service_uses_what_another_one_has(agent, tmp_path):
+    with agent.lock(SESSION, OWNER):
+        web = Service(
+            ports=["web"], secrets=["key"], files={"site/x": ""}, argv=WEB, ready={"tcp": "web", "timeout": "20s"}
+        )
+        first = agent.start_service(SESSION, "store", web)
+        second = Service(
+            needs=["store"],
+            setup=[["sh", "-c", "echo $0 $1 > {{dir}}/seen", "{{store.port.web}}", "{{store.secret.key}}"]],
+            argv=["sleep", "300"],
+            ready={"mount": "/proc"},
+        )
+        running = agent.start_service(SESSION, "user", second, {"store": first})
+        seen = Path(running.dir, "seen").read_text().split()
+        assert seen == [str(first.ports["web"]), first.secrets["key"]]
+        assert running.fill("{{store.dir}}") == first.dir
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"argv": ["sh", "-c", "echo no licence >&2; exit 9"]}, r"ended before.*exit status 9(.|\n)*no licence"),
+        ({"setup": [["sh", "-c", "echo bad disk; exit 2"]]}, r"setup-failed(.|\n)*exit status 2(.|\n)*bad disk"),
+        ({"argv": ["no-such-server"]}, r"start-failed: cannot start 'no-such-server'"),
+        ({"argv": ["sleep", "300"]}, r"not ready within 0\.5 s \(nothing listens on port \d+, 'web'\)"),
+        ({"argv": ["sh", "-c", "echo {{secret.key}}; exit 1"]}, r"exit status 1(.|\n)*«redacted»"),
+        ({"ready": {"mount": "{{dir}}", "timeout": "500ms"}}, r"is not a mount point"),
+    ],
+)
+def test_a_service_that_does_not_come_up_says_why_and_is_gone(agent, tmp_path, changes, message):
+    web = {"ports": ["web"], "secrets": ["key"], "files": {"site/x": ""}, "argv": WEB}
+    service = Service.model_validate({**web, "ready": {"tcp": "web", "timeout": "500ms"}, **changes})
+    with agent.lock(SESSION, OWNER):
+        with pytest.raises(ServiceFailed, match=message):
+            agent.start_service(SESSION, "web", service)
+        assert not list((tmp_path / "work" / "services").iterdir())
+
+
+def test_an_unknown_placeholder_is_named(agent):
+    service = Service(argv=["echo", "{{port.nope}}"], ready={"mount": "/proc"})
+    with agent.lock(SESSION, OWNER), pytest.raises(ServiceFailed, match=r"unknown placeholder \{\{port\.nope\}\}"):
+        agent.start_service(SESSION, "web", service)
+
+
+def test_a_port_that_somebody_else_took_is_not_ready(agent):
+    # The service tells its port to a server of ours, outside of it, and only then sleeps.
+    with socket.socket() as foreign, agent.lock(SESSION, OWNER):
+        foreign.bind(("127.0.0.1", 0))
+        foreign.listen()
+        url = f"http://127.0.0.1:{foreign.getsockname()[1]}/"
+        answering = threading.Thread(target=_answer_once, args=(foreign,), daemon=True)
+        answering.start()
+        service = Service(argv=["sleep", "300"], ready={"http": url, "timeout": "10s"})
+        with pytest.raises(ServiceFailed, match=rf"port \d+ belongs to another process, .* \({os.getpid()}\)"):
+            agent.start_service(SESSION, "web", service)
+
+
+def _answer_once(listener: socket.socket) -> None:
+    connection, _ = listener.accept()
+    with connection:
+        connection.recv(4096)
+        connection.sendall(b"HTTP/1.0 200 OK\r\n\r\n")
+
+
+def test_the_stop_command_runs_before_anything_is_killed(agent, tmp_path):
+    service = Service(
+        argv=["sh", "-c", "trap '' TERM; until [ -e stop ]; do sleep 0.05; done; echo polite"],
+        stop=["touch", "{{dir}}/stop"],
+        ready={"mount": "/proc"},
+    )
+    with agent.lock(SESSION, OWNER):
+        running = agent.start_service(SESSION, "polite", service)
+        agent.stop_service(running, tmp_path / "logs")
+    assert (tmp_path / "logs" / "stdout").read_text() == "polite\n"
