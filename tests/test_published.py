@@ -1,0 +1,106 @@
+"""Every published figure, derived again from the text it was digitised from."""
+
+import re
+from collections import Counter
+from pathlib import Path
+
+import polars as pl
+import pytest
+
+from benchstudy.families.fio import Fio
+from benchstudy.parsers.fio_result import observe
+from benchstudy.parsers.fio_text import parse_fio_text
+from benchstudy.small_files import limits
+from benchstudy.units import Size
+
+PUBLISHED = Path(__file__).parents[1] / "data" / "published"
+STORAGE = pl.read_csv(PUBLISHED / "mattermost-storage.csv")
+GITLAB = pl.read_csv(PUBLISHED / "gitlab-filesystem.csv")
+SECONDS = {"s": 1.0, "ms": 1e-3, "msec": 1e-3}
+
+
+def storage_value(printed: str) -> float:
+    number, unit = re.fullmatch(r"±?([\d.]+) (m?s)", printed).groups()
+    return float(number) * SECONDS[unit]
+
+
+def gitlab_value(printed: str, *, decimal: bool, iops: bool) -> float:
+    """`decimal`: the page's sentences use decimal K, M, G; fio's output and options binary ones, but for iops."""
+    if match := re.fullmatch(r"(\d+)m([\d.]+)s", printed):
+        return int(match[1]) * 60 + float(match[2])
+    if match := re.fullmatch(r"\{(\d+)\.\.(\d+)\}", printed):
+        return int(match[2]) - int(match[1]) + 1
+    number, unit = re.fullmatch(r"([\d.,]+)\s*(\S*?)(?:/s)?", printed).groups()
+    value = float(number.replace(",", ""))
+    if unit in ("msec", "seconds"):
+        return value * (1e-3 if unit == "msec" else 1)
+    if unit == "%":
+        return value / 100
+    power = {"": 0, "k": 1, "K": 1, "KB": 1, "M": 2, "MB": 2, "G": 3, "GB": 3}[unit]
+    return value * (1000 if decimal or iops else 1024) ** power
+
+
+def test_every_figure_of_the_storage_page():
+    for row in STORAGE.iter_rows(named=True):
+        assert row["value"] == pytest.approx(storage_value(row["as_printed"]), rel=1e-12), row
+        assert row["as_printed"].startswith("±") == (row["statistic"] == "sd")
+        assert row["unit"] == "s"
+
+
+def test_the_storage_tables_are_complete():
+    cells = Counter(STORAGE.select("backend", "op", "size", "statistic").rows())
+    assert len(cells) == 3 * 2 * 6 * 3 and set(cells.values()) == {1}
+    assert STORAGE["size"].unique(maintain_order=True).to_list() == ["100KB", "1MB", "10MB", "100MB", "1GB", "10GB"]
+    assert all(Size(size).bytes for size in STORAGE["size"].unique())
+
+
+def test_every_figure_of_the_file_system_page():
+    for row in GITLAB.iter_rows(named=True):
+        decimal = row["section"].endswith(": text")
+        derived = gitlab_value(row["as_printed"], decimal=decimal, iops=row["unit"] == "1/s")
+        if row["statistic"] == "share" and not row["as_printed"].endswith("%"):
+            derived /= 100  # --rwmixread=75
+        assert row["value"] == pytest.approx(derived, rel=1e-12), row
+
+
+def reference(name: str, statistic: str, op: str | None, section: str = "") -> list[float]:
+    return GITLAB.filter(
+        (pl.col("reference") == name)
+        & (pl.col("statistic") == statistic)
+        & pl.col("section").str.contains(section)
+        & (pl.col("op").is_null() if op is None else pl.col("op") == op)
+    )["value"].to_list()
+
+
+def test_reference_points_and_contradictions_are_there():
+    for op, ssd, disk in (("read", 33415, 2000), ("write", 11219, 700)):
+        assert reference("ssd", "iops", op) == [ssd, ssd], "in the output and in the text"
+        assert reference("spinning disk", "iops", op) == [disk]
+    assert reference("command", "size", None, "command") == [4 * 1024**3]
+    assert reference("ssd", "size", None) == [1024**3], "the example was made with a quarter of it"
+    assert reference("small files", "files", None) == [1000]
+    assert reference("small files", "files", "write") == [1001]
+
+
+def test_the_example_output_says_the_same_as_the_digitised_figures():
+    captured = Path(__file__).parent / "data" / "fio" / "fio-2.2.10-page.txt"
+    found = {o.metric: o.value for o in observe(parse_fio_text(captured.read_text())).observations}
+    for op in ("read", "write"):
+        assert int(found[f"{op}_iops"]) == reference("ssd", "iops", op)[0]
+        for metric in ("bandwidth", "bytes", "runtime", "ios"):
+            assert [found[f"{op}_{metric}"]] == reference("ssd", metric, op)
+    assert Fio().parse_import(captured).levels["job"] == "test"
+
+
+def test_the_limits_of_the_small_file_test():
+    allowed = limits(PUBLISHED / "gitlab-filesystem.csv")
+    assert allowed.page == 10.0
+    assert allowed.strict == pytest.approx(0.116 * 10 / 3.118)
+    assert allowed.page / allowed.published_write == pytest.approx(86.2, abs=0.05)
+
+
+@pytest.mark.parametrize("frame", [STORAGE, GITLAB])
+def test_each_figure_names_its_line_and_a_base_unit(frame: pl.DataFrame):
+    assert frame["source_line"].min() > 0
+    assert set(frame["unit"]) <= {"s", "B", "B/s", "1/s", "1"}
+    assert frame.select("page", "section", "value", "as_printed").null_count().sum_horizontal().item() == 0
