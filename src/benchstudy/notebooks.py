@@ -14,7 +14,9 @@ _START_TIMEOUT_S = 180
 
 def execute(notebook: Path, trace: Path, output: Path, parameters: Mapping[str, Any]) -> None:
     """Run `notebook` into `trace` (kept also when a cell fails) and copy it to `output` when all cells ran."""
-    import papermill  # here, because it takes longer to import than most jobs run
+    # Here, because they take longer to import than most jobs run.
+    import papermill
+    from traitlets.config import Config
 
     logging.getLogger("papermill").setLevel(logging.ERROR)
     trace.parent.mkdir(parents=True, exist_ok=True)
@@ -26,6 +28,8 @@ def execute(notebook: Path, trace: Path, output: Path, parameters: Mapping[str, 
             kernel_name="python3",
             start_timeout=_START_TIMEOUT_S,
             progress_bar=False,
+            # Sockets in the file system: no port that another user of the machine could listen on.
+            config=Config({"KernelManager": {"transport": "ipc"}}),
         )
     except papermill.PapermillExecutionError as error:
         raise BenchstudyError(

@@ -25,9 +25,7 @@ try:
         for target in STUDY.targets:
             drop_problem_facts(Path("data/provision") / STUDY.study / f"{target}.json")
         for plan in STUDY.sessions():
-            drop_problem_index(
-                Path("data/raw") / STUDY.study / plan.target / plan.family_name / "session.json"
-            )
+            drop_problem_index(Path("data/raw") / STUDY.study / plan.target / plan.family_name / "session.json")
 except BenchstudyError as error:
     raise WorkflowError(str(error))
 
@@ -59,9 +57,7 @@ def provision_facts():
 def files_below(folder, pattern):
     """Files to depend on, in a fixed order."""
     return sorted(
-        str(path)
-        for path in Path(folder).rglob(pattern)
-        if path.is_file() and "__pycache__" not in path.parts
+        str(path) for path in Path(folder).rglob(pattern) if path.is_file() and "__pycache__" not in path.parts
     )
 
 
@@ -71,15 +67,21 @@ def report_code():
     return [f"src/benchstudy/{module}.py" for module in modules]
 
 
-def slots_used(host, wildcards):
-    """1 when the target of the job occupies the host, else 0."""
-    return int(host in STUDY.targets[wildcards.target].roles.values())
-
-
-# One slot a host keeps two jobs off it whatever the number of cores. Registered here and not in the profile, because
+# A host has many places. A job that measures or provisions there takes them all, so that no two ever overlap whatever the
+# number of cores. Where a host is this very machine, the jobs that compute here take one each: they may run side by
+# side, and never beside a measurement, which they would disturb. Registered here and not in the profile, because
 # `--resources` on the command line replaces a profile's limits as a whole.
+ALL_PLACES = 1000
+
+
+def places_taken(host, wildcards):
+    """All places on the hosts of the job's target, none on the others."""
+    return ALL_PLACES if host in STUDY.targets[wildcards.target].roles.values() else 0
+
+
 for host in STUDY.hosts:
-    workflow.register_resource(f"slot_{host}", 1)
-HOST_SLOTS = {f"slot_{host}": partial(slots_used, host) for host in STUDY.hosts}
+    workflow.register_resource(f"host_{host}", ALL_PLACES)
+WHOLE_HOSTS = {f"host_{host}": partial(places_taken, host) for host in STUDY.hosts}
+BESIDE_NO_MEASUREMENT = {f"host_{name}": 1 for name, host in STUDY.hosts.items() if host.loopback}
 # Many kernels starting at once miss the 60 s in which Jupyter expects them.
 workflow.register_resource("kernels", 2)

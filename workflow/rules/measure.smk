@@ -14,8 +14,10 @@ rule measure_session:
         index="data/raw/{study}/{target}/{family}/session.json",
     log:
         "logs/measure_session/{study}/{target}/{family}.log",
+    # Before any report: a host that waits costs more than a chart that waits.
+    priority: 10
     resources:
-        **HOST_SLOTS,
+        **WHOLE_HOSTS,
     params:
         plan=plan_digest,
     script:

@@ -21,7 +21,7 @@ rule provision_target:
     log:
         "logs/provision_target/{study}/{target}.log",
     resources:
-        **HOST_SLOTS,
+        **WHOLE_HOSTS,
     params:
         hosts=hosts_of_target,
     script:

@@ -15,6 +15,7 @@ rule execute_notebook:
         notebook="logs/execute_notebook/{study}/{family}.ipynb",
         text="logs/execute_notebook/{study}/{family}.log",
     resources:
+        **BESIDE_NO_MEASUREMENT,
         kernels=1,
     script:
         "../scripts/execute_notebook.py"
@@ -30,6 +31,8 @@ rule render_report:
         page="reports/{study}/{family}.html",
     log:
         "logs/render_report/{study}/{family}.log",
+    resources:
+        **BESIDE_NO_MEASUREMENT,
     script:
         "../scripts/render_report.py"
 

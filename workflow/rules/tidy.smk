@@ -12,6 +12,8 @@ rule tidy_family:
         tables=directory("data/tidy/{study}/{family}"),
     log:
         "logs/tidy_family/{study}/{family}.log",
+    resources:
+        **BESIDE_NO_MEASUREMENT,
     script:
         "../scripts/tidy_family.py"
 
