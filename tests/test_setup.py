@@ -19,10 +19,12 @@ TOOLS = ["awk", "cat", "cut", "dirname", "env", "id", "printf", "rm", "sh", "sha
 def bare_path(folder: Path, *programs: tuple[str, str]) -> str:
     """A PATH with the plain tools of a system, and `programs` (name, shell script) in place of the real ones."""
     folder.mkdir()
-    for tool in TOOLS:
+    # A real tool and its stand-in never share a name: writing to a link would write to the system's own program.
+    for tool in set(TOOLS) - {name for name, _ in programs}:
         (folder / tool).symlink_to(shutil.which(tool))
     for name, script in programs:
-        (folder / name).write_text(f"#!/bin/sh\n{script}\n")
+        with open(folder / name, "x") as file:
+            file.write(f"#!/bin/sh\n{script}\n")
         (folder / name).chmod(0o755)
     return str(folder)
 
