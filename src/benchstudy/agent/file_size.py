@@ -176,7 +176,7 @@ def measure_writes(request, answer):
     pattern = Pattern(request["chunk"])
     check_space(directory, size + REHEARSAL_BYTES)
     path = os.path.join(directory, "write-%d" % os.getpid())
-    _rehearse(path, pattern, request)
+    _rehearse(path, pattern, request, pattern.buffer)
     number = 0
     for index in range(request["operations"]):
         # What others left to be written, and the journal's work of our own removal, is not this operation's.
@@ -195,14 +195,14 @@ def measure_writes(request, answer):
         number += pattern.chunks(size)
 
 
-def _rehearse(path, pattern, request):
+def _rehearse(path, pattern, request, buffer):
     """Once, untimed and small: the interpreter and the folder's metadata are not what is measured."""
     size = min(request["size"], REHEARSAL_BYTES)
     try:
         write_file(path, pattern, 0, size, request["sync"], request["direct"])
         fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
         try:
-            read_file(fd, pattern.buffer, size)
+            read_file(fd, buffer, size)
         finally:
             os.close(fd)
     finally:
@@ -259,11 +259,10 @@ def measure_reads(request, answer):
     size, path = request["size"], request["file"]
     buffer = mmap.mmap(-1, request["chunk"])
     buffer.write(bytes(len(buffer)))  # its pages exist before the first measured read
-    _rehearse(path + "-rehearsal", Pattern(request["chunk"]), dict(request, sync="none"))
+    _rehearse(path + "-rehearsal", Pattern(request["chunk"]), dict(request, sync="none"), buffer)
     on_device = _on_block_device(path)
     answer["cache"] = {"system_caches": None, "proof": [PROOF_BEFORE]}
-    if on_device:
-        answer["cache"]["proof"].append(PROOF_AFTER)
+    answer["cache"]["proof"].append(PROOF_AFTER if on_device else PROOF_ENDS)
     for _ in range(request["operations"]):
         if request["cache"] == "warm":
             _warm(path, size, buffer)
@@ -278,6 +277,7 @@ def measure_reads(request, answer):
 
 PROOF_BEFORE = "mincore with the file open, before the first read: what this machine's page cache holds of it"
 PROOF_AFTER = "read_bytes of /proc/self/io: what this process fetched from the block device"
+PROOF_ENDS = "nothing is known of what a server, or a file system in user space, caches by itself"
 
 
 def _timed_read(path, size, buffer, request, on_device):
@@ -346,10 +346,10 @@ def _assert_fetched(wanted, fetched, size, path):
 
 
 def _warm(path, size, buffer):
+    """Read the whole file, so that each measured operation follows a read of the same bytes."""
     fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
     try:
-        if page_cache.resident_share(fd, size) < 1:
-            read_file(fd, buffer, size)
+        read_file(fd, buffer, size)
     finally:
         os.close(fd)
 

@@ -194,7 +194,7 @@ def _run_path(
     _assert_folder(trial, backend, path)
     request["directory"] = trial.scratch(path)
     if request["action"] == "read":
-        prepared = trial.once(f"file {backend.name} {request['size']}", lambda: _prepare(trial, request))
+        prepared = trial.once(f"file {path} {request['size']}", lambda: _prepare(trial, request))
         request |= {"file": prepared["file"], "sha256": prepared["sha256"]}
     return _measure(trial, request)
 

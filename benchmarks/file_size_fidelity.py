@@ -1,0 +1,232 @@
+"""Does the file_size probe measure what fio measures? Interleaved pairs of the two doing the same I/O.
+
+    python benchmarks/file_size_fidelity.py --folder /mnt/disk [--pairs 100] [--output fidelity.json]
+
+A pair: the same file, the same calls (1 MiB each and a rest), the same fsync, one right after the other in random
+order, each in a process of its own. fio replays a log of the very calls, and its time is the sum of its own
+latencies in nanoseconds, of writes or reads and of the fsync; the probe's is the sum of the same parts (transfer and
+sync). Opening and closing is in neither.
+
+From 1 MB on: the median of the pairs' ratios (probe over fio) must lie in 0.97–1.03 and its 95 % order-statistic
+interval in 0.95–1.05. For 100 KB: the median difference must be below 25 µs. Exit status 1 if not.
+"""
+
+import argparse
+import json
+import os
+import random
+import statistics
+import subprocess
+import sys
+import tempfile
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+from scipy.stats import quantile_test
+
+from benchstudy import agent
+from benchstudy.units import Size
+
+AGENT = Path(agent.__file__).parent
+CHUNK = 1 << 20
+SIZES = ("100KB", "1MB", "10MB", "100MB")
+OPERATIONS = ("write+fsync", "read cold", "read warm")
+MEDIAN_RATIO, INTERVAL_RATIO, MOST_DIFFERENCE_S = (0.97, 1.03), (0.95, 1.05), 25e-6
+
+sys.path.insert(0, str(AGENT))
+import page_cache  # noqa: E402  (the agent's modules live in a folder, not in a package, as on a host)
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """Pairs of one operation and size; times in seconds, intervals of medians at 95 %."""
+
+    operation: str
+    size: str
+    pairs: int
+    probe_s: float
+    fio_s: float
+    ratio: float
+    ratio_low: float
+    ratio_high: float
+    difference_s: float
+    difference_high_s: float
+
+    @property
+    def holds(self) -> bool:
+        if Size(self.size).bytes < 1_000_000:
+            return self.difference_s < MOST_DIFFERENCE_S
+        median_fits = MEDIAN_RATIO[0] <= self.ratio <= MEDIAN_RATIO[1]
+        return median_fits and INTERVAL_RATIO[0] <= self.ratio_low and self.ratio_high <= INTERVAL_RATIO[1]
+
+    def __str__(self) -> str:
+        return (
+            f"{self.operation:12} {self.size:>6}  n={self.pairs:<4} probe {self.probe_s * 1e3:9.3f} ms  "
+            f"fio {self.fio_s * 1e3:9.3f} ms  ratio {self.ratio:.4f} [{self.ratio_low:.4f}, {self.ratio_high:.4f}]  "
+            f"difference {self.difference_s * 1e6:+8.1f} µs  {'holds' if self.holds else 'DOES NOT HOLD'}"
+        )
+
+
+def compare(folder: Path, operation: str, size: str, pairs: int, rng: random.Random) -> Comparison:
+    """Measure `pairs` pairs in `folder`."""
+    path = folder / "file"
+    if operation != "write+fsync":
+        path = _prepare(folder, Size(size).bytes)
+    measures = {"probe": time_probe, "fio": time_fio}
+    found: dict[str, list[float]] = {name: [] for name in measures}
+    for _ in range(pairs):
+        for name in rng.sample(list(measures), k=2):
+            found[name].append(measures[name](folder, path, operation, Size(size).bytes))
+    path.unlink(missing_ok=True)
+    ratios = [probe / fio for probe, fio in zip(found["probe"], found["fio"], strict=True)]
+    differences = [probe - fio for probe, fio in zip(found["probe"], found["fio"], strict=True)]
+    low, high = median_interval(ratios)
+    return Comparison(
+        operation,
+        size,
+        pairs,
+        statistics.median(found["probe"]),
+        statistics.median(found["fio"]),
+        statistics.median(ratios),
+        low,
+        high,
+        statistics.median(differences),
+        median_interval(differences)[1],
+    )
+
+
+def median_interval(values: Sequence[float]) -> tuple[float, float]:
+    """95 % order-statistic interval of the median."""
+    interval = quantile_test(values, p=0.5).confidence_interval(confidence_level=0.95)
+    return float(interval.low), float(interval.high)
+
+
+def time_probe(folder: Path, path: Path, operation: str, size: int) -> float:
+    """Seconds of transfer and sync, by the probe."""
+    request = {
+        "kind": "path",
+        "action": operation.split("+")[0].split()[0],
+        "path": str(folder),
+        "directory": str(folder),
+        "file": str(path),
+        "size": size,
+        "chunk": CHUNK,
+        "operations": 1,
+        "sync": "fsync",
+        "cache": operation.split()[-1],
+        "direct": False,
+        "verify": False,
+    }
+    answer = json.loads(_run([sys.executable, "-I", str(AGENT), "file-size", json.dumps(request)]))
+    (measured,) = answer["operations"]
+    return (measured["transfer_ns"] + measured["sync_ns"]) / 1e9
+
+
+def time_fio(folder: Path, path: Path, operation: str, size: int) -> float:
+    """Seconds of the same calls, by fio's own latencies."""
+    action = "write" if operation.startswith("write") else "read"
+    with tempfile.TemporaryDirectory(prefix="fidelity-", dir="/dev/shm") as memory:
+        rehearsal = Path(memory, "rehearsal")
+        rehearsal.write_bytes(bytes(CHUNK))
+        calls = [f"{path} {action} {offset} {min(CHUNK, size - offset)}" for offset in range(0, size, CHUNK)]
+        sync = [f"{path} sync 0 0"] if action == "write" else []
+        Path(memory, "calls").write_text(
+            "\n".join(
+                [
+                    "fio version 2 iolog",
+                    f"{rehearsal} add",
+                    f"{path} add",
+                    # The probe has its buffer in place and its code warm before it times anything; so has fio.
+                    f"{rehearsal} open",
+                    f"{rehearsal} {action} 0 {CHUNK}",
+                    f"{rehearsal} close",
+                    f"{path} open",
+                    *calls,
+                    *sync,
+                    f"{path} close\n",
+                ]
+            )
+        )
+        try:
+            _make_ready(folder, path, operation)
+            report = json.loads(
+                _run(
+                    [
+                        "fio",
+                        "--name=same",
+                        f"--read_iolog={memory}/calls",
+                        "--ioengine=psync",
+                        "--invalidate=0",
+                        # The probe, as an application would, gives the kernel no advice.
+                        "--fadvise_hint=0",
+                        f"--write_lat_log={memory}/each",
+                        "--output-format=json",
+                    ]
+                )
+            )
+        finally:
+            if action == "write":
+                path.unlink(missing_ok=True)
+        latencies = [
+            int(line.split(",")[1]) for line in Path(memory, "each_lat.1.log").read_text().splitlines()
+        ]
+    syncs = report["jobs"][0]["sync"]
+    if len(latencies) != 1 + len(calls) or syncs["total_ios"] != len(sync):
+        raise RuntimeError(f"fio did something else: {len(latencies)} of {1 + len(calls)} calls, {syncs}")
+    return (sum(latencies[1:]) + (syncs["lat_ns"]["mean"] if sync else 0)) / 1e9
+
+
+def _make_ready(folder: Path, path: Path, operation: str) -> None:
+    """What the probe does before each operation."""
+    if operation == "write+fsync":
+        descriptor = os.open(folder, os.O_RDONLY)
+        page_cache.sync_file_system(descriptor)
+        os.close(descriptor)
+    elif operation == "read cold":
+        page_cache.drop_file(path)
+        page_cache.drop_system()
+    else:
+        path.read_bytes()
+
+
+def _prepare(folder: Path, size: int) -> Path:
+    request = {"kind": "path", "action": "prepare", "path": str(folder), "directory": str(folder)}
+    request |= {"size": size, "chunk": CHUNK}
+    return Path(
+        json.loads(_run([sys.executable, "-I", str(AGENT), "file-size", json.dumps(request)]))["file"]
+    )
+
+
+def _run(argv: Sequence[str]) -> bytes:
+    done = subprocess.run(argv, capture_output=True)
+    if done.returncode:
+        raise RuntimeError(f"{argv[0]}: {done.stderr.decode()}{done.stdout.decode()}")
+    return done.stdout
+
+
+def main() -> int:
+    options = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    options.add_argument("--folder", type=Path, required=True, help="on the file system to measure")
+    options.add_argument("--pairs", type=int, default=100)
+    options.add_argument("--sizes", nargs="+", default=SIZES)
+    options.add_argument("--operations", nargs="+", default=OPERATIONS, choices=OPERATIONS)
+    options.add_argument("--seed", type=int, default=1)
+    options.add_argument("--output", type=Path, help="write the figures there as JSON")
+    given = options.parse_args()
+    rng = random.Random(given.seed)
+    found = []
+    with tempfile.TemporaryDirectory(prefix="fidelity-", dir=given.folder) as folder:
+        for size in given.sizes:
+            for operation in given.operations:
+                found.append(compare(Path(folder), operation, size, given.pairs, rng))
+                print(found[-1], flush=True)
+    if given.output:
+        given.output.write_text(json.dumps([asdict(c) | {"holds": c.holds} for c in found], indent=1) + "\n")
+    return 0 if all(comparison.holds for comparison in found) else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,261 @@
+"""The file_size family on real storage: a local disk and a FUSE network mount, through a real session over SSH."""
+
+import json
+import os
+import re
+import shutil
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from file_size_study import file_size_study, measure, trials_by_case
+from sshd_hosts import SshdHost
+
+from benchstudy import families
+from benchstudy.errors import StudyError
+from benchstudy.families.base import ParseError
+from benchstudy.raw import StoredTrial
+from benchstudy.study import parse_study
+
+FAMILY = families.get("file_size")
+AGENT = Path(families.__file__).parents[1] / "agent"
+
+
+@pytest.fixture(scope="module")
+def sshd(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SshdHost]:
+    with SshdHost(tmp_path_factory.mktemp("sshd")) as host:
+        yield host
+
+
+@pytest.fixture(scope="module")
+def storage(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder on a disk, with something in it that must survive."""
+    folder = tmp_path_factory.mktemp("storage")
+    (folder / "sentinel").write_text("not ours")
+    return folder
+
+
+@pytest.fixture(scope="module")
+def trials(tmp_path_factory: pytest.TempPathFactory, sshd: SshdHost, storage: Path) -> dict[str, StoredTrial]:
+    """One block of every path case, measured."""
+    config = file_size_study(["local", "sshfs"], path=storage)
+    config["backends"].append({"name": "local-direct", "kind": "path", "path": str(storage), "direct": True})
+    return trials_by_case(measure(tmp_path_factory.mktemp("project"), sshd, config))
+
+
+def test_every_case_is_measured(trials: dict[str, StoredTrial]) -> None:
+    assert {case: t.record.cause for case, t in trials.items() if t.record.status != "ok"} == {}
+    assert len(trials) == 2 * (2 * 4) + 2 * 3
+
+
+@pytest.mark.parametrize("backend", ["local", "sshfs"])
+def test_cold_reads_are_cold_and_warm_reads_are_warm(trials: dict[str, StoredTrial], backend: str) -> None:
+    cold = observations(trials[f"backend={backend},op=read,size=1MB,cache=cold"])
+    warm = observations(trials[f"backend={backend},op=read,size=1MB,cache=warm"])
+    assert (cold["cached_before"], warm["cached_before"]) == (0, 1)
+    assert warm["duration"] < cold["duration"]
+    if backend == "local":
+        assert cold["device_read"] >= 1_000_000 and warm["device_read"] == 0
+
+
+def test_parts_add_up_and_fsync_is_timed(trials: dict[str, StoredTrial]) -> None:
+    found = observations(trials["backend=local,op=write,size=1MB,sync=fsync"])
+    assert found["duration"] == pytest.approx(sum(found[p] for p in ("open", "transfer", "sync", "close")))
+    assert found["sync"] > 0
+    assert found["operations"] == 3
+    assert found["throughput"] == pytest.approx(1_000_000 / found["duration"])
+
+
+def test_what_was_written_was_read_back(trials: dict[str, StoredTrial]) -> None:
+    for trial in trials.values():
+        assert len(trial.record.verified["contents"]["sha256"]) == 64
+
+
+def test_o_direct_leaves_nothing_in_the_page_cache(trials: dict[str, StoredTrial]) -> None:
+    found = observations(trials["backend=local-direct,op=read,size=1MB,cache=direct"])
+    assert found["cached_before"] == 0 and found["device_read"] >= 1_000_000
+
+
+def test_the_mount_is_recorded_by_its_own_name(trials: dict[str, StoredTrial]) -> None:
+    trial = trials["backend=sshfs,op=write,size=1MB,sync=fsync"]
+    assert trial.record.verified["file_system"]["type"] == "fuse.sshfs"
+
+
+def test_nothing_of_ours_is_left_and_the_rest_is_untouched(trials: dict[str, StoredTrial], storage: Path) -> None:
+    assert [p.name for p in storage.iterdir()] == ["sentinel"]
+    assert (storage / "sentinel").read_text() == "not ours"
+
+
+def observations(trial: StoredTrial) -> dict[str, float | None]:
+    parsed = FAMILY.parse(trial.record.levels, trial.folder)
+    return {o.metric: o.value for o in parsed.observations}
+
+
+def test_what_cannot_be_measured_says_why(
+    tmp_path: Path, sshd: SshdHost, storage: Path, subtests: pytest.Subtests
+) -> None:
+    """Each wrong backend fails with its own cause, and none of them keeps the others from being measured."""
+    hostile = storage.parent / "a b;$(touch inert)'\""
+    hostile.mkdir()
+    config = file_size_study(["local"], path=hostile, ops=["write"], sizes=["100KB"], sync=["none"])
+    config["backends"] += [
+        {"name": "not-mounted", "kind": "path", "path": str(storage), "expect_fs": "nfs4"},
+        {"name": "missing", "kind": "path", "path": str(storage / "nowhere")},
+    ]
+    found = {t.record.levels["backend"]: t.record for t in measure(tmp_path, sshd, config)}
+    assert found["local"].status == "ok"
+    assert list(hostile.parent.rglob("inert")) == []
+    for backend, cause in {
+        "not-mounted": f"{re.escape(str(storage))} is on a \\w+ file system .*expects nfs4: is the mount missing",
+        "missing": "nowhere is not a folder on the host: mount it or make it",
+    }.items():
+        with subtests.test(backend):
+            assert found[backend].status == "failed"
+            assert re.search(cause, found[backend].cause)
+    assert [p.name for p in storage.iterdir()] == ["sentinel"]
+
+
+def test_no_space_is_seen_before_anything_is_written(tmp_path: Path) -> None:
+    answer = probe(tmp_path, action="write", size=10**15)
+    assert re.match(
+        rf"no space: {re.escape(str(tmp_path))} has \d+ bytes free and 10+\d* are needed", answer["problem"]
+    )
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_file_system_in_memory_is_never_called_cold(tmp_path: Path) -> None:
+    folder = Path("/dev/shm") / tmp_path.name
+    folder.mkdir()
+    try:
+        prepared = probe(folder, action="prepare", size=100_000)
+        answer = probe(
+            folder,
+            action="read",
+            size=100_000,
+            cache="cold",
+            file=prepared["file"],
+            sha256=prepared["sha256"],
+        )
+    finally:
+        shutil.rmtree(folder)
+    assert "is not cold: 100.0 % of it stays in the page cache" in answer["problem"]
+    assert answer["operations"] == []
+
+
+def test_altered_contents_fail(tmp_path: Path) -> None:
+    prepared = probe(tmp_path, action="prepare", size=300_000)
+    with open(prepared["file"], "r+b") as file:
+        file.seek(123_456)
+        file.write(b"\0\1\2")
+    answer = probe(tmp_path, action="read", size=300_000, file=prepared["file"], sha256=prepared["sha256"])
+    assert "read back, its SHA-256 is" in answer["problem"]
+
+
+def test_what_is_written_can_be_neither_compressed_nor_deduplicated(tmp_path: Path) -> None:
+    content = Path(probe(tmp_path, action="prepare", size=8_000_000)["file"]).read_bytes()
+    packed = subprocess.run(["gzip", "-1"], input=content, capture_output=True, check=True).stdout
+    assert len(packed) > len(content) * 0.99
+    blocks = [content[i : i + 4096] for i in range(0, len(content), 4096)]
+    assert len(set(blocks)) == len(blocks)
+
+
+@pytest.mark.parametrize("action", ["write", "read"])
+def test_large_files_take_no_more_memory_than_small_ones(tmp_path: Path, action: str) -> None:
+    """150 times the size, and within a chunk or two the same memory: so it is at 10 GB."""
+    peaks = []
+    for size in (2_000_000, 300_000_000):
+        prepared = probe(tmp_path, action="prepare", size=size)
+        request = {"file": prepared["file"], "sha256": prepared["sha256"], "operations": 1}
+        peaks.append(peak_memory(request_of(tmp_path, action=action, size=size, **request)))
+        os.unlink(prepared["file"])
+    assert peaks[1] - peaks[0] < 4 << 20
+
+
+def test_sizes_that_are_no_multiple_of_a_block_survive_o_direct(tmp_path: Path) -> None:
+    for size in (1, 4096, 100_000, 1 << 20, (1 << 20) + 1):
+        answer = probe(tmp_path, action="write", size=size, direct=True)
+        assert "problem" not in answer, answer
+        assert answer["verified"]["bytes"] == size
+
+
+def test_small_files_are_measured_several_times_and_large_ones_once() -> None:
+    config = FAMILY.Config.model_validate(
+        {
+            "backends": [{"name": "a", "kind": "path", "path": "/srv"}],
+            "sizes": ["1MB", "100MB", "10GB"],
+            "operations": 20,
+            "max_bytes_per_trial": "500MB",
+        }
+    )
+    assert [config.operations_of(size) for size in config.sizes] == [20, 5, 1]
+
+
+@pytest.mark.parametrize(
+    ("changed", "told"),
+    [
+        ({"expect": "ext4"}, 'backends.0.path.expect: unknown key: did you mean "expect_fs"?'),
+        ({"kind": "nfs"}, "backends.0: Input tag 'nfs'"),
+        ({"path": "srv"}, "'srv': give an absolute path"),
+        ({"path": "/srv/../etc"}, "'/srv/../etc': give an absolute path, or one below ~/, without '..'"),
+        ({"path": "{{service.dir}}/x"}, "backend a: a text with {{…}} needs `service: NAME`"),
+        ({"service": "sshf"}, "backend a: no service 'sshf' below services"),
+    ],
+)
+def test_a_wrong_backend_is_named_with_the_way_out(changed: dict[str, str], told: str) -> None:
+    backend = {"name": "a", "kind": "path", "path": "/srv", **changed}
+    with pytest.raises(StudyError) as raised:
+        parse_study(
+            {
+                "study": "x",
+                "hosts": {"h": {}},
+                "targets": {"t": {"roles": {"sut": "h"}}},
+                "families": {"file_size": {"backends": [backend], "sizes": ["1MB"]}},
+            }
+        )
+    assert told in str(raised.value)
+
+
+@pytest.mark.parametrize("kept", [0, 1, 200, -3])
+def test_truncated_output_is_no_result(trials: dict[str, StoredTrial], tmp_path: Path, kept: int) -> None:
+    trial = trials["backend=local,op=write,size=1MB,sync=fsync"]
+    (tmp_path / "stdout").write_bytes((trial.folder / "stdout").read_bytes()[:kept])
+    with pytest.raises(ParseError, match="truncated, or not an answer"):
+        FAMILY.parse(trial.record.levels, tmp_path)
+
+
+def request_of(folder: Path, **changed: Any) -> str:
+    request = {
+        "kind": "path",
+        "path": str(folder),
+        "directory": str(folder),
+        "chunk": 1 << 20,
+        "operations": 2,
+        "sync": "fsync",
+        "cache": "warm",
+        "direct": False,
+        "verify": True,
+        **changed,
+    }
+    return json.dumps(request)
+
+
+def probe(folder: Path, **changed: Any) -> dict[str, Any]:
+    """The probe's answer when it runs here as it does on a host."""
+    argv = [sys.executable, "-I", str(AGENT), "file-size", request_of(folder, **changed)]
+    done = subprocess.run(argv, capture_output=True, text=True, timeout=60)
+    answer = json.loads(done.stdout)
+    assert done.returncode == (1 if "problem" in answer else 0), done.stderr
+    return answer
+
+
+def peak_memory(request: str) -> int:
+    """Peak resident memory of the probe in bytes."""
+    argv = [sys.executable, "-I", str(AGENT), "file-size", request]
+    process = subprocess.Popen(argv, stdout=subprocess.DEVNULL)
+    _, status, usage = os.wait4(process.pid, 0)
+    process.returncode = os.waitstatus_to_exitcode(status)
+    assert process.returncode == 0
+    return usage.ru_maxrss * 1024
