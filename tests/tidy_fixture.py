@@ -36,9 +36,15 @@ class Tables:
         self.series: dict[str, list[dict[str, Any]]] = {}
 
     def add(
-        self, levels: Mapping[str, str], block: int, values: Mapping[str, tuple[float, str]], *,
-        numbers: Mapping[str, float] | None = None, target: str = "this-machine", **fields: Any,
-    ) -> str:  # fmt: skip
+        self,
+        levels: Mapping[str, str],
+        block: int,
+        values: Mapping[str, tuple[float, str]],
+        *,
+        numbers: Mapping[str, float] | None = None,
+        target: str = "this-machine",
+        **fields: Any,
+    ) -> str:
         """One trial; `fields` override columns of the trial table (status, cause, discarded_why, imported …)."""
         case = ",".join(f"{k}={v}" for k, v in levels.items())
         trial = hashlib.sha256(f"{target}{case}{block}{len(self.trials)}".encode()).hexdigest()[:8]
@@ -49,13 +55,29 @@ class Tables:
             for n in ("result.json", "stderr", "stdout", "supervisor.json", "trial.json")
         ]
         row = {
-            "trial": trial, "target": target, "case": case, "block": block, "position": len(self.trials) + 1,
-            "status": "ok", "cause": None, "started": f"2026-11-20T10:{block:02d}:00.000+00:00", "duration_s": 1.5,
-            "argv": f"python3 -I /home/bench/agent-0123456789ab file-size {case} --folder /tmp/benchstudy-{trial}{trial}",
-            "raw": raw, "raw_files": json.dumps(files), "tool": "python3", "tool_version": "Python 3.11.2",
-            "tool_sha256": _SHA, "study_sha256": _SHA, "instrument": _SHA, "imported": False, "discarded_why": None,
-            "load_before": 0.4, "load_after": 0.7, "verified": "{}",
-        } | fields  # fmt: skip
+            "trial": trial,
+            "target": target,
+            "case": case,
+            "block": block,
+            "position": len(self.trials) + 1,
+            "status": "ok",
+            "cause": None,
+            "started": f"2026-11-20T10:{block:02d}:00.000+00:00",
+            "duration_s": 1.5,
+            "argv": f"python3 -I ~/.benchstudy/agent-0123456789ab file-size {case} --folder /tmp/benchstudy-{trial}",
+            "raw": raw,
+            "raw_files": json.dumps(files),
+            "tool": "python3",
+            "tool_version": "Python 3.11.2",
+            "tool_sha256": _SHA,
+            "study_sha256": _SHA,
+            "instrument": _SHA,
+            "imported": False,
+            "discarded_why": None,
+            "load_before": 0.4,
+            "load_after": 0.7,
+            "verified": "{}",
+        } | fields
         self.trials.append(row)
         if row["discarded_why"] is None and row["status"] != "aborted":
             head = {
@@ -85,9 +107,7 @@ class Tables:
             pl.DataFrame(rows, schema_overrides=types, infer_schema_length=None).write_parquet(
                 folder / f"{name}.parquet"
             )
-        pl.DataFrame(list(self.cases.values()), infer_schema_length=None).write_parquet(
-            folder / "cases.parquet"
-        )
+        pl.DataFrame(list(self.cases.values()), infer_schema_length=None).write_parquet(folder / "cases.parquet")
         index = self._index()
         path = self.root / "data" / "raw" / self.study / "this-machine" / self.family / "session.json"
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -96,16 +116,27 @@ class Tables:
 
     def _index(self) -> dict[str, Any]:
         facts = {
-            "cpus_allowed": 2, "kernel": {"release": "6.1.0"}, "hostname": HOSTILE, "memory_total_bytes": 8e9,
-            "lscpu": {"Model name": "A processor"}, "os_release": {"PRETTY_NAME": "Debian 12"},
-        }  # fmt: skip
+            "cpus_allowed": 2,
+            "kernel": {"release": "6.1.0"},
+            "hostname": HOSTILE,
+            "memory_total_bytes": 8e9,
+            "lscpu": {"Model name": "A processor"},
+            "os_release": {"PRETTY_NAME": "Debian 12"},
+        }
         change = f'swappiness: "60" -> "10 {HOSTILE}"'
         environment = {"before": facts, "after": facts, "diff": [change]}
         session = {
-            "uuid": "0" * 32, "seed": 7, "started": "2026-11-20T10:00:00.000+00:00", "finished": "2026-11-20T10:09:00.000+00:00",
-            "controller": "desk", "instrument": _SHA, "study_sha256": _SHA, "declared": {}, "hosts": {"here": environment},
+            "uuid": "0" * 32,
+            "seed": 7,
+            "started": "2026-11-20T10:00:00.000+00:00",
+            "finished": "2026-11-20T10:09:00.000+00:00",
+            "controller": "desk",
+            "instrument": _SHA,
+            "study_sha256": _SHA,
+            "declared": {},
+            "hosts": {"here": environment},
             "events": ["2026-11-20T10:03:00.000+00:00 connection to here lost, reconnected after 4 s"],
-        }  # fmt: skip
+        }
         keys = ("case", "block", "position", "status", "cause")
         trials = [
             {
@@ -127,9 +158,17 @@ class Tables:
             if t["discarded_why"]
         ]
         return {
-            "schema_version": 1, "study": self.study, "target": "this-machine", "family": self.family, "study_sha256": _SHA,
-            "plan": _SHA, "problem": None, "sessions": [session], "trials": trials, "discarded": discarded,
-        }  # fmt: skip
+            "schema_version": 1,
+            "study": self.study,
+            "target": "this-machine",
+            "family": self.family,
+            "study_sha256": _SHA,
+            "plan": _SHA,
+            "problem": None,
+            "sessions": [session],
+            "trials": trials,
+            "discarded": discarded,
+        }
 
 
 def file_size_levels() -> Iterator[tuple[dict[str, str], float]]:
@@ -170,12 +209,7 @@ def write_file_size(root: Path, *, study: str = "embedded", blocks: int = 6, hos
                     "B",
                 )
             fields: dict[str, Any] = {}
-            if (
-                hostile
-                and levels["backend"] == "sshfs"
-                and levels["size"] == "100MB"
-                and levels["op"] == "write"
-            ):
+            if hostile and levels["backend"] == "sshfs" and levels["size"] == "100MB" and levels["op"] == "write":
                 # one level fails every time, the other in two blocks only
                 if levels["sync"] == "fsync":
                     fields = {
@@ -196,9 +230,7 @@ def write_file_size(root: Path, *, study: str = "embedded", blocks: int = 6, hos
             discarded_why=f"the host was being backed up {HOSTILE}",
             load_before=9.0,
         )
-        tables.add(
-            levels, 3, {}, numbers=numbers, status="aborted", cause="the host was restarted during the trial"
-        )
+        tables.add(levels, 3, {}, numbers=numbers, status="aborted", cause="the host was restarted during the trial")
         tables.add(
             levels,
             7,
@@ -248,9 +280,7 @@ def write_fio(root: Path, *, study: str = "embedded", blocks: int = 6) -> Path:
                 argv="fio --name=test --bs=4k --output=fio.json",
             )
             if job != "gitlab":
-                histogram += _histogram(
-                    tables, "this-machine", tables.trials[-1]["case"], block, trial, rates
-                )
+                histogram += _histogram(tables, "this-machine", tables.trials[-1]["case"], block, trial, rates)
     for job, (write, read) in {"shell-loop": (0.08, 1.9), "no-fork": (0.02, 0.011)}.items():
         for block in range(1, blocks + 1):
             values = {f"{op}_time": (tables.noisy(t), "s") for op, t in (("write", write), ("read", read))}
@@ -288,9 +318,18 @@ def _histogram(
         samples = tables.random.lognormal(math.log(20 / rate), 0.7, size=min(4_000, int(rate)))
         counts, _ = np.histogram(samples, edges)
         rows += [
-            {"target": target, "case": case, "block": block, "trial": trial, "op": op, "kind": "clat",
-             "lower_s": float(low), "upper_s": float(high), "count": int(count)}
+            {
+                "target": target,
+                "case": case,
+                "block": block,
+                "trial": trial,
+                "op": op,
+                "kind": "clat",
+                "lower_s": float(low),
+                "upper_s": float(high),
+                "count": int(count),
+            }
             for low, high, count in zip(edges, edges[1:], counts, strict=False)
             if count
-        ]  # fmt: skip
+        ]
     return rows

@@ -41,11 +41,7 @@ def answers(found: Sequence[Mapping[str, Any]]) -> str:
         )
         note = f"<p>{html.escape(answer['note'])}</p>" if answer["note"] else ""
         cards.append(f"<li><table><caption>{html.escape(answer['what'])}</caption>{rows}</table>{note}</li>")
-    return (
-        f'<ul class="answers">{"".join(cards)}</ul>'
-        if cards
-        else '<p class="none">No trial gave a result.</p>'
-    )
+    return f'<ul class="answers">{"".join(cards)}</ul>' if cards else '<p class="none">No trial gave a result.</p>'
 
 
 def count_badges(counts: Mapping[str, int]) -> list[tuple[str, str]]:
@@ -109,9 +105,7 @@ def method(results: Results, indexes: Indexes) -> str:
     ]
     for index in indexes:
         facts += _session_facts(index, several=len(indexes) > 1)
-    tools = (
-        counted.select("tool", "tool_version", "tool_sha256").unique(maintain_order=True).drop_nulls("tool")
-    )
+    tools = counted.select("tool", "tool_version", "tool_sha256").unique(maintain_order=True).drop_nulls("tool")
     lines = [_tool(*row) for row in tools.iter_rows()]
     if lines:
         facts.append(("Tools on the host", "\n".join(lines)))
@@ -132,7 +126,8 @@ def _session_facts(index: Mapping[str, Any], *, several: bool) -> list[tuple[str
     lines, changes = [], []
     for session in index["sessions"]:
         lines.append(
-            f"{sessions.moment(session['started'])} to {sessions.moment(session['finished'])}, order seed {session['seed']}"
+            f"{sessions.moment(session['started'])} to {sessions.moment(session['finished'])}, "
+            f"order seed {session['seed']}"
         )
         for name, environment in session["hosts"].items():
             changes += [f"{name}: {change}" for change in environment.get("diff") or ()]
@@ -151,13 +146,14 @@ def weaknesses(results: Results, indexes: Indexes, extra: Iterable[str] = ()) ->
 
 
 def _weak_numbers(results: Results) -> list[str]:
-    per_case = results.counted.filter(pl.col("status") == "ok").group_by("target", "case").len()
+    successes = results.counted.filter(pl.col("status") == "ok").group_by("target", "case").len()
+    per_case = results.cases.join(successes, on=["target", "case"], how="left").with_columns(pl.col("len").fill_null(0))
     small = per_case.filter(pl.col("len") < stats.smallest_n(50)).height
     found = []
     if small:
         found.append(
-            f"{human.plural(small, 'case')} of {results.cases.height} have fewer than {stats.smallest_n(50)} successful "
-            "trials: too few for a 95 % interval of the median."
+            f"{human.plural(small, 'case')} of {results.cases.height} with fewer than {stats.smallest_n(50)} "
+            "successful trials: too few for a 95 % interval of the median."
         )
     return found
 
@@ -185,14 +181,12 @@ def _weak_trials(results: Results, indexes: Indexes) -> list[str]:
     for why, k in Counter(results.trials["discarded_why"].drop_nulls().to_list()).most_common():
         found.append(f"{human.plural(k, 'trial')} discarded by hand and measured again: {why}.")
     if counts["aborted"]:
-        found.append(
-            f"{human.plural(counts['aborted'], 'trial')} aborted (connection, controller or host went away) and done again."
-        )
+        found.append(f"{human.plural(counts['aborted'], 'trial')} aborted (connection, controller or host went away).")
     busy = busy_trials(results, indexes)
     if busy:
         found.append(
-            f"The host was busy before {len(busy)} of {human.plural(results.counted.height, 'trial')}: its load average was "
-            f"above {_BUSY_SHARE:.0%} of its processors."
+            f"The host was busy before {len(busy)} of {human.plural(results.counted.height, 'trial')}: its load "
+            f"average was above {_BUSY_SHARE:.0%} of its processors."
         )
     return found
 
@@ -202,8 +196,7 @@ def trials(results: Results, metrics: Sequence[str], root: Path, page_folder: Pa
     away = os.path.relpath(root, page_folder)
     values = {
         metric: {
-            t: human.quantity(v, u)
-            for t, v, u in results.points(metric).select("trial", "value", "unit").iter_rows()
+            t: human.quantity(v, u) for t, v, u in results.points(metric).select("trial", "value", "unit").iter_rows()
         }
         for metric in metrics
     }
@@ -248,7 +241,8 @@ def _case_trials(
     return (
         f'<details class="case" id="{html.escape(anchor)}"><summary><code>{html.escape(name)}</code> '
         f'<span class="count">{html.escape(summary)}</span></summary>{command}'
-        f'<div class="table-frame" role="region" aria-label="Trials of {html.escape(name)}" tabindex="0"><table class="trials">'
+        f'<div class="table-frame" role="region" aria-label="Trials of {html.escape(name)}" tabindex="0">'
+        f'<table class="trials">'
         f"<thead><tr>{head}</tr></thead><tbody>{body}</tbody></table></div></details>"
     )
 
@@ -267,7 +261,8 @@ def _trial_row(
     return (
         f'<tr id="trial-{trial}"><td>{row["block"]}</td><td><a href="{folder}">{trial}</a></td><td{kind}>{outcome}</td>'
         f"{figures}<td>{html.escape(sessions.moment(row['started'] or ''))}</td>"
-        f"<td class=files><details><summary>{len(raw_files(row))} files</summary>{own_command}<ul>{files}</ul></details></td></tr>"
+        f"<td class=files><details><summary>{len(raw_files(row))} files</summary>"
+        f"{own_command}<ul>{files}</ul></details></td></tr>"
     )
 
 
@@ -280,11 +275,7 @@ def _outcome(row: Mapping[str, Any]) -> str:
 
 def _file(file: Mapping[str, Any], folder: str | None) -> str:
     name = html.escape(file["name"])
-    linked = (
-        f'<a href="{folder}/{html.escape(link(file["name"]).removeprefix("./"))}">{name}</a>'
-        if folder
-        else name
-    )
+    linked = f'<a href="{folder}/{html.escape(link(file["name"]).removeprefix("./"))}">{name}</a>' if folder else name
     return f"<li>{linked} <code>{html.escape(file['sha256'])}</code></li>"
 
 

@@ -35,9 +35,9 @@ def _vega_bundle() -> str:
 
 
 def render_notebook(notebook: Path, html: Path, *, title: str) -> None:
-    """The executed `notebook` as one HTML file that loads nothing: figures interactive, and static where scripts are off.
+    """The executed `notebook` as one HTML file that loads nothing.
 
-    Code is left out; it stays in the executed notebook. Raises nbformat errors for a file that is not a notebook.
+    Figures are interactive, and static where scripts are off. Code is left out; it stays in the executed notebook. Raises nbformat errors for a file that is not a notebook.
     """
     executed = nbformat.read(notebook, as_version=4)
     page = {
@@ -87,12 +87,8 @@ def build_index(study: Study, *, tidy: Mapping[str, Path], sessions: Sequence[Pa
     environment = jinja2.Environment(autoescape=True, trim_blocks=True, undefined=jinja2.StrictUndefined)
     template = environment.from_string(template_text("index.html.j2"))
     style = jinja2.utils.markupsafe.Markup(template_text("page.css"))
-    indexes = [
-        json.loads(path.read_text(encoding="utf-8")) | {"file": path} for path in sessions if path.is_file()
-    ]
+    indexes = [json.loads(path.read_text(encoding="utf-8")) | {"file": path} for path in sessions if path.is_file()]
     for folder in (reports / study.study, reports):
         index = StudyIndex(study, tidy=tidy, indexes=indexes, reports=reports, page_folder=folder)
         folder.mkdir(parents=True, exist_ok=True)
-        (folder / "index.html").write_text(
-            template.render(study=index.context(), style=style), encoding="utf-8"
-        )
+        (folder / "index.html").write_text(template.render(study=index.context(), style=style), encoding="utf-8")

@@ -1,6 +1,7 @@
 """Base units as people read them. Inside the package everything stays in s, B, B/s, 1/s; only a page scales."""
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from benchstudy.stats import Summary
@@ -28,7 +29,7 @@ class Scale:
 
     def number(self, value: float) -> str:
         scaled = value / self.factor
-        if self.unit == "":
+        if self.unit in ("", "%") or (self.unit.endswith("B") and scaled == round(scaled)):
             return f"{scaled:,.0f}" if scaled == round(scaled) else f"{scaled:,.2f}"
         return f"{scaled:,.0f}" if self.unit in ("/s", "B") and abs(scaled) >= 100 else f"{scaled:,.2f}"
 
@@ -72,6 +73,13 @@ def median_cell(summary: Summary, unit: str) -> str:
     return quantity(summary.median, unit)
 
 
+def value_range(values: Sequence[float], unit: str) -> str:
+    """The lowest and the highest of some values: "0–3 %", or "0 %" when they are the same."""
+    found = scale(max(values, key=abs), unit)
+    low, high = found.number(min(values)), found.text(max(values))
+    return high if low == found.number(max(values)) else f"{low}–{high}"
+
+
 def evidence(summary: Summary, unit: str) -> str:
     """How much stands behind a cell: n and the 95 % interval of the median, or why there is none."""
     if summary.interval_low is None:
@@ -86,8 +94,6 @@ def plural(count: int, noun: str) -> str:
 
 def interval(summary: Summary, unit: str) -> str:
     """The 95 % interval of a summary that has one: "95 %: 0.52–0.71 ms"."""
-    assert summary.interval_low is not None and summary.interval_high is not None, (
-        "this summary has no interval"
-    )
+    assert summary.interval_low is not None and summary.interval_high is not None, "this summary has no interval"
     unit_of_cell = scale(summary.median or summary.interval_high, unit)
     return f"95 %: {unit_of_cell.number(summary.interval_low)}–{unit_of_cell.text(summary.interval_high)}"

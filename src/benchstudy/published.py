@@ -1,4 +1,4 @@
-"""Figures that others published (data/published/*.csv): shown apart from measured ones, and checked for impossibilities.
+"""Figures that others published (data/published/*.csv), shown apart from measured ones; what is impossible is flagged.
 
 They come from other hosts, days and tools, so nothing here compares them with a measurement.
 """
@@ -11,15 +11,15 @@ from typing import Any
 import polars as pl
 
 from benchstudy import human, stats
-from benchstudy.charts import Reference
 from benchstudy.errors import BenchstudyError
+from benchstudy.panels import Reference
 from benchstudy.tables import MISSING, Cell, Table
 
 _SHORT = {"ssd": "SSD"}
 
 
 def read(path: Path, where: Mapping[str, str]) -> pl.DataFrame:
-    """Rows of a published table whose columns have the given texts. Raises BenchstudyError when there is no such file."""
+    """Rows of a published table whose columns have the given texts. Raises BenchstudyError without the file."""
     if not path.is_file():
         raise BenchstudyError(f"{path}: no such table of published figures; see data/published/README.md")
     rows = pl.read_csv(path, infer_schema_length=None)
@@ -29,7 +29,7 @@ def read(path: Path, where: Mapping[str, str]) -> pl.DataFrame:
 
 
 def table(path: Path, name: str, *, rows: str, columns: str, where: Mapping[str, str], caption: str) -> Table:
-    """Published means with deviation and p50, levels of `rows` down and of `columns` across, impossible ones flagged."""
+    """Published means with deviation and p50: levels of `rows` down, of `columns` across, impossible ones flagged."""
     cells: dict[tuple[str, str], dict[str, dict[str, Any]]] = {}
     for row in read(path, where).iter_rows(named=True):
         cells.setdefault((row[rows], row[columns]), {})[row["statistic"]] = row
@@ -53,7 +53,7 @@ def _cell(name: str, statistics: Mapping[str, Mapping[str, Any]] | None) -> Cell
     if statistics is None:
         return MISSING
     mean, sd, median = (str(statistics[s]["as_printed"]) for s in ("mean", "sd", "p50"))
-    lines = [f"{mean} ({sd}, p50: {median})", "n not published"]
+    lines = [f"{mean} ({sd}, p50: {median})"]
     problems = _problems(name, statistics)
     lines += ["impossible mean/median pair" for _ in problems]
     return Cell(tuple(lines), kind="published warning" if problems else "published", title=" ".join(problems))
@@ -68,9 +68,7 @@ def _last_digit(row: Mapping[str, Any]) -> float:
     """The size of the last printed digit, in the base unit: 0.00001 s for "0.57 ms"."""
     printed = re.search(r"[\d,]+(?:\.(\d+))?", str(row["as_printed"]))
     digits = len(printed[1] or "") if printed else 0
-    factor = next(
-        (f for f, u in ((1e-6, "µs"), (1e-3, "ms")) if str(row["as_printed"]).endswith(f" {u}")), 1.0
-    )
+    factor = next((f for f, u in ((1e-6, "µs"), (1e-3, "ms")) if str(row["as_printed"]).endswith(f" {u}")), 1.0)
     return factor * 10.0**-digits
 
 

@@ -1,10 +1,11 @@
 """What a notebook calls: one `Page` a notebook, one call a figure or table.
 
-Every call shows its result and writes it below the page's folder of exports (`figures/*.svg|png`, `tables/*.csv|rst|md`).
+Every call shows its result, and writes it below the page's exports (`figures/*.svg|png`, `tables/*.csv|rst|md`).
 Everything that comes from data is escaped here or below; a notebook never puts a name into HTML itself.
 """
 
 import html
+import itertools
 import json
 import re
 from collections.abc import Iterable, Mapping, Sequence
@@ -14,13 +15,14 @@ from typing import Any
 import polars as pl
 from IPython.display import HTML, display
 
-from benchstudy import evidence, histograms, human, paths, published, stats
-from benchstudy.charts import Axis, Figure, Panel, Reference, Style, cdf_panel, strip_panel, trend_panel
+from benchstudy import cells, evidence, figuredata, human, paths, published
+from benchstudy.charts import Figure
+from benchstudy.panels import Axis, Panel, Reference, Style, cdf_panel, strip_panel, trend_panel
 from benchstudy.results import Estimate, Results, Where
 from benchstudy.sessions import family_indexes
-from benchstudy.tables import MISSING, Cell, Table
+from benchstudy.tables import Cell, Table
 
-# One trial's worth of axis padding is not worth a parameter; what a metric measures decides its axis title.
+# Choices of cases, each under the title of its panel or table.
 Views = Mapping[str, Where]
 
 
@@ -49,12 +51,6 @@ class Page:
         variants = self.results.variants(factor, shared, where)
         return {f"{title}, {factor} {levels[0]}": {**where, factor: levels} for levels in variants}
 
-    def style(self, factor: str, where: Where | None = None) -> Style:
-        """A colour and a shape for each level among the chosen cases (on each target, if there are several)."""
-        return Style(
-            tuple(dict.fromkeys(self._labels(self.results.select(where).drop_nulls(factor), factor)))
-        )
-
     @staticmethod
     def slug(title: str) -> str:
         """A file name out of a title: "Write, sync fsync" is "write-sync-fsync"."""
@@ -67,15 +63,13 @@ class Page:
         _show(evidence.overview(self.results, self._indexes))
 
     def answer(self, groups: Mapping[str, tuple[str, Where]], *, series: str) -> None:
-        """For each group `{title: (metric, choice of cases)}` the median of each series, in order, and whether it is sure.
+        """For each group `{title: (metric, choice of cases)}` the medians of its series, sorted, and how sure the order is.
 
         The same goes to `answer.json` for the index.
         """
         answers = [a for a in (self._answer(label, *asked, series) for label, asked in groups.items()) if a]
         self.output.mkdir(parents=True, exist_ok=True)
-        (self.output / "answer.json").write_text(
-            json.dumps(answers, ensure_ascii=False, indent=1), encoding="utf-8"
-        )
+        (self.output / "answer.json").write_text(json.dumps(answers, ensure_ascii=False, indent=1), encoding="utf-8")
         _show(evidence.answers(answers))
 
     def _answer(self, label: str, metric: str, where: Where, series: str) -> dict[str, Any] | None:
@@ -83,17 +77,20 @@ class Page:
         known = sorted((e for e in estimates if e.summary.median is not None), key=lambda e: e.summary.median)
         lines = [
             {
-                "name": self._label(e.levels, series),
+                "name": figuredata.label(self.results, e.levels, series),
                 "value": human.brief(e.summary.median, e.unit),
                 "evidence": human.evidence(e.summary, e.unit) + (f"; {e.failure}" if e.failed else ""),
             }
             for e in known
         ]
         lost = [e for e in estimates if e.summary.median is None]
-        lines += [{"name": self._label(e.levels, series), "value": "–", "evidence": e.failure} for e in lost]
+        lines += [
+            {"name": figuredata.label(self.results, e.levels, series), "value": "–", "evidence": e.failure}
+            for e in lost
+        ]
         unclear = [
-            f"{self._label(a.levels, series)} and {self._label(b.levels, series)}"
-            for a, b in zip(known, known[1:], strict=False)
+            f"{figuredata.label(self.results, a.levels, series)} and {figuredata.label(self.results, b.levels, series)}"
+            for a, b in itertools.pairwise(known)
             if not _apart(a, b)
         ]
         note = f"So few trials do not establish the order of {', nor of '.join(unclear)}." if unclear else ""
@@ -110,68 +107,55 @@ class Page:
         columns = self._with_target(columns, where)
         estimates = self.results.estimates(metric, where)
         across = list(dict.fromkeys(tuple(e.levels[c] for c in columns) for e in estimates))
-        down = [
-            level
-            for level in self.results.levels(rows, where)
-            if any(e.levels[rows] == level for e in estimates)
-        ]
+        down = [level for level in self.results.levels(rows, where) if any(e.levels[rows] == level for e in estimates)]
         found = {(e.levels[rows], tuple(e.levels[c] for c in columns)): e for e in estimates}
         header = (rows.replace("_", " ").capitalize(), *(_joined(key) for key in across))
-        body = [
-            (Cell.text(level), *(self.cell(found.get((level, key)), cell) for key in across)) for level in down
-        ]  # fmt: skip
+        body = []
+        for level in down:
+            figures = [cells.estimate_cell(self.results, found.get((level, key)), cell) for key in across]
+            body.append((Cell.text(level), *figures))
         self.show_table(Table(name, caption, header, tuple(body)))
 
     def metrics_table(
-        self, name: str, metrics: Mapping[str, str], *, rows: Sequence[str], where: Where | None = None, caption: str,
-        cell: str = "median",
+        self, name: str, metrics: Mapping[str, tuple[str, str | None]], *, rows: Sequence[str], caption: str,
+        where: Where | None = None, cell: str = "median",
     ) -> None:  # fmt: skip
-        """One row a case, one column a metric (`{metric: heading}`); metrics nobody gave are left out."""
+        """One row a case, one column a metric (`{metric: (heading, unit)}`); metrics nobody gave are left out.
+
+        A unit of None is the metric's own. `cell` as for `table`, or "range" for what must hold in every trial.
+        """
         rows = self._with_target(rows, where or {})
-        given = {m: h for m, h in metrics.items() if not self.results.points(m, where).is_empty()}
+        given = {m: shown for m, shown in metrics.items() if not self.results.points(m, where).is_empty()}
         body = []
         for levels in self.results.select(where).iter_rows(named=True):
-            estimates = [self.results.estimate(m, levels["target"], levels["case"]) for m in given]
-            if any(e is not None for e in estimates):
+            estimates = {m: self.results.estimate(m, levels["target"], levels["case"]) for m in given}
+            if any(estimate is not None for estimate in estimates.values()):
                 heads = [Cell.text(str(levels[r] or "–")) for r in rows]
-                body.append((*heads, *(self.cell(e, cell) for e in estimates)))
-        self.show_table(Table(name, caption, (*map(str.capitalize, rows), *given.values()), tuple(body)))
+                figures = [
+                    cells.estimate_cell(self.results, estimates[m], cell, unit) for m, (_, unit) in given.items()
+                ]
+                body.append((*heads, *figures))
+        headings = (*(r.capitalize() for r in rows), *(heading for heading, _ in given.values()))
+        self.show_table(Table(name, caption, headings, tuple(body)))
 
-    def cell(self, estimate: Estimate | None, form: str = "median") -> Cell:
-        """One case's figure with what stands behind it; a failure says why and how often."""
-        if estimate is None:
-            return MISSING
-        href = f"#{self.results.anchors[estimate.target, estimate.case]}"
-        summary = estimate.summary
-        if summary.median is None:
-            return Cell((estimate.failure or summary.note,), href, "failed")
-        figure = (human.page_cell if form == "page" else human.median_cell)(summary, estimate.unit)
-        lines = [figure, human.evidence(summary, estimate.unit)]
-        if estimate.failed:
-            lines.append(estimate.failure)
-        return Cell(tuple(lines), href, "number warning" if estimate.failed else "number", summary.note)
-
-    def frame_table(
-        self, name: str, frame: pl.DataFrame, columns: Mapping[str, tuple[str, str]], caption: str
-    ) -> None:
+    def frame_table(self, name: str, frame: pl.DataFrame, columns: Mapping[str, tuple[str, str]], caption: str) -> None:
         """Any frame as a table: `columns` maps its columns to (heading, unit); an empty unit is text.
 
         Figures lead to the trials of the case that the columns `target` and `case` name.
         """
         body = []
         for row in frame.iter_rows(named=True):
-            href = f"#{self.results.anchors[row['target'], row['case']]}"
-            cells = []
+            href = cells.href(self.results, row["target"], row["case"])
+            figures = []
             for column, (_, unit) in columns.items():
                 text = str(row[column]) if row[column] is not None else "–"
-                cells.append(Cell((human.quantity(row[column], unit),), href) if unit else Cell.text(text))
-            body.append(tuple(cells))
+                figures.append(Cell((human.quantity(row[column], unit),), href) if unit else Cell.text(text))
+            body.append(tuple(figures))
         self.show_table(Table(name, caption, tuple(heading for heading, _ in columns.values()), tuple(body)))
 
     def show_table(self, table: Table) -> None:
         if not table.rows:
-            _show(f'<p class="none">{html.escape(table.caption)}: nothing was measured.</p>')
-            return
+            return self._nothing(table.caption)
         table.write(self.output / "tables")
         files = self._downloads("tables", table.name, ("csv", "rst", "md"))
         _show(f'{table.html()}<p class="downloads">{files}</p>')
@@ -182,168 +166,70 @@ class Page:
         self, name: str, metric: str, *, x: str, x_title: str, y_title: str, series: str, views: Views, caption: str,
     ) -> None:  # fmt: skip
         """The metric against a numeric column of the case table, log-log, one panel a view."""
-        style = self.style(series)
-        points = {view: self._points(metric, series, where, x) for view, where in views.items()}
+        style = figuredata.style(self.results, series)
+        points = {view: figuredata.points(self.results, metric, series, where, x) for view, where in views.items()}
         points = {view: frame for view, frame in points.items() if not frame.is_empty()}
         together = pl.concat(points.values()) if points else pl.DataFrame()
         if together.is_empty():
-            return _show(f'<p class="none">{html.escape(caption)} Nothing was measured.</p>')
+            return self._nothing(caption)
         sizes = sorted(set(together["x"].to_list()))
         unit = together["unit"][0]
         panels = []
         for view, frame in points.items():
-            estimates = self._estimates_frame(metric, series, views[view], x)
+            estimates = figuredata.estimates(self.results, metric, series, views[view], x)
             y = Axis(y_title, unit, shared=together["y"].to_list())
-            panels.append(trend_panel(view, frame, estimates, Axis(x_title, "B", values=sizes), y, style))
-        self._show_figure(name, caption, panels, style, together)
+            panels.append(trend_panel(view, frame, estimates, Axis(x_title, "B", values=sizes, shared=sizes), y, style))
+        self._show_figure(name, caption, panels, style, together["series"].to_list())
 
     def strip(
         self, name: str, metrics: Mapping[str, str], *, series: str, where: Where, value_title: str, caption: str,
         references: Mapping[str, Sequence[Reference]] | None = None, log: bool = False,
     ) -> None:  # fmt: skip
         """Every trial of each series on one axis, a panel a metric, with published reference lines."""
-        style = self.style(series, where)
-        panels, frames = [], []
+        style = figuredata.style(self.results, series, where)
+        panels = []
         for metric, title in metrics.items():
-            frame = self._points(metric, series, where)
+            frame = figuredata.points(self.results, metric, series, where)
             if frame.is_empty():
                 continue
             frame = frame.with_columns(x=pl.col("y"))
-            estimates = self._estimates_frame(metric, series, where).with_columns(x=pl.col("y"))
+            estimates = figuredata.estimates(self.results, metric, series, where).with_columns(x=pl.col("y"))
             axis = Axis(value_title, frame["unit"][0], log=log)
-            panels.append(
-                strip_panel(title, frame, estimates, axis, style, (references or {}).get(metric, ()))
-            )
-            frames.append(frame)
+            panels.append(strip_panel(title, frame, estimates, axis, style, (references or {}).get(metric, ())))
         if not panels:
-            return _show(f'<p class="none">{html.escape(caption)} Nothing was measured.</p>')
-        self._show_figure(name, caption, panels, style, pl.concat(frames), legend=False)
+            return self._nothing(caption)
+        self._show_figure(name, caption, panels, style)
 
-    def cdf(self, name: str, *, series: str, op: str, kind: str, x_title: str, caption: str) -> None:
-        """Shares of operations by latency, from the histograms of all trials laid together; a panel a job and operation."""
-        latencies = self._histograms(kind)
-        if latencies is None:
-            return _show(f'<p class="none">{html.escape(caption)} No job measured latencies.</p>')
-        latencies = latencies.with_columns(series=pl.Series(self._labels(latencies, series), dtype=pl.String))
-        steps = histograms.cumulative(latencies, ["job", op, "series"]).filter(pl.col("count") > 0)
-        steps = steps.with_columns(
-            x=pl.col("upper_s").round_sig_figs(4),
-            fraction=pl.col("fraction").round(5),
-            **{"tip share": (pl.col("fraction") * 100).round(3).cast(pl.String) + " %"},
-        )
-        axis = Axis(x_title, "s", shared=steps["x"].to_list())
+    def latency_cdf(self, name: str, *, series: str, kind: str, caption: str) -> None:
+        """Shares of operations by latency, from histograms laid together over trials; a panel a job and operation."""
+        histogram = figuredata.latencies(self.results, kind)
+        if histogram is None:
+            return self._nothing(caption)
+        steps = figuredata.cumulative_steps(self.results, histogram, series, ["job", "op"])
+        axis = Axis("Latency", "s", shared=steps["x"].to_list())
         style = Style(tuple(steps["series"].unique(maintain_order=True).to_list()))
         panels = [
-            cdf_panel(
-                f"{job}: {operation}", frame.select("series", "x", "fraction", "tip share"), axis, style
-            )
-            for (job, operation), frame in steps.group_by("job", op, maintain_order=True)
+            cdf_panel(f"{job}: {op}", frame.drop("job", "op"), axis, style)
+            for (job, op), frame in steps.group_by("job", "op", maintain_order=True)
         ]
-        self._show_figure(name, caption, panels, style, steps)
+        self._show_figure(name, caption, panels, style, style.names)
 
-    def percentiles(self, name: str, percentiles: Sequence[float], *, kind: str, caption: str) -> None:
-        """Percentiles of merged histograms, each the bucket it lies in; below it what single trials say."""
-        latencies = self._histograms(kind)
-        if latencies is None:
-            return _show(f'<p class="none">{html.escape(caption)}: no job measured latencies.</p>')
-        keys = ["target", "case", "directory", "job", "op"]
-        totals = (
-            histograms.merge_histograms(latencies, keys)
-            .group_by(keys, maintain_order=True)
-            .agg(pl.col("count").sum())
-        )
-        found = {
-            (p, *row[:5]): row[6:]
-            for p in percentiles
-            for row in histograms.quantile_interval_from_histogram(latencies, p / 100, keys).iter_rows()
-        }
-        body = []
-        for *key, count in totals.iter_rows():
-            cells = [self._percentile_cell(kind, p, key, count, found[p, *key]) for p in percentiles]
-            body.append((*map(Cell.text, (*key[2:], f"{count:,}")), *cells))
-        heads = ("Directory", "Job", "Operation", "Operations merged", *(f"p{p:g}" for p in percentiles))
-        self.show_table(Table(name, caption, heads, tuple(body)))
-
-    def _percentile_cell(
-        self, kind: str, percentile: float, key: Sequence[str], count: int, bucket: tuple[float, ...]
-    ) -> Cell:
-        target, case, _, _, op = key
-        href = f"#{self.results.anchors[target, case]}"
-        if not stats.supported(percentile, count):
-            return Cell((f"needs {stats.smallest_n(percentile):,} operations",), href, "missing")
-        lower, upper = bucket[-2:]
-        unit = human.scale(upper, "s")
-        estimate = self.results.estimate(f"{op}_{kind}_p{percentile:g}", target, case)
-        lines = [f"{unit.number(lower)}–{unit.text(upper)}"]
-        if estimate is not None and estimate.summary.median is not None:
-            lines.append(f"trials: {human.evidence(estimate.summary, estimate.unit)}")
-        return Cell(tuple(lines), href)
-
-    def _histograms(self, kind: str) -> pl.DataFrame | None:
-        """Histograms of one kind of latency with the levels of their cases; None when there are none."""
-        series = self.results.series("latency_histogram")
-        if series is None or series.is_empty():
-            return None
-        chosen = series.filter(pl.col("kind") == kind).join(self.results.cases, on=["target", "case"])
-        return None if chosen.is_empty() else chosen
+    def latency_table(self, name: str, percentiles: Sequence[float], *, kind: str, caption: str) -> None:
+        """Percentiles of histograms laid together over trials, and what the trials say one by one."""
+        histogram = figuredata.latencies(self.results, kind)
+        if histogram is None:
+            return self._nothing(caption)
+        self.show_table(cells.percentile_table(self.results, histogram, name, percentiles, kind, caption))
 
     def _show_figure(
-        self,
-        name: str,
-        caption: str,
-        panels: list[Panel],
-        style: Style,
-        data: pl.DataFrame,
-        *,
-        legend: bool = True,
+        self, name: str, caption: str, panels: list[Panel], style: Style, in_legend: Iterable[str] = ()
     ) -> None:
-        present = set(data["series"].to_list())
-        shown = tuple(n for n in style.names if n in present) if legend else ()
+        present = set(in_legend)
+        shown = tuple(series for series in style.names if series in present)
         alt = f"{caption} The same figures stand in the tables of this page."
         figure = Figure(name, caption, alt, tuple(panels), style, shown)
         figure.write(self.output / "figures")
         _show(f'{figure.html()}<p class="downloads">{self._downloads("figures", name, ("svg", "png"))}</p>')
-
-    def _points(self, metric: str, series: str, where: Where, x: str | None = None) -> pl.DataFrame:
-        points = self.results.points(metric, where)
-        columns = {"series": pl.Series(self._labels(points, series), dtype=pl.String)}
-        if x is not None:
-            columns["x"] = points[x].cast(pl.Float64)
-        value_texts = [human.quantity(v, u) for v, u in points.select("value", "unit").iter_rows()]
-        return points.with_columns(**columns).select(
-            "series",
-            *(["x"] if x is not None else []),
-            pl.col("value").alias("y"),
-            "unit",
-            "trial",
-            pl.Series("tip value", value_texts, dtype=pl.String),
-            (pl.col("trial") + " in block " + pl.col("block").cast(pl.String)).alias("tip trial"),
-        )
-
-    def _labels(self, frame: pl.DataFrame, series: str) -> list[str]:
-        return [self._label(row, series) for row in frame.iter_rows(named=True)]
-
-    def _label(self, levels: Mapping[str, Any], series: str) -> str:
-        name = str(levels[series])
-        return name if len(self.results.targets) < 2 else f"{name} on {levels['target']}"
-
-    def _estimates_frame(self, metric: str, series: str, where: Where, x: str | None = None) -> pl.DataFrame:
-        rows = [
-            {
-                "series": self._label(e.levels, series),
-                **({"x": float(e.levels[x])} if x is not None else {}),
-                "y": e.summary.median,
-                "low": e.summary.interval_low,
-                "high": e.summary.interval_high,
-                "tip median": human.quantity(e.summary.median, e.unit),
-                "tip evidence": human.evidence(e.summary, e.unit),
-            }
-            for e in self.results.estimates(metric, where)
-            if e.summary.median is not None
-        ]
-        numbers = {n: pl.Float64 for n in (*(["x"] if x is not None else []), "y", "low", "high")}
-        schema = {"series": pl.String, **numbers, "tip median": pl.String, "tip evidence": pl.String}
-        return pl.DataFrame(rows, schema=schema)
 
     # -- evidence ----------------------------------------------------------------------------------------------------
 
@@ -374,6 +260,9 @@ class Page:
             f"{self._downloads('tables', 'estimates', ('csv',))}</p>"
             + evidence.trials(self.results, metrics, self.root, self.output.parent)
         )
+
+    def _nothing(self, what: str) -> None:
+        _show(f'<p class="none">{html.escape(what.rstrip("."))}: nothing was measured.</p>')
 
     def _with_target(self, columns: Sequence[str], where: Where) -> list[str]:
         several = len(self.results.targets) > 1 and "target" not in where

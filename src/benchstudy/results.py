@@ -30,6 +30,7 @@ class Estimate:
     metric: str
     unit: str
     summary: stats.Summary
+    values: tuple[float, ...]
     results: int
     failed: int
     cause: str
@@ -49,7 +50,7 @@ class Results:
     def __init__(self, tidy: Path, *, study: str, family: str):
         self.tidy, self.study, self.family = Path(tidy), study, family
         self.observations = self._read("observations")
-        self.cases = self._read("cases")
+        self.cases = _in_order(self._read("cases"))
         self.trials = self._read("trials")
 
     def _read(self, name: str) -> pl.DataFrame:
@@ -91,9 +92,7 @@ class Results:
                 raise BenchstudyError(
                     f"family {self.family!r} has no factor {factor!r}; it has {', '.join(self.factors)}"
                 )
-            chosen = chosen.filter(
-                pl.col(factor).is_in([wanted] if isinstance(wanted, str) else list(wanted))
-            )
+            chosen = chosen.filter(pl.col(factor).is_in([wanted] if isinstance(wanted, str) else list(wanted)))
         return chosen
 
     def levels(self, factor: str, where: Where | None = None) -> list[str]:
@@ -120,6 +119,12 @@ class Results:
             taken = set(found.values())
             found[target, case] = name if name not in taken else f"{name}-{len(taken)}"
         return found
+
+    def case_name(self, target: str, case: str, but: Sequence[str] = ()) -> str:
+        """A case's levels for a reader, without those of the factors in `but`: "disk · gitlab"."""
+        levels = self._levels[target, case]
+        names = [str(levels[f]) for f in self.factors if f not in but and levels[f] is not None]
+        return " · ".join([*([target] if len(self.targets) > 1 else []), *names])
 
     def estimates(self, metric: str, where: Where | None = None) -> list[Estimate]:
         """One estimate a chosen case that gave this metric or has failed trials, in the study's order."""
@@ -148,9 +153,7 @@ class Results:
     @cached_property
     def _outcomes(self) -> dict[tuple[str, str], list[tuple[str, str | None]]]:
         grouped: dict[tuple[str, str], list[tuple[str, str | None]]] = {}
-        for target, case, status, cause in self.counted.select(
-            "target", "case", "status", "cause"
-        ).iter_rows():
+        for target, case, status, cause in self.counted.select("target", "case", "status", "cause").iter_rows():
             grouped.setdefault((target, case), []).append((status, cause))
         return grouped
 
@@ -162,10 +165,11 @@ class Results:
         if not values and not causes:
             return None
         unit = values[0][2] if values else ""
-        summary = stats.summarise([value for _, value, _ in values] + [None] * len(causes))
+        numbers = tuple(value for _, value, _ in values)
+        summary = stats.summarise([*numbers, *([None] * len(causes))])
         cause = Counter(causes).most_common(1)[0][0] if causes else ""
         levels = self._levels.get((target, case), {})
-        return Estimate(target, case, levels, metric, unit, summary, len(outcomes), len(causes), cause)
+        return Estimate(target, case, levels, metric, unit, summary, numbers, len(outcomes), len(causes), cause)
 
     def points(self, metric: str, where: Where | None = None) -> pl.DataFrame:
         """One row a trial that gave the metric: the case's columns, block, trial, value, unit."""
@@ -178,11 +182,7 @@ class Results:
 
     @cached_property
     def metrics(self) -> list[str]:
-        return (
-            self.observations.filter(pl.col("value").is_not_null())["metric"]
-            .unique(maintain_order=True)
-            .to_list()
-        )
+        return self.observations.filter(pl.col("value").is_not_null())["metric"].unique(maintain_order=True).to_list()
 
     def counts(self) -> dict[str, int]:
         """Trials by outcome: ok, failed, timeout, aborted, discarded, imported (imported ones count twice)."""
@@ -194,6 +194,16 @@ class Results:
             "discarded": self.trials.height - kept.height,
             "imported": int(self.trials["imported"].fill_null(False).sum()),
         }
+
+
+def _in_order(cases: pl.DataFrame) -> pl.DataFrame:
+    """Cases by their levels: numeric levels by their value (100KB before 1MB), the others by name."""
+    numeric = [name for name, kind in cases.schema.items() if kind.is_numeric()]
+    by = []
+    for factor in (name for name in cases.columns if name not in numeric and name not in ("target", "case")):
+        value = next((name for name in numeric if name.startswith(f"{factor}_")), factor)
+        by.append(value)
+    return cases.sort("target", *by, nulls_last=True, maintain_order=True)
 
 
 def raw_files(row: Mapping[str, Any]) -> list[dict[str, Any]]:

@@ -1,4 +1,4 @@
-"""Estimates from trials. The unit is the trial: every value handed in here is one trial's value, never an operation's."""
+"""Estimates from trials. The unit is the trial: every value handed in is one trial's value, never an operation's."""
 
 import math
 from collections.abc import Iterable, Sequence
@@ -115,9 +115,7 @@ def lint_summary(name: str, mean: float, sd: float, median: float, resolution: f
     if sd < 0:
         problems.append(f"{name}: the standard deviation {sd:g} is negative")
     elif abs(mean - median) > sd + slack:
-        distance = (
-            f"{abs(mean - median) / sd:.1f} standard deviations" if sd else "more than a deviation of zero"
-        )
+        distance = f"{abs(mean - median) / sd:.1f} standard deviations" if sd else "more than a deviation of zero"
         problems.append(
             f"{name}: impossible mean/median pair: mean {mean:g} and median {median:g} lie {distance} apart, "
             "and no single sample can have more than 1"

@@ -23,9 +23,7 @@ class StudyIndex:
     ):  # fmt: skip
         self._study, self._indexes = study, indexes
         self._folder, self._page_folder = reports / study.study, page_folder
-        self._results = {
-            name: Results(folder, study=study.study, family=name) for name, folder in tidy.items()
-        }
+        self._results = {name: Results(folder, study=study.study, family=name) for name, folder in tidy.items()}
 
     def _link(self, path: Path) -> str:
         return link(os.path.relpath(path, self._page_folder))
@@ -39,12 +37,8 @@ class StudyIndex:
             "badges": evidence.count_badges(self._total()),
             "families": [self._family(name, results) for name, results in self._results.items()],
             "problems": self._problems(),
-            "failures": [
-                row for name, results in self._results.items() for row in self._failures(name, results)
-            ],
-            "set_aside": [
-                row for name, results in self._results.items() for row in self._set_aside(name, results)
-            ],
+            "failures": [row for name, results in self._results.items() for row in self._failures(name, results)],
+            "set_aside": [row for name, results in self._results.items() for row in self._set_aside(name, results)],
             "hosts": self._hosts(),
             "sessions": self._sessions(),
             "hashes": self._hashes(),
@@ -107,9 +101,7 @@ class StudyIndex:
             {
                 "trial": row["trial"],
                 "case": row["case"],
-                "what": f"discarded: {row['discarded_why']}"
-                if row["discarded_why"]
-                else f"aborted: {row['cause']}",
+                "what": f"discarded: {row['discarded_why']}" if row["discarded_why"] else f"aborted: {row['cause']}",
                 "href": f"{page}#trial-{row['trial']}",
             }
             for row in aside.iter_rows(named=True)
@@ -124,9 +116,7 @@ class StudyIndex:
                 host = found.setdefault(name, {"name": name, "changes": [], "lines": [], "facts": ""})
                 host["lines"] = sessions.host_lines(facts)
                 host["facts"] = json.dumps(facts, indent=1, ensure_ascii=False)
-                host["changes"] += [
-                    f"{index['family']}: {change}" for change in environment.get("diff") or ()
-                ]
+                host["changes"] += [f"{index['family']}: {change}" for change in environment.get("diff") or ()]
         return list(found.values())
 
     def _sessions(self) -> list[dict[str, Any]]:

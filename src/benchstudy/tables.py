@@ -20,7 +20,7 @@ _KEPT_TOGETHER = re.compile(r"\(±[^()]*\)|\d (?:[µmn]?s|[kKMGT]?i?B|%)(?![A-Za
 class Cell:
     """One cell: `lines` of plain text (the first is the figure, the others say what stands behind it).
 
-    `href` leads to the trials it was made from. `kind` is a CSS class: number, text, failed, missing, published, warning.
+    `href` leads to the trials it was made from. `kind` is a CSS class: number, text, failed, missing, published.
     """
 
     lines: tuple[str, ...]
@@ -48,16 +48,13 @@ class Table:
     def __post_init__(self) -> None:
         wrong = [len(row) for row in self.rows if len(row) != len(self.columns)]
         if wrong:
-            raise ValueError(
-                f"table {self.name}: a row of {wrong[0]} cells under {len(self.columns)} headings"
-            )
+            raise ValueError(f"table {self.name}: a row of {wrong[0]} cells under {len(self.columns)} headings")
 
     def html(self) -> str:
         """A table in its own scrolling frame, so that a phone scrolls the table and not the page."""
         head = "".join(f'<th scope="col">{html.escape(c)}</th>' for c in self.columns)
         body = "".join(
-            f"<tr>{_html_cell(row[0], heading=True)}{''.join(map(_html_cell, row[1:]))}</tr>"
-            for row in self.rows
+            f"<tr>{_html_cell(row[0], heading=True)}{''.join(map(_html_cell, row[1:]))}</tr>" for row in self.rows
         )
         caption = html.escape(self.caption)
         return (
@@ -76,9 +73,7 @@ class Table:
     def rst(self) -> str:
         """A reStructuredText grid table."""
         grid = [[_rst_lines(c) for c in self.columns]]
-        grid += [
-            [[part for line in cell.lines for part in _rst_lines(line)] for cell in row] for row in self.rows
-        ]
+        grid += [[[part for line in cell.lines for part in _rst_lines(line)] for cell in row] for row in self.rows]
         widths = [max(len(line) for row in grid for line in row[i]) for i in range(len(self.columns))]
 
         def rule(character: str) -> str:
