@@ -2,7 +2,9 @@
 
 import json
 import shlex
+import threading
 from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -179,11 +181,30 @@ def measure(root: Path, host: Host, **fio: Any) -> dict[str, StoredTrial]:
     return {trial.record.case.partition(",")[2]: trial for trial in store.trials()}
 
 
+@contextmanager
+def watching(folder: Path) -> Iterator[list[frozenset[str]]]:
+    """Every content that the scratch folder below `folder` is seen with."""
+    seen: list[frozenset[str]] = []
+    over = threading.Event()
+
+    def watch() -> None:
+        while not over.wait(0.005):
+            seen.append(frozenset(path.name for path in folder.glob("*/[!.]*")))
+
+    watcher = threading.Thread(target=watch)
+    watcher.start()
+    yield seen
+    over.set()
+    watcher.join()
+
+
 def test_a_session_from_the_command_to_the_tables(tmp_path: Path, here: Host, data: Path):
     log = {"name": "log", "rw": "write", "engine": "psync", "direct": False, "fdatasync": 1, "size": "1MiB"}
-    trials = measure(
-        tmp_path, here, size="16MiB", runtime="400ms", jobs=[log], directories=[{"name": "d", "path": str(data)}]
-    )
+    where = {"name": "d", "path": str(data)}
+    with watching(data) as seen:
+        trials = measure(tmp_path, here, size="16MiB", runtime="400ms", jobs=[log], directories=[where])
+    assert len(frozenset().union(*seen)) >= 3, "trials were seen at work"
+    assert max(len(names) for names in seen) == 1, "a trial's file must not wait for the session's end"
     jobs = ["fio,job=gitlab", "fio,job=gitlab-latency", "fio,job=log"]
     variants = ["small-files,job=shell-loop", "small-files,job=no-fork"]
     assert {case: trial.record.cause for case, trial in trials.items()} == {
