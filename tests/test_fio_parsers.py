@@ -272,9 +272,7 @@ def test_histograms_merge_and_end_at_one():
 def test_histograms_of_different_instruments_do_not_merge():
     old, new = (
         histogram("fio-2.10-constructed-plus.json"),
-        pl.DataFrame(
-            {"op": "read", "kind": "clat", "lower_s": [300.5e-6], "upper_s": [301e-6], "count": [1]}
-        ),
+        pl.DataFrame({"op": "read", "kind": "clat", "lower_s": [300.5e-6], "upper_s": [301e-6], "count": [1]}),
     )
     with pytest.raises(ValueError, match="different instruments cannot be merged"):
         merge_histograms(pl.concat([old, new]), ["op"])

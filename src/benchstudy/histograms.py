@@ -43,9 +43,7 @@ def cumulative(histogram: pl.DataFrame, by: Sequence[str]) -> pl.DataFrame:
     return merged.with_columns(running.alias("cumulative"), (running / total).alias("fraction"))
 
 
-def quantile_interval_from_histogram(
-    histogram: pl.DataFrame, quantile: float, by: Sequence[str]
-) -> pl.DataFrame:
+def quantile_interval_from_histogram(histogram: pl.DataFrame, quantile: float, by: Sequence[str]) -> pl.DataFrame:
     """The bin that holds the quantile (nearest rank) of each merged group: an interval, as wide as the bin.
 
     One row a group: `by`, count (of all operations), lower_s, upper_s. Groups without any are left out.

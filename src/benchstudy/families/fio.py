@@ -62,9 +62,7 @@ class Fio(Family):
                 found.append(_case(directory.name, "fio", page_job, {**where, **_fio(argv, config.size)}))
             for job in config.jobs:
                 argv = job_argv(job, config)
-                found.append(
-                    _case(directory.name, "fio", job.name, {**where, **_fio(argv, job.size or config.size)})
-                )
+                found.append(_case(directory.name, "fio", job.name, {**where, **_fio(argv, job.size or config.size)}))
             for variant in config.small_files:
                 found.append(_case(directory.name, "small-files", variant, where))
         return found
@@ -205,9 +203,7 @@ def _run_fio(case: Case, trial: "TrialContext") -> None:
     parent = _parent(case, trial, case.definition["size_bytes"])
     file = f"{trial.scratch(parent)}/testfile-{trial.uuid[:8]}"
     if UNSAFE_IN_PATH.search(file):
-        raise TrialFailed(
-            f"{file}: fio cannot take a path with any of {UNSAFE_CHARACTERS}; use another directory"
-        )
+        raise TrialFailed(f"{file}: fio cannot take a path with any of {UNSAFE_CHARACTERS}; use another directory")
     argv = [argument.replace(_FILE, file) for argument in case.definition["argv"]]
     _execute(trial, argv, remove=file, package="fio")
 
@@ -227,9 +223,7 @@ def _execute(trial: "TrialContext", argv: list[str], *, remove: str, package: st
     # Only a measuring session needs the way to a host; reports, which parse, do without loading it.
     from benchstudy.hostagent import Command
 
-    command = Command(
-        argv, env={"LC_ALL": "C"}, timeout_s=trial.config.timeout, cleanup=[["rm", "-rf", "--", remove]]
-    )
+    command = Command(argv, env={"LC_ALL": "C"}, timeout_s=trial.config.timeout, cleanup=[["rm", "-rf", "--", remove]])
     done = trial.execute(command)
     if done.execution.state == "start-failed":
         raise TrialFailed(
@@ -243,9 +237,7 @@ def _parent(case: Case, trial: "TrialContext", needed: int) -> str:
     """The case's directory on the host, asserted just before use: a mount can go away between two trials."""
     config: FioConfig = trial.config
     directory = next(d for d in config.directories if d.name == case.levels["directory"])
-    path = (
-        directory.path if directory.service is None else trial.service(directory.service).fill(directory.path)
-    )
+    path = directory.path if directory.service is None else trial.service(directory.service).fill(directory.path)
     info = trial.agent_call("path-info", path)
     trial.note(
         directory=path,
@@ -259,9 +251,7 @@ def _parent(case: Case, trial: "TrialContext", needed: int) -> str:
     return path
 
 
-def _unusable(
-    directory: Directory, info: Mapping[str, Any], needed: int, path: str | None = None
-) -> str | None:
+def _unusable(directory: Directory, info: Mapping[str, Any], needed: int, path: str | None = None) -> str | None:
     """Why nothing can be measured there, or None."""
     path = path or directory.path
     if not info["exists"]:
@@ -287,9 +277,7 @@ def _check_tool(host: "HostCheck", tool: str) -> None:
     if found:
         host.ok(f"{tool} is {found}")
     else:
-        host.problem(
-            f"{tool} is not installed", f"apt install {tool} (or dnf, apk), or `snakemake provision`"
-        )
+        host.problem(f"{tool} is not installed", f"apt install {tool} (or dnf, apk), or `snakemake provision`")
 
 
 def _text(path: Path) -> str:

@@ -104,17 +104,13 @@ class Job(Strict):
             if key not in EXTRA_OPTIONS:
                 raise ValueError(f"fio option {key!r} is not allowed here: {nearest(key, EXTRA_OPTIONS)}")
             if not re.fullmatch(r"[\w.,:/%+-]*", str(setting), re.ASCII):
-                raise ValueError(
-                    f"the value {setting!r} of {key} may hold letters, digits and . , : / % + - _ only"
-                )
+                raise ValueError(f"the value {setting!r} of {key} may hold letters, digits and . , : / % + - _ only")
         return value
 
     @model_validator(mode="after")
     def _consistent(self) -> "Job":
         if self.rwmixread is not None and self.rw not in MIXED_PATTERNS:
-            raise ValueError(
-                f"rwmixread says nothing for rw: {self.rw}; it needs one of {', '.join(MIXED_PATTERNS)}"
-            )
+            raise ValueError(f"rwmixread says nothing for rw: {self.rw}; it needs one of {', '.join(MIXED_PATTERNS)}")
         if self.name in ("gitlab", "gitlab-latency"):
             raise ValueError(f"{self.name!r} is the page's own job; give this one another name")
         return self
@@ -123,9 +119,7 @@ class Job(Strict):
 class FioConfig(FamilyConfig):
     directories: list[Directory] = Field(min_length=1)
     size: SizeField = Field(Size("4GiB"), description="of the file that a job works on")
-    runtime: DurationField | None = Field(
-        None, description="run for this long; once over the size when left out"
-    )
+    runtime: DurationField | None = Field(None, description="run for this long; once over the size when left out")
     page_jobs: list[PageJob] = Field(
         ["gitlab", "gitlab-latency"], description="the page's command, without and with latencies"
     )

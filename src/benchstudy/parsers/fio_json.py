@@ -30,9 +30,7 @@ def parse_fio_json(text: str) -> FioRun:
     if not isinstance(version, str):
         raise ParseError('this JSON is not an output of fio: the key "fio version" is missing')
     if "client_stats" in document:
-        raise ParseError(
-            "this is an output of fio's client mode, which mixes hosts: run fio on each host instead"
-        )
+        raise ParseError("this is an output of fio's client mode, which mixes hosts: run fio on each host instead")
     jobs = document.get("jobs")
     if not isinstance(jobs, list) or not jobs:
         raise ParseError("fio's output holds no job")
@@ -43,9 +41,7 @@ def _document(text: str) -> dict[str, Any]:
     start = _DOCUMENT.search(text)
     if start is None:
         said = " / ".join(line.strip() for line in text.strip().splitlines()[-3:])
-        raise ParseError(
-            f"fio wrote no JSON document{f', only: {said[:400]}' if said else ' and nothing else either'}"
-        )
+        raise ParseError(f"fio wrote no JSON document{f', only: {said[:400]}' if said else ' and nothing else either'}")
     try:
         document, _ = json.JSONDecoder().raw_decode(text, start.start())
     except json.JSONDecodeError as error:
@@ -104,12 +100,10 @@ def _direction(values: Mapping[str, Any], where: str) -> Direction:
     kib_per_s = _number(values, "bw", where)
     if abs(total / runtime / 1024 - kib_per_s) > 2 + 0.01 * kib_per_s:
         raise ParseError(
-            f"{where}: inconsistent: {total:.0f} B in {runtime:g} s is not the bandwidth given, "
-            f"{kib_per_s:g} KiB/s"
+            f"{where}: inconsistent: {total:.0f} B in {runtime:g} s is not the bandwidth given, {kib_per_s:g} KiB/s"
         )
     counts = {
-        k: int(_number(values, k, where)) if k in values else None
-        for k in ("total_ios", "short_ios", "drop_ios")
+        k: int(_number(values, k, where)) if k in values else None for k in ("total_ios", "short_ios", "drop_ios")
     }
     latencies = {kind: _latency(values, kind, where, counts["total_ios"]) for kind in ("slat", "clat", "lat")}
     return Direction(

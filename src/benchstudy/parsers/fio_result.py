@@ -165,9 +165,7 @@ def _pooled(parts: Sequence[Latency]) -> tuple[float, float] | None:
         return None
     n = sum(counts)
     mean = sum(c * p.mean for c, p in zip(counts, parts, strict=True)) / n
-    squares = sum(
-        (c - 1) * p.stddev**2 + c * (p.mean - mean) ** 2 for c, p in zip(counts, parts, strict=True)
-    )
+    squares = sum((c - 1) * p.stddev**2 + c * (p.mean - mean) ** 2 for c, p in zip(counts, parts, strict=True))
     return mean, math.sqrt(squares / (n - 1))
 
 

@@ -71,9 +71,7 @@ def parse_fio_text(text: str) -> FioRun:
         reading = None
         if match := _JOB.match(line):
             if int(match["error"]):
-                raise ParseError(
-                    f"fio job {match['name']} ended in error {match['error']}: {match['detail'] or line}"
-                )
+                raise ParseError(f"fio job {match['name']} ended in error {match['error']}: {match['detail'] or line}")
             jobs.append(_Pending(match["name"], int(match["group"])))
         elif line.startswith("Run status group"):
             complete = True
@@ -125,9 +123,7 @@ def _finished(job: _Pending) -> FioJob:
             short_ios=job.issued["short"].get(op),
             dropped_ios=job.issued["dropped"].get(op),
             latencies={
-                kind: _latency(job, op, kind, ios)
-                for kind in ("slat", "clat", "lat")
-                if (op, kind) in job.moments
+                kind: _latency(job, op, kind, ios) for kind in ("slat", "clat", "lat") if (op, kind) in job.moments
             },
         )
     return FioJob(
@@ -160,8 +156,4 @@ def _bytes(text: str, pow2: bool) -> float:
     if match is None:
         raise ParseError(f"{text!r} is not an amount of data as fio writes it")
     base = 1024 if pow2 or match["binary"] else 1000
-    return (
-        float(match["number"])
-        * base ** _POWER[match["prefix"].upper()]
-        / (8 if match["unit"] == "bit" else 1)
-    )
+    return float(match["number"]) * base ** _POWER[match["prefix"].upper()] / (8 if match["unit"] == "bit" else 1)

@@ -54,16 +54,12 @@ def parse_no_fork(stdout: str) -> Parsed:
             ]
     except (json.JSONDecodeError, KeyError, TypeError) as error:
         raise ParseError(f"the answer of small-files is truncated or not its own: {error}") from error
-    return Parsed(
-        [*observations, Observation("files", float(FILES), "1")], {"small_file_operations": operations}
-    )
+    return Parsed([*observations, Observation("files", float(FILES), "1")], {"small_file_operations": operations})
 
 
 def _all_there(files: int, size: int) -> None:
     if (files, size) != (FILES, BYTES):
-        raise ParseError(
-            f"{files} files with {size} bytes were there in the end, instead of {FILES} with {BYTES}"
-        )
+        raise ParseError(f"{files} files with {size} bytes were there in the end, instead of {FILES} with {BYTES}")
 
 
 def _observe(op: str, real: float, user: float, system: float) -> list[Observation]:
