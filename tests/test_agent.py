@@ -7,13 +7,16 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
 
 AGENT = Path(__file__).parents[1] / "src" / "benchstudy" / "agent"
 # A shell that ignores TERM, with a child that left it for good: own session, parent gone.
-STUBBORN = "trap '' TERM; (setsid sh -c 'trap \"\" TERM; sleep 300 & echo $! > hidden; wait' &) ; while :; do sleep 1; done"
+STUBBORN = (
+    "trap '' TERM; (setsid sh -c 'trap \"\" TERM; sleep 300 & echo $! > hidden; wait' &) ; while :; do sleep 1; done"
+)
 
 
 def ask(command: str, *arguments: str, **options) -> dict:
@@ -76,6 +79,10 @@ def conversations() -> Iterator[Callable[..., Conversation]]:
 
     yield begin
     for conversation in begun:
+        if conversation.process.poll() is None:
+            with suppress(BrokenPipeError):
+                conversation.say({"stop": True})
+            conversation.process.wait(30)
         conversation.hang_up()
 
 
@@ -176,9 +183,7 @@ def test_heartbeats_renew_the_lease_and_tell_the_time(tmp_path, conversations):
 
 def test_watching_is_taken_up_again_and_hears_the_same_end(tmp_path, conversations):
     folder = tmp_path / "runs" / "u-1"
-    begun = conversations(
-        "run", folder, spec=spec("sh", "-c", "until [ -e go ]; do sleep 0.05; done; echo done")
-    )
+    begun = conversations("run", folder, spec=spec("sh", "-c", "until [ -e go ]; do sleep 0.05; done; echo done"))
     begun.hear()
     begun.hang_up()
     again = conversations("watch", folder)
@@ -270,10 +275,7 @@ def test_a_live_owner_is_named_and_never_robbed(tmp_path, conversations):
     assert verdict == {"state": "busy", "owner": {"controller": "host of a"}}
     first.say({"stop": True})
     assert first.final() == {"state": "released"}
-    assert (
-        conversations("lock", tmp_path / "sessions" / "c", spec=lock_spec(tmp_path, "c")).hear()["state"]
-        == "held"
-    )
+    assert conversations("lock", tmp_path / "sessions" / "c", spec=lock_spec(tmp_path, "c")).hear()["state"] == "held"
 
 
 def test_a_silent_owner_is_waited_for_and_everything_of_its_session_is_gone(tmp_path, conversations):
@@ -403,3 +405,28 @@ def test_path_info_of_something_that_is_not_there_tells_about_its_parent(tmp_pat
     assert info["free_bytes"] > 0
     assert info["fs_type"] is not None
     assert str(tmp_path).startswith(info["mount_point"])
+
+
+# --- services ----------------------------------------------------------------------------------------------------
+
+
+def test_a_mount_that_its_server_leaves_behind_is_unmounted(tmp_path):
+    service = {
+        "argv": ["sh", "-c", "mkdir '{{dir}}/mnt' && mount -t tmpfs none '{{dir}}/mnt' && exec sleep 300"],
+        "ready": {"tcp": None, "http": None, "mount": "{{dir}}/mnt", "timeout": 10.0},
+        **{"ports": [], "files": {}, "setup": [], "env": {}, "stop": None},
+    }
+    folder = tmp_path / "services" / "u-1"
+    given = {"uuid": "u-1", "session": "s", "lock": "", "lease_s": 20.0, "name": "store", "service": service}
+    (tmp_path / "spec").write_text(json.dumps({**given, "secrets": {}, "others": {}, "libraries": {}}) + "\n")
+    agent = f"'{sys.executable}' -I '{AGENT}'"
+    script = (
+        f"{agent} start-service '{folder}' < '{tmp_path}/spec'; grep -c '{folder}' /proc/mounts;"
+        f"{agent} stop-service '{folder}'; {agent} remove u-1 '{folder}'"
+    )
+    done = subprocess.run(["unshare", "-rm", "sh", "-c", script], capture_output=True, text=True, timeout=60)
+    started, mounts, stopped, removed = done.stdout.splitlines()
+    assert json.loads(started)["ready"]
+    assert mounts == "1"
+    assert [event["event"] for event in json.loads(stopped)["events"]][-1] == "unmounted"
+    assert json.loads(removed) == {"removed": [str(folder)]}

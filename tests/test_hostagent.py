@@ -217,7 +217,7 @@ with Remote("alpha", host) as remote:
         server = ["python3", "-m", "http.server", "-b", "127.0.0.1", "{{port.web}}"]
         service = Service(ports=["web"], argv=server, ready={"tcp": "web", "timeout": "20s"})
         print(agent.start_service("killed", "web", service).ports["web"], flush=True)
-        agent.execute("killed", Command(["sh", "-c", script]))
+        agent.execute("killed", Command(["sh", "-c", script], grace_s=0.3))
 """
 
 
@@ -263,9 +263,7 @@ def test_a_lost_lock_stops_the_session(deploy):
     agent = deploy(lease_s=2.0)
     with agent.lock(SESSION, OWNER) as lock:
         keeper = next(
-            int(p.name)
-            for p in Path("/proc").iterdir()
-            if p.name.isdigit() and agent.lock_path in _open_files(p)
+            int(p.name) for p in Path("/proc").iterdir() if p.name.isdigit() and agent.lock_path in _open_files(p)
         )
         os.kill(keeper, signal.SIGKILL)
         until(lambda: _raises(lock.check))

@@ -4,7 +4,6 @@ import base64
 import hashlib
 import json
 import os
-import shutil
 import tempfile
 import threading
 import time
@@ -194,11 +193,13 @@ class HostAgent:
     def _put(self) -> None:
         arriving = f"{self.directory}.part-{token_hex(4)}"
         with tempfile.TemporaryDirectory(prefix="benchstudy-agent-") as staging:
-            for source in _sources():
-                shutil.copyfile(source, Path(staging, source.name))
+            for name, content in _sources().items():
+                Path(staging, name).write_bytes(content)
             self.remote.put_tree(Path(staging), arriving)
         # It gets its name only when all of it has arrived; another session may have been faster.
-        self.remote.run(["mv", "-T", "--", arriving, self.directory], check=False)
+        moved = self.remote.run(["mv", "-T", "--", arriving, self.directory], check=False)
+        if moved.exit_status != 0:
+            self.remote.run(["rm", "-rf", "--", arriving])
         if self._present() is None:
             raise HostRefused(f"{self.remote.name}: {self.directory} could not be made")
 
@@ -223,9 +224,7 @@ class HostAgent:
             raise HostRefused(f"{self.remote.name}: {answer['error']}")
         if done.exit_status != 0 or answer is None:
             said = done.stderr.decode(errors="replace").strip()[-2000:] or f"no JSON: {done.text[:200]!r}"
-            raise HostRefused(
-                f"{self.remote.name}: the agent's {command} ended with status {done.exit_status}: {said}"
-            )
+            raise HostRefused(f"{self.remote.name}: the agent's {command} ended with status {done.exit_status}: {said}")
         return answer
 
     def retrying(self, attempt: Callable[[], T]) -> T:
@@ -285,9 +284,7 @@ class HostAgent:
                 process.write_line(json.dumps({"beat": number}).encode())
                 line = process.read_line(30.0)
                 if not line:
-                    raise HostRefused(
-                        f"{self.remote.name}: the agent does not tell the time: {process.stderr_tail}"
-                    )
+                    raise HostRefused(f"{self.remote.name}: the agent does not tell the time: {process.stderr_tail}")
                 self.note_clock(sent, time.time(), json.loads(line)["wall"])
         return self._offset[1]
 
@@ -458,9 +455,7 @@ class HostAgent:
         swept = self.call("sweep", self.work_dir, self._lock.session, self._lock.path, timeout_s=600.0)
         for what in ("ended", "removed"):
             if swept[what]:
-                self.on_event(
-                    f"{self.remote.name}: {what} what an earlier session left: {', '.join(swept[what])}"
-                )
+                self.on_event(f"{self.remote.name}: {what} what an earlier session left: {', '.join(swept[what])}")
         return swept
 
     def facts(self, tools: Sequence[str] = ()) -> dict[str, Any]:
@@ -489,14 +484,16 @@ _AS_RECORDED = (
 )
 
 
-def _sources() -> list[Path]:
-    return sorted((Path(__file__).parent / "agent").glob("*.py"))
+@cache
+def _sources() -> dict[str, bytes]:
+    """The agent's files, read once: what is put must be what was hashed, even if somebody edits them meanwhile."""
+    return {path.name: path.read_bytes() for path in sorted((Path(__file__).parent / "agent").glob("*.py"))}
 
 
 @cache
 def agent_sha256() -> str:
     """Of the agent's code: the instrument that measures on the host."""
     digest = hashlib.sha256()
-    for source in _sources():
-        digest.update(source.name.encode() + b"\0" + source.read_bytes() + b"\0")
+    for name, content in _sources().items():
+        digest.update(name.encode() + b"\0" + content + b"\0")
     return digest.hexdigest()

@@ -65,9 +65,7 @@ class HostLock:
     def check(self) -> None:
         """Raise LockLost when the host is not ours any more."""
         if self._problem is not None:
-            raise LockLost(
-                f"{self._agent.remote.name}: the lock was lost: {self._problem}"
-            ) from self._problem
+            raise LockLost(f"{self._agent.remote.name}: the lock was lost: {self._problem}") from self._problem
 
     def _acquire(self) -> None:
         host = self._agent.remote.name
@@ -79,14 +77,10 @@ class HostLock:
             who = _described(message["owner"])
             if message["state"] == "busy":
                 why = f" ({message['why']})" if "why" in message else ""
-                raise HostBusy(
-                    f"{host} is in use by {who}{why}; try again when that has ended", message["owner"]
-                )
+                raise HostBusy(f"{host} is in use by {who}{why}; try again when that has ended", message["owner"])
             if message["state"] == "waiting":
                 left_s = message["seconds_left"]
-                self._agent.on_event(
-                    f"{host}: {who} is silent; waiting until its lease ends, {left_s:.0f} s at most"
-                )
+                self._agent.on_event(f"{host}: {who} is silent; waiting until its lease ends, {left_s:.0f} s at most")
 
     def _read(self, timeout_s: float | None) -> dict | None:
         line = self._process.read_line(timeout_s)

@@ -71,9 +71,7 @@ def start_service(
     secrets = {secret: token_hex(16) for secret in service.secrets}
 
     def attempt() -> tuple[str, str, dict]:
-        uuid = str(
-            uuid4()
-        )  # a lost connection leaves an attempt that the lease ends; a new one must not meet it
+        uuid = str(uuid4())  # a lost connection leaves an attempt that the lease ends; a new one must not meet it
         folder = f"{agent.work_dir}/services/{uuid}"
         spec = {
             "uuid": uuid,
@@ -84,8 +82,7 @@ def start_service(
             "service": service.model_dump(mode="json"),
             "secrets": secrets,
             "others": {
-                other: {"dir": s.dir, "ports": dict(s.ports), "secrets": dict(s.secrets)}
-                for other, s in needed.items()
+                other: {"dir": s.dir, "ports": dict(s.ports), "secrets": dict(s.secrets)} for other, s in needed.items()
             },
             "libraries": dict(libraries),
         }
@@ -104,9 +101,7 @@ def start_service(
         agent.call("remove", uuid, folder)
         log = answer["log"].strip()
         raise ServiceFailed(answer["cause"] + (f"; the end of its log:\n{log}" if log else ""))
-    return RunningService(
-        name, uuid, folder, answer["dir"], answer["ports"], secrets, dict(libraries), dict(needed)
-    )
+    return RunningService(name, uuid, folder, answer["dir"], answer["ports"], secrets, dict(libraries), dict(needed))
 
 
 def stop_service(agent: "HostAgent", running: RunningService, into: Path | None) -> None:

@@ -94,9 +94,7 @@ def path_info(arguments: list[str]) -> None:
     while not os.path.exists(near):
         near = os.path.dirname(near)
     space = os.statvfs(near)
-    inside = [
-        m for m in _mounts() or [] if near == m["point"] or near.startswith(m["point"].rstrip("/") + "/")
-    ]
+    inside = [m for m in _mounts() or [] if near == m["point"] or near.startswith(m["point"].rstrip("/") + "/")]
     # The latest of the deepest: a file system mounted over another hides it.
     mount = max(reversed(inside), key=lambda m: len(m["point"]), default=None)
     wire.emit(

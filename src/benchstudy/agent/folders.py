@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import json
 import os
-import shutil
 import stat
 
 import wire
@@ -93,6 +92,8 @@ def check_removable(path: str, uuid: str) -> None:
 
 def remove(path: str, uuid: str) -> None:
     """Delete the marked folder `path`. The marker goes last: a removal cut short can be done again."""
+    import shutil  # slow to import, and most commands remove nothing
+
     check_removable(path, uuid)
     for entry in list(os.scandir(path)):
         if entry.name == MARKER:
@@ -106,8 +107,10 @@ def remove(path: str, uuid: str) -> None:
 
 
 def _make_writable_and_retry(function, path: str, failure) -> None:
-    # Tools leave read-only folders behind (Go's module cache does); only their owner, not root, meets this.
-    if not isinstance(failure[1], PermissionError) or function is os.lstat:
+    """Tools leave read-only folders behind (Go's module cache does); a plain user, unlike root, meets this."""
+    import shutil
+
+    if not isinstance(failure[1], PermissionError):
         raise failure[1]
     os.chmod(os.path.dirname(path), 0o700)
     if os.path.isdir(path) and not os.path.islink(path):

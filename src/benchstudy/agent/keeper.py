@@ -24,9 +24,7 @@ import wire
 
 _MARGIN_S = 1.0  # the keeper's lease over the supervisors'
 _UNKNOWN_OWNER_S = 10.0  # how long a lock held by nobody who says who they are is waited for
-_AFTER_LEASE_S = (
-    90.0  # ending processes, cleanup steps and removing folders may take this long after the lease
-)
+_AFTER_LEASE_S = 90.0  # ending processes, cleanup steps and removing folders may take this long after the lease
 _SIZE = 4096  # of the text in the lock file, so that each write replaces the one before as a whole
 
 

@@ -7,8 +7,8 @@ import os
 import signal
 import struct
 import time
+from collections.abc import Callable
 from contextlib import suppress
-from typing import Callable
 
 _PR_SET_PDEATHSIG = 1
 _PR_SET_CHILD_SUBREAPER = 36
@@ -184,9 +184,7 @@ def marked(wanted: Callable[[dict[str, str]], bool]) -> list[int]:
                 entries = file.read().decode("utf-8", "replace").split("\0")
         except OSError:
             continue  # gone, or not ours
-        carried = dict(
-            entry.split("=", 1) for entry in entries if entry.startswith("BENCHSTUDY_") and "=" in entry
-        )
+        carried = dict(entry.split("=", 1) for entry in entries if entry.startswith("BENCHSTUDY_") and "=" in entry)
         if "BENCHSTUDY_RUN" in carried and wanted(carried):
             found.append(int(name))
     return found

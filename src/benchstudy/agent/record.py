@@ -8,7 +8,6 @@ import os
 import resource
 import signal
 import time
-from datetime import datetime, timezone
 
 FILE = "supervisor.json"
 _RESERVE = ".reserve"
@@ -41,9 +40,8 @@ def _first_line(path: str) -> str | None:
 
 
 def utc(wall: float) -> str:
-    return (
-        datetime.fromtimestamp(wall, timezone.utc).isoformat(timespec="milliseconds").replace("+00:00", "Z")
-    )
+    """ISO 8601 with milliseconds."""
+    return time.strftime("%Y-%m-%dT%H:%M:%S", time.gmtime(wall)) + f".{int(wall % 1 * 1000):03d}Z"
 
 
 def wait_status_text(status: int) -> str:
@@ -96,9 +94,7 @@ class Record:
     def end(self, state: str, cause: str) -> None:
         self.content.update(state=state, cause=cause)
 
-    def finish(
-        self, state: str, status: int | None, duration_s: float, wall: float, survivors: list[str]
-    ) -> None:
+    def finish(self, state: str, status: int | None, duration_s: float, wall: float, survivors: list[str]) -> None:
         """`status` is what wait() said; None when even KILL did not end the command."""
         exited = status is not None and os.WIFEXITED(status)
         signalled = status is not None and os.WIFSIGNALED(status)
@@ -116,21 +112,14 @@ class Record:
             oom_kills=oom_after - self._oom_kills if counted else None,
             survivors=survivors,
         )
-        if (
-            signalled
-            and os.WTERMSIG(status) == signal.SIGKILL
-            and state == "exited"
-            and self.content["oom_kills"]
-        ):
+        if signalled and os.WTERMSIG(status) == signal.SIGKILL and state == "exited" and self.content["oom_kills"]:
             self.event("out of memory", "the kernel killed the command for want of memory")
         if survivors and state == "exited":
             self.event("survivors ended", ", ".join(survivors))
 
     def usage(self, used: resource.struct_rusage) -> None:
         """Of all descendants that were waited for."""
-        self.content.update(
-            max_rss_bytes=used.ru_maxrss * 1024, cpu_user_s=used.ru_utime, cpu_system_s=used.ru_stime
-        )
+        self.content.update(max_rss_bytes=used.ru_maxrss * 1024, cpu_user_s=used.ru_utime, cpu_system_s=used.ru_stime)
 
     def output(self, out, err) -> None:
         for name, copy in (("stdout", out), ("stderr", err)):

@@ -103,9 +103,7 @@ class _Filler:
     def _value(self, match: re.Match) -> str:
         name = match[1]
         if name not in self.values:
-            raise wire.AgentError(
-                f"unknown placeholder {{{{{name}}}}}; known here: {', '.join(sorted(self.values))}"
-            )
+            raise wire.AgentError(f"unknown placeholder {{{{{name}}}}}; known here: {', '.join(sorted(self.values))}")
         return self.values[name]
 
 
@@ -179,9 +177,7 @@ def _probed_ports(ready: dict, ports: dict[str, int]) -> dict[str, int]:
 def _probe_text(ready: dict, ports: dict[str, int]) -> str:
     if ready.get("tcp"):
         return f"nothing listens on port {ports[ready['tcp']]}, {ready['tcp']!r}"
-    return (
-        f"{ready['http']} does not answer" if ready.get("http") else f"{ready['mount']} is not a mount point"
-    )
+    return f"{ready['http']} does not answer" if ready.get("http") else f"{ready['mount']} is not a mount point"
 
 
 def _log_tail(folder: str) -> str:

@@ -45,9 +45,7 @@ def listening_inodes(port: int) -> set[str]:
                 rows = [line.split() for line in file.readlines()[1:]]
         except OSError:
             continue  # a kernel without IPv6
-        found.update(
-            row[9] for row in rows if row[3] == _LISTEN and int(row[1].rpartition(":")[2], 16) == port
-        )
+        found.update(row[9] for row in rows if row[3] == _LISTEN and int(row[1].rpartition(":")[2], 16) == port)
     return found
 
 

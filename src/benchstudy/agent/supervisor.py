@@ -11,7 +11,6 @@ import resource
 import select
 import signal
 import time
-import traceback
 
 import folders
 import processes
@@ -44,9 +43,7 @@ class Copy:
                 done = os.write(self.file, wanted)
                 self.written += done
                 wanted = wanted[done:]
-        except (
-            OSError
-        ) as error:  # a full disk must not stop us from reading, or the command would hang on its pipe
+        except OSError as error:  # a full disk must not stop us from reading, or the command would hang on its pipe
             self.failure = f"output could not be written: {error.strerror}"
         return bool(data)
 
@@ -87,8 +84,8 @@ class Supervisor:
             self._prepare()
             if self._set_up():
                 self._run_command()
-        except Exception:
-            self.record.end("lost", "the supervisor failed:\n" + traceback.format_exc()[-OUTPUT_TAIL:])
+        except Exception as error:
+            self.record.end("lost", f"the supervisor failed: {_described(error)}")
         finally:
             self._clean_up()
             self.record.save(durable=True)
@@ -279,8 +276,8 @@ class Supervisor:
             self._end_descendants()
             for point in folders.mounts_below(self.folder):
                 self._unmount(point)
-        except Exception:
-            self.record.event("cleaning up failed", traceback.format_exc()[-OUTPUT_TAIL:])
+        except Exception as error:
+            self.record.event("cleaning up failed", _described(error))
 
     def _unmount(self, point: str) -> None:
         """A mount left below the run's own folder would make that folder undeletable."""
@@ -289,3 +286,9 @@ class Supervisor:
             if point not in folders.mount_points():
                 self.record.event("unmounted", point)
                 return
+
+
+def _described(error: Exception) -> str:
+    import traceback  # hardly ever needed, and start-up time is paid at every command
+
+    return "".join(traceback.format_exception(type(error), error, error.__traceback__))[-OUTPUT_TAIL:]

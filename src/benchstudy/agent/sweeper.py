@@ -6,7 +6,7 @@ import json
 import os
 import subprocess
 import sys
-from typing import Callable
+from collections.abc import Callable
 
 import folders
 import lease
@@ -46,9 +46,7 @@ def _clear(work_dir: str, lock: str, concerned: Callable[[str], bool]) -> dict[s
     own_mark = processes.lock_mark(lock)
     ended = processes.end(
         lambda: processes.marked(
-            lambda marks: (
-                marks.get("BENCHSTUDY_LOCK") == own_mark and concerned(marks.get("BENCHSTUDY_SESSION", ""))
-            )
+            lambda marks: marks.get("BENCHSTUDY_LOCK") == own_mark and concerned(marks.get("BENCHSTUDY_SESSION", ""))
         )
     )
     kept = []

@@ -149,8 +149,6 @@ def last_word(folder: str) -> dict:
         rebooted = content["boot_id"] != record.boot_id()
         cause = "the host was rebooted" if rebooted else "the supervisor was killed on the host"
         # What the supervisor would have ended must not go on beside the next trial.
-        ended = processes.end(
-            lambda: processes.marked(lambda marks: marks["BENCHSTUDY_RUN"] == content["uuid"])
-        )
+        ended = processes.end(lambda: processes.marked(lambda marks: marks["BENCHSTUDY_RUN"] == content["uuid"]))
         content.update(state="lost", cause=cause, survivors=ended)
     return content

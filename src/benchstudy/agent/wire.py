@@ -5,14 +5,13 @@ from __future__ import annotations
 import json
 import os
 import sys
-from typing import Any
 
 
 class AgentError(Exception):
     """Something a person can understand and mend; it reaches the controller as `{"error": text}`."""
 
 
-def emit(message: Any) -> None:
+def emit(message: object) -> None:
     """Write one line at once. A reader that is gone is the watcher's everyday end, seen by its caller as OSError."""
     data = json.dumps(message).encode() + b"\n"
     sys.stdout.flush()
