@@ -4,6 +4,7 @@ A command is a list of arguments and is quoted once, here; no study, file or hos
 """
 
 import contextlib
+import math
 import random
 import shlex
 import threading
@@ -67,6 +68,7 @@ class RemoteProcess:
         self._remote = remote
         self._stdout = bytearray()
         self._stderr = bytearray()
+        self._patience_s = math.inf
         command = shlex.join(["sh", "-c", LAUNCHER, "sh", *_checked(argv)])
         with remote._lost_if_broken():
             transport = remote._transport()
@@ -77,6 +79,11 @@ class RemoteProcess:
             self.channel.in_buffer.set_event(self._arrived)
             self.channel.in_stderr_buffer.set_event(self._arrived)
             self.channel.exec_command(f"exec {command}")
+
+    def expect_bulk(self) -> None:
+        """Hand output on in large pieces, or what there is a fifth of a second after the last one."""
+        self.channel.in_buffer.worth_waking = CHUNK
+        self._patience_s = 0.2
 
     def __enter__(self) -> "RemoteProcess":
         return self
@@ -100,12 +107,14 @@ class RemoteProcess:
 
     def read(self, timeout_s: float | None) -> tuple[bytes, bytes] | None:
         """What is there on (stdout, stderr), waiting for something; two empty ones at the end, None on timeout."""
-        deadline = None if timeout_s is None else time.monotonic() + timeout_s
+        deadline = math.inf if timeout_s is None else time.monotonic() + timeout_s
+        incoming, waited_enough = self.channel.in_buffer, False
         while True:
             self._arrived.clear()
             # The state before the buffers: what arrives in between is then seen in the next round, not lost.
             ended = self.channel.eof_received or self.channel.closed
-            out = self.channel.recv(CHUNK) if self.channel.recv_ready() else b""
+            ready = incoming.read_ready() and (len(incoming) >= incoming.worth_waking or ended or waited_enough)
+            out = self.channel.recv(CHUNK) if ready else b""
             err = self.channel.recv_stderr(CHUNK) if self.channel.recv_stderr_ready() else b""
             if out and self.pid is None:
                 out = self._take_pid(out)
@@ -115,10 +124,10 @@ class RemoteProcess:
                 out = bytes(self._stdout) if self.pid is None else b""
                 self._stdout.clear()
                 return out, b""
-            left_s = None if deadline is None else deadline - time.monotonic()
-            if left_s is not None and left_s <= 0:
+            left_s = deadline - time.monotonic()
+            if left_s <= 0:
                 return None
-            self._arrived.wait(left_s)
+            waited_enough = not self._arrived.wait(min(left_s, self._patience_s, threading.TIMEOUT_MAX))
 
     def read_line(self, timeout_s: float | None) -> bytes | None:
         """The next line of standard output, with its newline; b"" at the end; None when none came in time.
@@ -177,9 +186,7 @@ class RemoteProcess:
             # Either a signal ended the command, or the connection ended under it: its thread is then about to stop.
             self._transport.join(0.2)
             if not self._transport.is_active():
-                raise ConnectionLost(
-                    f"{self._remote.name}: the connection was lost while {self.argv[0]} was running"
-                )
+                raise ConnectionLost(f"{self._remote.name}: the connection was lost while {self.argv[0]} was running")
         return self.channel.exit_status
 
     def kill(self) -> None:
@@ -219,9 +226,7 @@ class RemoteProcess:
 class Remote:
     """One SSH connection to one host; a context manager. Its methods may be called from several threads."""
 
-    def __init__(
-        self, name: str, host: Host, *, connect_timeout_s: float = 15.0, loopback_state: Path | None = None
-    ):
+    def __init__(self, name: str, host: Host, *, connect_timeout_s: float = 15.0, loopback_state: Path | None = None):
         self.name, self.host = name, host
         self.connect_timeout_s = connect_timeout_s
         self._loopback_state = loopback_state
@@ -330,9 +335,7 @@ class Remote:
         )
         if check and status != 0:
             tail = completed.stderr.decode(errors="replace").strip()[-2000:] or "no message"
-            raise CommandFailed(
-                f"{self.name}: `{_shown(argv)}` ended with status {status}: {tail}", completed
-            )
+            raise CommandFailed(f"{self.name}: `{_shown(argv)}` ended with status {status}: {tail}", completed)
         return completed
 
     def open(self, argv: Sequence[str]) -> RemoteProcess:

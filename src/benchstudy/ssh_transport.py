@@ -10,9 +10,10 @@ import os
 import struct
 import threading
 import time
+from collections.abc import Sequence
 
 import paramiko
-from paramiko.buffered_pipe import BufferedPipe, PipeTimeout
+from paramiko.buffered_pipe import BufferedPipe
 from paramiko.common import cMSG_CHANNEL_DATA, cMSG_CHANNEL_WINDOW_ADJUST, cMSG_GLOBAL_REQUEST
 from paramiko.packet import NeedRekeyException, Packetizer
 
@@ -62,17 +63,13 @@ class GcmPackets(Packetizer):
 
     def set_outbound_cipher(self, block_engine, *args, aead=False, iv_out=None, **kwargs):
         super().set_outbound_cipher(block_engine, *args, aead=aead, iv_out=iv_out, **kwargs)
-        self._out, self._out_iv, self._sent = (
-            (block_engine, _split_iv(iv_out), 0) if aead else (None, (b"", 0), 0)
-        )
+        self._out, self._out_iv, self._sent = (block_engine, _split_iv(iv_out), 0) if aead else (None, (b"", 0), 0)
 
     def set_inbound_cipher(self, block_engine, *args, aead=False, iv_in=None, **kwargs):
         super().set_inbound_cipher(block_engine, *args, aead=aead, iv_in=iv_in, **kwargs)
         if not aead and self._start != self._end:
             raise paramiko.SSHException("the host changed to another cipher in the middle of its data")
-        self._in, self._in_iv, self._received = (
-            (block_engine, _split_iv(iv_in), 0) if aead else (None, (b"", 0), 0)
-        )
+        self._in, self._in_iv, self._received = (block_engine, _split_iv(iv_in), 0) if aead else (None, (b"", 0), 0)
 
     def send_message(self, data):
         """One message, or a DataBatch."""
@@ -83,7 +80,7 @@ class GcmPackets(Packetizer):
             if isinstance(data, DataBatch):
                 self._send_batch(data)
             else:
-                size = self._seal(data.asbytes(), 0)
+                size = self._seal((data.asbytes(),), 0)
                 self.write_all(memoryview(self._out_buffer)[:size])
                 self._sent += size
         if self._sent > self.REKEY_BYTES and not self.need_rekey():
@@ -93,28 +90,27 @@ class GcmPackets(Packetizer):
         filled = 0
         for start in range(0, len(batch.data), batch.most):
             part = batch.data[start : start + batch.most]
-            filled += self._seal(b"".join((batch.prefix, len(part).to_bytes(4, "big"), part)), filled)
+            filled += self._seal((batch.prefix, len(part).to_bytes(4, "big"), part), filled)
             if filled >= BATCH:
                 self.write_all(memoryview(self._out_buffer)[:filled])
                 self._sent, filled = self._sent + filled, 0
         self.write_all(memoryview(self._out_buffer)[:filled])
         self._sent += filled
 
-    def _seal(self, payload: bytes, at: int) -> int:
+    def _seal(self, payload: Sequence[bytes | memoryview], at: int) -> int:
         """Encrypt one packet into the buffer; its size there. Layout: RFC 4253 section 6, RFC 5647 section 7.3."""
-        padding = 4 + -(len(payload) + 5) % 16
-        length = len(payload) + 1 + padding
+        size = sum(map(len, payload))
+        padding = 4 + -(size + 5) % 16
+        length = size + 1 + padding
         end = at + 4 + length + GCM_TAG
         if end > len(self._out_buffer):
             self._out_buffer.extend(bytes(end - len(self._out_buffer)))
         view = memoryview(self._out_buffer)
         view[at : at + 4] = length.to_bytes(4, "big")
-        plain = b"".join((bytes((padding,)), payload, os.urandom(padding)))
+        plain = b"".join((padding.to_bytes(1, "big"), *payload, os.urandom(padding)))
         fixed, counter = self._out_iv
         self._out_iv = (fixed, (counter + 1) & 0xFFFFFFFFFFFFFFFF)
-        self._out.encrypt_into(
-            fixed + counter.to_bytes(8, "big"), plain, view[at : at + 4], view[at + 4 : end]
-        )
+        self._out.encrypt_into(fixed + counter.to_bytes(8, "big"), plain, view[at : at + 4], view[at + 4 : end])
         return end - at
 
     def write_all(self, out):
@@ -215,13 +211,16 @@ class Chunks(BufferedPipe):
     def __init__(self):
         super().__init__()
         self._chunks: collections.deque[bytes] = collections.deque()
+        self._held = 0
+        # A reader of bulk data sets this higher: waking it for every packet costs more than the packet.
+        self.worth_waking = 1
 
     def feed(self, data):
         with self._lock:
             self._chunks.append(data)
-            if self._event is not None:
+            self._held += len(data)
+            if self._event is not None and self._held >= self.worth_waking:
                 self._event.set()
-            self._cv.notify_all()
 
     def set_event(self, event):
         with self._lock:
@@ -232,14 +231,17 @@ class Chunks(BufferedPipe):
         return bool(self._chunks)
 
     def read(self, nbytes, timeout=None):
-        """The next chunk, of any size up to a packet's; b"" at the end."""
+        """What is there, about `nbytes` at most (a chunk is not cut), without waiting."""
         with self._lock:
-            if not self._cv.wait_for(lambda: self._chunks or self._closed, timeout):
-                raise PipeTimeout
-            return self._chunks.popleft() if self._chunks else b""
+            taken, size = [], 0
+            while self._chunks and size < nbytes:
+                taken.append(self._chunks.popleft())
+                size += len(taken[-1])
+            self._held -= size
+        return taken[0] if len(taken) == 1 else b"".join(taken)
 
     def __len__(self):
-        return sum(map(len, self._chunks))
+        return self._held
 
 
 class SshTransport(paramiko.Transport):

@@ -54,11 +54,10 @@ SEND_FILE = (
 exec 3< "$1" && { sha256 < "$1" >&2 & } && if [ "$2" = 0 ]; then cat <&3; else tail -c "+$(($2 + 1))" <&3; fi && wait
 """
 )
-# $1: file that is new. Its hash comes on stdout.
-RECEIVE_FILE = SHA256 + 'umask 077; tee -- "$1" | sha256'
-# $1: file, $2: what is already good in it.
-RECEIVE_REST = SHA256 + 'truncate -s "$2" -- "$1" && cat >> "$1" && sha256 < "$1"'
-# $1: file, $2: its right size, $3: mode, $4: destination. tee goes on after a failed write, so the size is looked at.
+# $1: file, $2: how much of it is good already. What is hashed is what the file then holds; doing it at the end takes
+# less of the host's CPU than a tee, whose blocks are of 8 KiB.
+RECEIVE_FILE = SHA256 + 'umask 077; truncate -s "$2" -- "$1" && cat >> "$1" && sha256 < "$1"'
+# $1: file, $2: its right size, $3: mode, $4: destination.
 PUBLISH = """
 size=$(stat -c %s -- "$1") && if [ "$size" != "$2" ]; then echo "only $size of $2 bytes were written" >&2; exit 1; fi
 chmod "$3" "$1" && mv -fT -- "$1" "$4"
@@ -101,13 +100,8 @@ def put(remote: "Remote", local: Path, destination: str, mode: int) -> Digest:
 
         def send_rest() -> Digest:
             offset = _written_so_far(remote, writers, part) if writers else 0
-            script = (
-                ["sh", "-c", RECEIVE_REST, "sh", part, str(offset)]
-                if offset
-                else ["sh", "-c", RECEIVE_FILE, "sh", part]
-            )
             digest, size = hashlib.sha256(), 0
-            with remote.open(script) as process:
+            with remote.open(["sh", "-c", RECEIVE_FILE, "sh", part, str(offset)]) as process:
                 writers.append(process)
                 file.seek(0)
                 for block in _blocks(file):
@@ -129,9 +123,7 @@ def put(remote: "Remote", local: Path, destination: str, mode: int) -> Digest:
             with suppress(ConnectionLost):
                 remote.run(["rm", "-f", "--", part], check=False)
             if isinstance(error, CommandFailed):
-                raise TransferFailed(
-                    f"{remote.name}: {local} could not be put to {destination}: {error}"
-                ) from error
+                raise TransferFailed(f"{remote.name}: {local} could not be put to {destination}: {error}") from error
             raise
 
 
@@ -298,6 +290,7 @@ def _written_so_far(remote: "Remote", writers: list["RemoteProcess"], part: str)
 
 def _output(process: "RemoteProcess") -> Iterator[bytes]:
     """Standard output, piece by piece. Standard error is kept in the process."""
+    process.expect_bulk()
     while (got := process.read_output(STALL_TIMEOUT_S)) != b"":
         if got is None:
             raise ConnectionLost(f"{process.name}: nothing arrived for {STALL_TIMEOUT_S:.0f} s")
