@@ -237,7 +237,8 @@ def test_a_full_disk_does_not_hang_the_command_and_is_told(tmp_path):
     # A file system of 256 KiB in a mount namespace of its own, gone with the process.
     folder = "/mnt/runs/u-1"
     given = json.dumps(spec("sh", "-c", "head -c 5000000 /dev/zero; cat /dev/zero > fill; exit 7"))
-    script = f"mount -t tmpfs -o size=256k none /mnt && echo \"$1\" | (cat; sleep 1) | '{sys.executable}' -I '{AGENT}' run {folder}"
+    run = f"'{sys.executable}' -I '{AGENT}' run {folder}"
+    script = f'mount -t tmpfs -o size=256k none /mnt && echo "$1" | (cat; sleep 1) | {run}'
     done = subprocess.run(
         ["unshare", "-rm", "sh", "-c", script, "sh", given],
         capture_output=True,

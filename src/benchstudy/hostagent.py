@@ -1,25 +1,23 @@
 """The controller's side of the agent on a host: put it there, run supervised commands, services and the host's lock."""
 
-import base64
 import hashlib
 import json
 import os
 import tempfile
 import threading
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
 from secrets import token_hex
 from typing import Any, TypeVar
-from uuid import uuid4
 
+from benchstudy.hostcommands import Command, Execution, SupervisedRun
 from benchstudy.hosterrors import HostBusy, HostRefused, LockLost, ServiceFailed
 from benchstudy.hostlock import HostLock
 from benchstudy.hostservices import RunningService, start_service, stop_service
-from benchstudy.remote import CommandFailed, ConnectionFailed, ConnectionLost, Remote, RemoteProcess
+from benchstudy.remote import CommandFailed, ConnectionFailed, ConnectionLost, Remote
 from benchstudy.services import Service
 
 __all__ = [
@@ -37,17 +35,6 @@ __all__ = [
 T = TypeVar("T")
 
 MOST_ATTEMPTS = 5
-FINAL_STATES = (
-    "exited",
-    "timeout",
-    "lease-expired",
-    "stopped",
-    "start-failed",
-    "setup-failed",
-    "lost",
-    "absent",
-)
-
 # Runs before there is an agent, on whatever Python the host has.
 BOOTSTRAP = """
 import hashlib, json, os, sys
@@ -77,63 +64,6 @@ if problem is None and os.path.isdir(agent):
     digest = found.hexdigest()
 print(json.dumps({"problem": problem, "digest": digest}))
 """
-
-
-@dataclass(frozen=True)
-class Command:
-    """What to run on a host. `secret_env` and `stdin` stay in memory there; `env` and `argv` are recorded.
-
-    `max_output_bytes`: of each of stdout and stderr; what is beyond is dropped and marked as truncated.
-    `grace_s`: between TERM and KILL when it must end.
-    `cleanup`: commands run afterwards, however the command ended.
-    """
-
-    argv: Sequence[str]
-    env: Mapping[str, str] = field(default_factory=dict)
-    secret_env: Mapping[str, str] = field(default_factory=dict)
-    stdin: bytes = b""
-    timeout_s: float = 600.0
-    grace_s: float = 5.0
-    max_output_bytes: int = 16 << 20
-    label: str = "command"
-    cleanup: Sequence[Sequence[str]] = ()
-
-
-@dataclass(frozen=True)
-class Execution:
-    """How a command ended.
-
-    `state`: exited, timeout, lease-expired, stopped, start-failed or lost (the supervisor died, or the host restarted).
-    `exit_status` and `signal`: of the command itself; both None when it did not start or is unknown.
-    `duration_s`: on the host's monotonic clock. `clock_offset_s`: host's wall clock minus this machine's.
-    `clock_step_s`: how far the host's wall clock was set while the command ran. `started`, `finished`: host's, UTC.
-    `oom_kills`: processes the kernel killed for want of memory meanwhile, anywhere on the host.
-    `run_dir`: on the host: `stdout`, `stderr`, `supervisor.json` and `files/`, where the command ran.
-    """
-
-    uuid: str
-    argv: tuple[str, ...]
-    state: str
-    cause: str | None
-    exit_status: int | None
-    signal: int | None
-    duration_s: float | None
-    started: str
-    finished: str
-    stdout_truncated: bool
-    stderr_truncated: bool
-    boot_id: str | None
-    load_before: float | None
-    load_after: float | None
-    clock_offset_s: float | None
-    clock_step_s: float | None
-    oom_kills: int | None
-    max_rss_bytes: int | None
-    cpu_user_s: float | None
-    cpu_system_s: float | None
-    survivors: tuple[str, ...]
-    events: list[str]
-    run_dir: str
 
 
 class HostAgent:
@@ -208,9 +138,9 @@ class HostAgent:
         return [self.remote.host.python, "-I", self.directory, command, *args]
 
     def call(self, command: str, *args: str, input: bytes = b"", timeout_s: float = 60.0) -> Any:
-        """Ask the agent something quick, unsupervised; its answer from JSON. It may be asked twice after a lost connection.
+        """Ask the agent something quick, unsupervised; its answer from JSON.
 
-        Raises HostRefused with what the agent says is wrong.
+        After a lost connection it is asked again. Raises HostRefused with what the agent says is wrong.
         """
         return self.retrying(lambda: self.ask(command, *args, input=input, timeout_s=timeout_s))
 
@@ -265,6 +195,11 @@ class HostAgent:
         return self._lock
 
     @property
+    def last_clock_offset_s(self) -> float | None:
+        """The host's wall clock minus this machine's, as the heartbeats told it."""
+        return self._offset[1] if self._offset else None
+
+    @property
     def held_lock_path(self) -> str:
         """Where on the host the lock is that this session holds; what it starts is marked with it."""
         return self._lock.path if self._lock else self.lock_path
@@ -300,78 +235,13 @@ class HostAgent:
         """
         if self._lock is not None:
             self._lock.check()
-        uuid = str(uuid4())
-        run_dir = f"{self.work_dir}/runs/{uuid}"
-        spec = {
-            "uuid": uuid,
-            "session": session,
-            "lock": self.held_lock_path,
-            "lease_s": self.lease_s,
-            "label": command.label,
-            "argv": [str(argument) for argument in command.argv],
-            "env": dict(command.env),
-            "secret_env": dict(command.secret_env),
-            "stdin": base64.b64encode(command.stdin).decode(),
-            "timeout_s": command.timeout_s,
-            "grace_s": command.grace_s,
-            "max_output_bytes": command.max_output_bytes,
-            "cleanup": [list(argv) for argv in command.cleanup],
-        }
-        return self._execution(run_dir, spec, self._supervised(run_dir, json.dumps(spec).encode()))
+        execution = SupervisedRun(self, session, command).to_its_end()
+        if self._lock is not None:
+            # Whoever got the lock may have ended the command, or measured beside it.
+            self._lock.check()
+        return execution
 
-    def _supervised(self, run_dir: str, spec: bytes) -> dict:
-        """The final record of the run."""
-        accepted = False
-        fruitless = 0
-        while True:
-            generation = self.generation
-            try:
-                with self.remote.open(self.argv("watch" if accepted else "run", run_dir)) as process:
-                    for message in self._messages(process, None if accepted else spec):
-                        if message["state"] in FINAL_STATES:
-                            return message
-                        accepted, fruitless = True, 0
-            except ConnectionLost as error:
-                fruitless += 1
-                if fruitless == MOST_ATTEMPTS:
-                    raise
-                self.reconnect(error, generation)
-
-    def _messages(self, process: RemoteProcess, spec: bytes | None) -> Iterator[dict]:
-        """What the watcher says, heartbeats sent in between."""
-        try:
-            if spec is not None:
-                process.write_line(spec)
-            sent = 0.0
-            next_beat = time.monotonic()
-            while True:
-                line = process.read_line(max(0.0, next_beat - time.monotonic()))
-                if line is None:
-                    sent, next_beat = time.time(), time.monotonic() + self.beat_s
-                    process.write_line(b'{"beat": 0}')
-                    continue
-                message = self.parse_line(process, line)
-                if "beat" in message:
-                    self.note_clock(sent, time.time(), message["wall"])
-                else:
-                    yield message
-        except ConnectionLost:
-            self._raise_if_agent_failed(process)
-            raise
-        except (KeyboardInterrupt, SystemExit):
-            self._stop(process)
-            raise
-
-    def _raise_if_agent_failed(self, process: RemoteProcess) -> None:
-        """An agent that ended on an error breaks the conversation just as a broken connection does."""
-        with suppress(ConnectionLost):
-            status = process.wait(1.0)
-            if status not in (None, 0, -1):
-                said = b"".join(err for _, err in iter(lambda: process.read(1.0) or (b"", b""), (b"", b"")))
-                text = (process.stderr_tail + said.decode(errors="replace")).strip()[-2000:]
-                raise HostRefused(f"{self.remote.name}: the agent ended with status {status}: {text}")
-
-    def parse_line(self, process: RemoteProcess, line: bytes) -> dict:
+    def message(self, line: bytes) -> dict:
         """One message. Raises ConnectionLost at the end of the output, HostRefused for an error of the agent."""
         if not line:
             raise ConnectionLost(f"{self.remote.name}: the agent's watcher ended")
@@ -379,36 +249,6 @@ class HostAgent:
         if "error" in message:
             raise HostRefused(f"{self.remote.name}: {message['error']}")
         return message
-
-    def _stop(self, process: RemoteProcess) -> None:
-        """End the command now, not only at the end of its lease."""
-        with suppress(ConnectionLost, HostRefused):
-            process.write_line(b'{"stop": true}')
-            deadline = time.monotonic() + 20.0
-            while (left_s := deadline - time.monotonic()) > 0:
-                line = process.read_line(left_s)
-                if line is None or self.parse_line(process, line).get("state") in FINAL_STATES:
-                    return
-
-    def _execution(self, run_dir: str, spec: Mapping[str, Any], record: Mapping[str, Any]) -> Execution:
-        state = "lost" if record["state"] == "absent" else record["state"]
-        events = [f"{e['at']} {e['event']}: {e['detail']}" for e in record.get("events", ())]
-        unknown = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
-        return Execution(
-            uuid=spec["uuid"],
-            argv=tuple(spec["argv"]),
-            state=state,
-            cause=record.get("cause"),
-            started=record.get("started", unknown),
-            finished=record.get("finished", unknown),
-            stdout_truncated=record.get("stdout_truncated", False),
-            stderr_truncated=record.get("stderr_truncated", False),
-            clock_offset_s=self._offset[1] if self._offset else None,
-            survivors=tuple(record.get("survivors", ())),
-            events=events,
-            run_dir=run_dir,
-            **{name: record.get(name) for name in _AS_RECORDED},
-        )
 
     def fetch(self, execution: Execution, into: Path) -> None:
         """Bring `stdout`, `stderr`, `supervisor.json` and `files/` of an execution into the folder `into`."""
@@ -459,7 +299,7 @@ class HostAgent:
         return swept
 
     def facts(self, tools: Sequence[str] = ()) -> dict[str, Any]:
-        """The host's environment (agent/facts.py), with `clock.offset_s` against this machine; unknown facts are None."""
+        """The host's environment (agent/facts.py), with `clock.offset_s` to this machine; the unknown is None."""
         found = self.call("facts", *tools)
         found["clock"]["offset_s"] = self.clock_offset_s()
         return found
@@ -467,21 +307,6 @@ class HostAgent:
     def tool(self, program: str) -> dict[str, str | None]:
         """{"path", "version", "sha256"} of a program on the host, None for what is unknown."""
         return self.call("tool", program)
-
-
-_AS_RECORDED = (
-    "exit_status",
-    "signal",
-    "duration_s",
-    "boot_id",
-    "load_before",
-    "load_after",
-    "clock_step_s",
-    "oom_kills",
-    "max_rss_bytes",
-    "cpu_user_s",
-    "cpu_system_s",
-)
 
 
 @cache

@@ -84,7 +84,7 @@ class HostLock:
 
     def _read(self, timeout_s: float | None) -> dict | None:
         line = self._process.read_line(timeout_s)
-        return None if line is None else self._agent.parse_line(self._process, line)
+        return None if line is None else self._agent.message(line)
 
     def _keep(self) -> None:
         try:

@@ -33,7 +33,7 @@ class RunningService:
     needed: Mapping[str, "RunningService"] = field(default_factory=dict)
 
     def fill(self, text: str) -> str:
-        """`text` with the placeholders of this service and of those it needs. Raises ServiceFailed for an unknown one."""
+        """`text` with this service's placeholders, and its needs', filled. Raises ServiceFailed for an unknown one."""
         values = self._values()
 
         def value(match: re.Match) -> str:

@@ -87,7 +87,7 @@ def tool(program: str) -> dict[str, Any]:
 
 
 def path_info(arguments: list[str]) -> None:
-    """`path-info PATH`: exists, is_dir, writable, fs_type, mount_point, free_bytes; of the nearest parent that exists."""
+    """`path-info PATH`: exists, is_dir, writable, fs_type, mount_point, free_bytes, of the nearest one there is."""
     path = os.path.expanduser(arguments[0])
     exists = os.path.lexists(path)
     near = os.path.realpath(path)

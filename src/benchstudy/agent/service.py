@@ -27,9 +27,9 @@ _PROBE_EVERY_S = 0.03
 def start(arguments: list[str]) -> None:
     """`start-service SERVICE_DIR`: start it and wait until it is ready.
 
-    First stdin line: {"uuid", "session", "lock", "lease_s", "name", "service": {as in a study}, "secrets": {name: text},
-    "others": {service: {"dir", "ports", "secrets"}}, "libraries": {name: folder}}. Prints {"ready": true, "dir", "ports"}
-    or, after ending what was started, {"ready": false, "cause", "log"}.
+    First stdin line: {"uuid", "session", "lock", "lease_s", "name", "service": {as in a study}, "secrets": {name:
+    text}, "others": {service: {"dir", "ports", "secrets"}}, "libraries": {name: folder}}. Prints {"ready": true,
+    "dir", "ports"} or, after ending what was started, {"ready": false, "cause", "log"}.
     """
     (folder,) = arguments
     spec = wire.read_spec(wire.Lines())

@@ -1,0 +1,207 @@
+"""One supervised command on a host, seen from the controller: started once, watched through dropped connections."""
+
+import base64
+import json
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+from uuid import uuid4
+
+from benchstudy.hosterrors import HostRefused
+from benchstudy.remote import ConnectionLost, RemoteProcess
+
+if TYPE_CHECKING:
+    from benchstudy.hostagent import HostAgent
+
+FINAL_STATES = (
+    "exited",
+    "timeout",
+    "lease-expired",
+    "stopped",
+    "start-failed",
+    "setup-failed",
+    "lost",
+    "absent",
+)
+_MOST_FRUITLESS_ATTEMPTS = 5
+_AS_RECORDED = (
+    "exit_status",
+    "signal",
+    "duration_s",
+    "boot_id",
+    "load_before",
+    "load_after",
+    "clock_step_s",
+    "oom_kills",
+    "max_rss_bytes",
+    "cpu_user_s",
+    "cpu_system_s",
+)
+
+
+@dataclass(frozen=True)
+class Command:
+    """What to run on a host. `secret_env` and `stdin` stay in memory there; `env` and `argv` are recorded.
+
+    `max_output_bytes`: of each of stdout and stderr; what is beyond is dropped and marked as truncated.
+    `grace_s`: between TERM and KILL when it must end.
+    `cleanup`: commands run afterwards, however the command ended.
+    """
+
+    argv: Sequence[str]
+    env: Mapping[str, str] = field(default_factory=dict)
+    secret_env: Mapping[str, str] = field(default_factory=dict)
+    stdin: bytes = b""
+    timeout_s: float = 600.0
+    grace_s: float = 5.0
+    max_output_bytes: int = 16 << 20
+    label: str = "command"
+    cleanup: Sequence[Sequence[str]] = ()
+
+
+@dataclass(frozen=True)
+class Execution:
+    """How a command ended.
+
+    `state`: exited, timeout, lease-expired, stopped, start-failed or lost (the supervisor died, or the host restarted).
+    `exit_status` and `signal`: of the command itself; both None when it did not start or is unknown.
+    `duration_s`: on the host's monotonic clock. `clock_offset_s`: host's wall clock minus this machine's.
+    `clock_step_s`: how far the host's wall clock was set while the command ran. `started`, `finished`: host's, UTC.
+    `oom_kills`: processes the kernel killed for want of memory meanwhile, anywhere on the host.
+    `run_dir`: on the host: `stdout`, `stderr`, `supervisor.json` and `files/`, where the command ran.
+    """
+
+    uuid: str
+    argv: tuple[str, ...]
+    state: str
+    cause: str | None
+    exit_status: int | None
+    signal: int | None
+    duration_s: float | None
+    started: str
+    finished: str
+    stdout_truncated: bool
+    stderr_truncated: bool
+    boot_id: str | None
+    load_before: float | None
+    load_after: float | None
+    clock_offset_s: float | None
+    clock_step_s: float | None
+    oom_kills: int | None
+    max_rss_bytes: int | None
+    cpu_user_s: float | None
+    cpu_system_s: float | None
+    survivors: tuple[str, ...]
+    events: list[str]
+    run_dir: str
+
+
+class SupervisedRun:
+    """One command on its way; `to_its_end` says how it went."""
+
+    def __init__(self, agent: "HostAgent", session: str, command: Command):
+        self._agent = agent
+        self.uuid = str(uuid4())
+        self.run_dir = f"{agent.work_dir}/runs/{self.uuid}"
+        self._spec = {
+            "uuid": self.uuid,
+            "session": session,
+            "lock": agent.held_lock_path,
+            "lease_s": agent.lease_s,
+            "label": command.label,
+            "argv": [str(argument) for argument in command.argv],
+            "env": dict(command.env),
+            "secret_env": dict(command.secret_env),
+            "stdin": base64.b64encode(command.stdin).decode(),
+            "timeout_s": command.timeout_s,
+            "grace_s": command.grace_s,
+            "max_output_bytes": command.max_output_bytes,
+            "cleanup": [list(argv) for argv in command.cleanup],
+        }
+
+    def to_its_end(self) -> Execution:
+        """Start it and wait. Raises as HostAgent.execute does."""
+        return self._execution(self._final_record())
+
+    def _final_record(self) -> dict:
+        accepted = False
+        fruitless = 0
+        while True:
+            generation = self._agent.generation
+            try:
+                with self._agent.remote.open(self._agent.argv("watch" if accepted else "run", self.run_dir)) as process:
+                    for message in self._messages(process, first=not accepted):
+                        if message["state"] in FINAL_STATES:
+                            return message
+                        accepted, fruitless = True, 0
+            except ConnectionLost as error:
+                fruitless += 1
+                if fruitless == _MOST_FRUITLESS_ATTEMPTS:
+                    raise
+                self._agent.reconnect(error, generation)
+
+    def _messages(self, process: RemoteProcess, first: bool) -> Iterator[dict]:
+        """What the watcher says, heartbeats sent in between."""
+        try:
+            if first:
+                process.write_line(json.dumps(self._spec).encode())
+            sent = 0.0
+            next_beat = time.monotonic()
+            while True:
+                line = process.read_line(max(0.0, next_beat - time.monotonic()))
+                if line is None:
+                    sent, next_beat = time.time(), time.monotonic() + self._agent.beat_s
+                    process.write_line(b'{"beat": 0}')
+                    continue
+                message = self._agent.message(line)
+                if "beat" in message:
+                    self._agent.note_clock(sent, time.time(), message["wall"])
+                else:
+                    yield message
+        except ConnectionLost:
+            self._raise_if_agent_failed(process)
+            raise
+        except (KeyboardInterrupt, SystemExit):
+            self._stop(process)
+            raise
+
+    def _raise_if_agent_failed(self, process: RemoteProcess) -> None:
+        """An agent that ended on an error breaks the conversation just as a broken connection does."""
+        with suppress(ConnectionLost):
+            status = process.wait(1.0)
+            if status not in (None, 0, -1):
+                said = b"".join(err for _, err in iter(lambda: process.read(1.0) or (b"", b""), (b"", b"")))
+                text = (process.stderr_tail + said.decode(errors="replace")).strip()[-2000:]
+                raise HostRefused(f"{self._agent.remote.name}: the agent ended with status {status}: {text}")
+
+    def _stop(self, process: RemoteProcess) -> None:
+        """End the command now, not only at the end of its lease."""
+        with suppress(ConnectionLost, HostRefused):
+            process.write_line(b'{"stop": true}')
+            deadline = time.monotonic() + 20.0
+            while (left_s := deadline - time.monotonic()) > 0:
+                line = process.read_line(left_s)
+                if line is None or self._agent.message(line).get("state") in FINAL_STATES:
+                    return
+
+    def _execution(self, record: Mapping[str, Any]) -> Execution:
+        state = "lost" if record["state"] == "absent" else record["state"]
+        events = [f"{e['at']} {e['event']}: {e['detail']}" for e in record.get("events", ())]
+        unknown = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
+        return Execution(
+            uuid=self.uuid,
+            argv=tuple(self._spec["argv"]),
+            state=state,
+            cause=record.get("cause"),
+            started=record.get("started", unknown),
+            finished=record.get("finished", unknown),
+            stdout_truncated=record.get("stdout_truncated", False),
+            stderr_truncated=record.get("stderr_truncated", False),
+            clock_offset_s=self._agent.last_clock_offset_s,
+            survivors=tuple(record.get("survivors", ())),
+            events=events,
+            run_dir=self.run_dir,
+            **{name: record.get(name) for name in _AS_RECORDED},
+        )
