@@ -51,7 +51,7 @@ class Tables:
         self.cases.setdefault((target, case), {"target": target, "case": case, **levels, **(numbers or {})})
         raw = f"data/raw/{self.study}/{target}/{self.family}/{case}/{block}-{trial}"
         files = [
-            {"name": n, "size": 1, "sha256": _SHA}
+            {"name": n, "size": 0 if n == "stderr" else 1, "sha256": _SHA}
             for n in ("result.json", "stderr", "stdout", "supervisor.json", "trial.json")
         ]
         row = {
@@ -76,7 +76,7 @@ class Tables:
             "discarded_why": None,
             "load_before": 0.4,
             "load_after": 0.7,
-            "verified": "{}",
+            "verified": json.dumps({"file_system": {"type": "ext4", "source": HOSTILE}}),
         } | fields
         self.trials.append(row)
         if row["discarded_why"] is None and row["status"] != "aborted":

@@ -59,9 +59,10 @@ def percentile_table(
             _percentile_cell(href(results, target, case), percentile, count, buckets[percentile, *key], estimate)
             for percentile, estimate in zip(percentiles, estimates, strict=True)
         ]
-        heads = (results.case_name(target, case, but=("test",)), op, f"{count:,}")
+        trials = latencies.filter((pl.col("target") == target) & (pl.col("case") == case))["trial"].n_unique()
+        heads = (results.case_name(target, case, but=("test",)), op, f"{trials}", f"{count:,}")
         body.append((*map(Cell.text, heads), *cells))
-    columns = ("Case", "Operation", "Merged", *(f"p{percentile:g}" for percentile in percentiles))
+    columns = ("Case", "Operation", "Trials", "Operations", *(f"p{percentile:g}" for percentile in percentiles))
     return Table(name, caption, columns, tuple(body))
 
 
@@ -73,5 +74,7 @@ def _percentile_cell(
     lines = [human.value_range(bucket, "s")]
     if estimate is not None and estimate.summary.median is not None:
         median = human.quantity(estimate.summary.median, estimate.unit)
-        lines += [f"trials: {median}", human.evidence(estimate.summary, estimate.unit)]
+        lines.append(f"trials: {median}")
+        if estimate.summary.interval_low is not None:
+            lines.append(human.interval(estimate.summary, estimate.unit))
     return Cell(tuple(lines), link)

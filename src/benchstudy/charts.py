@@ -115,11 +115,14 @@ class Figure:
             "datasets": datasets,
             "config": {**_CONFIG, "background": "white", "padding": 16, "concat": {"spacing": 32}},
         }
-        return _svg(spec)
+        # A figure that stands alone has no trials to lead to.
+        return re.sub(r"</?a\b[^>]*>", "", _svg(spec))
 
 
 def _svg(spec: dict[str, Any]) -> str:
     svg = vl_convert.vegalite_to_svg(spec, vl_version=VEGALITE_VERSION)
+    # The converter makes links within the page absolute, to a site of its own.
+    svg = re.sub(r'xlink:href="[^"#]*#', 'href="#', svg)
     # Vega prints 17 digits; two decimals of a pixel are enough and halve the page.
     return re.sub(
         r' (d|transform|x|y|x1|x2|y1|y2|width|height)="([^"]*)"',

@@ -2,10 +2,11 @@
 
 import csv
 import html
+import json
 import os
 import re
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -204,65 +205,80 @@ def trials(results: Results, metrics: Sequence[str], root: Path, page_folder: Pa
     groups: dict[tuple[str, str], list[dict[str, Any]]] = {key: [] for key in results.anchors}
     for row in results.trials.sort("block", "started").iter_rows(named=True):
         groups[row["target"], row["case"]].append(row)
+    several = len(results.targets) > 1
     return "".join(
-        _case_trials(results.anchors[key], key, rows, values, away, link_files, len(results.targets) > 1)
-        for key, rows in groups.items()
+        _case_trials(
+            results.anchors[target, case], f"{case} on {target}" if several else case, rows, values, away, link_files
+        )
+        for (target, case), rows in groups.items()
         if rows
     )
 
 
 def _case_trials(
-    anchor: str, key: tuple[str, str], rows: list[dict[str, Any]], values: Mapping[str, Mapping[str, str]],
-    away: str, link_files: bool, several_targets: bool,
+    anchor: str, name: str, rows: list[dict[str, Any]], values: Mapping[str, Mapping[str, str]], away: str,
+    link_files: bool,
 ) -> str:  # fmt: skip
-    target, case = key
     outcomes = Counter("discarded" if row["discarded_why"] else row["status"] for row in rows)
     summary = ", ".join(f"{count} {status}" for status, count in outcomes.most_common())
-    name = f"{case} on {target}" if several_targets else case
     shown = [metric for metric in values if any(row["trial"] in values[metric] for row in rows)]
-    same_command = len({_RUN_SPECIFIC.sub("…", row["argv"] or "") for row in rows}) == 1
-    command = ""
-    if same_command and rows[0]["argv"]:
-        others = "; the others differ from it in their own run folder only" if len(rows) > 1 else ""
-        command = (
-            f'<p class="command-of">Command of trial {html.escape(rows[0]["trial"])}{others}:</p>'
-            f"<pre>{html.escape(rows[0]['argv'])}</pre>"
-        )
-    headings = [
-        "Block",
-        "Trial",
-        "Outcome",
-        *(m.replace("_", " ").capitalize() for m in shown),
-        "Started",
-        "Raw files",
-    ]
+    headings = ["Block", "Trial", "Outcome", *(m.replace("_", " ").capitalize() for m in shown), "Started", "Raw files"]
     head = "".join(f'<th scope="col">{html.escape(h)}</th>' for h in headings)
-    body = "".join(_trial_row(row, shown, values, away, link_files, same_command) for row in rows)
+    body = "".join(_trial_row(row, shown, values, away, link_files) for row in rows)
     return (
         f'<details class="case" id="{html.escape(anchor)}"><summary><code>{html.escape(name)}</code> '
-        f'<span class="count">{html.escape(summary)}</span></summary>{command}'
+        f'<span class="count">{html.escape(summary)}</span></summary>{_commands(rows)}{_verified(rows)}'
         f'<div class="table-frame" role="region" aria-label="Trials of {html.escape(name)}" tabindex="0">'
-        f'<table class="trials">'
-        f"<thead><tr>{head}</tr></thead><tbody>{body}</tbody></table></div></details>"
+        f'<table class="trials"><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table></div></details>'
     )
 
 
+def _commands(rows: Sequence[Mapping[str, Any]]) -> str:
+    """Each different command of a case once: those of its trials mostly differ in their own run folder only."""
+    groups: dict[str, list[Mapping[str, Any]]] = {}
+    for row in rows:
+        if row["argv"]:
+            groups.setdefault(_RUN_SPECIFIC.sub("…", row["argv"]), []).append(row)
+    found = []
+    for first, *others in groups.values():
+        more = f", and but for names of its own that of {', '.join(row['trial'] for row in others)}" if others else ""
+        found.append(
+            f'<p class="command-of">Command of trial {html.escape(first["trial"] + more)}:</p>'
+            f"<pre>{html.escape(first['argv'])}</pre>"
+        )
+    return "".join(found)
+
+
+def _verified(rows: Sequence[Mapping[str, Any]]) -> str:
+    """What the first trial found to be as it should: file system, cache state, contents."""
+    facts = json.loads(rows[0]["verified"] or "{}")
+    lines = [f"{name}: {text}" for name, text in _leaves(facts)]
+    return f'<p class="command-of">Verified: {html.escape("; ".join(lines))}</p>' if lines else ""
+
+
+def _leaves(node: Any, name: str = "") -> Iterator[tuple[str, str]]:
+    if isinstance(node, dict):
+        for key, value in node.items():
+            yield from _leaves(value, f"{name} {key}".strip().replace("_", " "))
+    elif node is not None:
+        yield name, ", ".join(map(str, node)) if isinstance(node, list) else str(node)
+
+
 def _trial_row(
-    row: Mapping[str, Any], shown: Sequence[str], values: Mapping[str, Mapping[str, str]],
-    away: str, link_files: bool, same_command: bool,
-) -> str:  # fmt: skip
+    row: Mapping[str, Any], shown: Sequence[str], values: Mapping[str, Mapping[str, str]], away: str, link_files: bool
+) -> str:
     folder = html.escape(link(f"{away}/{row['raw']}"))
-    outcome = html.escape(_outcome(row))
+    outcome, trial = html.escape(_outcome(row)), html.escape(row["trial"])
     kind = "" if row["status"] == "ok" and not row["discarded_why"] else ' class="failed"'
     figures = "".join(f"<td>{html.escape(values[m].get(row['trial'], '–'))}</td>" for m in shown)
-    own_command = "" if same_command or not row["argv"] else f"<pre>{html.escape(row['argv'])}</pre>"
-    files = "".join(_file(file, folder if link_files else None) for file in raw_files(row))
-    trial = html.escape(row["trial"])
+    stored = raw_files(row)
+    files = "".join(_file(file, folder if link_files else None) for file in stored if file["size"])
+    empty = ", ".join(file["name"] for file in stored if not file["size"])
+    files += f"<li>empty: {html.escape(empty)}</li>" if empty else ""
     return (
         f'<tr id="trial-{trial}"><td>{row["block"]}</td><td><a href="{folder}">{trial}</a></td><td{kind}>{outcome}</td>'
-        f"{figures}<td>{html.escape(sessions.moment(row['started'] or ''))}</td>"
-        f"<td class=files><details><summary>{len(raw_files(row))} files</summary>"
-        f"{own_command}<ul>{files}</ul></details></td></tr>"
+        f"{figures}<td>{html.escape(sessions.moment(row['started'] or ''))}</td><td class=files><details>"
+        f"<summary>{human.plural(len(stored), 'file')}</summary><ul>{files}</ul></details></td></tr>"
     )
 
 

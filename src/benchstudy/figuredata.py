@@ -33,10 +33,10 @@ def points(results: Results, metric: str, series: str, where: Where, x: str | No
     columns = {
         "series": _labels(results, found, series),
         "tip value": pl.Series(texts, dtype=pl.String),
-        "tip trial": pl.col("trial") + " in block " + pl.col("block").cast(pl.String),
-        "y": pl.col("value"),
+        "tip block": pl.col("block").cast(pl.String),
+        "y": pl.col("value").round_sig_figs(5),
     }
-    names = ["series", "y", "unit", "trial", "tip value", "tip trial"]
+    names = ["series", "y", "unit", "trial", "tip value", "tip block"]
     if x is not None:
         columns["x"] = pl.col(x).cast(pl.Float64)
         names.append("x")

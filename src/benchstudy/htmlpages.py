@@ -37,7 +37,8 @@ def _vega_bundle() -> str:
 def render_notebook(notebook: Path, html: Path, *, title: str) -> None:
     """The executed `notebook` as one HTML file that loads nothing.
 
-    Figures are interactive, and static where scripts are off. Code is left out; it stays in the executed notebook. Raises nbformat errors for a file that is not a notebook.
+    Figures are interactive, and static where scripts are off. Code is left out; it stays in the executed notebook.
+    Raises nbformat errors for a file that is not a notebook.
     """
     executed = nbformat.read(notebook, as_version=4)
     page = {

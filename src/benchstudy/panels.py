@@ -55,9 +55,9 @@ class Axis:
 
 
 def log_ticks(low: float, high: float) -> list[float]:
-    """Ticks for a log axis: powers of ten, with 2 and 5 between them when there are fewer than three decades."""
+    """Ticks for a log axis: powers of ten, with 2 and 5 between them when there are fewer than two decades."""
     decades = range(math.floor(math.log10(low)), math.ceil(math.log10(high)) + 1)
-    steps = (1, 2, 5) if math.log10(high / low) < 2.5 else (1,)
+    steps = (1, 2, 5) if math.log10(high / low) < 1.7 else (1,)
     return [float(f"{step}e{d}") for d in decades for step in steps if low / 1.35 <= step * 10.0**d <= high * 1.35]
 
 
@@ -142,8 +142,8 @@ def trend_panel(
     `points`: series, x, y, trial, and `tip …` text columns. `estimates`: series, x, y (median), low, high (null without
     an interval), `tip …`. The x values of the series are drawn a little apart, so that none hides another.
     """
+    x_encoding = x.encode(points["x"].to_list())
     points, estimates = _dodged(points, style, x.log), _dodged(estimates, style, x.log)
-    x_encoding = x.encode(points["x"].to_list() or estimates["x"].to_list())
     y_encoding = y.encode([*points["y"].to_list(), *_present(estimates, "low", "high"), *(r.value for r in references)])
     colour, shape = style.colour(), style.shape()
     base_x = alt.X("drawn_x:Q", **x_encoding)
@@ -251,7 +251,7 @@ def _dodged(frame: pl.DataFrame, style: Style, log: bool) -> pl.DataFrame:
     order = {name: index - (len(style.names) - 1) / 2 for index, name in enumerate(style.names)}
     offset = pl.col("series").replace_strict(order, default=0.0, return_dtype=pl.Float64)
     drawn = pl.col("x") * pl.lit(1.16).pow(offset) if log else pl.col("x")
-    return frame.with_columns(drawn_x=drawn)
+    return frame.select(pl.exclude("x", "unit"), drawn.round_sig_figs(5).alias("drawn_x"))
 
 
 def _present(frame: pl.DataFrame, *columns: str) -> list[float]:

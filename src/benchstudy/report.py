@@ -63,7 +63,7 @@ class Page:
         _show(evidence.overview(self.results, self._indexes))
 
     def answer(self, groups: Mapping[str, tuple[str, Where]], *, series: str) -> None:
-        """For each group `{title: (metric, choice of cases)}` the medians of its series, sorted, and how sure the order is.
+        """For each group `{title: (metric, choice of cases)}` the medians of its series, sorted, and how sure that is.
 
         The same goes to `answer.json` for the index.
         """

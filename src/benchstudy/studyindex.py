@@ -120,6 +120,7 @@ class StudyIndex:
         return list(found.values())
 
     def _sessions(self) -> list[dict[str, Any]]:
+        pairs = [(index, session) for index in self._indexes for session in index["sessions"]]
         return [
             {
                 "family": index["family"],
@@ -130,8 +131,7 @@ class StudyIndex:
                 "controller": session["controller"],
                 "events": session["events"],
             }
-            for index in self._indexes
-            for session in index["sessions"]
+            for index, session in sorted(pairs, key=lambda pair: pair[1]["started"])
         ]
 
     def _hashes(self) -> list[tuple[str, str]]:
