@@ -2,6 +2,7 @@
 
 import logging
 import shutil
+import tempfile
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -21,16 +22,17 @@ def execute(notebook: Path, trace: Path, output: Path, parameters: Mapping[str, 
     logging.getLogger("papermill").setLevel(logging.ERROR)
     trace.parent.mkdir(parents=True, exist_ok=True)
     try:
-        papermill.execute_notebook(
-            notebook,
-            trace,
-            parameters=dict(parameters),
-            kernel_name="python3",
-            start_timeout=_START_TIMEOUT_S,
-            progress_bar=False,
-            # Sockets in the file system: no port that another user of the machine could listen on.
-            config=Config({"KernelManager": {"transport": "ipc"}}),
-        )
+        with tempfile.TemporaryDirectory(prefix="benchstudy-kernel-") as sockets:
+            papermill.execute_notebook(
+                notebook,
+                trace,
+                parameters=dict(parameters),
+                kernel_name="python3",
+                start_timeout=_START_TIMEOUT_S,
+                progress_bar=False,
+                # Sockets in a folder of their own: no port that another user of the machine could listen on.
+                config=Config({"KernelManager": {"transport": "ipc", "ip": f"{sockets}/kernel"}}),
+            )
     except papermill.PapermillExecutionError as error:
         raise BenchstudyError(
             f"{notebook}: cell {error.exec_count} failed with {error.ename}: {error.evalue}\n"
