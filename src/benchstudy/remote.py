@@ -50,7 +50,7 @@ __all__ = [
 ]
 
 # One read takes what arrived, up to about this much: large enough that Python's share of the work is small.
-CHUNK = 1 << 20
+CHUNK = 256 << 10
 STDERR_KEPT = 64 << 10
 # How long a process that was told to end may take before it is killed.
 TERM_GRACE_S = 2.0
@@ -103,7 +103,7 @@ class RemoteProcess:
 
     def close_stdin(self) -> None:
         with self._remote._lost_if_broken():
-            self.channel.shutdown_write()
+            self._transport.end_input(self.channel)
 
     def read(self, timeout_s: float | None) -> tuple[bytes, bytes] | None:
         """What is there on (stdout, stderr), waiting for something; two empty ones at the end, None on timeout."""

@@ -7,14 +7,13 @@ during a key exchange. Only the packets of AES-GCM are handled here; with any ot
 
 import collections
 import os
-import struct
 import threading
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 import paramiko
 from paramiko.buffered_pipe import BufferedPipe
-from paramiko.common import cMSG_CHANNEL_DATA, cMSG_CHANNEL_WINDOW_ADJUST, cMSG_GLOBAL_REQUEST
+from paramiko.common import cMSG_CHANNEL_DATA, cMSG_CHANNEL_EOF, cMSG_GLOBAL_REQUEST
 from paramiko.packet import NeedRekeyException, Packetizer
 
 # Seconds without a byte from the host after which we ask for a sign of life, and after which we give it up.
@@ -31,13 +30,28 @@ WINDOW_FROM_HOST = 8 << 20
 BATCH = 512 << 10
 
 
+class EndOfInput:
+    """The end of what a channel is sent."""
+
+    def __init__(self, channel: paramiko.Channel):
+        self.channel = channel
+
+    def packets(self) -> Iterator[Sequence[bytes | memoryview]]:
+        yield cMSG_CHANNEL_EOF, self.channel.remote_chanid.to_bytes(4, "big")
+
+
 class DataBatch:
     """Data for a channel, to be sent as several packets at once."""
 
     def __init__(self, channel: paramiko.Channel, data: memoryview):
-        self.data = data
-        self.most = channel.out_max_packet_size - 64
-        self.prefix = cMSG_CHANNEL_DATA + struct.pack(">I", channel.remote_chanid)
+        self.channel, self.data = channel, data
+
+    def packets(self) -> Iterator[Sequence[bytes | memoryview]]:
+        most = self.channel.out_max_packet_size - 64
+        prefix = cMSG_CHANNEL_DATA + self.channel.remote_chanid.to_bytes(4, "big")
+        for start in range(0, len(self.data), most):
+            part = self.data[start : start + most]
+            yield prefix, len(part).to_bytes(4, "big"), part
 
 
 class GcmPackets(Packetizer):
@@ -72,30 +86,23 @@ class GcmPackets(Packetizer):
         self._in, self._in_iv, self._received = (block_engine, _split_iv(iv_in), 0) if aead else (None, (b"", 0), 0)
 
     def send_message(self, data):
-        """One message, or a DataBatch."""
+        """A paramiko.Message, a DataBatch or an EndOfInput."""
+        packets = [(data.asbytes(),)] if isinstance(data, paramiko.Message) else data.packets()
         if self._out is None:
-            super().send_message(data)
+            for packet in packets:
+                super().send_message(paramiko.Message(b"".join(packet)))
             return
         with self._send_lock:
-            if isinstance(data, DataBatch):
-                self._send_batch(data)
-            else:
-                size = self._seal((data.asbytes(),), 0)
-                self.write_all(memoryview(self._out_buffer)[:size])
-                self._sent += size
+            filled = 0
+            for packet in packets:
+                filled += self._seal(packet, filled)
+                if filled >= BATCH:
+                    self.write_all(memoryview(self._out_buffer)[:filled])
+                    self._sent, filled = self._sent + filled, 0
+            self.write_all(memoryview(self._out_buffer)[:filled])
+            self._sent += filled
         if self._sent > self.REKEY_BYTES and not self.need_rekey():
             self._trigger_rekey()
-
-    def _send_batch(self, batch: DataBatch) -> None:
-        filled = 0
-        for start in range(0, len(batch.data), batch.most):
-            part = batch.data[start : start + batch.most]
-            filled += self._seal((batch.prefix, len(part).to_bytes(4, "big"), part), filled)
-            if filled >= BATCH:
-                self.write_all(memoryview(self._out_buffer)[:filled])
-                self._sent, filled = self._sent + filled, 0
-        self.write_all(memoryview(self._out_buffer)[:filled])
-        self._sent += filled
 
     def _seal(self, payload: Sequence[bytes | memoryview], at: int) -> int:
         """Encrypt one packet into the buffer; its size there. Layout: RFC 4253 section 6, RFC 5647 section 7.3."""
@@ -293,13 +300,20 @@ class SshTransport(paramiko.Transport):
         self._send_user_message(DataBatch(channel, data[:size]))
         return size
 
-    def acknowledge(self, channel: paramiko.Channel, size: int) -> None:
-        """Let the host send `size` bytes more."""
-        message = paramiko.Message()
-        message.add_byte(cMSG_CHANNEL_WINDOW_ADJUST)
-        message.add_int(channel.remote_chanid)
-        message.add_int(size)
-        self._send_user_message(message)
+    def end_input(self, channel: paramiko.Channel) -> None:
+        """Tell the command that nothing more will come."""
+        with channel.lock:
+            if channel.eof_sent or channel.closed:
+                return
+            channel.eof_sent = True
+        self._send_user_message(EndOfInput(channel))
+
+    def _send_message(self, data):
+        # While a message waited for new keys its channel may have been closed; to a server, data for a closed channel
+        # is a breach of the protocol, and it ends the connection.
+        if isinstance(data, DataBatch | EndOfInput) and data.channel.closed:
+            return
+        super()._send_message(data)
 
     def _ask_for_sign_of_life(self) -> None:
         message = paramiko.Message()
