@@ -60,6 +60,7 @@ def definition(services: Mapping[str, Service], name: str | None) -> dict[str, A
     while wanted:
         current = wanted.pop()
         if current not in found and current in services:
-            found[current] = services[current].model_dump(mode="json")
+            # Defaults are left out: a key that a later version adds must not make old trials look like another case.
+            found[current] = services[current].model_dump(mode="json", exclude_defaults=True)
             wanted += services[current].needs
     return found

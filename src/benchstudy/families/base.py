@@ -35,7 +35,11 @@ class FamilyConfig(Strict):
 
 @dataclass(frozen=True)
 class Case:
-    """One combination of levels. `definition` is everything that decides what is executed, beyond the levels."""
+    """One combination of levels. `definition` is everything that decides what is executed, beyond the levels.
+
+    Parts that come from a model are dumped without their defaults, so that a key which a later version adds does not make
+    the trials of an earlier one look like another case.
+    """
 
     levels: Mapping[str, str]
     definition: Mapping[str, Any] = field(default_factory=dict)
