@@ -355,6 +355,17 @@ def test_a_service_is_ready_filled_in_kept_alive_and_stopped_with_its_log(deploy
         assert not Path(running.folder).exists()
 
 
+def test_a_service_that_dies_later_is_seen_to_be_dead(agent, tmp_path):
+    service = Service(argv=["sh", "-c", "until [ -e end ]; do sleep 0.05; done; exit 6"], ready={"mount": "/proc"})
+    with agent.lock(SESSION, OWNER):
+        running = agent.start_service(SESSION, "mortal", service)
+        assert agent.service_status(running)["state"] == "running"
+        Path(running.dir, "end").touch()
+        until(lambda: agent.service_status(running)["state"] == "exited")
+        agent.stop_service(running, tmp_path / "logs")
+    assert json.loads((tmp_path / "logs" / "supervisor.json").read_text())["exit_status"] == 6
+
+
 def test_a_service_uses_what_another_one_has(agent, tmp_path):
     with agent.lock(SESSION, OWNER):
         web = Service(

@@ -56,9 +56,10 @@ class HostLock:
     def __exit__(self, *_: object) -> None:
         """Release: what the session left on the host is ended and removed before the lock is given back."""
         self._ending.set()
-        self._thread.join()
-        with suppress(ConnectionLost, ConnectionFailed):  # out of reach: the lease does the same there
-            if self._problem is None:
+        self._thread.join(5.0)
+        # Not while the thread still tries to get a lost connection back: the lease does the same there.
+        if self._problem is None and not self._thread.is_alive():
+            with suppress(ConnectionLost, ConnectionFailed):
                 self._agent.retrying(self._release)
         self._process.close()
 

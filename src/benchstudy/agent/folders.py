@@ -92,32 +92,31 @@ def check_removable(path: str, uuid: str) -> None:
 
 def remove(path: str, uuid: str) -> None:
     """Delete the marked folder `path`. The marker goes last: a removal cut short can be done again."""
-    import shutil  # slow to import, and most commands remove nothing
-
     check_removable(path, uuid)
     for entry in list(os.scandir(path)):
         if entry.name == MARKER:
             continue
         if entry.is_dir(follow_symlinks=False):
-            shutil.rmtree(entry.path, onerror=_make_writable_and_retry)
+            _remove_tree(entry.path)
         else:
             os.unlink(entry.path)
     os.unlink(os.path.join(path, MARKER))
     os.rmdir(path)
 
 
-def _make_writable_and_retry(function, path: str, failure) -> None:
-    """Tools leave read-only folders behind (Go's module cache does); a plain user, unlike root, meets this."""
-    import shutil
+def _remove_tree(path: str) -> None:
+    import shutil  # slow to import, and most commands remove nothing
 
-    if not isinstance(failure[1], PermissionError):
-        raise failure[1]
-    os.chmod(os.path.dirname(path), 0o700)
-    if os.path.isdir(path) and not os.path.islink(path):
-        os.chmod(path, 0o700)
+    try:
         shutil.rmtree(path)
-    else:
-        os.unlink(path)
+    except PermissionError:
+        # Tools leave read-only folders behind (Go's module cache does); a plain user, unlike root, meets this.
+        os.chmod(path, 0o700)
+        for folder, inner, _ in os.walk(path):
+            for name in inner:
+                if not os.path.islink(os.path.join(folder, name)):
+                    os.chmod(os.path.join(folder, name), 0o700)
+        shutil.rmtree(path)
 
 
 def remove_command(arguments: list[str]) -> None:

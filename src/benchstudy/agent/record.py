@@ -112,8 +112,12 @@ class Record:
             oom_kills=oom_after - self._oom_kills if counted else None,
             survivors=survivors,
         )
-        if signalled and os.WTERMSIG(status) == signal.SIGKILL and state == "exited" and self.content["oom_kills"]:
-            self.event("out of memory", "the kernel killed the command for want of memory")
+        if self.content["oom_kills"]:
+            self.event(
+                "out of memory", f"the kernel killed {self.content['oom_kills']} process(es) on this host meanwhile"
+            )
+            if state == "exited" and self.content["signal"] == signal.SIGKILL:
+                self.content["cause"] = "killed by the kernel: the host or its memory limit was out of memory"
         if survivors and state == "exited":
             self.event("survivors ended", ", ".join(survivors))
 

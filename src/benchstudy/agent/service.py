@@ -139,7 +139,7 @@ def _wait_ready(folder: str, ready: dict, ports: dict[str, int]) -> str | None:
 def _how_it_ended(content: dict) -> str:
     if content["state"] == "exited":
         how = f"signal {content['signal']}" if content["signal"] else f"exit status {content['exit_status']}"
-        return f"it ended before it was ready, with {how}"
+        return f"it ended before it was ready, with {how}" + (f" ({content['cause']})" if content["cause"] else "")
     return f"{content['state']}: {content['cause']}"
 
 
