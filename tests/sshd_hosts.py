@@ -106,9 +106,7 @@ class SshdHost:
         deadline = time.monotonic() + 10
         while not self._listening():
             if self._process.poll() is not None or time.monotonic() > deadline:
-                raise RuntimeError(
-                    f"sshd did not start: {self.log.read_text() if self.log.exists() else argv}"
-                )
+                raise RuntimeError(f"sshd did not start: {self.log.read_text() if self.log.exists() else argv}")
             time.sleep(0.005)
         return self
 
@@ -155,10 +153,7 @@ class SshdHost:
 
     def _listening(self) -> bool:
         # Its log says so first when a prefix puts it into another network namespace.
-        return (
-            self.log.exists()
-            and f"Server listening on {self.address} port {self.port}" in self.log.read_text()
-        )
+        return self.log.exists() and f"Server listening on {self.address} port {self.port}" in self.log.read_text()
 
 
 def make_key(file: Path) -> None:

@@ -116,7 +116,7 @@ def _ensure_keys(state: Path) -> None:
 
 
 def _ensure_sshd(state: Path) -> None:
-    if _our_sshd(state) is not None and _answers(parameters(state).port):
+    if running_sshd(state) is not None and _answers(parameters(state).port):
         return
     _stop_sshd(state)
     sshd = _program("sshd")
@@ -156,7 +156,7 @@ def _ensure_sshd(state: Path) -> None:
     _run([sshd, "-f", str(state / "sshd_config"), "-E", str(log)])
     deadline = time.monotonic() + READY_TIMEOUT_S
     # sshd leaves for the background before it listens, so its port is asked, and its pid file shows it is ours.
-    while not (_our_sshd(state) and _answers(port)):
+    while not (running_sshd(state) and _answers(port)):
         if time.monotonic() > deadline:
             raise LoopbackFailed(f"sshd did not start on {ADDRESS} port {port}: {_tail(log)}")
         time.sleep(0.005)
@@ -181,7 +181,7 @@ def _usable_port(state: Path) -> int:
     raise LoopbackFailed(f"no free port on {ADDRESS}")
 
 
-def _our_sshd(state: Path) -> int | None:
+def running_sshd(state: Path) -> int | None:
     """The pid of the running sshd that was started for `state`, however it was left behind."""
     try:
         pid = int((state / "sshd.pid").read_text())
@@ -191,16 +191,12 @@ def _our_sshd(state: Path) -> int | None:
         return None
     # A pid is used again by the system: only a process that names our own configuration is ours. sshd rewrites its
     # title to one string, in which the arguments stay readable.
-    return (
-        pid
-        if b"sshd" in argv and os.fsencode(state / "sshd_config") in argv and owner == os.getuid()
-        else None
-    )
+    return pid if b"sshd" in argv and os.fsencode(state / "sshd_config") in argv and owner == os.getuid() else None
 
 
 def _stop_sshd(state: Path) -> None:
     """Stop the listener; connections that are still open end by themselves."""
-    pid = _our_sshd(state)
+    pid = running_sshd(state)
     if pid is None:
         return
     try:
@@ -211,7 +207,7 @@ def _stop_sshd(state: Path) -> None:
         with contextlib.suppress(ProcessLookupError):
             signal.pidfd_send_signal(process, signal.SIGTERM)
         deadline = time.monotonic() + READY_TIMEOUT_S
-        while _our_sshd(state) is not None:
+        while running_sshd(state) is not None:
             if time.monotonic() > deadline:
                 raise LoopbackFailed(f"the sshd with pid {pid} does not stop")
             time.sleep(0.005)

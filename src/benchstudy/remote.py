@@ -17,6 +17,7 @@ import paramiko
 from benchstudy import loopback, paths, transfer
 from benchstudy.ssh_errors import (
     AuthenticationFailed,
+    CommandEnded,
     CommandFailed,
     CommandTimeout,
     Completed,
@@ -34,6 +35,7 @@ from benchstudy.transfer import Digest
 
 __all__ = [
     "AuthenticationFailed",
+    "CommandEnded",
     "CommandFailed",
     "CommandTimeout",
     "Completed",
@@ -57,6 +59,13 @@ TERM_GRACE_S = 2.0
 # The first line of every command's output, so that it can be ended by its process id later.
 PID_LINE = b"benchstudy-pid "
 LAUNCHER = 'echo "benchstudy-pid $$"; exec "$@"'
+# $1: process group, $2: tenths of a second between TERM and KILL.
+END_GROUP = """exec 2>/dev/null
+kill -s TERM -- "-$1" || exit 0
+i=0
+while kill -s 0 -- "-$1" && [ "$i" -lt "$2" ]; do sleep 0.1; i=$((i + 1)); done
+kill -s KILL -- "-$1"
+"""
 
 
 class RemoteProcess:
@@ -64,7 +73,8 @@ class RemoteProcess:
 
     def __init__(self, remote: "Remote", argv: Sequence[str]):
         self.argv = tuple(argv)
-        self.pid: int | None = None
+        self._pid: int | None = None
+        self._held_back = b""
         self._remote = remote
         self._stdout = bytearray()
         self._stderr = bytearray()
@@ -91,12 +101,21 @@ class RemoteProcess:
     def __exit__(self, *_: object) -> None:
         self.close()
 
-    def write(self, data: bytes, timeout_s: float | None = 60.0) -> None:
-        """All of `data` to its standard input. Raises ConnectionLost, also when the process no longer reads."""
+    def write(self, data: bytes | memoryview, timeout_s: float | None = 60.0) -> None:
+        """All of `data` to its standard input.
+
+        Raises:
+            CommandEnded: it no longer reads.
+            ConnectionLost: also when it takes nothing for `timeout_s`.
+        """
+        view = memoryview(data)
         with self._remote._lost_if_broken():
-            view = memoryview(data)
             while view:
-                view = view[self._transport.send_some(self.channel, view, timeout_s) :]
+                sent = self._transport.send_some(self.channel, view, timeout_s)
+                if sent == 0:
+                    self._raise_if_lost()
+                    raise CommandEnded(f"{self.name}: `{_shown(self.argv)}` ended before it read all its input")
+                view = view[sent:]
 
     def write_line(self, line: bytes) -> None:
         self.write(line + b"\n")
@@ -116,12 +135,13 @@ class RemoteProcess:
             ready = incoming.read_ready() and (len(incoming) >= incoming.worth_waking or ended or waited_enough)
             out = self.channel.recv(CHUNK) if ready else b""
             err = self.channel.recv_stderr(CHUNK) if self.channel.recv_stderr_ready() else b""
-            if out and self.pid is None:
+            if out and self._pid is None:
                 out = self._take_pid(out)
+            out, self._held_back = self._held_back + out, b""
             if out or err:
                 return out, err
             if ended and not (self.channel.recv_ready() or self.channel.recv_stderr_ready()):
-                out = bytes(self._stdout) if self.pid is None else b""
+                out = bytes(self._stdout) if self._pid is None else b""
                 self._stdout.clear()
                 return out, b""
             left_s = deadline - time.monotonic()
@@ -169,6 +189,13 @@ class RemoteProcess:
                 return b""
 
     @property
+    def pid(self) -> int | None:
+        """Its process id on the host, and that of its process group; None until the host said so."""
+        if self._pid is None and self.channel.recv_ready():
+            self._held_back += self._take_pid(self.channel.recv(CHUNK))
+        return self._pid
+
+    @property
     def name(self) -> str:
         """The host's."""
         return self._remote.name
@@ -183,32 +210,26 @@ class RemoteProcess:
         if not self.channel.status_event.wait(timeout_s):
             return None
         if self.channel.exit_status == -1:
-            # Either a signal ended the command, or the connection ended under it: its thread is then about to stop.
-            self._transport.join(0.2)
-            if not self._transport.is_active():
-                raise ConnectionLost(f"{self._remote.name}: the connection was lost while {self.argv[0]} was running")
+            self._raise_if_lost()
         return self.channel.exit_status
 
+    def _raise_if_lost(self) -> None:
+        """A closed channel means an ended command, or an ended connection, whose thread is then about to stop."""
+        self._transport.join(0.2)
+        if not self._transport.is_active():
+            raise ConnectionLost(f"{self.name}: the connection was lost while `{_shown(self.argv)}` was running")
+
     def kill(self) -> None:
-        """End its whole process group, TERM first."""
-        if self.pid is None:
-            return
-        script = (
-            'kill -TERM -- "-$1" || exit 0; i=0; while kill -0 -- "-$1" && [ $i -lt "$2" ]; do sleep 0.1; i=$((i+1)); done;'
-            'kill -KILL -- "-$1"'
-        )
-        ticks = str(int(TERM_GRACE_S * 10))
-        self._remote.run(
-            ["sh", "-c", f"{{ {script}; }} 2>/dev/null", "sh", str(self.pid), ticks],
-            check=False,
-            timeout_s=None,
-        )
+        """End its whole process group: TERM, and KILL after TERM_GRACE_S."""
+        if self.pid is not None:
+            argv = ["sh", "-c", END_GROUP, "sh", str(self.pid), str(int(TERM_GRACE_S * 10))]
+            self._remote.run(argv, check=False, timeout_s=None)
 
     def close(self) -> None:
         self.channel.close()
 
     def _lines(self) -> bytearray:
-        return self._stdout if self.pid is not None else bytearray()
+        return self._stdout if self._pid is not None else bytearray()
 
     def _take_pid(self, out: bytes) -> bytes:
         """Cut the launcher's line off, and what a chatty shell start-up file wrote before it."""
@@ -217,7 +238,7 @@ class RemoteProcess:
         end = self._stdout.find(b"\n", start)
         if start < 0 or end < 0:
             return b""
-        self.pid = int(self._stdout[start + len(PID_LINE) : end])
+        self._pid = int(self._stdout[start + len(PID_LINE) : end])
         rest = bytes(self._stdout[end + 1 :])
         self._stdout.clear()
         return rest
@@ -412,8 +433,8 @@ class Remote:
 
 def _feed(process: RemoteProcess, data: bytes) -> None:
     """Standard input, beside the reading of the output: a command may write before it has read everything."""
-    # A command that does not read all of its input has not failed by that.
-    with contextlib.suppress(ConnectionLost):
+    # A command that does not read all of its input has not failed by that; a lost connection shows at the output.
+    with contextlib.suppress(ConnectionLost, CommandEnded):
         if data:
             process.write(data, None)
         process.close_stdin()

@@ -33,6 +33,10 @@ class ConnectionLost(RemoteError):
     """The connection broke or fell silent; what ran on the host may go on running."""
 
 
+class CommandEnded(RemoteError):
+    """A command ended, or closed its input, before it took all that was meant for it."""
+
+
 class CommandTimeout(RemoteError):
     """A command took longer than its timeout and was ended."""
 

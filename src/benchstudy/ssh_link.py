@@ -9,6 +9,7 @@ import base64
 import logging
 import os
 import pwd
+import re
 import shlex
 import shutil
 import socket
@@ -143,9 +144,7 @@ def _ask_ssh(destination: str, options: list[str]) -> Endpoint:
 
 def _run_openssh(argv: list[str]) -> subprocess.CompletedProcess[str]:
     if shutil.which(argv[0]) is None:
-        raise ConnectionFailed(
-            f"there is no `{argv[0]}` program on this machine: install the package openssh-client"
-        )
+        raise ConnectionFailed(f"there is no `{argv[0]}` program on this machine: install the package openssh-client")
     return subprocess.run(argv, capture_output=True, text=True, timeout=30, stdin=subprocess.DEVNULL)
 
 
@@ -155,6 +154,7 @@ class Link:
     def __init__(self, name: str, endpoint: Endpoint, timeout_s: float):
         self.endpoint = endpoint
         self._transports: list[SshTransport] = []
+        self._proxy: subprocess.Popen | None = None
         deadline = time.monotonic() + timeout_s
         try:
             for hop in route(endpoint):
@@ -175,6 +175,21 @@ class Link:
         for transport in reversed(self._transports):
             transport.close()
         self._transports.clear()
+        if self._proxy is not None:
+            self._proxy.kill()
+            self._proxy.wait()
+            self._proxy = None
+
+    def _run_proxy_command(self, hop: Endpoint) -> socket.socket:
+        """The user's own command as the connection, in a shell as with ssh; it ends when its input does."""
+        tokens = {"%h": hop.hostname, "%p": str(hop.port), "%r": hop.user, "%%": "%"}
+        command = re.sub("%[hpr%]", lambda token: tokens[token[0]], hop.proxy_command)
+        ours, its = socket.socketpair()
+        with its:
+            self._proxy = subprocess.Popen(
+                ["sh", "-c", f"exec {command}"], stdin=its, stdout=its, start_new_session=True
+            )
+        return ours
 
     def _add_hop(self, name: str, hop: Endpoint, deadline: float) -> None:
         where = name if hop is self.endpoint else f"{name}, jump host {hop.hostname}"
@@ -187,11 +202,10 @@ class Link:
         prefer_key_types(transport, pinned)
         try:
             transport.start_client(timeout=left_s)
+            shown_key = transport.get_remote_server_key()  # an error if the time was over without one
         except (paramiko.SSHException, EOFError, OSError) as error:
-            raise Unreachable(
-                f"{where}: {hop} answers, but not as an SSH server should: {_why(error)}"
-            ) from error
-        check_host_key(where, hop, transport.get_remote_server_key(), pinned)
+            raise Unreachable(f"{where}: {hop} answers, but not as an SSH server should: {_why(error)}") from error
+        check_host_key(where, hop, shown_key, pinned)
         authenticate(where, hop, transport)
         transport.watch_for_silence()
 
@@ -203,17 +217,13 @@ class Link:
                     "direct-tcpip", (hop.hostname, hop.port), ("127.0.0.1", 0), timeout=left_s
                 )
             except (paramiko.SSHException, EOFError, OSError) as error:
-                raise Unreachable(
-                    f"{where}: {hop} cannot be reached from the jump host: {_why(error)}"
-                ) from error
+                raise Unreachable(f"{where}: {hop} cannot be reached from the jump host: {_why(error)}") from error
         if hop.proxy_command:
-            return paramiko.ProxyCommand(hop.proxy_command)
+            return self._run_proxy_command(hop)
         try:
             sock = socket.create_connection((hop.hostname, hop.port), timeout=left_s)
         except OSError as error:
-            raise Unreachable(
-                f"{where}: nothing answers at {hop.hostname} port {hop.port}: {_why(error)}"
-            ) from error
+            raise Unreachable(f"{where}: nothing answers at {hop.hostname} port {hop.port}: {_why(error)}") from error
         # Without this every command waits ~45 ms for a delayed acknowledgement.
         sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         # Data that is not acknowledged for this long means a dead path; the kernel's default is 15 minutes.
@@ -231,9 +241,7 @@ def pinned_keys(endpoint: Endpoint) -> list[tuple[str, paramiko.PKey]]:
     for file in endpoint.known_hosts:
         if not file.is_file():
             continue
-        for line in _run_openssh(
-            ["ssh-keygen", "-F", endpoint.key_name, "-f", str(file)]
-        ).stdout.splitlines():
+        for line in _run_openssh(["ssh-keygen", "-F", endpoint.key_name, "-f", str(file)]).stdout.splitlines():
             fields = line.split()
             if not fields or fields[0].startswith("#"):
                 continue
@@ -257,9 +265,7 @@ def prefer_key_types(transport: SshTransport, pinned: list[tuple[str, paramiko.P
     options.key_types = sorted(options.key_types, key=lambda name: name not in types)
 
 
-def check_host_key(
-    where: str, endpoint: Endpoint, key: paramiko.PKey, pinned: list[tuple[str, paramiko.PKey]]
-) -> None:
+def check_host_key(where: str, endpoint: Endpoint, key: paramiko.PKey, pinned: list[tuple[str, paramiko.PKey]]) -> None:
     """Raises HostKeyUnknown or HostKeyChanged unless this very key is pinned."""
     line = f"{endpoint.key_name} {key.get_name()} {key.get_base64()}"
     files = [str(file) for file in endpoint.known_hosts]
@@ -329,9 +335,9 @@ def _candidate_keys(endpoint: Endpoint, tried: list[str]) -> Iterator[tuple[str,
             continue
         try:
             yield str(file), paramiko.PKey.from_path(file)
-        except paramiko.PasswordRequiredException:
+        except (paramiko.PasswordRequiredException, TypeError):  # the latter is how cryptography asks for one
             tried.append(f"{file}: has a passphrase, so add it to the agent with ssh-add")
-        except (paramiko.SSHException, OSError, ValueError, TypeError) as error:
+        except (paramiko.SSHException, OSError, ValueError) as error:
             tried.append(f"{file}: cannot be used ({_why(error)})")
 
 

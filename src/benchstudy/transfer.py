@@ -19,7 +19,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, BinaryIO, TypeVar
 
-from benchstudy.ssh_errors import CommandFailed, ConnectionLost, TransferFailed
+from benchstudy.ssh_errors import CommandEnded, CommandFailed, ConnectionLost, RemoteError, TransferFailed
 
 if TYPE_CHECKING:
     from benchstudy.remote import Remote, RemoteProcess
@@ -79,7 +79,7 @@ mkdir -p -- "$1" && { { tee /dev/fd/4 | sha256 >&2; } 4>&1; } | {
 )
 # $1: process group, $2: a word of its command line, so that nobody else's process is hit.
 END_WRITER = """
-case "$(tr '\\0' ' ' < "/proc/$1/cmdline")" in *"$2"*) kill -KILL -- "-$1";; esac 2>/dev/null
+case "$(tr '\\0' ' ' < "/proc/$1/cmdline")" in *"$2"*) kill -s KILL -- "-$1";; esac 2>/dev/null
 """
 
 
@@ -104,13 +104,14 @@ def put(remote: "Remote", local: Path, destination: str, mode: int) -> Digest:
             with remote.open(["sh", "-c", RECEIVE_FILE, "sh", part, str(offset)]) as process:
                 writers.append(process)
                 file.seek(0)
-                for block in _blocks(file):
-                    hashing = hasher.submit(digest.update, block)
-                    # What was sent before the connection was lost only goes through the hash again.
-                    process.write(block[max(0, offset - size) :], STALL_TIMEOUT_S)
-                    size += len(block)
-                    hashing.result()
-                process.close_stdin()
+                with suppress(CommandEnded):  # why it ended is in the result
+                    for block in _blocks(file):
+                        hashing = hasher.submit(digest.update, block)
+                        # What was sent before the connection was lost only goes through the hash again.
+                        process.write(block[max(0, offset - size) :], STALL_TIMEOUT_S)
+                        size += len(block)
+                        hashing.result()
+                    process.close_stdin()
                 there = _result(process, destination)
             _compare(f"{remote.name}: {destination}", digest.hexdigest(), there)
             return Digest(digest.hexdigest(), size)
@@ -120,7 +121,7 @@ def put(remote: "Remote", local: Path, destination: str, mode: int) -> Digest:
             remote.run(["sh", "-c", PUBLISH, "sh", part, str(sent.size), f"{mode:o}", destination])
             return sent
         except BaseException as error:
-            with suppress(ConnectionLost):
+            with suppress(RemoteError):
                 remote.run(["rm", "-f", "--", part], check=False)
             if isinstance(error, CommandFailed):
                 raise TransferFailed(f"{remote.name}: {local} could not be put to {destination}: {error}") from error
@@ -168,13 +169,15 @@ def put_tree(remote: "Remote", local: Path, destination: str) -> None:
                 for block in _blocks(tar.stdout):
                     digest.update(block)
                     process.write(block, STALL_TIMEOUT_S)
+                message = tar.stderr.read().decode(errors="replace").strip()
+                if tar.wait() != 0:
+                    raise TransferFailed(f"{local}: tar cannot read it: {message}")
+                process.close_stdin()
+            except CommandEnded:  # why it ended is in the result
+                tar.kill()
             except BaseException:
                 tar.kill()
                 raise
-            message = tar.stderr.read().decode(errors="replace").strip()
-            if tar.wait() != 0:
-                raise TransferFailed(f"{local}: tar cannot read it: {message}")
-            process.close_stdin()
             there = _result(process, destination, stream="stderr")
         _compare(f"{remote.name}: {destination}", digest.hexdigest(), there)
 

@@ -1,0 +1,446 @@
+"""The SSH door against real OpenSSH servers on loopback."""
+
+import hashlib
+import os
+import socket
+import subprocess
+import threading
+import time
+from pathlib import Path
+
+import pytest
+from sshd_hosts import SshdHost, make_key
+
+from benchstudy.remote import (
+    AuthenticationFailed,
+    CommandFailed,
+    CommandTimeout,
+    ConnectionLost,
+    HostKeyChanged,
+    HostKeyUnknown,
+    Remote,
+    TransferFailed,
+    Unreachable,
+)
+from benchstudy.study import Host
+
+MIB = 1 << 20
+
+
+@pytest.fixture(scope="module")
+def server(tmp_path_factory):
+    # Re-keying every 64 MiB, so that every test of bulk data goes through it.
+    with SshdHost(tmp_path_factory.mktemp("sshd"), options=["RekeyLimit 64M"]) as host:
+        yield host
+
+
+@pytest.fixture
+def remote(server):
+    with Remote("box", server.host) as connected:
+        yield connected
+
+
+def random_file(path: Path, size: int) -> Path:
+    path.write_bytes(os.urandom(size))
+    return path
+
+
+def sha256(path: Path) -> str:
+    with open(path, "rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+def authentications(server: SshdHost) -> int:
+    """How often somebody tried to authenticate, as the server saw it."""
+    log = server.log.read_text()
+    return log.count("Failed publickey") + log.count("Accepted publickey")
+
+
+class TestHostKeys:
+    def test_unknown_key_stops_before_authentication_and_says_how_to_pin(self, tmp_path):
+        with SshdHost(tmp_path) as server:
+            server.known_hosts.write_text("")
+            with pytest.raises(HostKeyUnknown) as caught:
+                Remote("box", server.host).connect()
+            fingerprint = subprocess.run(
+                ["ssh-keygen", "-lf", str(tmp_path / "host_key.pub")], capture_output=True, text=True
+            ).stdout.split()[1]
+            assert "box" in str(caught.value) and fingerprint in str(caught.value)
+            assert authentications(server) == 0
+
+            pin = next(line for line in str(caught.value).splitlines() if line.lstrip().startswith("echo "))
+            subprocess.run(["sh", "-c", pin], check=True)
+            with Remote("box", server.host) as remote:
+                assert remote.run(["echo", "in"]).text == "in\n"
+
+    def test_changed_key_stops_before_authentication_with_both_fingerprints(self, tmp_path):
+        with SshdHost(tmp_path) as server:
+            with Remote("box", server.host) as remote:
+                server.change_host_key()
+                server.restart()
+                started = time.monotonic()
+                with pytest.raises(HostKeyChanged) as caught:
+                    remote.reconnect(30)
+            assert time.monotonic() - started < 5, "a changed key must not be tried again"
+            assert str(caught.value).count("SHA256:") == 2
+            assert authentications(server) == 0
+
+    def test_revoked_key_is_refused(self, tmp_path):
+        with SshdHost(tmp_path) as server:
+            server.known_hosts.write_text("@revoked " + server.known_hosts.read_text())
+            with pytest.raises(HostKeyChanged, match="@revoked"):
+                Remote("box", server.host).connect()
+
+    def test_hashed_names_are_understood(self, tmp_path):
+        with SshdHost(tmp_path) as server:
+            subprocess.run(["ssh-keygen", "-q", "-H", "-f", str(server.known_hosts)], check=True, capture_output=True)
+            assert server.address not in server.known_hosts.read_text()
+            with Remote("box", server.host) as remote:
+                assert remote.run(["true"]).exit_status == 0
+
+
+class TestConnecting:
+    def test_wrong_user_is_told_without_a_storm(self, server):
+        host = server.host.model_copy(update={"user": "nobody"})
+        before = authentications(server)
+        with pytest.raises(AuthenticationFailed, match="nobody"):
+            Remote("box", host).reconnect(30)
+        assert authentications(server) - before <= 1
+
+    def test_revoked_user_key_is_final(self, tmp_path):
+        with SshdHost(tmp_path) as server, Remote("box", server.host) as remote:
+            (tmp_path / "authorized_keys").write_text("")
+            server.drop_connections()
+            with pytest.raises(ConnectionLost):
+                remote.run(["true"])
+            before = authentications(server)
+            with pytest.raises(AuthenticationFailed, match="authorized_keys"):
+                remote.reconnect(30)
+            assert authentications(server) - before <= 1
+
+    def test_key_with_passphrase_names_ssh_add(self, server, tmp_path):
+        key = tmp_path / "locked"
+        subprocess.run(["ssh-keygen", "-q", "-t", "ed25519", "-N", "secret", "-f", str(key)], check=True)
+        with pytest.raises(AuthenticationFailed, match="ssh-add"):
+            Remote("box", server.host.model_copy(update={"identity_file": str(key)})).connect()
+
+    def test_nothing_listens(self, tmp_path):
+        server = SshdHost(tmp_path)
+        with pytest.raises(Unreachable, match=f"box: nothing answers at 127.0.0.1 port {server.port}"):
+            Remote("box", server.host).connect()
+
+    def test_a_server_that_never_speaks_is_given_up(self, tmp_path):
+        server = SshdHost(tmp_path)
+        with socket.create_server((server.address, server.port)):
+            started = time.monotonic()
+            with pytest.raises(Unreachable, match="not as an SSH server"):
+                Remote("box", server.host, connect_timeout_s=1.0).connect()
+            assert time.monotonic() - started < 5
+
+    def test_agent_key_is_used(self, server, monkeypatch, tmp_path):
+        agent = subprocess.run(["ssh-agent", "-s", "-a", str(tmp_path / "agent")], capture_output=True, text=True)
+        pid = agent.stdout.split("SSH_AGENT_PID=")[1].split(";")[0]
+        try:
+            monkeypatch.setenv("SSH_AUTH_SOCK", str(tmp_path / "agent"))
+            subprocess.run(["ssh-add", "-q", str(server.identity_file)], check=True, capture_output=True)
+            monkeypatch.setenv("HOME", str(tmp_path))
+            with Remote("box", server.host.model_copy(update={"identity_file": None})) as remote:
+                assert remote.run(["true"]).exit_status == 0
+        finally:
+            subprocess.run(["kill", pid], check=True)
+
+    def test_reconnect_waits_for_a_host_that_comes_back(self, tmp_path):
+        with SshdHost(tmp_path) as server, Remote("box", server.host) as remote:
+            server.stop()
+            with pytest.raises(ConnectionLost):
+                remote.run(["true"])
+            back = threading.Timer(0.5, server.start)
+            back.start()
+            remote.reconnect(20)
+            back.join()
+            assert remote.run(["echo", "again"]).text == "again\n"
+
+
+class TestClientConfiguration:
+    @pytest.fixture
+    def home(self, tmp_path, monkeypatch):
+        (tmp_path / ".ssh").mkdir(mode=0o700)
+        monkeypatch.setenv("HOME", str(tmp_path))
+        monkeypatch.delenv("SSH_AUTH_SOCK", raising=False)
+        return tmp_path / ".ssh"
+
+    def test_alias_port_user_and_key_come_from_the_file(self, server, home):
+        (home / "more").write_text(f"  IdentityFile {server.identity_file}\n")
+        (home / "config").write_text(
+            f"Host lab\n  HostName {server.address}\n  Port {server.port}\n  User {server.user}\n"
+            f"  UserKnownHostsFile {server.known_hosts}\nInclude {home}/more\n"
+        )
+        with Remote("lab", Host()) as remote:
+            assert remote.run(["echo", "by alias"]).text == "by alias\n"
+
+    def test_host_key_alias(self, server, home, tmp_path):
+        pinned = tmp_path / "pinned"
+        pinned.write_text("the-box " + server.known_hosts.read_text().split(" ", 1)[1])
+        (home / "config").write_text("Host *\n  HostKeyAlias the-box\n")
+        with Remote("box", server.host.model_copy(update={"known_hosts": str(pinned)})) as remote:
+            assert remote.run(["true"]).exit_status == 0
+
+    def test_each_hop_of_a_proxy_jump_is_checked(self, server, home, tmp_path):
+        with SshdHost(tmp_path / "first") as first, SshdHost(tmp_path / "second") as second:
+            block = (
+                "Host {0}\n  HostName {1.address}\n  Port {1.port}\n  IdentityFile {1.identity_file}\n  User {1.user}\n"
+            )
+            block += "  UserKnownHostsFile {1.known_hosts}\n"
+            (home / "config").write_text(
+                block.format("first", first)
+                + block.format("second", second)
+                + f"Host {server.address}\n  ProxyJump first,second\n"
+            )
+            with Remote("box", server.host) as remote:
+                assert remote.run(["echo", "far"]).text == "far\n"
+                sent = remote.put(random_file(tmp_path / "file", 3 * MIB), str(tmp_path / "there"))
+                assert sent.sha256 == sha256(tmp_path / "there")
+                assert first.session_pids() and second.session_pids()
+            second.known_hosts.write_text("")
+            with pytest.raises(HostKeyUnknown, match="jump host"):
+                Remote("box", server.host).connect()
+            assert authentications(second) == 1
+
+    def test_proxy_command(self, server, home, tmp_path):
+        (home / "config").write_text(
+            f"Host hidden\n  Port {server.port}\n  HostKeyAlias {server.key_name}\n"
+            f'  ProxyCommand python3 -c \'import os,socket,threading as t;s=socket.create_connection(("{server.address}",%p));'
+            't.Thread(target=lambda:[s.sendall(d) for d in iter(lambda:os.read(0,65536),b"")],daemon=True).start();'
+            '[os.write(1,d) for d in iter(lambda:s.recv(65536),b"")]\'\n'
+        )
+        host = server.host.model_copy(update={"address": "hidden", "port": None})
+        with Remote("box", host) as remote:
+            assert remote.run(["echo", "through"]).text == "through\n"
+
+
+class TestCommands:
+    @pytest.mark.parametrize(
+        "argument",
+        [
+            "; rm -rf /tmp/none",
+            "$(touch /tmp/none)",
+            "`id`",
+            "a\nb",
+            "-rf",
+            'it\'s "quoted"',
+            "ü ☃ 名",
+            "",
+            "*",
+            "\\",
+            "!x",
+        ],
+    )
+    def test_hostile_arguments_are_inert(self, remote, argument):
+        assert remote.run(["printf", "%s|", argument, "end"]).text == f"{argument}|end|"
+
+    def test_nul_and_strings_are_refused(self, remote):
+        with pytest.raises(ValueError, match="argument"):
+            remote.run(["echo", "a\0b"])
+        with pytest.raises(ValueError, match="list"):
+            remote.run("echo a")
+
+    def test_failure_carries_status_and_message(self, remote):
+        with pytest.raises(CommandFailed, match=r"box: .* status 3: oh no") as caught:
+            remote.run(["sh", "-c", "echo oh no >&2; exit 3"])
+        assert caught.value.completed.exit_status == 3
+        assert remote.run(["sh", "-c", "exit 4"], check=False).exit_status == 4
+        assert remote.run(["no-such-program"], check=False).exit_status == 127
+        assert remote.run(["sh", "-c", "kill -9 $$"], check=False).exit_status == -1
+
+    def test_fifty_megabytes_on_both_streams(self, remote):
+        size = 50 * 1000 * 1000
+        script = f"head -c {size} /dev/zero & head -c {size} /dev/zero >&2; wait"
+        completed = remote.run(["sh", "-c", script])
+        assert (len(completed.stdout), len(completed.stderr)) == (size, size)
+
+    def test_output_beyond_the_cap_ends_the_command(self, remote):
+        with pytest.raises(CommandFailed, match="more than 1000000 bytes to stderr") as caught:
+            remote.run(["sh", "-c", "yes >&2"], max_output_bytes=1_000_000)
+        assert len(caught.value.completed.stderr) == 1_000_000
+        assert remote.run(["pgrep", "-x", "yes"], check=False).text == ""
+
+    def test_large_input_beside_large_output(self, remote):
+        data = os.urandom(8 * MIB)
+        assert remote.run(["cat"], input=data).stdout == data
+        assert remote.run(["head", "-c", "1"], input=data).stdout == data[:1]
+
+    def test_timeout_ends_the_whole_group(self, remote, tmp_path):
+        started = time.monotonic()
+        script = 'trap "" TERM; echo $$ > "$1"; sleep 1000 & wait; sleep 1000'
+        with pytest.raises(CommandTimeout, match=r"after 0\.5 s"):
+            remote.run(["sh", "-c", script, "sh", str(tmp_path / "pid")], timeout_s=0.5)
+        assert time.monotonic() - started < 10
+        assert not Path(f"/proc/{(tmp_path / 'pid').read_text().strip()}").exists()
+
+    def test_a_conversation(self, remote):
+        with remote.open(["sh", "-c", 'while read -r line; do echo "got $line"; done; echo bye']) as process:
+            for word in (b"one", b"two"):
+                process.write_line(word)
+                assert process.read_line(10) == b"got " + word + b"\n"
+            assert process.read_line(0.05) is None
+            process.close_stdin()
+            assert process.read_line(10) == b"bye\n"
+            assert process.read_line(10) == b""
+            assert process.wait(10) == 0
+
+    def test_a_dropped_connection_is_told_from_an_ending(self, server, remote):
+        with remote.open(["cat"]) as process:
+            process.write_line(b"here")
+            assert process.read_line(10) == b"here\n"
+            assert server.drop_connections()
+            with pytest.raises(ConnectionLost):
+                process.read_line(10)
+        with pytest.raises(ConnectionLost):
+            remote.run(["true"])
+        remote.reconnect(10)
+        assert remote.run(["echo", "back"]).text == "back\n"
+
+    def test_home(self, remote):
+        assert remote.home == remote.run(["sh", "-c", "cd && pwd"]).text.strip()
+        assert remote.expand("~/x/~") == f"{remote.home}/x/~"
+        assert remote.expand("/a/~") == "/a/~"
+
+
+class TestFiles:
+    def test_there_and_back(self, remote, tmp_path):
+        source = random_file(tmp_path / "source", 3 * MIB + 17)
+        there = tmp_path / "a name; with $(things)\n'in' it"
+        sent = remote.put(source, str(there), mode=0o755)
+        assert (sent.sha256, sent.size) == (sha256(source), source.stat().st_size)
+        assert there.read_bytes() == source.read_bytes()
+        assert there.stat().st_mode & 0o777 == 0o755
+        assert remote.get(str(there), tmp_path / "back") == sent
+        assert (tmp_path / "back").read_bytes() == source.read_bytes()
+
+    @pytest.mark.parametrize("size", [0, 1])
+    def test_tiny_files(self, remote, tmp_path, size):
+        source = random_file(tmp_path / "source", size)
+        assert remote.put(source, str(tmp_path / "there")).size == size
+        assert remote.get(str(tmp_path / "there"), tmp_path / "back").size == size
+
+    def test_missing_source_and_missing_folder(self, remote, tmp_path):
+        with pytest.raises(TransferFailed, match="No such file"):
+            remote.get(str(tmp_path / "none"), tmp_path / "back")
+        with pytest.raises(TransferFailed, match="none"):
+            remote.put(random_file(tmp_path / "source", 10), str(tmp_path / "none" / "there"))
+        assert sorted(path.name for path in tmp_path.iterdir()) == ["source"]
+
+    def test_full_disk_is_named_and_leaves_nothing(self, remote, tmp_path):
+        source = random_file(tmp_path / "source", 4 * MIB)
+        small = tmp_path / "small"
+        small.mkdir()
+        subprocess.run(["mount", "-t", "tmpfs", "-o", "size=1m", "tmpfs", str(small)], check=True)
+        try:
+            with pytest.raises(TransferFailed, match="No space left"):
+                remote.put(source, str(small / "there"))
+            assert list(small.iterdir()) == []
+        finally:
+            subprocess.run(["umount", str(small)], check=True)
+
+    @pytest.mark.parametrize("direction", ["put", "get"])
+    def test_a_drop_in_mid_transfer_is_resumed_and_verified(self, server, tmp_path, direction):
+        source = random_file(tmp_path / "source", 256 * MIB)
+        target = tmp_path / "target"
+
+        def drop_when_half_way() -> None:
+            deadline = time.monotonic() + 30
+            while time.monotonic() < deadline:
+                parts = [*tmp_path.glob("target.part-*"), *tmp_path.glob(".target.part-*")]
+                if parts and parts[0].stat().st_size > 64 * MIB:
+                    dropped.append(parts[0].stat().st_size)
+                    server.drop_connections()
+                    return
+
+        dropped: list[int] = []
+        thread = threading.Thread(target=drop_when_half_way)
+        thread.start()
+        with Remote("box", server.host) as remote:
+            moved = remote.put(source, str(target)) if direction == "put" else remote.get(str(source), target)
+        thread.join()
+        assert dropped and dropped[0] < source.stat().st_size
+        assert moved.sha256 == sha256(source) == sha256(target)
+        assert sorted(path.name for path in tmp_path.iterdir()) == ["source", "target"]
+
+    def test_key_exchanges_neither_stall_nor_drop(self, tmp_path):
+        """A key for 16 MiB: two dozen exchanges each way, in the middle of other commands that start and end."""
+        longest = {"a": 0.0, "b": 0.0}
+        source = tmp_path / "source"
+        with open(source, "wb") as file:
+            file.truncate(384 * MIB)
+        with (
+            SshdHost(tmp_path / "sshd", options=["RekeyLimit 16M"]) as server,
+            Remote("box", server.host) as remote,
+        ):
+
+            def run_commands(name: str, stop: threading.Event) -> None:
+                while not stop.is_set():
+                    started = time.monotonic()
+                    remote.run(["echo", name])
+                    longest[name] = max(longest[name], time.monotonic() - started)
+
+            stop = threading.Event()
+            threads = [threading.Thread(target=run_commands, args=(name, stop)) for name in longest]
+            for thread in threads:
+                thread.start()
+            try:
+                sent = remote.put(source, str(tmp_path / "there"))
+                assert remote.get(str(tmp_path / "there"), tmp_path / "back") == sent
+            finally:
+                stop.set()
+                for thread in threads:
+                    thread.join()
+            assert server.log.read_text().count("Accepted publickey") == 1, "a transfer was resumed"
+        # Left alone paramiko waits 30 s for itself; a busy machine may delay a command a little.
+        assert 0 < max(longest.values()) < 10
+
+    def test_a_server_without_aes_gcm(self, tmp_path):
+        source = random_file(tmp_path / "source", 3 * MIB)
+        with (
+            SshdHost(tmp_path / "sshd", options=["Ciphers aes256-ctr", "RekeyLimit 1M"]) as server,
+            Remote("box", server.host) as remote,
+        ):
+            sent = remote.put(source, str(tmp_path / "there"))
+            assert remote.get(str(tmp_path / "there"), tmp_path / "back") == sent
+
+
+class TestTrees:
+    def test_there_and_back(self, remote, tmp_path):
+        source = tmp_path / "source"
+        (source / "deep" / "er").mkdir(parents=True)
+        (source / "empty").mkdir()
+        (source / "deep" / "er" / "data").write_bytes(os.urandom(2 * MIB))
+        (source / "run; rm -rf me").write_text("#!/bin/sh\n")
+        (source / "run; rm -rf me").chmod(0o755)
+        (source / "deep" / "link").symlink_to("er/data")
+        remote.put_tree(source, str(tmp_path / "there"))
+        remote.get_tree(str(tmp_path / "there"), tmp_path / "back")
+        subprocess.run(["diff", "-r", "--no-dereference", str(source), str(tmp_path / "back")], check=True)
+        assert os.access(tmp_path / "back" / "run; rm -rf me", os.X_OK)
+
+    def test_what_leads_out_of_the_folder_is_refused(self, remote, tmp_path):
+        (tmp_path / "there").mkdir()
+        (tmp_path / "there" / "link").symlink_to("/etc")
+        with pytest.raises(TransferFailed, match="link"):
+            remote.get_tree(str(tmp_path / "there"), tmp_path / "back")
+
+    def test_missing_folders_are_named(self, remote, tmp_path):
+        with pytest.raises(TransferFailed, match="none"):
+            remote.get_tree(str(tmp_path / "none"), tmp_path / "back")
+        with pytest.raises(TransferFailed, match="none"):
+            remote.put_tree(tmp_path / "none", str(tmp_path / "there"))
+
+
+def test_a_second_key_in_the_agent_does_not_matter(server, tmp_path, monkeypatch):
+    """The study names a key: others in ~/.ssh are not offered."""
+    (tmp_path / ".ssh").mkdir()
+    make_key(tmp_path / ".ssh" / "id_ed25519")
+    monkeypatch.setenv("HOME", str(tmp_path))
+    before = server.log.read_text().count("Failed publickey")
+    with Remote("box", server.host) as remote:
+        assert remote.run(["true"]).exit_status == 0
+    assert server.log.read_text().count("Failed publickey") == before
