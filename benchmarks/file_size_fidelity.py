@@ -30,6 +30,7 @@ from benchstudy.units import Size
 
 AGENT = Path(agent.__file__).parent
 CHUNK = 1 << 20
+REHEARSAL = 16 << 20  # as the probe's
 SIZES = ("100KB", "1MB", "10MB", "100MB")
 OPERATIONS = ("write+fsync", "read cold", "read warm")
 MEDIAN_RATIO, INTERVAL_RATIO, MOST_DIFFERENCE_S = (0.97, 1.03), (0.95, 1.05), 25e-6
@@ -126,55 +127,46 @@ def time_probe(folder: Path, path: Path, operation: str, size: int) -> float:
 def time_fio(folder: Path, path: Path, operation: str, size: int) -> float:
     """Seconds of the same calls, by fio's own latencies."""
     action = "write" if operation.startswith("write") else "read"
+    calls = [f"{path} {action} {offset} {min(CHUNK, size - offset)}" for offset in range(0, size, CHUNK)]
+    sync = [f"{path} sync 0 0"] if action == "write" else []
+    # The probe reads a file through with its own buffer before each warm read; so does fio.
+    warming = [] if operation != "read warm" else calls * 3 if size <= REHEARSAL else calls
     with tempfile.TemporaryDirectory(prefix="fidelity-", dir="/dev/shm") as memory:
-        rehearsal = Path(memory, "rehearsal")
-        rehearsal.write_bytes(bytes(CHUNK))
-        calls = [f"{path} {action} {offset} {min(CHUNK, size - offset)}" for offset in range(0, size, CHUNK)]
-        sync = [f"{path} sync 0 0"] if action == "write" else []
-        Path(memory, "calls").write_text(
-            "\n".join(
-                [
-                    "fio version 2 iolog",
-                    f"{rehearsal} add",
-                    f"{path} add",
-                    # The probe has its buffer in place and its code warm before it times anything; so has fio.
-                    f"{rehearsal} open",
-                    f"{rehearsal} {action} 0 {CHUNK}",
-                    f"{rehearsal} close",
-                    f"{path} open",
-                    *calls,
-                    *sync,
-                    f"{path} close\n",
-                ]
-            )
-        )
+        # Before the probe times anything its buffer is in place and its code warm; so it is with fio, by a call in
+        # memory. Before a write the probe rehearses one with its fsync; for fio a job of its own does.
+        jobs = []
+        beside = folder / "rehearsal"
+        if sync:
+            ends = min(size, REHEARSAL)
+            rehearsed = [f"{beside} write {at} {min(CHUNK, ends - at)}" for at in range(0, ends, CHUNK)]
+            _write_calls(Path(memory, "first"), beside, [*rehearsed, f"{beside} sync 0 0"])
+            jobs += ["--name=first", f"--read_iolog={memory}/first"]
+        in_memory = Path(memory, "file")
+        in_memory.write_bytes(bytes(CHUNK))
+        touch = [f"{in_memory} add", f"{in_memory} open", f"{in_memory} {action} 0 {CHUNK}", f"{in_memory} close"]
+        _write_calls(Path(memory, "second"), path, [*warming, *calls, *sync], before=touch)
+        jobs += ["--name=second", "--stonewall", f"--read_iolog={memory}/second", f"--write_lat_log={memory}/each"]
         try:
             _make_ready(folder, path, operation)
-            report = json.loads(
-                _run(
-                    [
-                        "fio",
-                        "--name=same",
-                        f"--read_iolog={memory}/calls",
-                        "--ioengine=psync",
-                        "--invalidate=0",
-                        # The probe, as an application would, gives the kernel no advice.
-                        "--fadvise_hint=0",
-                        f"--write_lat_log={memory}/each",
-                        "--output-format=json",
-                    ]
-                )
-            )
+            # The probe, as an application would, gives the kernel no advice.
+            plain = ["--ioengine=psync", "--invalidate=0", "--fadvise_hint=0", "--output-format=json"]
+            report = json.loads(_run(["fio", *plain, *jobs]))
         finally:
+            beside.unlink(missing_ok=True)
             if action == "write":
                 path.unlink(missing_ok=True)
-        latencies = [
-            int(line.split(",")[1]) for line in Path(memory, "each_lat.1.log").read_text().splitlines()
-        ]
-    syncs = report["jobs"][0]["sync"]
-    if len(latencies) != 1 + len(calls) or syncs["total_ios"] != len(sync):
-        raise RuntimeError(f"fio did something else: {len(latencies)} of {1 + len(calls)} calls, {syncs}")
-    return (sum(latencies[1:]) + (syncs["lat_ns"]["mean"] if sync else 0)) / 1e9
+        (each,) = Path(memory).glob("each_lat.*.log")
+        latencies = [int(line.split(",")[1]) for line in each.read_text().splitlines()]
+    syncs = report["jobs"][-1]["sync"]
+    if len(latencies) != 1 + len(warming) + len(calls) or syncs["total_ios"] != len(sync):
+        raise RuntimeError(f"fio did something else: {len(latencies)} calls, {syncs}")
+    return (sum(latencies[-len(calls) :]) + (syncs["lat_ns"]["mean"] if sync else 0)) / 1e9
+
+
+def _write_calls(log: Path, path: Path, calls: Sequence[str], before: Sequence[str] = ()) -> None:
+    adds, rest = [line for line in before if line.endswith(" add")], [x for x in before if not x.endswith(" add")]
+    lines = ["fio version 2 iolog", *adds, f"{path} add", *rest, f"{path} open", *calls, f"{path} close"]
+    log.write_text("\n".join(lines) + "\n")
 
 
 def _make_ready(folder: Path, path: Path, operation: str) -> None:
@@ -193,9 +185,7 @@ def _make_ready(folder: Path, path: Path, operation: str) -> None:
 def _prepare(folder: Path, size: int) -> Path:
     request = {"kind": "path", "action": "prepare", "path": str(folder), "directory": str(folder)}
     request |= {"size": size, "chunk": CHUNK}
-    return Path(
-        json.loads(_run([sys.executable, "-I", str(AGENT), "file-size", json.dumps(request)]))["file"]
-    )
+    return Path(json.loads(_run([sys.executable, "-I", str(AGENT), "file-size", json.dumps(request)]))["file"])
 
 
 def _run(argv: Sequence[str]) -> bytes:
@@ -206,9 +196,7 @@ def _run(argv: Sequence[str]) -> bytes:
 
 
 def main() -> int:
-    options = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    options = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     options.add_argument("--folder", type=Path, required=True, help="on the file system to measure")
     options.add_argument("--pairs", type=int, default=100)
     options.add_argument("--sizes", nargs="+", default=SIZES)

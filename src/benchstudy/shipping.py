@@ -80,12 +80,7 @@ def _boto3_files() -> Iterator[tuple[str, Path]]:
 
 
 def _is_needed(file: PurePosixPath) -> bool:
-    if (
-        file.is_absolute()
-        or ".." in file.parts
-        or "__pycache__" in file.parts
-        or file.parts[0].endswith(".dist-info")
-    ):
+    if file.is_absolute() or ".." in file.parts or "__pycache__" in file.parts or file.parts[0].endswith(".dist-info"):
         return False
     if file.parts[:2] == ("boto3", "examples") or file.name.startswith("examples-"):
         return False

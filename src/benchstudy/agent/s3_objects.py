@@ -229,6 +229,7 @@ def classify(error):
         ((known.ConnectTimeoutError, known.ReadTimeoutError, TimeoutError), "timeout"),
         (
             (
+                known.ConnectionError,
                 known.HTTPClientError,
                 known.IncompleteReadError,
                 known.ResponseStreamingError,

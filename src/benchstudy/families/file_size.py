@@ -39,9 +39,7 @@ class FileSize(Family):
     name = "file_size"
     title = "Files by size"
     Config = FileSizeConfig
-    numeric_levels: ClassVar[Mapping[str, tuple[str, Any]]] = {
-        "size": ("size_bytes", lambda text: Size(text).bytes)
-    }
+    numeric_levels: ClassVar[Mapping[str, tuple[str, Any]]] = {"size": ("size_bytes", lambda text: Size(text).bytes)}
 
     series_schemas: ClassVar[Mapping[str, Mapping[str, str]]] = {
         "operations": {
@@ -90,9 +88,7 @@ class FileSize(Family):
         else:
             answer = _run_s3(trial, backend, request)
             trial.note(versions=answer["versions"], removed=answer["removed"])
-        trial.note(
-            contents=answer.get("verified") or "verified in the first trial of this case in its session"
-        )
+        trial.note(contents=answer.get("verified") or "verified in the first trial of this case in its session")
 
     def parse(self, case_levels: Mapping[str, str], files: Path) -> Parsed:
         answer = _read_answer(files / "stdout")
@@ -103,9 +99,7 @@ class FileSize(Family):
                 f"{len(operations)} of {expected} operations: {answer.get('problem', 'the rest is missing')}"
             )
         if answer["request"]["size"] != Size(case_levels["size"]).bytes:
-            raise ParseError(
-                f"measured {answer['request']['size']} bytes, and the case says {case_levels['size']}"
-            )
+            raise ParseError(f"measured {answer['request']['size']} bytes, and the case says {case_levels['size']}")
         rows = [_row(index, operation) for index, operation in enumerate(operations)]
         if any(row["duration_s"] <= 0 for row in rows):
             raise ParseError("an operation took no time at all: the clock of the host is broken")
@@ -205,10 +199,10 @@ def _assert_folder(trial: "TrialContext", backend: PathBackend, path: str) -> No
     where = f"backend {backend.name}: {path}"
     if not found["is_dir"]:
         raise TrialFailed(f"{where} is not a folder on the host: mount it or make it")
-    if backend.expect_fs and found["fs_type"] != backend.expect_fs:
+    if backend.expect_fs and found["fs_type"] not in backend.expect_fs:
         raise TrialFailed(
             f"{where} is on a {found['fs_type']} file system (mounted at {found['mount_point']}), and the study "
-            f"expects {backend.expect_fs}: is the mount missing?"
+            f"expects {' or '.join(backend.expect_fs)}: is the mount missing?"
         )
 
 
@@ -244,9 +238,7 @@ def _run_s3(trial: "TrialContext", backend: S3Backend, request: dict[str, Any]) 
     return _measure(trial, request, secret_env=keys, cleanup=[clean])
 
 
-def _measure(
-    trial: "TrialContext", request: dict[str, Any], label: str = "command", **options: Any
-) -> dict[str, Any]:
+def _measure(trial: "TrialContext", request: dict[str, Any], label: str = "command", **options: Any) -> dict[str, Any]:
     """The probe's answer. Raises TrialFailed with the probe's own words, or with the way it ended."""
     from benchstudy.hostagent import Command  # opens an SSH library, which reports do not need
 
@@ -323,9 +315,9 @@ def _check_path(config: FileSizeConfig, backend: PathBackend, host: "HostCheck")
     if not found["is_dir"]:
         host.problem(f"{where} is not a folder", "mount it or make it")
         return
-    if backend.expect_fs and found["fs_type"] != backend.expect_fs:
+    if backend.expect_fs and found["fs_type"] not in backend.expect_fs:
         host.problem(
-            f"{where} is on {found['fs_type']} (mounted at {found['mount_point']}), not {backend.expect_fs}",
+            f"{where} is on {found['fs_type']} ({found['mount_point']}), not {' or '.join(backend.expect_fs)}",
             "mount it, or mend expect_fs",
         )
         return

@@ -2,7 +2,7 @@
 
 import re
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 from urllib.parse import urlsplit
 
 from pydantic import Field, field_validator, model_validator
@@ -29,26 +29,24 @@ class PathBackend(_Backend):
 
     kind: Literal["path"]
     path: str = Field(description="a folder that exists; may hold {{service.dir}}")
-    expect_fs: str | None = Field(
-        None, description="its type in /proc/mounts (ext4, nfs4, fuse.sshfs …), asserted"
+    expect_fs: list[str] = Field(
+        [], description="its type as /proc/mounts calls it (ext4, nfs4, fuse.sshfs …), asserted; several may do"
     )
-    direct: bool | None = Field(
-        None, description="O_DIRECT for this backend; the family's `direct` when left out"
-    )
+    direct: bool | None = Field(None, description="O_DIRECT for this backend; the family's `direct` when left out")
 
     @property
     def location(self) -> str:
         return self.path
 
+    @field_validator("expect_fs", mode="before")
+    @classmethod
+    def _one_or_several(cls, value: Any) -> Any:
+        return [value] if isinstance(value, str) else [] if value is None else value
+
     @field_validator("path")
     @classmethod
     def _absolute(cls, value: str) -> str:
-        if (
-            not value.startswith(("/", "~/", "{{"))
-            or ".." in Path(value).parts
-            or "\0" in value
-            or "\n" in value
-        ):
+        if not value.startswith(("/", "~/", "{{")) or ".." in Path(value).parts or "\0" in value or "\n" in value:
             raise ValueError(f"{value!r}: give an absolute path, or one below ~/, without '..'")
         return value
 
@@ -57,26 +55,14 @@ class S3Backend(_Backend):
     """A bucket of Amazon S3 or of a server that speaks its protocol."""
 
     kind: Literal["s3"]
-    bucket: str = Field(
-        pattern=r"^[a-z0-9][a-z0-9.-]{1,61}[a-z0-9]$", description="made only on a service of ours"
-    )
-    endpoint_url: str | None = Field(
-        None, description="Amazon's own when left out; may hold {{service.port.NAME}}"
-    )
+    bucket: str = Field(pattern=r"^[a-z0-9][a-z0-9.-]{1,61}[a-z0-9]$", description="made only on a service of ours")
+    endpoint_url: str | None = Field(None, description="Amazon's own when left out; may hold {{service.port.NAME}}")
     region: str | None = None
-    part_size: SizeField = Field(
-        Size("100MB"), description="from this size on an object goes up in parts of it"
-    )
-    max_concurrency: int = Field(
-        1, ge=1, le=64, description="parts moved at once; 1: one after the other, no threads"
-    )
+    part_size: SizeField = Field(Size("100MB"), description="from this size on an object goes up in parts of it")
+    max_concurrency: int = Field(1, ge=1, le=64, description="parts moved at once; 1: one after the other, no threads")
     prefix: str = Field("", description="put before our own benchstudy/<study>/<session>/")
-    access_key_env: str | None = Field(
-        None, description="variable of the controller's environment with the key id"
-    )
-    secret_key_env: str | None = Field(
-        None, description="variable of the controller's environment with the secret"
-    )
+    access_key_env: str | None = Field(None, description="variable of the controller's environment with the key id")
+    secret_key_env: str | None = Field(None, description="variable of the controller's environment with the secret")
     addressing_style: Literal["auto", "path", "virtual"] = "auto"
 
     @property
@@ -93,9 +79,7 @@ class S3Backend(_Backend):
     @field_validator("endpoint_url")
     @classmethod
     def _plain_url(cls, value: str | None) -> str | None:
-        if value is not None and (
-            not value.startswith(("http://", "https://")) or "@" in urlsplit(value).netloc
-        ):
+        if value is not None and (not value.startswith(("http://", "https://")) or "@" in urlsplit(value).netloc):
             raise ValueError("give http:// or https:// and the server, without a user or password")
         return value
 
@@ -109,9 +93,7 @@ class S3Backend(_Backend):
     @model_validator(mode="after")
     def _keys_come_in_pairs(self) -> "S3Backend":
         if (self.access_key_env is None) != (self.secret_key_env is None):
-            raise ValueError(
-                "give access_key_env and secret_key_env, or neither (then the host's own role is used)"
-            )
+            raise ValueError("give access_key_env and secret_key_env, or neither (then the host's own role is used)")
         return self
 
 
@@ -125,16 +107,10 @@ class FileSizeConfig(FamilyConfig):
     ops: list[Literal["write", "read"]] = Field(["write", "read"], min_length=1)
     sizes: list[SizeField] = Field(min_length=1)
     sync: list[Literal["none", "fsync"]] = Field(["fsync"], min_length=1, description="of writes to a path")
-    cache: list[Literal["cold", "warm"]] = Field(
-        ["cold", "warm"], min_length=1, description="before reads of a path"
-    )
-    direct: bool = Field(
-        False, description="O_DIRECT: go around the page cache; then reads have no cache levels"
-    )
+    cache: list[Literal["cold", "warm"]] = Field(["cold", "warm"], min_length=1, description="before reads of a path")
+    direct: bool = Field(False, description="O_DIRECT: go around the page cache; then reads have no cache levels")
     chunk: SizeField = Field(Size("1MiB"), description="bytes given to one write or read call")
-    operations: int = Field(
-        10, ge=1, le=10_000, description="whole files a trial, as far as the next line allows"
-    )
+    operations: int = Field(10, ge=1, le=10_000, description="whole files a trial, as far as the next line allows")
     max_bytes_per_trial: SizeField = Field(Size("1GB"), description="bounds a trial; one file is always done")
 
     @field_validator("chunk")
@@ -160,9 +136,7 @@ class FileSizeConfig(FamilyConfig):
                 continue
             if backend.service not in self.services:
                 hint = nearest(backend.service, self.services)
-                raise ValueError(
-                    f"backend {backend.name}: no service {backend.service!r} below services: {hint}"
-                )
+                raise ValueError(f"backend {backend.name}: no service {backend.service!r} below services: {hint}")
             service = self.services[backend.service]
             known = {"service.dir", *(f"service.port.{port}" for port in service.ports)}
             unknown = [name for name in _PLACEHOLDER.findall(backend.location) if name not in known]
