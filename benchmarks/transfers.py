@@ -21,7 +21,7 @@ from pathlib import Path
 from benchstudy.remote import Remote
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "tests"))
-from sshd_hosts import SshdHost  # noqa: E402
+from sshd_hosts import SshdHost
 
 MIB = 1 << 20
 BIG = 1024 * MIB

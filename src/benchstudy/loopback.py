@@ -229,7 +229,7 @@ def _program(name: str) -> str:
     if found is None:
         raise LoopbackFailed(
             f"there is no {name} on this machine: install the package openssh-server "
-            "(Debian, Ubuntu: apt-get install openssh-server; Fedora: dnf install openssh-server; Alpine: apk add openssh)"
+            "(Debian, Ubuntu: apt-get install openssh-server; Fedora: dnf install openssh-server)"
         )
     return found
 

@@ -341,7 +341,7 @@ class Remote:
                         seen = Completed(tuple(argv), -1, bytes(streams["stdout"]), bytes(streams["stderr"]),
                                          time.monotonic() - started)  # fmt: skip
                         raise CommandFailed(
-                            f"{self.name}: `{_shown(argv)}` was ended because it wrote more than {max_output_bytes} bytes "
+                            f"{self.name}: `{_shown(argv)}` was ended: it wrote more than {max_output_bytes} bytes "
                             f"to {stream}; let it write into a file instead", seen)  # fmt: skip
             status = process.wait(None if deadline is None else max(1.0, deadline - time.monotonic()))
             if status is None:

@@ -47,7 +47,10 @@ class TransferFailed(RemoteError):
 
 @dataclass(frozen=True)
 class Completed:
-    """A command that ended. `exit_status` is -1 when a signal ended it; `duration_s` includes the way there and back."""
+    """A command that ended.
+
+    `exit_status` is -1 when a signal ended it; `duration_s` includes the way there and back.
+    """
 
     argv: tuple[str, ...]
     exit_status: int

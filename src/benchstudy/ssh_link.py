@@ -287,7 +287,8 @@ def check_host_key(where: str, endpoint: Endpoint, key: paramiko.PKey, pinned: l
     expected = ", ".join(f"{other.fingerprint} ({other.get_name()})" for other in valid)
     raise HostKeyChanged(
         f"{where}: the key of {endpoint.key_name} is not the pinned one: somebody may be in between, or the host was "
-        f"installed anew. Nothing was sent to it.\n  pinned: {expected}\n  shown:  {key.fingerprint} ({key.get_name()})\n"
+        f"installed anew. Nothing was sent to it.\n  pinned: {expected}\n"
+        f"  shown:  {key.fingerprint} ({key.get_name()})\n"
         f"Only if the change is explained: ssh-keygen -R {shlex.quote(endpoint.key_name)} -f {shlex.quote(files[0])}, "
         f"then pin the new one with\n  echo {shlex.quote(line)} >> {shlex.quote(files[0])}"
     )
