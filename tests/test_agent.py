@@ -21,7 +21,7 @@ STUBBORN = (
 
 def ask(command: str, *arguments: str, **options) -> dict:
     done = subprocess.run(
-        [sys.executable, "-I", str(AGENT), command, *arguments], capture_output=True, timeout=60, **options
+        [sys.executable, "-I", "-S", str(AGENT), command, *arguments], capture_output=True, timeout=60, **options
     )
     return json.loads(done.stdout)
 
@@ -45,7 +45,7 @@ class Conversation:
 
     def __init__(self, command: str, folder: Path, spec: dict | None = None):
         self.process = subprocess.Popen(
-            [sys.executable, "-I", str(AGENT), command, str(folder)],
+            [sys.executable, "-I", "-S", str(AGENT), command, str(folder)],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
         )

@@ -135,7 +135,8 @@ class HostAgent:
 
     def argv(self, command: str, *args: str) -> list[str]:
         """The command line that runs an agent command on the host."""
-        return [self.remote.host.python, "-I", self.directory, command, *args]
+        # -S: the agent needs the standard library only, and some hosts take long to look through everything else.
+        return [self.remote.host.python, "-I", "-S", self.directory, command, *args]
 
     def call(self, command: str, *args: str, input: bytes = b"", timeout_s: float = 60.0) -> Any:
         """Ask the agent something quick, unsupervised; its answer from JSON.

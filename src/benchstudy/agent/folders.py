@@ -105,18 +105,30 @@ def remove(path: str, uuid: str) -> None:
 
 
 def _remove_tree(path: str) -> None:
-    import shutil  # slow to import, and most commands remove nothing
-
+    """As shutil.rmtree, which takes longer to import than all else that happens at the end of a trial."""
     try:
-        shutil.rmtree(path)
-    except PermissionError:
+        _remove_below(path)
+    except OSError:
         # Tools leave read-only folders behind (Go's module cache does); a plain user, unlike root, meets this.
         os.chmod(path, 0o700)
-        for folder, inner, _ in os.walk(path):
+        for _, inner, _, descriptor in os.fwalk(path):
             for name in inner:
-                if not os.path.islink(os.path.join(folder, name)):
-                    os.chmod(os.path.join(folder, name), 0o700)
-        shutil.rmtree(path)
+                if not stat.S_ISLNK(os.stat(name, dir_fd=descriptor, follow_symlinks=False).st_mode):
+                    os.chmod(name, 0o700, dir_fd=descriptor)
+        _remove_below(path)
+    os.rmdir(path)
+
+
+def _remove_below(path: str) -> None:
+    # By descriptor, so that a folder exchanged for a link meanwhile leads nowhere.
+    for _, inner, files, descriptor in os.fwalk(path, topdown=False):
+        for name in files:
+            os.unlink(name, dir_fd=descriptor)
+        for name in inner:
+            try:
+                os.rmdir(name, dir_fd=descriptor)
+            except NotADirectoryError:  # a link to a folder
+                os.unlink(name, dir_fd=descriptor)
 
 
 def remove_command(arguments: list[str]) -> None:

@@ -22,6 +22,7 @@ import record
 import wire
 from supervisor import Supervisor
 
+UNFINISHED = ("starting", "running")
 DEFAULTS = {
     "label": "command",
     "env": {},
@@ -85,7 +86,9 @@ def _watch(folder: str, lines: wire.Lines) -> None:
     if renewal is None:
         wire.emit(last_word(folder))
         return
-    wire.emit(record.read(folder))
+    content = record.read(folder) or {"state": "starting"}
+    if content["state"] in UNFINISHED:  # the last word is said when the supervisor is really gone
+        wire.emit(content)
     serve(renewal, lines)
     if not lines.ended:
         wire.emit(last_word(folder))
@@ -145,7 +148,7 @@ def last_word(folder: str) -> dict:
     content = record.read(folder)
     if content is None:
         return {"state": "absent", "cause": f"{folder} holds no record of a run"}
-    if content["state"] in ("starting", "running"):
+    if content["state"] in UNFINISHED:
         rebooted = content["boot_id"] != record.boot_id()
         cause = "the host was rebooted" if rebooted else "the supervisor was killed on the host"
         # What the supervisor would have ended must not go on beside the next trial.
