@@ -1,0 +1,88 @@
+"""A headless Chromium that has no network at all: what a page shows, says and does in it."""
+
+import os
+import re
+import shutil
+import subprocess
+import tempfile
+from dataclasses import dataclass
+from pathlib import Path
+
+_FLAGS = (
+    "--headless",
+    "--no-sandbox",
+    "--disable-gpu",
+    "--disable-quic",
+    "--no-first-run",
+    "--hide-scrollbars",
+    "--disable-background-networking",
+    "--disable-component-update",
+    "--disable-sync",
+    "--disable-extensions",
+    # A page may look into a frame with another file only with this.
+    "--allow-file-access-from-files",
+    "--enable-logging=stderr",
+    "--v=0",
+    "--virtual-time-budget=20000",
+)
+# The browser's own pages complain about the missing network too; only what our file says or asks for counts.
+_OUR_CONSOLE = re.compile(r"CONSOLE.*(?:source: file://|net::ERR)|ERR_[A-Z_]+.*file://")
+
+
+@dataclass(frozen=True)
+class Visit:
+    """The document after all scripts ran, and every line that the page wrote to the console."""
+
+    dom: str
+    console: list[str]
+
+
+def visit(page: Path, *, fragment: str = "", width: int = 1440, scripts: bool = True) -> Visit:
+    """Opens a page in a network namespace of its own, in which nothing can be reached."""
+    chromium = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
+    assert chromium, "these tests look at the pages in a browser: apt-get install chromium"
+    namespace = ["unshare", "--net"] if os.geteuid() == 0 else ["unshare", "--user", "--map-root-user", "--net"]
+    # The profile is put away whatever happens; Chromium may still be closing files in it.
+    with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as profile:
+        switches = [*_FLAGS, f"--user-data-dir={profile}", f"--window-size={width},2000", "--dump-dom"]
+        if not scripts:
+            switches.append("--blink-settings=scriptEnabled=false")
+        done = subprocess.run(
+            [*namespace, chromium, *switches, page.resolve().as_uri() + fragment],
+            capture_output=True,
+            text=True,
+            timeout=120,
+            check=True,
+        )
+    return Visit(done.stdout, [line for line in done.stderr.splitlines() if _OUR_CONSOLE.search(line)])
+
+
+def ask(page: Path, script: str, *, fragment: str = "", width: int = 390) -> str:
+    """What `script` (the body of an async function of `window` and `document`) returns in a frame `width` pixels wide.
+
+    Chromium's own window does not become narrower than 500 pixels; a frame does.
+    """
+    holder = page.with_name(f"ask-{os.getpid()}.html")
+    holder.write_text(
+        f"""<body><iframe style="width:{width}px;height:2000px;border:0" src="{page.name}{fragment}"></iframe>
+<output></output>
+<script>
+const settled = (w) => new Promise((done) => {{
+  const look = () => (w.document.querySelectorAll(".panel").length ===
+    w.document.querySelectorAll(".view[data-rendered]").length ? done() : setTimeout(look, 50));
+  look();
+}});
+document.querySelector("iframe").onload = async (event) => {{
+  const window = event.target.contentWindow, document = window.document;
+  await settled(window);
+  top.document.querySelector("output").textContent = await (async () => {{ {script} }})();
+}};
+</script>""",
+        encoding="utf-8",
+    )
+    try:
+        found = re.search(r"<output>(.*?)</output>", visit(holder).dom, re.DOTALL)
+    finally:
+        holder.unlink()
+    assert found, "the page did not load in its frame"
+    return found[1]

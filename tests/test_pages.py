@@ -1,0 +1,218 @@
+"""The pages as a reader gets them: executed notebooks and the index, opened in a browser without network."""
+
+import html
+import re
+import shutil
+from itertools import pairwise
+from pathlib import Path
+
+import browser
+import nbformat
+import pytest
+from tidy_fixture import HOSTILE, write_file_size, write_fio
+
+from benchstudy import htmlpages, notebooks, paths
+from benchstudy.study import load_study
+
+CHECKOUT = paths.project_root(Path(__file__).parent)
+FAMILIES = ("file_size", "fio")
+PAGES = (*(f"embedded/{family}.html" for family in FAMILIES), "embedded/index.html", "index.html")
+MEGABYTE = 1_000_000
+
+
+@pytest.fixture(scope="module")
+def reports(tmp_path_factory):
+    """The reports of a made-up study: 1 000 trials of one family, every kind of failure, evil names."""
+    root = tmp_path_factory.mktemp("project")
+    (root / "workflow").mkdir()
+    (root / "workflow" / "Snakefile").touch()
+    shutil.copytree(CHECKOUT / "data" / "published", root / "data" / "published")
+    write_file_size(root, blocks=25)
+    write_fio(root)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.chdir(root)
+        patch.setenv("PYTHONPATH", str(CHECKOUT / "src"))
+        folder = root / "reports" / "embedded"
+        for family in FAMILIES:
+            executed = folder / "notebooks" / f"{family}.ipynb"
+            parameters = {
+                "study": "embedded",
+                "tidy": f"data/tidy/embedded/{family}",
+                "output": f"reports/embedded/{family}",
+            }
+            notebook = CHECKOUT / "notebooks" / f"{family}.ipynb"
+            notebooks.execute(notebook, root / f"{family}-trace.ipynb", executed, parameters)
+            htmlpages.render_notebook(executed, folder / f"{family}.html", title=f"A title {HOSTILE}")
+        study = load_study(CHECKOUT / "config" / "config.yaml")
+        htmlpages.build_index(
+            study,
+            tidy={family: root / "data" / "tidy" / "embedded" / family for family in FAMILIES},
+            sessions=[root / f"data/raw/embedded/this-machine/{family}/session.json" for family in FAMILIES],
+            reports=root / "reports",
+        )
+    return root / "reports"
+
+
+@pytest.fixture(scope="module")
+def texts(reports):
+    return {page: (reports / page).read_text(encoding="utf-8") for page in PAGES}
+
+
+def without_scripts(text):
+    return re.sub(r"<(script|style)\b.*?</\1>", "", text, flags=re.DOTALL)
+
+
+@pytest.mark.parametrize("page", PAGES)
+def test_a_page_is_small_and_names_nothing_outside_itself(texts, page):
+    text = texts[page]
+    assert len(text.encode()) < 3 * MEGABYTE
+    markup = without_scripts(text)
+    assert not re.findall(r'(?:src|href|action|poster|srcset)="(?:[a-z]+:)?//[^"]*', markup)
+    assert not re.findall(r"@import|url\((?!['\"]?data:)", re.search(r"<style>.*?</style>", text, re.DOTALL)[0])
+    assert not re.findall(r'<(?:link|img|iframe)[^>]+(?:src|href)="(?!data:)', markup)
+    assert not re.findall(r"<script[^>]*\bsrc=", text)
+
+
+@pytest.mark.parametrize("page", PAGES)
+def test_a_page_without_network_shows_everything_and_complains_of_nothing(reports, texts, page):
+    visit = browser.visit(reports / page)
+    assert visit.console == []
+    panels = visit.dom.count('class="panel"')
+    assert visit.dom.count('data-rendered="yes"') == panels
+    assert html.unescape(re.search(r"<title>(.*?)</title>", visit.dom, re.DOTALL)[1]) != "owned"
+    assert HOSTILE not in texts[page] and HOSTILE not in without_scripts(visit.dom)
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+def test_figures_are_there_without_scripts(texts, family):
+    views = re.findall(r'<div[^>]*class="view"[^>]*>\s*(<\w+)', texts[f"embedded/{family}.html"])
+    assert len(views) >= 4
+    assert set(views) == {"<svg"}
+
+
+@pytest.mark.parametrize("page", PAGES)
+@pytest.mark.parametrize("width", [390, 1440])
+def test_a_page_is_never_wider_than_the_window(reports, page, width):
+    wide = browser.ask(reports / page, "return document.documentElement.scrollWidth", width=width)
+    assert int(wide) <= width
+
+
+@pytest.mark.parametrize("page", PAGES)
+def test_a_page_can_be_read_by_a_screen_reader(texts, page):
+    markup = without_scripts(texts[page])
+    assert re.search(r'<html[^>]* lang="en"', markup) and "<h1>" in markup
+    assert 'class="skip"' in markup and 'id="content"' in markup
+    levels = [int(level) for level in re.findall(r"<h([1-6])\b", markup)]
+    assert levels[0] == 1 and all(b - a <= 1 for a, b in pairwise(levels))
+    assert markup.count("<caption>") + markup.count('class="trials"') == markup.count("<table")
+    assert not re.findall(r"<th(?![^>]*scope=)[ >]", markup)
+    for view in re.findall(r'<div[^>]*class="view"[^>]*>', markup):
+        assert 'role="img"' in view and len(re.search(r'aria-label="([^"]*)"', view)[1]) > 20
+
+
+@pytest.mark.parametrize("page", PAGES)
+def test_every_link_leads_somewhere(reports, texts, page):
+    """Within the page to an id, in the reports to a file; raw files were never made for these tables."""
+    markup = without_scripts(texts[page])
+    ids = set(re.findall(r'\bid="([^"]*)"', markup))
+    folder = (reports / page).parent
+    for href in set(re.findall(r'<a[^>]*href="([^"]*)"', markup)):
+        target, _, fragment = html.unescape(href).partition("#")
+        if not target:
+            assert fragment in ids, href
+        elif "data/raw/" in target:
+            assert target.startswith("../") and not target.startswith("/")
+        else:
+            assert (folder / target).is_file(), href
+            if fragment:
+                other = (folder / target).read_text(encoding="utf-8")
+                assert f'id="{fragment}"' in other, href
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+def test_every_figure_of_a_table_leads_to_its_trials(texts, family):
+    markup = without_scripts(texts[f"embedded/{family}.html"]).split('id="trials"')[0]
+    cells = re.findall(r'<td class="(?:number|number warning|failed)"[^>]*>(.{9})', markup, re.DOTALL)
+    assert len(cells) > 20
+    assert {cell[:9] for cell in cells} == {'<a href="'}
+
+
+def test_a_link_to_trials_opens_them(reports):
+    case = "case-backend=local,op=write,size=1MB,sync=fsync"
+    opened = "return [...document.querySelectorAll('details.case[open]')].map((d) => d.id).join(' ')"
+    assert browser.ask(reports / "embedded/file_size.html", opened, fragment=f"#{case}") == case
+    inside = "return document.querySelector(':target').closest('details.case').open"
+    trial = re.search(r'<tr id="(trial-\w+)"', (reports / "embedded/fio.html").read_text(encoding="utf-8"))[1]
+    assert browser.ask(reports / "embedded/fio.html", inside, fragment=f"#{trial}") == "true"
+
+
+def test_the_legend_hides_a_series(reports):
+    script = """
+      const figure = document.querySelector("#figure-duration");
+      const marks = () => figure.querySelectorAll(".view svg .mark-symbol path").length;
+      const before = marks();
+      [...figure.querySelectorAll(".legend button")].find((b) => b.dataset.series === "local").click();
+      await new Promise((done) => setTimeout(done, 500));
+      return before + " " + marks();
+    """
+    before, after = map(int, browser.ask(reports / "embedded/file_size.html", script).split())
+    assert 0 < after < before
+
+
+def test_a_failure_is_a_cell_and_a_row_of_the_index(texts):
+    assert "failed: sshfs: write failed: No space left on device" in texts["embedded/file_size.html"]
+    index = without_scripts(texts["index.html"])
+    row = re.search(
+        r'<tr><th scope="row"><a href="(?:./)?(embedded/file_size.html#trial-\w+)">backend=sshfs.*?</tr>',
+        index,
+        re.DOTALL,
+    )
+    assert row and "25 of 25 trials" in row[0] and "No space left on device" in row[0]
+
+
+def test_the_index_says_what_was_changed_and_set_aside(texts):
+    index = html.unescape(without_scripts(texts["embedded/index.html"]))
+    study = load_study(CHECKOUT / "config" / "config.yaml")
+    assert study.question in index and study.sha256 in index
+    assert "post hoc: it was edited since" in index
+    assert 'swappiness: "60"' in index
+    assert "discarded: the host was being backed up" in index
+    assert "aborted: the host was restarted during the trial" in index
+
+
+def test_published_figures_stand_apart_and_the_impossible_one_is_flagged(texts):
+    text = html.unescape(without_scripts(texts["embedded/file_size.html"]))
+    assert "Published, other hardware" in text
+    assert "Local (EBS), write, 10GB: impossible mean/median pair" in text
+
+
+def test_reference_lines_are_drawn(texts):
+    for label in ("published SSD: 33,415/s", "published spinning disk: 2,000/s", "11,219/s", "700/s"):
+        assert label in texts["embedded/fio.html"]
+
+
+def test_percentiles_are_printed_only_where_there_are_enough_operations(texts):
+    text = without_scripts(texts["embedded/fio.html"])
+    assert "needs 3,688 operations" in text
+
+
+def test_figures_and_tables_are_files_too(reports):
+    exports = reports / "embedded" / "file_size"
+    names = {path.name for path in exports.rglob("*.*")}
+    for name in ("duration.svg", "duration.png", "write-sync-fsync.csv", "write-sync-fsync.rst", "estimates.csv"):
+        assert name in names
+    svg = (exports / "figures" / "duration.svg").read_text(encoding="utf-8")
+    assert "href" not in svg and "<script" not in svg
+    assert (exports / "figures" / "duration.png").read_bytes().startswith(b"\x89PNG")
+    grid = (exports / "tables" / "write-sync-fsync.rst").read_text(encoding="utf-8")
+    assert grid.startswith("+---") and "n = 25, 95 %" in grid
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+def test_a_notebook_shows_and_does_nothing_else(family):
+    notebook = nbformat.read(CHECKOUT / "notebooks" / f"{family}.ipynb", as_version=4)
+    code = [cell for cell in notebook.cells if cell.cell_type == "code"]
+    assert sum(len(cell.source.splitlines()) for cell in code) <= 120
+    assert not [cell for cell in code if cell.outputs or cell.execution_count]
+    assert not re.search(r"^\s*(def|class) ", "\n".join(cell.source for cell in code), re.MULTILINE)
+    assert sum("parameters" in cell.metadata.get("tags", []) for cell in code) == 1

@@ -1,0 +1,259 @@
+"""What tables, cells and lists of a report say, from tidy tables with known values."""
+
+import csv
+import io
+import json
+import os
+
+import docutils.core
+import polars as pl
+import pytest
+from tidy_fixture import HOSTILE, Tables, write_file_size
+
+from benchstudy import cells, evidence, human, paths, published
+from benchstudy.errors import BenchstudyError
+from benchstudy.results import Results
+from benchstudy.stats import summarise
+from benchstudy.tables import Cell, Table, anchor, link
+
+PROJECT = paths.project_root()
+LEVELS = {"backend": "local", "op": "write", "size": "1MB", "sync": "fsync"}
+
+
+@pytest.fixture
+def tables(tmp_path):
+    return Tables(tmp_path, "study", "file_size")
+
+
+def results_of(tables):
+    return Results(tables.write(), study="study", family="file_size")
+
+
+def add(tables, *durations, levels=LEVELS, **fields):
+    for block, duration in enumerate(durations, start=1):
+        tables.add(levels, block, {"duration": (duration, "s")}, numbers={"size_bytes": 1_000_000}, **fields)
+
+
+def only_cell(results, form="page"):
+    (estimate,) = results.estimates("duration")
+    return cells.estimate_cell(results, estimate, form)
+
+
+# -- figures as people read them ----------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("value", "unit", "text"),
+    [
+        (0.00057, "s", "0.57 ms"),
+        (0.03447, "s", "34.47 ms"),
+        (10.65, "s", "10.65 s"),
+        (0.0000413, "s", "41.30 µs"),
+        (33415.2, "1/s", "33,415/s"),
+        (5.49e8, "B/s", "549.00 MB/s"),
+        (100_000, "B", "100 KB"),
+        (0, "B", "0 B"),
+        (0.034, "%", "3.40 %"),
+        (None, "s", "–"),
+        (3.0, "parsecs", "3.00 parsecs"),
+    ],
+)
+def test_quantities(value, unit, text):
+    assert human.quantity(value, unit) == text
+
+
+def test_the_page_format_keeps_one_unit_a_cell():
+    summary = summarise([0.0003, 0.0004, 0.0006, 0.0009, 0.0012, 0.002])
+    assert human.page_cell(summary, "s") == "0.90 ms (±0.63 ms, p50: 0.75 ms)"
+    assert human.evidence(summary, "s") == "n = 6, 95 %: 0.30–2.00 ms"
+
+
+# -- cells ----------------------------------------------------------------------
+
+
+def test_a_cell_leads_to_the_trials_of_its_case(tables):
+    add(tables, 0.001, 0.002, 0.003, 0.004, 0.005, 0.006)
+    cell = only_cell(results_of(tables))
+    assert cell.lines == ("3.50 ms (±1.87 ms, p50: 3.50 ms)", "n = 6, 95 %: 1.00–6.00 ms")
+    assert cell.href == "#case-backend=local,op=write,size=1MB,sync=fsync"
+
+
+def test_a_case_that_always_failed_says_why_and_how_often(tables):
+    add(tables, 0, 0, 0, status="failed", cause="no space left")
+    cell = only_cell(results_of(tables))
+    assert cell.lines == ("failed: no space left (3 of 3)",)
+    assert cell.kind == "failed"
+
+
+def test_failures_stand_beside_the_figure_of_the_others(tables):
+    add(tables, 0.001, 0.002)
+    add(tables, 0, status="timeout", cause="ended after 600 s")
+    assert only_cell(results_of(tables)).lines == (
+        "1.50 ms (±0.71 ms, p50: 1.50 ms)",
+        "n = 2: too small for an interval",
+        "failed: ended after 600 s (1 of 3)",
+    )
+
+
+def test_discarded_and_aborted_trials_do_not_count(tables):
+    add(tables, 0.001, 0.001, 0.001)
+    add(tables, 9.0, discarded_why="backup was running")
+    add(tables, 9.0, status="aborted", cause="the host was restarted")
+    results = results_of(tables)
+    (estimate,) = results.estimates("duration")
+    assert (estimate.summary.n, estimate.failed, estimate.summary.mean) == (3, 0, 0.001)
+    assert results.counts() == {
+        "trials": 5, "ok": 3, "failed": 0, "timeout": 0, "aborted": 1, "discarded": 1, "imported": 0,
+    }  # fmt: skip
+
+
+def test_cases_of_two_targets_have_anchors_of_their_own(tables):
+    for target in ("one", "two"):
+        tables.add(LEVELS, 1, {"duration": (0.001, "s")}, target=target, numbers={"size_bytes": 1})
+    anchors = results_of(tables).anchors
+    assert len(set(anchors.values())) == 2
+
+
+def test_names_that_look_alike_as_anchors_stay_apart(tables):
+    for backend in ("a b", "a?b"):
+        tables.add({**LEVELS, "backend": backend}, 1, {"duration": (1.0, "s")}, numbers={"size_bytes": 1})
+    assert len(set(results_of(tables).anchors.values())) == 2
+
+
+def test_sizes_are_in_the_order_of_their_bytes(tmp_path):
+    results = Results(write_file_size(tmp_path, blocks=1, hostile=False), study="embedded", family="file_size")
+    assert results.levels("size") == ["100KB", "1MB", "10MB", "100MB"]
+
+
+def test_an_unknown_factor_is_named(tables):
+    add(tables, 0.001)
+    with pytest.raises(BenchstudyError, match=r"no factor 'colour'.*backend"):
+        results_of(tables).levels("size", {"colour": "red"})
+
+
+def test_missing_tables_are_named(tmp_path):
+    with pytest.raises(BenchstudyError, match=r"observations\.parquet: no such table"):
+        Results(tmp_path, study="study", family="file_size")
+
+
+# -- tables in their formats ----------------------------------------------------------------------
+
+
+TABLE = Table(
+    "t",
+    "Caption <b>",
+    ("Size", "local *bold* | x_"),
+    (
+        (Cell.text("100KB"), Cell(("0.57 ms (±0.26 ms, p50: 0.63 ms)", "n = 6, 95 %: 0.31–0.90 ms"), "#case-1")),
+        (Cell.text(HOSTILE), Cell.text("=cmd|' /C calc'!A0")),
+        (Cell.text("1MB"), Cell.text("-3.5")),
+    ),
+)
+
+
+def test_html_has_caption_scopes_links_and_no_markup_of_its_data():
+    text = TABLE.html()
+    assert "<caption>Caption &lt;b&gt;</caption>" in text
+    assert '<th scope="col">Size</th>' in text and '<th scope="row">100KB</th>' in text
+    assert '<a href="#case-1">0.57' in text
+    assert "<script" not in text
+
+
+def test_csv_keeps_lines_and_disarms_formulas():
+    rows = list(csv.reader(io.StringIO(TABLE.csv())))
+    assert rows[1] == ["100KB", "0.57 ms (±0.26 ms, p50: 0.63 ms)\nn = 6, 95 %: 0.31–0.90 ms"]
+    assert rows[2][1].startswith("'=cmd")
+    assert rows[3][1] == "-3.5"
+
+
+def test_rst_is_a_grid_table_that_docutils_reads_without_a_word():
+    """A system message of docutils would be an error here, not a part of the page."""
+    settings = {"halt_level": 2, "report_level": 2}
+    parsed = docutils.core.publish_doctree(TABLE.rst(), settings_overrides=settings)
+    entries = [node.astext() for node in parsed.findall() if node.tagname == "entry"]
+    assert entries[:4] == ["Size", "local *bold* | x_", "100KB", entries[3]]
+    assert entries[3].replace("\n", " ") == "0.57 ms (±0.26 ms, p50: 0.63 ms) n = 6, 95 %: 0.31–0.90 ms"
+    assert HOSTILE in entries[4].replace("\n", "")
+
+
+def test_markdown_escapes_markup():
+    assert "<script" not in TABLE.markdown()
+    assert TABLE.markdown().count("\n") == 5
+
+
+def test_a_row_too_short_is_refused():
+    with pytest.raises(ValueError, match="a row of 1 cells under 2 headings"):
+        Table("t", "c", ("a", "b"), ((Cell.text("x"),),))
+
+
+def test_links_cannot_change_their_scheme():
+    assert link("javascript:alert(1)") == "./javascript%3Aalert%281%29"
+    assert link("../../data/raw/a,b=c/1?x#y") == "../../data/raw/a,b=c/1%3Fx%23y"
+    assert anchor("case", 'a"b <c>') == "case-a_b__c_"
+
+
+# -- evidence ----------------------------------------------------------------------
+
+
+def test_weaknesses_are_found_in_the_data(tmp_path):
+    folder = write_file_size(tmp_path)
+    results = Results(folder, study="embedded", family="file_size")
+    index = json.loads((tmp_path / "data/raw/embedded/this-machine/file_size/session.json").read_text())
+    text = evidence.weaknesses(results, [index])
+    assert "3 cases of 41 with fewer than 6 successful trials" in text
+    assert "6 of 6 trials failed: sshfs: write failed" in text
+    assert "discarded by hand" in text and "1 trial aborted" in text
+    assert "busy before 1 of" in text
+    assert "<script" not in text
+
+
+def test_mixed_instruments_and_edited_studies_are_told(tables):
+    add(tables, 0.001, 0.002)
+    add(tables, 0.003, instrument="b" * 64, study_sha256="c" * 64)
+    text = evidence.weaknesses(results_of(tables), [])
+    assert "2 versions of the measuring code" in text and "post hoc" in text
+
+
+def test_every_trial_is_listed_with_its_command_and_files(tables, tmp_path):
+    add(tables, 0.001, 0.002)
+    add(tables, 0, status="failed", cause=f"broke {HOSTILE}")
+    page_folder = tmp_path / "reports" / "study"
+    text = evidence.trials(results_of(tables), ["duration"], tmp_path, page_folder)
+    assert text.count("<tr id=") == 3
+    assert text.count("<pre>") == 1, "one command for all: they differ in their run folder only"
+    assert "<script" not in text
+    raw = tables.trials[0]["raw"]
+    assert f'href="{os.path.relpath(tmp_path, page_folder)}/{raw}/trial.json"' in text
+    assert json.loads(tables.trials[0]["raw_files"])[0]["sha256"] in text
+
+
+def test_estimates_are_written_in_base_units(tables, tmp_path):
+    add(tables, 0.001, 0.002, 0.003)
+    evidence.write_estimates(results_of(tables).estimates("duration"), tmp_path / "estimates.csv")
+    row = pl.read_csv(tmp_path / "estimates.csv").row(0, named=True)
+    assert (row["n"], row["median"], row["unit"], row["failed"]) == (3, 0.002, "s", 0)
+
+
+# -- published figures ----------------------------------------------------------------------
+
+
+def test_the_impossible_pair_of_the_storage_page_is_flagged_and_no_other():
+    problems = published.impossible(paths.published(PROJECT) / "mattermost-storage.csv", rows="size", columns="backend")
+    assert len(problems) == 1
+    assert problems[0].startswith("Local (EBS), write, 10GB: impossible mean/median pair")
+
+
+def test_published_tables_keep_the_figures_as_printed():
+    source = paths.published(PROJECT) / "mattermost-storage.csv"
+    table = published.table(source, "t", rows="size", columns="backend", where={"op": "write"}, caption="c")
+    assert table.columns == ("Size", "Local (EBS)", "EFS", "S3")
+    assert table.rows[0][1].lines == ("0.57 ms (±0.26 ms, p50: 0.63 ms)",)
+    assert len(table.rows) == 6
+
+
+def test_reference_lines_of_the_file_system_page():
+    lines = published.references(
+        paths.published(PROJECT) / "gitlab-filesystem.csv", "read", section="Benchmarking with fio: text"
+    )
+    assert [line.value for line in lines] == [33_415, 2_000]
+    assert lines[0].label == "published SSD: 33,415/s"

@@ -1,0 +1,104 @@
+"""Estimates against what can be worked out by hand or by counting."""
+
+import math
+
+import pytest
+from scipy.stats import binom
+
+from benchstudy.stats import lint_summary, mean_interval, smallest_n, summarise, supported
+
+
+@pytest.mark.parametrize(("percentile", "n"), [(50, 6), (75, 13), (90, 36), (95, 72), (99, 368), (99.9, 3688)])
+def test_smallest_n_of_a_percentile(percentile, n):
+    assert smallest_n(percentile) == n
+    assert supported(percentile, n)
+    assert not supported(percentile, n - 1)
+
+
+@pytest.mark.parametrize("percentile", [0, 100, -1, 120])
+def test_a_percentile_outside_its_range_is_refused(percentile):
+    with pytest.raises(ValueError, match="between 0 and 100"):
+        smallest_n(percentile)
+
+
+@pytest.mark.parametrize("n", [6, 7, 10, 25, 60])
+def test_the_interval_covers_the_median_as_often_as_it_says(n):
+    """Of the values 1..n the interval's ends are ranks; their coverage follows from the binomial distribution."""
+    summary = summarise(range(1, n + 1))
+    low, high = int(summary.interval_low), int(summary.interval_high)
+    coverage = binom.cdf(high - 1, n, 0.5) - binom.cdf(low - 1, n, 0.5)
+    assert coverage >= 0.95
+    # One rank less on both sides would be too narrow, unless the ends are not symmetric: then the interval is exact.
+    narrower = binom.cdf(high - 2, n, 0.5) - binom.cdf(low, n, 0.5)
+    assert narrower < 0.95
+
+
+def test_a_summary_of_few_values_has_no_interval_and_says_why():
+    summary = summarise([3.0, 1.0, 2.0, 5.0, 4.0])
+    assert (summary.n, summary.mean, summary.median) == (5, 3.0, 3.0)
+    assert summary.sd == pytest.approx(math.sqrt(2.5))
+    assert summary.interval_low is None and summary.interval_high is None and summary.method == ""
+    assert "n too small" in summary.note
+
+
+def test_failed_trials_are_counted_and_never_a_number():
+    summary = summarise([1.0, None, 3.0])
+    assert (summary.n, summary.mean) == (2, 2.0)
+    assert "1 of 3 trials failed" in summary.note
+
+
+@pytest.mark.parametrize(
+    ("values", "note"),
+    [
+        ([], "no trial"),
+        ([None], "the only trial failed"),
+        ([None, None], "all 2 trials failed"),
+        ([1.0, math.inf], "infinite"),
+        ([1.0, math.nan], "infinite or not a number"),
+    ],
+)
+def test_values_that_allow_no_estimate_say_so_in_words(values, note):
+    summary = summarise(values)
+    assert summary.mean is None and summary.median is None and summary.interval_low is None
+    assert note in summary.note
+
+
+def test_equal_values_are_told_from_precise_ones():
+    summary = summarise([0.25] * 8)
+    assert (summary.sd, summary.interval_low, summary.interval_high) == (0.0, 0.25, 0.25)
+    assert "all values are equal" in summary.note
+
+
+def test_one_value_has_no_deviation():
+    assert summarise([2.0]).sd is None
+
+
+def test_the_interval_of_a_mean_is_the_same_every_time_and_holds_the_mean():
+    values = [1.0, 2.0, 3.0, 4.0, 5.0, 6.0, 20.0]
+    low, high = mean_interval(values)
+    assert (low, high) == mean_interval(values)
+    assert low < sum(values) / len(values) < high
+
+
+@pytest.mark.parametrize("values", [[1.0] * 9, [1.0, 2.0], [1.0, 2.0, 3.0, 4.0, 5.0, math.inf]])
+def test_the_interval_of_a_mean_refuses_what_it_cannot_resample(values):
+    with pytest.raises(ValueError, match="at least 6 finite values"):
+        mean_interval(values)
+
+
+def test_an_impossible_summary_is_named():
+    (problem,) = lint_summary("write, 10GB", 70.66, 7.05, 80.50, 0.01)
+    assert "write, 10GB" in problem and "1.4 standard deviations" in problem
+
+
+@pytest.mark.parametrize(
+    ("mean", "sd", "median"),
+    [(1.05, 0.0, 1.05), (0.07353, 0.18232, 0.01691), (1.0, 0.005, 1.01)],
+)
+def test_possible_summaries_are_left_alone(mean, sd, median):
+    """The last is impossible as printed, and possible before it was rounded to two decimals."""
+    assert lint_summary("x", mean, sd, median, 0.01) == []
+
+
+def test_a_negative_deviation_is_named():
+    assert "negative" in lint_summary("x", 1.0, -0.1, 1.0)[0]
