@@ -32,7 +32,7 @@ lab: environment ## JupyterLab on the notebooks
 	@jupyter lab notebooks
 
 check: environment ## try every host of the study without measuring anything
-	@benchstudy check $(if $(STUDY),--study $(STUDY))
+	@benchstudy check $(STUDY)
 
 format: environment ## format the code
 	@ruff check --fix . && ruff format . && snakefmt workflow

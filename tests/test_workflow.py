@@ -181,7 +181,7 @@ def test_a_flipped_bit_names_the_file_and_no_report_is_made(measured):
         assert done.returncode != 0
         assert str(Path(entry["path"]) / "stdout") in done.stdout + done.stderr
         checked = measured.run(
-            "python", "-m", "benchstudy.cli", "verify", "--study", "config/study.yaml", check=False
+            "python", "-m", "benchstudy.cli", "verify", "config/study.yaml", check=False
         )
         assert checked.returncode == 1
         assert "stdout" in checked.stderr

@@ -11,6 +11,7 @@ from benchstudy.errors import BenchstudyError
 from benchstudy.study import Study, load_study
 
 _EMBEDDED = Path("config/config.yaml")
+_STUDY_HELP = "the study's file (default: %(default)s)"
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -59,10 +60,10 @@ def _parser() -> argparse.ArgumentParser:
     verify = commands.add_parser("verify", help="compare every raw file with the SHA-256 stored with it")
     verify.set_defaults(command=_verify)
 
-    for command in (check, cases, discard, imports, verify):
-        command.add_argument(
-            "--study", type=Path, default=_EMBEDDED, metavar="FILE", help="the study's file (default: %(default)s)"
-        )
+    for command in (check, cases, verify):
+        command.add_argument("study", nargs="?", type=Path, default=_EMBEDDED, metavar="STUDY", help=_STUDY_HELP)
+    for command in (discard, imports):
+        command.add_argument("--study", type=Path, default=_EMBEDDED, metavar="STUDY", help=_STUDY_HELP)
     return parser
 
 
