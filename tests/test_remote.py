@@ -2,6 +2,7 @@
 
 import hashlib
 import os
+import signal
 import socket
 import subprocess
 import threading
@@ -11,6 +12,7 @@ from pathlib import Path
 import pytest
 from sshd_hosts import SshdHost, make_key
 
+from benchstudy import ssh_transport
 from benchstudy.remote import (
     AuthenticationFailed,
     CommandFailed,
@@ -310,6 +312,24 @@ class TestCommands:
             remote.run(["true"])
         remote.reconnect(10)
         assert remote.run(["echo", "back"]).text == "back\n"
+
+    def test_a_silent_host_is_given_up_and_an_idle_one_is_not(self, server, monkeypatch):
+        monkeypatch.setattr(ssh_transport, "PROBE_AFTER_S", 0.2)
+        monkeypatch.setattr(ssh_transport, "SILENCE_LIMIT_S", 3.0)
+        with Remote("box", server.host) as remote:
+            # Longer than the limit without a byte of output: the probes are answered.
+            assert remote.run(["sh", "-c", "sleep 4; echo still here"]).text == "still here\n"
+            stopped = server.session_pids()
+            for pid in stopped:
+                os.kill(pid, signal.SIGSTOP)
+            try:
+                started = time.monotonic()
+                with pytest.raises(ConnectionLost, match="box"):
+                    remote.run(["true"], timeout_s=60)
+                assert time.monotonic() - started < 15
+            finally:
+                for pid in stopped:
+                    os.kill(pid, signal.SIGKILL)
 
     def test_home(self, remote):
         assert remote.home == remote.run(["sh", "-c", "cd && pwd"]).text.strip()
