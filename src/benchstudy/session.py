@@ -39,6 +39,10 @@ from benchstudy.trial import HostConnection, SessionState, TrialContext
 log = logging.getLogger("benchstudy")
 
 
+# How a command ends when its supervisor or its controller went away under it.
+_NOT_THE_TOOLS_DOING = {"lease-expired", "lost", "stopped"}
+
+
 @dataclass(frozen=True)
 class Scheduled:
     """A trial to be done: its place in the random order of its block is recorded with it."""
@@ -195,8 +199,12 @@ class _Session:
             for name, host in hosts.items():
                 environments[name] = {"before": host.agent.facts()}
             self._progress.begin(len(missing), adopted)
-            for scheduled in missing:
-                self._one_trial(scheduled, state)
+            aborted = [scheduled for scheduled in missing if self._one_trial(scheduled, state) == "aborted"]
+            # Out of their order, which their record shows; another abortion is left to the next run.
+            again = [scheduled for scheduled in aborted if self._one_trial(scheduled, state) == "aborted"]
+            if again:
+                names = ", ".join(f"{s.case.id} in block {s.block}" for s in again)
+                raise SessionFailed(f"{len(again)} trials were aborted twice and have no result: {names}")
 
     def _connect(self, stack: ExitStack) -> dict[str, HostConnection]:
         thresholds = self._plan.study.thresholds
@@ -218,7 +226,7 @@ class _Session:
             connections[name] = HostConnection(remote, agent)
         return connections
 
-    def _one_trial(self, scheduled: Scheduled, state: SessionState) -> None:
+    def _one_trial(self, scheduled: Scheduled, state: SessionState) -> Status:
         case = scheduled.case
         partial = self._store.begin(case.id, scheduled.block)
         self._progress.trial_started(scheduled.block, case.id)
@@ -261,6 +269,7 @@ class _Session:
             state.redact_files(partial.folder)
             partial.commit(record)
             self._progress.trial_finished(scheduled.block, case.id, status, record.cause, record.duration_s)
+        return status
 
     def _run_and_parse(self, case: Case, trial: TrialContext) -> tuple[Status, str | None]:
         family = self._plan.family
@@ -269,8 +278,10 @@ class _Session:
             # A tool can exit 0 and leave nonsense: what cannot be parsed now will not be parsable later either.
             family.parse(case.levels, trial.files)
         except (TrialFailed, ParseError) as error:
-            timed_out = any(command.state == "timeout" for command in trial.commands)
-            return ("timeout" if timed_out else "failed"), str(error)
+            states = {command.state for command in trial.commands}
+            if states & _NOT_THE_TOOLS_DOING:
+                return "aborted", str(error)
+            return ("timeout" if "timeout" in states else "failed"), str(error)
         except (ConnectionFailed, ConnectionLost):
             raise
         except Exception as error:  # a defect of ours in one case must not take the study down
