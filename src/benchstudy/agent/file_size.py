@@ -23,10 +23,15 @@ from file_pattern import BLOCK, Pattern
 REHEARSAL_BYTES = 16 << 20
 # Reading a file's own metadata also counts as reading; a larger part of a "warm" file from storage does not pass.
 WARM_READ_ALLOWANCE = 64 * 1024
+MOST_PREPARATIONS = 3
 
 
 class Refused(Exception):
     """Why the request cannot be carried out as asked, for a person to read."""
+
+
+class NotInState(Refused):
+    """The page cache did not hold what it should just before the operation, which therefore did not begin."""
 
 
 def main(arguments):
@@ -273,12 +278,17 @@ PROOF_ENDS = "nothing is known of what a server, or a file system in user space,
 
 
 def _read_once(path, size, buffer, request, answer, on_device):
-    if request["cache"] == "warm":
-        _warm(path, size, buffer)
-    else:
-        page_cache.drop_file(path)
-        answer["cache"]["system_caches"] = page_cache.drop_system()
-    return _timed_read(path, size, buffer, request, on_device)
+    for attempts_left in reversed(range(MOST_PREPARATIONS)):
+        if request["cache"] == "warm":
+            _warm(path, size, buffer)
+        else:
+            page_cache.drop_file(path)
+            answer["cache"]["system_caches"] = page_cache.drop_system()
+        try:
+            return _timed_read(path, size, buffer, request, on_device)
+        except NotInState:  # another process may have emptied the caches, or read the file, in between
+            if not attempts_left:
+                raise
 
 
 def _timed_read(path, size, buffer, request, on_device):
@@ -293,6 +303,10 @@ def _timed_read(path, size, buffer, request, on_device):
         if not direct:
             _assert_state(request["cache"], cached, path)
         fetched = page_cache.device_read_bytes()
+        if request["cache"] == "warm":
+            # Having looked is seen in the processor's caches, by a fifth of the time that 1 MB takes from memory.
+            read_file(fd, buffer, size)
+            os.lseek(fd, 0, os.SEEK_SET)
         reading = perf_counter_ns()
         read_file(fd, buffer, size)
         finished = perf_counter_ns()
@@ -326,12 +340,12 @@ def _resident(fd, path, size):
 
 def _assert_state(wanted, cached, path):
     if wanted == "cold" and cached > 0:
-        raise Refused(
+        raise NotInState(
             "%s is not cold: %.1f %% of it stays in the page cache after fadvise(DONTNEED) and drop_caches "
             "(a file system in memory, or someone else has it mapped)" % (path, 100 * cached)
         )
     if wanted == "warm" and cached < 1:
-        raise Refused(
+        raise NotInState(
             "%s is not warm: %.1f %% of it is in the page cache once it is open (too little memory, or a file "
             "system that forgets it when a file is opened): leave 'warm' out" % (path, 100 * cached)
         )
@@ -345,10 +359,10 @@ def _assert_fetched(wanted, fetched, size, path):
 
 
 def _warm(path, size, buffer):
-    """Read the whole file, so that each measured operation follows a read of the same bytes."""
     fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
     try:
-        read_file(fd, buffer, size)
+        if page_cache.resident_share(fd, size) < 1:
+            read_file(fd, buffer, size)
     finally:
         os.close(fd)
 
