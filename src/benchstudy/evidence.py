@@ -14,7 +14,7 @@ import polars as pl
 
 from benchstudy import human, sessions, stats
 from benchstudy.results import Estimate, Results, raw_files
-from benchstudy.tables import definition_list, link
+from benchstudy.tables import definition_list, link, unbroken
 
 Indexes = Sequence[Mapping[str, Any]]
 
@@ -37,7 +37,7 @@ def answers(found: Sequence[Mapping[str, Any]]) -> str:
     for answer in found:
         rows = "".join(
             f'<tr><th scope="row">{html.escape(line["name"])}</th><td>{html.escape(line["value"])}</td>'
-            f'<td class="evidence">{html.escape(line["evidence"])}</td></tr>'
+            f'<td class="evidence">{html.escape(unbroken(line["evidence"]))}</td></tr>'
             for line in answer["lines"]
         )
         note = f"<p>{html.escape(answer['note'])}</p>" if answer["note"] else ""

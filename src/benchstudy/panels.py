@@ -242,7 +242,7 @@ def _reference_layers(
             y=alt.Y("value:Q", **encoding), x=alt.value(4), text="label:N"
         )
         return [rule.encode(y=alt.Y("value:Q", **encoding)), label]
-    label = base.mark_text(align="right", baseline="top", angle=270, dy=4, **text)
+    label = base.mark_text(align="right", baseline="bottom", angle=270, dy=-4, **text)
     label = label.encode(x=alt.X("value:Q", **encoding), y=alt.value(2), text="label:N")
     return [rule.encode(x=alt.X("value:Q", **encoding)), label]
 

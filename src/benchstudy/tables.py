@@ -101,7 +101,7 @@ class Table:
 
 
 def _html_cell(cell: Cell, heading: bool = False) -> str:
-    first, *rest = (html.escape(_unbroken(line)) for line in cell.lines)
+    first, *rest = (html.escape(unbroken(line)) for line in cell.lines)
     if cell.href is not None:
         first = f'<a href="{html.escape(cell.href)}">{first}</a>'
     text = first + "".join(f'<span class="evidence">{line}</span>' for line in rest)
@@ -111,7 +111,8 @@ def _html_cell(cell: Cell, heading: bool = False) -> str:
     return f'<td class="{html.escape(cell.kind)}"{title}>{text}</td>'
 
 
-def _unbroken(text: str) -> str:
+def unbroken(text: str) -> str:
+    """`text` for a page: a figure and its unit, a range and the brackets of a mean stay on one line."""
     kept = _KEPT_TOGETHER.sub(lambda match: match[0].replace(" ", "\N{NO-BREAK SPACE}"), text)
     return re.sub(r"(?<=\d)–(?=\d)", "–\N{WORD JOINER}", kept)
 
