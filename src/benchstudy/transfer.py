@@ -9,7 +9,6 @@ import io
 import os
 import re
 import secrets
-import shutil
 import subprocess
 import tarfile
 from collections.abc import Callable, Iterator
@@ -196,7 +195,7 @@ def get_tree(remote: "Remote", source: str, local: Path) -> None:
             stream = _OutputStream(process)
             with io.BufferedReader(stream, BLOCK) as buffered:
                 try:
-                    with tarfile.open(fileobj=buffered, mode="r|", bufsize=BLOCK) as archive:
+                    with tarfile.open(fileobj=buffered, mode="r|") as archive:
                         _extract(archive, local)
                 except tarfile.ReadError:
                     # A tar that failed on the host says why below; a stream cut short there is no archive here.
@@ -217,25 +216,30 @@ def _extract(archive: tarfile.TarFile, into: Path) -> None:
     The quick way is only taken while there is nothing but plain files and folders: a name without `..` then cannot
     lead out of `into`. From the first link on, tarfile's own filter looks at everything.
     """
-    only_plain = True
+    only_plain, folder = True, os.fspath(into)
     for member in archive:
-        harmless = not member.name.startswith("/") and ".." not in member.name.split("/")
+        name = member.name
+        harmless = not name.startswith("/") and ".." not in name.split("/")
         only_plain = only_plain and harmless and (member.isreg() or member.isdir())
         if only_plain and member.isreg() and not member.issparse():
-            path = into / member.name
-            path.unlink(missing_ok=True)
-            with open(path, "xb", buffering=0, opener=_private) as file:
-                shutil.copyfileobj(archive.extractfile(member), file, BLOCK)
-                os.fchmod(file.fileno(), member.mode & 0o755 | 0o600)
+            _write_file(f"{folder}/{name}", member.mode & 0o755 | 0o600, archive.extractfile(member))
         else:
             try:
                 archive.extract(member, into, filter="data")
             except tarfile.FilterError as error:
-                raise TransferFailed(f"{member.name!r} is not copied from the host: {error}") from error
+                raise TransferFailed(f"{name!r} is not copied from the host: {error}") from error
 
 
-def _private(path: str, flags: int) -> int:
-    return os.open(path, flags | os.O_NOFOLLOW, 0o600)
+def _write_file(path: str, mode: int, content: BinaryIO) -> None:
+    flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW
+    try:
+        target = os.open(path, flags, mode)
+    except FileExistsError:
+        os.unlink(path)
+        target = os.open(path, flags, mode)
+    with open(target, "wb", buffering=0) as file:
+        while block := content.read(BLOCK):
+            _write_all(file, block)
 
 
 class _OutputStream(io.RawIOBase):
