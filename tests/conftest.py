@@ -33,9 +33,7 @@ class Project:
         """Of commands in the copy: they use the copy's own package."""
         return {**os.environ, "PYTHONPATH": str(self.root / "src")}
 
-    def run(
-        self, *argv: str | Path, check: bool = True, timeout_s: float = 600
-    ) -> subprocess.CompletedProcess[str]:
+    def run(self, *argv: str | Path, check: bool = True, timeout_s: float = 600) -> subprocess.CompletedProcess[str]:
         """A command in the copy, with its output in text. `check`: fail the test when it fails."""
         done = subprocess.run(
             [str(part) for part in argv],
@@ -47,9 +45,7 @@ class Project:
             timeout=timeout_s,
         )
         if check and done.returncode != 0:
-            pytest.fail(
-                f"{' '.join(map(str, argv))} ended with {done.returncode}:\n{done.stdout}\n{done.stderr}"
-            )
+            pytest.fail(f"{' '.join(map(str, argv))} ended with {done.returncode}:\n{done.stdout}\n{done.stderr}")
         return done
 
     def snakemake(self, *arguments: str | Path, **options: Any) -> subprocess.CompletedProcess[str]:

@@ -80,9 +80,7 @@ def test_a_host_out_of_reach_is_a_problem_that_the_next_run_tries_again(here, tm
     facts_path = here / "facts.json"
     known = tmp_path / "known_hosts"
     known.touch()
-    result = provision_target(
-        study(tmp_path, address="127.0.0.1", port=1, known_hosts=str(known)), "bench", facts_path
-    )
+    result = provision_target(study(tmp_path, address="127.0.0.1", port=1, known_hosts=str(known)), "bench", facts_path)
     [problem] = result.problems
     assert problem.startswith("here: ") and "127.0.0.1 port 1" in problem
     assert json.loads(facts_path.read_text())["hosts"]["here"]["unreachable"]

@@ -110,9 +110,7 @@ def test_a_bare_host_is_made_ready_and_the_second_run_changes_nothing(study, in_
     assert "apt-get" not in caplog.text  # a host that has everything needs no network
 
 
-def test_one_command_measures_both_hosts_side_by_side_and_each_by_one_session_at_a_time(
-    bare_host, study, project
-):
+def test_one_command_measures_both_hosts_side_by_side_and_each_by_one_session_at_a_time(bare_host, study, project):
     project.snakemake("report", "--configfile", project.write_study(study))
     assert (project.root / "reports" / "index.html").is_file()
     raw = project.root / "data" / "raw" / "two-hosts"

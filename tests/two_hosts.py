@@ -104,9 +104,7 @@ def running(root: Path, folder: Path) -> Iterator[BareHost]:
 
 def _own_mirror() -> tuple[str, str]:
     release = dict(
-        line.split("=", 1)
-        for line in Path("/etc/os-release").read_text().replace('"', "").splitlines()
-        if "=" in line
+        line.split("=", 1) for line in Path("/etc/os-release").read_text().replace('"', "").splitlines() if "=" in line
     )
     suite = release["VERSION_CODENAME"]
     indexes = subprocess.run(

@@ -110,9 +110,7 @@ def _prepare(pyinfra_host: Any, deploys: list[dict[str, Any]]) -> list[str]:
         except BenchstudyError:
             raise
         except Exception as error:
-            raise BenchstudyError(
-                f"envs/{Path(deploy['path']).name}: {type(error).__name__}: {error}"
-            ) from error
+            raise BenchstudyError(f"envs/{Path(deploy['path']).name}: {type(error).__name__}: {error}") from error
     return problems
 
 

@@ -95,9 +95,7 @@ class OneHost(Inventory):
         super().__init__(([remote.name], data))
 
     def make_hosts_and_groups(self, names: list[str], groups: dict) -> None:
-        self.hosts = {
-            name: Host(name, inventory=self, groups=[], connector_cls=RemoteConnector) for name in names
-        }
+        self.hosts = {name: Host(name, inventory=self, groups=[], connector_cls=RemoteConnector) for name in names}
 
 
 def _as_bytes(stdin: Any) -> bytes:
