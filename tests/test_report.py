@@ -12,6 +12,7 @@ from tidy_fixture import HOSTILE, Tables, write_file_size
 
 from benchstudy import cells, evidence, human, paths, published
 from benchstudy.errors import BenchstudyError
+from benchstudy.report import Page
 from benchstudy.results import Results
 from benchstudy.stats import summarise
 from benchstudy.tables import Cell, Table, anchor, link
@@ -190,6 +191,47 @@ def test_links_cannot_change_their_scheme():
     assert link("javascript:alert(1)") == "./javascript%3Aalert%281%29"
     assert link("../../data/raw/a,b=c/1?x#y") == "../../data/raw/a,b=c/1%3Fx%23y"
     assert anchor("case", 'a"b <c>') == "case-a_b__c_"
+
+
+# -- a page ----------------------------------------------------------------------
+
+
+@pytest.fixture
+def project(tmp_path, monkeypatch):
+    """A folder that counts as a project, and the one that notebooks run in."""
+    (tmp_path / "workflow").mkdir()
+    (tmp_path / "workflow" / "Snakefile").touch()
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+def page_of(tables):
+    return Page("file_size", study="study", tidy=tables.write(), output="reports/study/file_size")
+
+
+def test_a_study_of_two_targets_has_a_column_for_each(project, tables):
+    for target in ("one", "two"):
+        for block in range(1, 7):
+            tables.add(LEVELS, block, {"duration": (0.001 * block, "s")}, target=target, numbers={"size_bytes": 1})
+    page_of(tables).table("t", "duration", rows="size", columns=["backend"], where={"op": "write"}, caption="c")
+    rows = list(csv.reader((project / "reports/study/file_size/tables/t.csv").open()))
+    assert rows[0] == ["Size", "one · local", "two · local"]
+
+
+def test_an_order_is_named_only_when_intervals_part_and_never_between_targets(project, tables):
+    for target in ("one", "two"):
+        for backend, factor in (("fast", 1), ("as-fast", 1.01), ("slow", 100)):
+            levels = {**LEVELS, "backend": backend}
+            for block in range(1, 7):
+                seconds = 0.001 * factor * (1 + block / 100)
+                tables.add(levels, block, {"duration": (seconds, "s")}, target=target, numbers={"size_bytes": 1})
+    page_of(tables).answer({"Write": ("duration", {"op": "write"})}, series="backend")
+    (answer,) = json.loads((project / "reports/study/file_size/answer.json").read_text())
+    assert [line["name"] for line in answer["lines"]][-2:] == ["slow on one", "slow on two"]
+    assert answer["note"] == (
+        "So few trials do not establish the order of fast on one and as-fast on one, "
+        "nor of fast on two and as-fast on two."
+    )
 
 
 # -- evidence ----------------------------------------------------------------------

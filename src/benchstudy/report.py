@@ -5,10 +5,10 @@ Everything that comes from data is escaped here or below; a notebook never puts 
 """
 
 import html
-import itertools
 import json
 import re
 from collections.abc import Iterable, Mapping, Sequence
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -88,9 +88,12 @@ class Page:
             {"name": figuredata.label(self.results, e.levels, series), "value": "–", "evidence": e.failure}
             for e in lost
         ]
+        # Only within a target: figures of different hosts allow no verdict, so none is denied either.
+        by_target = [[e for e in known if e.target == target] for target in self.results.targets]
         unclear = [
             f"{figuredata.label(self.results, a.levels, series)} and {figuredata.label(self.results, b.levels, series)}"
-            for a, b in itertools.pairwise(known)
+            for of_target in by_target
+            for a, b in pairwise(of_target)
             if not _apart(a, b)
         ]
         note = f"So few trials do not establish the order of {', nor of '.join(unclear)}." if unclear else ""
