@@ -8,7 +8,7 @@ import signal
 import socket
 import subprocess
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from benchstudy.study import Host
@@ -21,6 +21,7 @@ class SshdHost:
         folder: keys, configuration, log; use a tmp_path.
         options: further lines of sshd_config, such as "RekeyLimit 64M".
         address: where it listens.
+        environment: variables that commands on the host get.
         prefix: put before the sshd command, such as ["nsenter", "--net=…"]; it must exec it, so that pids stay true.
     """
 
@@ -31,10 +32,13 @@ class SshdHost:
         options: Sequence[str] = (),
         address: str = "127.0.0.1",
         prefix: Sequence[str] = (),
+        environment: Mapping[str, str] | None = None,
     ):
         self.folder = Path(folder)
         self.folder.mkdir(parents=True, exist_ok=True, mode=0o700)
         self.address, self.options, self.prefix = address, list(options), list(prefix)
+        # SHLVL keeps bash from reading the ~/.bashrc of whoever runs the tests.
+        self.environment = {"SHLVL": "1"} | dict(environment or {})
         self.user = pwd.getpwuid(os.getuid()).pw_name
         self.identity_file = self.folder / "user_key"
         self.known_hosts = self.folder / "known_hosts"
@@ -89,8 +93,8 @@ class SshdHost:
             "PasswordAuthentication no",
             "KbdInteractiveAuthentication no",
             "PermitRootLogin prohibit-password",
-            # Keeps bash from reading the ~/.bashrc of whoever runs the tests.
-            "SetEnv SHLVL=1",
+            # One line: sshd takes the first and ignores others.
+            "SetEnv " + " ".join(f"{name}={value}" for name, value in self.environment.items()),
             "UseDNS no",
             "MaxSessions 100",
             "MaxStartups 100",

@@ -52,16 +52,17 @@ def planned(project: Project, *arguments) -> str:
     return done.stdout + done.stderr
 
 
-@pytest.fixture(autouse=True)
-def host_lock_of_this_test(tmp_path_factory, monkeypatch):
+@pytest.fixture(scope="module", autouse=True)
+def host_lock_of_these_tests(tmp_path_factory):
     """Another suite on the same machine must not look like a second controller."""
-    monkeypatch.setenv("BENCHSTUDY_HOST_LOCK", str(tmp_path_factory.getbasetemp() / "host.lock"))
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("BENCHSTUDY_HOST_LOCK", str(tmp_path_factory.mktemp("lock") / "host.lock"))
+        yield
 
 
 @pytest.fixture(scope="module")
 def measured(tmp_path_factory) -> Project:
     """A project with the tiny study measured and reported. Tests leave it complete."""
-    os.environ["BENCHSTUDY_HOST_LOCK"] = str(tmp_path_factory.getbasetemp() / "host.lock")
     project = copy_project(tmp_path_factory.mktemp("workflow") / "project")
     project.write_study(STUDY)
     report(project)
@@ -180,9 +181,7 @@ def test_a_flipped_bit_names_the_file_and_no_report_is_made(measured):
         done = report(measured, "--forcerun", "tidy_family", check=False)
         assert done.returncode != 0
         assert str(Path(entry["path"]) / "stdout") in done.stdout + done.stderr
-        checked = measured.run(
-            "python", "-m", "benchstudy.cli", "verify", "config/study.yaml", check=False
-        )
+        checked = measured.run("python", "-m", "benchstudy.cli", "verify", "config/study.yaml", check=False)
         assert checked.returncode == 1
         assert "stdout" in checked.stderr
     finally:

@@ -1,0 +1,165 @@
+"""Faults during a whole study: no completed trial is lost, the report shows what went wrong, the same command completes."""
+
+import json
+import os
+import signal
+import subprocess
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from sshd_hosts import SshdHost
+
+from tests.conftest import Project
+
+FILE_SIZE = {"sizes": ["50MB"], "sync": ["fsync"], "cache": ["cold"], "operations": 10, "max_bytes_per_trial": "500MB"}
+
+
+@pytest.fixture
+def hosts(tmp_path):
+    """Two sshd hosts with locks of their own, as on two machines."""
+    with (
+        SshdHost(tmp_path / "near", environment={"BENCHSTUDY_HOST_LOCK": f"{tmp_path}/near.lock"}) as near,
+        SshdHost(tmp_path / "far", environment={"BENCHSTUDY_HOST_LOCK": f"{tmp_path}/far.lock"}) as far,
+    ):
+        yield {"near": near, "far": far}
+
+
+@pytest.fixture
+def study(hosts, tmp_path) -> dict:
+    (tmp_path / "data").mkdir()
+    return {
+        "study": "faults",
+        "blocks": 3,
+        "thresholds": {"lease": "4s", "reconnect": "3s"},
+        "hosts": {
+            name: sshd.host.model_dump(exclude_none=True, exclude_defaults=True)
+            | {"work_dir": str(tmp_path / f"work-{name}")}
+            for name, sshd in hosts.items()
+        },
+        "targets": {name: {"roles": {"sut": name}} for name in hosts},
+        "families": {
+            "file_size": FILE_SIZE | {"backends": [{"name": "disk", "kind": "path", "path": str(tmp_path / "data")}]}
+        },
+    }
+
+
+def index(project: Project, target: str) -> dict:
+    return json.loads((project.root / f"data/raw/faults/{target}/file_size/session.json").read_text())
+
+
+def committed(project: Project, target: str) -> set[Path]:
+    return set((project.root / f"data/raw/faults/{target}/file_size").glob("backend*/[!.]*"))
+
+
+def results(project: Project, target: str) -> list[tuple[str, int]]:
+    return sorted((t["case"], t["block"]) for t in index(project, target)["trials"] if t["status"] == "ok")
+
+
+def begin(project: Project) -> subprocess.Popen:
+    return subprocess.Popen(
+        ["snakemake", "--cores", "8", "report", "--configfile", "config/study.yaml"],
+        cwd=project.root,
+        env=project.environment,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        start_new_session=True,
+    )
+
+
+def until(condition: Callable[[], object], process: subprocess.Popen, timeout_s: float = 180) -> None:
+    deadline = time.monotonic() + timeout_s
+    while not condition():
+        assert process.poll() is None, process.stdout.read()
+        assert time.monotonic() < deadline
+        time.sleep(0.05)
+
+
+def test_a_host_that_goes_away_for_ever_takes_no_other_with_it(project, hosts, study):
+    config = project.write_study(study)
+    process = begin(project)
+    until(lambda: committed(project, "far"), process)
+    hosts["far"].stop()
+    output, _ = process.communicate(timeout=300)
+    assert process.returncode != 0
+    assert "file_size on far: " in output, "the command says which session it was"
+    assert len(results(project, "near")) == 6, "the other host's session is complete"
+    before = committed(project, "far")
+    assert index(project, "far")["problem"]
+    assert "aborted" in [trial["status"] for trial in index(project, "far")["trials"]]
+    assert "could not be held" in (project.root / "reports/index.html").read_text()
+
+    hosts["far"].start()
+    near = committed(project, "near")
+    project.snakemake("report", "--configfile", config)
+    assert before < committed(project, "far"), "nothing is lost, what was missing is there"
+    assert len(set(results(project, "far"))) == len(results(project, "far")) == 6
+    assert committed(project, "near") == near, "the complete session was not measured again"
+
+
+def test_a_dropped_connection_is_an_event_and_the_same_trial_goes_on(project, hosts, study):
+    project.write_study(study)
+    process = begin(project)
+    until(lambda: committed(project, "far"), process)
+    dropped = hosts["far"].drop_connections()
+    output, _ = process.communicate(timeout=300)
+    assert dropped
+    assert process.returncode == 0, output
+    assert {trial["status"] for trial in index(project, "far")["trials"]} == {"ok"}
+    assert len(results(project, "far")) == 6
+    (session,) = index(project, "far")["sessions"]
+    assert any("connected again" in event for event in session["events"])
+
+
+def test_kill_9_while_a_notebook_runs_leaves_raw_alone_and_only_the_notebook_is_done_again(project, study):
+    study["blocks"] = 1
+    study["targets"] = {"near": study["targets"]["near"]}
+    config = project.write_study(study)
+    process = begin(project)
+    trace = project.root / "logs/execute_notebook/faults/file_size.ipynb"
+    until(trace.exists, process)
+    os.killpg(process.pid, signal.SIGKILL)
+    process.communicate(timeout=60)
+    raw = {path: path.stat().st_mtime_ns for path in committed(project, "near")}
+    done = project.snakemake("report", "--configfile", config)
+    assert "rule execute_notebook" in done.stdout + done.stderr
+    assert "rule measure_session" not in done.stdout + done.stderr
+    assert raw == {path: path.stat().st_mtime_ns for path in committed(project, "near")}
+    assert (project.root / "reports/faults/file_size.html").is_file()
+
+
+def test_a_missing_mount_fails_its_cases_and_no_other(project, study, tmp_path):
+    study["blocks"] = 1
+    study["targets"] = {"near": study["targets"]["near"]}
+    backends = study["families"]["file_size"]["backends"]
+    backends.append({"name": "gone", "kind": "path", "path": str(tmp_path / "not-mounted")})
+    backends.append({"name": "wrong", "kind": "path", "path": str(tmp_path / "data"), "expect_fs": "nfs4"})
+    config = project.write_study(study)
+    project.snakemake("report", "--configfile", config)  # exit status 0: failed cases are results
+    by_backend: dict[str, set] = {}
+    for trial in index(project, "near")["trials"]:
+        by_backend.setdefault(trial["case"].split(",")[0], set()).add((trial["status"], trial["cause"]))
+    assert by_backend["backend=disk"] == {("ok", None)}
+    ((status, cause),) = by_backend["backend=gone"]
+    assert status == "failed" and "not-mounted is not a folder on the host: mount it or make it" in cause
+    ((status, cause),) = by_backend["backend=wrong"]
+    assert status == "failed" and "expects nfs4" in cause
+    page = (project.root / "reports/faults/file_size.html").read_text()
+    assert "mount it or make it" in page
+
+
+def test_what_stops_a_session_before_it_begins_is_said_and_nothing_is_half_written(project, hosts, study):
+    study["targets"] = {"near": study["targets"]["near"]}
+    study["blocks"] = 1
+    config = project.write_study(study)
+    hosts["near"].change_host_key()
+    hosts["near"].restart()
+    done = project.snakemake("report", "--configfile", config, check=False)
+    assert done.returncode != 0
+    assert "host key" in done.stdout + done.stderr
+    assert committed(project, "near") == set()
+    hosts["near"].pin()
+    project.snakemake("report", "--configfile", config)
+    assert len(results(project, "near")) == 2
