@@ -97,9 +97,16 @@ def main() -> None:
                     whole_s, held_s = by_snakemake(project, declared)
                     whole.append(whole_s / plain_s)
                     session.append(held_s / plain_s)
-                    print(f"{trials} trials: ssh {plain_s:.2f} s, command {whole_s:.2f} s, session {held_s:.2f} s", file=sys.stderr)
+                    print(
+                        f"{trials} trials: ssh {plain_s:.2f} s, command {whole_s:.2f} s, session {held_s:.2f} s",
+                        file=sys.stderr,
+                    )
                 summary = {"trials": trials, "command": statistics.median(whole), "session": statistics.median(session)}
-                print(json.dumps({k: round(v, 3) for k, v in summary.items()} | {"commands": [round(r, 3) for r in whole]}))
+                print(
+                    json.dumps(
+                        {k: round(v, 3) for k, v in summary.items()} | {"commands": [round(r, 3) for r in whole]}
+                    )
+                )
 
 
 if __name__ == "__main__":

@@ -109,9 +109,11 @@ def test_kill_9_during_a_commit_leaves_a_whole_trial_or_none(store, delay_s):
 
 
 def test_a_second_session_is_refused_while_one_writes(store):
-    with store.exclusive(), pytest.raises(SessionFailed, match=f"process {os.getpid()}"), TrialStore(
-        store.folder
-    ).exclusive():
+    with (
+        store.exclusive(),
+        pytest.raises(SessionFailed, match=f"process {os.getpid()}"),
+        TrialStore(store.folder).exclusive(),
+    ):
         pass
 
 

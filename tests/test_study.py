@@ -48,7 +48,7 @@ def changed(*path, to):
         (changed("families", "file_size", "sizes", to=["100"]), "is not a size"),
         (changed("families", "file_size", "sizes", to=[100]), "has no unit"),
         (changed("families", "file_size", "timeout", to=30), "is not a duration"),
-        (changed("targets", "one", "roles", "sut", to="locl"), 'no host \'locl\': did you mean "local"?'),
+        (changed("targets", "one", "roles", "sut", to="locl"), "no host 'locl': did you mean \"local\"?"),
         (changed("families", "file_size", "targets", to=["two"]), "no target 'two'"),
         (changed("blocks", to=0), "blocks: "),
         (changed("measure", to="perhaps"), "measure: "),
@@ -66,7 +66,9 @@ def test_a_wrong_field_is_named_with_its_fix(study, says):
     assert says in str(error.value)
 
 
-@pytest.mark.parametrize("name", ["; rm -rf", "$(reboot)", "a\nb", "-rf", "../x", "ü", "", "a..b", "x" * 65, "<script>"])
+@pytest.mark.parametrize(
+    "name", ["; rm -rf", "$(reboot)", "a\nb", "-rf", "../x", "ü", "", "a..b", "x" * 65, "<script>"]
+)
 def test_a_hostile_name_is_refused_wherever_a_name_stands(name):
     places = [
         changed("study", to=name),

@@ -22,7 +22,9 @@ def check_host(study: Study, name: str) -> list[Finding]:
             except CommandFailed:
                 return [*findings, (False, f"{host.python} is missing", "`snakemake provision` installs it")]
             agent = HostAgent.deploy(remote, lease_s=study.thresholds.lease, reconnect_s=0, on_event=lambda _: None)
-            return findings + _check_machine(remote, agent) + _check_families(study, name, HostConnection(remote, agent))
+            return (
+                findings + _check_machine(remote, agent) + _check_families(study, name, HostConnection(remote, agent))
+            )
     except ConnectionFailed as error:
         return [(False, str(error), "")]
     except BenchstudyError as error:

@@ -87,7 +87,11 @@ def _import_one(root: Path, study: Study, target: str, path: Path) -> StoredTria
                 finished=when,
                 duration_s=0.0,
                 commands=[],
-                verified={"tool": recognised.tool, "tool_version": recognised.tool_version, "notes": list(recognised.notes)},
+                verified={
+                    "tool": recognised.tool,
+                    "tool_version": recognised.tool_version,
+                    "notes": list(recognised.notes),
+                },
                 instrument=instrument_sha256(family.name),
                 imported_from=path.name,
             )

@@ -39,6 +39,7 @@ from benchstudy.trial import HostConnection, SessionState, TrialContext
 log = logging.getLogger("benchstudy")
 
 
+_MOST_NAMED = 5
 # How a command ends when its supervisor or its controller went away under it.
 _NOT_THE_TOOLS_DOING = {"lease-expired", "lost", "stopped"}
 
@@ -77,7 +78,9 @@ def adopt(plan: SessionPlan, store: TrialStore) -> dict[tuple[str, int], StoredT
             continue
         if record.definition_sha256 != cases[record.case].definition_sha256 and record.imported_from is None:
             was, is_now = record.definition, dict(cases[record.case].definition)
-            changed = sorted(k for k in {*was, *is_now} if was.get(k) != json.loads(json.dumps(is_now, default=str)).get(k))
+            changed = sorted(
+                k for k in {*was, *is_now} if was.get(k) != json.loads(json.dumps(is_now, default=str)).get(k)
+            )
             raise SessionFailed(
                 f"{record.case}: the study now describes this case in another way ({', '.join(changed) or 'levels'} "
                 f"changed) than when trial {trial.short} measured it. Give the study a new name to measure afresh, or "
@@ -203,8 +206,9 @@ class _Session:
             # Out of their order, which their record shows; another abortion is left to the next run.
             again = [scheduled for scheduled in aborted if self._one_trial(scheduled, state) == "aborted"]
             if again:
-                names = ", ".join(f"{s.case.id} in block {s.block}" for s in again)
-                raise SessionFailed(f"{len(again)} trials were aborted twice and have no result: {names}")
+                names = ", ".join(f"{s.case.id} in block {s.block}" for s in again[:_MOST_NAMED])
+                more = f" and {len(again) - _MOST_NAMED} more" if len(again) > _MOST_NAMED else ""
+                raise SessionFailed(f"{len(again)} trials were aborted twice and have no result: {names}{more}")
 
     def _connect(self, stack: ExitStack) -> dict[str, HostConnection]:
         thresholds = self._plan.study.thresholds
@@ -284,9 +288,9 @@ class _Session:
             return ("timeout" if "timeout" in states else "failed"), str(error)
         except (ConnectionFailed, ConnectionLost):
             raise
-        except Exception as error:  # a defect of ours in one case must not take the study down
+        except Exception as error:  # a defect of ours: it takes no other trial down, and it is no result either
             log.exception("%s: internal error", case.id)
-            return "failed", f"internal error: {type(error).__name__}: {error}"
+            return "aborted", f"internal error: {type(error).__name__}: {error}"
         if trial.commands and len({c.boot_id for c in trial.commands if c.host == trial.commands[0].host}) > 1:
             return "aborted", "the host was restarted during the trial"
         return "ok", None

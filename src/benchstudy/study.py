@@ -26,12 +26,8 @@ class Host(Strict):
     port: int | None = Field(None, ge=1, le=65535)
     user: str | None = None
     identity_file: str | None = None
-    known_hosts: str | None = Field(
-        None, description="file of pinned host keys; ~/.ssh/known_hosts when left out"
-    )
-    loopback: bool = Field(
-        False, description="this very machine, through an sshd of the study's own on 127.0.0.1"
-    )
+    known_hosts: str | None = Field(None, description="file of pinned host keys; ~/.ssh/known_hosts when left out")
+    loopback: bool = Field(False, description="this very machine, through an sshd of the study's own on 127.0.0.1")
     work_dir: str = Field(
         "~/.benchstudy", description="the only folder on the host that benchstudy writes to by itself"
     )
@@ -41,9 +37,7 @@ class Host(Strict):
     @field_validator("address", "user", "python")
     @classmethod
     def _no_option(cls, value: str | None) -> str | None:
-        if value is not None and (
-            not value or value.startswith("-") or any(c.isspace() or c == "\0" for c in value)
-        ):
+        if value is not None and (not value or value.startswith("-") or any(c.isspace() or c == "\0" for c in value)):
             raise ValueError(f"{value!r} must not be empty, begin with '-' or hold white space")
         return value
 
@@ -54,11 +48,7 @@ class Host(Strict):
 
     @model_validator(mode="after")
     def _loopback_needs_nothing(self) -> "Host":
-        given = [
-            n
-            for n in ("address", "port", "user", "identity_file", "known_hosts")
-            if getattr(self, n) is not None
-        ]
+        given = [n for n in ("address", "port", "user", "identity_file", "known_hosts") if getattr(self, n) is not None]
         if self.loopback and given:
             raise ValueError(f"loopback: true brings its own sshd and keys; remove {', '.join(given)}")
         return self
@@ -70,9 +60,7 @@ def check_work_dir(value: str) -> str:
     below_home = value.startswith("~/") and len(parts) > 1
     deep_enough = value.startswith("/") and len(parts) > 2
     if not (below_home or deep_enough) or ".." in parts or "\0" in value or "\n" in value:
-        raise ValueError(
-            f"{value!r}: give an absolute path at least two levels deep, or one below ~/, without '..'"
-        )
+        raise ValueError(f"{value!r}: give an absolute path at least two levels deep, or one below ~/, without '..'")
     return value
 
 
@@ -85,22 +73,16 @@ class Target(Strict):
 class Thresholds(Strict):
     """Declared before the measurement and hashed with the study, so that nobody can move them afterwards unseen."""
 
-    lease: DurationField = Field(
-        30.0, description="a host ends our processes when the controller is silent this long"
-    )
+    lease: DurationField = Field(30.0, description="a host ends our processes when the controller is silent this long")
     reconnect: DurationField = Field(120.0, description="how long to try to get a lost connection back")
 
 
 class Study(Strict):
     study: Name = Field(description="its name; a new name measures everything afresh")
     title: str = ""
-    question: str = Field(
-        "", description="what the study is to answer, in a sentence, printed on its first page"
-    )
+    question: str = Field("", description="what the study is to answer, in a sentence, printed on its first page")
     seed: int = Field(1, description="decides the random order of trials")
-    blocks: int = Field(
-        6, ge=1, le=10_000, description="passes over all cases; below 6 no median has a 95 % interval"
-    )
+    blocks: int = Field(6, ge=1, le=10_000, description="passes over all cases; below 6 no median has a 95 % interval")
     measure: bool = Field(True, description="false: use what is on disk and never connect to a host")
     hosts: dict[Name, Host] = Field(min_length=1)
     targets: dict[Name, Target] = Field(min_length=1)

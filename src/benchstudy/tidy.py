@@ -131,9 +131,7 @@ def _parse(
 def _case_row(family: Family, trial: StoredTrial) -> dict[str, Any]:
     levels = trial.record.levels
     numbers = {
-        column: parse(levels[factor])
-        for factor, (column, parse) in family.numeric_levels.items()
-        if factor in levels
+        column: parse(levels[factor]) for factor, (column, parse) in family.numeric_levels.items() if factor in levels
     }
     return {"target": trial.record.target, "case": trial.record.case, **levels, **numbers}
 

@@ -211,23 +211,35 @@ def get_tree(remote: "Remote", source: str, local: Path) -> None:
 
 
 def _extract(archive: tarfile.TarFile, into: Path) -> None:
-    """Like extractall(filter="data"), which takes twice the time for many small files.
+    """Plain files, folders and links that stay inside `into`; anything else is refused.
 
-    The quick way is only taken while there is nothing but plain files and folders: a name without `..` then cannot
-    lead out of `into`. From the first link on, tarfile's own filter looks at everything.
+    Not extractall(filter="data"): Debian 12's Python has no filters yet, and it takes twice the time for small files.
+    Links are made last, so that nothing can be written through one.
     """
-    only_plain, folder = True, os.fspath(into)
+    folder = os.fspath(into)
+    links: list[tarfile.TarInfo] = []
     for member in archive:
         name = member.name
-        harmless = not name.startswith("/") and ".." not in name.split("/")
-        only_plain = only_plain and harmless and (member.isreg() or member.isdir())
-        if only_plain and member.isreg() and not member.issparse():
+        if name.startswith("/") or ".." in name.split("/"):
+            raise TransferFailed(f"{name!r} is not copied from the host: its name leads out of the folder")
+        if member.isreg():
             _write_file(f"{folder}/{name}", member.mode & 0o755 | 0o600, archive.extractfile(member))
+        elif member.isdir():
+            os.makedirs(f"{folder}/{name}", exist_ok=True)
+        elif member.issym() or member.islnk():
+            links.append(member)
         else:
-            try:
-                archive.extract(member, into, filter="data")
-            except tarfile.FilterError as error:
-                raise TransferFailed(f"{name!r} is not copied from the host: {error}") from error
+            raise TransferFailed(f"{name!r} is not copied from the host: it is neither a file, a folder nor a link")
+    for link in links:
+        # A hard link names its file from the top of the archive, a symbolic one from where it stands.
+        start = "" if link.islnk() else os.path.dirname(link.name)
+        target = os.path.normpath(os.path.join(start, link.linkname))
+        if os.path.isabs(target) or target.split("/")[0] == "..":
+            raise TransferFailed(f"{link.name!r} is not copied from the host: it links to {link.linkname!r}, outside")
+        if link.islnk():
+            os.link(f"{folder}/{target}", f"{folder}/{link.name}", follow_symlinks=False)
+        else:
+            os.symlink(link.linkname, f"{folder}/{link.name}")
 
 
 def _write_file(path: str, mode: int, content: BinaryIO) -> None:

@@ -275,5 +275,3 @@ class HostCheck:
 
     def problem(self, text: str, fix: str) -> None:
         self.findings.append((False, text, fix))
-
-

@@ -32,9 +32,7 @@ def _parse(value: Any, units: dict[str, float], what: str, example: str) -> floa
     match = _QUANTITY.fullmatch(value) if isinstance(value, str) else None
     if match is None or match[2] not in units:
         known = ", ".join(units)
-        raise ValueError(
-            f"{value!r} is not a {what}: write a number and a unit, such as {example} (units: {known})"
-        )
+        raise ValueError(f"{value!r} is not a {what}: write a number and a unit, such as {example} (units: {known})")
     return float(match[1]) * units[match[2]]
 
 
