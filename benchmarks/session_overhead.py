@@ -23,7 +23,9 @@ from pathlib import Path
 from benchstudy import families
 from benchstudy.loopback import parameters, running
 from benchstudy.study import parse_study
-from tests.conftest import copy_project
+
+sys.path.insert(0, str(Path(__file__).parents[1] / "tests"))
+from conftest import copy_project
 
 
 def study(name: str, trials: int, runtime_s: int) -> dict:

@@ -1,4 +1,4 @@
-"""Faults during a whole study: no completed trial is lost, the report shows what went wrong, the same command completes."""
+"""Faults during a whole study: nothing completed is lost, the report says what went wrong, the same command completes."""
 
 import json
 import os
@@ -9,9 +9,8 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from conftest import Project
 from sshd_hosts import SshdHost
-
-from tests.conftest import Project
 
 FILE_SIZE = {"sizes": ["50MB"], "sync": ["fsync"], "cache": ["cold"], "operations": 10, "max_bytes_per_trial": "500MB"}
 

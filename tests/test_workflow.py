@@ -8,8 +8,7 @@ import time
 from pathlib import Path
 
 import pytest
-
-from tests.conftest import Project, copy_project
+from conftest import Project, copy_project
 
 STUDY = {
     "study": "tiny",
@@ -45,6 +44,10 @@ def index(project: Project) -> dict:
 
 def report(project: Project, *arguments, **options) -> subprocess.CompletedProcess[str]:
     return project.snakemake("report", "--configfile", "config/study.yaml", *arguments, **options)
+
+
+def measure(project: Project, **options) -> subprocess.CompletedProcess[str]:
+    return project.snakemake("measure", "--configfile", "config/study.yaml", **options)
 
 
 def planned(project: Project, *arguments) -> str:
@@ -193,7 +196,7 @@ def test_a_flipped_bit_names_the_file_and_no_report_is_made(measured):
 def start(project: Project) -> subprocess.Popen:
     """The command in a process group of its own, as a shell starts it, once it measures its second trial."""
     process = subprocess.Popen(
-        ["snakemake", "--cores", "8", "report", "--configfile", "config/study.yaml"],
+        ["snakemake", "--cores", "8", "measure", "--configfile", "config/study.yaml"],
         cwd=project.root,
         env=project.environment,
         stdout=subprocess.PIPE,
@@ -218,7 +221,7 @@ def test_kill_9_in_mid_trial_then_the_same_command_completes_what_is_missing(pro
     os.kill(process.pid, signal.SIGKILL)
     process.communicate(timeout=60)
     finished = trials(project)
-    done = report(project)
+    done = measure(project)
     assert finished <= trials(project), "no completed trial is lost"
     ok = [(t["case"], t["block"]) for t in index(project)["trials"] if t["status"] == "ok"]
     assert len(ok) == len(set(ok)) == 6, f"each trial once: {done.stderr}"
@@ -230,7 +233,7 @@ def test_kill_9_of_everything_here_then_the_same_command_waits_for_the_lease_and
     os.killpg(process.pid, signal.SIGKILL)
     process.communicate(timeout=60)
     finished = trials(project)
-    report(project)
+    measure(project)
     assert finished <= trials(project)
     ok = [(t["case"], t["block"]) for t in index(project)["trials"] if t["status"] == "ok"]
     assert len(ok) == len(set(ok)) == 6
@@ -241,41 +244,42 @@ def test_ctrl_c_leaves_nothing_running_and_records_the_trial_as_aborted(project)
     project.write_study(SLOW)
     process = start(project)
     os.killpg(process.pid, signal.SIGINT)
+    os.killpg(process.pid, signal.SIGINT)  # an impatient person
     process.communicate(timeout=90)
     assert process.returncode != 0
     left = subprocess.run(["pgrep", "-f", "benchstudy-test-workflow/agent"], capture_output=True, text=True)
     assert left.stdout == "", "nothing of the session runs on the host"
-    report(project)
+    measure(project)
     statuses = [trial["status"] for trial in index(project)["trials"]]
     assert statuses.count("ok") == 6
     assert "aborted" in statuses
 
 
 def test_a_second_controller_in_the_same_project_is_refused_by_name(project):
-    project.write_study(SLOW)
+    project.write_study(SLOW | {"blocks": 100})
     process = start(project)
     try:
-        done = report(project, check=False)
-        assert done.returncode != 0
-        assert f"process {process.pid} is already working in this project" in done.stdout + done.stderr
+        done = measure(project, check=False)
     finally:
-        process.communicate(timeout=300)
-    assert process.returncode == 0
+        os.killpg(process.pid, signal.SIGINT)
+        process.communicate(timeout=90)
+    assert done.returncode != 0
+    assert f"process {process.pid} is already working in this project" in done.stdout + done.stderr
 
 
 def test_a_second_controller_from_elsewhere_is_refused_by_the_host(project, tmp_path):
-    project.write_study(SLOW)
+    project.write_study(SLOW | {"blocks": 100})
     other = copy_project(tmp_path / "other")
     other.write_study(STUDY)
     process = start(project)
     try:
         done = report(other, check=False)
     finally:
-        process.communicate(timeout=300)
-    assert process.returncode == 0
+        os.killpg(process.pid, signal.SIGINT)
+        process.communicate(timeout=90)
     assert done.returncode != 0
     assert "is in use by study tiny" in done.stdout + done.stderr
     assert trials(other) == set(), "nothing was measured beside the other"
     assert "is in use by" in (other.root / "reports/index.html").read_text(), "the report says so too"
-    report(other)
+    measure(other)
     assert len(trials(other)) == 4

@@ -15,6 +15,7 @@ from pathlib import Path
 import paramiko
 
 from benchstudy import loopback, paths, transfer
+from benchstudy.interrupts import interruptible
 from benchstudy.ssh_errors import (
     AuthenticationFailed,
     CommandEnded,
@@ -147,7 +148,8 @@ class RemoteProcess:
             left_s = deadline - time.monotonic()
             if left_s <= 0:
                 return None
-            waited_enough = not self._arrived.wait(min(left_s, self._patience_s, threading.TIMEOUT_MAX))
+            with interruptible():
+                waited_enough = not self._arrived.wait(min(left_s, self._patience_s, threading.TIMEOUT_MAX))
 
     def read_line(self, timeout_s: float | None) -> bytes | None:
         """The next line of standard output, with its newline; b"" at the end; None when none came in time.
@@ -207,7 +209,9 @@ class RemoteProcess:
 
     def wait(self, timeout_s: float | None) -> int | None:
         """The exit status after both streams ended; -1 for a signal; None on timeout. Raises ConnectionLost."""
-        if not self.channel.status_event.wait(timeout_s):
+        with interruptible():
+            ended = self.channel.status_event.wait(timeout_s)
+        if not ended:
             return None
         if self.channel.exit_status == -1:
             self._raise_if_lost()
@@ -301,7 +305,8 @@ class Remote:
                 if left_s <= 0:
                     raise
             # Jitter, so that many controllers of one rebooted host do not come back in step.
-            time.sleep(min(left_s, pause_s * random.uniform(0.5, 1.0)))
+            with interruptible():
+                time.sleep(min(left_s, pause_s * random.uniform(0.5, 1.0)))
             pause_s = min(5.0, pause_s * 2)
 
     def run(

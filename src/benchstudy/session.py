@@ -5,7 +5,6 @@ import json
 import logging
 import os
 import random
-import signal
 import socket
 import time
 from collections.abc import Mapping
@@ -352,8 +351,3 @@ def environment_diff(before: Mapping[str, Any], after: Mapping[str, Any], where:
 def _short(value: Any) -> str:
     text = json.dumps(value, default=str)
     return text if len(text) <= 120 else f"{text[:117]}…"
-
-
-def interrupt_on_termination() -> None:
-    """SIGTERM ends a session as Ctrl-C does: the trial is recorded as aborted and nothing is left on the hosts."""
-    signal.signal(signal.SIGTERM, lambda *_: signal.raise_signal(signal.SIGINT))

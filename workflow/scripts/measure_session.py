@@ -3,7 +3,8 @@
 from benchstudy.job import job
 
 with job(snakemake) as (root, study):
-    from benchstudy.session import hold_session, interrupt_on_termination
+    from benchstudy import interrupts
+    from benchstudy.session import hold_session
 
-    interrupt_on_termination()
+    interrupts.install()
     hold_session(root, study.session(snakemake.wildcards.target, snakemake.wildcards.family))

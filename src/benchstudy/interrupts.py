@@ -1,0 +1,50 @@
+"""Ctrl-C and SIGTERM, let through only where nothing can be left half-done.
+
+Python raises KeyboardInterrupt between any two instructions. In the middle of the SSH library that leaves a lock held for
+ever, and the session's own tidying-up then waits on it. So a session says where it may be interrupted: wherever it
+waits for a host, which is where nearly all of its time goes.
+"""
+
+import logging
+import signal
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+log = logging.getLogger("benchstudy")
+
+
+class _State:
+    installed = waiting = asked = raised = False
+
+
+def install() -> None:
+    """From now on an interrupt ends this process at its next wait, once; a second one does not stop the tidying-up."""
+    _State.installed = True
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, _on_signal)
+
+
+def _on_signal(number: int, frame: object) -> None:
+    if _State.raised:
+        return
+    if _State.waiting:
+        _State.raised = True
+        raise KeyboardInterrupt
+    _State.asked = True
+
+
+@contextmanager
+def interruptible() -> Iterator[None]:
+    """Around a wait of the main thread. Without `install`, interrupts come at any time, as usual."""
+    if not _State.installed or threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    _State.waiting = True
+    try:
+        if _State.asked and not _State.raised:
+            _State.raised = True
+            raise KeyboardInterrupt
+        yield
+    finally:
+        _State.waiting = False
