@@ -1,4 +1,4 @@
-"""Faults during a whole study: nothing completed is lost, the report says what went wrong, the same command completes."""
+"""Faults during a whole study: nothing completed is lost, the report tells, the same command completes."""
 
 import json
 import os

@@ -19,8 +19,8 @@ from benchstudy.hostagent import HostAgent
 from benchstudy.importing import import_outputs
 from benchstudy.raw import StoredTrial, TrialStore
 from benchstudy.remote import Remote
+from benchstudy.report.small_files import judge
 from benchstudy.session import hold_session
-from benchstudy.small_files import judge
 from benchstudy.study import Host, SessionPlan, Study, parse_study
 from benchstudy.tidy import tidy_family
 from benchstudy.trial import HostCheck, HostConnection
@@ -202,7 +202,8 @@ def test_a_session_from_the_command_to_the_tables(tmp_path: Path, here: Host, da
     log = {"name": "log", "rw": "write", "engine": "psync", "direct": False, "fdatasync": 1, "size": "1MiB"}
     where = {"name": "d", "path": str(data)}
     with watching(data) as seen:
-        trials = measure(tmp_path, here, size="16MiB", runtime="400ms", jobs=[log], directories=[where])
+        fio = {"size": "16MiB", "runtime": "400ms", "jobs": [log], "directories": [where]}
+        trials = measure(tmp_path, here, **fio)
     assert len(frozenset().union(*seen)) >= 3, "trials were seen at work"
     assert max(len(names) for names in seen) == 1, "a trial's file must not wait for the session's end"
     jobs = ["fio,job=gitlab", "fio,job=gitlab-latency", "fio,job=log"]
@@ -218,7 +219,7 @@ def test_a_session_from_the_command_to_the_tables(tmp_path: Path, here: Host, da
     kept = json.loads((trials["test=fio,job=gitlab"].folder / "files" / "fio.json").read_text())
     assert kept["jobs"][0]["job options"]["rwmixread"] == "75"
 
-    tidy_family(tmp_path, FAMILY, [tmp_path / "data/raw/small/machine/fio/session.json"], tmp_path / "tidy")
+    tidy_family(tmp_path, [study_of(here, **fio).session("machine", "fio")], tmp_path / "tidy")
     observations = pl.read_parquet(tmp_path / "tidy" / "observations.parquet")
     cases = pl.read_parquet(tmp_path / "tidy" / "cases.parquet")
     metrics = {case.partition(",")[2]: set(rows["metric"]) for (case,), rows in observations.group_by("case")}
@@ -352,8 +353,7 @@ def test_existing_outputs_become_trials(tmp_path: Path):
     assert "error 28" in causes["fio-3.33-disk-full.stdout"]
     assert {"README.md", "no-fork.stdout", "shell-loop.stderr"} <= set(causes)
 
-    index = tmp_path / "data/raw/small/machine/fio/session.json"
-    tidy_family(tmp_path, FAMILY, [index], tmp_path / "tidy")
+    tidy_family(tmp_path, [study.session("machine", "fio")], tmp_path / "tidy")
     observations = pl.read_parquet(tmp_path / "tidy" / "observations.parquet")
     reads = observations.filter(pl.col("metric") == "read_iops")["value"].to_list()
     assert any(int(value) == 33415 for value in reads)

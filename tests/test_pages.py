@@ -11,7 +11,8 @@ import nbformat
 import pytest
 from tidy_fixture import HOSTILE, write_file_size, write_fio
 
-from benchstudy import htmlpages, notebooks, paths
+from benchstudy import notebooks, paths
+from benchstudy.report import htmlpages
 from benchstudy.study import load_study
 
 CHECKOUT = paths.project_root(Path(__file__).parent)

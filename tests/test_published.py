@@ -10,7 +10,7 @@ import pytest
 from benchstudy.families.fio import Fio
 from benchstudy.parsers.fio_result import observe
 from benchstudy.parsers.fio_text import parse_fio_text
-from benchstudy.small_files import limits
+from benchstudy.report.small_files import limits
 from benchstudy.units import Size
 
 PUBLISHED = Path(__file__).parents[1] / "data" / "published"

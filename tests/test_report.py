@@ -10,12 +10,13 @@ import polars as pl
 import pytest
 from tidy_fixture import HOSTILE, Tables, write_file_size
 
-from benchstudy import cells, evidence, human, paths, published
+from benchstudy import paths
 from benchstudy.errors import BenchstudyError
-from benchstudy.report import Page
-from benchstudy.results import Results
+from benchstudy.report import cells, evidence, human, published
+from benchstudy.report.page import Page
+from benchstudy.report.results import Results
+from benchstudy.report.tables import Cell, Table, anchor, link
 from benchstudy.stats import summarise
-from benchstudy.tables import Cell, Table, anchor, link
 
 PROJECT = paths.project_root()
 LEVELS = {"backend": "local", "op": "write", "size": "1MB", "sync": "fsync"}

@@ -1,7 +1,7 @@
 """Ctrl-C and SIGTERM, let through only where nothing can be left half-done.
 
-Python raises KeyboardInterrupt between any two instructions. In the middle of the SSH library that leaves a lock held for
-ever, and the session's own tidying-up then waits on it. So a session says where it may be interrupted: wherever it
+Python raises KeyboardInterrupt between any two instructions. In the middle of the SSH library that leaves a lock held
+for ever, and the session's own tidying-up then waits on it. So a session says where it may be interrupted: wherever it
 waits for a host, which is where nearly all of its time goes.
 """
 

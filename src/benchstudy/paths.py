@@ -16,6 +16,11 @@ def family_raw(root: Path, study: str, target: str, family: str) -> Path:
     return root / "data" / "raw" / study / target / family
 
 
+def session_index(root: Path, study: str, target: str, family: str) -> Path:
+    """The list of all trials of a family on a target, derived from them."""
+    return family_raw(root, study, target, family) / "session.json"
+
+
 def family_tidy(root: Path, study: str, family: str) -> Path:
     return root / "data" / "tidy" / study / family
 

@@ -120,7 +120,8 @@ class Study(Strict):
             for target_name in config.targets or ():
                 if target_name not in self.targets:
                     raise ValueError(
-                        f"families.{family_name}.targets: no target {target_name!r}: {nearest(target_name, self.targets)}"
+                        f"families.{family_name}.targets: no target {target_name!r}: "
+                        f"{nearest(target_name, self.targets)}"
                     )
         return self
 

@@ -3,15 +3,17 @@
 import json
 import logging
 import shlex
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import polars as pl
 
+from benchstudy import paths
 from benchstudy.errors import BenchstudyError
-from benchstudy.families.base import Family, ParseError
+from benchstudy.families.base import Case, Family, ParseError
 from benchstudy.raw import StoredTrial, load_trial
+from benchstudy.study import SessionPlan
 
 log = logging.getLogger("benchstudy")
 
@@ -53,17 +55,21 @@ _TRIALS = {
 }
 
 
-def tidy_family(root: Path, family: Family, sessions: Iterable[Path], output: Path) -> None:
+def tidy_family(root: Path, plans: Sequence[SessionPlan], output: Path) -> None:
     """Write observations, cases, trials and the family's series as Parquet below `output`.
 
+    `plans`: of one family, one a target; their `session.json` files are read. The cases are those of the study, in its
+    order, whether there is a trial of them or not, and after them what else was measured or imported.
     Discarded and aborted trials are in `trials` but give no observation. Raises CorruptTrial when a raw file is not
     the one that was stored: no report is made of altered data.
     """
+    family = plans[0].family
     observations: list[dict[str, Any]] = []
     trials: list[dict[str, Any]] = []
-    cases: dict[tuple[str, str], dict[str, Any]] = {}
+    cases = {(plan.target, case.id): _case_row(family, plan.target, case) for plan in plans for case in plan.cases}
     series: dict[str, list[dict[str, Any]]] = {name: [] for name in family.series_schemas}
-    for index_path in sessions:
+    for plan in plans:
+        index_path = paths.session_index(root, plan.study.study, plan.target, plan.family_name)
         index = json.loads(index_path.read_text())
         discarded = {entry["uuid"]: entry["why"] for entry in index["discarded"]}
         for entry in index["trials"]:
@@ -71,7 +77,8 @@ def tidy_family(root: Path, family: Family, sessions: Iterable[Path], output: Pa
             trial = _load(folder, entry)
             record = trial.record
             trials.append(_trial_row(root, trial, discarded.get(record.uuid)))
-            cases.setdefault((record.target, record.case), _case_row(family, trial))
+            case = Case(record.levels)
+            cases.setdefault((record.target, record.case), _case_row(family, record.target, case))
             if record.uuid in discarded or record.status == "aborted":
                 continue
             common = {"target": record.target, "case": record.case, "block": record.block, "trial": trial.short}
@@ -83,8 +90,7 @@ def tidy_family(root: Path, family: Family, sessions: Iterable[Path], output: Pa
     output.mkdir(parents=True, exist_ok=True)
     pl.DataFrame(observations, schema=_OBSERVATIONS).write_parquet(output / "observations.parquet")
     pl.DataFrame(trials, schema=_TRIALS).write_parquet(output / "trials.parquet")
-    case_rows = pl.DataFrame(list(cases.values()) or {"target": [], "case": []}, infer_schema_length=None)
-    case_rows.write_parquet(output / "cases.parquet")
+    pl.DataFrame(list(cases.values()), infer_schema_length=None).write_parquet(output / "cases.parquet")
     keys = {name: _OBSERVATIONS[name] for name in ("target", "case", "block", "trial")}
     for name, schema in family.series_schemas.items():
         pl.DataFrame(series[name], schema=keys | _types(schema)).write_parquet(output / f"{name}.parquet")
@@ -128,12 +134,13 @@ def _parse(
     return [{"metric": "trial", "value": None, "unit": "1", "status": status}], {}
 
 
-def _case_row(family: Family, trial: StoredTrial) -> dict[str, Any]:
-    levels = trial.record.levels
+def _case_row(family: Family, target: str, case: Case) -> dict[str, Any]:
     numbers = {
-        column: parse(levels[factor]) for factor, (column, parse) in family.numeric_levels.items() if factor in levels
+        column: parse(case.levels[factor])
+        for factor, (column, parse) in family.numeric_levels.items()
+        if factor in case.levels
     }
-    return {"target": trial.record.target, "case": trial.record.case, **levels, **numbers}
+    return {"target": target, "case": case.id, **case.levels, **numbers}
 
 
 def _trial_row(root: Path, trial: StoredTrial, discarded_why: str | None) -> dict[str, Any]:

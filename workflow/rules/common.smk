@@ -1,5 +1,6 @@
 """Load and validate the study; helpers that name files and resources. No rule."""
 
+import re
 from functools import partial
 from pathlib import Path
 
@@ -34,8 +35,8 @@ FAMILIES = list(STUDY.families)
 
 
 wildcard_constraints:
-    study=STUDY.study,
-    target="|".join(STUDY.targets),
+    study=re.escape(STUDY.study),
+    target="|".join(map(re.escape, STUDY.targets)),
     family="|".join(FAMILIES),
 
 
@@ -47,6 +48,11 @@ def session_indexes(wildcards=None):
         for plan_target, plan_family in PLANS
         if family in (None, plan_family)
     ]
+
+
+def cases_of_family(wildcards):
+    """What the study says there is to measure: its tables have a row for each case, measured or not."""
+    return [plan.digest for plan in PLANS.values() if plan.family_name == wildcards.family]
 
 
 def provision_facts():
@@ -62,9 +68,8 @@ def files_below(folder, pattern):
 
 
 def report_code():
-    """What a notebook's figures and tables are made with: an edit re-runs notebooks, and nothing before them."""
-    modules = ("charts", "histograms", "human", "report", "stats", "tables")
-    return [f"src/benchstudy/{module}.py" for module in modules]
+    """What tables, figures and pages are made with: an edit there makes them again, and nothing before them."""
+    return [*files_below("src/benchstudy/report", "*"), "src/benchstudy/histograms.py", "src/benchstudy/stats.py"]
 
 
 # A host has many places. A job that measures or provisions there takes them all, so that no two ever overlap whatever the

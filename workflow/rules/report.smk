@@ -25,8 +25,7 @@ rule render_report:
     """One self-contained page out of an executed notebook."""
     input:
         notebook="reports/{study}/notebooks/{family}.ipynb",
-        templates=files_below("src/benchstudy/templates", "*"),
-        code="src/benchstudy/htmlpages.py",
+        code=report_code(),
     output:
         page="reports/{study}/{family}.html",
     log:
@@ -43,8 +42,7 @@ rule build_index:
         pages=expand("reports/{study}/{family}.html", study=STUDY.study, family=FAMILIES),
         tables=expand("data/tidy/{study}/{family}", study=STUDY.study, family=FAMILIES),
         sessions=session_indexes(),
-        code="src/benchstudy/htmlpages.py",
-        templates=files_below("src/benchstudy/templates", "*"),
+        code=report_code(),
     output:
         index="reports/index.html",
         study_index=f"reports/{STUDY.study}/index.html",

@@ -14,6 +14,8 @@ rule tidy_family:
         "logs/tidy_family/{study}/{family}.log",
     resources:
         **BESIDE_NO_MEASUREMENT,
+    params:
+        cases=cases_of_family,
     script:
         "../scripts/tidy_family.py"
 

@@ -5,7 +5,7 @@ from pathlib import Path
 from benchstudy.job import job
 
 with job(snakemake) as (root, study):
-    from benchstudy.htmlpages import build_index
+    from benchstudy.report.htmlpages import build_index
 
     build_index(
         study,

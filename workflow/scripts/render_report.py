@@ -6,7 +6,7 @@ from benchstudy import families
 from benchstudy.job import job
 
 with job(snakemake) as (root, study):
-    from benchstudy.htmlpages import render_notebook
+    from benchstudy.report.htmlpages import render_notebook
 
     title = f"{families.get(snakemake.wildcards.family).title} – {study.title or study.study}"
     render_notebook(Path(snakemake.input.notebook), Path(snakemake.output.page), title=title)

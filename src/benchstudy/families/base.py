@@ -37,8 +37,8 @@ class FamilyConfig(Strict):
 class Case:
     """One combination of levels. `definition` is everything that decides what is executed, beyond the levels.
 
-    Parts that come from a model are dumped without their defaults, so that a key which a later version adds does not make
-    the trials of an earlier one look like another case.
+    Parts that come from a model are dumped without their defaults, so that a key which a later version adds does not
+    make the trials of an earlier one look like another case.
     """
 
     levels: Mapping[str, str]
@@ -107,6 +107,7 @@ class Family(ABC):
 
     def check(self, config: FamilyConfig, host: "HostCheck") -> None:
         """Look, without measuring, whether the host has what the cases need; report with host.ok / host.problem."""
+        return None
 
     def parse_import(self, path: Path) -> "Imported | None":
         """What `benchstudy import` does with one existing output file; None: not of this family."""

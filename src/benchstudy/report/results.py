@@ -12,7 +12,7 @@ import polars as pl
 
 from benchstudy import stats
 from benchstudy.errors import BenchstudyError
-from benchstudy.tables import anchor
+from benchstudy.report.tables import anchor
 
 # What a trial's status may be when it is a result; an aborted one is done again and a discarded one was replaced.
 RESULT_STATUSES = ("ok", "failed", "timeout")

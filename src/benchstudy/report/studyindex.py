@@ -8,10 +8,11 @@ from typing import Any
 
 import polars as pl
 
-from benchstudy import evidence, families, human, sessions
-from benchstudy.results import Results
+from benchstudy import families
+from benchstudy.report import evidence, human, sessions
+from benchstudy.report.results import Results
+from benchstudy.report.tables import link
 from benchstudy.study import Study
-from benchstudy.tables import link
 
 
 class StudyIndex:

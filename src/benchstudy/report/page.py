@@ -15,12 +15,13 @@ from typing import Any
 import polars as pl
 from IPython.display import HTML, display
 
-from benchstudy import cells, evidence, figuredata, human, paths, published
-from benchstudy.charts import Figure
-from benchstudy.panels import Axis, Panel, Reference, Style, cdf_panel, strip_panel, trend_panel
-from benchstudy.results import Estimate, Results, Where
-from benchstudy.sessions import family_indexes
-from benchstudy.tables import Cell, Table
+from benchstudy import paths
+from benchstudy.report import cells, evidence, figuredata, human, published
+from benchstudy.report.charts import Figure
+from benchstudy.report.panels import Axis, Panel, Reference, Style, cdf_panel, strip_panel, trend_panel
+from benchstudy.report.results import Estimate, Results, Where
+from benchstudy.report.sessions import family_indexes
+from benchstudy.report.tables import Cell, Table
 
 # Choices of cases, each under the title of its panel or table.
 Views = Mapping[str, Where]

@@ -5,7 +5,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from benchstudy import human
+from benchstudy.report import human
 
 
 def read_indexes(paths: list[Path]) -> list[dict[str, Any]]:

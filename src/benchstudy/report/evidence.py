@@ -12,9 +12,10 @@ from typing import Any
 
 import polars as pl
 
-from benchstudy import human, sessions, stats
-from benchstudy.results import Estimate, Results, raw_files
-from benchstudy.tables import definition_list, link, unbroken
+from benchstudy import stats
+from benchstudy.report import human, sessions
+from benchstudy.report.results import Estimate, Results, raw_files
+from benchstudy.report.tables import definition_list, link, unbroken
 
 Indexes = Sequence[Mapping[str, Any]]
 

@@ -4,9 +4,10 @@ from collections.abc import Sequence
 
 import polars as pl
 
-from benchstudy import histograms, human, stats
-from benchstudy.results import Estimate, Results
-from benchstudy.tables import MISSING, Cell, Table
+from benchstudy import histograms, stats
+from benchstudy.report import human
+from benchstudy.report.results import Estimate, Results
+from benchstudy.report.tables import MISSING, Cell, Table
 
 _FIGURES = {"page": human.page_cell, "median": human.median_cell}
 

@@ -13,9 +13,9 @@ import vl_convert
 from nbconvert import HTMLExporter
 from traitlets.config import Config
 
-from benchstudy.charts import VEGALITE_VERSION
+from benchstudy.report.charts import VEGALITE_VERSION
+from benchstudy.report.studyindex import StudyIndex
 from benchstudy.study import Study
-from benchstudy.studyindex import StudyIndex
 
 _HEADING = re.compile(r"<h2>(.*?)</h2>", re.DOTALL)
 # Filled in last: headings are looked for in what the notebook says, not in a library's code.
@@ -23,7 +23,7 @@ _CONTENTS, _BUNDLE = "<!-- contents -->", "/* bundle */"
 
 
 def template_text(name: str) -> str:
-    return resources.files("benchstudy").joinpath("templates", name).read_text(encoding="utf-8")
+    return resources.files("benchstudy.report").joinpath("templates", name).read_text(encoding="utf-8")
 
 
 @cache
@@ -50,7 +50,7 @@ def render_notebook(notebook: Path, html: Path, *, title: str) -> None:
     }
     config = Config()
     config.HTMLExporter.exclude_anchor_links = True
-    with resources.as_file(resources.files("benchstudy").joinpath("templates")) as templates:
+    with resources.as_file(resources.files("benchstudy.report").joinpath("templates")) as templates:
         exporter = HTMLExporter(
             config=config,
             template_name="report",

@@ -5,9 +5,10 @@ from typing import Any
 
 import polars as pl
 
-from benchstudy import histograms, human
-from benchstudy.panels import Style
-from benchstudy.results import Results, Where
+from benchstudy import histograms
+from benchstudy.report import human
+from benchstudy.report.panels import Style
+from benchstudy.report.results import Results, Where
 
 
 def label(results: Results, levels: Mapping[str, Any], series: str) -> str:

@@ -15,7 +15,7 @@ from typing import Any
 import altair as alt
 import vl_convert
 
-from benchstudy.panels import GRID, INK, MUTED, Panel, Style
+from benchstudy.report.panels import GRID, INK, MUTED, Panel, Style
 
 _EMBEDDED_WIDTH, _EXPORTED_WIDTH = 520, 440
 # The bundle in a page and the static figures must draw a specification in the same way.

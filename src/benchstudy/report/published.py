@@ -10,10 +10,11 @@ from typing import Any
 
 import polars as pl
 
-from benchstudy import human, stats
+from benchstudy import stats
 from benchstudy.errors import BenchstudyError
-from benchstudy.panels import Reference
-from benchstudy.tables import MISSING, Cell, Table
+from benchstudy.report import human
+from benchstudy.report.panels import Reference
+from benchstudy.report.tables import MISSING, Cell, Table
 
 _SHORT = {"ssd": "SSD"}
 
