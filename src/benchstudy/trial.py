@@ -77,6 +77,7 @@ class SessionState:
         self._made: dict[str, Any] = {}
         self._tools: dict[tuple[str, str], ToolRecord] = {}
         self._libraries: dict[tuple[str, str], str] = {}
+        self._scratch: dict[tuple[str, str], str] = {}
         self._secrets: set[str] = set()
 
     def host(self, role: str) -> HostConnection:
@@ -115,6 +116,13 @@ class SessionState:
             work_dir = connection.remote.expand(connection.remote.host.work_dir)
             self._libraries[key] = shipping.ship(connection.remote, work_dir, name)
         return self._libraries[key]
+
+    def scratch(self, parent: str, role: str) -> str:
+        connection = self.host(role)
+        key = (connection.remote.name, parent)
+        if key not in self._scratch:
+            self._scratch[key] = connection.agent.scratch(self.uuid, parent)
+        return self._scratch[key]
 
     def once(self, key: str, make: Callable[[], T]) -> T:
         if key not in self._made:
@@ -217,7 +225,7 @@ class TrialContext:
 
     def scratch(self, parent: str, role: str = "sut") -> str:
         """The session's own marked folder below `parent` on the host; removed at the session's end."""
-        return self._state.host(role).agent.scratch(self._state.uuid, parent)
+        return self._state.scratch(parent, role)
 
     def service(self, name: str) -> RunningService:
         return self._state.service(name)

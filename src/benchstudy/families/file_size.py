@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 import orjson
 
+from benchstudy import services
 from benchstudy.errors import TrialFailed
 from benchstudy.families.base import Case, Family, Observation, Parsed, ParseError
 from benchstudy.families.file_size_config import SERVICE_KEYS, FileSizeConfig, PathBackend, S3Backend
@@ -140,26 +141,14 @@ def _conditions(config: FileSizeConfig, backend: PathBackend | S3Backend, op: st
 def _definition(config: FileSizeConfig, backend: PathBackend | S3Backend, size: Size) -> dict[str, Any]:
     definition = {
         # The environment variable that carries a key may be called otherwise tomorrow.
-        "backend": backend.model_dump(mode="json", exclude={"access_key_env", "secret_key_env"}),
+        "backend": backend.model_dump(mode="json", exclude={"access_key_env", "secret_key_env"}, exclude_defaults=True),
         "chunk": str(config.chunk),
         "operations": config.operations_of(size),
-        "services": _services_of(config, backend.service),
+        "services": services.definition(config.services, backend.service),
     }
     if isinstance(backend, PathBackend):
         definition["backend"]["direct"] = config.is_direct(backend)
     return definition
-
-
-def _services_of(config: FileSizeConfig, name: str | None) -> dict[str, Any]:
-    """The service and all it needs: another server behind the same name would be another backend."""
-    found: dict[str, Any] = {}
-    wanted = [name] if name else []
-    while wanted:
-        current = wanted.pop()
-        if current not in found and current in config.services:
-            found[current] = config.services[current].model_dump(mode="json")
-            wanted += config.services[current].needs
-    return found
 
 
 def _filled(trial: "TrialContext", backend: PathBackend | S3Backend, text: str) -> str:
@@ -185,7 +174,7 @@ def _run_path(
         "sync": levels.get("sync", "none"),
         "cache": levels.get("cache", ""),
     }
-    _assert_folder(trial, backend, path)
+    trial.once(f"folder {path}", lambda: _assert_folder(trial, backend, path))
     request["directory"] = trial.scratch(path)
     if request["action"] == "read":
         prepared = trial.once(f"file {path} {request['size']}", lambda: _prepare(trial, request))
@@ -194,7 +183,8 @@ def _run_path(
 
 
 def _assert_folder(trial: "TrialContext", backend: PathBackend, path: str) -> None:
-    """Before anything is written there: a missing mount would have us fill the disk below it."""
+    """Before anything is written there: a missing mount would have us fill the disk below it. Once a session; the probe
+    looks at the mount again before each trial's first operation."""
     found = trial.agent_call("path-info", path)
     where = f"backend {backend.name}: {path}"
     if not found["is_dir"]:

@@ -19,8 +19,8 @@ from benchstudy.report.tables import definition_list, link, unbroken
 
 Indexes = Sequence[Mapping[str, Any]]
 
-# A host is called busy when, before a trial, more processes wanted to run than this share of its processors.
-_BUSY_SHARE = 0.7
+# The load average before a trial still holds the trial before, which is no neighbour.
+_OWN_LOAD = 1.0
 # Above this many trials files are listed without a link each: the trial's folder is linked, and the page stays small.
 _LINK_EACH_FILE_UP_TO = 300
 _RUN_SPECIFIC = re.compile(r"[0-9a-f]{8,}(?:-[0-9a-f]{4,}){0,4}")
@@ -77,10 +77,10 @@ def instruments(results: Results) -> list[str]:
 
 
 def busy_trials(results: Results, indexes: Indexes) -> list[str]:
-    """Trials before which the host had more to do than most of its processors could take."""
+    """Trials before which others left no processor of the host free."""
     cores = {index["target"]: _fewest_cores(index) for index in indexes}
     rows = results.counted.select("trial", "target", "load_before").drop_nulls("load_before").iter_rows()
-    return [trial for trial, target, load in rows if cores.get(target) and load > _BUSY_SHARE * cores[target]]
+    return [trial for trial, target, load in rows if cores.get(target) and load > cores[target] + _OWN_LOAD]
 
 
 def _fewest_cores(index: Mapping[str, Any]) -> int | None:
@@ -188,7 +188,7 @@ def _weak_trials(results: Results, indexes: Indexes) -> list[str]:
     if busy:
         found.append(
             f"The host was busy before {len(busy)} of {human.plural(results.counted.height, 'trial')}: its load "
-            f"average was above {_BUSY_SHARE:.0%} of its processors."
+            "average was more than its processors and the trial before account for."
         )
     return found
 

@@ -197,13 +197,14 @@ class Results:
 
 
 def _in_order(cases: pl.DataFrame) -> pl.DataFrame:
-    """Cases by their levels: numeric levels by their value (100KB before 1MB), the others by name."""
+    """Cases by their levels: numeric levels by their value (100KB before 1MB), the others in the study's order."""
     numeric = [name for name, kind in cases.schema.items() if kind.is_numeric()]
     by = []
-    for factor in (name for name in cases.columns if name not in numeric and name not in ("target", "case")):
-        value = next((name for name in numeric if name.startswith(f"{factor}_")), factor)
-        by.append(value)
-    return cases.sort("target", *by, nulls_last=True, maintain_order=True)
+    for factor in (name for name in cases.columns if name not in numeric and name != "case"):
+        value = next((name for name in numeric if name.startswith(f"{factor}_")), None)
+        levels = cases[factor].drop_nulls().unique(maintain_order=True).to_list()
+        by.append(pl.col(value) if value else pl.col(factor).cast(pl.Enum(levels)))
+    return cases.sort(*by, nulls_last=True, maintain_order=True)
 
 
 def raw_files(row: Mapping[str, Any]) -> list[dict[str, Any]]:
