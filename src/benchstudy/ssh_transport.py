@@ -9,7 +9,7 @@ import collections
 import os
 import threading
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 
 import paramiko
 from paramiko.buffered_pipe import BufferedPipe
@@ -26,6 +26,7 @@ LARGEST_PACKET = 256 << 10
 # What the host may send us in one packet, and before we acknowledge it.
 PACKET_FROM_HOST = 128 << 10
 WINDOW_FROM_HOST = 8 << 20
+_CHANNEL_DATA = cMSG_CHANNEL_DATA[0]
 # How much is encrypted before it is handed to the kernel in one call.
 BATCH = 512 << 10
 
@@ -74,6 +75,8 @@ class GcmPackets(Packetizer):
         self._heard = time.monotonic()
         self._asked = 0.0
         self.ask_for_sign_of_life = None
+        # Channel number (4 bytes) to the Chunks that take its data, or None for paramiko's own way.
+        self.chunks_of: Callable[[bytes], Chunks | None] = lambda number: None
 
     def set_outbound_cipher(self, block_engine, *args, aead=False, iv_out=None, **kwargs):
         super().set_outbound_cipher(block_engine, *args, aead=aead, iv_out=iv_out, **kwargs)
@@ -138,9 +141,22 @@ class GcmPackets(Packetizer):
                 raise EOFError("the host takes no data")
 
     def read_message(self):
-        """(type, Message); only the transport's own thread calls it."""
-        if self._in is None:
-            return super().read_message()
+        """(type, Message); only the transport's own thread calls it.
+
+        Data for a channel that takes chunks is handed on here: paramiko's way of a packet is longer than its decryption.
+        """
+        while self._in is not None:
+            plain = self._open_packet()
+            chunks = self.chunks_of(plain[2:6]) if plain[1] == _CHANNEL_DATA else None
+            if chunks is None:
+                message = paramiko.Message(plain[2 : len(plain) - plain[0]])
+                message.seqno = 0
+                return plain[1], message
+            chunks.feed(memoryview(plain)[10 : 10 + int.from_bytes(plain[6:10], "big")])
+        return super().read_message()
+
+    def _open_packet(self) -> bytes:
+        """The next packet, decrypted: a byte with the length of the padding, the payload, the padding."""
         self._fill(4, may_rekey=True)
         length = int.from_bytes(self._in_buffer[self._start : self._start + 4], "big")
         if not 16 <= length <= LARGEST_PACKET:
@@ -158,9 +174,7 @@ class GcmPackets(Packetizer):
         self._received += length
         if self._received > self.REKEY_BYTES and not self.need_rekey():
             self._trigger_rekey()
-        message = paramiko.Message(plain[2 : length - plain[0]])
-        message.seqno = 0
-        return plain[1], message
+        return plain
 
     def _fill(self, wanted: int, may_rekey: bool = False) -> None:
         """Have at least `wanted` bytes of the packet that begins at `_start`."""
@@ -217,7 +231,7 @@ class Chunks(BufferedPipe):
 
     def __init__(self):
         super().__init__()
-        self._chunks: collections.deque[bytes] = collections.deque()
+        self._chunks: collections.deque[bytes | memoryview] = collections.deque()
         self._held = 0
         # A reader of bulk data sets this higher: waking it for every packet costs more than the packet.
         self.worth_waking = 1
@@ -245,7 +259,7 @@ class Chunks(BufferedPipe):
                 taken.append(self._chunks.popleft())
                 size += len(taken[-1])
             self._held -= size
-        return taken[0] if len(taken) == 1 else b"".join(taken)
+        return b"".join(taken)
 
     def __len__(self):
         return self._held
@@ -267,6 +281,7 @@ class SshTransport(paramiko.Transport):
     def __init__(self, sock):
         super().__init__(sock, packetizer_class=GcmPackets)
         self._put_aside: list[paramiko.Message] = []
+        self.packetizer.chunks_of = self._chunks_of
 
     def watch_for_silence(self) -> None:
         self.packetizer.ask_for_sign_of_life = self._ask_for_sign_of_life
@@ -313,6 +328,13 @@ class SshTransport(paramiko.Transport):
         if isinstance(data, DataBatch | EndOfInput) and data.channel.closed:
             return
         super()._send_message(data)
+
+    def _chunks_of(self, number: bytes) -> Chunks | None:
+        # Around a key exchange paramiko wants to see every packet.
+        if self.in_kex or self.packetizer.need_rekey():
+            return None
+        channel = self._channels.get(int.from_bytes(number, "big"))
+        return channel.in_buffer if channel is not None and isinstance(channel.in_buffer, Chunks) else None
 
     def _ask_for_sign_of_life(self) -> None:
         message = paramiko.Message()

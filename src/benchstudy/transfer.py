@@ -53,9 +53,28 @@ SEND_FILE = (
 exec 3< "$1" && { sha256 < "$1" >&2 & } && if [ "$2" = 0 ]; then cat <&3; else tail -c "+$(($2 + 1))" <&3; fi && wait
 """
 )
-# $1: file, $2: how much of it is good already. What is hashed is what the file then holds; doing it at the end takes
-# less of the host's CPU than a tee, whose blocks are of 8 KiB.
-RECEIVE_FILE = SHA256 + 'umask 077; truncate -s "$2" -- "$1" && cat >> "$1" && sha256 < "$1"'
+# $1: file, $2: how much of it is good already. With Python the hash is taken while the data arrive; without, at the end,
+# which takes less of the host's CPU than a tee, whose blocks are of 8 KiB.
+RECEIVE_FILE = (
+    SHA256
+    + """
+umask 077; truncate -s "$2" -- "$1" || exit 1
+if command -v python3 >/dev/null 2>&1; then exec python3 -I -c '
+import hashlib, sys
+digest, block = hashlib.sha256(), bytearray(1 << 18)
+view = memoryview(block)
+with open(sys.argv[1], "r+b", buffering=0) as file, open(0, "rb", buffering=0) as arriving:
+    for size in iter(lambda: file.readinto(block), 0):
+        digest.update(view[:size])
+    for size in iter(lambda: arriving.readinto(block), 0):
+        digest.update(view[:size])
+        written = 0
+        while written < size:
+            written += file.write(view[written:size])
+print(digest.hexdigest())' "$1"; fi
+cat >> "$1" && sha256 < "$1"
+"""
+)
 # $1: file, $2: its right size, $3: mode, $4: destination.
 PUBLISH = """
 size=$(stat -c %s -- "$1") && if [ "$size" != "$2" ]; then echo "only $size of $2 bytes were written" >&2; exit 1; fi
