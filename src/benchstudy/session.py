@@ -145,24 +145,6 @@ def write_index(plan: SessionPlan, store: TrialStore, problem: str | None) -> Pa
     return path
 
 
-def confirm_sessions(indexes: list[Path], confirmation: Path) -> None:
-    """Raises SessionFailed that lists every session which could not be held, or writes what was held."""
-    lines, problems = [], []
-    for path in indexes:
-        index = json.loads(path.read_text())
-        name = f"{index['family']} on {index['target']}"
-        if index["problem"]:
-            problems.append(f"{name}: {index['problem']}")
-        else:
-            lines.append(f"{name}: {len(index['trials'])} trials\n")
-    if problems:
-        raise SessionFailed(
-            "these sessions could not be held (the reports show what there is; the same command tries again):\n"
-            + "\n".join(problems)
-        )
-    write_atomically(confirmation, "".join(lines))
-
-
 def instrument_sha256(family: str) -> str:
     """Of the code that measures, so that a study that mixes two instruments can be told."""
     package = Path(__file__).parent

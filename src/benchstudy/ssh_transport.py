@@ -143,7 +143,7 @@ class GcmPackets(Packetizer):
     def read_message(self):
         """(type, Message); only the transport's own thread calls it.
 
-        Data for a channel that takes chunks is handed on here: paramiko's way of a packet is longer than its decryption.
+        Data for a channel that takes chunks is handed on here: paramiko's own way takes longer than decrypting.
         """
         while self._in is not None:
             plain = self._open_packet()

@@ -53,8 +53,8 @@ SEND_FILE = (
 exec 3< "$1" && { sha256 < "$1" >&2 & } && if [ "$2" = 0 ]; then cat <&3; else tail -c "+$(($2 + 1))" <&3; fi && wait
 """
 )
-# $1: file, $2: how much of it is good already. With Python the hash is taken while the data arrive; without, at the end,
-# which takes less of the host's CPU than a tee, whose blocks are of 8 KiB.
+# $1: file, $2: how much of it is good already. With Python the hash is taken while the data arrive; without, at the
+# end, which takes less of the host's CPU than a tee, whose blocks are of 8 KiB.
 RECEIVE_FILE = (
     SHA256
     + """

@@ -1,6 +1,7 @@
 """Load and validate the study; helpers that name files and resources. No rule."""
 
 import re
+import sys
 from functools import partial
 from pathlib import Path
 
@@ -11,6 +12,10 @@ from benchstudy.errors import BenchstudyError
 from benchstudy.provision import drop_problem_facts
 from benchstudy.raw import drop_problem_index
 from benchstudy.study import parse_study
+
+# Snakemake has nbformat tell a script's language; below it, a JSON schema library builds a grammar of IRIs that nobody
+# here needs, for more than a second at each start. Without this optional part it goes on.
+sys.modules.setdefault("rfc3987_syntax", None)
 
 # A configfile directive would be merged with the one of the command line, key by key: two studies mixed into one.
 if not workflow.overwrite_configfiles:
