@@ -28,8 +28,6 @@ rule confirm_sessions:
         held=f"data/tidy/{STUDY.study}/sessions-held.txt",
     log:
         f"logs/confirm_sessions/{STUDY.study}.log",
-    params:
-        script=workflow.source_path("../scripts/confirm_sessions.py"),
     shell:
         # No `script:`, whose preamble would take longer than all of this.
-        "python {params.script:q} {output.held:q} {input.sessions:q} 2> {log:q} || {{ cat {log:q} >&2; exit 1; }}"
+        "python workflow/scripts/confirm_sessions.py {output.held:q} {input.sessions:q} 2> {log:q} || {{ cat {log:q} >&2; exit 1; }}"
