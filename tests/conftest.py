@@ -52,6 +52,18 @@ class Project:
         """`snakemake --cores 8 …`, as a user types it."""
         return self.run("snakemake", "--cores", "8", *arguments, **options)
 
+    def start(self, *arguments: str | Path) -> subprocess.Popen[str]:
+        """`snakemake --cores 8 …`, not waited for, in a process group of its own as a shell starts it."""
+        return subprocess.Popen(
+            ["snakemake", "--cores", "8", *map(str, arguments)],
+            cwd=self.root,
+            env=self.environment,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+            start_new_session=True,
+        )
+
     def write_study(self, study: Mapping[str, Any], name: str = "study.yaml") -> Path:
         file = self.root / "config" / name
         file.write_text(yaml.safe_dump(dict(study), sort_keys=False))

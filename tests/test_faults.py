@@ -57,15 +57,7 @@ def results(project: Project, target: str) -> list[tuple[str, int]]:
 
 
 def begin(project: Project) -> subprocess.Popen:
-    return subprocess.Popen(
-        ["snakemake", "--cores", "8", "report", "--configfile", "config/study.yaml"],
-        cwd=project.root,
-        env=project.environment,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
-        text=True,
-        start_new_session=True,
-    )
+    return project.start("report", "--configfile", "config/study.yaml")
 
 
 def until(condition: Callable[[], object], process: subprocess.Popen, timeout_s: float = 180) -> None:

@@ -195,15 +195,7 @@ def test_a_flipped_bit_names_the_file_and_no_report_is_made(measured):
 
 def start(project: Project) -> subprocess.Popen:
     """The command in a process group of its own, as a shell starts it, once it measures its second trial."""
-    process = subprocess.Popen(
-        ["snakemake", "--cores", "8", "measure", "--configfile", "config/study.yaml"],
-        cwd=project.root,
-        env=project.environment,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
-        text=True,
-        start_new_session=True,
-    )
+    process = project.start("measure", "--configfile", "config/study.yaml")
     deadline = time.monotonic() + 120
     while not trials(project):
         assert process.poll() is None, process.stdout.read()

@@ -2,7 +2,7 @@
 
 from benchstudy.errors import BenchstudyError
 from benchstudy.hostagent import HostAgent
-from benchstudy.remote import CommandFailed, ConnectionFailed, Remote
+from benchstudy.remote import CommandFailed, Remote
 from benchstudy.study import Study
 from benchstudy.trial import HostCheck, HostConnection
 
@@ -25,8 +25,6 @@ def check_host(study: Study, name: str) -> list[Finding]:
             return (
                 findings + _check_machine(remote, agent) + _check_families(study, name, HostConnection(remote, agent))
             )
-    except ConnectionFailed as error:
-        return [(False, str(error), "")]
     except BenchstudyError as error:
         return [(False, str(error), "")]
 

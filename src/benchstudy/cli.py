@@ -18,10 +18,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     arguments = _parser().parse_args(argv)
     try:
         return arguments.command(arguments)
-    except BenchstudyError as error:
-        print(f"benchstudy: {error}", file=sys.stderr)
-        return 1
-    except FileNotFoundError as error:
+    except (BenchstudyError, FileNotFoundError) as error:
         print(f"benchstudy: {error}", file=sys.stderr)
         return 1
     except KeyboardInterrupt:

@@ -3,6 +3,9 @@
 from pathlib import Path
 
 
+SESSION_INDEX = "session.json"
+
+
 def project_root(start: Path | None = None) -> Path:
     """The nearest folder, from `start` (default: here) upwards, that holds workflow/Snakefile."""
     here = (start or Path.cwd()).resolve()
@@ -18,11 +21,7 @@ def family_raw(root: Path, study: str, target: str, family: str) -> Path:
 
 def session_index(root: Path, study: str, target: str, family: str) -> Path:
     """The list of all trials of a family on a target, derived from them."""
-    return family_raw(root, study, target, family) / "session.json"
-
-
-def family_tidy(root: Path, study: str, family: str) -> Path:
-    return root / "data" / "tidy" / study / family
+    return family_raw(root, study, target, family) / SESSION_INDEX
 
 
 def published(root: Path) -> Path:

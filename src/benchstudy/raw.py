@@ -21,6 +21,7 @@ from uuid import uuid4
 
 from pydantic import BaseModel, ConfigDict
 
+from benchstudy import paths
 from benchstudy.errors import BenchstudyError, SessionFailed
 
 SUMS = "SHA256SUMS"
@@ -138,6 +139,7 @@ class TrialStore:
 
     def __init__(self, folder: Path):
         self.folder = folder
+        self.index = folder / paths.SESSION_INDEX
 
     @contextmanager
     def exclusive(self) -> Iterator[None]:
@@ -181,7 +183,7 @@ class TrialStore:
         folder.mkdir(exist_ok=True)
         write_atomically(folder / f"{trial.short}.json", json.dumps(entry.__dict__, indent=2) + "\n")
         # The index is derived; without it the workflow plans the session that fills the gap.
-        (self.folder / "session.json").unlink(missing_ok=True)
+        self.index.unlink(missing_ok=True)
         return entry
 
 

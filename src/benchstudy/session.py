@@ -18,7 +18,7 @@ from benchstudy import paths
 from benchstudy.controller import ends_with_controller
 from benchstudy.errors import BenchstudyError, SessionFailed, TrialFailed
 from benchstudy.families.base import Case, ParseError
-from benchstudy.hostagent import HostAgent, HostBusy
+from benchstudy.hostagent import HostAgent
 from benchstudy.progress import Progress
 from benchstudy.raw import (
     RESULTS,
@@ -103,7 +103,7 @@ def hold_session(root: Path, plan: SessionPlan) -> Path:
             missing = [s for s in schedule(plan) if (s.case.id, s.block) not in adopted]
             if missing:
                 _Session(root, plan, store).measure(missing, len(adopted))
-        except (SessionFailed, ConnectionFailed, ConnectionLost, HostBusy) as error:
+        except (SessionFailed, ConnectionFailed, ConnectionLost) as error:
             problem = str(error)
             log.error("%s on %s: %s", plan.family_name, plan.target, problem)
         return write_index(plan, store, problem)
@@ -140,7 +140,7 @@ def write_index(plan: SessionPlan, store: TrialStore, problem: str | None) -> Pa
         "trials": trials,
         "discarded": [vars(d) for d in discarded.values()],
     }
-    path = store.folder / "session.json"
+    path = store.index
     write_atomically(path, as_json(index))
     return path
 

@@ -102,9 +102,7 @@ class SessionState:
             needed = {other: self.service(other) for other in spec.needs}
             libraries = {library: self.library(library, spec.role) for library in spec.libraries}
             running = self.host(spec.role).agent.start_service(self.uuid, name, spec, needed, libraries)
-        except ServiceFailed as error:
-            return f"service {name}: {error}"
-        except TrialFailed as error:
+        except (ServiceFailed, TrialFailed) as error:
             return f"service {name}: {error}"
         self._secrets.update(running.secrets.values())
         return running

@@ -7,6 +7,7 @@ from pathlib import Path
 
 from snakemake.exceptions import WorkflowError
 
+from benchstudy import paths
 from benchstudy.controller import announce_controller, hold_project
 from benchstudy.errors import BenchstudyError
 from benchstudy.provision import drop_problem_facts
@@ -31,7 +32,7 @@ try:
         for target in STUDY.targets:
             drop_problem_facts(Path("data/provision") / STUDY.study / f"{target}.json")
         for plan in STUDY.sessions():
-            drop_problem_index(Path("data/raw") / STUDY.study / plan.target / plan.family_name / "session.json")
+            drop_problem_index(paths.session_index(Path(), STUDY.study, plan.target, plan.family_name))
 except BenchstudyError as error:
     raise WorkflowError(str(error))
 
