@@ -18,7 +18,7 @@ from benchstudy.hosterrors import HostBusy, HostRefused, LockLost, ServiceFailed
 from benchstudy.hostlock import HostLock
 from benchstudy.hostservices import RunningService, start_service, stop_service
 from benchstudy.remote import CommandFailed, ConnectionFailed, ConnectionLost, Remote
-from benchstudy.services import Service
+from benchstudy.services import Confinement, Service
 
 __all__ = [
     "Command",
@@ -84,6 +84,7 @@ class HostAgent:
         self.sha256 = agent_sha256()
         self.work_dir = remote.expand(remote.host.work_dir)
         self.directory = f"{self.work_dir}/agent-{self.sha256[:12]}"
+        self.tools_dir = f"{self.work_dir}/tools/bin"  # where provisioning puts programs
         self.beat_s = min(10.0, lease_s / 4)
         self._offset: tuple[float, float] | None = None  # (round trip, offset), the best so far
         self._lock: HostLock | None = None
@@ -269,15 +270,37 @@ class HostAgent:
         service: Service,
         needed: Mapping[str, RunningService] | None = None,
         libraries: Mapping[str, str] | None = None,
+        *,
+        confinement: Confinement | None = None,
+        bind: str | None = "127.0.0.1",
+        secrets: Mapping[str, str] | None = None,
+        into: Path | None = None,
     ) -> RunningService:
         """Start a service and wait until it is ready and proven to be ours. The lock's heartbeat keeps it alive.
 
-        Raises ServiceFailed with the tail of its log.
+        Args:
+            confinement: what the server itself is held to; its setup steps are free.
+            bind: what `{{bind}}` stands for; None refuses a service that says it.
+            secrets: those that the caller knows already; the others are made up.
+            into: a folder here that gets its logs should it not come up.
+
+        Raises ServiceFailed with the tail of its log; "OOM: …" when the kernel killed it at its memory limit.
         """
-        return start_service(self, session, name, service, needed or {}, libraries or {})
+        return start_service(
+            self,
+            session,
+            name,
+            service,
+            needed or {},
+            libraries or {},
+            confinement=confinement or Confinement(),
+            bind=bind,
+            secrets=secrets or {},
+            into=into,
+        )
 
     def stop_service(self, running: RunningService, into: Path | None = None) -> None:
-        """End a service, bring its logs into the folder `into`, and remove its folder."""
+        """End a service, bring its logs into the folder `into`, and remove its folder; sets `running.record`."""
         stop_service(self, running, into)
 
     def service_status(self, running: RunningService) -> dict[str, Any]:

@@ -11,6 +11,7 @@ from uuid import uuid4
 
 from benchstudy.hosterrors import HostRefused
 from benchstudy.remote import ConnectionLost, RemoteProcess
+from benchstudy.services import Confinement, Limits
 
 if TYPE_CHECKING:
     from benchstudy.hostagent import HostAgent
@@ -38,6 +39,7 @@ _AS_RECORDED = (
     "max_rss_bytes",
     "cpu_user_s",
     "cpu_system_s",
+    "limits",
 )
 
 
@@ -48,6 +50,9 @@ class Command:
     `max_output_bytes`: of each of stdout and stderr; what is beyond is dropped and marked as truncated.
     `grace_s`: between TERM and KILL when it must end.
     `cleanup`: commands run afterwards, however the command ended.
+    `limits`: what it and all its descendants may use; `Limits()` limits nothing and accounts for memory and CPU time.
+    `cpu_list`: the CPUs it runs on, such as those that a server beside it does not use.
+    `open_files`: how many it must be able to open at once; the state is start-failed when the host cannot give them.
     """
 
     argv: Sequence[str]
@@ -59,6 +64,9 @@ class Command:
     max_output_bytes: int = 16 << 20
     label: str = "command"
     cleanup: Sequence[Sequence[str]] = ()
+    limits: Limits | None = None
+    cpu_list: tuple[int, ...] | None = None
+    open_files: int | None = None
 
 
 @dataclass(frozen=True)
@@ -70,6 +78,9 @@ class Execution:
     `duration_s`: on the host's monotonic clock. `clock_offset_s`: host's wall clock minus this machine's.
     `clock_step_s`: how far the host's wall clock was set while the command ran. `started`, `finished`: host's, UTC.
     `oom_kills`: processes the kernel killed for want of memory meanwhile, anywhere on the host.
+    `limits`: how it was confined, None when nothing was asked: {"kind": "cgroup-v1", "asked": {"cpus", "memory_bytes",
+        "cpu_list", "open_files"}, "effective": {"cpus": [0], "memory_bytes": N or None, "open_files": N},
+        "peak_memory_bytes", "oom_kills", "cpu_user_s", "cpu_system_s"}; the last four None when unknown.
     `run_dir`: on the host: `stdout`, `stderr`, `supervisor.json` and `files/`, where the command ran.
     """
 
@@ -93,6 +104,7 @@ class Execution:
     max_rss_bytes: int | None
     cpu_user_s: float | None
     cpu_system_s: float | None
+    limits: Mapping[str, Any] | None
     survivors: tuple[str, ...]
     events: list[str]
     run_dir: str
@@ -119,6 +131,7 @@ class SupervisedRun:
             "grace_s": command.grace_s,
             "max_output_bytes": command.max_output_bytes,
             "cleanup": [list(argv) for argv in command.cleanup],
+            **Confinement(command.limits, command.cpu_list, command.open_files).spec(),
         }
 
     def to_its_end(self) -> Execution:

@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from typing import Any
 
-from benchstudy.errors import BenchstudyError, SessionFailed, TrialFailed
+from benchstudy.errors import SessionFailed, TrialFailed
 from benchstudy.remote import ConnectionFailed
 
 
@@ -23,5 +23,12 @@ class LockLost(ConnectionFailed):
     """The host gave the lock up because it heard nothing from here for longer than the lease."""
 
 
-class ServiceFailed(BenchstudyError):
-    """A service could not be brought up; the message has the cause and the tail of its log."""
+class ServiceFailed(TrialFailed):
+    """A service could not be brought up; the message has the cause and the tail of its log.
+
+    `record`: its supervisor's record, when it came so far that there is one.
+    """
+
+    def __init__(self, message: str, record: Mapping[str, Any] | None = None):
+        super().__init__(message)
+        self.record = record

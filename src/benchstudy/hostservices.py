@@ -6,22 +6,28 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from secrets import token_hex
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 from uuid import uuid4
 
 from benchstudy.hosterrors import HostRefused, ServiceFailed
-from benchstudy.services import Service
+from benchstudy.services import PLACEHOLDER, Confinement, Service
 
 if TYPE_CHECKING:
     from benchstudy.hostagent import HostAgent
 
-_PLACEHOLDER = re.compile(r"\{\{\s*([^{}]+?)\s*\}\}")
 _SETUP_S = 1200.0
 
 
-@dataclass(frozen=True)
+@dataclass(eq=False)
 class RunningService:
-    """A service that is up. `dir` is its own folder on the host; `ports` are on the host's loopback interface."""
+    """A service that is up.
+
+    `dir`: its own folder on the host. `ports`: on the host, at `address`.
+    `bind`: where the target's hosts reach it; None when that is not known, see `address`.
+    `tools`: where provisioning puts programs on the host.
+    `limits`: how it is confined, as in Execution.limits but for what is known at the end only; None without.
+    `record`: its supervisor's record, once it has ended.
+    """
 
     name: str
     uuid: str
@@ -31,6 +37,32 @@ class RunningService:
     secrets: Mapping[str, str] = field(repr=False)
     libraries: Mapping[str, str] = field(default_factory=dict)
     needed: Mapping[str, "RunningService"] = field(default_factory=dict)
+    host: str = ""
+    bind: str | None = "127.0.0.1"
+    tools: str = ""
+    limits: Mapping[str, Any] | None = None
+    record: Mapping[str, Any] | None = None
+    agent: "HostAgent | None" = field(default=None, repr=False)
+
+    @property
+    def address(self) -> str:
+        """Where it listens if it listens on `{{bind}}`. Raises ServiceFailed with the fix when it is not known."""
+        if self.bind is None:
+            raise ServiceFailed(no_address(self.host))
+        return self.bind
+
+    def check(self) -> None:
+        """Raise ServiceFailed with the cause and the end of its log when it does not run any more."""
+        status = self.agent.service_status(self)
+        if status["state"] != "running":
+            raise ServiceFailed(_with_log(how_it_ended(status), self.redacted(status["log"])), status)
+
+    def redacted(self, text: str) -> str:
+        """`text` without the secrets of this service and of those it needs."""
+        for service in (self, *self.needed.values()):
+            for secret in service.secrets.values():
+                text = text.replace(secret, "«redacted»")
+        return text
 
     def fill(self, text: str) -> str:
         """`text` with this service's placeholders, and its needs', filled. Raises ServiceFailed for an unknown one."""
@@ -40,23 +72,51 @@ class RunningService:
             if match[1] not in values:
                 known = ", ".join(sorted(values))
                 raise ServiceFailed(f"service {self.name}: unknown placeholder {match[0]}; known: {known}")
-            return values[match[1]]
+            found = values[match[1]]
+            if found is None:
+                owner = self.needed.get(match[1].rpartition(".")[0], self)
+                raise ServiceFailed(f"service {self.name}: {match[0]}: {no_address(owner.host)}")
+            return found
 
-        return _PLACEHOLDER.sub(value, text)
+        return PLACEHOLDER.sub(value, text)
 
-    def _values(self) -> dict[str, str]:
+    def _values(self) -> dict[str, str | None]:
         values = self._own("")
         values |= {f"library.{name}": path for name, path in self.libraries.items()}
+        values["tools"] = self.tools
         for name, other in self.needed.items():
             values |= other._own(f"{name}.")
         return values
 
-    def _own(self, prefix: str) -> dict[str, str]:
+    def _own(self, prefix: str) -> dict[str, str | None]:
         return {
             f"{prefix}dir": self.dir,
+            f"{prefix}bind": self.bind,
             **{f"{prefix}port.{name}": str(port) for name, port in self.ports.items()},
             **{f"{prefix}secret.{name}": text for name, text in self.secrets.items()},
         }
+
+
+def no_address(host: str) -> str:
+    return (
+        f"the target has several hosts, so hosts.{host}.service_address must say at which address of {host} "
+        "the others reach it"
+    )
+
+
+def how_it_ended(record: Mapping[str, Any]) -> str:
+    """A record's end in a sentence; begins with "OOM:" when the kernel killed it for want of memory."""
+    cause = record.get("cause")
+    if cause and cause.startswith("OOM:"):
+        return cause
+    if record["state"] == "exited":
+        how = f"signal {record['signal']}" if record.get("signal") else f"exit status {record.get('exit_status')}"
+        return f"it ended with {how}" + (f" ({cause})" if cause else "")
+    return f"{record['state']}: {cause}" if cause else record["state"]
+
+
+def _with_log(cause: str, log: str) -> str:
+    return cause + (f"; the end of its log:\n{log.strip()}" if log.strip() else "")
 
 
 def start_service(
@@ -66,9 +126,15 @@ def start_service(
     service: Service,
     needed: Mapping[str, RunningService],
     libraries: Mapping[str, str],
+    *,
+    confinement: Confinement,
+    bind: str | None,
+    secrets: Mapping[str, str],
+    into: Path | None,
 ) -> RunningService:
     """See HostAgent.start_service."""
-    secrets = {secret: token_hex(16) for secret in service.secrets}
+    secrets = {secret: secrets.get(secret) or token_hex(16) for secret in service.secrets}
+    _check_addresses(agent.remote.name, service, bind, needed)
 
     def attempt() -> tuple[str, str, dict]:
         uuid = str(uuid4())  # a lost connection leaves an attempt that the lease ends; a new one must not meet it
@@ -82,9 +148,13 @@ def start_service(
             "service": service.model_dump(mode="json"),
             "secrets": secrets,
             "others": {
-                other: {"dir": s.dir, "ports": dict(s.ports), "secrets": dict(s.secrets)} for other, s in needed.items()
+                other: {"dir": s.dir, "bind": s.bind, "ports": dict(s.ports), "secrets": dict(s.secrets)}
+                for other, s in needed.items()
             },
             "libraries": dict(libraries),
+            "bind": bind,
+            "tools": agent.tools_dir,
+            "confinement": confinement.spec(),
         }
         timeout_s = _SETUP_S + service.ready.timeout
         return (
@@ -98,16 +168,44 @@ def start_service(
     except HostRefused as error:
         raise ServiceFailed(str(error)) from error
     if not answer["ready"]:
+        _fetch_logs(agent, folder, answer["logs"], into)
         agent.call("remove", uuid, folder)
-        log = answer["log"].strip()
-        raise ServiceFailed(answer["cause"] + (f"; the end of its log:\n{log}" if log else ""))
-    return RunningService(name, uuid, folder, answer["dir"], answer["ports"], secrets, dict(libraries), dict(needed))
+        raise ServiceFailed(_with_log(answer["cause"], answer["log"]), answer["record"])
+    return RunningService(
+        name,
+        uuid,
+        folder,
+        answer["dir"],
+        answer["ports"],
+        secrets,
+        dict(libraries),
+        dict(needed),
+        host=agent.remote.name,
+        bind=bind,
+        tools=agent.tools_dir,
+        limits=answer["limits"],
+        agent=agent,
+    )
 
 
 def stop_service(agent: "HostAgent", running: RunningService, into: Path | None) -> None:
     """See HostAgent.stop_service."""
-    logs = agent.call("stop-service", running.folder, timeout_s=120.0)["logs"]
-    if into is not None:
-        for log in logs:
-            agent.remote.get(f"{running.folder}/{log}", into / log)
+    answer = agent.call("stop-service", running.folder, timeout_s=120.0)
+    running.record = {key: value for key, value in answer.items() if key != "logs"}
+    _fetch_logs(agent, running.folder, answer["logs"], into)
     agent.call("remove", running.uuid, running.folder)
+
+
+def _fetch_logs(agent: "HostAgent", folder: str, logs: list[str], into: Path | None) -> None:
+    for log in logs if into is not None else ():
+        agent.remote.get(f"{folder}/{log}", into / log)
+
+
+def _check_addresses(host: str, service: Service, bind: str | None, needed: Mapping[str, RunningService]) -> None:
+    """Raise ServiceFailed when the service names an address that nobody gave."""
+    used = {match[1] for match in PLACEHOLDER.finditer(service.model_dump_json())}
+    if bind is None and "bind" in used:
+        raise ServiceFailed(f"{{{{bind}}}}: {no_address(host)}")
+    for name, other in needed.items():
+        if other.bind is None and f"{name}.bind" in used:
+            raise ServiceFailed(f"{{{{{name}.bind}}}}: {no_address(other.host)}")

@@ -72,6 +72,7 @@ class CommandRecord(_Record):
     load_after: float | None
     clock_offset_s: float | None
     events: list[str] = []
+    limits: dict[str, Any] | None = None
 
 
 class TrialRecord(_Record):

@@ -2,21 +2,57 @@
 
 Texts may hold `{{…}}` placeholders, filled in on the host when the service starts:
 `{{dir}}` the service's own folder, `{{port.NAME}}` a free port of it, `{{secret.NAME}}` a random secret that
-lives as long as the session, `{{OTHER.dir}}`, `{{OTHER.port.NAME}}` and `{{OTHER.secret.NAME}}` those of a
-service named in `needs`; `{{library.NAME}}` the folder of something shipped to the host (named in `libraries`).
+lives as long as the service, `{{bind}}` the address to listen on, `{{OTHER.dir}}`, `{{OTHER.port.NAME}}`,
+`{{OTHER.secret.NAME}}` and `{{OTHER.bind}}` those of a service named in `needs`; `{{library.NAME}}` the folder of
+something shipped to the host (named in `libraries`), `{{tools}}` where provisioning put programs.
 """
 
+import re
 from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Any
 
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 from benchstudy.names import Name
-from benchstudy.units import DurationField
+from benchstudy.units import DurationField, SizeField
+
+PLACEHOLDER = re.compile(r"\{\{\s*([^{}]+?)\s*\}\}")
 
 
 class _Strict(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True)
+
+
+class Limits(_Strict):
+    """What a process and all that comes of it may use. A limit that the host cannot enforce is refused.
+
+    Without any limit, peak memory and CPU time are still accounted for, where the host can.
+    """
+
+    cpus: int | None = Field(None, ge=1, description="this many whole CPUs; all when left out")
+    memory: SizeField | None = Field(None, description="page cache and swap included; all when left out")
+
+
+@dataclass(frozen=True)
+class Confinement:
+    """How a host is to hold a process: its limits, the very CPUs it runs on, how many files it may open at once.
+
+    `limits.cpus` with `cpu_list`: the first so many of the listed ones. None: as the host has it.
+    """
+
+    limits: Limits | None = None
+    cpu_list: tuple[int, ...] | None = None
+    open_files: int | None = None
+
+    def spec(self) -> dict[str, Any]:
+        """As the agent reads it."""
+        limits = self.limits
+        return {
+            "limits": limits and {"cpus": limits.cpus, "memory_bytes": limits.memory and limits.memory.bytes},
+            "cpu_list": None if self.cpu_list is None else list(self.cpu_list),
+            "open_files": self.open_files,
+        }
 
 
 class Ready(_Strict):

@@ -33,8 +33,11 @@ class Host(Strict):
     )
     python: str = Field("python3", description="the host's Python, 3.9 or newer")
     sudo: bool = Field(False, description="whether provisioning may use password-less sudo")
+    service_address: str | None = Field(
+        None, description="where the target's other hosts reach servers on this one; needed when there are others"
+    )
 
-    @field_validator("address", "user", "python")
+    @field_validator("address", "user", "python", "service_address")
     @classmethod
     def _no_option(cls, value: str | None) -> str | None:
         if value is not None and (not value or value.startswith("-") or any(c.isspace() or c == "\0" for c in value)):

@@ -1,23 +1,30 @@
 """What a family gets to run one trial with: commands, services, folders and secrets on the target's hosts."""
 
 import os
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
+from secrets import token_hex
 from typing import Any, TypeVar
 
 from benchstudy import shipping
 from benchstudy.errors import BenchstudyError, TrialFailed
 from benchstudy.families.base import FamilyConfig
 from benchstudy.hostagent import Command, Execution, HostAgent, RunningService, ServiceFailed
+from benchstudy.hostservices import how_it_ended
 from benchstudy.raw import CommandRecord, ToolRecord
-from benchstudy.remote import Completed, Remote
+from benchstudy.remote import Completed, ConnectionFailed, ConnectionLost, Remote
+from benchstudy.services import Confinement, Limits, Service
 from benchstudy.study import SessionPlan
 
 T = TypeVar("T")
 
 _REDACTED = "«redacted»"
 _CAUSE_TAIL_BYTES = 600
+_LOOPBACK = "127.0.0.1"
+# Servers lie where the path of a user who is not root does not lead.
+_FIND_PROGRAM = 'PATH="$PATH:/usr/local/sbin:/usr/sbin:/sbin"; command -v -- "$1"'
 
 
 @dataclass(frozen=True)
@@ -40,13 +47,15 @@ class TrialExecution:
     def require_success(self) -> None:
         """Raises TrialFailed with the way the command ended and the tail of what it said."""
         e = self.execution
+        if e.cause and e.cause.startswith("OOM:"):
+            raise TrialFailed(e.cause)
         if e.state == "exited" and e.exit_status == 0:
             return
         name = Path(e.argv[0]).name
         if e.state == "timeout":
             raise TrialFailed(f"{name} was ended at its timeout, after {e.duration_s:.0f} s")
         if e.state != "exited":
-            raise TrialFailed(f"{name}: {e.state}{_said(self.stderr)}")
+            raise TrialFailed(f"{name}: {e.state}{f': {e.cause}' if e.cause else ''}{_said(self.stderr)}")
         how = f"was ended by signal {e.signal}" if e.signal else f"exited with status {e.exit_status}"
         raise TrialFailed(f"{name} {how}{_said(self.stderr) or _said(self.stdout)}")
 
@@ -76,6 +85,7 @@ class SessionState:
         self._services: dict[str, RunningService | str] = {}
         self._made: dict[str, Any] = {}
         self._tools: dict[tuple[str, str], ToolRecord] = {}
+        self._tool_paths: dict[tuple[str, str], str] = {}
         self._libraries: dict[tuple[str, str], str] = {}
         self._scratch: dict[tuple[str, str], str] = {}
         self._secrets: set[str] = set()
@@ -95,17 +105,46 @@ class SessionState:
         return running
 
     def _start(self, name: str) -> RunningService | str:
-        spec = self.plan.config.services.get(name)
-        if spec is None:
-            return f"the study describes no service {name!r}"
+        try:
+            return self.start(name)
+        except TrialFailed as error:
+            return str(error)
+
+    def start(self, name: str, confinement: Confinement | None = None, into: Path | None = None) -> RunningService:
+        """A fresh instance of a service of the study, with what it needs; the caller ends it. Raises TrialFailed."""
+        spec = self.described(name)
         try:
             needed = {other: self.service(other) for other in spec.needs}
             libraries = {library: self.library(library, spec.role) for library in spec.libraries}
-            running = self.host(spec.role).agent.start_service(self.uuid, name, spec, needed, libraries)
-        except (ServiceFailed, TrialFailed) as error:
-            return f"service {name}: {error}"
-        self._secrets.update(running.secrets.values())
-        return running
+            secrets = {secret: token_hex(16) for secret in spec.secrets}
+            self._secrets.update(secrets.values())
+            return self.host(spec.role).agent.start_service(
+                self.uuid,
+                name,
+                spec,
+                needed,
+                libraries,
+                confinement=confinement,
+                bind=self.address(spec.role),
+                secrets=secrets,
+                into=into,
+            )
+        except ServiceFailed as error:
+            # What a table's cell shows first is what happened, not to whom.
+            text = str(error) if str(error).startswith("OOM:") else f"service {name}: {error}"
+            raise ServiceFailed(text, error.record) from error
+        except TrialFailed as error:
+            raise TrialFailed(f"service {name}: {error}") from error
+
+    def described(self, name: str) -> Service:
+        if name not in self.plan.config.services:
+            raise TrialFailed(f"the study describes no service {name!r}")
+        return self.plan.config.services[name]
+
+    def address(self, role: str) -> str | None:
+        """Where the target's hosts reach servers of the role's host; None when the study does not say it."""
+        host = self.host(role).remote.host
+        return _LOOPBACK if len(self.plan.hosts) == 1 else host.service_address
 
     def library(self, name: str, role: str) -> str:
         connection = self.host(role)
@@ -139,6 +178,23 @@ class SessionState:
         if key not in self._tools:
             self._tools[key] = ToolRecord(name=Path(program).name, **connection.agent.tool(program))
         return self._tools[key]
+
+    def tool_path(self, program: str, role: str) -> str:
+        connection = self.host(role)
+        key = (connection.remote.name, program)
+        if key not in self._tool_paths:
+            provisioned = f"{connection.agent.tools_dir}/{program}"
+            if connection.remote.run(["test", "-x", provisioned], check=False).exit_status == 0:
+                self._tool_paths[key] = provisioned
+            else:
+                found = connection.remote.run(["sh", "-c", _FIND_PROGRAM, "sh", program], check=False).text.strip()
+                if not found.startswith("/"):
+                    raise TrialFailed(
+                        f"{program} is missing on {connection.remote.name}: provisioning puts it into "
+                        f"{connection.agent.tools_dir}, or install it there so that it is found on the PATH"
+                    )
+                self._tool_paths[key] = found
+        return self._tool_paths[key]
 
     def secret(self, env_name: str) -> str:
         value = os.environ.get(env_name, "")
@@ -228,6 +284,92 @@ class TrialContext:
     def service(self, name: str) -> RunningService:
         return self._state.service(name)
 
+    @contextmanager
+    def server(
+        self,
+        name: str,
+        *,
+        limits: Limits | None = None,
+        cpu_list: Sequence[int] | None = None,
+        open_files: int | None = None,
+        label: str = "server",
+    ) -> Iterator[RunningService]:
+        """The study's service `name`, started afresh for this trial and ended with the block.
+
+        Its logs and supervisor.json come to `<trial>/<label>/`; afterwards `running.record` is the supervisor's record.
+        Without limits, its peak memory and CPU time are still accounted for. What it needs is up for the session.
+
+        Args:
+            limits, cpu_list, open_files: as in Command; what became of them is in `running.limits`.
+            label: of the server among the trial's commands and files.
+
+        Raises TrialFailed when it does not come up, and when it died or had processes killed for want of memory
+        during the block, which replaces what the block raised: a refused connection is then only the symptom.
+        """
+        confinement = Confinement(limits or Limits(), tuple(cpu_list) if cpu_list else None, open_files)
+        folder = self.files / label
+        try:
+            running = self._state.start(name, confinement, folder)
+        except ServiceFailed as error:
+            self._list_server(name, label, error.record)
+            raise
+        try:
+            yield running
+        except (ConnectionFailed, ConnectionLost, KeyboardInterrupt, SystemExit):
+            with suppress(BenchstudyError):  # the lease ends it
+                running.agent.stop_service(running)
+            raise
+        except Exception as symptom:
+            self._end_server(running, label, folder, symptom)
+            raise
+        else:
+            self._end_server(running, label, folder, None)
+
+    def _end_server(self, running: RunningService, label: str, folder: Path, symptom: Exception | None) -> None:
+        running.agent.stop_service(running, folder)
+        self._list_server(running.name, label, running.record)
+        died = running.record["state"] != "stopped"
+        cause = how_it_ended(running.record)
+        if died and not cause.startswith("OOM:"):
+            said = _said(folder / "stderr") or _said(folder / "stdout")
+            cause = f"the server {running.name} died during the trial: {cause}{said}"
+        if died or cause.startswith("OOM:"):
+            raise TrialFailed(cause) from symptom
+
+    def _list_server(self, name: str, label: str, record: Mapping[str, Any] | None) -> None:
+        if record is None or "started" not in record:
+            return
+        spec = self._state.described(name)
+        connection = self._state.host(spec.role)
+        # Asked to end, it did what it should; a command that says "stopped" was cut off.
+        state = "ended" if record["state"] == "stopped" else record["state"]
+        defaults = {"finished": record["started"], "stdout_truncated": False, "stderr_truncated": False}
+        self.commands.append(
+            CommandRecord(
+                label=label,
+                role=spec.role,
+                host=connection.remote.name,
+                argv=spec.argv,
+                tool=self._state.tool(spec.role, record.get("program") or spec.argv[0]),
+                state=state,
+                clock_offset_s=connection.agent.last_clock_offset_s,
+                events=[f"{e['at']} {e['event']}: {e['detail']}" for e in record.get("events", ())],
+                **{
+                    key: record.get(key, defaults.get(key))
+                    for key in _FROM_EXECUTION
+                    if key not in ("state", "clock_offset_s", "events")
+                },
+            )
+        )
+
+    def alive(self, running: RunningService) -> None:
+        """Raise TrialFailed with the cause when the service does not run any more."""
+        running.check()
+
+    def tool_path(self, program: str, role: str = "sut") -> str:
+        """Where `program` is on the role's host: as provisioned, else on its path. Raises TrialFailed when nowhere."""
+        return self._state.tool_path(program, role)
+
     def once(self, key: str, make: Callable[[], T]) -> T:
         """`make()` at the first call in this session, its result (or failure) at every other."""
         return self._state.once(key, make)
@@ -255,6 +397,7 @@ _FROM_EXECUTION = (
     "load_after",
     "clock_offset_s",
     "events",
+    "limits",
 )
 
 

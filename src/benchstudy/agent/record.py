@@ -71,6 +71,7 @@ class Record:
             "session": spec["session"],
             "label": spec["label"],
             "argv": spec["shown_argv"],
+            "program": spec["argv"][0],
             "env": spec["shown_env"],
             "secret_env": sorted(spec["secret_env"]),
             "timeout_s": spec["timeout_s"],

@@ -28,8 +28,9 @@ def start(arguments: list[str]) -> None:
     """`start-service SERVICE_DIR`: start it and wait until it is ready.
 
     First stdin line: {"uuid", "session", "lock", "lease_s", "name", "service": {as in a study}, "secrets": {name:
-    text}, "others": {service: {"dir", "ports", "secrets"}}, "libraries": {name: folder}}. Prints {"ready": true,
-    "dir", "ports"} or, after ending what was started, {"ready": false, "cause", "log"}.
+    text}, "others": {service: {"dir", "bind", "ports", "secrets"}}, "libraries": {name: folder}, "bind": address or
+    null, "tools": folder, "confinement": {"limits", "cpu_list", "open_files"}}. Prints {"ready": true, "dir", "ports",
+    "limits"} or, after ending what was started, {"ready": false, "cause", "log", "logs", "record"}.
     """
     (folder,) = arguments
     spec = wire.read_spec(wire.Lines())
@@ -54,43 +55,64 @@ def start(arguments: list[str]) -> None:
         "secret_env": {name: fill(text) for name, text in service["env"].items()},
         "setup": [[fill(text) for text in argv] for argv in service["setup"]],
         "stop": [fill(text) for text in service["stop"]] if service["stop"] else None,
+        **spec["confinement"],
     }
     watcher.start(folder, supervised)
-    cause = _wait_ready(folder, ready, ports)
+    cause = _wait_ready(folder, ready, ports, _probed_address(spec))
     if cause is None:
-        wire.emit({"ready": True, "dir": files, "ports": ports})
+        wire.emit({"ready": True, "dir": files, "ports": ports, "limits": (record.read(folder) or {}).get("limits")})
         return
     sweeper.stop_daemon(folder)
-    wire.emit({"ready": False, "cause": _hide(cause, spec), "log": _hide(_log_tail(folder), spec)})
+    content = watcher.last_word(folder)
+    if _ran_out_of_memory(content):
+        cause = content["cause"]
+    failed = {"ready": False, "cause": _hide(cause, spec), "log": _hide(_log_tail(folder), spec)}
+    wire.emit({**failed, "logs": _logs(folder), "record": content})
 
 
 def stop(arguments: list[str]) -> None:
     """`stop-service SERVICE_DIR`: end it, its stop command first; prints its record and the names of its "logs"."""
     (folder,) = arguments
     sweeper.stop_daemon(folder)
-    logs = [name for name in LOGS if os.path.exists(os.path.join(folder, name))]
-    wire.emit({**watcher.last_word(folder), "logs": logs})
+    wire.emit({**watcher.last_word(folder), "logs": _logs(folder)})
+
+
+def _logs(folder: str) -> list[str]:
+    return [name for name in LOGS if os.path.exists(os.path.join(folder, name))]
 
 
 def status(arguments: list[str]) -> None:
-    """`service-status SERVICE_DIR`: {"state", "cause", "log": tail}; the state is "running" while it lives."""
+    """`service-status SERVICE_DIR`: {"state": "running" while it lives, "cause", "exit_status", "signal", "log": tail}"""
     (folder,) = arguments
     renewal = watcher.attach(folder)
     content = watcher.last_word(folder) if renewal is None else record.read(folder)
-    wire.emit({"state": content["state"], "cause": content["cause"], "log": _log_tail(folder)})
+    how = {name: content.get(name) for name in ("state", "cause", "exit_status", "signal")}
+    wire.emit({**how, "log": _log_tail(folder)})
 
 
 def _values(files: str, ports: dict[str, int], spec: dict) -> dict[str, str]:
     """What each placeholder stands for."""
-    values = {"dir": files}
+    values = {"dir": files, "tools": spec["tools"], **_address("", spec)}
     values.update({f"port.{name}": str(port) for name, port in ports.items()})
     values.update({f"secret.{name}": text for name, text in spec["secrets"].items()})
     values.update({f"library.{name}": path for name, path in spec["libraries"].items()})
     for other, its in spec["others"].items():
         values[f"{other}.dir"] = its["dir"]
+        values.update(_address(f"{other}.", its))
         values.update({f"{other}.port.{name}": str(port) for name, port in its["ports"].items()})
         values.update({f"{other}.secret.{name}": text for name, text in its["secrets"].items()})
     return values
+
+
+def _address(prefix: str, of: dict) -> dict[str, str]:
+    """Nothing when it is not known: the controller refused already what would need it."""
+    return {f"{prefix}bind": of["bind"]} if of["bind"] else {}
+
+
+def _probed_address(spec: dict) -> str:
+    """A service that never says where it listens does so on loopback."""
+    says_it = any(match[1] == "bind" for match in _PLACEHOLDER.finditer(json.dumps(spec["service"])))
+    return spec["bind"] if says_it else "127.0.0.1"
 
 
 class _Filler:
@@ -119,7 +141,7 @@ def _write_files(files: str, contents: dict[str, str], values: dict[str, str]) -
             file.write(fill(text))
 
 
-def _wait_ready(folder: str, ready: dict, ports: dict[str, int]) -> str | None:
+def _wait_ready(folder: str, ready: dict, ports: dict[str, int], address: str) -> str | None:
     """None once the service is ready and proven ours; else why not."""
     deadline = None
     while True:
@@ -129,24 +151,30 @@ def _wait_ready(folder: str, ready: dict, ports: dict[str, int]) -> str | None:
         if content["state"] == "running":
             # The setup steps have their own time.
             deadline = deadline or time.monotonic() + ready["timeout"]
-            if _probe(ready, ports):
+            if _probe(ready, ports, address):
                 return sockets.foreign_listener(_probed_ports(ready, ports), content["supervisor_pid"])
             if time.monotonic() > deadline:
                 return f"not ready within {ready['timeout']:g} s ({_probe_text(ready, ports)})"
         time.sleep(_PROBE_EVERY_S)
 
 
+def _ran_out_of_memory(content: dict) -> bool:
+    return (content["cause"] or "").startswith("OOM:")
+
+
 def _how_it_ended(content: dict) -> str:
+    if _ran_out_of_memory(content):
+        return content["cause"]
     if content["state"] == "exited":
         how = f"signal {content['signal']}" if content["signal"] else f"exit status {content['exit_status']}"
         return f"it ended before it was ready, with {how}" + (f" ({content['cause']})" if content["cause"] else "")
     return f"{content['state']}: {content['cause']}"
 
 
-def _probe(ready: dict, ports: dict[str, int]) -> bool:
+def _probe(ready: dict, ports: dict[str, int], address: str) -> bool:
     if ready.get("tcp"):
         try:
-            socket.create_connection(("127.0.0.1", ports[ready["tcp"]]), timeout=1.0).close()
+            socket.create_connection((address, ports[ready["tcp"]]), timeout=1.0).close()
         except OSError:
             return False
         return True

@@ -37,6 +37,9 @@ DEFAULTS = {
     "cleanup": [],
     "cleanup_timeout_s": 30.0,
     "grace_s": 5.0,
+    "limits": None,
+    "cpu_list": None,
+    "open_files": None,
 }
 
 
