@@ -3,9 +3,9 @@
     python benchmarks/file_size_fidelity.py --folder /mnt/disk [--pairs 100] [--output fidelity.json]
 
 A pair: the same file, the same calls (1 MiB each and a rest), the same fsync, one right after the other in random
-order, each in a process of its own. fio replays a log of the very calls, and its time is the sum of its own
-latencies in nanoseconds, of writes or reads and of the fsync; the probe's is the sum of the same parts (transfer and
-sync). Opening and closing is in neither.
+order, each in a process of its own on the same processor. fio replays a log of the very calls, and its time is the
+sum of its own latencies in nanoseconds, of writes or reads and of the fsync; the probe's is the sum of the same parts
+(transfer and sync). Opening and closing is in neither.
 
 From 1 MB on: the median of the pairs' ratios (probe over fio) must lie in 0.97–1.03 and its 95 % order-statistic
 interval in 0.95–1.05. For 100 KB: the median difference must be below 25 µs. Exit status 1 if not.
@@ -13,8 +13,8 @@ interval in 0.95–1.05. For 100 KB: the median difference must be below 25 µs.
 
 import argparse
 import json
-import os
 import random
+import shlex
 import statistics
 import subprocess
 import sys
@@ -36,7 +36,7 @@ OPERATIONS = ("write+fsync", "read cold", "read warm")
 MEDIAN_RATIO, INTERVAL_RATIO, MOST_DIFFERENCE_S = (0.97, 1.03), (0.95, 1.05), 25e-6
 
 sys.path.insert(0, str(AGENT))
-import page_cache  # noqa: E402  (the agent's modules live in a folder, not in a package, as on a host)
+import file_size  # noqa: E402  (the agent's modules live in a folder, not in a package, as on a host)
 
 
 @dataclass(frozen=True)
@@ -129,8 +129,10 @@ def time_fio(folder: Path, path: Path, operation: str, size: int) -> float:
     action = "write" if operation.startswith("write") else "read"
     calls = [f"{path} {action} {offset} {min(CHUNK, size - offset)}" for offset in range(0, size, CHUNK)]
     sync = [f"{path} sync 0 0"] if action == "write" else []
-    # The probe reads a file through with its own buffer before each warm read; so does fio.
-    warming = [] if operation != "read warm" else calls * 3 if size <= REHEARSAL else calls
+    # The probe opens the file for each warm read and reads it through just before; a small one it rehearses whole.
+    warm_read = [f"{path} open", *calls, *calls, f"{path} close"]
+    warming = warm_read if operation == "read warm" and size <= REHEARSAL else []
+    timed = warm_read if operation == "read warm" else _opened(path, [*calls, *sync])
     with tempfile.TemporaryDirectory(prefix="fidelity-", dir="/dev/shm") as memory:
         # Before the probe times anything its buffer is in place and its code warm; so it is with fio, by a call in
         # memory. Before a write the probe rehearses one with its fsync; for fio a job of its own does.
@@ -139,47 +141,52 @@ def time_fio(folder: Path, path: Path, operation: str, size: int) -> float:
         if sync:
             ends = min(size, REHEARSAL)
             rehearsed = [f"{beside} write {at} {min(CHUNK, ends - at)}" for at in range(0, ends, CHUNK)]
-            _write_calls(Path(memory, "first"), beside, [*rehearsed, f"{beside} sync 0 0"])
+            _write_log(Path(memory, "first"), [beside], _opened(beside, [*rehearsed, f"{beside} sync 0 0"]))
             jobs += ["--name=first", f"--read_iolog={memory}/first"]
         in_memory = Path(memory, "file")
         in_memory.write_bytes(bytes(CHUNK))
-        touch = [f"{in_memory} add", f"{in_memory} open", f"{in_memory} {action} 0 {CHUNK}", f"{in_memory} close"]
-        _write_calls(Path(memory, "second"), path, [*warming, *calls, *sync], before=touch)
+        touch = _opened(in_memory, [f"{in_memory} {action} 0 {CHUNK}"])
+        _write_log(Path(memory, "second"), [in_memory, path], [*touch, *warming, *timed])
         jobs += ["--name=second", "--stonewall", f"--read_iolog={memory}/second", f"--write_lat_log={memory}/each"]
+        jobs += [f"--exec_prerun={_make_ready(folder, beside, operation)}"]
         try:
-            _make_ready(folder, path, operation)
             # The probe, as an application would, gives the kernel no advice.
             plain = ["--ioengine=psync", "--invalidate=0", "--fadvise_hint=0", "--output-format=json"]
-            report = json.loads(_run(["fio", *plain, *jobs]))
+            # Its report into a file: what it says of the prerun, in words, would stand before it on stdout.
+            _run(["fio", *plain, "--output=report", *jobs], cwd=memory)
         finally:
             beside.unlink(missing_ok=True)
             if action == "write":
                 path.unlink(missing_ok=True)
         (each,) = Path(memory).glob("each_lat.*.log")
+        report = json.loads(Path(memory, "report").read_text())
         latencies = [int(line.split(",")[1]) for line in each.read_text().splitlines()]
-    syncs = report["jobs"][-1]["sync"]
-    if len(latencies) != 1 + len(warming) + len(calls) or syncs["total_ios"] != len(sync):
+    syncs, transfers = report["jobs"][-1]["sync"], [line for line in [*warming, *timed] if f" {action} " in line]
+    if len(latencies) != 1 + len(transfers) or syncs["total_ios"] != len(sync):
         raise RuntimeError(f"fio did something else: {len(latencies)} calls, {syncs}")
     return (sum(latencies[-len(calls) :]) + (syncs["lat_ns"]["mean"] if sync else 0)) / 1e9
 
 
-def _write_calls(log: Path, path: Path, calls: Sequence[str], before: Sequence[str] = ()) -> None:
-    adds, rest = [line for line in before if line.endswith(" add")], [x for x in before if not x.endswith(" add")]
-    lines = ["fio version 2 iolog", *adds, f"{path} add", *rest, f"{path} open", *calls, f"{path} close"]
-    log.write_text("\n".join(lines) + "\n")
+def _opened(path: Path, calls: Sequence[str]) -> list[str]:
+    return [f"{path} open", *calls, f"{path} close"]
 
 
-def _make_ready(folder: Path, path: Path, operation: str) -> None:
-    """What the probe does before each operation."""
-    if operation == "write+fsync":
-        descriptor = os.open(folder, os.O_RDONLY)
-        page_cache.sync_file_system(descriptor)
-        os.close(descriptor)
-    elif operation == "read cold":
-        page_cache.drop_file(path)
-        page_cache.drop_system()
-    else:
-        path.read_bytes()
+def _write_log(log: Path, files: Sequence[Path], lines: Sequence[str]) -> None:
+    log.write_text("\n".join(["fio version 2 iolog", *(f"{file} add" for file in files), *lines]) + "\n")
+
+
+def _make_ready(folder: Path, rehearsal: Path, operation: str) -> str:
+    """What the probe does before each operation, as a shell command for fio to do just before its own.
+
+    Done any earlier, fio would find another machine than the probe: pages that its own rehearsal still holds (a
+    virtual machine's memory is given to it as it is touched: 10 MB took 19 ms instead of 2 ms), or a rested disk.
+    """
+    settle, rest = f"sync -f {shlex.quote(str(folder))}", f"sleep {file_size.REST_S}"
+    return {
+        "write+fsync": f"rm {shlex.quote(str(rehearsal))} && {settle} && {rest}",
+        "read cold": f"{settle} && echo 3 > /proc/sys/vm/drop_caches && {rest}",
+        "read warm": "true",
+    }[operation]
 
 
 def _prepare(folder: Path, size: int) -> Path:
@@ -188,8 +195,9 @@ def _prepare(folder: Path, size: int) -> Path:
     return Path(json.loads(_run([sys.executable, "-I", str(AGENT), "file-size", json.dumps(request)]))["file"])
 
 
-def _run(argv: Sequence[str]) -> bytes:
-    done = subprocess.run(argv, capture_output=True)
+def _run(argv: Sequence[str], cwd: str | None = None) -> bytes:
+    # Both on one processor: pages that a process has freed are at hand for the next on the same one only.
+    done = subprocess.run(["taskset", "-c", "1", *argv], capture_output=True, cwd=cwd)
     if done.returncode:
         raise RuntimeError(f"{argv[0]}: {done.stderr.decode()}{done.stdout.decode()}")
     return done.stdout
