@@ -2,8 +2,8 @@
 
 import logging
 import sys
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Iterator, Mapping
+from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -12,13 +12,18 @@ from benchstudy.progress import log_to
 from benchstudy.study import Study, parse_study
 
 
-@contextmanager
-def job(snakemake: Any) -> Iterator[tuple[Path, Study]]:
-    """The project's folder and the study. An error the user can mend ends the job with its message, no traceback."""
+def script_job(snakemake: Any) -> AbstractContextManager[tuple[Path, Study]]:
+    """`job` for what Snakemake hands to a `script:`."""
     log_file = snakemake.log.get("text") or (snakemake.log[0] if snakemake.log else None)
-    undo = log_to(Path(log_file) if log_file else None)
+    return job(snakemake.config, Path(log_file) if log_file else None)
+
+
+@contextmanager
+def job(declared: Mapping[str, Any], log_file: Path | None) -> Iterator[tuple[Path, Study]]:
+    """The project's folder and the study. An error the user can mend ends the job with its message, no traceback."""
+    undo = log_to(log_file)
     try:
-        yield Path.cwd(), parse_study(snakemake.config)
+        yield Path.cwd(), parse_study(declared)
     except BenchstudyError as error:
         logging.getLogger("benchstudy").error("%s", error)
         sys.exit(1)

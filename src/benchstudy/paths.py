@@ -2,7 +2,6 @@
 
 from pathlib import Path
 
-
 SESSION_INDEX = "session.json"
 
 
@@ -31,6 +30,11 @@ def published(root: Path) -> Path:
 def local_state(root: Path) -> Path:
     """Keys, sockets and logs of this machine only; git ignores it."""
     return root / ".benchstudy"
+
+
+def declared_study(root: Path) -> Path:
+    """The study of the running command as it was declared, for jobs that Snakemake starts as plain commands."""
+    return local_state(root) / "declared-study.json"
 
 
 def loopback_state(root: Path) -> Path:

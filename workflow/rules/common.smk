@@ -1,5 +1,6 @@
 """Load and validate the study; helpers that name files and resources. No rule."""
 
+import json
 import re
 import sys
 from functools import partial
@@ -11,7 +12,7 @@ from benchstudy import paths
 from benchstudy.controller import announce_controller, hold_project
 from benchstudy.errors import BenchstudyError
 from benchstudy.provision import drop_problem_facts
-from benchstudy.raw import drop_problem_index
+from benchstudy.raw import drop_problem_index, write_atomically
 from benchstudy.study import parse_study
 
 # Snakemake has nbformat tell a script's language; below it, a JSON schema library builds a grammar of IRIs that nobody
@@ -29,6 +30,7 @@ try:
     if workflow.is_main_process and not workflow.dryrun:
         announce_controller()
         hold_project()
+        write_atomically(paths.declared_study(Path()), json.dumps(config, default=str))
         for target in STUDY.targets:
             drop_problem_facts(Path("data/provision") / STUDY.study / f"{target}.json")
         for plan in STUDY.sessions():

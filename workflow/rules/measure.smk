@@ -20,5 +20,6 @@ rule measure_session:
         **WHOLE_HOSTS,
     params:
         plan=plan_digest,
-    script:
-        "../scripts/measure_session.py"
+    shell:
+        # No `script:`, whose preamble would add a second to every measurement.
+        "python workflow/scripts/measure_session.py {wildcards.target:q} {wildcards.family:q} {log:q}"

@@ -2,9 +2,9 @@
 
 from pathlib import Path
 
-from benchstudy.job import job
+from benchstudy.job import script_job
 
-with job(snakemake) as (root, study):
+with script_job(snakemake) as (root, study):
     from benchstudy.notebooks import execute
 
     execute(

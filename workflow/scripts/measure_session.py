@@ -1,10 +1,18 @@
-"""Hold one session: measure what is missing, index what is there."""
+"""Hold one session, measure what is missing, index what is there: measure_session.py TARGET FAMILY LOG."""
 
+import json
+import sys
+from pathlib import Path
+
+from benchstudy import paths
 from benchstudy.job import job
 
-with job(snakemake) as (root, study):
+target, family, log = sys.argv[1:]
+declared = json.loads(paths.declared_study(Path()).read_text())
+
+with job(declared, Path(log)) as (root, study):
     from benchstudy import interrupts
     from benchstudy.session import hold_session
 
     interrupts.install()
-    hold_session(root, study.session(snakemake.wildcards.target, snakemake.wildcards.family))
+    hold_session(root, study.session(target, family))

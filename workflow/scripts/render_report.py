@@ -3,9 +3,9 @@
 from pathlib import Path
 
 from benchstudy import families
-from benchstudy.job import job
+from benchstudy.job import script_job
 
-with job(snakemake) as (root, study):
+with script_job(snakemake) as (root, study):
     from benchstudy.report.htmlpages import render_notebook
 
     title = f"{families.get(snakemake.wildcards.family).title} – {study.title or study.study}"

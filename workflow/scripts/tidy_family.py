@@ -2,9 +2,9 @@
 
 from pathlib import Path
 
-from benchstudy.job import job
+from benchstudy.job import script_job
 
-with job(snakemake) as (root, study):
+with script_job(snakemake) as (root, study):
     from benchstudy.tidy import tidy_family
 
     plans = [plan for plan in study.sessions() if plan.family_name == snakemake.wildcards.family]
