@@ -49,14 +49,35 @@ def daemonise(keep: tuple[int, ...] = ()) -> bool:
     return True
 
 
-def spawn(argv: list[str], env: dict[str, str], cwd: str, streams: tuple[int, int, int]) -> int:
-    """Start `argv` in a session of its own, ended by the kernel should this process die. Raises StartFailed."""
+def spawn(
+    argv: list[str],
+    env: dict[str, str],
+    cwd: str,
+    streams: tuple[int, int, int],
+    admit: Callable[[int], None] | None = None,
+) -> int:
+    """Start `argv` in a session of its own, ended by the kernel should this process die. Raises StartFailed.
+
+    `admit`: gets the process's number before the program is executed; what it raises ends the process.
+    """
     parent = os.getpid()
     failure_read, failure_write = os.pipe()
+    gate = os.pipe() if admit is not None else None
     pid = os.fork()
     if pid == 0:
-        _become(argv, env, cwd, streams, parent, failure_write)
+        _become(argv, env, cwd, streams, parent, failure_write, gate)
     os.close(failure_write)
+    if gate is not None:
+        os.close(gate[0])
+        try:
+            admit(pid)
+        except BaseException:
+            os.kill(pid, signal.SIGKILL)
+            os.waitpid(pid, 0)
+            os.close(failure_read)
+            raise
+        finally:
+            os.close(gate[1])
     with open(failure_read, "rb") as failure:
         report = failure.read()
     if report:
@@ -66,13 +87,16 @@ def spawn(argv: list[str], env: dict[str, str], cwd: str, streams: tuple[int, in
     return pid
 
 
-def _become(argv, env, cwd, streams, parent: int, failure: int) -> None:
+def _become(argv, env, cwd, streams, parent: int, failure: int, gate) -> None:
     """The child's way from fork to exec; whatever fails travels to the parent as an errno."""
     try:
         os.setsid()
         _libc.prctl(_PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
         if os.getppid() != parent:  # it died before the line above could take effect
             os._exit(127)
+        if gate is not None:
+            os.close(gate[1])
+            os.read(gate[0], 1)  # until the parent closes its end
         signal.set_wakeup_fd(-1)
         # Python ignores these two; a program expects to begin with the defaults.
         for number in (
@@ -120,6 +144,15 @@ def descendants(pid: int) -> list[int]:
     for process in found:
         found.extend(children.get(process, ()))
     return found
+
+
+def user_name() -> str:
+    import pwd
+
+    try:
+        return pwd.getpwuid(os.geteuid()).pw_name
+    except KeyError:
+        return f"user {os.geteuid()}"
 
 
 def name_of(pid: int) -> str:

@@ -87,8 +87,9 @@ class Record:
         self._oom_kills = _oom_kills()
         self.content.update(started=utc(self._wall), load_before=load_average())
 
-    def running(self, pid: int) -> None:
-        self.content.update(state="running", pid=pid, supervisor_pid=os.getpid())
+    def running(self, pid: int, limits: dict | None) -> None:
+        """`limits`: how it is held, None when it is not."""
+        self.content.update(state="running", pid=pid, supervisor_pid=os.getpid(), limits=limits)
         # Not durable: fsync before a benchmark would write back what the benchmark may be about to measure.
         self.save(durable=False)
 
@@ -121,6 +122,15 @@ class Record:
                 self.content["cause"] = "killed by the kernel: the host or its memory limit was out of memory"
         if survivors and state == "exited":
             self.event("survivors ended", ", ".join(survivors))
+
+    def confined(self, held: dict, used: dict) -> None:
+        """`held`: how the command was confined, `used`: what its group used until its end."""
+        self.content["limits"] = {**held, **used}
+        if used.get("oom_kills"):
+            import limits
+
+            survived = self.content["state"] != "exited" or self.content["signal"] != signal.SIGKILL
+            self.content["cause"] = limits.out_of_memory(self.content["limits"], survived)
 
     def usage(self, used: resource.struct_rusage) -> None:
         """Of all descendants that were waited for."""

@@ -82,7 +82,7 @@ def _logs(folder: str) -> list[str]:
 
 
 def status(arguments: list[str]) -> None:
-    """`service-status SERVICE_DIR`: {"state": "running" while it lives, "cause", "exit_status", "signal", "log": tail}"""
+    """`service-status SERVICE_DIR`: {"state", "cause", "exit_status", "signal", "log"}; "running" while it lives."""
     (folder,) = arguments
     renewal = watcher.attach(folder)
     content = watcher.last_word(folder) if renewal is None else record.read(folder)

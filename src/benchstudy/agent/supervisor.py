@@ -11,11 +11,16 @@ import resource
 import select
 import signal
 import time
+from collections.abc import Callable
 
 import folders
 import processes
 import record
 from lease import Lease
+
+TYPE_CHECKING = False  # typing takes long to import
+if TYPE_CHECKING:
+    import limits
 
 OUTPUT_TAIL = 4000  # characters of a step's output that an event keeps
 
@@ -77,6 +82,7 @@ class Supervisor:
         self.reaped: dict[int, tuple[int, float, float]] = {}  # pid: wait status, monotonic and wall time
         self.childless = True
         self.terminated = False
+        self.confinement: limits.Confinement | None = None
 
     def supervise(self) -> None:
         """Setup steps, the command, the end of all its descendants, cleanup steps; the record says how it went."""
@@ -135,9 +141,24 @@ class Supervisor:
             return "lease-expired"
         return "stopped" if self.lease.stop_asked or self.terminated else None
 
-    def _spawn(self, argv: list[str], streams: tuple[int, int, int]) -> int:
+    def _spawn(self, argv: list[str], streams: tuple[int, int, int], admit: Callable[[int], None] | None = None) -> int:
         self.childless = False
-        return processes.spawn(argv, self.env, self.files, streams)
+        return processes.spawn(argv, self.env, self.files, streams, admit)
+
+    def _confine(self) -> Callable[[int], None] | None:
+        """Make ready what the command is to be held to. Raises StartFailed."""
+        if all(self.spec[name] is None for name in ("limits", "cpu_list", "open_files")):
+            return None
+        import limits  # start-up time is paid at every command, and few are confined
+
+        self.confinement = limits.Confinement(self.folder, self.spec)
+        return self.confinement.admit
+
+    def _leave_group(self) -> None:
+        problem = self.confinement.close() if self.confinement is not None else None
+        if problem:
+            self.record.event("the control group could not be removed", problem)
+        self.confinement = None
 
     def _await(self, pid: int, deadline: float | None, heed: bool) -> str:
         """Wait for the child `pid`: "exited", or why it must end. `heed`: also the lease and requests to stop."""
@@ -159,6 +180,11 @@ class Supervisor:
     # --- the command -----------------------------------------------------------------------------------------
 
     def _run_command(self) -> None:
+        try:
+            admit = self._confine()  # before the clock starts: making a group is no part of the command
+        except processes.StartFailed as error:
+            self.record.end("start-failed", str(error))
+            return
         spec, cap = self.spec, self.spec["max_output_bytes"]
         out = Copy(os.path.join(self.folder, "stdout"), cap)
         err = Copy(os.path.join(self.folder, "stderr"), cap)
@@ -169,7 +195,7 @@ class Supervisor:
         self.record.begin()
         started = time.monotonic()
         try:
-            pid = self._spawn(spec["argv"], (stdin, out.write_fd, err.write_fd))
+            pid = self._spawn(spec["argv"], (stdin, out.write_fd, err.write_fd), admit)
         except processes.StartFailed as error:
             self.record.end("start-failed", str(error))
             return
@@ -177,7 +203,8 @@ class Supervisor:
             os.close(stdin)
             out.close_writer()
             err.close_writer()
-        self.record.running(pid)
+        held = self.confinement.described() if self.confinement is not None else None
+        self.record.running(pid, held)
         for copy in (out, err):
             self.copies[copy.read_fd] = copy
             self.poller.register(copy.read_fd, select.POLLIN)
@@ -190,6 +217,9 @@ class Supervisor:
             self._step(0)
         status, ended, ended_wall = self.reaped.get(pid, (None, time.monotonic(), time.time()))
         self.record.finish(state, status, ended - started, ended_wall, left)
+        if self.confinement is not None:
+            self.record.confined(held, self.confinement.usage())
+            self._leave_group()
         self.record.usage(resource.getrusage(resource.RUSAGE_CHILDREN))
         self.record.output(out, err)
         for copy in (out, err):
@@ -209,7 +239,10 @@ class Supervisor:
         give_up = patience + 10.0
         number, told = signal.SIGTERM, set()
         while not self.childless and time.monotonic() < give_up:
-            alive = [pid for pid in processes.descendants(os.getpid()) if not processes.is_zombie(pid)]
+            present = self._present()
+            if not present and self.confinement is not None and self.confinement.spared:
+                break
+            alive = [pid for pid in present if not processes.is_zombie(pid)]
             survivors.update(
                 {p: processes.name_of(p) for p in alive if p != spared_from_survivors and p not in survivors}
             )
@@ -226,10 +259,16 @@ class Supervisor:
             self._reap()
             if time.monotonic() >= patience:
                 number = signal.SIGKILL
-        if not self.childless:
-            remaining = [f"{processes.name_of(p)} ({p})" for p in processes.descendants(os.getpid())]
+        present = [] if self.childless else self._present()
+        if present:
+            remaining = [f"{processes.name_of(p)} ({p})" for p in present]
             self.record.event("could not be ended", ", ".join(remaining))
         return [f"{name} ({pid})" for pid, name in survivors.items()]
+
+    def _present(self) -> list[int]:
+        """All descendants, but for those that keep the control group until it has been read."""
+        spared = self.confinement.spared if self.confinement is not None else ()
+        return [pid for pid in processes.descendants(os.getpid()) if pid not in spared]
 
     # --- the steps around it ---------------------------------------------------------------------------------
 
@@ -271,6 +310,7 @@ class Supervisor:
     def _clean_up(self) -> None:
         try:
             self._end_descendants()
+            self._leave_group()
             for argv in self.spec["cleanup"]:
                 self._do_step("cleanup", argv, self.spec["cleanup_timeout_s"], heed=False)
             self._end_descendants()

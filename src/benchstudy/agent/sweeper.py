@@ -8,6 +8,7 @@ import subprocess
 import sys
 from collections.abc import Callable
 
+import cgroups
 import folders
 import lease
 import processes
@@ -53,6 +54,9 @@ def _clear(work_dir: str, lock: str, concerned: Callable[[str], bool]) -> dict[s
     for path, marker in left:
         try:
             _unmount_below(path)
+            problem = cgroups.remove_left(path)
+            if problem:
+                raise wire.AgentError(f"{path!r} is not removed: {problem}")
             folders.remove(path, marker["uuid"])
             removed.append(path)
         except (wire.AgentError, OSError) as error:

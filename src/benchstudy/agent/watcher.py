@@ -15,6 +15,7 @@ import os
 import select
 import time
 
+import cgroups
 import folders
 import lease
 import processes
@@ -156,5 +157,6 @@ def last_word(folder: str) -> dict:
         cause = "the host was rebooted" if rebooted else "the supervisor was killed on the host"
         # What the supervisor would have ended must not go on beside the next trial.
         ended = processes.end(lambda: processes.marked(lambda marks: marks["BENCHSTUDY_RUN"] == content["uuid"]))
+        cgroups.remove_left(folder)
         content.update(state="lost", cause=cause, survivors=ended)
     return content

@@ -1,0 +1,162 @@
+"""Holding one command to what it may use, before it executes its program, and reading what it used."""
+
+from __future__ import annotations
+
+import os
+import resource
+
+import cgroups
+import processes
+
+_PLENTY_OF_FILES = 1 << 20
+
+
+class Refused(processes.StartFailed):
+    """A limit that this host does not have or cannot enforce; the message says which, with the numbers."""
+
+
+class Confinement:
+    """What the specification asks for, made ready. Raises Refused; `close` takes it back.
+
+    `limits` puts the command into a group of its own, also when it limits nothing, since a group accounts for memory
+    and CPU time. `cpu_list` alone is where a command runs and no limit: its affinity is set, which needs no rights.
+    """
+
+    def __init__(self, folder: str, spec: dict):
+        limits = spec["limits"] or {}
+        self.asked = {
+            "cpus": limits.get("cpus"),
+            "memory_bytes": limits.get("memory_bytes"),
+            "cpu_list": spec["cpu_list"],
+            "open_files": spec["open_files"],
+        }
+        self.cpus = _chosen_cpus(self.asked["cpus"], self.asked["cpu_list"])
+        self.open_files: int | None = None
+        self.group: cgroups.Group | None = None
+        self.why_no_group: str | None = None
+        _check_memory(self.asked["memory_bytes"])
+        if spec["limits"] is not None:
+            self._make_group(folder, spec["uuid"])
+
+    def _make_group(self, folder: str, uuid: str) -> None:
+        held_cpus = self.cpus if self.asked["cpus"] is not None else None
+        memory_bytes = self.asked["memory_bytes"]
+        try:
+            self.group = cgroups.make(folder, uuid, held_cpus, memory_bytes)
+        except cgroups.Unavailable as error:
+            if held_cpus is not None or memory_bytes is not None:
+                raise Refused(
+                    f"this host cannot enforce limits for {processes.user_name()}: {error}; "
+                    "connect as root, or as a user to whom a control group is delegated"
+                ) from error
+            self.why_no_group = str(error)  # nothing was to be enforced
+            return
+        problem = self._difference(held_cpus, memory_bytes)
+        if problem:
+            self.close()
+            raise Refused(f"{self.group.kind}: {problem}")
+
+    def _difference(self, cpus: list[int] | None, memory_bytes: int | None) -> str | None:
+        """What the kernel says, when read back, that differs from what it was told."""
+        if cpus is not None and self.group.effective_cpus() != cpus:
+            return f"the CPUs {cgroups.list_of(cpus)} were set and {self.group.effective_cpus()} are in effect"
+        found = self.group.effective_memory_bytes()
+        page = resource.getpagesize()
+        if memory_bytes is not None and found != memory_bytes // page * page:
+            return f"a memory limit of {memory_bytes} bytes was set and {found} is in effect"
+        return None
+
+    def admit(self, pid: int) -> None:
+        """Hold the process `pid`, a child that waits before it executes its program. Raises Refused."""
+        try:
+            if self.group is not None:
+                self.group.admit(pid)
+        except OSError as error:
+            raise Refused(f"{self.group.kind}: the process cannot be put into its group: {error.strerror}") from error
+        if self.asked["cpus"] is None and self.cpus is not None:
+            os.sched_setaffinity(pid, self.cpus)
+        self.open_files = _raise_open_files(pid, self.asked["open_files"])
+        self.running_on = sorted(os.sched_getaffinity(pid))
+
+    @property
+    def spared(self) -> list[int]:
+        """Processes that keep the group and are no part of the command."""
+        return getattr(self.group, "spared", [])
+
+    def described(self) -> dict:
+        """For the record, once the command runs."""
+        content = {
+            "kind": self.group.kind if self.group else None,
+            "asked": self.asked,
+            "effective": {
+                "cpus": self.running_on,
+                "memory_bytes": self.group.effective_memory_bytes() if self.group else None,
+                "open_files": self.open_files,
+            },
+            "peak_memory_bytes": None,
+            "oom_kills": None,
+            "cpu_user_s": None,
+            "cpu_system_s": None,
+        }
+        return {**content, "why_no_group": self.why_no_group} if self.why_no_group else content
+
+    def usage(self) -> dict:
+        return self.group.usage() if self.group else {}
+
+    def close(self) -> str | None:
+        """End what is left in the group and remove it. None, or why it is still there."""
+        return self.group.close() if self.group else None
+
+
+def out_of_memory(limits: dict, survived: bool) -> str:
+    """The cause of what the kernel ended. `survived`: the command itself went on without the process it lost."""
+    limit, peak = limits["effective"]["memory_bytes"], limits["peak_memory_bytes"]
+    who = f"{limits['oom_kills']} of its processes killed" if survived else "killed"
+    where = f"at its memory limit of {_mib(limit)}" if limit is not None else "because the host was out of memory"
+    return f"OOM: {who} by the kernel {where} (peak {'unknown' if peak is None else _mib(peak)})"
+
+
+def _mib(size: int) -> str:
+    return f"{size / (1 << 20):.4g} MiB"
+
+
+def _chosen_cpus(number: int | None, listed: list[int] | None) -> list[int] | None:
+    """The CPUs to run on; None for all."""
+    allowed = sorted(os.sched_getaffinity(0))
+    if listed is not None:
+        foreign = [cpu for cpu in listed if cpu not in allowed]
+        if foreign or not listed:
+            raise Refused(f"cpu_list: CPU {cgroups.list_of(foreign)} is not there; this host's are {allowed}")
+    if number is None:
+        return listed and sorted(listed)
+    among = allowed if listed is None else listed
+    if number > len(among):
+        where = "this host has" if listed is None else "cpu_list names"
+        raise Refused(f"limits.cpus: {number} CPUs are asked for and {where} {len(among)}")
+    return sorted(among[:number])
+
+
+def _check_memory(asked: int | None) -> None:
+    total = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+    if asked is not None and asked > total:
+        raise Refused(f"limits.memory: {_mib(asked)} are asked for and this host has {_mib(total)}")
+
+
+def _raise_open_files(pid: int, asked: int | None) -> int:
+    """Raise how many files `pid` may open to what it may have, and higher when more are asked. The number."""
+    _, hard = resource.prlimit(pid, resource.RLIMIT_NOFILE)
+    # Some programs close every number there could be: the thousand million that some hosts allow would take minutes.
+    number = max(min(hard, _PLENTY_OF_FILES), asked or 0)
+    try:
+        resource.prlimit(pid, resource.RLIMIT_NOFILE, (number, max(hard, number)))
+    except (ValueError, OSError) as error:
+        raise Refused(
+            f"open_files: {asked} are asked for and {processes.user_name()} may have {hard} on this host "
+            f"(ulimit -Hn; the kernel's own bound fs.nr_open is {_nr_open()})"
+        ) from error
+    return number
+
+
+def _nr_open() -> str:
+    with open("/proc/sys/fs/nr_open", encoding="ascii") as file:
+        return file.read().strip()
