@@ -1,0 +1,212 @@
+"""The Universal Scalability Law, fitted to throughput against concurrency.
+
+    X(N) = λ·N / (1 + σ·(N − 1) + κ·N·(N − 1))
+
+λ: throughput of one user; σ: the share of work that must wait its turn (contention); κ: the cost of keeping each pair
+of users in agreement (coherency), which makes throughput fall again. N. J. Gunther, "Guerrilla Capacity Planning",
+Springer 2007, chapters 4 to 6.
+
+The fit minimises relative errors, since the scatter of a throughput grows with it. Its interval comes from drawing
+trials anew within each concurrency. Nothing is said about a concurrency that was not measured.
+"""
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+from scipy import optimize
+
+LEVEL = 0.95
+# Three parameters pass through any three points; the fourth is the first that can disagree.
+SMALLEST_LEVELS = 4
+# With two trials at a concurrency a draw is one of them, and the interval no more than their distance.
+SMALLEST_TRIALS = 3
+# A law that misses the middle of the trials at some concurrency by more than this does not describe the server.
+LARGEST_MISS = 0.15
+# As stats.py: the same page twice, and no lucky seed.
+_SEED = 20_240_229
+_RESAMPLES = 500
+_CURVE_POINTS = 60
+
+Numbers = npt.NDArray[np.float64]
+
+
+class UnsupportedFit(ValueError):
+    """These trials allow no fit; the message says why, for a reader of the page."""
+
+
+@dataclass(frozen=True)
+class Parameter:
+    """A fitted value with its 95 % interval."""
+
+    value: float
+    low: float
+    high: float
+
+
+@dataclass(frozen=True)
+class Curve:
+    """The fitted throughput (1/s) at each `concurrency`, never outside what was measured, with its 95 % interval."""
+
+    concurrency: Numbers
+    throughput: Numbers
+    low: Numbers
+    high: Numbers
+
+
+@dataclass(frozen=True)
+class Peak:
+    """Where throughput is largest. `high` is None when the trials do not show that it falls before the last one."""
+
+    concurrency: float
+    low: float
+    high: float | None
+
+
+@dataclass(frozen=True)
+class Scalability:
+    """A fit that the trials support.
+
+    `single` is λ in 1/s, None where one user alone was not measured: it would be an extrapolation. `peak` is None when
+    the fitted throughput still rises at the largest concurrency. `worst_miss`: the largest relative distance between
+    the law and the geometric mean of a concurrency's trials.
+    """
+
+    single: Parameter | None
+    contention: Parameter
+    coherency: Parameter
+    peak: Peak | None
+    curve: Curve
+    worst_miss: float
+
+
+def law(concurrency: Numbers, single: float, contention: float, coherency: float) -> Numbers:
+    """X(N) in the unit of `single`."""
+    others = concurrency - 1
+    return single * concurrency / (1 + contention * others + coherency * concurrency * others)
+
+
+def fit(trials: Mapping[float, Sequence[float]], resamples: int = _RESAMPLES, seed: int = _SEED) -> Scalability:
+    """The law that fits `trials`: concurrency (1 or more) to the throughput of each of its trials, in 1/s.
+
+    Raises UnsupportedFit, with the reason, when there are too few concurrencies or trials, or when the law misses them.
+    """
+    levels, logs = _checked(trials)
+    means = np.array([values.mean() for values in logs])
+    counts = np.array([len(values) for values in logs], dtype=float)
+    best = _fit_once(levels, means, counts)
+    miss = np.abs(np.expm1(np.log(law(levels, *best)) - means))
+    worst = int(miss.argmax())
+    if miss[worst] > LARGEST_MISS:
+        raise UnsupportedFit(
+            f"the law misses what was measured at concurrency {levels[worst]:,.0f} by {miss[worst]:.0%} "
+            f"(more than {LARGEST_MISS:.0%})"
+        )
+    random = np.random.default_rng(seed)
+    draws = np.array([_fit_once(levels, _drawn_means(logs, random), counts) for _ in range(resamples)])
+    single, contention, coherency = (_parameter(best[i], draws[:, i]) for i in range(3))
+    return Scalability(
+        single if levels[0] == 1 else None,
+        contention,
+        coherency,
+        _peak(best, draws, levels),
+        _curve(best, draws, levels),
+        float(miss[worst]),
+    )
+
+
+def _checked(trials: Mapping[float, Sequence[float]]) -> tuple[Numbers, list[Numbers]]:
+    """Concurrencies, ascending, and the logarithms of their trials' throughputs."""
+    levels = sorted(level for level, values in trials.items() if len(values))
+    if len(levels) < SMALLEST_LEVELS:
+        raise UnsupportedFit(f"{len(levels)} concurrencies with a throughput; a fit needs {SMALLEST_LEVELS}")
+    thin = [level for level in levels if len(trials[level]) < SMALLEST_TRIALS]
+    if thin:
+        raise UnsupportedFit(
+            f"fewer than {SMALLEST_TRIALS} trials at concurrency {', '.join(f'{level:,.0f}' for level in thin)}"
+        )
+    if levels[0] < 1:
+        raise UnsupportedFit(f"a concurrency of {levels[0]:g}: the law begins at one user")
+    values = [np.array(trials[level], dtype=float) for level in levels]
+    if not all(np.isfinite(v).all() and (v > 0).all() for v in values):
+        raise UnsupportedFit("a throughput of zero, or one that is no number")
+    return np.array(levels, dtype=float), [np.log(v) for v in values]
+
+
+def _fit_once(levels: Numbers, means: Numbers, counts: Numbers) -> Numbers:
+    """λ, σ, κ (none negative) nearest to the mean logarithms; a concurrency weighs as much as its trials."""
+
+    def log_law(concurrency: Numbers, log_single: float, contention: float, coherency: float) -> Numbers:
+        return np.log(law(concurrency, math.exp(log_single), contention, coherency))
+
+    def slopes(concurrency: Numbers, _: float, contention: float, coherency: float) -> Numbers:
+        others = concurrency - 1
+        denominator = 1 + contention * others + coherency * concurrency * others
+        return np.stack([np.ones_like(concurrency), -others / denominator, -concurrency * others / denominator], axis=1)
+
+    found, _ = optimize.curve_fit(
+        log_law,
+        levels,
+        means,
+        p0=_start(levels, np.exp(means)),
+        sigma=1 / np.sqrt(counts),
+        bounds=([-np.inf, 0, 0], [np.inf, np.inf, np.inf]),
+        jac=slopes,
+        x_scale="jac",
+        max_nfev=2_000,
+    )
+    return np.array([math.exp(found[0]), found[1], found[2]])
+
+
+def _start(levels: Numbers, throughput: Numbers) -> tuple[float, float, float]:
+    """Near the answer: N/X is linear in 1/λ, σ/λ and κ/λ, and so has a solution without any start."""
+    weights = throughput / levels
+    terms = np.stack([np.ones_like(levels), levels - 1, levels * (levels - 1)], axis=1)
+    solution, _ = optimize.nnls(terms * weights[:, None], np.ones_like(levels))
+    inverse = solution[0]
+    if inverse <= 0:
+        return math.log(throughput[0] / levels[0]), 0.5, 1e-6
+    # Off the bounds, on which a step of the solver could not begin.
+    return -math.log(inverse), max(solution[1] / inverse, 1e-9), max(solution[2] / inverse, 1e-12)
+
+
+def _drawn_means(logs: Sequence[Numbers], random: np.random.Generator) -> Numbers:
+    """Means of trials drawn within each concurrency: one fewer than there are.
+
+    n out of n would make the variance of a mean too small by (n − 1)/n, which is a sixth for six trials; n − 1 makes it
+    right (Rao and Wu, "Resampling inference with complex survey data", JASA 83, 1988).
+    """
+    return np.array([random.choice(values, len(values) - 1).mean() for values in logs])
+
+
+def _parameter(value: float, draws: Numbers) -> Parameter:
+    low, high = np.quantile(draws, [(1 - LEVEL) / 2, (1 + LEVEL) / 2])
+    return Parameter(float(value), float(low), float(high))
+
+
+def _peak_of(parameters: Numbers) -> float:
+    """The concurrency at which the law is largest; infinite when it only rises."""
+    _, contention, coherency = map(float, parameters)
+    if contention >= 1:
+        return 1.0  # each user more makes it worse from the first on
+    return math.sqrt((1 - contention) / coherency) if coherency > 0 else math.inf
+
+
+def _peak(best: Numbers, draws: Numbers, levels: Numbers) -> Peak | None:
+    first, last = levels[0], levels[-1]
+    peak = _peak_of(best)
+    if peak >= last:
+        return None
+    low, high = np.quantile(
+        [min(_peak_of(d), 2 * last) for d in draws], [(1 - LEVEL) / 2, (1 + LEVEL) / 2], method="nearest"
+    )
+    return Peak(max(peak, first), max(float(low), first), float(high) if high < last else None)
+
+
+def _curve(best: Numbers, draws: Numbers, levels: Numbers) -> Curve:
+    along = np.geomspace(levels[0], levels[-1], _CURVE_POINTS)
+    all_draws = np.array([law(along, *d) for d in draws])
+    low, high = np.quantile(all_draws, [(1 - LEVEL) / 2, (1 + LEVEL) / 2], axis=0)
+    return Curve(along, law(along, *best), low, high)
