@@ -89,7 +89,7 @@ def _failures(result: "AbResult") -> Iterator[str]:
 
 
 def _little(result: "AbResult", percentiles: Sequence[tuple[float, float]] | None) -> Iterator[str]:
-    """Requests under way on average are throughput × mean latency, in a closed loop as many as there are connections."""
+    """Throughput × mean latency is how many requests were under way: in a closed loop as many as connections."""
     rate = result.requests_per_second
     if rate is None:
         return
@@ -102,8 +102,8 @@ def _little(result: "AbResult", percentiles: Sequence[tuple[float, float]] | Non
     asked, slack = result.concurrency, LITTLE_TOLERANCE * result.concurrency
     if high < asked - slack or low > asked + slack:
         yield (
-            f"little: throughput × mean latency is {(low + high) / 2:.3g}, so on average not {asked} requests were under "
-            "way: the run was short of work at its ends, or the generator was the limit"
+            f"little: throughput × mean latency is {(low + high) / 2:.0f}, so on average not {asked} requests were "
+            "under way: the run was short of work at its ends, or the generator was the limit"
         )
 
 
