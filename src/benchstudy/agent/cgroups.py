@@ -455,7 +455,7 @@ def _pairs(folder: str, name: str) -> dict[str, int]:
 
 def _write(folder: str, name: str, value: str) -> None:
     # One write, unbuffered: the kernel takes each write as one order, and the answer is that write's error.
-    fd = os.open(os.path.join(folder, name), os.O_WRONLY | os.O_CLOEXEC)
+    fd = os.open(os.path.join(folder, name), os.O_WRONLY | os.O_TRUNC | os.O_CLOEXEC)
     try:
         os.write(fd, value.encode("ascii"))
     finally:

@@ -112,12 +112,17 @@ def out_of_memory(limits: dict, survived: bool) -> str:
     """The cause of what the kernel ended. `survived`: the command itself went on without the process it lost."""
     limit, peak = limits["effective"]["memory_bytes"], limits["peak_memory_bytes"]
     who = f"{limits['oom_kills']} of its processes killed" if survived else "killed"
-    where = f"at its memory limit of {_mib(limit)}" if limit is not None else "because the host was out of memory"
-    return f"OOM: {who} by the kernel {where} (peak {'unknown' if peak is None else _mib(peak)})"
+    where = f"at its memory limit of {_shown(limit)}" if limit is not None else "because the host was out of memory"
+    return f"OOM: {who} by the kernel {where} (peak {'unknown' if peak is None else _shown(peak)})"
 
 
-def _mib(size: int) -> str:
-    return f"{size / (1 << 20):.4g} MiB"
+def _shown(size: int) -> str:
+    value = size / (1 << 20)
+    for unit in ("MiB", "GiB"):
+        if value < 1024:
+            return f"{value:.4g} {unit}"
+        value /= 1024
+    return f"{value:.4g} TiB"
 
 
 def _chosen_cpus(number: int | None, listed: list[int] | None) -> list[int] | None:
@@ -139,7 +144,7 @@ def _chosen_cpus(number: int | None, listed: list[int] | None) -> list[int] | No
 def _check_memory(asked: int | None) -> None:
     total = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
     if asked is not None and asked > total:
-        raise Refused(f"limits.memory: {_mib(asked)} are asked for and this host has {_mib(total)}")
+        raise Refused(f"limits.memory: {_shown(asked)} are asked for and this host has {_shown(total)}")
 
 
 def _raise_open_files(pid: int, asked: int | None) -> int:

@@ -22,6 +22,7 @@ _PLACEHOLDER = re.compile(r"\{\{\s*([^{}]+?)\s*\}\}")
 _LOG_TAIL = 3000
 LOGS = ("setup.log", "stdout", "stderr", "stop.log", "supervisor.json")
 _PROBE_EVERY_S = 0.03
+_DEFAULTS = {"bind": None, "tools": "", "confinement": {}}
 
 
 def start(arguments: list[str]) -> None:
@@ -33,7 +34,7 @@ def start(arguments: list[str]) -> None:
     "limits"} or, after ending what was started, {"ready": false, "cause", "log", "logs", "record"}.
     """
     (folder,) = arguments
-    spec = wire.read_spec(wire.Lines())
+    spec = {**_DEFAULTS, **wire.read_spec(wire.Lines())}
     service = spec["service"]
     files = os.path.join(folder, "files")
     os.makedirs(os.path.dirname(folder), mode=0o700, exist_ok=True)
