@@ -182,7 +182,12 @@ def _members(folder: Path) -> list[str]:
 def test_peak_memory_and_cpu_time_are_those_of_the_server_also_without_a_limit(trial):
     with trial.server("web") as running:
         get(running, "eat/60")
+        before = running.usage()
         get(running, "spin/0.3")
+        after = running.usage()
+    spun_s = after["cpu_user_s"] + after["cpu_system_s"] - before["cpu_user_s"] - before["cpu_system_s"]
+    assert 0.29 < spun_s < 0.6, "that of a part of its life"
+    assert 0.3 < after["monotonic"] - before["monotonic"] < 20
     used = running.record["limits"]
     assert used["effective"]["cpus"] == CPUS
     assert used["effective"]["memory_bytes"] is None

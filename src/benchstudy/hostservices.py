@@ -57,6 +57,14 @@ class RunningService:
         if status["state"] != "running":
             raise ServiceFailed(_with_log(how_it_ended(status), self.redacted(status["log"])), status)
 
+    def usage(self) -> Mapping[str, Any]:
+        """What it used up to now: peak_memory_bytes, oom_kills, cpu_user_s, cpu_system_s, each None when unknown.
+
+        `monotonic`: the host's clock at that moment, in seconds. Two of these around a load leave the start-up out.
+        """
+        status = self.agent.service_status(self)
+        return {**status["used"], "monotonic": status["monotonic"]}
+
     def redacted(self, text: str) -> str:
         """`text` without the secrets of this service and of those it needs."""
         for service in (self, *self.needed.values()):

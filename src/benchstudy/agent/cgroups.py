@@ -87,8 +87,8 @@ class Group:
         raise NotImplementedError
 
     def usage(self) -> dict:
-        """peak_memory_bytes, oom_kills, cpu_user_s, cpu_system_s up to now; None for what the kernel does not tell."""
-        raise NotImplementedError
+        """See usage_of."""
+        return usage_of(self.folders)
 
     def close(self) -> str | None:
         """End what is still in it and remove it. None, or why it is still there."""
@@ -162,26 +162,6 @@ class OldGroup(Group):
         known = [limit for limit in limits if limit is not None and limit < _UNLIMITED]
         return min(known, default=None)
 
-    def usage(self) -> dict:
-        memory = self._of["memory"]
-        user_s, system_s = self._cpu_s()
-        return {
-            "peak_memory_bytes": _number(memory, "memory.max_usage_in_bytes"),
-            "oom_kills": _pairs(memory, "memory.oom_control").get("oom_kill"),
-            "cpu_user_s": user_s,
-            "cpu_system_s": system_s,
-        }
-
-    def _cpu_s(self) -> tuple[float | None, float | None]:
-        """The sum is exact; how it divides into user and system is what the kernel saw at its ticks."""
-        folder = self._of.get("cpuacct", "")
-        total_ns, ticks = _number(folder, "cpuacct.usage"), _pairs(folder, "cpuacct.stat")
-        if total_ns is None or not {"user", "system"} <= ticks.keys():
-            return None, None
-        seen = ticks["user"] + ticks["system"]
-        user_s = total_ns / 1e9 * (ticks["user"] / seen if seen else 1.0)
-        return user_s, total_ns / 1e9 - user_s
-
 
 class UnifiedGroup(Group):
     """Version 2."""
@@ -249,15 +229,6 @@ class UnifiedGroup(Group):
             folder = os.path.dirname(folder)
         return min((limit for limit in limits if limit is not None), default=None)
 
-    def usage(self) -> dict:
-        cpu = _pairs(self.folder, "cpu.stat")
-        return {
-            "peak_memory_bytes": _number(self.folder, "memory.peak"),  # since Linux 5.19
-            "oom_kills": _pairs(self.folder, "memory.events").get("oom_kill"),
-            "cpu_user_s": cpu["user_usec"] / 1e6 if "user_usec" in cpu else None,
-            "cpu_system_s": cpu["system_usec"] / 1e6 if "system_usec" in cpu else None,
-        }
-
 
 class ScopeGroup(UnifiedGroup):
     """A transient scope of systemd, kept by a process that waits in it until our end of its input closes."""
@@ -306,6 +277,7 @@ class ScopeGroup(UnifiedGroup):
                 own = next(line for line in _read(f"/proc/{self._holder.pid}/cgroup").splitlines() if line[:3] == "0::")
                 if os.path.basename(own[3:]) == unit:
                     self.folders.append(os.path.join(parent, own[3:].lstrip("/")))
+                    _register(self.run_folder, self.folders)
                     return
             time.sleep(0.01)
         self._release()
@@ -329,7 +301,7 @@ class ScopeGroup(UnifiedGroup):
         deadline = time.monotonic() + _REMOVAL_S
         while os.path.exists(self.folder) and time.monotonic() < deadline:
             time.sleep(0.01)  # systemd removes a scope that is empty
-        return f"{self.folder} is still there" if os.path.exists(self.folder) else None
+        return remove_left(self.run_folder)
 
 
 def make(run_folder: str, uuid: str, cpus: list[int] | None, memory_bytes: int | None) -> Group:
@@ -346,23 +318,57 @@ def make(run_folder: str, uuid: str, cpus: list[int] | None, memory_bytes: int |
     raise Unavailable("; ".join(reasons))
 
 
+def usage_of(group: list[str]) -> dict:
+    """What the group of these folders used up to now: peak_memory_bytes, oom_kills, cpu_user_s, cpu_system_s.
+
+    None for what the kernel does not tell. The peak holds the page cache too, as the limit does.
+    """
+    peaks = [_number(folder, name) for folder in group for name in ("memory.peak", "memory.max_usage_in_bytes")]
+    kills = [_pairs(f, name).get("oom_kill") for f in group for name in ("memory.events", "memory.oom_control")]
+    user_s, system_s = next(filter(None, map(_cpu_s, group)), (None, None))
+    return {
+        "peak_memory_bytes": next((peak for peak in peaks if peak is not None), None),  # v2: since Linux 5.19
+        "oom_kills": next((number for number in kills if number is not None), None),
+        "cpu_user_s": user_s,
+        "cpu_system_s": system_s,
+    }
+
+
+def _cpu_s(folder: str) -> tuple[float, float] | None:
+    """CPU time in user and system; None where the folder's hierarchy does not count it."""
+    unified = _pairs(folder, "cpu.stat")
+    if "user_usec" in unified:
+        return unified["user_usec"] / 1e6, unified["system_usec"] / 1e6
+    total_ns, ticks = _number(folder, "cpuacct.usage"), _pairs(folder, "cpuacct.stat")
+    if total_ns is None or not {"user", "system"} <= ticks.keys():
+        return None
+    # The sum is exact; how it divides is what the kernel saw at its ticks. v2 makes its figures in the same way.
+    seen = ticks["user"] + ticks["system"]
+    user_s = total_ns / 1e9 * (ticks["user"] / seen if seen else 1.0)
+    return user_s, total_ns / 1e9 - user_s
+
+
+def registered(run_folder: str) -> list[str]:
+    """The folders of the group that belongs to a command's own folder; none when it has no group (any more)."""
+    try:
+        with open(os.path.join(run_folder, REGISTER), encoding="utf-8") as file:
+            return json.load(file)["folders"]
+    except (OSError, ValueError):
+        return []
+
+
 def remove_left(run_folder: str) -> str | None:
     """End what is in the group registered in `run_folder` and remove it. None, or why it is still there."""
-    register = os.path.join(run_folder, REGISTER)
-    try:
-        with open(register, encoding="utf-8") as file:
-            registered = json.load(file)
-    except (OSError, ValueError):
-        return None
     problems = []
-    for folder in registered["folders"]:
+    for folder in registered(run_folder):
         # Never a folder of somebody else's, whatever the register says; rmdir removes nothing but a group anyway.
         if os.path.basename(folder).startswith(PREFIX):
             problem = _remove(folder)
             problems += [problem] if problem else []
     if problems:
         return "; ".join(problems)
-    os.unlink(register)
+    with suppress(FileNotFoundError):
+        os.unlink(os.path.join(run_folder, REGISTER))
     return None
 
 

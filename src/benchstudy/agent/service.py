@@ -11,6 +11,7 @@ import urllib.error
 import urllib.request
 from urllib.parse import urlsplit
 
+import cgroups
 import folders
 import record
 import sockets
@@ -83,12 +84,16 @@ def _logs(folder: str) -> list[str]:
 
 
 def status(arguments: list[str]) -> None:
-    """`service-status SERVICE_DIR`: {"state", "cause", "exit_status", "signal", "log"}; "running" while it lives."""
+    """`service-status SERVICE_DIR`: {"state", "cause", "exit_status", "signal", "log", "used", "monotonic"}.
+
+    The state is "running" while it lives; `used`: by its control group up to now, see cgroups.usage_of.
+    """
     (folder,) = arguments
     renewal = watcher.attach(folder)
     content = watcher.last_word(folder) if renewal is None else record.read(folder)
     how = {name: content.get(name) for name in ("state", "cause", "exit_status", "signal")}
-    wire.emit({**how, "log": _log_tail(folder)})
+    used = {"used": cgroups.usage_of(cgroups.registered(folder)), "monotonic": time.monotonic()}
+    wire.emit({**how, "log": _log_tail(folder), **used})
 
 
 def _values(files: str, ports: dict[str, int], spec: dict) -> dict[str, str]:
