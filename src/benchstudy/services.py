@@ -71,7 +71,7 @@ class Ready(_Strict):
 
 
 class Service(_Strict):
-    """One server or mount, run in the foreground under the supervisor, for the session or, in some families, one trial."""
+    """One server or mount, in the foreground under the supervisor, for the session or (some families) for one trial."""
 
     role: Name = Field("sut", description="on which of the target's hosts")
     needs: list[Name] = Field([], description="services that must be ready before")
