@@ -1,5 +1,8 @@
 """From estimates to table cells: a figure with what stands behind it, and the way to its trials."""
 
+import re
+import textwrap
+from collections import Counter
 from collections.abc import Sequence
 
 import polars as pl
@@ -9,6 +12,7 @@ from benchstudy.report import human
 from benchstudy.report.results import Estimate, Results
 from benchstudy.report.tables import MISSING, Cell, Table
 
+_SHORT_CAUSE = 48
 _FIGURES = {"page": human.page_cell, "median": human.median_cell}
 
 
@@ -34,6 +38,24 @@ def estimate_cell(results: Results, estimate: Estimate | None, form: str, unit: 
     if estimate.failed:
         lines.append(estimate.failure)
     return Cell(tuple(lines), link, "number warning" if estimate.failed else "number", summary.note)
+
+
+def failures(estimate: Estimate) -> list[str]:
+    """Why trials failed, in a few words a reason: "OOM (2 of 6)", "failed: connection refused (1 of 6)"."""
+    found: Counter[str] = Counter()
+    for cause, count in estimate.causes:
+        found[short_cause(cause)] += count
+    return [f"{reason} ({count} of {estimate.results})" for reason, count in found.most_common()]
+
+
+def short_cause(cause: str) -> str:
+    """A cause as a cell can hold it; the whole of it stands at the trials."""
+    if re.match(r"OOM\b", cause):
+        return "OOM"
+    if len(cause) > _SHORT_CAUSE:
+        clause = re.match(rf"(.{{12,{_SHORT_CAUSE}}}?)(?:[:;,] | \()", cause)
+        cause = clause[1] if clause else textwrap.shorten(cause, _SHORT_CAUSE, placeholder=" …")
+    return f"failed: {cause}"
 
 
 def percentile_table(

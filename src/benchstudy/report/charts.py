@@ -52,6 +52,7 @@ class Figure:
     panels: tuple[Panel, ...]
     style: Style | None = None
     shown: tuple[str, ...] = field(default=())
+    legend: str = "Series"
 
     def html(self) -> str:
         """`<figure>` with static SVG, the specification beside it, and a legend whose buttons hide a series."""
@@ -88,7 +89,8 @@ class Figure:
                     f'<li><button type="button" aria-pressed="true" data-series="{html.escape(name)}">'
                     f"{_symbol(shape, colour)}{html.escape(name)}</button></li>"
                 )
-        return f'<ul class="legend" aria-label="Series; press one to hide it">{"".join(items)}</ul>'
+        label = html.escape(f"{self.legend}; press one to hide it")
+        return f'<ul class="legend" aria-label="{label}">{"".join(items)}</ul>'
 
     def write(self, folder: Path) -> None:
         """Writes name.svg and name.png (two pixels a point, white background) into `folder`."""

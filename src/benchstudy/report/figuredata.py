@@ -73,10 +73,18 @@ def latencies(results: Results, kind: str) -> pl.DataFrame | None:
     return None if chosen.is_empty() else chosen
 
 
+def curves(results: Results, fitted: pl.DataFrame, series: str, where: Where) -> pl.DataFrame:
+    """Fitted laws of the chosen cases for a panel: series, x, y, low, high. `fitted`: these, target and factors."""
+    chosen = fitted.join(results.select(where).select("target", "case"), on=["target", "case"], how="semi")
+    numbers = [pl.col(name).round_sig_figs(5) for name in ("x", "y", "low", "high")]
+    return chosen.with_columns(series=_labels(results, chosen, series)).select("series", *numbers)
+
+
 def cumulative_steps(results: Results, histogram: pl.DataFrame, series: str, by: Sequence[str]) -> pl.DataFrame:
     """Cumulative shares of merged histograms: `by`, series, x (upper edge of a bucket, seconds), fraction, tooltip."""
     named = histogram.with_columns(series=_labels(results, histogram, series))
     steps = histograms.cumulative(named, [*by, "series"]).filter(pl.col("count") > 0)
+    steps = _thinned(steps, [*by, "series"])
     share = (pl.col("fraction") * 100).round(3).cast(pl.String) + " %"
     # Four digits of a bucket's edge are more than a screen shows, and a third of the bytes.
     return steps.select(
@@ -86,3 +94,11 @@ def cumulative_steps(results: Results, histogram: pl.DataFrame, series: str, by:
         pl.col("fraction").round(5),
         share.alias("tip share"),
     )
+
+
+def _thinned(steps: pl.DataFrame, by: Sequence[str]) -> pl.DataFrame:
+    """Without steps that nobody could see: one in each half percent is kept, and ten in each decade of the tail."""
+    tail = (-(1 - pl.col("fraction")).clip(1e-9).log10() * 10).floor()
+    seen = pl.struct((pl.col("fraction") * 200).floor(), tail)
+    # The last of those that look the same: it ends where the next visible step begins.
+    return steps.filter((seen != seen.shift(-1)).over(by).fill_null(True))

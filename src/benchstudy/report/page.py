@@ -6,7 +6,6 @@ Everything that comes from data is escaped here or below; a notebook never puts 
 
 import html
 import json
-import re
 from collections.abc import Iterable, Mapping, Sequence
 from itertools import pairwise
 from pathlib import Path
@@ -21,7 +20,7 @@ from benchstudy.report.charts import Figure
 from benchstudy.report.panels import Axis, Panel, Reference, Style, cdf_panel, strip_panel, trend_panel
 from benchstudy.report.results import Estimate, Results, Where
 from benchstudy.report.sessions import family_indexes
-from benchstudy.report.tables import Cell, Table
+from benchstudy.report.tables import Cell, Table, slug
 
 # Choices of cases, each under the title of its panel or table.
 Views = Mapping[str, Where]
@@ -54,8 +53,7 @@ class Page:
 
     @staticmethod
     def slug(title: str) -> str:
-        """A file name out of a title: "Write, sync fsync" is "write-sync-fsync"."""
-        return re.sub(r"[^a-z0-9]+", "-", title.lower()).strip("-")
+        return slug(title)
 
     # -- sections ----------------------------------------------------------------------------------------------------
 
@@ -68,10 +66,17 @@ class Page:
 
         The same goes to `answer.json` for the index.
         """
-        answers = [a for a in (self._answer(label, *asked, series) for label, asked in groups.items()) if a]
+        self.show_answers([a for a in (self._answer(label, *asked, series) for label, asked in groups.items()) if a])
+
+    def show_answers(self, answers: Sequence[Mapping[str, Any]]) -> None:
+        """`{what, lines: [{name, value, evidence}], note}` each, all plain text: here, and in `answer.json`."""
         self.output.mkdir(parents=True, exist_ok=True)
         (self.output / "answer.json").write_text(json.dumps(answers, ensure_ascii=False, indent=1), encoding="utf-8")
         _show(evidence.answers(answers))
+
+    def flags(self, sentences: Iterable[str]) -> None:
+        """Findings that a reader must not overlook, each in a paragraph of its own."""
+        _show("".join(f'<p class="flag">{html.escape(text)}</p>' for text in sentences))
 
     def _answer(self, label: str, metric: str, where: Where, series: str) -> dict[str, Any] | None:
         estimates = self.results.estimates(metric, where)
@@ -160,16 +165,35 @@ class Page:
     def show_table(self, table: Table) -> None:
         if not table.rows:
             return self._nothing(table.caption)
+        _show(self._table_html(table))
+
+    def show_tables(self, tables: Iterable[Table], nothing: str, folded: bool = False) -> None:
+        """Tables below one another, `folded` each under its caption; the sentence `nothing` when there is none."""
+        shown = [
+            f'<details class="case"><summary>{html.escape(table.caption)}</summary>{self._table_html(table)}</details>'
+            if folded
+            else self._table_html(table)
+            for table in tables
+            if table.rows
+        ]
+        _show("".join(shown) or f'<p class="none">{html.escape(nothing)}</p>')
+
+    def _table_html(self, table: Table) -> str:
         table.write(self.output / "tables")
         files = self._downloads("tables", table.name, ("csv", "rst", "md"))
-        _show(f'{table.html()}<p class="downloads">{files}</p>')
+        return f'{table.html()}<p class="downloads">{files}</p>'
 
     # -- figures -----------------------------------------------------------------------------------------------------
 
     def trend(
         self, name: str, metric: str, *, x: str, x_title: str, y_title: str, series: str, views: Views, caption: str,
+        x_unit: str = "B", fitted: pl.DataFrame | None = None,
     ) -> None:  # fmt: skip
-        """The metric against a numeric column of the case table, log-log, one panel a view."""
+        """The metric against a numeric column of the case table, log-log, one panel a view.
+
+        `x_unit`: the base unit of that column. `fitted`: laws to draw through the points, with their intervals (rows as
+        `figuredata.curves` wants them).
+        """
         style = figuredata.style(self.results, series)
         points = {view: figuredata.points(self.results, metric, series, where, x) for view, where in views.items()}
         points = {view: frame for view, frame in points.items() if not frame.is_empty()}
@@ -182,8 +206,10 @@ class Page:
         for view, frame in points.items():
             estimates = figuredata.estimates(self.results, metric, series, views[view], x)
             y = Axis(y_title, unit, shared=together["y"].to_list())
-            panels.append(trend_panel(view, frame, estimates, Axis(x_title, "B", values=sizes, shared=sizes), y, style))
-        self._show_figure(name, caption, panels, style, together["series"].to_list())
+            x_axis = Axis(x_title, x_unit, values=sizes, shared=sizes)
+            curves = None if fitted is None else figuredata.curves(self.results, fitted, series, views[view])
+            panels.append(trend_panel(view, frame, estimates, x_axis, y, style, curves=curves))
+        self.show_figure(name, caption, panels, style, together["series"].to_list())
 
     def strip(
         self, name: str, metrics: Mapping[str, str], *, series: str, where: Where, value_title: str, caption: str,
@@ -202,21 +228,36 @@ class Page:
             panels.append(strip_panel(title, frame, estimates, axis, style, (references or {}).get(metric, ())))
         if not panels:
             return self._nothing(caption)
-        self._show_figure(name, caption, panels, style)
+        self.show_figure(name, caption, panels, style)
 
     def latency_cdf(self, name: str, *, series: str, kind: str, caption: str) -> None:
         """Shares of operations by latency, from histograms laid together over trials; a panel a job and operation."""
         histogram = figuredata.latencies(self.results, kind)
         if histogram is None:
             return self._nothing(caption)
-        steps = figuredata.cumulative_steps(self.results, histogram, series, ["job", "op"])
+        self.cdf(name, histogram, series=series, panels=["job", "op"], caption=caption)
+
+    def cdf(
+        self, name: str, histogram: pl.DataFrame | None, *, series: str, panels: Sequence[str], caption: str,
+        ordered: bool = False,
+    ) -> None:  # fmt: skip
+        """Shares of operations by latency, trials laid together: a panel for each combination of the columns `panels`.
+
+        `histogram`: target, case, the case's levels, lower_s, upper_s, count; None when nobody
+        measured any. `ordered`: the series are numbers.
+        """
+        if histogram is None or histogram.is_empty():
+            return self._nothing(caption)
+        steps = figuredata.cumulative_steps(self.results, histogram, series, panels)
         axis = Axis("Latency", "s", shared=steps["x"].to_list())
-        style = Style(tuple(steps["series"].unique(maintain_order=True).to_list()))
-        panels = [
-            cdf_panel(f"{job}: {op}", frame.drop("job", "op"), axis, style)
-            for (job, op), frame in steps.group_by("job", "op", maintain_order=True)
+        found = set(steps["series"])
+        in_order = figuredata.style(self.results, series).names
+        style = Style(tuple(n for n in in_order if n in found), ordered)
+        views = [
+            cdf_panel(": ".join(map(str, key)), frame.drop(panels), axis, style)
+            for key, frame in steps.group_by(panels, maintain_order=True)
         ]
-        self._show_figure(name, caption, panels, style, style.names)
+        self.show_figure(name, caption, views, style, style.names, legend=series.capitalize())
 
     def latency_table(self, name: str, percentiles: Sequence[float], *, kind: str, caption: str) -> None:
         """Percentiles of histograms laid together over trials, and what the trials say one by one."""
@@ -225,13 +266,17 @@ class Page:
             return self._nothing(caption)
         self.show_table(cells.percentile_table(self.results, histogram, name, percentiles, kind, caption))
 
-    def _show_figure(
-        self, name: str, caption: str, panels: list[Panel], style: Style, in_legend: Iterable[str] = ()
-    ) -> None:
+    def show_figure(
+        self, name: str, caption: str, panels: Sequence[Panel], style: Style, in_legend: Iterable[str] = (),
+        legend: str = "Series",
+    ) -> None:  # fmt: skip
+        """Panels side by side as one figure, here and as files; `in_legend`: the series that are in them."""
+        if not panels:
+            return self._nothing(caption)
         present = set(in_legend)
         shown = tuple(series for series in style.names if series in present)
         alt = f"{caption} The same figures stand in the tables of this page."
-        figure = Figure(name, caption, alt, tuple(panels), style, shown)
+        figure = Figure(name, caption, alt, tuple(panels), style, shown, legend)
         figure.write(self.output / "figures")
         _show(f'{figure.html()}<p class="downloads">{self._downloads("figures", name, ("svg", "png"))}</p>')
 

@@ -11,6 +11,12 @@ import polars as pl
 
 # Okabe and Ito's palette in the order that stays apart under every common colour blindness; the shapes say it again.
 _COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9")
+# For series that have an order, such as concurrencies: teal to a dark red; neighbours differ in their dashes, too.
+_ORDERED = (
+    *("#3aa3a0", "#2f8fb5", "#2f7cc0", "#3a66b8", "#4a4fa6"),
+    *("#5a3793", "#68217a", "#6a145c", "#5c0f3f", "#420c26"),
+)
+_DASHES = ((1, 0), (6, 3))
 _SHAPES = ("circle", "square", "triangle-up", "diamond", "cross", "triangle-down")
 # The page's style sheet recognises exactly these and replaces them in the dark.
 INK, MUTED, GRID, REFERENCE = "#2b3038", "#5b6470", "#e1e5ea", "#8a4b00"
@@ -24,6 +30,7 @@ _LABELS = {
     "{v} >= 1e-6 ? format({v}*1e6,'~g')+' µs' : format({v}*1e9,'~g')+' ns'",
     "1/s": "format({v},',~r')",
     "%": "format({v},'.0%')",
+    "1": "format({v},',~r')",
 }
 
 
@@ -63,12 +70,16 @@ def log_ticks(low: float, high: float) -> list[float]:
 
 @dataclass(frozen=True)
 class Style:
-    """Colour and shape of each series, the same in every figure of a page."""
+    """Colour and shape of each series, the same in every figure of a page. `ordered`: they are levels of a number."""
 
     names: tuple[str, ...]
+    ordered: bool = False
 
     @property
     def colours(self) -> list[str]:
+        if self.ordered:
+            step = (len(_ORDERED) - 1) / max(len(self.names) - 1, 1)
+            return [_ORDERED[round(i * step)] for i in range(len(self.names))]
         return [_COLOURS[i % len(_COLOURS)] for i in range(len(self.names))]
 
     @property
@@ -78,6 +89,10 @@ class Style:
     def colour(self) -> alt.Color:
         legend = alt.Legend(title=None, orient="bottom", columns=3, symbolOpacity=1)
         return alt.Color("series:N", scale=alt.Scale(domain=list(self.names), range=self.colours), legend=legend)
+
+    def dash(self) -> alt.StrokeDash:
+        dashes = [list(_DASHES[i % 2 if self.ordered else 0]) for i in range(len(self.names))]
+        return alt.StrokeDash("series:N", scale=alt.Scale(domain=list(self.names), range=dashes), legend=None)
 
     def shape(self) -> alt.Shape:
         legend = alt.Legend(title=None, orient="bottom", columns=3)
@@ -135,16 +150,21 @@ def _escaped(column: str) -> str:
 
 def trend_panel(
     title: str, points: pl.DataFrame, estimates: pl.DataFrame, x: Axis, y: Axis, style: Style,
-    references: Sequence[Reference] = (),
+    references: Sequence[Reference] = (), curves: pl.DataFrame | None = None, apart: bool = True,
 ) -> Panel:  # fmt: skip
     """Every trial as a point, the median of each x as a line, and its interval as a bar.
 
     `points`: series, x, y, trial, and `tip …` text columns. `estimates`: series, x, y (median), low, high (null without
-    an interval), `tip …`. The x values of the series are drawn a little apart, so that none hides another.
+    an interval), `tip …`, and `order` where the line must not go from left to right. `curves`: series, x, y, low, high
+    of a law fitted to the trials; a series that has one has no line through its medians. With `apart` the x values of
+    the series are drawn a little apart, so that none hides another.
     """
+    if curves is None:
+        curves = pl.DataFrame(schema={"series": pl.String, **dict.fromkeys(("x", "y", "low", "high"), pl.Float64)})
     x_encoding = x.encode(points["x"].to_list())
-    points, estimates = _dodged(points, style, x.log), _dodged(estimates, style, x.log)
-    y_encoding = y.encode([*points["y"].to_list(), *_present(estimates, "low", "high"), *(r.value for r in references)])
+    points, estimates, curves = (_dodged(frame, style, x.log, apart) for frame in (points, estimates, curves))
+    ends = [*_present(estimates, "low", "high"), *_present(curves, "low", "high"), *(r.value for r in references)]
+    y_encoding = y.encode([*points["y"].to_list(), *ends])
     colour, shape = style.colour(), style.shape()
     base_x = alt.X("drawn_x:Q", **x_encoding)
     trials = (
@@ -160,19 +180,35 @@ def trend_panel(
             tooltip=_tooltips(points),
         )
     )
-    medians = alt.Chart(estimates).encode(x=base_x, y=alt.Y("y:Q", **y_encoding), color=colour)
+    unfitted = estimates.filter(~pl.col("series").is_in(curves["series"].unique().to_list()))
+    medians = alt.Chart(unfitted).encode(x=base_x, y=alt.Y("y:Q", **y_encoding), color=colour)
+    if "order" in estimates.columns:
+        medians = medians.encode(order="order:Q")
     intervals = (
         alt.Chart(estimates.drop_nulls(["low", "high"]))
         .mark_rule(strokeWidth=3, opacity=0.9, aria=False)
         .encode(x=base_x, y=alt.Y("low:Q", **y_encoding), y2="high:Q", color=colour, tooltip=_tooltips(estimates))
     )
     layers = [
+        *(_curve_layers(curves, base_x, y_encoding, colour)),
         _visible(medians.mark_line(strokeWidth=2, aria=False)),
         _visible(intervals),
         _visible(trials),
         *(_reference_layers(references, horizontal=True, encoding=y_encoding)),
     ]
     return Panel(title, alt.layer(*layers).add_params(_HIDDEN))
+
+
+def _curve_layers(curves: pl.DataFrame, x: alt.X, y_encoding: dict[str, Any], colour: alt.Color) -> list[alt.Chart]:
+    if curves.is_empty():
+        return []
+    base = alt.Chart(curves)
+    band = base.mark_area(opacity=0.16, aria=False)
+    line = base.mark_line(strokeWidth=1.6, strokeDash=[5, 3], aria=False)
+    return [
+        _visible(band.encode(x=x, y=alt.Y("low:Q", **y_encoding), y2="high:Q", color=colour)),
+        _visible(line.encode(x=x, y=alt.Y("y:Q", **y_encoding), color=colour)),
+    ]
 
 
 def strip_panel(
@@ -223,6 +259,7 @@ def cdf_panel(title: str, steps: pl.DataFrame, x: Axis, style: Style) -> Panel:
             ),
             color=style.colour(),
             tooltip=_tooltips(steps),
+            **({"strokeDash": style.dash()} if style.ordered else {}),
         )
     )
     return Panel(title, alt.layer(_visible(lines)).add_params(_HIDDEN))
@@ -247,10 +284,10 @@ def _reference_layers(
     return [rule.encode(x=alt.X("value:Q", **encoding)), label]
 
 
-def _dodged(frame: pl.DataFrame, style: Style, log: bool) -> pl.DataFrame:
+def _dodged(frame: pl.DataFrame, style: Style, log: bool, apart: bool) -> pl.DataFrame:
     order = {name: index - (len(style.names) - 1) / 2 for index, name in enumerate(style.names)}
     offset = pl.col("series").replace_strict(order, default=0.0, return_dtype=pl.Float64)
-    drawn = pl.col("x") * pl.lit(1.16).pow(offset) if log else pl.col("x")
+    drawn = pl.col("x") * pl.lit(1.16).pow(offset) if log and apart else pl.col("x")
     return frame.select(pl.exclude("x", "unit"), drawn.round_sig_figs(5).alias("drawn_x"))
 
 

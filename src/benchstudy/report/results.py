@@ -22,7 +22,10 @@ Where = Mapping[str, str | Sequence[str]]
 
 @dataclass(frozen=True)
 class Estimate:
-    """What the trials of one case say about one metric. `summary` is in the base unit `unit`."""
+    """What the trials of one case say about one metric. `summary` is in the base unit `unit`.
+
+    `causes`: why trials failed and how many for each reason, the most frequent first.
+    """
 
     target: str
     case: str
@@ -33,7 +36,12 @@ class Estimate:
     values: tuple[float, ...]
     results: int
     failed: int
-    cause: str
+    causes: tuple[tuple[str, int], ...]
+
+    @property
+    def cause(self) -> str:
+        """The most frequent reason of a failure; empty without one."""
+        return self.causes[0][0] if self.causes else ""
 
     @property
     def failure(self) -> str:
@@ -167,9 +175,9 @@ class Results:
         unit = values[0][2] if values else ""
         numbers = tuple(value for _, value, _ in values)
         summary = stats.summarise([*numbers, *([None] * len(causes))])
-        cause = Counter(causes).most_common(1)[0][0] if causes else ""
         levels = self._levels.get((target, case), {})
-        return Estimate(target, case, levels, metric, unit, summary, numbers, len(outcomes), len(causes), cause)
+        by_cause = tuple(Counter(causes).most_common())
+        return Estimate(target, case, levels, metric, unit, summary, numbers, len(outcomes), len(causes), by_cause)
 
     def points(self, metric: str, where: Where | None = None) -> pl.DataFrame:
         """One row a trial that gave the metric: the case's columns, block, trial, value, unit."""

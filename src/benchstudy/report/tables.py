@@ -21,12 +21,19 @@ class Cell:
     """One cell: `lines` of plain text (the first is the figure, the others say what stands behind it).
 
     `href` leads to the trials it was made from. `kind` is a CSS class: number, text, failed, missing, published.
+    `marks` are reservations about the figure in a word or two each, which a legend explains: "client-limited".
     """
 
     lines: tuple[str, ...]
     href: str | None = None
     kind: str = "number"
     title: str = ""
+    marks: tuple[str, ...] = ()
+
+    @property
+    def all_lines(self) -> tuple[str, ...]:
+        """What the cell says where there is only text."""
+        return (*self.lines, *self.marks)
 
     @classmethod
     def text(cls, text: str, href: str | None = None, kind: str = "text") -> "Cell":
@@ -67,13 +74,13 @@ class Table:
         out = io.StringIO()
         writer = csv.writer(out, lineterminator="\n")
         writer.writerow([_inert(c) for c in self.columns])
-        writer.writerows([[_inert("\n".join(cell.lines)) for cell in row] for row in self.rows])
+        writer.writerows([[_inert("\n".join(cell.all_lines)) for cell in row] for row in self.rows])
         return out.getvalue()
 
     def rst(self) -> str:
         """A reStructuredText grid table."""
         grid = [[_rst_lines(c) for c in self.columns]]
-        grid += [[[part for line in cell.lines for part in _rst_lines(line)] for cell in row] for row in self.rows]
+        grid += [[[part for line in cell.all_lines for part in _rst_lines(line)] for cell in row] for row in self.rows]
         widths = [max(len(line) for row in grid for line in row[i]) for i in range(len(self.columns))]
 
         def rule(character: str) -> str:
@@ -90,7 +97,7 @@ class Table:
     def markdown(self) -> str:
         """A pipe table; HTML in names is escaped, because Markdown lets it through."""
         rows = [[_markdown(c) for c in self.columns], ["---"] * len(self.columns)]
-        rows += [["<br>".join(map(_markdown, cell.lines)) for cell in row] for row in self.rows]
+        rows += [["<br>".join(map(_markdown, cell.all_lines)) for cell in row] for row in self.rows]
         return "".join(f"| {' | '.join(row)} |\n" for row in rows)
 
     def write(self, folder: Path) -> None:
@@ -105,6 +112,7 @@ def _html_cell(cell: Cell, heading: bool = False) -> str:
     if cell.href is not None:
         first = f'<a href="{html.escape(cell.href)}">{first}</a>'
     text = first + "".join(f'<span class="evidence">{line}</span>' for line in rest)
+    text += "".join(f'<span class="mark">{html.escape(mark)}</span>' for mark in cell.marks)
     title = f' title="{html.escape(cell.title)}"' if cell.title else ""
     if heading:
         return f'<th scope="row"{title}>{text}</th>'
@@ -135,6 +143,11 @@ def _markdown(text: str) -> str:
 def anchor(prefix: str, text: str) -> str:
     """An id for an element, made of `text`; only letters, digits and `._=,+-` stay as they are."""
     return f"{prefix}-{re.sub(r'[^A-Za-z0-9._=,+-]', '_', text)}"
+
+
+def slug(title: str) -> str:
+    """A file name out of a title: "Write, sync fsync" is "write-sync-fsync"."""
+    return re.sub(r"[^a-z0-9]+", "-", title.lower()).strip("-")
 
 
 def link(path: str) -> str:
