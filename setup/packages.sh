@@ -21,6 +21,8 @@ require_commands() { # report|test
     require ip iproute2
     require unshare util-linux
     require fio fio
+    require ab apache2-utils
+    require wrk wrk
     require sshfs sshfs
     require fusermount3 fuse3
     # Ubuntu's own chromium is a snap that cannot start in a container; Chrome does as well.

@@ -3,6 +3,7 @@
 ab rounds what it prints about latencies to whole milliseconds and counts a kilobyte as 1024 bytes.
 """
 
+import math
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -187,9 +188,9 @@ class _Report:
         lines = iter(text.splitlines())
         for line in lines:
             if match := _FAILURES.match(line):
-                self._failures = tuple(int(n or 0) for n in match.groups())
+                self._failures = tuple(int(_finite(n or "0")) for n in match.groups())
             elif match := _POSTED.match(line):
-                self._posted[match["kind"]] = float(match["rate"]) * 1024
+                self._posted[match["kind"]] = _finite(match["rate"]) * 1024
             elif match := _TIMES.match(line):
                 self._times[_PHASES[match[1]]] = self._row(match[1], match[2])
             elif line.startswith("Percentage of the requests"):
@@ -255,7 +256,7 @@ class _Report:
             raise ParseError(f"ab's report is truncated: {missing[0]} is missing; {_reason(self._text, self._stderr)}")
 
     def _row(self, name: str, numbers: str) -> Times:
-        ms = [float(number) / 1000 for number in numbers.split()]
+        ms = [_finite(number) / 1000 for number in numbers.split()]
         if len(ms) == 5:
             return Times(*ms)
         if len(ms) == 3:
@@ -270,7 +271,7 @@ class _Report:
             percent = int(match["percent"])
             if percent == 100 and "(longest request)" not in line:
                 return
-            self._percentiles[percent] = int(match["ms"]) / 1000
+            self._percentiles[percent] = _finite(match["ms"]) / 1000
 
     def _value(self, name: str) -> str:
         values = self._fields.get(name)
@@ -296,7 +297,14 @@ def _leading(value: str) -> float:
     match = re.match(r"-?\d+(?:\.\d+)?", value)
     if match is None:
         raise ParseError(f"ab's report is truncated or damaged: {value!r} does not begin with a number")
-    return float(match[0])
+    return _finite(match[0])
+
+
+def _finite(number: str) -> float:
+    value = float(number)
+    if not math.isfinite(value):
+        raise ParseError(f"ab's report is damaged: it has a number of {len(number)} digits")
+    return value
 
 
 def _whole(number: float | None) -> int | None:

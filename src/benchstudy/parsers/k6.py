@@ -5,6 +5,7 @@ counts are right to that step; its bins are those of the wrk script, so that tri
 """
 
 import json
+import math
 from bisect import bisect_left
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -140,7 +141,7 @@ def parse_k6_summary(text: str) -> K6Result:
         raise ParseError(f"the k6 summary has format {document.get('format')!r}, and only 1 is known")
     try:
         return _result(document)
-    except (KeyError, TypeError, ValueError, AttributeError, IndexError, ZeroDivisionError) as error:
+    except (KeyError, TypeError, ValueError, AttributeError, ArithmeticError) as error:
         if isinstance(error, ParseError):
             raise
         raise ParseError(f"the k6 summary lacks what k6 writes: {error!r}") from error
@@ -153,6 +154,8 @@ def _result(document: Mapping[str, Any]) -> K6Result:
     iterations = _count(metrics, "iterations")
     if requests != iterations:
         raise ParseError(f"k6 counts {iterations} iterations and {requests} requests; each iteration makes one request")
+    if not requests and not _count(metrics, "dropped_iterations"):
+        raise ParseError("k6 neither made nor dropped one request: it was ended, or the script failed")
     if duration <= 0 or load["duration_s"] <= 0:
         raise ParseError("k6 says that its run took no time")
     return K6Result(
@@ -181,7 +184,10 @@ def _result(document: Mapping[str, Any]) -> K6Result:
 
 def _count(metrics: Mapping[str, Any], name: str) -> int:
     """k6 leaves out a counter that was never added to."""
-    return int(metrics[name]["values"]["count"]) if name in metrics else 0
+    count = int(metrics[name]["values"]["count"]) if name in metrics else 0
+    if not 0 <= count < 2**63:
+        raise ParseError(f"the k6 summary has an impossible count of {name}")
+    return count
 
 
 def _seconds(metrics: Mapping[str, Any], name: str, statistic: str) -> float | None:
@@ -199,6 +205,9 @@ def _latency(metrics: Mapping[str, Any], name: str, requests: int) -> Latency | 
     )
     if len(quantiles) < 101 or (quantiles[0][0], quantiles[-1][0]) not in ((0.0, 100.0), (0.0, 99.999)):
         raise ParseError(f"the k6 summary has {len(quantiles)} quantiles of {name}: the script asks for 1004")
+    times = [seconds for _, seconds in quantiles]
+    if times[0] < 0 or not math.isfinite(times[-1]) or times != sorted(times):
+        raise ParseError(f"the quantiles of {name} in the k6 summary do not rise from 0 upwards")
     given = dict(quantiles)
     return Latency(
         count=requests,
@@ -218,7 +227,11 @@ def _bins(quantiles: list[tuple[float, float]], requests: int) -> list[Bin]:
     bins, below, low = [], 0, _floor(int(times[0]))
     while below < requests:
         high = low + _width(low)
-        upto = requests if high > times[-1] else round(_share_below(high, shares, times) * requests)
+        if high > times[-1]:
+            upto = requests
+        else:
+            # Rounding must not take the shortest and the longest out of the bins they are surely in.
+            upto = min(max(1, round(_share_below(high, shares, times) * requests)), requests - 1)
         if upto > below:
             bins.append(Bin(low / 1e6, high / 1e6, upto - below))
         below, low = max(below, upto), high

@@ -229,7 +229,7 @@ def _with(printed: WrkResult, line: Mapping[str, Any]) -> WrkResult:
             corrected_max=printed.corrected_max,
             corrected_percentiles=printed.corrected_percentiles,
         )
-    except (KeyError, TypeError, ValueError, ZeroDivisionError, AttributeError) as error:
+    except (KeyError, TypeError, ValueError, ArithmeticError, AttributeError) as error:
         if isinstance(error, ParseError):
             raise
         raise ParseError(f"our script's JSON in wrk's output is damaged: {error!r}") from error
