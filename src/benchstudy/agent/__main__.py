@@ -28,6 +28,9 @@ COMMANDS = {
     "path-info": "facts:path_info",
     "file-size": "file_size:main",
     "small-files": "small_files:main",
+    "http-check": "http_check:check",
+    "server-files": "http_check:server_files",
+    "cpus": "http_check:cpus",
 }
 
 

@@ -1,0 +1,189 @@
+"""HTTP servers under limits of CPU and memory, asked by more and more clients at once.
+
+Source: Filestash's page of benchmark results, with a table for each limit, a row for each concurrency and a column for
+each endpoint. See docs/families/http_concurrency.md.
+"""
+
+import os
+import re
+from collections.abc import Collection, Iterator, Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, ClassVar
+
+from benchstudy import services
+from benchstudy.errors import StudyError
+from benchstudy.families.base import Case, Family, Imported, Parsed
+from benchstudy.families.http_concurrency_config import (
+    UNLIMITED,
+    Endpoint,
+    Generator,
+    HttpConcurrencyConfig,
+    Rate,
+    Server,
+    Sweep,
+)
+
+if TYPE_CHECKING:
+    from benchstudy.trial import HostCheck, TrialContext
+
+_LARGEST_IMPORT = 16 << 20
+
+
+class HttpConcurrency(Family):
+    name = "http_concurrency"
+    title = "HTTP servers by concurrency"
+    Config = HttpConcurrencyConfig
+    numeric_levels: ClassVar[Mapping[str, tuple[str, Any]]] = {
+        "concurrency": ("concurrency_n", int),
+        "rate": ("rate_per_s", lambda level: Rate.of_level(level).per_s),
+    }
+    series_schemas: ClassVar[Mapping[str, Mapping[str, str]]] = {
+        "percentiles": {"percent": "Float64", "latency_s": "Float64"},
+        "histogram": {"low_s": "Float64", "high_s": "Float64", "count": "Int64"},
+    }
+
+    def cases(self, config: HttpConcurrencyConfig) -> list[Case]:
+        found: dict[str, Case] = {}
+        loads: dict[tuple[str, int | Rate], Generator] = {}
+        for number, sweep in enumerate(config.sweeps):
+            for server, limit, endpoint, generator, load in _combinations(config, sweep, f"sweeps[{number}]"):
+                case = _case(config, server, limit, endpoint, generator, load)
+                found.setdefault(case.id, case)
+                loads[generator.name, load] = generator
+        # The ceiling belongs to a generator at a load, whatever server it asks otherwise.
+        for server in (server for server in config.servers if server.ceiling):
+            for (_, load), generator in loads.items():
+                _check_possible(server, server.endpoints[0], generator, load, f"server {server.name}")
+                case = _case(config, server, UNLIMITED, server.endpoints[0], generator, load)
+                found.setdefault(case.id, case)
+        return list(found.values())
+
+    def run(self, case: Case, trial: "TrialContext") -> None:
+        # Only a measuring session needs what talks to hosts.
+        from benchstudy.families.http_load.trial import run_trial
+
+        run_trial(case, trial)
+
+    def parse(self, case_levels: Mapping[str, str], files: Path) -> Parsed:
+        from benchstudy.families.http_load.result import parse_trial
+
+        return parse_trial(case_levels, files)
+
+    def parse_import(self, path: Path) -> Imported | None:
+        """Recognises ab's reports. Raises ParseError for one that is damaged."""
+        from benchstudy.parsers.ab import parse_ab, recognise_ab
+
+        if path.stat().st_size > _LARGEST_IMPORT:
+            return None
+        text = path.read_bytes().decode(errors="replace")
+        if not recognise_ab(text):
+            return None
+        result = parse_ab(text)
+        levels = {
+            "server": _as_name(result.server_software or f"{result.hostname}-{result.port}"),
+            "limits": UNLIMITED,
+            "endpoint": _as_name(result.path.strip("/") or "root"),
+            "generator": "ab",
+            "concurrency": str(result.concurrency),
+        }
+        notes = ["closed loop: coordinated omission possible", "limits, warm-up and checks are not known"]
+        return Imported(levels, "ab.txt", "ab", result.version, (*notes, *result.problems()))
+
+    def check(self, config: HttpConcurrencyConfig, host: "HostCheck") -> None:
+        used = {config.generator(case.levels["generator"]).tool for case in self.cases(config)}
+        if load_role(host.target_roles) in host.roles:
+            for tool in sorted(used):
+                _check_program(tool, f"generator {tool}", host)
+        secret_env = {v for server in config.servers for v in server.secret_env}
+        for variable in sorted(secret_env):
+            if not os.environ.get(variable):
+                host.problem(f"{variable} is not set", f"export {variable} where snakemake runs")
+        for server in config.servers:
+            service = config.services[server.service]
+            if service.role in host.roles:
+                _check_program(service.argv[0].removeprefix("{{tools}}/"), f"server {server.name}", host)
+
+
+def _combinations(
+    config: HttpConcurrencyConfig, sweep: Sweep, where: str
+) -> Iterator[tuple[Server, str, Endpoint, Generator, int | Rate]]:
+    """What a sweep lists, each combination with the rest. Raises StudyError for one that cannot be."""
+    generators = config.chosen_generators(sweep)
+    for generator in generators:
+        if not config.loads(sweep, generator):
+            wanted = "rates" if generator.is_open else "concurrency"
+            raise StudyError(f"families.http_concurrency.{where}: generator {generator.name} needs {wanted}: [...]")
+    for server in config.chosen_servers(sweep):
+        for limit in config.chosen_limits(sweep):
+            for endpoint in server.endpoints:
+                if sweep.endpoints is not None and endpoint.name not in sweep.endpoints:
+                    continue
+                for generator in generators:
+                    for load in config.loads(sweep, generator):
+                        _check_possible(server, endpoint, generator, load, where)
+                        yield server, limit, endpoint, generator, load
+
+
+def _check_possible(server: Server, endpoint: Endpoint, generator: Generator, load: int | Rate, where: str) -> None:
+    name = f"families.http_concurrency.{where}: {generator.name} on {server.name}/{endpoint.name}"
+    if generator.tool == "ab":
+        if endpoint.walk:
+            raise StudyError(f"{name}: ab asks for one address only, and this endpoint has a `walk`: use wrk or k6")
+        if endpoint.secret_env:
+            raise StudyError(
+                f"{name}: ab shows headers in its command line to every user of the host, and this endpoint's hold "
+                f"{', '.join(endpoint.secret_env)}: use wrk or k6, or a `login`, whose token lives as long as a trial"
+            )
+        if generator.requests < load:
+            raise StudyError(f"{name}: {load} at once need at least {load} requests; it has {generator.requests}")
+
+
+def _case(
+    config: HttpConcurrencyConfig,
+    server: Server,
+    limit: str,
+    endpoint: Endpoint,
+    generator: Generator,
+    load: int | Rate,
+) -> Case:
+    levels = {
+        "server": server.name,
+        "limits": limit,
+        "endpoint": server.level(endpoint),
+        "generator": generator.name,
+        **({"rate": load.level} if isinstance(load, Rate) else {"concurrency": str(load)}),
+    }
+    plain = {"mode": "json", "exclude_defaults": True}
+    limits = config.limit(limit)
+    definition = {
+        "server": server.model_dump(exclude={"name", "endpoints"}, **plain),
+        "endpoint": endpoint.model_dump(exclude={"name"}, **plain),
+        "limits": limits.model_dump(exclude={"name"}, **plain) if limits else {},
+        "generator": generator.model_dump(exclude={"name"}, **plain),
+        "services": services.definition(config.services, server.service),
+    }
+    return Case(levels, definition)
+
+
+def load_role(roles: Collection[str]) -> str:
+    """Where the generators run: on the host that plays `load`, and beside the server where none does."""
+    return "load" if "load" in roles else "sut"
+
+
+def _check_program(program: str, what: str, host: "HostCheck") -> None:
+    if "{{" in program:
+        return  # known only while the session is held
+    found = host.which(program)
+    if found:
+        host.ok(f"{what}: {found}")
+    else:
+        host.problem(f"{what}: {program} is missing", "`snakemake provision`, or install it on the PATH")
+
+
+def _as_name(text: str) -> str:
+    """As a level; what a folder's name must not hold becomes a dash."""
+    name = re.sub(r"\.{2,}", ".", re.sub(r"[^A-Za-z0-9._+-]+", "-", text)).strip("._+-")[:64]
+    return name or "unnamed"
+
+
+FAMILY = HttpConcurrency()
