@@ -17,6 +17,7 @@ import yaml
 CHECKOUT = Path(__file__).resolve().parents[1]
 # Inherited by whatever a test starts; what an sshd starts for it is known by its folder instead.
 TEST_RUN = "BENCHSTUDY_TEST_RUN"
+TOOL_STORE = "BENCHSTUDY_TOOL_STORE"
 
 # sshd and ip live where a plain user's path does not look.
 os.environ["PATH"] = f"{Path(sys.executable).parent}:{os.environ['PATH']}:/usr/sbin:/sbin"
@@ -104,6 +105,8 @@ def bare_host(bare_debian: Path, tmp_path_factory: pytest.TempPathFactory) -> It
 
 def pytest_configure(config: pytest.Config) -> None:
     os.environ.setdefault(TEST_RUN, str(uuid.uuid4()))
+    # Builds of k6 and the like take minutes: once on this machine, whatever work folders the tests have.
+    os.environ.setdefault(TOOL_STORE, str(CHECKOUT / ".benchstudy" / "tools"))
 
 
 @pytest.hookimpl(trylast=True)

@@ -1,4 +1,4 @@
-"""Makes hosts ready over SSH: installs what the deploys in envs/ ask for, and writes down what is there."""
+"""Makes hosts ready over SSH: installs and builds what the deploys in envs/ ask for, and writes down what is there."""
 
 import json
 import logging
@@ -29,8 +29,10 @@ class ProvisionFailed(BenchstudyError):
 class ProvisionResult:
     """What is so on a target's hosts.
 
-    `hosts`: facts by host: os, machine, packages (name to version or None), changed (number of operations
-    that changed something), problems (texts). Problems are no failure: the trials will say what is missing.
+    `hosts`: facts by host: os, machine, packages (name to version or None), programs (of these packages: name to
+    path and sha256, or None), tools (built on the host: name to version, sha256, path and what it was built with, or
+    None), changed (number of operations that changed something), problems (texts). Problems are no failure: the
+    trials will say what is missing.
     A host that could not be reached has `unreachable` (text) and nothing else but `changed` and `problems`.
     """
 
@@ -60,6 +62,7 @@ def provision_target(study: Study, target: str, facts_path: Path) -> ProvisionRe
             "name": name,
             "host": study.hosts[name].model_dump(mode="json"),
             "roles": [role for role, host in roles.items() if host == name],
+            "target_roles": list(roles),
             "deploys": _deploys(root, study, families),
         }
         for name in dict.fromkeys(roles.values())

@@ -1,7 +1,7 @@
 """Provisions one host; a process of its own, because pyinfra keeps its state in globals.
 
 Reads a request (JSON) on stdin, writes progress to stderr and the host's facts (JSON) to stdout. That
-packages could not be installed is a fact too, and stands in `problems`.
+packages could not be installed, or tools not built, is a fact too, and stands in `problems`.
 """
 
 import json
@@ -9,6 +9,7 @@ import logging
 import re
 import runpy
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -25,6 +26,7 @@ from pyinfra.facts.rpm import RpmPackages
 
 from benchstudy.controller import ends_with_controller
 from benchstudy.errors import BenchstudyError
+from benchstudy.provision_tools import ensure_tools
 from benchstudy.pyinfra_remote import OneHost
 from benchstudy.remote import ConnectionFailed, ConnectionLost, Remote
 from benchstudy.study import Host
@@ -66,7 +68,9 @@ def _provision(remote: Remote, host: Host, request: dict[str, Any]) -> dict[str,
     is_root = remote.run(["id", "-u"]).text.strip() == "0"
     sudo = host.sudo and not is_root
     # One package that is nowhere to be had must not keep the others from being installed.
-    state = State(OneHost(remote, {"roles": request["roles"]}), Config(SUDO=sudo, IGNORE_ERRORS=True))
+    data = {name: request[name] for name in ("roles", "target_roles")}
+    data |= {"work_dir": remote.expand(host.work_dir), "python": host.python}
+    state = State(OneHost(remote, data), Config(SUDO=sudo, IGNORE_ERRORS=True))
     pyinfra_host = state.inventory.get_host(remote.name)
     with ctx_state.use(state), ctx_host.use(pyinfra_host):
         state.set_stage(StateStage.Connect)
@@ -87,12 +91,16 @@ def _provision(remote: Remote, host: Host, request: dict[str, Any]) -> dict[str,
             results = {op: operations[op].operation_meta for op in pending}
             changed = sum(result.did_change() for result in results.values())
             problems += [f"{_title(state, op)}: {_tail(r)}" for op, r in results.items() if r.did_error()]
+        # After the packages, which may bring what a build needs; as the user who will run them, never as root by sudo.
+        tools, built, unbuilt = ensure_tools(remote, pyinfra_host.data.get("tools", []), _log)
         facts = {
             "os": _os_release(remote),
             "machine": remote.run(["uname", "-srm"]).text.strip(),
             "packages": _versions(pyinfra_host),
-            "changed": changed,
-            "problems": problems,
+            "programs": _programs(remote, pyinfra_host.data.get("programs", [])),
+            "tools": tools,
+            "changed": changed + built,
+            "problems": problems + unbuilt,
         }
         disconnect_all(state)
     return facts
@@ -160,6 +168,22 @@ def _versions(pyinfra_host: Any) -> dict[str, str | None]:
         if installed:
             return {name: _version(installed.get(name)) for name in requested}
     return dict.fromkeys(requested)
+
+
+def _programs(remote: Remote, names: Sequence[str]) -> dict[str, dict[str, str] | None]:
+    """Path and SHA-256 of programs that packages brought; None: there is none."""
+    if not names:
+        return {}
+    # sshd and nginx lie where a plain user's PATH does not look.
+    script = (
+        "PATH=$PATH:/usr/local/sbin:/usr/sbin:/sbin\n"
+        'for name; do path=$(command -v "$name") && [ -f "$path" ] && sha256sum "$path"; done\ntrue'
+    )
+    found = {}
+    for line in remote.run(["sh", "-c", script, "sh", *names]).text.splitlines():
+        sha256, path = line.split(maxsplit=1)
+        found[Path(path).name] = {"path": path, "sha256": sha256}
+    return {name: found.get(name) for name in names}
 
 
 def _version(found: Any) -> str | None:

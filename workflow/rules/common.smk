@@ -11,6 +11,7 @@ from snakemake.exceptions import WorkflowError
 from benchstudy import paths
 from benchstudy.controller import announce_controller, hold_project
 from benchstudy.errors import BenchstudyError
+from benchstudy.needs import programs_by_host
 from benchstudy.provision import drop_problem_facts
 from benchstudy.raw import drop_problem_index, write_atomically
 from benchstudy.study import parse_study

@@ -2,14 +2,20 @@
 
 
 def deploys():
-    """What every host gets, and what the study's families add to it."""
+    """What every host gets, what the study's families add to it, and the pins that these read."""
     files = ["envs/common.py", *(f"envs/{family}.py" for family in FAMILIES)]
-    return [file for file in files if Path(file).is_file()]
+    pins = [file for file in files_below("envs", "*") if not file.endswith(".py")]
+    return [*(file for file in files if Path(file).is_file()), *pins]
 
 
 def hosts_of_target(wildcards):
     """Who plays which role: another host must be provisioned too."""
     return STUDY.targets[wildcards.target].roles
+
+
+def programs_of_target(wildcards):
+    """What its hosts start: another server or generator may have to be installed."""
+    return programs_by_host(STUDY, wildcards.target)
 
 
 rule provision_target:
@@ -24,5 +30,6 @@ rule provision_target:
         **WHOLE_HOSTS,
     params:
         hosts=hosts_of_target,
+        programs=programs_of_target,
     script:
         "../scripts/provision_target.py"

@@ -1,0 +1,332 @@
+"""Programs built on a host: from real pins, by real builds over SSH; the small ones in seconds.
+
+The builds of k6, SFTPGo and copyparty take minutes, once on a machine: all tests share them (conftest.py).
+"""
+
+import ast
+import contextlib
+import json
+import os
+import re
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+from conftest import TOOL_STORE
+from sshd_hosts import SshdHost
+
+from benchstudy import toolbuilder
+from benchstudy.needs import generator_tools, programs_by_host
+from benchstudy.provision import ProvisionFailed, provision_target
+from benchstudy.study import parse_study
+
+HELLO = "v0.0.0-20250915201037-7f05d217867b"
+HELLO_HASH = "h1:+gZE2jOdiscYByu0606Uw8Ldir2Cecd39Vq/3IEasRA="
+GO_MOD = f"module test.invalid/hello\n\ngo 1.22\n\nrequire golang.org/x/example/hello {HELLO} // indirect\n"
+GO_SUM = (
+    f"golang.org/x/example/hello {HELLO} {HELLO_HASH}\n"
+    f"golang.org/x/example/hello {HELLO}/go.mod h1:UhUKOXx5fMcLZxwL20DUrWWBBoRYG9Jvc8FiwZhRHCI=\n"
+)
+GO_TOOL = (
+    "from pathlib import Path\n"
+    "from benchstudy.deploy import go_tool\n"
+    f"go_tool('a greeting', 'hello', 'golang.org/x/example/hello', {HELLO!r}, pins=Path('envs/hello'),\n"
+    "        share=['reverse'])\n"
+)
+WHEEL_HASH = "708e7481cc80179af0e556bbf0cc00b8444c7321e2700b8d8580231d13017248"
+REQUIREMENTS = f"# A comment.\nwheel==0.45.1 \\\n    --hash=sha256:{WHEEL_HASH}\n    # via nothing\n"
+PYTHON_TOOL = (
+    "from pathlib import Path\n"
+    "from benchstudy.deploy import python_tool\n"
+    "python_tool('a tool for wheels', 'wheel', Path('envs/wheel-requirements.txt'))\n"
+)
+# No registry can be reached from a host with these, and it fails at once.
+OFFLINE = {"GOPROXY": "off", "PIP_NO_INDEX": "1", "PIP_FIND_LINKS": "/nowhere"}
+
+
+@pytest.fixture
+def here(project, monkeypatch):
+    """A project with the pins of two small tools, and no deploy but the one a test writes."""
+    monkeypatch.chdir(project.root)
+    monkeypatch.delenv(TOOL_STORE)
+    envs = project.root / "envs"
+    for deploy in envs.glob("*.py"):
+        deploy.unlink()
+    (envs / "hello").mkdir()
+    (envs / "hello" / "go.mod").write_text(GO_MOD)
+    (envs / "hello" / "go.sum").write_text(GO_SUM)
+    (envs / "wheel-requirements.txt").write_text(REQUIREMENTS)
+    return project.root
+
+
+@pytest.fixture(scope="module")
+def offline(tmp_path_factory):
+    """This machine, by an sshd whose commands reach no registry."""
+    with SshdHost(tmp_path_factory.mktemp("offline"), environment=OFFLINE) as sshd:
+        yield {name: value for name, value in sshd.host.model_dump(exclude_defaults=True).items() if name != "loopback"}
+
+
+@pytest.fixture(scope="module")
+def store(tmp_path_factory):
+    """For the tests in which it does not matter who built a tool."""
+    return tmp_path_factory.mktemp("store")
+
+
+def provision(root, deploy, work_dir, **host):
+    (root / "envs" / "file_size.py").write_text(deploy)
+    study = parse_study(
+        {
+            "study": "tools",
+            "hosts": {"here": {**(host or {"loopback": True}), "work_dir": str(work_dir)}},
+            "targets": {"bench": {"roles": {"sut": "here"}}},
+            "families": {
+                "file_size": {"backends": [{"name": "disk", "kind": "path", "path": "/var/tmp"}], "sizes": ["1MB"]}
+            },
+        }
+    )
+    result = provision_target(study, "bench", root / "facts.json")
+    assert json.loads((root / "facts.json").read_text())["hosts"]["here"] == result.hosts["here"]
+    return result.hosts["here"]
+
+
+def output(*argv):
+    # Nothing of the environment that the tests run in.
+    environment = {"PATH": "/usr/bin:/bin", "HOME": "/nonexistent"}
+    done = subprocess.run([str(part) for part in argv], env=environment, capture_output=True, text=True, timeout=60)
+    assert done.returncode == 0, done.stderr
+    return done.stdout + done.stderr
+
+
+def everything_below(folder):
+    return sorted((str(path), path.lstat().st_mtime_ns) for path in folder.rglob("*"))
+
+
+def test_tools_are_built_below_the_work_folder_once_and_need_no_registry_afterwards(here, tmp_path, offline, caplog):
+    caplog.set_level("INFO", logger="benchstudy")
+    work = tmp_path / "work"
+    first = provision(here, GO_TOOL + PYTHON_TOOL, work)
+    assert first["problems"] == []
+    assert first["changed"] == 2
+    tools = work / "tools"
+    assert output(tools / "bin" / "hello", "you") == "Hello, you!\n"
+    assert output(tools / "bin" / "wheel", "version") == "wheel 0.45.1\n"
+    assert (tools / "share" / "hello" / "reverse" / "reverse.go").is_file()
+    hello, wheel = first["tools"]["hello"], first["tools"]["wheel"]
+    assert hello["version"] == HELLO
+    assert hello["sha256"] == toolbuilder.sha256_of(tools / "bin" / "hello")
+    assert hello["path"] == str(tools / "bin" / "hello")
+    assert re.fullmatch(r"go1\.\d+\S*", hello["go"])
+    assert wheel["version"] == "0.45.1"
+    assert wheel["sha256"] == toolbuilder.sha256_of(tools / "bin" / "wheel")
+    # The launcher's hash is what a trial records: it stands for all that is launched.
+    assert wheel["contents_sha256"] in (tools / "bin" / "wheel").read_text()
+    assert f"hello {HELLO}: building in {tools}" in caplog.text
+    assert re.search(rf"hello {HELLO}: built in \d+ s", caplog.text)
+    assert not (tools / "cache").exists() and not list(tools.glob(".building-*"))
+
+    before = everything_below(work)
+    second = provision(here, GO_TOOL + PYTHON_TOOL, work, **offline)
+    assert (second["changed"], second["problems"]) == (0, [])
+    assert second["tools"] == first["tools"]
+    assert everything_below(work) == before
+
+
+def test_folders_of_one_machine_share_builds_by_what_they_are_made_from(here, tmp_path, store, offline, monkeypatch):
+    monkeypatch.setenv(TOOL_STORE, str(store))
+    first = provision(here, PYTHON_TOOL, tmp_path / "first")
+    assert (first["changed"], first["problems"]) == (1, [])
+    second = provision(here, PYTHON_TOOL, tmp_path / "second", **offline)
+    assert (second["changed"], second["problems"]) == (1, [])
+    assert second["tools"]["wheel"]["contents_sha256"] == first["tools"]["wheel"]["contents_sha256"]
+    assert output(tmp_path / "second" / "tools" / "bin" / "wheel", "version") == "wheel 0.45.1\n"
+    # Other pins are another build, which needs the registry.
+    (here / "envs" / "wheel-requirements.txt").write_text(REQUIREMENTS.replace("0.45.1", "0.45.0"))
+    third = provision(here, PYTHON_TOOL, tmp_path / "second", **offline)
+    assert third["tools"] == {"wheel": None}
+    # What is there stays until there is something better.
+    assert output(tmp_path / "second" / "tools" / "bin" / "wheel", "version") == "wheel 0.45.1\n"
+
+
+def test_a_program_that_was_altered_is_built_again(here, tmp_path, store, monkeypatch):
+    monkeypatch.setenv(TOOL_STORE, str(store))
+    provision(here, PYTHON_TOOL, tmp_path / "work")
+    launcher = tmp_path / "work" / "tools" / "bin" / "wheel"
+    content = launcher.read_text()
+    launcher.write_text(content + "# altered\n")
+    again = provision(here, PYTHON_TOOL, tmp_path / "work")
+    assert again["changed"] == 1
+    assert launcher.read_text() == content
+
+
+def test_a_tool_that_cannot_be_built_is_named_with_its_cause_and_keeps_no_other_away(
+    here, tmp_path, store, offline, monkeypatch
+):
+    monkeypatch.setenv(TOOL_STORE, str(store))
+    nobodys = "go_tool('a tool of nobody', 'none', 'golang.org/x/example/none', 'v1.0.0')\n"
+    deploy = "from benchstudy.deploy import go_tool\n" + nobodys + PYTHON_TOOL
+    facts = provision(here, deploy, tmp_path / "work")
+    assert facts["tools"]["none"] is None
+    [problem] = facts["problems"]
+    assert re.match(r"a tool of nobody: none v1\.0\.0: go install ended with .*golang\.org/x/example/none", problem)
+    assert output(tmp_path / "work" / "tools" / "bin" / "wheel", "version") == "wheel 0.45.1\n"
+
+    monkeypatch.delenv(TOOL_STORE)
+    unreachable = provision(here, GO_TOOL + PYTHON_TOOL, tmp_path / "other", **offline)
+    assert unreachable["tools"] == {"hello": None, "wheel": None}
+    go, python = unreachable["problems"]
+    assert re.match(rf"a greeting: hello {HELLO}: go build ended with .*GOPROXY=off", go), go
+    assert re.match(r"a tool for wheels: wheel 0\.45\.1: pip install ended with status 1: .*wheel", python), python
+    assert not list((tmp_path / "other" / "tools").glob(".building-*"))
+
+
+def test_what_is_not_the_pinned_thing_is_refused(here, tmp_path):
+    (here / "envs" / "hello" / "go.sum").write_text(GO_SUM.replace(HELLO_HASH, "h1:" + "A" * 43 + "="))
+    (here / "envs" / "wheel-requirements.txt").write_text(REQUIREMENTS.replace(WHEEL_HASH, "0" * 64))
+    facts = provision(here, GO_TOOL + PYTHON_TOOL, tmp_path / "work")
+    assert facts["tools"] == {"hello": None, "wheel": None}
+    go, python = facts["problems"]
+    assert re.match(r"a greeting: hello .*: go build ended with .*checksum mismatch", go), go
+    assert re.match(r"a tool for wheels: .*: pip install ended with .*HASHES", python), python
+
+
+def test_pins_of_another_version_are_an_error_that_names_both(here, tmp_path):
+    deploy = GO_TOOL.replace(HELLO, "v9.9.9")
+    with pytest.raises(ProvisionFailed, match=rf"hello: v9\.9\.9 is wanted, and envs/hello/go\.mod .* {HELLO}"):
+        provision(here, deploy, tmp_path / "work")
+    (here / "envs" / "wheel-requirements.txt").write_text("other==1.0\n")
+    with pytest.raises(ProvisionFailed, match=r"wheel-requirements\.txt pins no wheel"):
+        provision(here, PYTHON_TOOL, tmp_path / "work")
+
+
+def test_a_host_whose_python_is_missing_says_so(here, tmp_path, offline):
+    facts = provision(here, GO_TOOL, tmp_path / "work", **{**offline, "python": "/nowhere/python3"})
+    assert facts["tools"] == {"hello": None}
+    assert any("hello: the builder (/nowhere/python3) ended with status 127" in text for text in facts["problems"])
+
+
+def test_a_build_ends_with_its_controller(here, tmp_path):
+    """Even one that was killed outright: nothing stays at work on the host, and the next run goes on."""
+    (here / "envs" / "file_size.py").write_text(GO_TOOL)
+    work = tmp_path / "work"
+    with SshdHost(tmp_path / "sshd") as sshd:
+        request = {
+            "name": "here",
+            "host": {**sshd.host.model_dump(mode="json"), "work_dir": str(work)},
+            "roles": ["sut"],
+            "target_roles": ["sut"],
+            "deploys": [{"path": str(here / "envs" / "file_size.py"), "family": {}}],
+        }
+        worker = subprocess.Popen(
+            [sys.executable, "-m", "benchstudy.provision_host"],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.PIPE,
+            cwd=here,
+        )
+        worker.stdin.write(json.dumps(request).encode())
+        worker.stdin.close()
+        try:
+            _until(lambda: any("go" in argv for argv in _at_work(work)), "the build does not start")
+        finally:
+            os.kill(worker.pid, signal.SIGKILL)
+            worker.wait()
+            worker.stderr.close()
+        _until(lambda: not _at_work(work), "the build goes on without its controller")
+    facts = provision(here, GO_TOOL, work)
+    assert facts["problems"] == []
+    assert not list((work / "tools").glob(".building-*"))
+
+
+def _at_work(work):
+    """Command lines of processes in, or with a word of their environment below, `work`."""
+    found = []
+    for folder in Path("/proc").glob("[0-9]*"):
+        with contextlib.suppress(OSError):
+            if str(work).encode() in (folder / "environ").read_bytes():
+                found.append((folder / "cmdline").read_bytes().decode(errors="replace"))
+    return found
+
+
+def _until(true, otherwise, timeout_s=60):
+    deadline = time.monotonic() + timeout_s
+    while not true():
+        assert time.monotonic() < deadline, otherwise
+        time.sleep(0.02)
+
+
+def test_the_builder_is_python_3_9():
+    ast.parse(Path(toolbuilder.__file__).read_text(), feature_version=(3, 9))
+
+
+def test_programs_are_those_of_the_hosts_own_roles():
+    service = {"argv": ["/usr/sbin/sshd"], "setup": [["ssh-keygen"]], "ready": {"tcp": "ssh"}}
+    tool = {"argv": ["sh", "-c", "exec {{ tools }}/sftpgo serve"], "ready": {"tcp": "http"}, "role": "load"}
+    study = parse_study(
+        {
+            "study": "programs",
+            "hosts": {"one": {}, "two": {}},
+            "targets": {"bench": {"roles": {"sut": "one", "load": "two"}}},
+            "families": {
+                "file_size": {
+                    "backends": [{"name": "disk", "kind": "path", "path": "/var/tmp"}],
+                    "sizes": ["1MB"],
+                    "services": {"sshd": service, "sftpgo": tool},
+                }
+            },
+        }
+    )
+    assert programs_by_host(study, "bench") == {"one": ["ssh-keygen", "sshd"], "two": ["sftpgo", "sh"]}
+
+
+def test_generators_run_where_the_load_is_or_beside_the_server():
+    family = {"generators": [{"name": "page", "tool": "ab"}, {"name": "open", "tool": "k6"}]}
+    assert generator_tools(family, ["sut"], ["sut"]) == {"ab", "k6"}
+    assert generator_tools(family, ["sut"], ["sut", "load"]) == set()
+    assert generator_tools(family, ["load"], ["sut", "load"]) == {"ab", "k6"}
+
+
+def test_the_servers_and_generators_of_http_concurrency_are_installed_and_run(project, tmp_path):
+    """The real ones; only what is named."""
+    services = {
+        "nginx": {"argv": ["nginx", "-g", "daemon off;"]},
+        "sftpgo": {"argv": ["{{tools}}/sftpgo", "serve"]},
+        "copyparty": {"argv": ["{{tools}}/copyparty"]},
+        "sshfs": {"argv": ["sshfs", "-f"], "stop": ["fusermount3", "-u", "x"]},
+        "elsewhere": {"role": "storage", "argv": ["/usr/sbin/sshd"]},
+    }
+    family = {"services": services, "generators": [{"name": tool, "tool": tool} for tool in ("ab", "wrk", "k6")]}
+    request = {
+        "name": "here",
+        "host": {"loopback": True, "work_dir": str(tmp_path / "work")},
+        "roles": ["sut"],
+        "target_roles": ["sut"],
+        "deploys": [{"path": str(project.root / "envs" / "http_concurrency.py"), "family": family}],
+    }
+    done = subprocess.run(
+        [sys.executable, "-m", "benchstudy.provision_host"],
+        input=json.dumps(request),
+        capture_output=True,
+        text=True,
+        cwd=project.root,
+        env=project.environment,
+        timeout=1800,
+    )
+    assert done.returncode == 0, done.stderr
+    facts = json.loads(done.stdout)["facts"]
+    assert facts["problems"] == []
+    assert set(facts["packages"]) == {"nginx-light", "sshfs", "fuse3", "apache2-utils", "wrk"}
+    assert all(facts["packages"].values())
+    assert set(facts["programs"]) == {"nginx", "sshfs", "fusermount3", "ab", "wrk"}
+    assert all(len(program["sha256"]) == 64 for program in facts["programs"].values())
+    bin = tmp_path / "work" / "tools" / "bin"
+    assert {path.name for path in bin.iterdir()} == set(facts["tools"]) == {"k6", "sftpgo", "copyparty"}
+    assert f"k6 {facts['tools']['k6']['version']} " in output(bin / "k6", "version")
+    assert "SFTPGo 2.6.4 +metrics" in output(bin / "sftpgo", "--version")
+    assert f"copyparty v{facts['tools']['copyparty']['version']} " in output(bin / "copyparty", "--version")
+    shared = tmp_path / "work" / "tools" / "share" / "sftpgo"
+    assert {path.name for path in shared.iterdir()} == {"templates", "static", "openapi"}
+    assert "nginx version" in output(facts["programs"]["nginx"]["path"], "-v")
+    assert "ApacheBench" in output(facts["programs"]["ab"]["path"], "-V")
