@@ -6,22 +6,15 @@ each endpoint. See docs/families/http_concurrency.md.
 
 import os
 import re
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from benchstudy import services
 from benchstudy.errors import StudyError
 from benchstudy.families.base import Case, Family, Imported, Parsed
-from benchstudy.families.http_concurrency_config import (
-    UNLIMITED,
-    Endpoint,
-    Generator,
-    HttpConcurrencyConfig,
-    Rate,
-    Server,
-    Sweep,
-)
+from benchstudy.families.http_concurrency_config import Endpoint, Generator, HttpConcurrencyConfig, Server, Sweep
+from benchstudy.families.under_load import UNLIMITED, Rate, load_role
 
 if TYPE_CHECKING:
     from benchstudy.trial import HostCheck, TrialContext
@@ -163,11 +156,6 @@ def _case(
         "services": services.definition(config.services, server.service),
     }
     return Case(levels, definition)
-
-
-def load_role(roles: Collection[str]) -> str:
-    """Where the generators run: on the host that plays `load`, and beside the server where none does."""
-    return "load" if "load" in roles else "sut"
 
 
 def _check_program(program: str, what: str, host: "HostCheck") -> None:

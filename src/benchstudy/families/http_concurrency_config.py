@@ -6,15 +6,13 @@ from typing import Any, Literal
 from pydantic import Field, field_validator, model_validator
 
 from benchstudy.families.base import FamilyConfig, Strict
+from benchstudy.families.under_load import UNLIMITED, Limit, Rate
 from benchstudy.names import Name, nearest
-from benchstudy.services import Limits
-from benchstudy.units import DurationField, SizeField
+from benchstudy.units import DurationField
 
-UNLIMITED = "none"  # the level of the factor limits without any
 CEILING = "null"  # the level of the factor endpoint for a server that only shows what the generator can do
 COUNTER = "{{n}}"  # in a path: a number that no other request of the trial has
 _ENV = re.compile(r"\{\{\s*env\.([A-Za-z_][A-Za-z0-9_]*)\s*\}\}")
-_RATE = re.compile(r"\s*(\d+(?:\.\d+)?)\s*/\s*(s|min)\s*")
 _LINE = re.compile(r"[^\r\n\0]*")
 
 Tool = Literal["ab", "wrk", "k6"]
@@ -184,27 +182,6 @@ class Server(Strict):
         return next(endpoint for endpoint in self.endpoints if self.level(endpoint) == level)
 
 
-class Limit(Strict):
-    """What a server may use, by name."""
-
-    name: Name
-    cpus: int | None = Field(None, ge=1, description="whole CPUs; all when left out")
-    memory: SizeField | None = Field(None, description="page cache included, no swap; all when left out")
-
-    @model_validator(mode="after")
-    def _limits_something(self) -> "Limit":
-        if self.name == UNLIMITED or (self.cpus is None and self.memory is None):
-            raise ValueError(
-                f"limits {self.name!r}: give cpus or memory, and another name than {UNLIMITED!r}, which is known "
-                "already and means without any"
-            )
-        return self
-
-    @property
-    def limits(self) -> Limits:
-        return Limits(cpus=self.cpus, memory=self.memory)
-
-
 class Generator(Strict):
     """A load generator and how long it loads. ab and wrk are closed loops (a new request when the last was answered),
     k6 is an open one (requests begin at a rate, however slow the answers are).
@@ -260,29 +237,6 @@ class Generator(Strict):
     @property
     def is_open(self) -> bool:
         return self.tool == "k6"
-
-
-class Rate(str):
-    """Requests a second as written in the study, such as "200/s"; `per_s` is its value."""
-
-    per_s: float
-
-    def __new__(cls, text: str) -> "Rate":
-        match = _RATE.fullmatch(text) if isinstance(text, str) else None
-        if match is None or float(match[1]) <= 0:
-            raise ValueError(f'{text!r} is not a rate: write it as "200/s" or "30/min"')
-        self = super().__new__(cls, f"{match[1]}/{match[2]}")
-        self.per_s = float(match[1]) / (60 if match[2] == "min" else 1)
-        return self
-
-    @property
-    def level(self) -> str:
-        """As a case's level, which is part of a folder's name: 200-per-s."""
-        return self.replace("/", "-per-")
-
-    @classmethod
-    def of_level(cls, level: str) -> "Rate":
-        return cls(level.replace("-per-", "/"))
 
 
 class Sweep(Strict):

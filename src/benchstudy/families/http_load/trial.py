@@ -6,23 +6,22 @@ What was found around the load goes into `http.json` in the trial's folder, so t
 import json
 import re
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
 from benchstudy.errors import TrialFailed
 from benchstudy.families.base import Case
-from benchstudy.families.http_concurrency import load_role
 from benchstudy.families.http_concurrency_config import (
     COUNTER,
     Endpoint,
     Expect,
     Generator,
     HttpConcurrencyConfig,
-    Rate,
     Server,
 )
 from benchstudy.families.http_load.command import HEADERS, LIBRARY, SCRIPTS, Load
 from benchstudy.families.http_load.result import FACTS, LOAD, parse_load
+from benchstudy.families.under_load import Placement, Rate, load_role, place
 from benchstudy.hostagent import Command, HostRefused
 from benchstudy.raw import as_json, write_atomically
 from benchstudy.services import Limits
@@ -37,17 +36,6 @@ _CHECK_TIMEOUT_S = 20.0
 _SPARE_FILES = 128  # of a server: its libraries, logs, backend
 _PLACEHOLDER = re.compile(r"\{\{\s*([^{}]+?)\s*\}\}")
 _TITLE = re.compile(r"<title[^>]*>\s*(.*?)\s*</title>", re.I | re.S)
-
-
-@dataclass(frozen=True)
-class Placement:
-    """Which CPUs the server and the generator run on; None: all. `shared`: they have some in common."""
-
-    server: tuple[int, ...] | None
-    generator: tuple[int, ...] | None
-    usable: int  # CPUs that the generator may run on
-    same_host: bool
-    shared: bool
 
 
 def run_trial(case: Case, trial: "TrialContext") -> None:
@@ -142,21 +130,11 @@ class _Trial:
         if wanted is not None and wanted > len(cpus):
             host = trial.roles[self.load_role]
             raise TrialFailed(f"generator {self.generator.name}: cpus: {wanted}, but {host} has {len(cpus)}: {cpus}")
-        if trial.roles[self.load_role] != trial.roles[self.server_role]:
-            of_generator = tuple(cpus[:wanted]) if wanted else None
-            return Placement(None, of_generator, wanted or len(cpus), same_host=False, shared=False)
+        same_host = trial.roles[self.load_role] == trial.roles[self.server_role]
         held = self.limits.cpus
         if held is None and self.server.ceiling and wanted and wanted < len(cpus):
             held = len(cpus) - wanted  # the same generator as elsewhere, at its best
-        if held is None:
-            of_generator = tuple(cpus[-wanted:]) if wanted else None
-            return Placement(None, of_generator, wanted or len(cpus), same_host=True, shared=True)
-        beside = cpus[held:]
-        if len(beside) < (wanted or 1):
-            of_generator = tuple(cpus[-wanted:]) if wanted else None
-            return Placement(tuple(cpus[:held]), of_generator, wanted or len(cpus), same_host=True, shared=True)
-        of_generator = tuple(beside[-wanted:] if wanted else beside)
-        return Placement(tuple(cpus[:held]), of_generator, len(of_generator), same_host=True, shared=False)
+        return place(cpus, held=held, wanted=wanted, same_host=same_host)
 
     def _cpus(self, role: str) -> list[int]:
         return self.trial.once(f"cpus of {role}", lambda: self.trial.agent_call("cpus", role=role)["cpus"])
