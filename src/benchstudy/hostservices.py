@@ -141,7 +141,7 @@ def start_service(
     into: Path | None,
 ) -> RunningService:
     """See HostAgent.start_service."""
-    secrets = {secret: secrets.get(secret) or token_hex(16) for secret in service.secrets}
+    secrets = {**secrets, **{secret: secrets.get(secret) or token_hex(16) for secret in service.secrets}}
     _check_addresses(agent.remote.name, service, bind, needed)
 
     def attempt() -> tuple[str, str, dict]:

@@ -2,9 +2,10 @@
 
 Texts may hold `{{…}}` placeholders, filled in on the host when the service starts:
 `{{dir}}` the service's own folder, `{{port.NAME}}` a free port of it, `{{secret.NAME}}` a random secret that
-lives as long as the service, `{{bind}}` the address to listen on, `{{OTHER.dir}}`, `{{OTHER.port.NAME}}`,
-`{{OTHER.secret.NAME}}` and `{{OTHER.bind}}` those of a service named in `needs`; `{{library.NAME}}` the folder of
-something shipped to the host (named in `libraries`), `{{tools}}` where provisioning put programs.
+lives as long as the service or one that `secret_env` takes from the controller, `{{bind}}` the address to listen on,
+`{{OTHER.dir}}`, `{{OTHER.port.NAME}}`, `{{OTHER.secret.NAME}}` and `{{OTHER.bind}}` those of a service named in
+`needs`; `{{library.NAME}}` the folder of something shipped to the host (named in `libraries`), `{{tools}}` where
+provisioning put programs.
 """
 
 import re
@@ -56,17 +57,18 @@ class Confinement:
 
 
 class Ready(_Strict):
-    """When a service counts as up: exactly one of the three."""
+    """When a service counts as up: exactly one of the four."""
 
     tcp: Name | None = Field(None, description="this named port accepts a connection")
     http: str | None = Field(None, description="this URL answers with a status below 500")
     mount: str | None = Field(None, description="this path is a mount point")
+    file: str | None = Field(None, description="this path exists, for what only keeps something for others")
     timeout: DurationField = 30.0
 
     @model_validator(mode="after")
     def _one_probe(self) -> "Ready":
-        if sum(probe is not None for probe in (self.tcp, self.http, self.mount)) != 1:
-            raise ValueError("give exactly one of tcp, http, mount")
+        if sum(probe is not None for probe in (self.tcp, self.http, self.mount, self.file)) != 1:
+            raise ValueError("give exactly one of tcp, http, mount, file")
         return self
 
 
@@ -77,6 +79,9 @@ class Service(_Strict):
     needs: list[Name] = Field([], description="services that must be ready before")
     ports: list[Name] = []
     secrets: list[Name] = []
+    secret_env: dict[Name, str] = Field(
+        {}, description="secrets of one's own: the variable of the controller's environment that holds {{secret.NAME}}"
+    )
     libraries: list[Name] = Field([], description='what is shipped to the host before, such as "rclone"')
     files: dict[str, str] = Field({}, description="files written below {{dir}} before the start")
     setup: list[list[str]] = Field([], description="commands run to their end before the start")
@@ -84,6 +89,13 @@ class Service(_Strict):
     env: dict[str, str] = {}
     ready: Ready
     stop: list[str] | None = Field(None, description="command that ends it politely, such as an unmount")
+
+    @model_validator(mode="after")
+    def _each_secret_once(self) -> "Service":
+        both = sorted({*self.secrets} & self.secret_env.keys())
+        if both:
+            raise ValueError(f"{both[0]!r} is in secrets, which are made up, and in secret_env: take it out of one")
+        return self
 
 
 def definition(services: Mapping[str, Service], name: str | None) -> dict[str, Any]:

@@ -110,13 +110,24 @@ class SessionState:
         except TrialFailed as error:
             return str(error)
 
-    def start(self, name: str, confinement: Confinement | None = None, into: Path | None = None) -> RunningService:
-        """A fresh instance of a service of the study, with what it needs; the caller ends it. Raises TrialFailed."""
+    def start(
+        self,
+        name: str,
+        confinement: Confinement | None = None,
+        into: Path | None = None,
+        beside: Sequence[RunningService] = (),
+    ) -> RunningService:
+        """A fresh instance of a service of the study, with what it needs; the caller ends it. Raises TrialFailed.
+
+        What it needs and is among `beside` is taken from there; the rest is up for the session.
+        """
         spec = self.described(name)
         try:
-            needed = {other: self.service(other) for other in spec.needs}
+            given = {running.name: running for running in beside}
+            needed = {other: given.get(other) or self.service(other) for other in spec.needs}
             libraries = {library: self.library(library, spec.role) for library in spec.libraries}
             secrets = {secret: token_hex(16) for secret in spec.secrets}
+            secrets |= {secret: self.secret(variable) for secret, variable in spec.secret_env.items()}
             self._secrets.update(secrets.values())
             return self.host(spec.role).agent.start_service(
                 self.uuid,
@@ -293,11 +304,13 @@ class TrialContext:
         cpu_list: Sequence[int] | None = None,
         open_files: int | None = None,
         label: str = "server",
+        beside: Sequence[RunningService] = (),
     ) -> Iterator[RunningService]:
         """The study's service `name`, started afresh for this trial and ended with the block.
 
         Its logs and supervisor.json come to `<trial>/<label>/`; afterwards `running.record` is the supervisor's record.
-        Without limits, its peak memory and CPU time are still accounted for. What it needs is up for the session.
+        Without limits, its peak memory and CPU time are still accounted for. What it needs is up for the session,
+        or one of `beside`, servers of the same trial.
 
         Args:
             limits, cpu_list, open_files: as in Command; what became of them is in `running.limits`.
@@ -309,7 +322,7 @@ class TrialContext:
         confinement = Confinement(limits or Limits(), tuple(cpu_list) if cpu_list else None, open_files)
         folder = self.files / label
         try:
-            running = self._state.start(name, confinement, folder)
+            running = self._state.start(name, confinement, folder, beside)
         except ServiceFailed as error:
             self._list_server(name, label, error.record)
             raise

@@ -47,7 +47,7 @@ def start(arguments: list[str]) -> None:
     fill = _Filler(values)
     ready = {
         **service["ready"],
-        **{k: fill(service["ready"][k]) for k in ("http", "mount") if service["ready"].get(k)},
+        **{k: fill(service["ready"][k]) for k in ("http", "mount", "file") if service["ready"].get(k)},
     }
     supervised = {
         **{name: spec[name] for name in ("uuid", "session", "lock", "lease_s")},
@@ -186,6 +186,8 @@ def _probe(ready: dict, ports: dict[str, int], address: str) -> bool:
         return True
     if ready.get("http"):
         return _answers(ready["http"])
+    if ready.get("file"):
+        return os.path.exists(ready["file"])
     return os.path.realpath(ready["mount"]) in folders.mount_points()
 
 
@@ -211,6 +213,8 @@ def _probed_ports(ready: dict, ports: dict[str, int]) -> dict[str, int]:
 def _probe_text(ready: dict, ports: dict[str, int]) -> str:
     if ready.get("tcp"):
         return f"nothing listens on port {ports[ready['tcp']]}, {ready['tcp']!r}"
+    if ready.get("file"):
+        return f"{ready['file']} does not exist"
     return f"{ready['http']} does not answer" if ready.get("http") else f"{ready['mount']} is not a mount point"
 
 
