@@ -1,7 +1,7 @@
 """How far a session is: a live line for each session on a terminal, plain timestamped lines elsewhere.
 
 Sessions run in processes of their own. Each writes its state to a small file; on a terminal the first of them to get
-a lock draws the lines of all, and when it ends another takes over.
+a lock draws the lines of all, and when it ends another takes over. Warnings scroll above them, as Snakemake's lines do.
 """
 
 import fcntl
@@ -11,12 +11,11 @@ import os
 import sys
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
+from typing import Any
 
-from rich.console import Console
-from rich.live import Live
-from rich.table import Table
+from benchstudy.statuslines import StatusLines, live_terminal
 
 log = logging.getLogger("benchstudy")
 
@@ -29,12 +28,20 @@ class Progress:
     def __init__(self, folder: Path, session: str, blocks: int):
         self._folder = folder
         self._state_file = folder / f"{os.getpid()}.json"
-        self._state = {"session": session, "blocks": blocks, "done": 0, "total": 0, "failed": 0, "now": "connecting"}
-        self._begun = time.monotonic()
+        # Times are of the monotonic clock, which all processes of a machine share: who draws can tell how long ago.
+        self._state: dict[str, Any] = {
+            "session": session,
+            "blocks": blocks,
+            "total": 0,
+            "done": 0,
+            "failed": 0,
+            "aborted": 0,
+            "now": "connecting",
+            "begun": time.monotonic(),
+        }
         self._stop = threading.Event()
         self._drawer: threading.Thread | None = None
-        self._writing = threading.Lock()
-        self._live = sys.stderr.isatty()
+        self._live = live_terminal()
 
     def __enter__(self) -> "Progress":
         self._folder.mkdir(parents=True, exist_ok=True)
@@ -55,41 +62,40 @@ class Progress:
         self.event(f"{total} trials to measure, {adopted} adopted")
 
     def trial_started(self, block: int, case: str) -> None:
+        self._state.setdefault("trials_begun", time.monotonic())
         self._state |= {"block": block, "now": case}
         self._publish()
 
     def trial_finished(self, block: int, case: str, status: str, cause: str | None, duration_s: float) -> None:
-        self._state["done"] += 1
-        self._state["failed"] += status != "ok"
+        number = self._state["done"] + 1
+        if status == "aborted":  # no result: it is done again
+            self._state["aborted"] += 1
+        else:
+            self._state |= {"done": number, "last_done": time.monotonic()}
+            self._state["failed"] += status != "ok"
         self._publish()
         ending = f"{status}: {cause}" if cause else status
         log.log(
             logging.INFO if status == "ok" else logging.WARNING,
             "%s: trial %d/%d, block %d, %s: %s, %.1f s, %s left",
             self._state["session"],
-            self._state["done"],
+            number,
             self._state["total"],
             block,
             case,
             ending,
             duration_s,
-            _clock(self._left_s()),
+            _clock(_left_s(self._state)),
         )
 
     def event(self, text: str) -> None:
         self._publish()
         log.warning("%s: %s", self._state["session"], text)
 
-    def _left_s(self) -> float | None:
-        done = self._state["done"]
-        return (time.monotonic() - self._begun) / done * (self._state["total"] - done) if done else None
-
     def _publish(self) -> None:
-        state = self._state | {"elapsed_s": time.monotonic() - self._begun, "left_s": self._left_s()}
-        with self._writing:  # the drawing thread publishes too, so that the time goes on during a trial
-            temporary = self._state_file.with_suffix(".tmp")
-            temporary.write_text(json.dumps(state))
-            os.replace(temporary, self._state_file)
+        temporary = self._state_file.with_suffix(".tmp")
+        temporary.write_text(json.dumps(self._state))
+        os.replace(temporary, self._state_file)
 
     def _draw(self) -> None:
         with (self._folder / "drawer.lock").open("a") as lock:
@@ -101,33 +107,49 @@ class Progress:
                     self._stop.wait(_REFRESH_S)
             if self._stop.is_set():
                 return
-            console = Console(stderr=True)
-            with Live(console=console, refresh_per_second=4, transient=True) as live:
+            lines = StatusLines()
+            try:
                 while not self._stop.wait(_REFRESH_S):
-                    self._publish()
-                    live.update(_lines(self._folder))
+                    lines.show([_cells(state) for state in _states(self._folder)], keep=_IMPORTANT_FIRST, shrink=_CASE)
+            finally:
+                lines.close()
 
 
-def _lines(folder: Path) -> Table:
-    table = Table.grid(padding=(0, 2))
+def _states(folder: Path) -> Iterator[dict[str, Any]]:
     for path in sorted(folder.glob("*.json")):
         if not Path(f"/proc/{path.stem}").exists():  # left by a session that was killed
             path.unlink(missing_ok=True)
             continue
         try:
-            state = json.loads(path.read_text())
+            yield json.loads(path.read_text())
         except FileNotFoundError:  # that session has just ended
             continue
-        table.add_row(
-            state["session"],
-            f"block {state.get('block', '–')}/{state['blocks']}",
-            f"trial {min(state['done'] + 1, state['total'])}/{state['total']}",
-            state["now"],
-            f"{_clock(state['elapsed_s'])} elapsed",
-            f"{_clock(state['left_s'])} left",
-            f"{state['failed']} failed" if state["failed"] else "",
-        )
-    return table
+
+
+_CASE = 3
+_IMPORTANT_FIRST = (2, 5, 0, 6, 4, 1, _CASE)
+
+
+def _cells(state: Mapping[str, Any]) -> list[str]:
+    begun = "block" in state
+    return [
+        state["session"],
+        f"block {state['block']}/{state['blocks']}" if begun else "",
+        f"trial {min(state['done'] + 1, state['total'])}/{state['total']}" if begun else "",
+        state["now"],
+        f"{_clock(time.monotonic() - state['begun'])} elapsed",
+        f"{_clock(_left_s(state))} left",
+        ", ".join(f"{state[what]} {what}" for what in ("failed", "aborted") if state[what]),
+    ]
+
+
+def _left_s(state: Mapping[str, Any]) -> float | None:
+    """By the trials so far; None before the first is done."""
+    if not state["done"]:
+        return None
+    each_s = (state["last_done"] - state["trials_begun"]) / state["done"]
+    of_this_s = time.monotonic() - state["last_done"]
+    return max(0.0, each_s * (state["total"] - state["done"]) - of_this_s)
 
 
 def _clock(seconds: float | None) -> str:
@@ -141,7 +163,7 @@ def log_to(path: Path | None) -> Callable[[], None]:
     """One log file a job; the terminal gets warnings, or everything where no live line says it. Returns an undo."""
     handlers: list[logging.Handler] = []
     stream = logging.StreamHandler(sys.stderr)
-    stream.setLevel(logging.WARNING if sys.stderr.isatty() else logging.INFO)
+    stream.setLevel(logging.WARNING if live_terminal() else logging.INFO)
     handlers.append(stream)
     if path is not None:
         path.parent.mkdir(parents=True, exist_ok=True)
