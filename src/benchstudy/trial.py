@@ -391,6 +391,10 @@ class TrialContext:
         """A secret from the controller's environment; it is kept out of every file."""
         return self._state.secret(env_name)
 
+    def keep_secret(self, value: str) -> None:
+        """Keep out of every file what became known during the trial, such as the token that a login gave."""
+        self._state._secrets.add(value)
+
     def note(self, **facts: Any) -> None:
         """What was verified about this trial: file system type, cache state, limits."""
         self.notes.update(facts)

@@ -30,6 +30,7 @@ COMMANDS = {
     "small-files": "small_files:main",
     "http-check": "http_check:check",
     "server-files": "http_check:server_files",
+    "server-listens": "http_check:server_listens",
     "cpus": "http_check:cpus",
 }
 

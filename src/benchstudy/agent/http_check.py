@@ -19,6 +19,7 @@ from urllib.parse import urlencode, urlsplit
 
 import processes
 import record
+import sockets
 import wire
 
 HEAD = 300  # bytes of a body that a person is shown
@@ -146,20 +147,26 @@ def _cookie(headers: Message, name: str) -> str | None:
 
 
 def server_files(arguments: list[str]) -> None:
-    """`server-files SERVICE_DIR [PATTERN]`: prints {"open_files": the most that one of the service's processes may
-    have open, "left": how many files below the service's own folder match PATTERN, None without}.
+    """`server-files SERVICE_DIR PATTERN`: prints {"left": how many files below the service's own folder match}."""
+    folder, pattern = arguments
+    wire.emit({"left": _count(os.path.join(folder, "files"), pattern)})
+
+
+def server_listens(arguments: list[str]) -> None:
+    """`server-listens SERVICE_DIR NAME PORT`: prints {"problem": why the port called NAME is not the service's alone,
+    None when it is, "open_files": the most files that one of the service's processes may have open}.
     """
-    folder, pattern = arguments[0], arguments[1] if len(arguments) > 1 else None
+    folder, name, port = arguments[0], arguments[1], int(arguments[2])
     content = record.read(folder) or {}
     if "supervisor_pid" not in content:
         raise wire.AgentError(f"{folder}: no server runs there")
-    pids = processes.descendants(content["supervisor_pid"])
-    wire.emit(
-        {
-            "open_files": max((_open_files(pid) for pid in pids), default=0),
-            "left": _count(os.path.join(folder, "files"), pattern) if pattern else None,
-        }
-    )
+    supervisor = content["supervisor_pid"]
+    if sockets.listening_inodes(port):
+        problem = sockets.foreign_listener({f"port {name}": port}, supervisor)
+    else:
+        problem = f"port {name}: nothing listens on port {port}"
+    open_files = max((_open_files(pid) for pid in processes.descendants(supervisor)), default=0)
+    wire.emit({"problem": problem, "open_files": open_files})
 
 
 def _open_files(pid: int) -> int:

@@ -82,6 +82,7 @@ class _Trial:
         ) as running:
             base = f"http://{running.address}:{running.ports[self.server.port]}"
             trial.note(url=base + self.endpoint.path, limits=running.limits)
+            open_files = self._prove(running)
             token, before = self._check(running, base, "before the load", last=0)
             headers = {name: self._fill(running, text, token) for name, text in self.endpoint.headers.items()}
 
@@ -103,18 +104,18 @@ class _Trial:
 
             if generator.warm_up is not None:
                 self._execute(load(warm_up=True), WARM_UP, placement, token)
-            files_before, used_before = self._files(running), dict(running.usage())
+            left_before, used_before = self._left(running), dict(running.usage())
             self._execute(load(warm_up=False), LOAD, placement, token)
             used_after = dict(running.usage())
-            files_after = self._files(running) if self.endpoint.leaves else files_before
+            left_after = self._left(running)
             _, after = self._check(running, base, "after the load", last=1)
             facts |= {
                 "checks": {"before": before, "after": after},
                 "usage": {"before": used_before, "after": used_after},
                 "threads": min(load(warm_up=False).threads or placement.usable, placement.usable),
-                "open_files": files_before["open_files"],
+                "open_files": open_files,
                 "leaves": self.endpoint.leaves,
-                "left": {"before": files_before["left"], "after": files_after["left"]},
+                "left": {"before": left_before, "after": left_after},
             }
         facts["server"] = dict(running.record.get("limits") or {}) if running.record else None
         write_atomically(trial.files / FACTS, as_json(facts))
@@ -167,6 +168,8 @@ class _Trial:
         answer = self._ask("http-check", input=json.dumps(request).encode() + b"\n", role=self.load_role)
         if answer["problem"]:
             raise TrialFailed(answer["problem"])
+        if answer["token"]:
+            self.trial.keep_secret(answer["token"])
         (found,) = answer["answers"]
         problem = problem_of(found, self.endpoint.expect)
         if problem:
@@ -205,17 +208,29 @@ class _Trial:
 
         return _PLACEHOLDER.sub(value, text)
 
-    def _files(self, running: "RunningService") -> dict[str, Any]:
-        """How many files the server may open, and how many it has left behind. Raises TrialFailed for too few."""
-        pattern = [running.fill(self.endpoint.leaves)] if self.endpoint.leaves else []
-        found = self._ask("server-files", running.folder, *pattern, role=self.server_role)
+    def _prove(self, running: "RunningService") -> int:
+        """Before anything is sent: the port is the server's. How many files it may open; TrialFailed for too few.
+
+        That the service is ready proves it of the port that its probe asks, which can be another one.
+        """
+        port = self.server.port
+        found = self._ask("server-listens", running.folder, port, str(running.ports[port]), role=self.server_role)
+        if found["problem"]:
+            raise TrialFailed(f"service {self.server.service}: {found['problem']}")
         needed = self.concurrency or 1
         if found["open_files"] < needed:
             raise TrialFailed(
                 f"the server {self.server.name} may open {found['open_files']} files and {needed} requests at once "
                 "need as many: raise it in the server's own configuration (ulimit -n alone does not)"
             )
-        return found
+        return found["open_files"]
+
+    def _left(self, running: "RunningService") -> int | None:
+        """How many files the requests so far have left behind; None when the study does not ask for it."""
+        if not self.endpoint.leaves:
+            return None
+        pattern = running.fill(self.endpoint.leaves)
+        return self._ask("server-files", running.folder, pattern, role=self.server_role)["left"]
 
     def _ask(self, command: str, *arguments: str, role: str, input: bytes = b"") -> dict[str, Any]:
         try:
