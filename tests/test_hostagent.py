@@ -149,6 +149,51 @@ def test_a_hanging_command_that_ignores_term_is_a_timeout_without_survivors(agen
     assert not runs(int(Path(execution.run_dir, "files", "left").read_text()))
 
 
+TERMINAL_PROBE = """
+import os, sys, tty
+tty.setraw(1)
+os.close(os.open("/dev/tty", os.O_RDWR))
+shown = os.ttyname(0) == os.ttyname(1), os.isatty(2)
+leads = os.getsid(0) == os.getpid() == os.tcgetpgrp(0)
+print(os.get_terminal_size(0), os.environ["TERM"], shown, leads, file=sys.stderr)
+blob = bytes(range(256)) * 2000
+while blob:
+    blob = blob[os.write(1, blob):]
+os._exit(7)
+"""
+
+
+def test_a_terminal_of_its_own_whose_bytes_come_back_verbatim(agent, tmp_path):
+    execution = agent.execute(SESSION, Command(["python3", "-c", TERMINAL_PROBE], terminal=(40, 120)))
+    assert (execution.state, execution.exit_status, execution.stdout_truncated) == ("exited", 7, False)
+    agent.fetch(execution, tmp_path / "here")
+    said = (tmp_path / "here" / "stderr").read_text()
+    assert said == "os.terminal_size(columns=120, lines=40) xterm-256color (True, False) True\n"
+    assert (tmp_path / "here" / "stdout").read_bytes() == bytes(range(256)) * 2000, "up to the last byte before the end"
+    assert json.loads((tmp_path / "here" / "supervisor.json").read_text())["terminal"] == [40, 120]
+
+
+def test_what_runs_in_a_terminal_is_capped_and_ended_with_all_that_came_of_it(agent, tmp_path):
+    script = (
+        "trap '' TERM HUP INT; setsid sleep 300 & echo $! > left; echo drawn; cat /dev/zero & while :; do wait; done"
+    )
+    command = Command(
+        ["sh", "-c", script], env={"TERM": "dumb"}, terminal=(24, 80), max_output_bytes=1000, timeout_s=0.7, grace_s=0.3
+    )
+    execution = agent.execute(SESSION, command)
+    assert (execution.state, execution.stdout_truncated) == ("timeout", True)
+    assert not runs(int(Path(execution.run_dir, "files", "left").read_text()))
+    assert not any("could not be ended" in event for event in execution.events)
+    drawn = Path(execution.run_dir, "stdout").read_bytes()
+    assert len(drawn) == 1000 and drawn.startswith(b"drawn\r\n"), "as a terminal gets it"
+
+
+@pytest.mark.parametrize("wrong", [{"terminal": (0, 80)}, {"terminal": (24,)}, {"terminal": (24, 80), "stdin": b"x"}])
+def test_a_terminal_that_cannot_be_is_refused(wrong):
+    with pytest.raises(ValueError, match="terminal:"):
+        Command(["true"], **wrong)
+
+
 def test_a_program_that_is_not_there_is_start_failed(agent):
     execution = agent.execute(SESSION, Command(["no-such-program"]))
     assert execution.state == "start-failed"

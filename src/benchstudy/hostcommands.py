@@ -53,6 +53,11 @@ class Command:
     `limits`: what it and all its descendants may use; `Limits()` limits nothing and accounts for memory and CPU time.
     `cpu_list`: the CPUs it runs on, such as those that a server beside it does not use.
     `open_files`: how many it must be able to open at once; the state is start-failed when the host cannot give them.
+    `terminal`: (rows, columns) of a terminal that is its stdin, stdout and /dev/tty, with TERM=xterm-256color unless
+        `env` says another; `stdout` then is what was drawn, byte for byte. stderr stays apart, so that messages do not
+        spoil the screen. Nobody types: it goes with no `stdin`.
+
+    Raises ValueError for a terminal of an impossible size, or with `stdin`.
     """
 
     argv: Sequence[str]
@@ -67,6 +72,15 @@ class Command:
     limits: Limits | None = None
     cpu_list: tuple[int, ...] | None = None
     open_files: int | None = None
+    terminal: tuple[int, int] | None = None
+
+    def __post_init__(self) -> None:
+        if self.terminal is None:
+            return
+        if len(self.terminal) != 2 or not all(0 < length < 1 << 16 for length in self.terminal):
+            raise ValueError(f"terminal: {self.terminal!r} must be rows and columns, each from 1 to 65535")
+        if self.stdin:
+            raise ValueError("terminal: stdin cannot be given as well, because the terminal would echo it into stdout")
 
 
 @dataclass(frozen=True)
@@ -127,6 +141,7 @@ class SupervisedRun:
             "env": dict(command.env),
             "secret_env": dict(command.secret_env),
             "stdin": base64.b64encode(command.stdin).decode(),
+            "terminal": list(command.terminal) if command.terminal else None,
             "timeout_s": command.timeout_s,
             "grace_s": command.grace_s,
             "max_output_bytes": command.max_output_bytes,

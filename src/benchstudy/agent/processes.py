@@ -55,17 +55,19 @@ def spawn(
     cwd: str,
     streams: tuple[int, int, int],
     admit: Callable[[int], None] | None = None,
+    terminal: bool = False,
 ) -> int:
     """Start `argv` in a session of its own, ended by the kernel should this process die. Raises StartFailed.
 
     `admit`: gets the process's number before the program is executed; what it raises ends the process.
+    `terminal`: the first of `streams` is a terminal, and becomes the session's.
     """
     parent = os.getpid()
     failure_read, failure_write = os.pipe()
     gate = os.pipe() if admit is not None else None
     pid = os.fork()
     if pid == 0:
-        _become(argv, env, cwd, streams, parent, failure_write, gate)
+        _become(argv, env, cwd, streams, parent, failure_write, gate, terminal)
     os.close(failure_write)
     if gate is not None:
         os.close(gate[0])
@@ -87,7 +89,7 @@ def spawn(
     return pid
 
 
-def _become(argv, env, cwd, streams, parent: int, failure: int, gate) -> None:
+def _become(argv, env, cwd, streams, parent: int, failure: int, gate, terminal: bool) -> None:
     """The child's way from fork to exec; whatever fails travels to the parent as an errno."""
     try:
         os.setsid()
@@ -111,6 +113,11 @@ def _become(argv, env, cwd, streams, parent: int, failure: int, gate) -> None:
         copies = [os.dup(fd) for fd in streams]
         for target, copy in enumerate(copies):
             os.dup2(copy, target)
+        if terminal:
+            import fcntl  # start-up time is paid at every command, and few have a terminal
+            import termios
+
+            fcntl.ioctl(0, termios.TIOCSCTTY, 0)  # from now on /dev/tty is it
         os.chdir(cwd)
         os.execvpe(argv[0], argv, env)
     except OSError as error:

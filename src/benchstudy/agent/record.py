@@ -74,6 +74,7 @@ class Record:
             "program": spec["argv"][0],
             "env": spec["shown_env"],
             "secret_env": sorted(spec["secret_env"]),
+            "terminal": spec["terminal"],
             "timeout_s": spec["timeout_s"],
             "boot_id": boot_id(),
             "events": [],

@@ -17,51 +17,14 @@ import folders
 import processes
 import record
 from lease import Lease
+from outputs import Copy, TerminalCopy
 
 TYPE_CHECKING = False  # typing takes long to import
 if TYPE_CHECKING:
     import limits
 
+TERMINAL = "xterm-256color"  # what the controller can replay
 OUTPUT_TAIL = 4000  # characters of a step's output that an event keeps
-
-
-class Copy:
-    """One output stream: copied to a file up to a cap, read and dropped beyond it."""
-
-    def __init__(self, path: str, cap: int):
-        self.read_fd, self.write_fd = os.pipe2(os.O_CLOEXEC)
-        os.set_blocking(self.read_fd, False)
-        self.file = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
-        self.cap, self.seen, self.written = cap, 0, 0
-        self.failure: str | None = None
-
-    def pump(self) -> bool:
-        """Take what is there; False once every writer is gone."""
-        try:
-            data = os.read(self.read_fd, 1 << 16)
-        except BlockingIOError:
-            return True
-        self.seen += len(data)
-        wanted = memoryview(data)[: max(0, self.cap - self.written)]
-        try:
-            while wanted and self.failure is None:
-                done = os.write(self.file, wanted)
-                self.written += done
-                wanted = wanted[done:]
-        except OSError as error:  # a full disk must not stop us from reading, or the command would hang on its pipe
-            self.failure = f"output could not be written: {error.strerror}"
-        return bool(data)
-
-    @property
-    def truncated(self) -> bool:
-        return self.seen > self.written
-
-    def close_writer(self) -> None:
-        os.close(self.write_fd)
-
-    def close(self) -> None:
-        os.close(self.read_fd)
-        os.close(self.file)
 
 
 class Supervisor:
@@ -73,6 +36,7 @@ class Supervisor:
         self.files = os.path.join(folder, "files")
         self.env = {
             **os.environ,
+            **({"TERM": TERMINAL} if spec["terminal"] else {}),
             **spec["env"],
             **spec["secret_env"],
             **processes.marks(spec["uuid"], spec["session"], spec["lock"]),
@@ -141,9 +105,23 @@ class Supervisor:
             return "lease-expired"
         return "stopped" if self.lease.stop_asked or self.terminated else None
 
-    def _spawn(self, argv: list[str], streams: tuple[int, int, int], admit: Callable[[int], None] | None = None) -> int:
+    def _spawn(
+        self,
+        argv: list[str],
+        streams: tuple[int, int, int],
+        admit: Callable[[int], None] | None = None,
+        terminal: bool = False,
+    ) -> int:
         self.childless = False
-        return processes.spawn(argv, self.env, self.files, streams, admit)
+        return processes.spawn(argv, self.env, self.files, streams, admit, terminal)
+
+    def _stdout(self, path: str, cap: int) -> Copy:
+        if not self.spec["terminal"]:
+            return Copy(path, cap)
+        try:
+            return TerminalCopy(path, cap, *self.spec["terminal"])
+        except OSError as error:
+            raise processes.StartFailed(f"cannot open a terminal: {error.strerror}") from error
 
     def _confine(self) -> Callable[[int], None] | None:
         """Make ready what the command is to be held to. Raises StartFailed."""
@@ -180,13 +158,14 @@ class Supervisor:
     # --- the command -----------------------------------------------------------------------------------------
 
     def _run_command(self) -> None:
+        cap = self.spec["max_output_bytes"]
         try:
             admit = self._confine()  # before the clock starts: making a group is no part of the command
+            out = self._stdout(os.path.join(self.folder, "stdout"), cap)
         except processes.StartFailed as error:
             self.record.end("start-failed", str(error))
             return
-        spec, cap = self.spec, self.spec["max_output_bytes"]
-        out = Copy(os.path.join(self.folder, "stdout"), cap)
+        spec = self.spec
         err = Copy(os.path.join(self.folder, "stderr"), cap)
         stdin = os.memfd_create("stdin")  # in memory only: it may hold secrets
         with open(stdin, "wb", closefd=False) as file:
@@ -194,8 +173,10 @@ class Supervisor:
         os.lseek(stdin, 0, os.SEEK_SET)
         self.record.begin()
         started = time.monotonic()
+        terminal = out.write_fd if spec["terminal"] else None
+        streams = (stdin if terminal is None else terminal, out.write_fd, err.write_fd)
         try:
-            pid = self._spawn(spec["argv"], (stdin, out.write_fd, err.write_fd), admit)
+            pid = self._spawn(spec["argv"], streams, admit, terminal is not None)
         except processes.StartFailed as error:
             self.record.end("start-failed", str(error))
             return

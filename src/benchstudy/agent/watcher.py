@@ -29,6 +29,7 @@ DEFAULTS = {
     "env": {},
     "secret_env": {},
     "stdin": "",
+    "terminal": None,
     "timeout_s": None,
     "max_output_bytes": 16 << 20,
     "lock": "",

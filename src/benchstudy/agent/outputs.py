@@ -1,0 +1,65 @@
+"""What a command writes, copied to files up to a cap: through a pipe, or from the screen of a terminal of its own."""
+
+from __future__ import annotations
+
+import os
+
+
+class Copy:
+    """One output stream: copied to a file up to a cap, read and dropped beyond it."""
+
+    def __init__(self, path: str, cap: int, ends: tuple[int, int] | None = None):
+        """`ends`: (read, write) descriptors; a pipe when None."""
+        self.read_fd, self.write_fd = ends or os.pipe2(os.O_CLOEXEC)
+        os.set_blocking(self.read_fd, False)
+        self.file = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
+        self.cap, self.seen, self.written = cap, 0, 0
+        self.failure: str | None = None
+
+    def pump(self) -> bool:
+        """Take what is there; False once every writer is gone."""
+        try:
+            data = os.read(self.read_fd, 1 << 16)
+        except BlockingIOError:
+            return True
+        self.seen += len(data)
+        wanted = memoryview(data)[: max(0, self.cap - self.written)]
+        try:
+            while wanted and self.failure is None:
+                done = os.write(self.file, wanted)
+                self.written += done
+                wanted = wanted[done:]
+        except OSError as error:  # a full disk must not stop us from reading, or the command would hang on its pipe
+            self.failure = f"output could not be written: {error.strerror}"
+        return bool(data)
+
+    @property
+    def truncated(self) -> bool:
+        return self.seen > self.written
+
+    def close_writer(self) -> None:
+        os.close(self.write_fd)
+
+    def close(self) -> None:
+        os.close(self.read_fd)
+        os.close(self.file)
+
+
+class TerminalCopy(Copy):
+    """A terminal of `rows` by `columns`: what is drawn on it is copied as it comes, control sequences and all."""
+
+    def __init__(self, path: str, cap: int, rows: int, columns: int):
+        import fcntl  # start-up time is paid at every command, and few want a terminal
+        import struct
+        import termios
+
+        ends = os.openpty()
+        fcntl.ioctl(ends[1], termios.TIOCSWINSZ, struct.pack("HHHH", rows, columns, 0, 0))
+        super().__init__(path, cap, ends)
+
+    def close_writer(self) -> None:
+        """Held open: a terminal that nobody has open for a moment hangs up, and what is drawn later would be lost."""
+
+    def close(self) -> None:
+        os.close(self.write_fd)
+        super().close()
