@@ -9,6 +9,7 @@ from typing import Any
 from benchstudy.families.base import Observation, Parsed, ParseError
 from benchstudy.families.http_load import K6_SUMMARY
 from benchstudy.families.http_load.command import AB_PERCENTILES, AB_REQUESTS
+from benchstudy.families.under_load import Rate
 from benchstudy.parsers.ab import AbResult, histogram_of_gnuplot, mean_between, parse_ab, parse_ab_percentiles
 from benchstudy.parsers.http_latency import Latency
 from benchstudy.parsers.k6 import K6Result, parse_k6_summary
@@ -17,6 +18,7 @@ from benchstudy.parsers.wrk import WrkResult, parse_wrk
 FACTS = "http.json"  # what was found around the load, beside the folders of the trial's commands
 LOAD = "load"
 IMPORTED_AB = "ab.txt"
+_KNOWN_FACTS = ("tool", "concurrency", "rate_per_s", "checks", "usage", "threads", "leaves", "left", "server")
 PERCENTILES = (50, 66, 75, 80, 90, 95, 98, 99)  # those of ab's own table
 Rows = Sequence[Mapping[str, Any]]
 
@@ -31,19 +33,23 @@ class LoadResult:
     good: int
     duration: float
     problems: Sequence[str]
+    load: float  # what the generator says it was set to: connections, or requests a second
 
 
 def parse_trial(levels: Mapping[str, str], files: Path) -> Parsed:
     """The observations and series of a trial, measured or imported. Raises ParseError."""
     if (files / IMPORTED_AB).is_file():
-        found, facts = _ab_result(parse_ab(_text(files / IMPORTED_AB)), None, None), None
+        found = _ab_result(parse_ab(_text(files / IMPORTED_AB)), None, None)
+        values = dict(found.values)
     else:
         facts = _facts(files / FACTS)
         found = parse_load(facts["tool"], files / LOAD)
-        _compare(levels, facts, found)
-    values = dict(found.values)
-    if facts is not None:
-        values |= _around(facts, found, _supervised(files / LOAD))
+        supervised = _json(files / LOAD / "supervisor.json")
+        try:
+            _compare(levels, facts, found)
+            values = {**found.values, **_around(facts, found, supervised)}
+        except (KeyError, TypeError, AttributeError) as error:
+            raise ParseError(f"{FACTS} or supervisor.json lacks what was found around the load: {error!r}") from error
     values |= _little(levels, values)
     return Parsed(
         [Observation(metric, float(value), unit) for metric, (value, unit) in values.items() if value is not None],
@@ -93,7 +99,7 @@ def _ab_result(result: AbResult, percentiles: list[tuple[float, float]] | None, 
         histogram = histogram_of_gnuplot(requests, expected=expected).to_dicts()
     rows = [{"percent": percent, "latency_s": seconds} for percent, seconds in sorted(known.items())]
     problems = result.problems(percentiles=percentiles)
-    return LoadResult(values, rows, histogram, result.good, result.duration, problems)
+    return LoadResult(values, rows, histogram, result.good, result.duration, problems, result.concurrency)
 
 
 def _ab_mean(printed: float, percentiles: list[tuple[float, float]] | None, resolution: float) -> float:
@@ -114,7 +120,7 @@ def _wrk_result(result: WrkResult) -> LoadResult:
         **_latencies(latency),
         "transfer_rate": (result.transfer_rate, "B/s"),
     }
-    return LoadResult(values, *_rows(latency), result.good, result.duration, result.problems())
+    return LoadResult(values, *_rows(latency), result.good, result.duration, result.problems(), result.connections)
 
 
 def _k6_result(result: K6Result) -> LoadResult:
@@ -133,7 +139,7 @@ def _k6_result(result: K6Result) -> LoadResult:
         "waiting_max": (result.waiting_max, "s"),
         "transfer_rate": (result.read / result.duration, "B/s"),
     }
-    return LoadResult(values, *_rows(latency), result.good, result.duration, result.problems())
+    return LoadResult(values, *_rows(latency), result.good, result.duration, result.problems(), result.rate)
 
 
 def _errors(status: int, length: int, timeout: int, connect: int) -> dict[str, tuple[float | None, str]]:
@@ -162,8 +168,13 @@ def _rows(latency: Latency | None) -> tuple[Rows, Rows]:
 
 def _compare(levels: Mapping[str, str], facts: Mapping[str, Any], found: LoadResult) -> None:
     """Raises ParseError when the files are of another case, or when the server did not do what it was asked for."""
-    if "concurrency" in levels and facts["concurrency"] != int(levels["concurrency"]):
-        raise ParseError(f"measured at {facts['concurrency']} at once, and the case says {levels['concurrency']}")
+    if "rate" in levels:
+        asked, stated, unit = Rate.of_level(levels["rate"]).per_s, facts["rate_per_s"], "a second"
+    else:
+        asked, stated, unit = int(levels["concurrency"]), facts["concurrency"], "at once"
+    for who, load in ((FACTS, stated), (facts["tool"], found.load)):
+        if load is None or abs(load - asked) > 1e-6 * asked:
+            raise ParseError(f"measured at {load} {unit} according to {who}, and the case says {asked:g}")
     if facts["leaves"]:
         made = facts["left"]["after"] - facts["left"]["before"]
         if made < found.good:
@@ -213,18 +224,20 @@ def _facts(path: Path) -> dict[str, Any]:
     facts = _json(path)
     if facts.get("schema") != 1:
         raise ParseError(f"{path.name}: schema {facts.get('schema')!r}, and only 1 is known")
+    missing = [name for name in _KNOWN_FACTS if name not in facts]
+    if missing:
+        raise ParseError(f"{path.name} has no {', '.join(missing)}")
     return facts
-
-
-def _supervised(folder: Path) -> dict[str, Any]:
-    return _json(folder / "supervisor.json")
 
 
 def _json(path: Path) -> dict[str, Any]:
     try:
-        return json.loads(_text(path))
+        found = json.loads(_text(path))
     except ValueError as error:
         raise ParseError(f"{path.name} is truncated or no JSON: {error}") from error
+    if not isinstance(found, dict):
+        raise ParseError(f"{path.name} is no JSON object")
+    return found
 
 
 def _text(path: Path) -> str:
