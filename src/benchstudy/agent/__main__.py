@@ -32,6 +32,9 @@ COMMANDS = {
     "server-files": "http_check:server_files",
     "server-listens": "http_check:server_listens",
     "cpus": "http_check:cpus",
+    "log-samples": "log_samples:sample",
+    "log-samples-end": "log_samples:end",
+    "log-key": "log_samples:key",
 }
 
 

@@ -1,0 +1,153 @@
+"""What a log's processes and its disk do while it is written to, looked at a few times a second."""
+
+from __future__ import annotations
+
+import json
+import os
+import time
+from contextlib import suppress
+
+import processes
+import record
+import wire
+
+_FSYNC = {"x86_64": (74, 75, 162, 277, 306), "aarch64": (81, 82, 83, 84, 267)}  # (f(data)sync, sync, sync_file_range)
+_MOST_THREADS = 64  # of a process that are asked what they wait for: some databases have hundreds
+_MOST_S = 24 * 3600.0
+_SECTOR = 512
+
+
+def sample(arguments: list[str]) -> None:
+    """`log-samples`: first stdin line {"interval_s", "until": a file that ends it when it is there, "most_s",
+    "services": {process: [folders of services]}, "programs": {process: path of the program}, "disk": folder or null}.
+
+    Prints a line of JSON first, {"ticks_per_s", "cpus": of this host, "disk": name or null}, and then one a sample:
+    {"t": monotonic s, "wall": s, "host_cpu_s": busy, of all CPUs, "processes": {process: {"cpu_s", "rss_bytes",
+    "write_bytes": null when this user may not know, "threads", "fsync": threads in it, "waiting": in disk sleep}},
+    "disk": {"written_bytes", "busy_s"}}. Counters run on: the reader takes differences.
+    """
+    spec = json.loads(wire.Lines().next() or b"{}")
+    disk = disk_of(spec["disk"]) if spec.get("disk") else None
+    own = sorted(os.sched_getaffinity(0))
+    wire.emit({"cpus": len(own), "disk": disk and os.path.basename(os.path.realpath(disk)), "pid": os.getpid()})
+    deadline = time.monotonic() + min(spec.get("most_s", _MOST_S), _MOST_S)
+    ended: dict[str, dict[int, float]] = {}
+    due = time.monotonic()
+    while not os.path.exists(spec["until"]) and time.monotonic() < deadline:
+        members = _members(spec.get("services", {}), spec.get("programs", {}))
+        found = {name: _used(pids, ended.setdefault(name, {})) for name, pids in members.items()}
+        moment = {"t": time.monotonic(), "wall": time.time(), "host_cpu_s": _host_cpu_s(), "processes": found}
+        wire.emit({**moment, "disk": _disk_used(disk) if disk else None})
+        due = max(due + spec["interval_s"], time.monotonic() + 0.01)
+        time.sleep(max(0.0, due - time.monotonic()))
+
+
+def end(arguments: list[str]) -> None:
+    """`log-samples-end FILE`: makes the file that ends the sampling."""
+    (path,) = arguments
+    with open(path, "w", encoding="utf-8"):
+        pass
+    wire.emit({"ended": path})
+
+
+def key(arguments: list[str]) -> None:
+    """`log-key FILE`: prints {"text", "problem": what is wrong with it as the file of a public key, or null}."""
+    (path,) = arguments
+    try:
+        with open(path, "rb") as file:
+            content = file.read(4096)
+    except OSError as error:
+        wire.emit({"text": "", "problem": f"the public key {path}: {error.strerror}"})
+        return
+    text = content.decode("utf-8", "replace")
+    problem = None
+    if text.strip() != text:
+        where = "ends with a newline" if text.endswith("\n") else "begins or ends with white space"
+        problem = f"the key file {path} {where}: the key must be all there is in it (printf %s, not echo)"
+    elif text.startswith("PRIVATE+KEY+"):
+        problem = f"the key file {path} holds a private key where the public one belongs"
+    elif text.count("+") < 2:
+        problem = f"the key file {path} holds no public key: NAME+HASH+KEY is what one looks like"
+    wire.emit({"text": "" if text.startswith("PRIVATE") else text, "problem": problem})
+
+
+def disk_of(folder: str) -> str | None:
+    """The folder in /sys of the disk that `folder` lies on; None when no disk of this host is behind it."""
+    device = os.stat(folder).st_dev
+    path = f"/sys/dev/block/{os.major(device)}:{os.minor(device)}"
+    return path if os.path.exists(path + "/stat") else None
+
+
+def _members(services: dict, programs: dict) -> dict[str, list[int]]:
+    """The processes of each name now."""
+    found: dict[str, list[int]] = {name: [] for name in (*services, *programs)}
+    for name, folders in services.items():
+        for folder in folders:
+            supervisor = (record.read(folder) or {}).get("supervisor_pid")
+            if supervisor:
+                found[name] += processes.descendants(supervisor)
+    wanted = {os.fsencode(path): name for name, path in programs.items()}
+    for pid in (int(name) for name in os.listdir("/proc") if name.isdigit()) if wanted else ():
+        with suppress(OSError):
+            with open(f"/proc/{pid}/cmdline", "rb") as file:
+                name = wanted.get(file.read().partition(b"\0")[0])
+            if name is not None:
+                found[name].append(pid)
+    return found
+
+
+def _used(pids: list[int], known: dict[int, float]) -> dict:
+    """Of all of them together. `known`: CPU time of each process that ever was, so that the sum never falls."""
+    total = {"cpu_s": 0.0, "rss_bytes": 0, "write_bytes": 0, "threads": 0, "fsync": 0, "waiting": 0}
+    tick, page = os.sysconf("SC_CLK_TCK"), os.sysconf("SC_PAGE_SIZE")
+    for pid in pids:
+        with suppress(OSError, IndexError, ValueError):
+            with open(f"/proc/{pid}/stat", "rb") as file:
+                fields = file.read().rpartition(b")")[2].split()
+            known[pid] = (int(fields[11]) + int(fields[12])) / tick
+            total["threads"] += int(fields[17])
+            total["rss_bytes"] += int(fields[21]) * page
+            written = _written(pid)
+            total["write_bytes"] = None if None in (written, total["write_bytes"]) else total["write_bytes"] + written
+            for state, call in _threads(pid):
+                total["waiting"] += state == b"D"
+                total["fsync"] += call in _FSYNC.get(os.uname().machine, ())
+    total["cpu_s"] = round(sum(known.values()), 3)
+    return total
+
+
+def _written(pid: int) -> int | None:
+    try:
+        with open(f"/proc/{pid}/io", "rb") as file:
+            pairs = dict(line.split(b":") for line in file.read().splitlines())
+    except OSError:
+        return None
+    return int(pairs[b"write_bytes"])
+
+
+def _threads(pid: int):
+    """(state, number of the system call it is in or None) of some of the threads."""
+    for thread in sorted(os.listdir(f"/proc/{pid}/task"), key=int)[:_MOST_THREADS]:
+        with suppress(OSError, IndexError):
+            folder = f"/proc/{pid}/task/{thread}"
+            with open(f"{folder}/stat", "rb") as file:
+                state = file.read().rpartition(b")")[2].split()[0]
+            call = None
+            with suppress(OSError, ValueError), open(f"{folder}/syscall", "rb") as file:
+                call = int(file.read().split()[0])
+            yield state, call
+
+
+def _host_cpu_s() -> float:
+    with open("/proc/stat", "rb") as file:
+        user, nice, system, _idle, _wait, interrupt, soft, *_ = (int(n) for n in file.readline().split()[1:])
+    return (user + nice + system + interrupt + soft) / os.sysconf("SC_CLK_TCK")
+
+
+def _disk_used(folder: str) -> dict | None:
+    try:
+        with open(f"{folder}/stat", "rb") as file:
+            fields = file.read().split()
+    except OSError:
+        return None
+    return {"written_bytes": int(fields[6]) * _SECTOR, "busy_s": int(fields[9]) / 1000}
