@@ -8,9 +8,10 @@ from pathlib import Path
 from benchstudy import families, paths
 from benchstudy.errors import BenchstudyError
 from benchstudy.families.base import Family, Imported, ParseError
+from benchstudy.instrument import instrument_sha256
 from benchstudy.names import nearest
 from benchstudy.raw import StoredTrial, TrialRecord, TrialStore, now
-from benchstudy.session import instrument_sha256, write_index
+from benchstudy.session import write_index
 from benchstudy.study import Study
 
 _NO_DEFINITION = hashlib.sha256(b"imported").hexdigest()

@@ -1,6 +1,5 @@
 """One measuring job: what is missing of one family on one target, in random block order, under a lock on its hosts."""
 
-import hashlib
 import json
 import logging
 import os
@@ -19,6 +18,7 @@ from benchstudy.controller import ends_with_controller
 from benchstudy.errors import BenchstudyError, SessionFailed, TrialFailed
 from benchstudy.families.base import Case, ParseError
 from benchstudy.hostagent import HostAgent
+from benchstudy.instrument import instrument_sha256
 from benchstudy.progress import Progress
 from benchstudy.raw import (
     RESULTS,
@@ -143,16 +143,6 @@ def write_index(plan: SessionPlan, store: TrialStore, problem: str | None) -> Pa
     path = store.index
     write_atomically(path, as_json(index))
     return path
-
-
-def instrument_sha256(family: str) -> str:
-    """Of the code that measures, so that a study that mixes two instruments can be told."""
-    package = Path(__file__).parent
-    sources = [*sorted(package.glob("agent/**/*.py")), package / "families" / f"{family}.py", package / "trial.py"]
-    digest = hashlib.sha256()
-    for source in sources:
-        digest.update(source.read_bytes())
-    return digest.hexdigest()
 
 
 class _Session:

@@ -9,29 +9,18 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
-import orjson
-
 from benchstudy import services
 from benchstudy.errors import TrialFailed
-from benchstudy.families.base import Case, Family, Observation, Parsed, ParseError
+from benchstudy.families.base import Case, Family, Parsed, ParseError
 from benchstudy.families.file_size_config import SERVICE_KEYS, FileSizeConfig, PathBackend, S3Backend
+from benchstudy.parsers.file_size import SERIES, parse_answer, read_answer
 from benchstudy.units import Size
 
 if TYPE_CHECKING:
     from benchstudy.trial import HostCheck, TrialContext
 
 ACCESS_KEY, SECRET_KEY = "BENCHSTUDY_S3_ACCESS_KEY", "BENCHSTUDY_S3_SECRET_KEY"
-_PARTS = ("open", "transfer", "sync", "close")
 _SLACK = 1.05  # a file takes a little more than its size
-_SERIES = (
-    "duration_s",
-    *(f"{part}_s" for part in _PARTS),
-    "first_byte_s",
-    "source_s",
-    "cached_before",
-    "device_read_bytes",
-    "attempts",
-)
 
 
 class FileSize(Family):
@@ -45,7 +34,7 @@ class FileSize(Family):
     series_schemas: ClassVar[Mapping[str, Mapping[str, str]]] = {
         "operations": {
             "operation": "Int64",
-            **dict.fromkeys(_SERIES, "Float64"),
+            **dict.fromkeys(SERIES, "Float64"),
             "device_read_bytes": "Int64",
             "attempts": "Int64",
         },
@@ -92,25 +81,7 @@ class FileSize(Family):
         trial.note(contents=answer.get("verified") or "verified in the first trial of this case in its session")
 
     def parse(self, case_levels: Mapping[str, str], files: Path) -> Parsed:
-        answer = _read_answer(files / "stdout")
-        operations = answer["operations"]
-        expected = answer["request"]["operations"]
-        if "problem" in answer or len(operations) != expected:
-            raise ParseError(
-                f"{len(operations)} of {expected} operations: {answer.get('problem', 'the rest is missing')}"
-            )
-        if answer["request"]["size"] != Size(case_levels["size"]).bytes:
-            raise ParseError(f"measured {answer['request']['size']} bytes, and the case says {case_levels['size']}")
-        rows = [_row(index, operation) for index, operation in enumerate(operations)]
-        if any(row["duration_s"] <= 0 for row in rows):
-            raise ParseError("an operation took no time at all: the clock of the host is broken")
-        series: dict[str, list[Mapping[str, Any]]] = {"operations": rows}
-        if answer["request"]["kind"] == "s3":
-            series["errors"] = [
-                {name: error[name] for name in ("operation", "attempt", "kind", "status", "duration_s")}
-                for error in answer["errors"]
-            ]
-        return Parsed(_observations(answer, rows), series)
+        return parse_answer(files / "stdout", Size(case_levels["size"]).bytes)
 
     def check(self, config: FileSizeConfig, host: "HostCheck") -> None:
         for backend in config.backends:
@@ -236,67 +207,17 @@ def _measure(trial: "TrialContext", request: dict[str, Any], label: str = "comma
     execution = trial.execute(Command(argv=argv, timeout_s=trial.config.timeout, label=label, **options))
     if execution.execution.state == "exited" and execution.execution.exit_status == 1:
         try:
-            problem = _read_answer(execution.stdout).get("problem")
+            problem = read_answer(execution.stdout).get("problem")
         except ParseError:
             problem = None
         if problem:
             raise TrialFailed(problem)
     execution.require_success()
-    return _read_answer(execution.stdout)
+    return read_answer(execution.stdout)
 
 
 def _argument(request: Mapping[str, Any]) -> str:
     return json.dumps(request, separators=(",", ":"), sort_keys=True)
-
-
-def _read_answer(path: Path) -> dict[str, Any]:
-    try:
-        answer = orjson.loads(path.read_bytes())
-        if not isinstance(answer["operations"], list) or answer["schema"] != 1:
-            raise ParseError(f"{path.name}: not an answer of the file-size probe")
-    except FileNotFoundError as error:
-        raise ParseError(f"{path.name} is missing") from error
-    except (orjson.JSONDecodeError, KeyError, TypeError) as error:
-        raise ParseError(f"{path.name}: truncated, or not an answer of the file-size probe") from error
-    return answer
-
-
-def _row(index: int, operation: Mapping[str, Any]) -> dict[str, Any]:
-    """One row of the series; columns that do not apply are null."""
-    row: dict[str, Any] = {"operation": index, **dict.fromkeys(_SERIES)}
-    for name, value in operation.items():
-        if name.endswith("_ns"):
-            row[f"{name.removesuffix('_ns')}_s"] = None if value is None else value / 1e9
-        elif name in row:
-            row[name] = value
-    if row["duration_s"] is None:
-        row["duration_s"] = sum(operation[f"{part}_ns"] for part in _PARTS) / 1e9
-    return row
-
-
-def _observations(answer: Mapping[str, Any], rows: list[dict[str, Any]]) -> list[Observation]:
-    def mean(column: str) -> float | None:
-        values = [row[column] for row in rows if row[column] is not None]
-        return sum(values) / len(values) if len(values) == len(rows) else None
-
-    total_s = sum(row["duration_s"] for row in rows)
-    found = [
-        Observation("duration", mean("duration_s"), "s"),
-        Observation("throughput", answer["request"]["size"] * len(rows) / total_s, "B/s"),
-        Observation("operations", float(len(rows)), "1"),
-    ]
-    found += [Observation(part, mean(f"{part}_s"), "s") for part in (*_PARTS, "first_byte", "source")]
-    found.append(Observation("device_read", mean("device_read_bytes"), "B"))
-    shares = [row["cached_before"] for row in rows if row["cached_before"] is not None]
-    if shares:
-        worst = min(shares) if answer["request"]["cache"] == "warm" else max(shares)
-        found.append(Observation("cached_before", worst, "1"))
-    if answer["request"]["kind"] == "s3":
-        # Preparing and verifying are tried again like the rest, but belong to no operation.
-        failed = [error for error in answer["errors"] if error["operation"] is not None]
-        found.append(Observation("errors", float(len(failed)), "1"))
-        found.append(Observation("attempts", float(sum(row["attempts"] for row in rows)), "1"))
-    return [observation for observation in found if observation.value is not None]
 
 
 def _check_path(config: FileSizeConfig, backend: PathBackend, host: "HostCheck") -> None:
