@@ -6,6 +6,8 @@ SHELL := /bin/sh
 CORES ?= 8
 # The study of config/config.yaml unless another is named.
 STUDY ?=
+# Options of `jupyter lab`.
+LAB ?=
 BIN := .venv/bin
 # Snakemake's own jobs call tools of the environment by name.
 export PATH := $(CURDIR)/$(BIN):$(PATH)
@@ -28,8 +30,11 @@ test: ## set up what is missing, then run the whole test suite
 	@sh setup/environment.sh test
 	@python -m pytest
 
-lab: environment ## JupyterLab on the notebooks
-	@jupyter lab notebooks
+# On loopback behind its token, what kernels say encrypted; root is who works in a container or on a
+# bare cloud machine. What the environment holds is the lock's affair, so Lab's own way to add packages is closed.
+lab: environment ## JupyterLab on the notebooks; LAB="--no-browser --port=8890" hands it options
+	@jupyter lab notebooks $(if $(filter 0,$(shell id -u)),--allow-root) \
+		--LabApp.extension_manager=readonly --KernelManager.transport_encryption=auto $(LAB)
 
 check: environment ## try every host of the study without measuring anything
 	@benchstudy check $(STUDY)

@@ -1,0 +1,111 @@
+"""`make lab`: a server that a browser could open, with a kernel that has the project's package."""
+
+import json
+import os
+import signal
+import socket
+import subprocess
+import time
+import urllib.error
+import urllib.request
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from jupyter_client import BlockingKernelClient
+
+CHECKOUT = Path(__file__).resolve().parents[1]
+TOKEN = "token-of-the-test"
+
+
+class Lab:
+    def __init__(self, port: int, log: Path, runtime: Path):
+        self.url, self._log, self.runtime = f"http://127.0.0.1:{port}", log, runtime
+
+    def ask(self, method: str, path: str, body: Any = None, token: str = TOKEN) -> Any:
+        request = urllib.request.Request(
+            f"{self.url}/{path}",
+            method=method,
+            headers={"Authorization": f"token {token}"},
+            data=json.dumps(body).encode() if body else None,
+        )
+        with urllib.request.urlopen(request, timeout=10) as answer:
+            return json.loads(answer.read() or b"null")
+
+    def wait(self, within_s: float = 60) -> None:
+        deadline = time.monotonic() + within_s
+        while True:
+            try:
+                self.ask("GET", "api/status")
+                return
+            except urllib.error.URLError as error:
+                assert time.monotonic() < deadline, f"{error}\n{self._log.read_text()}"
+                time.sleep(0.1)
+
+
+@pytest.fixture
+def lab(tmp_path: Path) -> Iterator[Lab]:
+    with socket.create_server(("127.0.0.1", 0)) as free:
+        port = free.getsockname()[1]
+    own = {f"JUPYTER_{name}_DIR": str(tmp_path / name) for name in ("CONFIG", "DATA", "RUNTIME")}
+    log = tmp_path / "log"
+    with log.open("w") as output:
+        process = subprocess.Popen(
+            ["make", "lab", f"LAB=--no-browser --port={port} --ServerApp.port_retries=0"],
+            cwd=CHECKOUT,
+            env=os.environ | own | {"JUPYTER_TOKEN": TOKEN},
+            stdin=subprocess.DEVNULL,
+            stdout=output,
+            stderr=subprocess.STDOUT,
+            start_new_session=True,
+        )
+    try:
+        yield Lab(port, log, tmp_path / "RUNTIME")
+    finally:
+        if process.poll() is None:
+            os.killpg(process.pid, signal.SIGTERM)
+        process.wait(timeout=20)
+
+
+def test_lab_comes_up_with_the_notebooks_and_a_kernel(lab: Lab):
+    lab.wait()
+    with pytest.raises(urllib.error.HTTPError, match="403"):
+        lab.ask("GET", "api/contents", token="another")
+    names = {entry["name"] for entry in lab.ask("GET", "api/contents")["content"]}
+    assert {path.name for path in (CHECKOUT / "notebooks").glob("*.ipynb")} <= names
+    for name in (name for name in names if name.endswith(".ipynb")):
+        notebook = lab.ask("GET", f"api/contents/{name}")["content"]
+        assert notebook["metadata"]["kernelspec"]["name"] in lab.ask("GET", "api/kernelspecs")["kernelspecs"]
+    opened = lab.ask(
+        "POST", "api/sessions", {"path": "fio.ipynb", "name": "", "type": "notebook", "kernel": {"name": "python3"}}
+    )
+    assert said_by(lab, opened["kernel"]["id"], "from benchstudy.paths import project_root as p; print(p())") == str(
+        CHECKOUT
+    )
+    with urllib.request.urlopen(f"{lab.url}/lab?token={TOKEN}", timeout=10) as page:
+        assert "JupyterLab" in page.read().decode()
+    lab.ask("DELETE", f"api/sessions/{opened['id']}")
+
+
+def said_by(lab: Lab, kernel: str, code: str) -> str:
+    """What a cell with `code` prints."""
+    client = BlockingKernelClient(connection_file=str(lab.runtime / f"kernel-{kernel}.json"))
+    client.load_connection_file()
+    assert client.curve_publickey, "another user of the machine could listen"
+    client.start_channels()
+    deadline = time.monotonic() + 60
+    try:
+        while True:
+            try:
+                client.wait_for_ready(timeout=60)
+                break
+            except RuntimeError as error:  # a kernel that takes a second to start is taken for dead
+                assert time.monotonic() < deadline, error
+        printed = []
+        client.execute_interactive(
+            code, timeout=60, output_hook=lambda message: printed.append(message["content"].get("text", ""))
+        )
+    finally:
+        client.stop_channels()
+    return "".join(printed).strip()
