@@ -1,0 +1,169 @@
+package main
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net/url"
+	"os"
+	"strings"
+	"syscall"
+	"time"
+)
+
+const (
+	// maxPlanned bounds the memory of a run: what became of each leaf is kept until the end.
+	maxPlanned = 20_000_000
+	// spareFiles are open beside the connections: polls, proofs, the runtime's own.
+	spareFiles = 64
+)
+
+// writeConfig is the file that `write --config` reads. Times in seconds, rates in 1/s, sizes in bytes.
+type writeConfig struct {
+	ReadURL   string   `json:"read_url"`   // http(s):// or file://; below it lie `checkpoint` and `tile/`
+	WriteURLs []string `json:"write_urls"` // front ends, taken in turn; below each lies `add`
+	PublicKey string   `json:"public_key"` // the key itself
+
+	RatePerS  float64 `json:"rate_per_s"`
+	WarmUpS   float64 `json:"warm_up_s"`
+	DurationS float64 `json:"duration_s"`
+	// CoolDownS is for how long the load goes on after the window. Without it the window's last leaves are batched
+	// and integrated by a log that is already idle.
+	CoolDownS float64 `json:"cool_down_s"`
+
+	MaxInFlight    int               `json:"max_in_flight"`
+	DuplicateShare float64           `json:"duplicate_share"`
+	LeafBytes      int               `json:"leaf_bytes"`
+	PollIntervalS  float64           `json:"poll_interval_s"`
+	TimeoutS       float64           `json:"timeout_s"`
+	DrainS         float64           `json:"drain_s"` // how long to wait at the end for the last leaves to be integrated
+	ProofSample    int               `json:"proof_sample"`
+	Headers        map[string]string `json:"headers"` // of every request; $NAME and ${NAME} come from the environment
+}
+
+// readConfig also refuses what it does not know, so that a misspelt field is not silently a default.
+func readConfig(path string) (*writeConfig, error) {
+	content, err := os.ReadFile(path)
+	if err != nil {
+		return nil, err
+	}
+	config := &writeConfig{
+		MaxInFlight:   4096,
+		LeafBytes:     leafHeader,
+		PollIntervalS: 0.05,
+		TimeoutS:      30,
+		DrainS:        30,
+		ProofSample:   100,
+	}
+	decoder := json.NewDecoder(bytes.NewReader(content))
+	decoder.DisallowUnknownFields()
+	if err := decoder.Decode(config); err != nil {
+		return nil, fmt.Errorf("%s: %w", path, err)
+	}
+	if err := config.check(); err != nil {
+		return nil, fmt.Errorf("%s: %w", path, err)
+	}
+	return config, nil
+}
+
+func (c *writeConfig) check() error {
+	switch {
+	case c.ReadURL == "":
+		return errors.New("read_url is missing")
+	case len(c.WriteURLs) == 0:
+		return errors.New("write_urls needs at least one front end")
+	case c.PublicKey == "":
+		return errors.New("public_key is missing")
+	case !(c.RatePerS > 0):
+		return fmt.Errorf("rate_per_s must be above 0, got %v", c.RatePerS)
+	case !(c.DurationS > 0):
+		return fmt.Errorf("duration_s must be above 0, got %v", c.DurationS)
+	case c.WarmUpS < 0 || c.CoolDownS < 0 || c.DrainS < 0:
+		return errors.New("warm_up_s, cool_down_s and drain_s must not be negative")
+	case c.MaxInFlight < 1:
+		return fmt.Errorf("max_in_flight must be at least 1, got %d", c.MaxInFlight)
+	case c.DuplicateShare < 0 || c.DuplicateShare > 1:
+		return fmt.Errorf("duplicate_share must lie between 0 and 1, got %v", c.DuplicateShare)
+	case c.LeafBytes < leafHeader:
+		return fmt.Errorf("leaf_bytes must be at least %d, got %d: that much tells one leaf from all others", leafHeader, c.LeafBytes)
+	case c.LeafBytes > 65535:
+		// An entry bundle has 16 bits for the length of an entry.
+		return fmt.Errorf("leaf_bytes must be at most 65535, got %d", c.LeafBytes)
+	case !(c.PollIntervalS >= 0.001):
+		return fmt.Errorf("poll_interval_s must be at least 0.001, got %v", c.PollIntervalS)
+	case !(c.TimeoutS > 0):
+		return fmt.Errorf("timeout_s must be above 0, got %v", c.TimeoutS)
+	case c.ProofSample < 0:
+		return fmt.Errorf("proof_sample must not be negative, got %d", c.ProofSample)
+	}
+	if planned := c.RatePerS * c.loadS(); !(planned <= maxPlanned) {
+		return fmt.Errorf("rate_per_s × (warm_up_s + duration_s + cool_down_s) = %.0f leaves; at most %d can be followed", planned, maxPlanned)
+	}
+	for _, base := range append([]string{c.ReadURL}, c.WriteURLs...) {
+		parsed, err := url.Parse(base)
+		if err != nil {
+			return err
+		}
+		file := base == c.ReadURL && parsed.Scheme == "file"
+		if !file && (parsed.Host == "" || parsed.Scheme != "http" && parsed.Scheme != "https") {
+			return fmt.Errorf("%q is no http:// or https:// address", base)
+		}
+	}
+	return nil
+}
+
+// expandedHeaders has secrets from the environment in their places.
+func (c *writeConfig) expandedHeaders() (map[string]string, error) {
+	var missing []string
+	headers := make(map[string]string, len(c.Headers))
+	for name, value := range c.Headers {
+		headers[name] = os.Expand(value, func(variable string) string {
+			found, known := os.LookupEnv(variable)
+			if !known {
+				missing = append(missing, variable)
+			}
+			return found
+		})
+	}
+	if len(missing) > 0 {
+		return nil, fmt.Errorf("headers name %s, which the environment lacks", strings.Join(missing, ", "))
+	}
+	return headers, nil
+}
+
+// loadS is for how long leaves are offered.
+func (c *writeConfig) loadS() float64 { return c.WarmUpS + c.DurationS + c.CoolDownS }
+
+// planned is how many leaves that makes.
+func (c *writeConfig) planned() int { return int(c.RatePerS * c.loadS()) }
+
+// intended is when leaf n is due, since the start of the load.
+func (c *writeConfig) intended(n int) time.Duration {
+	return time.Duration(float64(n) / c.RatePerS * float64(time.Second))
+}
+
+// window is the measured part of the load: [low, high).
+func (c *writeConfig) window() (low, high time.Duration) {
+	return seconds(c.WarmUpS), seconds(c.WarmUpS + c.DurationS)
+}
+
+func seconds(s float64) time.Duration { return time.Duration(s * float64(time.Second)) }
+
+// raiseFileLimit has one file for each request in flight, which is a connection.
+func raiseFileLimit(inFlight int) error {
+	var limit syscall.Rlimit
+	if err := syscall.Getrlimit(syscall.RLIMIT_NOFILE, &limit); err != nil {
+		return err
+	}
+	need := uint64(inFlight + spareFiles)
+	if limit.Cur >= need {
+		return nil
+	}
+	if limit.Max < need {
+		return fmt.Errorf("max_in_flight %d + %d = %d open files, and this process may have %d: lower max_in_flight or raise the limit (ulimit -Hn)",
+			inFlight, spareFiles, need, limit.Max)
+	}
+	limit.Cur = limit.Max
+	return syscall.Setrlimit(syscall.RLIMIT_NOFILE, &limit)
+}

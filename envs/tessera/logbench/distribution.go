@@ -1,0 +1,93 @@
+package main
+
+import (
+	"math"
+	"slices"
+	"time"
+
+	"github.com/HdrHistogram/hdrhistogram-go"
+)
+
+const (
+	// longest is more than any timeout; a longer time counts as this long in the histograms, and not in the quantiles.
+	longest = time.Hour
+	// Digits that an HDR histogram keeps: of the bins a chart shows, and of what is merged over trials.
+	binDigits = 2
+	hdrDigits = 3
+)
+
+var quantiles = []float64{0.5, 0.9, 0.95, 0.99, 0.999}
+
+// distribution is of times in seconds. Its quantiles are exact (nearest rank), its histograms are not.
+type distribution struct {
+	Count     int             `json:"count"`
+	MinS      *float64        `json:"min_s"` // null when there is nothing
+	MeanS     *float64        `json:"mean_s"`
+	MaxS      *float64        `json:"max_s"`
+	Quantiles []quantileValue `json:"quantiles"`
+	Bins      []bin           `json:"bins"` // low_s <= time < high_s; empty ones are left out
+	HDR       string          `json:"hdr"`  // V2, compressed, in microseconds, as base64
+}
+
+type quantileValue struct {
+	Q     float64 `json:"q"`
+	Value float64 `json:"value_s"`
+}
+
+type bin struct {
+	LowS  float64 `json:"low_s"`
+	HighS float64 `json:"high_s"`
+	Count int64   `json:"count"`
+}
+
+// distributionOf sorts the times.
+func distributionOf(times []time.Duration) distribution {
+	d := distribution{Count: len(times), Quantiles: []quantileValue{}, Bins: []bin{}}
+	if len(times) == 0 {
+		return d
+	}
+	slices.Sort(times)
+	sum := 0.0
+	coarse := hdrhistogram.New(1, longest.Microseconds(), binDigits)
+	fine := hdrhistogram.New(1, longest.Microseconds(), hdrDigits)
+	for _, t := range times {
+		sum += t.Seconds()
+		us := min(max(t, 0), longest).Microseconds()
+		record(coarse, us)
+		record(fine, us)
+	}
+	mean := round(sum / float64(len(times)))
+	least, most := round(times[0].Seconds()), round(times[len(times)-1].Seconds())
+	d.MinS, d.MeanS, d.MaxS = &least, &mean, &most
+	for _, q := range quantiles {
+		rank := max(1, int(math.Ceil(q*float64(len(times)))))
+		d.Quantiles = append(d.Quantiles, quantileValue{q, round(times[rank-1].Seconds())})
+	}
+	for _, bar := range coarse.Distribution() {
+		if bar.Count > 0 {
+			d.Bins = append(d.Bins, bin{round(float64(bar.From) / 1e6), round(float64(bar.To+1) / 1e6), bar.Count})
+		}
+	}
+	encoded, err := fine.Encode(hdrhistogram.V2CompressedEncodingCookieBase)
+	if err != nil {
+		panic(err) // it writes to memory
+	}
+	d.HDR = string(encoded)
+	return d
+}
+
+func record(histogram *hdrhistogram.Histogram, us int64) {
+	if err := histogram.RecordValue(us); err != nil {
+		panic(err) // the values were brought into its range
+	}
+}
+
+// quantile is one of those computed; nil when there is nothing.
+func (d distribution) quantile(q float64) *float64 {
+	for _, one := range d.Quantiles {
+		if one.Q == q {
+			return &one.Value
+		}
+	}
+	return nil
+}

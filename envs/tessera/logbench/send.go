@@ -1,0 +1,136 @@
+package main
+
+import (
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"net"
+	"net/url"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/valyala/fasthttp"
+)
+
+// maxAnswer is more than any index or message; a larger answer is none of a log.
+const maxAnswer = 1 << 16
+
+// frontEnd is one server that accepts leaves, with its connections.
+type frontEnd struct {
+	client  *fasthttp.HostClient
+	address string
+	headers map[string]string
+}
+
+func newFrontEnds(config *writeConfig, headers map[string]string) ([]*frontEnd, error) {
+	var fronts []*frontEnd
+	for _, base := range config.WriteURLs {
+		address, err := url.Parse(below(base, "add"))
+		if err != nil {
+			return nil, err
+		}
+		secure := address.Scheme == "https"
+		port := address.Port()
+		if port == "" {
+			port = map[bool]string{false: "80", true: "443"}[secure]
+		}
+		dialer := &net.Dialer{Timeout: seconds(config.TimeoutS)}
+		fronts = append(fronts, &frontEnd{
+			address: address.String(),
+			headers: headers,
+			client: &fasthttp.HostClient{
+				Addr:                net.JoinHostPort(address.Hostname(), port),
+				Dial:                func(address string) (net.Conn, error) { return dialer.Dial("tcp", address) },
+				IsTLS:               secure,
+				TLSConfig:           &tls.Config{ServerName: address.Hostname()},
+				MaxConns:            config.MaxInFlight,
+				MaxIdleConnDuration: time.Hour, // a connection is made once, not again in every quiet moment
+				MaxResponseBodySize: maxAnswer,
+				// Each leaf is sent once: a second attempt would be counted as the first one's latency.
+				MaxIdemponentCallAttempts: 1,
+				// No header that a log does not need.
+				NoDefaultUserAgentHeader: true,
+			},
+		})
+	}
+	return fronts, nil
+}
+
+// below is the address of what lies below `base`, which may end with a slash or not.
+func below(base, name string) string { return strings.TrimSuffix(base, "/") + "/" + name }
+
+// sender sends one leaf after the other; each worker has its own, whose memory is used again and again.
+type sender struct {
+	fronts   []*frontEnd
+	requests []fasthttp.Request // one for each front end
+	response fasthttp.Response
+	body     []byte
+	timeout  time.Duration
+}
+
+func newSender(fronts []*frontEnd, timeout time.Duration) *sender {
+	s := &sender{fronts: fronts, timeout: timeout, requests: make([]fasthttp.Request, len(fronts))}
+	for i, front := range fronts {
+		request := &s.requests[i]
+		request.Header.SetMethod(fasthttp.MethodPost)
+		request.Header.SetContentType("application/octet-stream")
+		request.SetRequestURI(front.address)
+		for name, value := range front.headers {
+			request.Header.Set(name, value)
+		}
+	}
+	return s
+}
+
+// add posts the body, to the front end whose turn it is with leaf n. `text` is what went wrong.
+func (s *sender) add(n int) (index uint64, what outcome, text string) {
+	front := n % len(s.fronts)
+	request := &s.requests[front]
+	request.SetBodyRaw(s.body)
+	s.response.Reset()
+	if err := s.fronts[front].client.DoTimeout(request, &s.response, s.timeout); err != nil {
+		return 0, kindOf(err), textOf(err)
+	}
+	status, body := s.response.StatusCode(), s.response.Body()
+	if status != fasthttp.StatusOK {
+		return 0, kindOfStatus(status, body), fmt.Sprintf("%d %s", status, strings.TrimSpace(string(body)))
+	}
+	line, _, _ := strings.Cut(string(body), "\n")
+	index, err := strconv.ParseUint(line, 10, 64)
+	if err != nil {
+		return 0, answerError, fmt.Sprintf("not an index: %q", line)
+	}
+	return index, accepted, ""
+}
+
+func kindOfStatus(status int, body []byte) outcome {
+	switch {
+	case status == fasthttp.StatusServiceUnavailable:
+		return pushback503
+	case status == fasthttp.StatusInternalServerError && strings.Contains(string(body), "pushback"):
+		return pushback500
+	}
+	return statusError
+}
+
+func kindOf(err error) outcome {
+	var network net.Error
+	var operation *net.OpError
+	if errors.As(err, &operation) && operation.Op == "dial" {
+		return connectError
+	}
+	if errors.Is(err, fasthttp.ErrTimeout) || errors.As(err, &network) && network.Timeout() {
+		return timeoutError
+	}
+	return connectError
+}
+
+// textOf leaves the addresses out, whose ports differ: the same failure is the same text.
+func textOf(err error) string {
+	var operation *net.OpError
+	if errors.As(err, &operation) {
+		return operation.Op + ": " + operation.Err.Error()
+	}
+	return err.Error()
+}

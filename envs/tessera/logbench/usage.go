@@ -1,0 +1,34 @@
+package main
+
+import (
+	"sync"
+	"syscall"
+	"time"
+)
+
+// windowUsage is the processor time that this process used in the measured window.
+type windowUsage struct {
+	user, system float64 // s
+}
+
+// watchUsage looks at the beginning and at the end of the window, both counted from now; what it saw is asked for
+// after the window.
+func watchUsage(low, high time.Duration) func() windowUsage {
+	var begin, end windowUsage
+	var looked sync.WaitGroup
+	looked.Add(2)
+	time.AfterFunc(low, func() { begin = usedUpToNow(); looked.Done() })
+	time.AfterFunc(high, func() { end = usedUpToNow(); looked.Done() })
+	return func() windowUsage {
+		looked.Wait()
+		return windowUsage{end.user - begin.user, end.system - begin.system}
+	}
+}
+
+func usedUpToNow() windowUsage {
+	var usage syscall.Rusage
+	if err := syscall.Getrusage(syscall.RUSAGE_SELF, &usage); err != nil {
+		panic(err) // it has no way to fail for a process that asks about itself
+	}
+	return windowUsage{time.Duration(usage.Utime.Nano()).Seconds(), time.Duration(usage.Stime.Nano()).Seconds()}
+}
