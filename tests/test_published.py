@@ -16,6 +16,7 @@ from benchstudy.units import Size
 PUBLISHED = Path(__file__).parents[1] / "data" / "published"
 STORAGE = pl.read_csv(PUBLISHED / "mattermost-storage.csv")
 GITLAB = pl.read_csv(PUBLISHED / "gitlab-filesystem.csv")
+TESSERA = pl.read_csv(PUBLISHED / "tessera.csv")
 SECONDS = {"s": 1.0, "ms": 1e-3, "msec": 1e-3}
 
 
@@ -99,8 +100,58 @@ def test_the_limits_of_the_small_file_test():
     assert allowed.page / allowed.published_write == pytest.approx(86.2, abs=0.05)
 
 
-@pytest.mark.parametrize("frame", [STORAGE, GITLAB])
+def tessera_value(printed: str, unit: str) -> float:
+    """The one number of it: "> 3,000", "around 2900 writes/s", "8GB", "Δ 2927qps", "136ms", "over 30s"."""
+    (number,) = re.findall(r"\d[\d,]*", printed)
+    value = float(number.replace(",", ""))
+    if unit == "s":
+        return value * {"ms": 1e-3, "s": 1.0}[re.search(r"\d(m?s)$", printed)[1]]
+    if unit == "B":
+        return value * {"GB": 1e9}[re.search(r"\d([A-Z]+)$", printed)[1]]
+    return value
+
+
+def test_every_figure_of_the_log_page():
+    """The boxes once more, in the parser's own words, are in test_parsers_hammer.py."""
+    for row in TESSERA.iter_rows(named=True):
+        if row["status"] == "ok":
+            assert row["value"] == pytest.approx(tessera_value(row["as_printed"], row["unit"]), rel=1e-12), row
+            bound = {">": ">", "around": "~"}.get(row["as_printed"].split()[0], "=")
+            assert row["relation"] == bound, row
+        else:
+            assert row["value"] is None and row["relation"] is None, "nothing measured is no zero"
+            assert row["status"] == row["as_printed"].lower().rstrip(".")
+
+
+def test_the_log_page_is_complete():
+    rates = TESSERA.filter((pl.col("statistic") == "qps") & ~pl.col("section").str.ends_with(": box"))
+    found = rates.select("backend", "resources", "antispam", "front_ends", "value", "relation").rows()
+    assert found == [
+        ("gcp", "spanner-100-pu", "no", 1, 3000, ">"),
+        ("gcp", "spanner-100-pu", "yes", 1, 800, ">"),
+        ("gcp", "spanner-200-pu", "no", 1, None, None),
+        ("gcp", "spanner-200-pu", "yes", 1, 1500, ">"),
+        ("gcp", "spanner-300-pu", "no", 1, None, None),
+        ("gcp", "spanner-300-pu", "yes", 1, 3000, ">"),
+        ("gcp", "spanner-300-pu", "no", 2, None, None),
+        ("gcp", "spanner-300-pu", "yes", 2, 5000, ">"),
+        ("posix", "12-core-8GB-sas", "no", 1, 2900, "~"),
+        ("posix", "12-core-8GB-sas", "yes", 1, 1600, "~"),
+        ("posix", "cephfs-4-node-e2", None, None, 1000, ">"),
+        ("posix", "e2-micro", None, 1, 1500, ">"),
+        ("mysql", "e2-micro-cloudsql", None, 1, 2000, "~"),
+        ("mysql", "e2-micro-mysql", None, 1, 300, "~"),
+        ("aws", None, None, None, None, None),
+    ]
+    boxes = TESSERA.filter(pl.col("section").str.ends_with(": box"))
+    cells = Counter(boxes.select("resources", "antispam", "op", "statistic").rows())
+    assert len(cells) == 5 * (3 + 3 + 3 + 6) and set(cells.values()) == {1}
+
+
+@pytest.mark.parametrize("frame", [STORAGE, GITLAB, TESSERA])
 def test_each_figure_names_its_line_and_a_base_unit(frame: pl.DataFrame):
     assert frame["source_line"].min() > 0
     assert set(frame["unit"]) <= {"s", "B", "B/s", "1/s", "1"}
+    if "status" in frame.columns:
+        frame = frame.filter(pl.col("status") == "ok")
     assert frame.select("page", "section", "value", "as_printed").null_count().sum_horizontal().item() == 0
