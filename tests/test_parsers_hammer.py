@@ -1,0 +1,314 @@
+"""The parsers of Tessera's hammer on captured screens and logs (see data/tessera/README.md) and the page's boxes."""
+
+import gzip
+import re
+from dataclasses import asdict, replace
+from functools import cache
+from pathlib import Path
+
+import polars as pl
+import pytest
+
+from benchstudy.families.base import ParseError
+from benchstudy.parsers.hammer import (
+    HammerLog,
+    HammerScreen,
+    parse_box,
+    parse_log,
+    read_saved,
+    recognise_box,
+    replay,
+)
+
+DATA = Path(__file__).parent / "data" / "tessera"
+PUBLISHED = Path(__file__).parents[1] / "data" / "published" / "tessera.csv"
+# The page's boxes, by what the published table calls them.
+BOXES = {
+    "posix": ("12-core-8GB-sas", "no"),
+    "posix-antispam": ("12-core-8GB-sas", "yes"),
+    "e2-micro": ("e2-micro", None),
+    "cloudsql": ("e2-micro-cloudsql", None),
+    "mysql": ("e2-micro-mysql", None),
+}
+
+
+def page(name: str) -> str:
+    return (DATA / f"page-{name}.txt").read_text()
+
+
+@cache
+def recording(name: str) -> bytes:
+    return gzip.decompress((DATA / f"hammer-{name}.typescript.gz").read_bytes())
+
+
+@cache
+def screens(name: str) -> list[HammerScreen]:
+    return replay(recording(name))
+
+
+def log(name: str) -> HammerLog:
+    return parse_log((DATA / f"hammer-{name}.stderr").read_text())
+
+
+def names(problems: list[str]) -> list[str]:
+    return [problem.split(":")[0] for problem in problems]
+
+
+# --- the page's boxes -----------------------------------------------------------------------------------------
+
+
+def test_every_field_of_a_box():
+    assert parse_box(page("e2-micro")) == HammerScreen(
+        read_workers=184,
+        read_max_per_s=0,
+        read_oversupply=0,
+        write_workers=600,
+        write_max_per_s=1758,
+        oversupply=0,
+        tree_size=1882477,
+        qps=1587,
+        window_s=30,
+        queue_min_s=0.149,
+        queue_avg_s=0.371,
+        queue_max_s=0.692,
+        integrate_min_s=0.569,
+        integrate_avg_s=1.191,
+        integrate_max_s=1.878,
+    )
+
+
+@pytest.mark.parametrize("name", BOXES)
+def test_the_published_figures_are_those_of_the_boxes(name: str):
+    resources, antispam = BOXES[name]
+    rows = pl.read_csv(PUBLISHED).filter(
+        pl.col("section").str.ends_with(": box") & (pl.col("resources") == resources),
+        pl.col("antispam").is_null() if antispam is None else pl.col("antispam") == antispam,
+    )
+    box = parse_box(page(name))
+    expected = {
+        ("read", "workers"): box.read_workers,
+        ("read", "max_rate"): box.read_max_per_s,
+        ("read", "oversupply"): box.read_oversupply,
+        ("write", "workers"): box.write_workers,
+        ("write", "max_rate"): box.write_max_per_s,
+        ("write", "oversupply"): box.oversupply,
+        ("write", "tree_size"): box.tree_size,
+        ("write", "qps"): box.qps,
+        ("write", "window"): box.window_s,
+        **{
+            ("write", f"{kind}_{which}"): getattr(box, f"{kind}_{which}_s")
+            for kind in ("queue", "integrate")
+            for which in ("min", "avg", "max")
+        },
+    }
+    assert {(row["op"], row["statistic"]): row["value"] for row in rows.iter_rows(named=True)} == expected
+
+
+def test_what_the_boxes_do_not_mean():
+    """All five asked for more than the tree grew by; two were bounded by their writers, one beyond what can be."""
+    assert {name: names(parse_box(page(name)).problems()) for name in BOXES} == {
+        "posix": ["offered", "writers", "means"],
+        "posix-antispam": ["offered", "means"],
+        "e2-micro": ["offered", "writers", "means"],
+        "cloudsql": ["offered", "means"],
+        "mysql": ["offered", "means"],
+    }
+    assert "3249 writers, but there are 3000" in parse_box(page("posix")).problems()[1]
+    assert "589 of 600 were waiting for an answer" in parse_box(page("e2-micro")).problems()[1]
+
+
+@pytest.mark.parametrize("name", BOXES)
+def test_a_box_is_drawn_as_it_was(name: str):
+    box = parse_box(page(name))
+    drawn = box.box()
+    assert parse_box(drawn) == box
+    assert [line.strip("│ ") for line in drawn.splitlines()[1:6]] == [
+        line.strip("│ ") for line in page(name).splitlines()[1:6]
+    ]
+    assert len({len(line) for line in drawn.splitlines()}) == 1
+
+
+def test_boxes_in_other_words_without_borders_and_damaged():
+    whole = page("mysql")
+    bare = "\n".join(line.strip("│") for line in whole.splitlines()[1:6])
+    quoted = "Look what I got:\n" + re.sub("^", "> ", whole, flags=re.M) + "\nfrom a VM, 3/s more.\n"
+    for text in (bare, quoted, whole.replace("│", "|"), whole.replace("\n", "\r\n")):
+        assert recognise_box(text) and parse_box(text) == parse_box(whole)
+    for end in range(whole.index("(min/avg/max)", whole.index("integrate")) + len("(min/avg/max)")):
+        with pytest.raises(ParseError):
+            parse_box(whole[:end])
+    with pytest.raises(ParseError, match="2 boxes of hammer are in one text"):
+        parse_box(whole + page("posix"))
+    with pytest.raises(ParseError, match="line 'TreeSize' is missing"):
+        parse_box(re.sub(".*TreeSize.*\n", "", whole))
+    with pytest.raises(ParseError, match="damaged in its line 'TreeSize'"):
+        parse_box(whole.replace("307qps", "3O7qps"))
+    lines = whole.splitlines()
+    with pytest.raises(ParseError, match="another order"):
+        parse_box("\n".join([*lines[:1], lines[2], lines[1], *lines[3:]]))
+    for other in ("", "Time-in-queue: long", "Requests per second: 12"):
+        assert not recognise_box(other)
+        with pytest.raises(ParseError, match="no box of hammer"):
+            parse_box(other)
+
+
+# --- screens --------------------------------------------------------------------------------------------------
+
+
+def test_the_last_screen_of_a_steady_run():
+    last = screens("steady")[-1]
+    assert (last.read_workers, last.write_workers, last.write_max_per_s, last.oversupply) == (8, 800, 400, 0)
+    assert (last.tree_size, last.qps, last.window_s) == (16091, 383, 30)
+    assert (last.queue_min_s, last.queue_avg_s, last.queue_max_s) == (0.030, 0.597, 1.019)
+    assert (last.integrate_min_s, last.integrate_avg_s, last.integrate_max_s) == (0.585, 1.486, 2.465)
+    assert (last.at_s, last.covered_s) == (43.0, 30)
+    assert names(last.problems()) == ["offered", "means"]
+
+
+def test_delta_is_the_growth_over_the_seconds_that_it_covers():
+    """Growth over the very same 30 s, by the sizes on the screens and by the log beside them."""
+    run = screens("steady")
+    assert [screen.at_s for screen in run] == sorted({screen.at_s for screen in run})
+    compared = 0
+    for screen in run:
+        before = [other.tree_size for other in run if other.at_s <= screen.at_s - screen.covered_s]
+        growth = screen.tree_size - (before[-1] if before else 0)
+        assert abs(growth / screen.covered_s - screen.qps) <= 0.5, "rounded to a whole number"
+        assert ("window" in names(screen.problems())) == (screen.at_s < 30)
+        compared += screen.at_s > 30
+    assert compared > 10
+    # The count of ticks is the time: each size comes on the screen within a tick of when the log has it.
+    beside = log("steady")
+    updates = {update.to_size: update.t_s for update in beside.checkpoints}
+    shown = {screen.tree_size: screen.at_s for screen in reversed(run) if screen.tree_size}
+    waits = [shown[size] - updates[size] for size in shown]
+    assert max(waits) - min(waits) < 0.55
+    for screen in (screen for screen in run if screen.at_s > 32):
+        then = screen.at_s - min(waits)
+        assert (beside.size_at(then) - beside.size_at(then - 30)) / 30 == pytest.approx(screen.qps, rel=0.03)
+    # In whole steps the rate is what was asked for, although Δ swings around it.
+    assert beside.qps(10, 41) == pytest.approx(400, rel=0.02)
+    assert min(screen.qps for screen in run if screen.at_s > 32) < 0.97 * 400
+
+
+def test_what_an_oversupplied_run_and_one_with_errors_show():
+    last = screens("oversupply")[-1]
+    assert (last.write_workers, last.write_max_per_s, last.oversupply, last.qps) == (64, 500, 436, 50)
+    assert names(last.problems()) == ["offered", "oversupply", "window", "means"]
+    assert last.busy_writers == pytest.approx(50.5)
+    stalled = screens("errors")
+    assert stalled[-1].tree_size == stalled[-3].tree_size == 719, "the server is gone, and the screen goes on"
+    assert stalled[-1].qps < stalled[-3].qps
+    assert screens("ended")[-1].at_s == 3.5, "hammer's screen stands still after --max_runtime"
+
+
+def test_zeros_before_the_first_leaf_are_no_times():
+    first = screens("steady")[0]
+    assert (first.tree_size, first.qps, first.integrate_max_s, first.at_s) == (0, 0, 0, 0.5)
+    assert names(first.problems()) == ["offered", "window", "samples"]
+
+
+def test_terminals_of_other_kinds():
+    assert (screens("ascii")[-1].tree_size, screens("ascii")[-1].qps) == (150, 27)
+    with pytest.raises(ParseError, match=r"none of hammer's 9 screens .* a terminal needs 80 columns"):
+        screens("narrow")
+    # Versions that do not mark their frames: the same screens, at times that nobody knows.
+    unmarked = replay(re.sub(rb"\x1b\[\?2026[hl]", b"", recording("steady")))
+    marked = [asdict(replace(screen, at_s=None)) for screen in screens("steady")]
+    assert [asdict(screen) for screen in unmarked] == marked
+    assert unmarked[-1].covered_s is None and "window" in names(unmarked[10].problems())
+
+
+def test_a_recording_cut_off_anywhere_gives_what_it_had_whole():
+    whole, expected = recording("ended"), screens("ended")
+    ends = [match.end() for match in re.finditer(rb"\x1b\[\?2026l", whole)]
+    last_change = next(end for end in ends if replay_or_none(whole[:end]) == expected)
+    for cut in [*range(0, len(whole), 1501), *range(last_change - 40, last_change + 3)]:
+        found = replay_or_none(whole[:cut])
+        assert found is None or found == expected[: len(found)]
+        assert (found == expected) == (cut >= last_change)
+    long = recording("steady")
+    middle = replay(long[: len(long) // 2])
+    assert 10 < len(middle) < len(screens("steady")) and middle == screens("steady")[: len(middle)]
+    # Without its beginning: the same figures, at times that nobody knows.
+    end = replay(long[len(long) // 2 :])
+    assert end == [replace(screen, at_s=None) for screen in screens("steady")[-len(end) :]] and len(end) > 10
+
+
+def replay_or_none(content: bytes) -> list[HammerScreen] | None:
+    try:
+        return replay(content)
+    except ParseError:
+        return None
+
+
+@pytest.mark.parametrize("noise", [b"\x1b[?1;2m", b"\x1b[5;1;7H", b"\x1b[?6n", b"\x9b\x1b]\xff", b"\x1b[999999999A"])
+def test_a_damaged_recording_raises_nothing_else(noise: bytes):
+    whole = recording("ended")
+    for place in range(0, len(whole), len(whole) // 7):
+        replay_or_none(whole[:place] + noise + whole[place:])
+
+
+def test_an_end_before_the_screen_has_its_reason():
+    content = (DATA / "hammer-noserver.typescript").read_bytes()
+    with pytest.raises(ParseError, match=r"no screen of hammer.*it said: Failed to create LogStateTracker.*refused"):
+        replay(content)
+    with pytest.raises(ParseError, match="no screen of hammer in 0 B of output; it gives no reason"):
+        replay(b"")
+
+
+def test_saved_files_are_boxes_or_recordings():
+    assert read_saved(page("posix").encode()) == [parse_box(page("posix"))]
+    assert read_saved(recording("oversupply")) == screens("oversupply")
+    assert recognise_box(recording("oversupply").decode()) and recognise_box(recording("ascii").decode())
+    with pytest.raises(ParseError):
+        read_saved(b"\xff\xfe")
+
+
+# --- logs -----------------------------------------------------------------------------------------------------
+
+
+def test_checkpoints_of_a_log():
+    steady = log("steady")
+    assert (len(steady.checkpoints), steady.checkpoints[-1].to_size, steady.checkpoints[0].t_s) == (34, 16859, 0.0)
+    assert steady.duration_s == pytest.approx(42.0, abs=0.001)
+    assert (steady.pushback_500, steady.pushback_503, steady.error_count, steady.fatal) == (0, 0, 0, None)
+    first, last = steady.checkpoints[0], steady.checkpoints[-1]
+    assert steady.qps(0, 42) == pytest.approx((last.to_size - first.to_size) / (last.t_s - first.t_s))
+    assert (steady.size_at(-0.1), steady.size_at(0), steady.size_at(99)) == (None, first.to_size, 16859)
+    for begin, end in ((-1, 42), (41.9999, 50), (5, 5)):
+        with pytest.raises(ParseError, match="no two checkpoints"):
+            steady.qps(begin, end)
+
+
+def test_how_a_log_ends():
+    assert [log(name).ended for name in ("headless", "ended", "goal", "steady")] == ["runtime", "runtime", "goal", None]
+    assert log("badkey").fatal == "failed to create verifier: invalid verifier hash"
+    assert log("otherkey").fatal.endswith("note has no verifiable signatures")
+
+
+def test_errors_and_pushback_are_apart():
+    errors = log("errors")
+    texts = {text.rpartition(": ")[2]: count for text, count in errors.errors.items()}
+    assert texts == {"EOF": 193, "connection refused": 800} and errors.error_count == 993
+    assert sum(errors.warnings.values()) == 10 and (errors.pushback_500, errors.pushback_503) == (0, 0)
+    antispam = log("antispam")
+    assert (antispam.pushback_500, antispam.pushback_503, antispam.error_count) == (7244, 0, 0)
+    # As aws and gcp do it; hammer's words by its source, since neither server ran for these recordings.
+    counted = "W1121 16:35:14.850147   28750 analysis.go:121] 17 requests received pushback from log\n"
+    assert parse_log(counted + counted.replace("14.85", "15.85")).pushback_503 == 34
+    assert parse_log(counted + counted).pushback_503 == 17, "a screen shows each warning twice"
+
+
+def test_logs_cut_off_damaged_and_put_together():
+    text = (DATA / "hammer-antispam.stderr").read_text()
+    whole = parse_log(text)
+    for cut in range(0, len(text), 7):
+        part = parse_log(text[:cut])
+        assert part.pushback_500 <= whole.pushback_500 and len(part.checkpoints) <= len(whole.checkpoints)
+    assert parse_log("no log\n\x00\n") == HammerLog((), 0, 0, {}, {}, None, None, 0.0)
+    with pytest.raises(ParseError, match="two logs may have been put together"):
+        parse_log(text + text)
+    # Over midnight.
+    late = text.replace("I1121 16:35:12.29", "I1120 23:59:59.29").replace("1121 16:35:", "1121 00:00:")
+    assert parse_log(late).duration_s == pytest.approx(whole.duration_s + 13, abs=0.001)
