@@ -1,0 +1,78 @@
+"""How fast a tree grew, from the checkpoints that were seen. Pure.
+
+A checkpoint is seen once a publish step, so a window of the clock cuts two steps. Rates are between checkpoints.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+
+import numpy as np
+
+Seen = tuple[float, int]  # when it was seen first, in s, and its size
+_RESAMPLES = 2000
+_LEAST_STEPS = 10  # for an interval
+_STALLED = 2.5  # publish steps without a checkpoint
+
+
+@dataclass(frozen=True)
+class Growth:
+    """Of a window: `qps` in 1/s over `steps` publish steps and `duration_s`. `slope`: by least squares over all of
+    them, on which a single late checkpoint has little weight. `low`, `high`: 95 % interval, None with too few steps.
+    """
+
+    qps: float
+    slope: float
+    duration_s: float
+    steps: int
+    low: float | None
+    high: float | None
+
+
+def growth(seen: Sequence[Seen], begin: float, end: float, publish_interval_s: float) -> Growth | None:
+    """Between the last checkpoints at or before the window's ends; None when there are no two.
+
+    `seen`: rising. A log that stops publishing for longer than a few steps has no growth until the window's end.
+    """
+    before = [row for row in seen if row[0] <= begin]
+    inside = [row for row in seen if begin < row[0] <= end]
+    patience = _STALLED * publish_interval_s
+    rows = [(max(before[-1][0], begin - patience), before[-1][1]), *inside] if before else inside
+    if rows and end - rows[-1][0] > patience:
+        rows = [*rows, (end, rows[-1][1])]
+    if len(rows) < 2 or rows[-1][0] <= rows[0][0]:
+        return None
+    (first, small), (last, large) = rows[0], rows[-1]
+    qps = (large - small) / (last - first)
+    low, high = _interval(rows)
+    return Growth(qps, _slope(rows), last - first, len(rows) - 1, low, high)
+
+
+def growth_rows(seen: Sequence[Seen]) -> list[dict[str, float | int | None]]:
+    """The series `growth`: t_s, size, and qps since the checkpoint before."""
+    rows: list[dict[str, float | int | None]] = [{"t_s": t, "size": size, "qps": None} for t, size in seen[:1]]
+    for (t0, size0), (t1, size1) in pairwise(seen):
+        rows.append({"t_s": t1, "size": size1, "qps": (size1 - size0) / (t1 - t0) if t1 > t0 else None})
+    return rows
+
+
+def _slope(rows: Sequence[Seen]) -> float:
+    t, size = np.array(rows, dtype=float).T
+    t -= t.mean()
+    return float((t * (size - size.mean())).sum() / (t * t).sum())
+
+
+def _interval(rows: Sequence[Seen]) -> tuple[float | None, float | None]:
+    """Percentile interval of a moving-block bootstrap over publish steps, which depend on their neighbours."""
+    t, size = np.array(rows, dtype=float).T
+    took, grew = np.diff(t), np.diff(size)
+    n = len(took)
+    if n < _LEAST_STEPS:
+        return None, None
+    block = max(2, round(n ** (1 / 3)))
+    random = np.random.default_rng(20240917)  # the same interval whenever the same files are read
+    starts = random.integers(0, n - block + 1, (_RESAMPLES, -(-n // block)))
+    picked = (starts[:, :, None] + np.arange(block)).reshape(_RESAMPLES, -1)[:, :n]
+    rates = grew[picked].sum(axis=1) / took[picked].sum(axis=1)
+    low, high = np.quantile(rates, (0.025, 0.975))
+    return float(low), float(high)

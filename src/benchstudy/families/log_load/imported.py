@@ -1,0 +1,55 @@
+"""A saved screen of the hammer, and the metrics of any screen. Pure."""
+
+import re
+
+from benchstudy.families.base import Imported
+from benchstudy.families.under_load import UNLIMITED
+from benchstudy.parsers.hammer import HammerScreen, read_saved, recognise_box
+
+SAVED_SCREEN = "hammer-screen.txt"
+_ANTISPAM = re.compile(r"antispam|dedup", re.IGNORECASE)
+_WITHOUT = re.compile(r"(without|no)[ -](antispam|dedup)", re.IGNORECASE)
+
+
+def recognise(text: str, name: str) -> Imported | None:
+    """A box as on a page, a saved recording of a terminal; None for anything else. `name` of the file becomes the
+    backend's. Raises ParseError for a box that is damaged.
+    """
+    if not recognise_box(text):
+        return None
+    screen = read_saved(text.encode())[-1]
+    antispam = bool(_ANTISPAM.search(name)) and not _WITHOUT.search(name)
+    levels = {
+        "backend": _as_name(name),
+        "antispam": "yes" if antispam else "no",
+        "limits": UNLIMITED,
+        "front_ends": "1",
+        "duplicates": "0%",
+        "generator": "hammer",
+        "rate": f"{screen.write_max_per_s}-per-s",
+    }
+    notes = [
+        "one screen of the hammer: Δ is the growth of the tree, the min/avg/max are of means of ticks, not of leaves",
+        "backend and antispam as the file's name says; limits, front ends, duplicates and warm-up are not known",
+        *screen.problems(),
+    ]
+    return Imported(levels, SAVED_SCREEN, "tessera-hammer", None, notes)
+
+
+def screen_values(screen: HammerScreen) -> dict[str, tuple[float | None, str]]:
+    """The figures of a screen as metrics; the times are of means of ticks."""
+    values: dict[str, tuple[float | None, str]] = {
+        "hammer_qps": (screen.qps, "1/s"),
+        "hammer_oversupply": (screen.oversupply, "1"),
+        "hammer_writers": (screen.write_workers, "1"),
+    }
+    for kind in ("queue", "integrate"):
+        for name in ("min", "avg", "max"):
+            values[f"hammer_{kind}_{name}"] = (getattr(screen, f"{kind}_{name}_s"), "s")
+    return values
+
+
+def _as_name(text: str) -> str:
+    """As a level; what a folder's name must not hold becomes a dash."""
+    name = re.sub(r"\.{2,}", ".", re.sub(r"[^A-Za-z0-9._+-]+", "-", text)).strip("._+-")[:64]
+    return name or "unnamed"

@@ -1,0 +1,224 @@
+"""Samples of the processes and the disk beside a load: taken in a thread, read afterwards, and what limited the log."""
+
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from itertools import pairwise
+from pathlib import Path
+from threading import Thread
+from typing import TYPE_CHECKING, Any
+
+from benchstudy.errors import BenchstudyError
+from benchstudy.families.base import ParseError
+
+if TYPE_CHECKING:
+    from benchstudy.hostagent import RunningService
+    from benchstudy.trial import TrialContext
+
+SERVER, DATABASE, GENERATOR = "server", "database", "generator"
+SAMPLES = "samples"  # folders of the samplers' output begin so
+_INTERVAL_S = 0.25
+_BUSY = 0.9  # of a processor or disk: nothing else waits for it without queueing
+_HOST_FULL = 0.95
+_IN_FSYNC = 0.6  # of the samples
+
+
+@dataclass
+class _Watched:
+    """On one host."""
+
+    role: str
+    services: dict[str, list[str]] = field(default_factory=dict)
+    programs: dict[str, str] = field(default_factory=dict)
+    disk: str | None = None
+
+
+@contextmanager
+def sampled(
+    trial: "TrialContext",
+    servers: Sequence["RunningService"],
+    databases: Sequence["RunningService"],
+    program: str,
+    load_role: str,
+    disk: str | None,
+) -> Iterator[None]:
+    """Samples while the block runs, on each host that has a part; `<trial>/samples-<host>/stdout` has them.
+
+    `program`: of the generator. `disk`: a folder on the first server's host. Sampling that fails is a note, no failure.
+    """
+    watched: dict[str, _Watched] = {}
+
+    def on(role: str) -> _Watched:
+        return watched.setdefault(trial.roles[role], _Watched(role))
+
+    for name, members in ((SERVER, servers), (DATABASE, databases)):
+        for running in members:
+            role = trial.config.services[running.name].role
+            on(role).services.setdefault(name, []).append(running.folder)
+    on(load_role).programs[GENERATOR] = program
+    on(trial.config.services[servers[0].name].role).disk = disk
+    samplers = [_Sampler(trial, host, what) for host, what in watched.items()]
+    for sampler in samplers:
+        sampler.start()
+    try:
+        yield
+    finally:
+        for sampler in samplers:
+            sampler.end()
+
+
+class _Sampler(Thread):
+    def __init__(self, trial: "TrialContext", host: str, what: _Watched):
+        super().__init__(name=f"samples of {host}", daemon=True)
+        self.trial, self.host, self.what = trial, host, what
+        self.until = f"{trial.scratch('/tmp', what.role)}/samples-{trial.uuid}"
+
+    def run(self) -> None:
+        from benchstudy.hostagent import Command
+
+        spec = {
+            "interval_s": _INTERVAL_S,
+            "until": self.until,
+            "most_s": self.trial.config.timeout,
+            "services": self.what.services,
+            "programs": self.what.programs,
+            "disk": self.what.disk,
+        }
+        command = Command(
+            self.trial.agent_argv("log-samples", role=self.what.role),
+            stdin=json.dumps(spec).encode() + b"\n",
+            timeout_s=self.trial.config.timeout + 60.0,
+            max_output_bytes=64 << 20,
+            label=f"{SAMPLES}-{self.host}",
+        )
+        try:
+            done = self.trial.execute(command, self.what.role)
+            if done.execution.exit_status != 0:
+                self._failed(done.stderr.read_text(errors="replace")[-300:] or done.execution.state)
+        except BenchstudyError as error:
+            self._failed(str(error))
+
+    def end(self) -> None:
+        try:
+            self.trial.agent_call("log-samples-end", self.until, role=self.what.role)
+        except BenchstudyError as error:
+            self._failed(str(error))  # it ends with the session's lease
+        self.join(timeout=30.0)
+
+    def _failed(self, why: str) -> None:
+        self.trial.note(**{f"samples_of_{self.host}": f"not taken: {why}"})
+
+
+# --- reading ------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Shares:
+    """Of what a process may use, between two moments: processor as a share, the rest as rates."""
+
+    cpu: float | None
+    rss_peak: float | None
+    fsync: float | None  # share of the samples with a thread in fsync
+
+
+@dataclass(frozen=True)
+class Found:
+    """What the samples of all hosts say about a window. `rows`: the series `resources`."""
+
+    processes: Mapping[str, Shares]
+    host_cpu: Mapping[str, float]  # busy share of all CPUs, by host
+    disk_write: float | None  # B/s
+    disk_busy: float | None
+    rows: Sequence[Mapping[str, Any]]
+
+
+def read_samples(files: Path, cpus: Mapping[str, int], begin: float, end: float, started: float) -> Found:
+    """`cpus`: how many each process may use. `begin`, `end`: the window, and `started`: the time from which rows count,
+    on the hosts' wall clock. Raises ParseError.
+    """
+    processes: dict[str, Shares] = {}
+    host_cpu: dict[str, float] = {}
+    disk_write = disk_busy = None
+    rows: list[dict[str, Any]] = []
+    for folder in sorted(files.glob(f"{SAMPLES}-*")):
+        head, samples = _lines(folder / "stdout")
+        inside = [sample for sample in samples if begin <= sample["wall"] <= end]
+        rows += _rows(samples, cpus, started)
+        if len(inside) < 2:
+            continue
+        first, last = inside[0], inside[-1]
+        took = last["t"] - first["t"]
+        host_cpu[folder.name] = (last["host_cpu_s"] - first["host_cpu_s"]) / (took * head["cpus"])
+        for name in last["processes"]:
+            if not any(sample["processes"][name]["threads"] for sample in inside):
+                continue
+            spent = last["processes"][name]["cpu_s"] - first["processes"][name]["cpu_s"]
+            processes[name] = Shares(
+                cpu=spent / (took * cpus.get(name, head["cpus"])),
+                rss_peak=max(sample["processes"][name]["rss_bytes"] for sample in inside),
+                fsync=sum(sample["processes"][name]["fsync"] > 0 for sample in inside) / len(inside),
+            )
+        if last["disk"] and first["disk"]:
+            disk_write = (last["disk"]["written_bytes"] - first["disk"]["written_bytes"]) / took
+            disk_busy = min((last["disk"]["busy_s"] - first["disk"]["busy_s"]) / took, 1.0)
+    return Found(processes, host_cpu, disk_write, disk_busy, rows)
+
+
+def _lines(path: Path) -> tuple[Mapping[str, Any], list[Mapping[str, Any]]]:
+    if not path.is_file():
+        raise ParseError(f"the file {path.parent.name}/{path.name} is missing")
+    lines = path.read_text(errors="replace").splitlines()
+    try:
+        head, *samples = [json.loads(line) for line in lines]
+        return {"cpus": head["cpus"]}, samples
+    except (ValueError, KeyError, TypeError) as error:
+        raise ParseError(f"{path.parent.name}/{path.name} is truncated or no list of samples: {error}") from error
+
+
+def _rows(samples: Sequence[Mapping[str, Any]], cpus: Mapping[str, int], started: float) -> Iterator[dict[str, Any]]:
+    """One row a second and process, for a chart; the disk is a process without a processor."""
+    kept: list[Mapping[str, Any]] = []
+    for sample in samples:
+        if not kept or sample["t"] - kept[-1]["t"] >= 1.0 - _INTERVAL_S / 2:
+            kept.append(sample)
+    for before, after in pairwise(kept):
+        took, moment = after["t"] - before["t"], after["wall"] - started
+        for name, now in after["processes"].items():
+            then = before["processes"][name]
+            written = [p["write_bytes"] for p in (then, now)]
+            rate = None if None in written else max(written[1] - written[0], 0) / took
+            share = (now["cpu_s"] - then["cpu_s"]) / (took * cpus.get(name, 1))
+            yield {"t_s": moment, "process": name, "cpu_share": share, "disk_write_b_per_s": rate}
+        if after["disk"] and before["disk"]:
+            rate = (after["disk"]["written_bytes"] - before["disk"]["written_bytes"]) / took
+            yield {"t_s": moment, "process": "disk", "cpu_share": None, "disk_write_b_per_s": rate}
+
+
+def limited_by(found: Found, *, at_its_limit: bool) -> str:
+    """Which resource the log, or its generator, had used up; begins with the resource's name.
+
+    `at_its_limit`: it did less than was asked for. Otherwise nothing was a limit.
+    """
+    if not at_its_limit:
+        return "nothing: the offered rate was met"
+    used = {name: shares.cpu or 0.0 for name, shares in found.processes.items()}
+    shown = ", ".join(f"{name} {share:.0%}" for name, share in used.items())
+    if used.get(GENERATOR, 0.0) >= _BUSY:
+        return f"generator CPU: client-limited ({shown})"
+    if used.get(SERVER, 0.0) >= _BUSY:
+        return f"server CPU ({shown})"
+    if used.get(DATABASE, 0.0) >= _BUSY:
+        return f"database: its CPU ({shown})"
+    if any(share >= _HOST_FULL for share in found.host_cpu.values()) and used:
+        name = max(used, key=lambda process: used[process])
+        what = {SERVER: "server CPU", GENERATOR: "generator CPU: client-limited", DATABASE: "database: its CPU"}[name]
+        return f"{what}, on a host whose CPUs all were busy ({shown})"
+    for name, what in ((DATABASE, "database: waits for fsync"), (SERVER, "fsync: the server waits for the disk")):
+        share = (found.processes[name].fsync or 0.0) if name in found.processes else 0.0
+        if share >= _IN_FSYNC:
+            return f"{what} in {share:.0%} of the samples ({shown})"
+    if (found.disk_busy or 0.0) >= _BUSY:
+        return f"disk: busy {found.disk_busy:.0%} of the time ({shown})"
+    busy = "" if found.disk_busy is None else f", disk busy {found.disk_busy:.0%}"
+    return f"unknown: no resource was used up ({shown}{busy})"
