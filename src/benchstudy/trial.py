@@ -1,5 +1,6 @@
 """What a family gets to run one trial with: commands, services, folders and secrets on the target's hosts."""
 
+import json
 import os
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
@@ -215,18 +216,24 @@ class SessionState:
         return value
 
     def redact(self, text: str) -> str:
-        for secret in self._secrets:
-            text = text.replace(secret, _REDACTED)
+        for form in self._secret_forms():
+            text = text.replace(form, _REDACTED)
         return text
 
     def redact_files(self, folder: Path) -> None:
         """A tool may print the key it was given; no raw file keeps it."""
+        forms = [form.encode() for form in self._secret_forms()]
         for path in (p for p in folder.rglob("*") if p.is_file()):
-            content = path.read_bytes() if self._secrets else b""
-            if any(secret.encode() in content for secret in self._secrets):
-                for secret in self._secrets:
-                    content = content.replace(secret.encode(), _REDACTED.encode())
+            content = path.read_bytes() if forms else b""
+            if any(form in content for form in forms):
+                for form in forms:
+                    content = content.replace(form, _REDACTED.encode())
                 path.write_bytes(content)
+
+    def _secret_forms(self) -> list[str]:
+        """Each secret as it is and as JSON writes it, longest first: one may be a part of another."""
+        in_json = {json.dumps(s, ensure_ascii=ascii_only)[1:-1] for s in self._secrets for ascii_only in (True, False)}
+        return sorted(self._secrets | in_json, key=len, reverse=True)
 
     def close(self) -> None:
         """End services in the reverse order of their start, and keep their logs with the session."""

@@ -88,6 +88,7 @@ class HttpConcurrency(Family):
             for tool in sorted(used):
                 _check_program(tool, f"generator {tool}", host)
         secret_env = {v for server in config.servers for v in server.secret_env}
+        secret_env |= {v for service in config.services.values() for v in service.secret_env.values()}
         for variable in sorted(secret_env):
             if not os.environ.get(variable):
                 host.problem(f"{variable} is not set", f"export {variable} where snakemake runs")

@@ -80,7 +80,8 @@ def place(cpus: Sequence[int], *, held: int | None, wanted: int | None, same_hos
     usable = wanted or len(cpus)
     if not same_host:
         return Placement(None, tuple(cpus[:wanted]) if wanted else None, usable, same_host=False, shared=False)
-    if held is None:
+    # More than there are: the host itself refuses them, with its number.
+    if held is None or held > len(cpus):
         return Placement(None, of_generator, usable, same_host=True, shared=True)
     of_server, beside = tuple(cpus[:held]), tuple(cpus[held:])
     if len(beside) < (wanted or 1):
