@@ -22,9 +22,10 @@ import (
 type logReader interface {
 	ReadCheckpoint(ctx context.Context) ([]byte, error)
 	ReadTile(ctx context.Context, level, index uint64, partial uint8) ([]byte, error)
+	ReadEntryBundle(ctx context.Context, index uint64, partial uint8) ([]byte, error)
 }
 
-func newReader(config *writeConfig, headers map[string]string) (logReader, error) {
+func newReader(config *logConfig, headers map[string]string) (logReader, error) {
 	root, err := url.Parse(config.ReadURL)
 	if err != nil {
 		return nil, err
@@ -70,39 +71,63 @@ type sighting struct {
 
 // follower polls the checkpoint. It keeps each new one, and refuses what no log may publish.
 type follower struct {
+	config   *logConfig
 	reader   logReader
 	verifier note.Verifier
-	where    string
-	timeout  time.Duration
 
 	mu        sync.Mutex
-	seen      []sighting // rising sizes
+	seen      []sighting // rising sizes; never empty
 	raw       []byte     // the latest, as it was read
 	polls     int
 	failed    int
 	lastError error // of the latest poll, when it failed
 }
 
-// first waits for the log's first checkpoint: a server that has just started may not have published one yet.
-func (f *follower) first(ctx context.Context) error {
-	deadline := time.Now().Add(f.timeout)
-	for {
-		if err := f.poll(ctx); err != nil {
-			return err
-		}
-		if len(f.seen) > 0 {
-			return nil
-		}
-		if !errors.Is(f.lastError, os.ErrNotExist) || time.Now().After(deadline) {
-			return fmt.Errorf("no checkpoint at %s: %w", f.where, f.lastError)
-		}
-		time.Sleep(20 * time.Millisecond)
+// newFollower has seen the log's first checkpoint. A server that has just started may not have published one yet: it
+// is given the time of one request.
+func newFollower(ctx context.Context, config *logConfig, headers map[string]string) (*follower, error) {
+	verifier, err := newVerifier(config.PublicKey, "public_key")
+	if err != nil {
+		return nil, err
 	}
+	reader, err := newReader(config, headers)
+	if err != nil {
+		return nil, err
+	}
+	f := &follower{config: config, reader: reader, verifier: verifier}
+	deadline := time.Now().Add(seconds(config.TimeoutS))
+	for len(f.seen) == 0 {
+		if err := f.poll(ctx); err != nil {
+			return nil, err
+		}
+		if f.lastError != nil {
+			if !errors.Is(f.lastError, os.ErrNotExist) || time.Now().After(deadline) {
+				return nil, fmt.Errorf("no checkpoint at %s: %w", config.ReadURL, f.lastError)
+			}
+			time.Sleep(20 * time.Millisecond)
+		}
+	}
+	return f, nil
+}
+
+// during follows the log while `work` is done. The work's context ends when the log does what no log may do, which is
+// the error that is returned.
+func (f *follower) during(parent context.Context, work func(ctx context.Context)) error {
+	ctx, cancel := context.WithCancel(parent)
+	defer cancel()
+	end := make(chan error, 1)
+	go func() {
+		defer cancel()
+		end <- f.follow(ctx)
+	}()
+	work(ctx)
+	cancel()
+	return <-end
 }
 
 // follow polls at a steady interval until the context ends, or the log does what no log may do.
-func (f *follower) follow(ctx context.Context, interval time.Duration) error {
-	ticks := time.NewTicker(interval)
+func (f *follower) follow(ctx context.Context) error {
+	ticks := time.NewTicker(seconds(f.config.PollIntervalS))
 	defer ticks.Stop()
 	for {
 		select {
@@ -137,17 +162,17 @@ func (f *follower) poll(ctx context.Context) error {
 	checkpoint, _, _, err := log.ParseCheckpoint(raw, f.verifier.Name(), f.verifier)
 	if err != nil {
 		return fmt.Errorf("the checkpoint at %s does not verify with the public key of %s (%08x): %w; it reads %q",
-			f.where, f.verifier.Name(), f.verifier.KeyHash(), err, strings.ToValidUTF8(string(raw[:min(len(raw), 500)]), "?"))
+			f.config.ReadURL, f.verifier.Name(), f.verifier.KeyHash(), err, strings.ToValidUTF8(string(raw[:min(len(raw), 500)]), "?"))
 	}
 	f.raw = raw
 	if len(f.seen) > 0 {
 		last := f.seen[len(f.seen)-1]
 		if checkpoint.Size < last.size {
-			return fmt.Errorf("the log at %s shrank: from a checkpoint of %d leaves to one of %d", f.where, last.size, checkpoint.Size)
+			return fmt.Errorf("the log at %s shrank: from a checkpoint of %d leaves to one of %d", f.config.ReadURL, last.size, checkpoint.Size)
 		}
 		if checkpoint.Size == last.size {
 			if !bytes.Equal(checkpoint.Hash, last.hash) {
-				return fmt.Errorf("the log at %s has two checkpoints of %d leaves with different roots: %x and %x", f.where, last.size, last.hash, checkpoint.Hash)
+				return fmt.Errorf("the log at %s has two checkpoints of %d leaves with different roots: %x and %x", f.config.ReadURL, last.size, last.hash, checkpoint.Hash)
 			}
 			return nil // signed again
 		}
@@ -157,8 +182,22 @@ func (f *follower) poll(ctx context.Context) error {
 }
 
 // size is that of the latest verified checkpoint.
-func (f *follower) size() uint64 {
+func (f *follower) size() uint64 { return f.last().size }
+
+func (f *follower) last() sighting {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	return f.seen[len(f.seen)-1].size
+	return f.seen[len(f.seen)-1]
+}
+
+// longestStep is the longest time between two new checkpoints, not counting the first, which may have been old; and
+// when the last one was seen.
+func (f *follower) longestStep() (time.Duration, time.Time) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	longest := time.Duration(0)
+	for i := 2; i < len(f.seen); i++ {
+		longest = max(longest, f.seen[i].at.Sub(f.seen[i-1].at))
+	}
+	return longest, f.seen[len(f.seen)-1].at
 }

@@ -19,47 +19,48 @@ const (
 	spareFiles = 64
 )
 
-// writeConfig is the file that `write --config` reads. Times in seconds, rates in 1/s, sizes in bytes.
-type writeConfig struct {
-	ReadURL   string   `json:"read_url"`   // http(s):// or file://; below it lie `checkpoint` and `tile/`
-	WriteURLs []string `json:"write_urls"` // front ends, taken in turn; below each lies `add`
-	PublicKey string   `json:"public_key"` // the key itself
+// logConfig is what every look at a log needs. Times in seconds.
+type logConfig struct {
+	ReadURL       string            `json:"read_url"`   // http(s):// or file://; below it lie `checkpoint` and `tile/`
+	PublicKey     string            `json:"public_key"` // the key itself
+	DurationS     float64           `json:"duration_s"` // of the measured window
+	PollIntervalS float64           `json:"poll_interval_s"`
+	TimeoutS      float64           `json:"timeout_s"` // of each request
+	DrainS        float64           `json:"drain_s"`   // how long to wait at the end for the last leaves to be integrated
+	ProofSample   int               `json:"proof_sample"`
+	Headers       map[string]string `json:"headers"` // of every request; $NAME and ${NAME} come from the environment
+}
 
-	RatePerS  float64 `json:"rate_per_s"`
-	WarmUpS   float64 `json:"warm_up_s"`
-	DurationS float64 `json:"duration_s"`
+// watchConfig is the file that `watch --config` reads.
+type watchConfig struct {
+	logConfig
+	StillS float64 `json:"still_s"` // the watch goes on until the tree has not grown for so long, and at most for drain_s
+}
+
+// writeConfig is the file that `write --config` reads. Rates in 1/s, sizes in bytes.
+type writeConfig struct {
+	logConfig
+	WriteURLs []string `json:"write_urls"` // front ends, taken in turn; below each lies `add`
+
+	RatePerS float64 `json:"rate_per_s"`
+	WarmUpS  float64 `json:"warm_up_s"`
 	// CoolDownS is for how long the load goes on after the window. Without it the window's last leaves are batched
 	// and integrated by a log that is already idle.
 	CoolDownS float64 `json:"cool_down_s"`
 
-	MaxInFlight    int               `json:"max_in_flight"`
-	DuplicateShare float64           `json:"duplicate_share"`
-	LeafBytes      int               `json:"leaf_bytes"`
-	PollIntervalS  float64           `json:"poll_interval_s"`
-	TimeoutS       float64           `json:"timeout_s"`
-	DrainS         float64           `json:"drain_s"` // how long to wait at the end for the last leaves to be integrated
-	ProofSample    int               `json:"proof_sample"`
-	Headers        map[string]string `json:"headers"` // of every request; $NAME and ${NAME} come from the environment
+	MaxInFlight    int     `json:"max_in_flight"`
+	DuplicateShare float64 `json:"duplicate_share"`
+	LeafBytes      int     `json:"leaf_bytes"`
 }
 
-// readConfig also refuses what it does not know, so that a misspelt field is not silently a default.
-func readConfig(path string) (*writeConfig, error) {
-	content, err := os.ReadFile(path)
-	if err != nil {
+func defaults() logConfig {
+	return logConfig{PollIntervalS: 0.05, TimeoutS: 30, DrainS: 30, ProofSample: 100}
+}
+
+func readWatchConfig(path string) (*watchConfig, error) {
+	config := &watchConfig{logConfig: defaults(), StillS: 3}
+	if err := decode(path, config); err != nil {
 		return nil, err
-	}
-	config := &writeConfig{
-		MaxInFlight:   4096,
-		LeafBytes:     leafHeader,
-		PollIntervalS: 0.05,
-		TimeoutS:      30,
-		DrainS:        30,
-		ProofSample:   100,
-	}
-	decoder := json.NewDecoder(bytes.NewReader(content))
-	decoder.DisallowUnknownFields()
-	if err := decoder.Decode(config); err != nil {
-		return nil, fmt.Errorf("%s: %w", path, err)
 	}
 	if err := config.check(); err != nil {
 		return nil, fmt.Errorf("%s: %w", path, err)
@@ -67,54 +68,99 @@ func readConfig(path string) (*writeConfig, error) {
 	return config, nil
 }
 
-func (c *writeConfig) check() error {
+func readWriteConfig(path string) (*writeConfig, error) {
+	config := &writeConfig{logConfig: defaults(), MaxInFlight: 4096, LeafBytes: 100}
+	if err := decode(path, config); err != nil {
+		return nil, err
+	}
+	if err := config.check(); err != nil {
+		return nil, fmt.Errorf("%s: %w", path, err)
+	}
+	return config, nil
+}
+
+// decode refuses what is not known, so that a misspelt field is not silently a default.
+func decode(path string, config any) error {
+	content, err := os.ReadFile(path)
+	if err != nil {
+		return err
+	}
+	decoder := json.NewDecoder(bytes.NewReader(content))
+	decoder.DisallowUnknownFields()
+	if err := decoder.Decode(config); err != nil {
+		return fmt.Errorf("%s: %w", path, err)
+	}
+	return nil
+}
+
+func (c *logConfig) check() error {
 	switch {
 	case c.ReadURL == "":
 		return errors.New("read_url is missing")
-	case len(c.WriteURLs) == 0:
-		return errors.New("write_urls needs at least one front end")
 	case c.PublicKey == "":
 		return errors.New("public_key is missing")
-	case !(c.RatePerS > 0):
-		return fmt.Errorf("rate_per_s must be above 0, got %v", c.RatePerS)
 	case !(c.DurationS > 0):
 		return fmt.Errorf("duration_s must be above 0, got %v", c.DurationS)
-	case c.WarmUpS < 0 || c.CoolDownS < 0 || c.DrainS < 0:
-		return errors.New("warm_up_s, cool_down_s and drain_s must not be negative")
+	case !(c.PollIntervalS >= 0.001):
+		return fmt.Errorf("poll_interval_s must be at least 0.001, got %v", c.PollIntervalS)
+	case !(c.TimeoutS > 0):
+		return fmt.Errorf("timeout_s must be above 0, got %v", c.TimeoutS)
+	case c.DrainS < 0:
+		return fmt.Errorf("drain_s must not be negative, got %v", c.DrainS)
+	case c.ProofSample < 0:
+		return fmt.Errorf("proof_sample must not be negative, got %d", c.ProofSample)
+	}
+	if strings.HasPrefix(c.ReadURL, "file:///") {
+		return nil
+	}
+	return checkAddress("read_url", c.ReadURL)
+}
+
+func (c *writeConfig) check() error {
+	if err := c.logConfig.check(); err != nil {
+		return err
+	}
+	switch {
+	case len(c.WriteURLs) == 0:
+		return errors.New("write_urls needs at least one front end")
+	case !(c.RatePerS > 0):
+		return fmt.Errorf("rate_per_s must be above 0, got %v", c.RatePerS)
+	case c.WarmUpS < 0 || c.CoolDownS < 0:
+		return errors.New("warm_up_s and cool_down_s must not be negative")
 	case c.MaxInFlight < 1:
 		return fmt.Errorf("max_in_flight must be at least 1, got %d", c.MaxInFlight)
 	case c.DuplicateShare < 0 || c.DuplicateShare > 1:
 		return fmt.Errorf("duplicate_share must lie between 0 and 1, got %v", c.DuplicateShare)
 	case c.LeafBytes < leafHeader:
-		return fmt.Errorf("leaf_bytes must be at least %d, got %d: that much tells one leaf from all others", leafHeader, c.LeafBytes)
+		return fmt.Errorf("leaf_bytes must be at least %d, got %d: so many tell one leaf from all others", leafHeader, c.LeafBytes)
 	case c.LeafBytes > 65535:
 		// An entry bundle has 16 bits for the length of an entry.
 		return fmt.Errorf("leaf_bytes must be at most 65535, got %d", c.LeafBytes)
-	case !(c.PollIntervalS >= 0.001):
-		return fmt.Errorf("poll_interval_s must be at least 0.001, got %v", c.PollIntervalS)
-	case !(c.TimeoutS > 0):
-		return fmt.Errorf("timeout_s must be above 0, got %v", c.TimeoutS)
-	case c.ProofSample < 0:
-		return fmt.Errorf("proof_sample must not be negative, got %d", c.ProofSample)
 	}
-	if planned := c.RatePerS * c.loadS(); !(planned <= maxPlanned) {
-		return fmt.Errorf("rate_per_s × (warm_up_s + duration_s + cool_down_s) = %.0f leaves; at most %d can be followed", planned, maxPlanned)
+	if planned := c.RatePerS * c.loadS(); !(planned >= 1 && planned <= maxPlanned) {
+		return fmt.Errorf("rate_per_s × (warm_up_s + duration_s + cool_down_s) = %g leaves: at least 1 and at most %d can be followed", planned, maxPlanned)
 	}
-	for _, base := range append([]string{c.ReadURL}, c.WriteURLs...) {
-		parsed, err := url.Parse(base)
-		if err != nil {
+	for _, address := range c.WriteURLs {
+		if err := checkAddress("write_urls", address); err != nil {
 			return err
-		}
-		file := base == c.ReadURL && parsed.Scheme == "file"
-		if !file && (parsed.Host == "" || parsed.Scheme != "http" && parsed.Scheme != "https") {
-			return fmt.Errorf("%q is no http:// or https:// address", base)
 		}
 	}
 	return nil
 }
 
+func checkAddress(field, address string) error {
+	parsed, err := url.Parse(address)
+	if err != nil {
+		return fmt.Errorf("%s: %w", field, err)
+	}
+	if parsed.Host == "" || parsed.Scheme != "http" && parsed.Scheme != "https" {
+		return fmt.Errorf("%s: %q is no http:// or https:// address", field, address)
+	}
+	return nil
+}
+
 // expandedHeaders has secrets from the environment in their places.
-func (c *writeConfig) expandedHeaders() (map[string]string, error) {
+func (c *logConfig) expandedHeaders() (map[string]string, error) {
 	var missing []string
 	headers := make(map[string]string, len(c.Headers))
 	for name, value := range c.Headers {

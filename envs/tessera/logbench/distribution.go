@@ -11,22 +11,27 @@ import (
 const (
 	// longest is more than any timeout; a longer time counts as this long in the histograms, and not in the quantiles.
 	longest = time.Hour
-	// Digits that an HDR histogram keeps: of the bins a chart shows, and of what is merged over trials.
+	// Digits that an HDR histogram keeps: of the bins that a chart shows, and of what is merged over trials.
 	binDigits = 2
 	hdrDigits = 3
 )
 
 var quantiles = []float64{0.5, 0.9, 0.95, 0.99, 0.999}
 
-// distribution is of times in seconds. Its quantiles are exact (nearest rank), its histograms are not.
-type distribution struct {
+// summary is of times in seconds. Its quantiles are exact: nearest rank, among all that were measured.
+type summary struct {
 	Count     int             `json:"count"`
 	MinS      *float64        `json:"min_s"` // null when there is nothing
 	MeanS     *float64        `json:"mean_s"`
 	MaxS      *float64        `json:"max_s"`
 	Quantiles []quantileValue `json:"quantiles"`
-	Bins      []bin           `json:"bins"` // low_s <= time < high_s; empty ones are left out
-	HDR       string          `json:"hdr"`  // V2, compressed, in microseconds, as base64
+}
+
+// distribution also has the times themselves, as exact as its bins are narrow, to be drawn and to be merged.
+type distribution struct {
+	summary
+	Bins []bin  `json:"bins"` // low_s <= time < high_s; empty ones are left out
+	HDR  string `json:"hdr"`  // V2, compressed, in microseconds, as base64; empty when there is nothing
 }
 
 type quantileValue struct {
@@ -40,28 +45,39 @@ type bin struct {
 	Count int64   `json:"count"`
 }
 
-// distributionOf sorts the times.
-func distributionOf(times []time.Duration) distribution {
-	d := distribution{Count: len(times), Quantiles: []quantileValue{}, Bins: []bin{}}
+// summaryOf sorts the times.
+func summaryOf(times []time.Duration) summary {
+	s := summary{Count: len(times), Quantiles: []quantileValue{}}
 	if len(times) == 0 {
-		return d
+		return s
 	}
 	slices.Sort(times)
 	sum := 0.0
-	coarse := hdrhistogram.New(1, longest.Microseconds(), binDigits)
-	fine := hdrhistogram.New(1, longest.Microseconds(), hdrDigits)
 	for _, t := range times {
 		sum += t.Seconds()
-		us := min(max(t, 0), longest).Microseconds()
-		record(coarse, us)
-		record(fine, us)
 	}
 	mean := round(sum / float64(len(times)))
 	least, most := round(times[0].Seconds()), round(times[len(times)-1].Seconds())
-	d.MinS, d.MeanS, d.MaxS = &least, &mean, &most
+	s.MinS, s.MeanS, s.MaxS = &least, &mean, &most
 	for _, q := range quantiles {
 		rank := max(1, int(math.Ceil(q*float64(len(times)))))
-		d.Quantiles = append(d.Quantiles, quantileValue{q, round(times[rank-1].Seconds())})
+		s.Quantiles = append(s.Quantiles, quantileValue{q, round(times[rank-1].Seconds())})
+	}
+	return s
+}
+
+// distributionOf sorts the times.
+func distributionOf(times []time.Duration) distribution {
+	d := distribution{summary: summaryOf(times), Bins: []bin{}}
+	if len(times) == 0 {
+		return d
+	}
+	coarse := hdrhistogram.New(1, longest.Microseconds(), binDigits)
+	fine := hdrhistogram.New(1, longest.Microseconds(), hdrDigits)
+	for _, t := range times {
+		us := min(max(t, 0), longest).Microseconds()
+		record(coarse, us)
+		record(fine, us)
 	}
 	for _, bar := range coarse.Distribution() {
 		if bar.Count > 0 {
@@ -83,8 +99,8 @@ func record(histogram *hdrhistogram.Histogram, us int64) {
 }
 
 // quantile is one of those computed; nil when there is nothing.
-func (d distribution) quantile(q float64) *float64 {
-	for _, one := range d.Quantiles {
+func (s summary) quantile(q float64) *float64 {
+	for _, one := range s.Quantiles {
 		if one.Q == q {
 			return &one.Value
 		}

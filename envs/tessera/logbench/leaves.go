@@ -2,12 +2,11 @@ package main
 
 import (
 	"encoding/binary"
-	"encoding/hex"
 	"math/rand/v2"
 )
 
-// leafHeader is how many bytes tell a leaf from all others: the run and its number in the run, in hexadecimal.
-const leafHeader = 32
+// leafHeader is how many bytes tell a leaf from all others: the run and its number in the run.
+const leafHeader = 16
 
 // leafMaker makes the leaves of one run, each again from its number alone: none has to be kept for the proofs.
 type leafMaker struct {
@@ -17,11 +16,9 @@ type leafMaker struct {
 
 // appendLeaf appends leaf n to dst. Its filler does not compress.
 func (m leafMaker) appendLeaf(dst []byte, n int) []byte {
-	var header [leafHeader / 2]byte
-	binary.BigEndian.PutUint64(header[:8], m.run)
-	binary.BigEndian.PutUint64(header[8:], uint64(n))
 	end := len(dst) + m.size
-	dst = hex.AppendEncode(dst, header[:])
+	dst = binary.BigEndian.AppendUint64(dst, m.run)
+	dst = binary.BigEndian.AppendUint64(dst, uint64(n))
 	var filler rand.PCG
 	filler.Seed(m.run, uint64(n))
 	for len(dst) < end {

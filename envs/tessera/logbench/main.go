@@ -12,6 +12,7 @@ const usage = `logbench COMMAND [FLAGS]
 
   keygen  make a key pair for a log
   write   offer leaves at a steady rate, time them, and prove that they were included
+  watch   read a log that something else writes to: its growth, and proofs of a sample of its leaves
   null    a log that does next to nothing, to measure what "write" itself can do
 
 logbench COMMAND -h lists the command's flags.
@@ -20,6 +21,7 @@ logbench COMMAND -h lists the command's flags.
 var commands = map[string]func(arguments []string) error{
 	"keygen": keygen,
 	"write":  write,
+	"watch":  watch,
 	"null":   null,
 }
 

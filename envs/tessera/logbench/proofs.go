@@ -4,12 +4,14 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"math/rand/v2"
 	"os"
 	"slices"
 
 	"github.com/transparency-dev/merkle/proof"
 	"github.com/transparency-dev/merkle/rfc6962"
+	"github.com/transparency-dev/tessera/api/layout"
 	"github.com/transparency-dev/tessera/client"
 )
 
@@ -52,24 +54,52 @@ func (r *proofResult) lose(index uint64, why string, arguments ...any) {
 	}
 }
 
-// prove has the log prove a sample of its leaves, and that its checkpoints are of one history. An error means that
-// they are not.
-func prove(ctx context.Context, config *writeConfig, reader logReader, follower *follower, writer *writer) (*proofResult, error) {
+// claim is what the log must prove: that the leaf is at its index. `hash` gives the leaf's.
+type claim struct {
+	index uint64
+	hash  func(ctx context.Context) ([]byte, error)
+}
+
+// proveWritten has the log prove a sample of the leaves it said it has.
+func proveWritten(ctx context.Context, config *writeConfig, follower *follower, writer *writer) (*proofResult, error) {
 	result := &proofResult{Lost: []lostLeaf{}}
-	last := follower.seen[len(follower.seen)-1]
 	covered := result.lookWithoutProofs(config, follower, writer)
-	tiles := &tileReader{reader: reader}
-	builder, err := client.NewProofBuilder(ctx, last.size, tiles.read)
-	if err != nil {
-		return nil, err
-	}
 	rand.Shuffle(len(covered), func(i, j int) { covered[i], covered[j] = covered[j], covered[i] })
+	var claims []claim
 	for _, n := range covered[:min(len(covered), config.ProofSample)] {
 		a := &writer.attempts[n]
-		leaf := rfc6962.DefaultHasher.HashLeaf(writer.leaves.appendLeaf(nil, a.leaf))
-		result.proveIncluded(ctx, builder, tiles, last, a.index(), leaf)
+		claims = append(claims, claim{a.index(), func(context.Context) ([]byte, error) {
+			return rfc6962.DefaultHasher.HashLeaf(writer.leaves.appendLeaf(nil, a.leaf)), nil
+		}})
 	}
-	return result, result.proveConsistent(ctx, builder, follower.seen)
+	return result, result.prove(ctx, &resources{logReader: follower.reader}, follower.seen, claims)
+}
+
+// proveWatched has the log prove a sample of the leaves that it serves, of those that came while it was watched. What
+// the writer had sent is not known here.
+func proveWatched(ctx context.Context, config *logConfig, follower *follower) (*proofResult, error) {
+	result := &proofResult{Lost: []lostLeaf{}}
+	log := &resources{logReader: follower.reader}
+	first, last := follower.seen[0].size, follower.last().size
+	indices := make(map[uint64]bool)
+	for uint64(len(indices)) < min(uint64(config.ProofSample), last-first) {
+		indices[first+rand.Uint64N(last-first)] = true
+	}
+	var claims []claim
+	for _, index := range slices.Sorted(maps.Keys(indices)) {
+		claims = append(claims, claim{index, func(ctx context.Context) ([]byte, error) {
+			bundle, err := client.GetEntryBundle(ctx, log.ReadEntryBundle, index/layout.EntryBundleWidth, last)
+			if err != nil {
+				return nil, err
+			}
+			within := index % layout.EntryBundleWidth
+			if within >= uint64(len(bundle.Entries)) {
+				return nil, fmt.Errorf("its bundle has only %d entries", len(bundle.Entries))
+			}
+			return rfc6962.DefaultHasher.HashLeaf(bundle.Entries[within]), nil
+		}})
+	}
+	return result, result.prove(ctx, log, follower.seen, claims)
 }
 
 // lookWithoutProofs finds leaves that cannot be in the tree, and returns the numbers of those that may be.
@@ -103,20 +133,38 @@ func (r *proofResult) lookWithoutProofs(config *writeConfig, follower *follower,
 	return covered
 }
 
-func (r *proofResult) proveIncluded(ctx context.Context, builder *client.ProofBuilder, tiles *tileReader, last sighting, index uint64, leaf []byte) {
+// prove asks for the proofs of the claims, and that the checkpoints are of one history. An error means that they are
+// not.
+func (r *proofResult) prove(ctx context.Context, log *resources, seen []sighting, claims []claim) error {
+	last := seen[len(seen)-1]
+	builder, err := client.NewProofBuilder(ctx, last.size, log.ReadTile)
+	if err != nil {
+		return err
+	}
+	for _, claim := range claims {
+		r.proveIncluded(ctx, builder, log, last, claim)
+	}
+	return r.proveConsistent(ctx, builder, seen)
+}
+
+func (r *proofResult) proveIncluded(ctx context.Context, builder *client.ProofBuilder, log *resources, last sighting, claim claim) {
 	r.Asked++
-	tiles.err = nil
-	nodes, err := builder.InclusionProof(ctx, index)
-	if err != nil && tiles.err != nil && !errors.Is(tiles.err, os.ErrNotExist) {
+	log.failure = nil
+	hash, err := claim.hash(ctx)
+	var nodes [][]byte
+	if err == nil {
+		nodes, err = builder.InclusionProof(ctx, claim.index)
+	}
+	if err != nil && log.failure != nil && !errors.Is(log.failure, os.ErrNotExist) {
 		r.Unread++
 		r.UnreadWhy = err.Error()
 		return
 	}
 	if err == nil {
-		err = proof.VerifyInclusion(rfc6962.DefaultHasher, index, last.size, leaf, nodes, last.hash)
+		err = proof.VerifyInclusion(rfc6962.DefaultHasher, claim.index, last.size, hash, nodes, last.hash)
 	}
 	if err != nil {
-		r.lose(index, "it is not in the tree of the checkpoint with %d leaves: %v", last.size, err)
+		r.lose(claim.index, "it is not in the tree of the checkpoint with %d leaves: %v", last.size, err)
 		return
 	}
 	r.Proved++
@@ -133,7 +181,7 @@ func (r *proofResult) proveConsistent(ctx context.Context, builder *client.Proof
 		r.ConsistencyAsked++
 		nodes, err := builder.ConsistencyProof(ctx, earlier.size, last.size)
 		if err != nil {
-			continue
+			continue // asked and not proved
 		}
 		if err := proof.VerifyConsistency(rfc6962.DefaultHasher, earlier.size, last.size, nodes, earlier.hash, last.hash); err != nil {
 			return fmt.Errorf("the log changed its past: its checkpoint of %d leaves is no beginning of that of %d: %w", earlier.size, last.size, err)
@@ -143,17 +191,25 @@ func (r *proofResult) proveConsistent(ctx context.Context, builder *client.Proof
 	return nil
 }
 
-// tileReader remembers why a tile could not be read: the builder's own errors do not say it in a way that a program can
-// tell. A tile that the log does not have, though its checkpoint covers it, is a leaf lost; a log that is away is not.
-type tileReader struct {
-	reader logReader
-	err    error
+// resources are what a log serves. They remember why one could not be read, because the errors of tessera's own client
+// do not say it in a way that a program can tell: a tile that a log does not have, though its checkpoint covers it, is
+// a leaf lost; a log that is away is not.
+type resources struct {
+	logReader
+	failure error
 }
 
-func (t *tileReader) read(ctx context.Context, level, index uint64, partial uint8) ([]byte, error) {
-	content, err := t.reader.ReadTile(ctx, level, index, partial)
+func (r *resources) ReadTile(ctx context.Context, level, index uint64, partial uint8) ([]byte, error) {
+	return r.remember(r.logReader.ReadTile(ctx, level, index, partial))
+}
+
+func (r *resources) ReadEntryBundle(ctx context.Context, index uint64, partial uint8) ([]byte, error) {
+	return r.remember(r.logReader.ReadEntryBundle(ctx, index, partial))
+}
+
+func (r *resources) remember(content []byte, err error) ([]byte, error) {
 	if err != nil {
-		t.err = err
+		r.failure = err
 	}
 	return content, err
 }

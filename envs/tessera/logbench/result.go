@@ -2,11 +2,13 @@ package main
 
 import (
 	"cmp"
+	"encoding/json"
+	"fmt"
 	"math"
+	"os"
 	"runtime"
 	"slices"
 	"sort"
-	"strconv"
 	"time"
 )
 
@@ -14,10 +16,11 @@ import (
 type result struct {
 	Schema       int     `json:"schema"`
 	Tool         string  `json:"tool"`
+	Mode         string  `json:"mode"` // write or watch; a watch offers nothing
 	GoVersion    string  `json:"go_version"`
 	Processors   int     `json:"processors"` // that this process may use at the same time
 	StartedUnixS float64 `json:"started_unix_s"`
-	RunID        string  `json:"run_id"` // the first 16 characters of each leaf
+	RunID        string  `json:"run_id"` // the first 8 bytes of each leaf, in hexadecimal
 	// What was asked for, without addresses, headers and keys.
 	RatePerS       float64 `json:"rate_per_s"`
 	WarmUpS        float64 `json:"warm_up_s"`
@@ -40,7 +43,7 @@ type result struct {
 	TextsOther int         `json:"texts_other"`
 
 	// Of leaves whose intended start lies in the window, and from that start.
-	StartDelay       distribution `json:"start_delay"`       // until the leaf was begun: above some ms, this process was the limit
+	StartDelay       summary      `json:"start_delay"`       // until the leaf was begun: above some ms, this process was the limit
 	AddLatency       distribution `json:"add_latency"`       // until the log answered a new leaf
 	DuplicateLatency distribution `json:"duplicate_latency"` // until the log answered a leaf that it had
 	IntegrateLatency distribution `json:"integrate_latency"` // until a poll saw the first verified checkpoint that covers a new leaf
@@ -135,86 +138,102 @@ type polls struct {
 	Why    string `json:"why,omitempty"` // of the last one, when it failed
 }
 
-func newResult(config *writeConfig, writer *writer, follower *follower, usage windowUsage, proofs *proofResult) *result {
+// newResult holds what the follower saw; a load adds its own.
+func newResult(mode string, config *logConfig, follower *follower, start time.Time, proofs *proofResult) *result {
 	r := &result{
-		Schema:         1,
-		Tool:           "logbench",
-		GoVersion:      runtime.Version(),
-		Processors:     runtime.GOMAXPROCS(0),
-		StartedUnixS:   float64(writer.start.UnixMicro()) / 1e6,
-		RunID:          strconv.FormatUint(writer.leaves.run, 16),
-		RatePerS:       config.RatePerS,
-		WarmUpS:        config.WarmUpS,
-		DurationS:      config.DurationS,
-		CoolDownS:      config.CoolDownS,
-		MaxInFlight:    config.MaxInFlight,
-		DuplicateShare: config.DuplicateShare,
-		LeafBytes:      config.LeafBytes,
-		PollIntervalS:  config.PollIntervalS,
-		TimeoutS:       config.TimeoutS,
-		FrontEnds:      len(config.WriteURLs),
-		Origin:         follower.verifier.Name(),
-		Texts:          writer.texts.rows(),
-		TextsOther:     writer.texts.other,
-		Checkpoints:    []checkpointRow{},
-		Polls:          polls{Asked: follower.polls, Failed: follower.failed},
-		Proofs:         proofs,
-		CPUUserS:       round(usage.user),
-		CPUSystemS:     round(usage.system),
+		Schema:        1,
+		Tool:          "logbench",
+		Mode:          mode,
+		GoVersion:     runtime.Version(),
+		Processors:    runtime.GOMAXPROCS(0),
+		StartedUnixS:  float64(start.UnixMicro()) / 1e6,
+		DurationS:     config.DurationS,
+		PollIntervalS: config.PollIntervalS,
+		TimeoutS:      config.TimeoutS,
+		Origin:        follower.verifier.Name(),
+		Texts:         []textCount{},
+		Samples:       []sample{},
+		Checkpoints:   []checkpointRow{},
+		Polls:         polls{Asked: follower.polls, Failed: follower.failed},
+		Proofs:        proofs,
+		StartDelay:    summaryOf(nil),
+
+		AddLatency:       distributionOf(nil),
+		DuplicateLatency: distributionOf(nil),
+		IntegrateLatency: distributionOf(nil),
 	}
 	if follower.lastError != nil {
 		r.Polls.Why = follower.lastError.Error()
 	}
-	seen := newSightings(follower.seen, writer.start)
-	for i, at := range seen.at {
-		r.Checkpoints = append(r.Checkpoints, checkpointRow{round(at.Seconds()), seen.sizes[i]})
+	for _, one := range follower.seen {
+		r.Checkpoints = append(r.Checkpoints, checkpointRow{round(one.at.Sub(start).Seconds()), one.size})
 	}
-	r.addLeaves(config, writer.attempts, seen)
 	return r
 }
 
-// addLeaves sums up what became of the leaves.
-func (r *result) addLeaves(config *writeConfig, attempts []attempt, seen sightings) {
+// save writes the file, which appears whole or not at all.
+func (r *result) save(path string) error {
+	content, err := json.Marshal(r)
+	if err != nil {
+		return err
+	}
+	partial := path + ".partial"
+	if err := os.WriteFile(partial, append(content, '\n'), 0o644); err != nil {
+		return err
+	}
+	return os.Rename(partial, path)
+}
+
+// addWritten adds what was offered, and sums up what became of it.
+func (r *result) addWritten(config *writeConfig, writer *writer, usage windowUsage, seen sightings) {
+	r.RunID = fmt.Sprintf("%016x", writer.leaves.run)
+	r.RatePerS, r.WarmUpS, r.CoolDownS = config.RatePerS, config.WarmUpS, config.CoolDownS
+	r.MaxInFlight, r.DuplicateShare = config.MaxInFlight, config.DuplicateShare
+	r.LeafBytes, r.FrontEnds = config.LeafBytes, len(config.WriteURLs)
+	r.Texts, r.TextsOther = writer.texts.rows(), writer.texts.other
+	r.CPUUserS, r.CPUSystemS = round(usage.user), round(usage.system)
+
 	var delays, adds, duplicates, integrations []time.Duration
 	low, high := config.window()
 	bySecond := newSecondly(seconds(config.loadS()))
-	for n := range attempts {
-		a, due := &attempts[n], config.intended(n)
+	for n := range writer.attempts {
+		a, due := &writer.attempts[n], config.intended(n)
 		inWindow := low <= due && due < high
-		r.Total.add(n, a)
-		if inWindow {
-			r.Window.add(n, a)
-		}
 		second := bySecond.at(due)
+		r.Total.add(n, a)
 		second.count(a)
-		if a.outcome != dropped && inWindow {
-			delays = append(delays, a.begun-due)
-		}
-		if a.outcome == duplicate && inWindow {
-			duplicates = append(duplicates, a.answered-due)
-		}
 		if a.has() {
 			bySecond.at(a.answered).accepted++
 		}
-		if a.outcome != accepted {
+		at, covered := time.Duration(0), false
+		if a.outcome == accepted {
+			second.adds = append(second.adds, a.answered-due)
+			if at, covered = seen.covering(a.index()); covered {
+				second.integrations = append(second.integrations, at-due)
+			}
+		}
+		if !inWindow {
 			continue
 		}
-		second.adds = append(second.adds, a.answered-due)
-		if inWindow {
-			adds = append(adds, a.answered-due)
+		r.Window.add(n, a)
+		if a.outcome != dropped {
+			delays = append(delays, a.begun-due)
 		}
-		if at, covered := seen.covering(a.index()); covered {
-			second.integrations = append(second.integrations, at-due)
-			if inWindow {
+		switch a.outcome {
+		case accepted:
+			adds = append(adds, a.answered-due)
+			if covered {
 				integrations = append(integrations, at-due)
 			}
+		case duplicate:
+			duplicates = append(duplicates, a.answered-due)
 		}
 	}
 	for i := 1; i < len(seen.at); i++ {
 		bySecond.at(seen.at[i]).integrated += seen.sizes[i] - seen.sizes[i-1]
 	}
 	r.OfferedPerS = round(float64(r.Window.Sent) / config.DurationS)
-	r.StartDelay, r.AddLatency = distributionOf(delays), distributionOf(adds)
+	r.StartDelay, r.AddLatency = summaryOf(delays), distributionOf(adds)
 	r.DuplicateLatency, r.IntegrateLatency = distributionOf(duplicates), distributionOf(integrations)
 	r.Samples = bySecond.samples()
 }

@@ -42,7 +42,7 @@ func (s *secondOfLoad) count(a *attempt) {
 func (s secondly) samples() []sample {
 	samples := make([]sample, 0, len(s))
 	for i, second := range s {
-		adds, integrations := distributionOf(second.adds), distributionOf(second.integrations)
+		adds, integrations := summaryOf(second.adds), summaryOf(second.integrations)
 		samples = append(samples, sample{
 			TS:            float64(i),
 			Sent:          second.sent,

@@ -21,8 +21,12 @@ func watchUsage(low, high time.Duration) func() windowUsage {
 	time.AfterFunc(high, func() { end = usedUpToNow(); looked.Done() })
 	return func() windowUsage {
 		looked.Wait()
-		return windowUsage{end.user - begin.user, end.system - begin.system}
+		return end.since(begin)
 	}
+}
+
+func (u windowUsage) since(begin windowUsage) windowUsage {
+	return windowUsage{u.user - begin.user, u.system - begin.system}
 }
 
 func usedUpToNow() windowUsage {

@@ -2,10 +2,8 @@ package main
 
 import (
 	"context"
-	"encoding/json"
 	"flag"
 	"math/rand/v2"
-	"os"
 	"runtime/debug"
 	"sync"
 	"sync/atomic"
@@ -20,33 +18,24 @@ func write(arguments []string) error {
 	if err := parseFlags(flags, arguments, "config", "out"); err != nil {
 		return err
 	}
-	config, err := readConfig(*configPath)
+	config, err := readWriteConfig(*configPath)
 	if err != nil {
 		return err
 	}
 	// All that is kept is one big list without pointers: collecting more often would only take processor time.
 	debug.SetGCPercent(400)
-	result, err := run(context.Background(), config)
+	result, err := runWrite(context.Background(), config)
 	if err != nil {
 		return err
 	}
-	content, err := json.Marshal(result)
-	if err != nil {
-		return err
-	}
-	// It appears whole or not at all.
-	partial := *out + ".partial"
-	if err := os.WriteFile(partial, append(content, '\n'), 0o644); err != nil {
-		return err
-	}
-	return os.Rename(partial, *out)
+	return result.save(*out)
 }
 
-// run holds one run: look at the log, offer leaves, wait until they are integrated, prove a sample of them.
+// runWrite looks at the log, offers leaves, waits until they are integrated, and has a sample of them proved.
 //
 // It fails when the log cannot be read in the beginning, and when it shows anything that no log may show: a checkpoint
 // that does not verify, a tree that shrinks or whose past has changed. Whatever else goes wrong is counted.
-func run(parent context.Context, config *writeConfig) (*result, error) {
+func runWrite(ctx context.Context, config *writeConfig) (*result, error) {
 	if err := raiseFileLimit(config.MaxInFlight); err != nil {
 		return nil, err
 	}
@@ -54,47 +43,30 @@ func run(parent context.Context, config *writeConfig) (*result, error) {
 	if err != nil {
 		return nil, err
 	}
-	verifier, err := newVerifier(config.PublicKey, "public_key")
-	if err != nil {
-		return nil, err
-	}
-	reader, err := newReader(config, headers)
-	if err != nil {
-		return nil, err
-	}
 	fronts, err := newFrontEnds(config, headers)
 	if err != nil {
 		return nil, err
 	}
-	follower := &follower{reader: reader, verifier: verifier, where: config.ReadURL, timeout: seconds(config.TimeoutS)}
-	if err := follower.first(parent); err != nil {
-		return nil, err
-	}
-
-	ctx, cancel := context.WithCancelCause(parent)
-	defer cancel(nil)
-	following := make(chan struct{})
-	go func() {
-		defer close(following)
-		if err := follower.follow(ctx, seconds(config.PollIntervalS)); err != nil {
-			cancel(err)
-		}
-	}()
-
-	writer := newWriter(config, fronts)
-	usage := writer.offer(ctx)
-	waitIntegrated(ctx, follower, writer.treeSize(), seconds(config.DrainS))
-	cause := context.Cause(ctx)
-	cancel(nil)
-	<-following
-	if cause != nil {
-		return nil, cause
-	}
-	proofs, err := prove(parent, config, reader, follower, writer)
+	follower, err := newFollower(ctx, &config.logConfig, headers)
 	if err != nil {
 		return nil, err
 	}
-	return newResult(config, writer, follower, usage, proofs), nil
+	writer := newWriter(config, fronts)
+	var usage windowUsage
+	err = follower.during(ctx, func(ctx context.Context) {
+		usage = writer.offer(ctx)
+		waitIntegrated(ctx, follower, writer.treeSize(), seconds(config.DrainS))
+	})
+	if err != nil {
+		return nil, err
+	}
+	proofs, err := proveWritten(ctx, config, follower, writer)
+	if err != nil {
+		return nil, err
+	}
+	result := newResult("write", &config.logConfig, follower, writer.start, proofs)
+	result.addWritten(config, writer, usage, newSightings(follower.seen, writer.start))
+	return result, nil
 }
 
 // writer offers the leaves of one run.
