@@ -1,0 +1,298 @@
+"""The family log_write without any host: what a study says, the search, growth, what was the limit, imports."""
+
+import math
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from log_write_study import BACKEND, FAMILY, HAMMER, OPEN, SERVICES, family, plan_of, study_of
+
+from benchstudy import families
+from benchstudy.errors import StudyError
+from benchstudy.families.base import ParseError
+from benchstudy.families.log_load.causes import explained
+from benchstudy.families.log_load.growth import growth, growth_rows
+from benchstudy.families.log_load.samples import Found, Shares, limited_by
+from benchstudy.families.log_load.search import Bracket, Step, Window, bracket, is_narrow, next_rate, verdict
+from benchstudy.families.log_write_config import Backend, CapacitySearch, LogGenerator
+from benchstudy.importing import import_outputs
+
+PAGE_BOXES = Path(__file__).parent / "data" / "tessera"
+
+
+# --- what a study says --------------------------------------------------------------------------------------
+
+
+def test_every_combination_is_a_case_with_all_factors():
+    plan = plan_of(rates=["200/s", "500/s"], limits=[{"name": "e2-micro", "cpus": 1, "memory": "1GB"}])
+    head = "backend=posix,antispam={},limits=e2-micro,front_ends=1,duplicates=0%,generator={},rate={}-per-s"
+    assert [case.id for case in plan.cases] == [
+        head.format(antispam, generator, rate)
+        for antispam in ("no", "yes")
+        for generator in ("open", "hammer")
+        for rate in (200, 500)
+    ]
+    numbers = {
+        column: parse(plan.cases[0].levels[factor])
+        for factor, (column, parse) in families.get(FAMILY).numeric_levels.items()
+    }
+    assert numbers == {"front_ends_n": 1, "duplicate_share": 0.0, "rate_per_s": 200.0}
+    (search,) = plan_of(rates=["search"], generators=[OPEN], sweeps=[{"antispam": ["no"]}]).cases
+    assert search.levels["rate"] == "search"
+    assert families.get(FAMILY).numeric_levels["rate"][1]("search") is None
+
+
+def test_a_variant_whose_server_changes_is_another_case_and_a_label_is_not():
+    def of(**changes: Any) -> dict[str, str]:
+        plan = plan_of(generators=[OPEN], **changes)
+        return {case.levels["antispam"]: case.definition_sha256 for case in plan.cases}
+
+    before = of()
+    louder = {**SERVICES["posix-antispam"], "argv": [*SERVICES["posix-antispam"]["argv"], "-v=2"]}
+    after = of(services={**SERVICES, "posix-antispam": louder})
+    assert before["no"] == after["no"] and before["yes"] != after["yes"]
+    assert of(backends=[{**BACKEND, "label": "POSIX, mirrored disks", "expect_fs": ["ext4"]}]) == before
+    assert of(search={"window": "99s"}) == before, "the search is no part of a case at a fixed rate"
+
+
+def backend(**changes: Any) -> dict[str, Any]:
+    return {"backends": [{key: value for key, value in {**BACKEND, **changes}.items() if value is not None}]}
+
+
+def generator(**changes: Any) -> dict[str, Any]:
+    return {"generators": [{**OPEN, **changes}]}
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        (backend(service=None, antispam_service=None), "give service, antispam_service or both"),
+        (backend(service="posxi"), "no service 'posxi' below services: did you mean \"posix\"?"),
+        (backend(port="web"), "service posix has no port 'web'"),
+        (backend(store=None, several_front_ends=True), "several_front_ends needs a store"),
+        (backend(read="/srv/log"), "begin with http://, https:// or file://"),
+        (backend(directory=None, expect_fs=["ext4"]), "expect_fs needs directory"),
+        (backend(kind="cephfs"), "families.log_write.backends.0.kind"),
+        (backend(publish_interval="0s"), "publish_interval: give a time above zero"),
+        (backend(databases=["mariadb"]), "no service 'mariadb' below services"),
+        (generator(tool="hammer"), "families.log_write.generators.0.tool"),
+        (generator(writers=100), "generator open: writers is for tessera-hammer only"),
+        (generator(duration="0s"), "duration: give a time above zero"),
+        (generator(leaf="1B"), "give 16B to 64000B"),
+        ({"generators": [OPEN, OPEN]}, "generators: the name 'open' is given twice"),
+        ({"rates": []}, "it needs rates: [...]"),
+        ({"rates": ["200"]}, "'200' is not a rate"),
+        ({"rates": ["serach"]}, "'serach' is not a rate"),
+        ({"duplicates": ["0.1"]}, "'0.1' is not a share: write it as \"10%\""),
+        ({"duplicates": ["110%"]}, "'110%' is not a share"),
+        ({"front_ends": [0]}, "0 front ends: give 1 to 64"),
+        ({"front_ends": [2]}, "2 front ends are asked for; a backend whose log several servers may write says"),
+        ({"rates": ["search"]}, "hammer on posix: the capacity search needs the open-loop writer"),
+        ({"search": {"start": "10/s", "lowest": "20/s"}}, "start: 10/s is not between lowest 20/s and highest 50000/s"),
+        ({"sweeps": [{"backends": ["posxi"]}]}, "sweeps[0].backends: 'posxi' is none of them: did you mean \"posix\"?"),
+        ({"sweeps": [{"antispam": [True]}]}, 'write "yes" and "no" in quotes'),
+        (backend(antispam_service=None) | {"sweeps": [{"antispam": ["yes"]}]}, "the backend has no antispam_service"),
+        ({"services": {**SERVICES, "posix": {**SERVICES["posix"], "needs": []}}}, "does not have its store in `needs`"),
+        (
+            {"services": {**SERVICES, "log": {**SERVICES["log"], "secrets": ["a"], "secret_env": {"a": "A"}}}},
+            "'a' is in secrets, which are made up, and in secret_env",
+        ),
+    ],
+)
+def test_what_a_study_must_not_say(changes: dict[str, Any], message: str):
+    with pytest.raises(StudyError) as caught:
+        study_of(family(**changes)).session("bench", FAMILY).cases  # noqa: B018
+    assert message in str(caught.value)
+
+
+def test_too_few_writers_are_refused_with_the_arithmetic_and_enough_are_made_otherwise():
+    with pytest.raises(StudyError) as caught:
+        plan_of(generators=[{**HAMMER, "writers": 64}], rates=["500/s"]).cases  # noqa: B018
+    for part in ("writers: 64 are too few: 500/s × 2 s = 1000 writes", "64 / 2 s = 32/s", "raise it to 1000"):
+        assert part in str(caught.value)
+    with pytest.raises(StudyError, match="max_in_flight: 64 are too few"):
+        plan_of(generators=[{**OPEN, "max_in_flight": 64}], rates=["500/s"]).cases  # noqa: B018
+    with pytest.raises(StudyError, match="max_in_flight: 64 are too few: 50000/s"):
+        plan_of(generators=[{**OPEN, "max_in_flight": 64}], rates=["search"]).cases  # noqa: B018
+    assert plan_of(generators=[{**HAMMER, "writers": 64, "write_time": "100ms"}], rates=["500/s"]).cases
+    assert LogGenerator(**HAMMER).under_way(500) == 1000
+    assert LogGenerator(**OPEN).under_way(1e6) == 16_000, "more connections than that are had nowhere"
+
+
+@pytest.mark.parametrize(
+    ("kind", "interval", "asked", "window"),
+    [
+        ("posix", "1s", 30.0, 30.0),
+        ("posix", "1s", 30.2, 31.0),
+        ("posix", "1s", 2.0, 5.0),
+        ("mysql", "500ms", 3.1, 3.5),
+        ("gcp", "10s", 30.0, 60.0),
+        ("gcp", "10s", 61.0, 70.0),
+    ],
+)
+def test_windows_are_whole_publish_steps_and_a_minute_at_least_for_gcp(kind, interval, asked, window):
+    made = Backend(**{**BACKEND, "kind": kind, "publish_interval": interval})
+    assert made.window_s(asked) == pytest.approx(window)
+
+
+# --- the search ---------------------------------------------------------------------------------------------
+
+OBJECTIVE = CapacitySearch(start="500/s", highest="20000/s")
+
+
+def searched(passes: Callable[[float], bool], objective: CapacitySearch = OBJECTIVE) -> list[Step]:
+    steps: list[Step] = []
+    while (rate := next_rate(steps, objective)) is not None:
+        steps.append(Step(rate, passes(rate)))
+    return steps
+
+
+@pytest.mark.parametrize("capacity", [3.0, 17.0, 499.0, 501.0, 1234.0, 19_000.0])
+def test_the_search_brackets_the_capacity_within_five_per_cent(capacity: float):
+    steps = searched(lambda rate: rate <= capacity)
+    found = bracket(steps)
+    assert found.highest_pass <= capacity < found.lowest_fail
+    assert is_narrow(found, OBJECTIVE) and found.lowest_fail <= 1.05 * found.highest_pass + 1e-6
+    assert len(steps) <= 14
+    assert len({step.rate_per_s for step in steps}) == len(steps), "no rate is tried twice"
+
+
+def test_the_search_ends_where_its_range_does():
+    upwards = searched(lambda _: True)
+    assert [step.rate_per_s for step in upwards] == [500, 1000, 2000, 4000, 8000, 16_000, 20_000]
+    assert bracket(upwards) == Bracket(20_000, None)
+    downwards = searched(lambda _: False, CapacitySearch(start="500/s", lowest="100/s"))
+    assert [step.rate_per_s for step in downwards] == [500, 250, 125, 100]
+    assert bracket(downwards) == Bracket(None, 100)
+    assert len(searched(lambda rate: rate <= 1234, CapacitySearch(start="500/s", max_steps=3))) == 3
+
+
+def test_what_passes_above_a_failure_is_not_claimed():
+    assert bracket([Step(100, True), Step(200, False), Step(400, True)]) == Bracket(100, 200)
+    assert bracket([Step(100, True), Step(100, False), Step(50, True)]) == Bracket(50, 100)
+
+
+GOOD = Window(
+    offered_per_s=1000, sent=30_000, dropped=0, duration_s=30, achieved_per_s=998, errors=0, pushback=0,
+    integrate_p99_s=1.5,
+)  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("changes", "why"),
+    [
+        ({}, ""),
+        ({"achieved_per_s": 989}, "achieved 98.9% of the offered rate, not 99.0%"),
+        ({"achieved_per_s": 980, "pushback": 7}, "(7 pushed back)"),
+        ({"sent": 29_000, "dropped": 1000, "achieved_per_s": 960}, "(1000 never begun)"),
+        ({"errors": 30}, ""),
+        ({"errors": 31}, "31 errors among 30000 leaves, more than 0.10%"),
+        ({"integrate_p99_s": 5.01}, "5.01 s until p99 was integrated, and the bound is 5 s"),
+        ({"integrate_p99_s": None}, "no leaf was integrated"),
+        ({"not_integrated": 2}, "2 accepted leaves were not integrated in time"),
+        ({"sent": 20_000, "generator_cpu": 0.99}, "client-limited: the generator began 20000 of 30000 leaves, at 99%"),
+        ({"achieved_per_s": 500, "expected_share": 0.5}, ""),
+    ],
+)
+def test_a_window_fails_with_its_reason(changes: dict[str, Any], why: str):
+    found = verdict(Window(**{**vars(GOOD), **changes}), OBJECTIVE)
+    assert why in found and bool(found) == bool(why)
+
+
+# --- growth -------------------------------------------------------------------------------------------------
+
+
+def test_growth_is_taken_over_whole_publish_steps():
+    # 512 leaves every second, seen with a poll's delay; the window's ends cut two steps in two.
+    seen = [(n + 0.03 * (n % 2), 512 * n) for n in range(40)]
+    found = growth(seen, 5.5, 35.5, 1.0)
+    assert found.steps == 30 and found.qps == pytest.approx(512, rel=0.002)
+    assert found.low <= 512 <= found.high and found.high - found.low < 0.05 * 512
+    rows = growth_rows(seen)
+    assert rows[0] == {"t_s": 0, "size": 0, "qps": None} and rows[2]["qps"] == pytest.approx(512 / 0.97)
+
+
+def test_a_log_that_stops_does_not_look_fast():
+    seen = [(float(n), 1000 * n) for n in range(11)]  # and then nothing
+    assert growth(seen, 2, 32, 1.0).qps == pytest.approx(8000 / 30)
+    assert growth(seen, 15, 45, 1.0).qps == 0
+    assert growth([(0.0, 0), (20.0, 9000)], 10, 30, 1.0).qps < 9000 / 12
+    assert growth([], 0, 30, 1.0) is None
+    assert growth([(50.0, 7)], 0, 30, 1.0) is None
+
+
+# --- what was the limit -------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("server", "generator", "database", "host", "disk", "fsync", "begins"),
+    [
+        (0.97, 0.3, None, 0.6, 0.1, 0.0, "server CPU"),
+        (0.3, 0.95, None, 0.6, 0.1, 0.0, "generator CPU: client-limited"),
+        (0.3, 0.2, 0.93, 0.7, 0.1, 0.0, "database"),
+        (0.55, 0.42, None, 0.99, 0.1, 0.0, "server CPU, on a host whose CPUs all were busy"),
+        (0.2, 0.1, None, 0.2, 0.97, 0.1, "disk: busy 97%"),
+        (0.2, 0.1, None, 0.2, 0.5, 0.9, "fsync: the server waits for the disk"),
+        (0.2, 0.1, None, 0.2, 0.2, 0.1, "unknown"),
+    ],
+)
+def test_the_resource_that_was_used_up_is_named(server, generator, database, host, disk, fsync, begins):
+    shares = {"server": Shares(server, 1.0, fsync), "generator": Shares(generator, 1.0, 0.0)}
+    if database is not None:
+        shares["database"] = Shares(database, 1.0, 0.0)
+    found = Found(shares, {"samples-here": host}, 1e6, disk, [])
+    assert limited_by(found, at_its_limit=True).startswith(begins)
+    assert limited_by(found, at_its_limit=False) == "nothing: the offered rate was met"
+
+
+def test_samples_of_nothing_name_nothing():
+    assert limited_by(Found({}, {}, None, None, []), at_its_limit=True).startswith("unknown")
+
+
+@pytest.mark.parametrize(
+    ("said", "cause"),
+    [
+        ("F1121 listen tcp 127.0.0.1:80: bind: address already in use", "the port is taken"),
+        ("Error 1040 (08004): Too many connections", "the database has too few connections (max_connections)"),
+        ("Error 1045 (28000): Access denied for user 'x'@'localhost'", "the database refused the server"),
+        ("dial tcp 127.0.0.1:3306: connect: connection refused", "the database does not answer"),
+        ("write /x/tile: no space left on device", "the disk of the log's directory or database is full"),
+        ("exit status 7", "exit status 7"),
+    ],
+)
+def test_known_causes_come_first(said: str, cause: str):
+    assert explained(said).startswith(cause) and explained(said).endswith(said)
+    assert explained(explained(said)) == explained(said)
+
+
+# --- imports ------------------------------------------------------------------------------------------------
+
+
+def test_the_pages_boxes_are_imported_as_trials(tmp_path: Path):
+    study = study_of(family())
+    imported, refused = import_outputs(tmp_path, study, None, sorted(PAGE_BOXES.glob("page-*.txt")))
+    assert refused == [] and len(imported) == 5
+    by_backend = {trial.record.levels["backend"]: trial for _, trial in imported}
+    posix, dedup = by_backend["page-posix"], by_backend["page-posix-antispam"]
+    assert (posix.record.levels["antispam"], dedup.record.levels["antispam"]) == ("no", "yes")
+    assert posix.record.levels["rate"] == "3000-per-s" and posix.record.levels["generator"] == "hammer"
+    parsed = families.get(FAMILY).parse(posix.record.levels, posix.folder)
+    values = {one.metric: one.value for one in parsed.observations}
+    assert values["qps"] == values["hammer_qps"] == 2927 and values["hammer_oversupply"] == 0
+    assert values["hammer_queue_max"] == 1.356 and values["hammer_integrate_avg"] == 6.019
+    assert math.isclose(values["achieved_share"], 2927 / 3000) and values["tree_size"] == 1_470_460
+    assert any("means of ticks" in note for note in posix.record.verified["notes"])
+    again, twice = import_outputs(tmp_path, study, None, [PAGE_BOXES / "page-posix.txt"])
+    assert again == [] and "holds the same content already" in twice[0][1]
+
+
+def test_a_damaged_box_is_refused_and_other_texts_are_not_ours(tmp_path: Path):
+    whole = (PAGE_BOXES / "page-posix.txt").read_text()
+    cut = tmp_path / "cut.txt"
+    cut.write_text(whole[: whole.index("Observed")])
+    with pytest.raises(ParseError, match="cut off"):
+        families.get(FAMILY).parse_import(cut)
+    other = tmp_path / "other.txt"
+    other.write_text("Requests per second: 200\n")
+    assert families.get(FAMILY).parse_import(other) is None
