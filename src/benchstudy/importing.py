@@ -35,7 +35,8 @@ def import_outputs(
             refused.append((path, str(error)))
     for family in {trial.record.family for _, trial in imported}:
         plan = study.session(target, family)
-        write_index(plan, TrialStore(paths.family_raw(root, study.study, target, family)), problem=None)
+        store = TrialStore(paths.family_raw(root, study.study, target, family))
+        write_index(plan, store, store.trials(), problem=None)
     return imported, refused
 
 

@@ -11,7 +11,7 @@ import json
 import os
 import shutil
 import socket
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -170,7 +170,7 @@ class TrialStore:
         """Every committed trial, by case, block and start. Raises CorruptTrial that names the file."""
         folders = [p.parent for p in self.folder.glob(f"*/*/{SUMS}") if not p.parent.name.startswith(".")]
         trials = [load_trial(folder) for folder in folders if folder.parent.name not in ("sessions",)]
-        return sorted(trials, key=lambda t: (t.record.case, t.record.block, t.record.started))
+        return in_order(trials)
 
     def discards(self) -> dict[str, Discard]:
         """By trial uuid."""
@@ -216,6 +216,11 @@ def seal(folder: Path) -> None:
     for path in (*sorted((p for p in folder.rglob("*") if p.is_dir()), reverse=True), folder):
         _fsync(path)
         path.chmod(0o555)
+
+
+def in_order(trials: Iterable[StoredTrial]) -> list[StoredTrial]:
+    """By case, block and start."""
+    return sorted(trials, key=lambda t: (t.record.case, t.record.block, t.record.started))
 
 
 def load_trial(folder: Path) -> StoredTrial:

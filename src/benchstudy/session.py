@@ -6,7 +6,7 @@ import os
 import random
 import socket
 import time
-from collections.abc import Mapping
+from collections.abc import Container, Iterable, Mapping
 from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
@@ -27,6 +27,7 @@ from benchstudy.raw import (
     TrialRecord,
     TrialStore,
     as_json,
+    in_order,
     now,
     seal,
     write_atomically,
@@ -63,15 +64,16 @@ def schedule(plan: SessionPlan) -> list[Scheduled]:
     return order
 
 
-def adopt(plan: SessionPlan, store: TrialStore) -> dict[tuple[str, int], StoredTrial]:
-    """The verified results on disk that the plan asks for, by case and block.
+def adopt(
+    plan: SessionPlan, trials: Iterable[StoredTrial], discarded: Container[str]
+) -> dict[tuple[str, int], StoredTrial]:
+    """Those of the verified `trials` that are results the plan asks for, by case and block. `discarded`: uuids.
 
-    Raises CorruptTrial for an altered file, and SessionFailed when a case was described anew after it was measured.
+    Raises SessionFailed when a case was described anew after it was measured.
     """
-    discarded = store.discards()
     cases = {case.id: case for case in plan.cases}
     adopted: dict[tuple[str, int], StoredTrial] = {}
-    for trial in store.trials():
+    for trial in trials:
         record = trial.record
         if record.uuid in discarded or record.status not in RESULTS or record.case not in cases:
             continue
@@ -93,29 +95,29 @@ def hold_session(root: Path, plan: SessionPlan) -> Path:
     """Measure what is missing and write the index `session.json`; returns its path.
 
     Nothing missing: no host is contacted. A session that could not be held, or not to its end, still leaves an index
-    of what there is, with `problem` saying why.
+    of what there is, with `problem` saying why. Raises CorruptTrial for an altered raw file.
     """
     store = TrialStore(paths.family_raw(root, plan.study.study, plan.target, plan.family_name))
     with store.exclusive():
         problem = None
+        trials = store.trials()  # once: every file is hashed
         try:
-            adopted = adopt(plan, store)
+            adopted = adopt(plan, trials, store.discards())
             missing = [s for s in schedule(plan) if (s.case.id, s.block) not in adopted]
             if missing:
-                _Session(root, plan, store).measure(missing, len(adopted))
+                _Session(root, plan, store, trials).measure(missing, len(adopted))
         except (SessionFailed, ConnectionFailed, ConnectionLost) as error:
             problem = str(error)
             log.error("%s on %s: %s", plan.family_name, plan.target, problem)
-        return write_index(plan, store, problem)
+        return write_index(plan, store, trials, problem)
 
 
-def write_index(plan: SessionPlan, store: TrialStore, problem: str | None) -> Path:
+def write_index(plan: SessionPlan, store: TrialStore, trials: Iterable[StoredTrial], problem: str | None) -> Path:
     """`session.json`: every trial with the SHA-256 of each of its files, every session, every discard."""
-    discarded = store.discards()
-    trials = []
-    for trial in store.trials():
+    listed = []
+    for trial in in_order(trials):
         record = trial.record
-        trials.append(
+        listed.append(
             {
                 "uuid": record.uuid,
                 "case": record.case,
@@ -137,8 +139,8 @@ def write_index(plan: SessionPlan, store: TrialStore, problem: str | None) -> Pa
         "plan": plan.digest,
         "problem": problem,
         "sessions": sorted(sessions, key=lambda s: s["started"]),
-        "trials": trials,
-        "discarded": [vars(d) for d in discarded.values()],
+        "trials": listed,
+        "discarded": [vars(d) for d in store.discards().values()],
     }
     path = store.index
     write_atomically(path, as_json(index))
@@ -148,8 +150,9 @@ def write_index(plan: SessionPlan, store: TrialStore, problem: str | None) -> Pa
 class _Session:
     """The connection, lock and schedule of one run of `hold_session`."""
 
-    def __init__(self, root: Path, plan: SessionPlan, store: TrialStore):
-        self._root, self._plan, self._store = root, plan, store
+    def __init__(self, root: Path, plan: SessionPlan, store: TrialStore, trials: list[StoredTrial]):
+        """`trials`: what is measured is added to it, also when the session does not come to its end."""
+        self._root, self._plan, self._store, self._trials = root, plan, store, trials
         self._uuid = str(uuid4())
         self._events: list[str] = []
         self._instrument = instrument_sha256(plan.family_name)
@@ -242,7 +245,7 @@ class _Session:
                 instrument=self._instrument,
             )
             state.redact_files(partial.folder)
-            partial.commit(record)
+            self._trials.append(partial.commit(record))
             self._progress.trial_finished(scheduled.block, case.id, status, record.cause, record.duration_s)
         return status
 
