@@ -64,6 +64,28 @@ def test_quantities(value, unit, text):
     assert human.quantity(value, unit) == text
 
 
+@pytest.mark.parametrize(
+    ("level", "text"),
+    [
+        ("1000-per-s", "1,000/s"),
+        ("0.5-per-min", "0.5/min"),
+        ("backend=posix,rate=500-per-s", "backend=posix,rate=500/s"),
+        ("rate=500-per-s,n=1", "rate=500/s,n=1"),
+        ("x500-per-s", "x500-per-s"),
+        ("500-per-sheep", "500-per-sheep"),
+    ],
+)
+def test_a_rate_is_shown_as_people_write_it(level, text):
+    assert human.level(level) == text
+
+
+def test_the_name_of_a_row_breaks_between_its_levels_only():
+    name = "sftpgo · 1-core-256MiB · list · k6"
+    html = Table("t", "c", ("Case", "Value"), ((Cell.text(name), Cell(("1",))),)).html()
+    assert '<th scope="row" class="long">' in html
+    assert "1-\N{WORD JOINER}core-\N{WORD JOINER}256MiB · list" in html
+
+
 def test_the_page_format_keeps_one_unit_a_cell():
     summary = summarise([0.0003, 0.0004, 0.0006, 0.0009, 0.0012, 0.002])
     assert human.page_cell(summary, "s") == "0.90 ms (±0.63 ms, p50: 0.75 ms)"

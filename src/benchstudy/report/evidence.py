@@ -166,7 +166,9 @@ def _weak_trials(results: Results, indexes: Indexes) -> list[str]:
     found = []
     for (case, cause), k in Counter(failed.select("case", "cause").iter_rows()).most_common():
         total = results.counted.filter(pl.col("case") == case).height
-        found.append(f"{case}: {k} of {human.plural(total, 'trial')} failed: {cause or 'no cause recorded'}.")
+        found.append(
+            f"{human.level(case)}: {k} of {human.plural(total, 'trial')} failed: {cause or 'no cause recorded'}."
+        )
     if len(instruments(results)) > 1:
         found.append(
             f"The trials were measured by {len(instruments(results))} versions of the measuring code: a difference "
@@ -209,8 +211,13 @@ def trials(results: Results, metrics: Sequence[str], root: Path, page_folder: Pa
     several = len(results.targets) > 1
     return "".join(
         _case_trials(
-            results.anchors[target, case], f"{case} on {target}" if several else case, rows, values, away, link_files
-        )
+            results.anchors[target, case],
+            human.level(case) + (f" on {target}" if several else ""),
+            rows,
+            values,
+            away,
+            link_files,
+        )  # fmt: skip
         for (target, case), rows in groups.items()
         if rows
     )

@@ -13,7 +13,7 @@ from benchstudy.report.results import Results, Where
 
 def label(results: Results, levels: Mapping[str, Any], series: str) -> str:
     """What a series is called: its level, and the target where a study has several."""
-    name = str(levels[series])
+    name = human.level(str(levels[series]))
     return name if len(results.targets) < 2 else f"{name} on {levels['target']}"
 
 

@@ -31,7 +31,7 @@ _LOADS = {"concurrency": pl.String, "concurrency_n": pl.Int64, "rate": pl.String
 
 @dataclass(frozen=True)
 class Point:
-    """One case of a sweep. `level` as the study writes it, `number` in connections or 1/s."""
+    """One case of a sweep. `level` for a reader, `number` in connections or 1/s."""
 
     case: str
     level: str
@@ -85,7 +85,7 @@ class HttpLoad:
             level, number = (row["rate"], row["rate_per_s"]) if is_open else (row["concurrency"], row["concurrency_n"])
             if level is not None:  # an imported output may tell neither
                 key = (*(str(row[name]) for name in _SWEEP), is_open)
-                found.setdefault(key, []).append(Point(row["case"], level, float(number)))
+                found.setdefault(key, []).append(Point(row["case"], human.level(level), float(number)))
         return [Sweep(*key, tuple(sorted(points, key=lambda p: p.number))) for key, points in found.items()]
 
     def sweeps(self, *, is_open: bool | None = None) -> list[Sweep]:

@@ -1,6 +1,7 @@
 """Base units as people read them. Inside the package everything stays in s, B, B/s, 1/s; only a page scales."""
 
 import math
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -15,6 +16,9 @@ _SCALES: dict[str, list[tuple[float, str]]] = {
     "1": [(1.0, "")],
     "%": [(0.01, "%")],
 }
+
+# A rate as a level, alone or inside a case's id: "500-per-s", "backend=posix,rate=500-per-s".
+_RATE_LEVEL = re.compile(r"(?<![^=])(\d+)((?:\.\d+)?)-per-(s|min)(?![^,])")
 
 
 @dataclass(frozen=True)
@@ -85,6 +89,11 @@ def evidence(summary: Summary, unit: str) -> str:
     if summary.interval_low is None:
         return f"n = {summary.n}: too small for an interval"
     return f"n = {summary.n}, {interval(summary, unit)}"
+
+
+def level(text: str) -> str:
+    """A level, or a case's id, for a reader: "1000-per-s", which a folder can be called, is "1,000/s"."""
+    return _RATE_LEVEL.sub(lambda match: f"{int(match[1]):,}{match[2]}/{match[3]}", text)
 
 
 def plural(count: int, noun: str) -> str:

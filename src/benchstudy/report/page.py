@@ -122,7 +122,7 @@ class Page:
         body = []
         for level in down:
             figures = [cells.estimate_cell(self.results, found.get((level, key)), cell) for key in across]
-            body.append((Cell.text(level), *figures))
+            body.append((Cell.text(human.level(level)), *figures))
         self.show_table(Table(name, caption, header, tuple(body)))
 
     def metrics_table(
@@ -139,7 +139,7 @@ class Page:
         for levels in self.results.select(where).iter_rows(named=True):
             estimates = {m: self.results.estimate(m, levels["target"], levels["case"]) for m in given}
             if any(estimate is not None for estimate in estimates.values()):
-                heads = [Cell.text(str(levels[r] or "–")) for r in rows]
+                heads = [Cell.text(human.level(str(levels[r] or "–"))) for r in rows]
                 figures = [
                     cells.estimate_cell(self.results, estimates[m], cell, unit) for m, (_, unit) in given.items()
                 ]
@@ -326,7 +326,7 @@ class Page:
 
 
 def _joined(levels: Iterable[Any]) -> str:
-    return " · ".join(str(level) for level in levels if level is not None)
+    return " · ".join(human.level(str(level)) for level in levels if level is not None)
 
 
 def _apart(a: Estimate, b: Estimate) -> bool:

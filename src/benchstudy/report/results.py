@@ -12,6 +12,7 @@ import polars as pl
 
 from benchstudy import stats
 from benchstudy.errors import BenchstudyError
+from benchstudy.report import human
 from benchstudy.report.tables import anchor
 
 # What a trial's status may be when it is a result; an aborted one is done again and a discarded one was replaced.
@@ -131,7 +132,7 @@ class Results:
     def case_name(self, target: str, case: str, but: Sequence[str] = ()) -> str:
         """A case's levels for a reader, without those of the factors in `but`: "disk · gitlab"."""
         levels = self._levels[target, case]
-        names = [str(levels[f]) for f in self.factors if f not in but and levels[f] is not None]
+        names = [human.level(str(levels[f])) for f in self.factors if f not in but and levels[f] is not None]
         return " · ".join([*([target] if len(self.targets) > 1 else []), *names])
 
     def estimates(self, metric: str, where: Where | None = None) -> list[Estimate]:

@@ -85,7 +85,7 @@ class StudyIndex:
             rows.append(
                 {
                     "family": families.get(name).title,
-                    "case": case,
+                    "case": human.level(case),
                     "target": target,
                     "count": f"{group.height} of {human.plural(total, 'trial')}",
                     "cause": cause or "no cause recorded",
@@ -101,7 +101,7 @@ class StudyIndex:
         return [
             {
                 "trial": row["trial"],
-                "case": row["case"],
+                "case": human.level(row["case"]),
                 "what": f"discarded: {row['discarded_why']}" if row["discarded_why"] else f"aborted: {row['cause']}",
                 "href": f"{page}#trial-{row['trial']}",
             }

@@ -12,6 +12,7 @@ from urllib.parse import quote
 
 _SPREADSHEET_FORMULA = re.compile(r"[=+@-](?!\d)")
 _RST_CELL_WIDTH = 34
+_LONG_HEADING = 24  # characters; above it a row's heading gets room of its own in a wide table
 # A line may break inside a cell, but not between a figure and its unit, nor inside the brackets of a mean.
 _KEPT_TOGETHER = re.compile(r"\(±[^()]*\)|\d (?:[µmn]?s|[kKMGT]?i?B|%)(?![A-Za-z])|n = \d+")
 
@@ -109,13 +110,16 @@ class Table:
 
 def _html_cell(cell: Cell, heading: bool = False) -> str:
     first, *rest = (html.escape(unbroken(line)) for line in cell.lines)
+    if heading:  # a row's name breaks between its levels only: "1-core-256MiB" is one word
+        first = re.sub(r"(?<=\w)-(?=\w)", "-\N{WORD JOINER}", first)
     if cell.href is not None:
         first = f'<a href="{html.escape(cell.href)}">{first}</a>'
     text = first + "".join(f'<span class="evidence">{line}</span>' for line in rest)
     text += "".join(f'<span class="mark">{html.escape(mark)}</span>' for mark in cell.marks)
     title = f' title="{html.escape(cell.title)}"' if cell.title else ""
     if heading:
-        return f'<th scope="row"{title}>{text}</th>'
+        long = ' class="long"' if len(cell.lines[0]) > _LONG_HEADING else ""
+        return f'<th scope="row"{long}{title}>{text}</th>'
     return f'<td class="{html.escape(cell.kind)}"{title}>{text}</td>'
 
 
