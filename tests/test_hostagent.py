@@ -16,7 +16,7 @@ import pytest
 from sshd_hosts import SshdHost
 
 from benchstudy.hostagent import Command, HostAgent, HostBusy, HostRefused, LockLost, ServiceFailed
-from benchstudy.remote import Remote
+from benchstudy.remote import CommandTimeout, Remote
 from benchstudy.services import Service
 
 SESSION = "session-a"
@@ -229,6 +229,44 @@ def test_a_broken_agent_is_told_and_not_taken_for_a_lost_connection(agent):
         agent.execute(SESSION, Command(["true"]))
 
 
+def test_questions_are_answered_by_one_process_which_is_replaced_when_it_dies(agent, sshd, events):
+    def desks() -> set[int]:
+        return {pid for pid, argv in _processes() if argv[-1:] == ["serve"] and agent.directory in argv}
+
+    cpus = agent.call("cpus")
+    assert agent.call("cpus") == cpus
+    (desk,) = desks()
+    with pytest.raises(HostRefused, match="no such command"):
+        agent.call("no-such-command")
+    threads = [threading.Thread(target=agent.call, args=("cpus",)) for _ in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(20.0)
+    assert desks() == {desk} and events == []
+
+    os.kill(desk, signal.SIGKILL)
+    until(lambda: not runs(desk))
+    assert agent.call("cpus") == cpus
+    assert len(desks() - {desk}) == 1 and events == []
+
+
+def test_a_question_that_takes_too_long_is_ended_and_the_next_one_gets_its_own_answer(agent, tmp_path):
+    slow = tmp_path / "slow"
+    slow.write_text("#!/bin/sh\nexec sleep 60\n")
+    slow.chmod(0o755)
+    with pytest.raises(CommandTimeout, match=r"tool was ended after 0\.5 s"):
+        agent.ask("tool", str(slow), timeout_s=0.5)
+    until(lambda: not any(str(slow) in argv for _, argv in _processes()))
+    assert agent.call("cpus")["cpus"] == sorted(os.sched_getaffinity(0))
+
+
+def _processes() -> Iterator[tuple[int, list[str]]]:
+    for folder in Path("/proc").glob("[0-9]*"):
+        with suppress(OSError):
+            yield int(folder.name), (folder / "cmdline").read_text().split("\0")[:-1]
+
+
 def test_the_clock_of_this_very_machine_has_no_offset(agent):
     assert abs(agent.clock_offset_s()) < 0.05
     assert abs(agent.facts(["sh"])["clock"]["offset_s"]) < 0.05
@@ -251,7 +289,7 @@ def test_a_second_controller_is_refused_by_name_while_the_first_lives(deploy):
 CONTROLLER = """
 import sys
 from benchstudy.hostagent import Command, HostAgent
-from benchstudy.remote import Remote
+from benchstudy.remote import CommandTimeout, Remote
 from benchstudy.services import Service
 from benchstudy.study import Host
 host, lock, scratch, script = Host.model_validate_json(sys.argv[1]), *sys.argv[2:5]

@@ -14,6 +14,7 @@ from secrets import token_hex
 from typing import Any, TypeVar
 
 from benchstudy.hostcommands import Command, Execution, SupervisedRun
+from benchstudy.hostdesk import HostDesk
 from benchstudy.hosterrors import HostBusy, HostRefused, LockLost, ServiceFailed
 from benchstudy.hostlock import HostLock
 from benchstudy.hostservices import RunningService, start_service, stop_service
@@ -91,6 +92,7 @@ class HostAgent:
         self._reconnecting = threading.Lock()
         self._unreachable: ConnectionFailed | None = None
         self.generation = 0  # of the connection
+        self._desk = HostDesk(self)
 
     @classmethod
     def deploy(cls, remote: Remote, **options: Any) -> "HostAgent":
@@ -148,7 +150,7 @@ class HostAgent:
 
     def ask(self, command: str, *args: str, input: bytes = b"", timeout_s: float = 60.0) -> Any:
         """As `call`, but asked once. Raises also ConnectionLost."""
-        done = self.remote.run(self.argv(command, *args), input=input, timeout_s=timeout_s, check=False)
+        done = self._desk.ask((command, *args), input, timeout_s)
         answer = None
         with suppress(ValueError):
             answer = json.loads(done.stdout)

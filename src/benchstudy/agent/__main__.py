@@ -15,6 +15,7 @@ COMMANDS = {
     "run": "watcher:run",
     "watch": "watcher:watch",
     "clock": "watcher:clock",
+    "serve": "desk:serve",
     "lock": "keeper:lock",
     "hold": "keeper:hold",
     "scratch": "keeper:scratch",
