@@ -11,6 +11,7 @@ from contextlib import suppress
 from pathlib import Path
 
 import pytest
+from waiting import runs, until
 
 AGENT = Path(__file__).parents[1] / "src" / "benchstudy" / "agent"
 # A shell that ignores TERM, with a child that left it for good: own session, parent gone.
@@ -24,20 +25,6 @@ def ask(command: str, *arguments: str, **options) -> dict:
         [sys.executable, "-I", "-S", str(AGENT), command, *arguments], capture_output=True, timeout=60, **options
     )
     return json.loads(done.stdout)
-
-
-def until(condition: Callable[[], bool], timeout_s: float = 15.0) -> None:
-    deadline = time.monotonic() + timeout_s
-    while not condition():
-        assert time.monotonic() < deadline, "it did not come about in time"
-        time.sleep(0.02)
-
-
-def runs(pid: int) -> bool:
-    try:
-        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
-    except (FileNotFoundError, ProcessLookupError):
-        return False
 
 
 class Conversation:

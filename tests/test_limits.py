@@ -8,7 +8,6 @@ import signal
 import subprocess
 import sys
 import tempfile
-import time
 import urllib.request
 from collections.abc import Callable, Iterator
 from contextlib import suppress
@@ -16,6 +15,7 @@ from pathlib import Path
 
 import pytest
 from sshd_hosts import SshdHost
+from waiting import runs, until
 
 from benchstudy.errors import TrialFailed
 from benchstudy.hostagent import Command, HostAgent
@@ -86,20 +86,6 @@ def groups(uuid: str) -> list[Path]:
     lines = [line.split() for line in Path("/proc/self/mounts").read_text().splitlines()]
     points = [Path(fields[1]) for fields in lines if fields[2] in ("cgroup", "cgroup2")]
     return [folder for point in points for folder in point.rglob(f"benchstudy-{uuid}")]
-
-
-def until(condition: Callable[[], object], timeout_s: float = 20.0) -> None:
-    deadline = time.monotonic() + timeout_s
-    while not condition():
-        assert time.monotonic() < deadline, "it did not come about in time"
-        time.sleep(0.02)
-
-
-def runs(pid: int) -> bool:
-    try:
-        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
-    except (FileNotFoundError, ProcessLookupError):
-        return False
 
 
 @pytest.fixture(scope="module")
