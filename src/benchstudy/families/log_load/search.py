@@ -7,6 +7,8 @@ from dataclasses import dataclass
 from benchstudy.families.log_write_config import CapacitySearch
 from benchstudy.families.under_load import Rate
 
+_BUSY = 0.9  # share of its processor from which on a generator is late
+
 
 @dataclass(frozen=True)
 class Window:
@@ -47,12 +49,16 @@ class Bracket:
 
 
 def verdict(window: Window, objective: CapacitySearch) -> str:
-    """Why the window did not keep the objective; empty when it did. The generator's own failures come first."""
-    asked = window.offered_per_s * window.duration_s
-    # A window's ends cut off less than one leaf each.
-    if window.sent + window.dropped < objective.min_achieved * asked - 2:
-        busy = "" if window.generator_cpu is None else f", at {window.generator_cpu:.0%} of its CPU"
-        return f"client-limited: the generator began {window.sent} of {asked:.0f} leaves{busy}"
+    """Why the window did not keep the objective; empty when it did. Begins with "client-limited" when the generator had
+    no processor time left, whatever the log could have done.
+    """
+    why = _failure(window, objective)
+    if why and (window.generator_cpu or 0.0) >= _BUSY:
+        return f"client-limited, the generator at {window.generator_cpu:.0%} of its CPU: {why}"
+    return why
+
+
+def _failure(window: Window, objective: CapacitySearch) -> str:
     new_per_s = window.offered_per_s * window.expected_share
     if window.achieved_per_s < objective.min_achieved * new_per_s:
         share = window.achieved_per_s / new_per_s

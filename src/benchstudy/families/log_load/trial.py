@@ -14,18 +14,10 @@ from benchstudy.errors import BenchstudyError, TrialFailed
 from benchstudy.families.base import Case, ParseError
 from benchstudy.families.log_load.causes import explain, explained
 from benchstudy.families.log_load.command import Load, Target
-from benchstudy.families.log_load.result import (
-    FACTS,
-    HAMMER,
-    LOAD,
-    SEARCHED,
-    WATCH,
-    limit_of,
-    read_written,
-    window_of,
-)
+from benchstudy.families.log_load.result import FACTS, SEARCHED, limit_of, problems_of
 from benchstudy.families.log_load.samples import DATABASE, GENERATOR, SERVER, sampled
 from benchstudy.families.log_load.search import Step, Window, bracket, next_rate, verdict
+from benchstudy.families.log_load.windows import HAMMER, LOAD, WATCH, read_written, window_of
 from benchstudy.families.log_write_config import SEARCH, Backend, LogGenerator, LogWriteConfig, share_of
 from benchstudy.families.under_load import Rate, load_role, place
 from benchstudy.hostagent import Command
@@ -110,7 +102,8 @@ class _Trial:
                     self.service,
                     limits=self.limits,
                     cpu_list=self.server_cpus[number],
-                    open_files=self._most_under_way() * 2 + _SPARE_FILES,
+                    # A connection for each write, and one to the database.
+                    open_files=self._most_under_way() * (2 if backend.databases else 1) + _SPARE_FILES,
                     label=SERVER if number == 0 else f"{SERVER}-{number + 1}",
                     beside=beside,
                 )
@@ -184,7 +177,7 @@ class _Trial:
         facts["clock_offset_s"] = {role: self.servers[0].agent.last_clock_offset_s for role in (self.server_role,)}
         write_atomically(self.trial.files / FACTS, as_json(facts))
         try:
-            self.trial.note(limited_by=limit_of(self.trial.files))
+            self.trial.note(limited_by=limit_of(self.trial.files), problems=problems_of(self.trial.files))
         except ParseError as error:
             raise TrialFailed(str(error)) from error
 

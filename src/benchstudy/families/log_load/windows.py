@@ -1,0 +1,206 @@
+"""One window of a generator, from the files that it left: logbench's result, or the hammer's screens and log. Pure."""
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from itertools import takewhile
+from pathlib import Path
+from statistics import fmean
+from typing import Any
+
+from benchstudy.families.base import ParseError
+from benchstudy.families.log_load.command import RESULT
+from benchstudy.families.log_load.growth import Growth, Seen, growth
+from benchstudy.families.log_load.imported import screen_values
+from benchstudy.families.log_load.samples import GENERATOR
+from benchstudy.families.log_load.search import Window
+from benchstudy.parsers.hammer import HammerScreen, parse_log, replay
+from benchstudy.parsers.logbench import LogbenchResult, parse_logbench
+
+LOAD, WATCH = "load", "watch"  # folders: of the load, and of logbench beside the hammer
+HAMMER = "hammer"  # the mode of a trial whose generator is the hammer
+_MET = 0.99  # of the offered rate: less is not met
+Rows = Sequence[Mapping[str, Any]]
+Values = dict[str, tuple[float | None, str]]  # metric to value and unit
+
+
+@dataclass(frozen=True)
+class Measured:
+    """One window of one generator. `started_unix`: when the load began, from which the t_s of every series count, and
+    `begin_unix`, `end_unix`: the window's ends; on the load host's wall clock. `problems`: what a reader must know.
+    """
+
+    values: Values
+    seen: Sequence[Seen]
+    latency: Rows
+    histogram: Rows
+    growth: Growth | None
+    started_unix: float
+    begin_unix: float
+    end_unix: float
+    at_its_limit: bool
+    problems: Sequence[str]
+
+
+def read_written(folder: Path) -> LogbenchResult:
+    """What logbench left in the folder of its command. Raises ParseError."""
+    return parse_logbench(read_text(folder / "files" / RESULT))
+
+
+def window_of(folder: Path, expected_share: float, cpus: int, publish_interval_s: float) -> Window:
+    """One window of the capacity search. Raises ParseError."""
+    written = read_written(folder)
+    grown = _grown(written, publish_interval_s)
+    return Window(
+        offered_per_s=written.rate_per_s,
+        sent=written.window.sent,
+        dropped=written.window.dropped,
+        duration_s=written.duration_s,
+        achieved_per_s=grown.slope if grown else 0.0,
+        errors=written.window.errors,
+        pushback=written.window.pushback,
+        integrate_p99_s=written.integrate_latency.quantile(0.99),
+        not_integrated=written.proofs.not_integrated,
+        expected_share=expected_share,
+        generator_cpu=_own_cpu(written, cpus),
+    )
+
+
+def measured(facts: Mapping[str, Any], files: Path, label: str) -> Measured:
+    if facts["mode"] == HAMMER:
+        return _hammered(facts, files)
+    written = read_written(files / label)
+    return _written(facts, written)
+
+
+def _written(facts: Mapping[str, Any], written: LogbenchResult) -> Measured:
+    window, proofs = written.window, written.proofs
+    grown = _grown(written, facts["publish_interval_s"])
+    share = _achieved_share(facts, grown, written.offered_per_s)
+    values: Values = {
+        **_growth_values(grown, written.checkpoints),
+        "offered": (written.offered_per_s, "1/s"),
+        "achieved_share": (_achieved_share(facts, grown, written.rate_per_s), "1"),
+        "accepted": (window.accepted, "1"),
+        "duplicates": (window.duplicates, "1"),
+        "pushback": (window.pushback, "1"),
+        "errors": (window.errors, "1"),
+        "dropped": (window.dropped, "1"),
+        "generator_cpu": (_own_cpu(written, facts["cpus"][GENERATOR]), "1"),
+        "proofs_asked": (proofs.asked, "1"),
+        "proofs_proved": (proofs.proved, "1"),
+    }
+    histogram: list[dict[str, Any]] = []
+    for which, times in (("queue", written.add_latency), ("integrate", written.integrate_latency)):
+        known = {"mean": times.mean_s, "max": times.max_s}
+        known |= {f"p{percent}": times.quantile(percent / 100) for percent in (50, 90, 99)}
+        values |= {f"{which}_{name}": (value, "s") for name, value in known.items()}
+        histogram += [{"which": which, "low_s": b.low_s, "high_s": b.high_s, "count": b.count} for b in times.bins]
+    latency = [
+        {
+            "t_s": sample.t_s,
+            "integrate_p50_s": sample.integrate_p50_s,
+            "integrate_p99_s": sample.integrate_p99_s,
+            "queue_p50_s": sample.add_p50_s,
+            "queue_p99_s": sample.add_p99_s,
+        }
+        for sample in written.samples
+    ]
+    started = written.started_unix_s
+    begin = started + written.warm_up_s
+    limited = bool(window.dropped or window.pushback) or share is None or share < _MET
+    seen = [(row.t_s, row.size) for row in written.checkpoints]
+    return Measured(
+        values, seen, latency, histogram, grown, started, begin, begin + written.duration_s, limited, written.problems()
+    )
+
+
+def _hammered(facts: Mapping[str, Any], files: Path) -> Measured:
+    """The hammer's window, from the checkpoints that logbench saw beside it, and the hammer's own words."""
+    watched = read_written(files / WATCH)
+    screens = replay((files / LOAD / "stdout").read_bytes())
+    screen = screens[-1]
+    log = parse_log(read_text(files / LOAD / "stderr"))
+    supervised = read_json(files / LOAD / "supervisor.json")
+    started = datetime.fromisoformat(supervised["started"].replace("Z", "+00:00")).timestamp()
+    begin = started + facts["window"]["warm_up_s"]
+    end = begin + facts["window"]["duration_s"]
+    seen = [(row.t_s + watched.started_unix_s - started, row.size) for row in watched.checkpoints]
+    grown = growth(seen, begin - started, end - started, facts["publish_interval_s"])
+    values: Values = {
+        **_growth_values(grown, watched.checkpoints),
+        "offered": (facts["rate_per_s"], "1/s"),
+        "achieved_share": (_achieved_share(facts, grown, facts["rate_per_s"]), "1"),
+        "pushback": (log.pushback_500 + log.pushback_503, "1"),
+        "errors": (log.error_count, "1"),
+        "proofs_asked": (watched.proofs.asked, "1"),
+        "proofs_proved": (watched.proofs.proved, "1"),
+        **screen_values(screen),
+    }
+    values |= _both_ways(screens, seen)
+    share = values["achieved_share"][0]
+    limited = bool(screen.oversupply) or share is None or share < _MET
+    return Measured(
+        values, seen, [], [], grown, started, begin, end, limited, [*screen.problems(), *watched.problems()]
+    )
+
+
+def _both_ways(screens: Sequence[HammerScreen], seen: Sequence[Seen]) -> Values:
+    """The growth of the tree as the hammer's screens tell it, and as our checkpoints do, by the same rule: what was
+    known at a tick less what was known a window before, which cuts publish steps. Over all screens with whole windows.
+    """
+    pairs = []
+    for screen in screens:
+        if screen.at_s is not None and screen.at_s >= screen.window_s:
+            ends = [_size_at(seen, moment) for moment in (screen.at_s - screen.window_s, screen.at_s)]
+            pairs.append((screen.qps, (ends[1] - ends[0]) / screen.window_s))
+    if not pairs:
+        return {}
+    return {
+        "hammer_qps_mean": (fmean(its for its, _ in pairs), "1/s"),
+        "qps_of_hammer_window": (fmean(ours for _, ours in pairs), "1/s"),
+    }
+
+
+def _size_at(seen: Sequence[Seen], moment: float) -> int:
+    return max((size for _, size in takewhile(lambda row: row[0] <= moment, seen)), default=0)
+
+
+def _growth_values(grown: Growth | None, checkpoints: Sequence[Any]) -> Values:
+    if grown is None:
+        raise ParseError("no two checkpoints were seen in the window: is it shorter than a publish step?")
+    return {
+        "qps": (grown.qps, "1/s"),
+        "qps_low": (grown.low, "1/s"),
+        "qps_high": (grown.high, "1/s"),
+        "tree_size": (checkpoints[-1].size, "1"),
+    }
+
+
+def _grown(written: LogbenchResult, publish_interval_s: float) -> Growth | None:
+    seen = [(row.t_s, row.size) for row in written.checkpoints]
+    return growth(seen, written.warm_up_s, written.warm_up_s + written.duration_s, publish_interval_s)
+
+
+def _achieved_share(facts: Mapping[str, Any], grown: Growth | None, offered_per_s: float) -> float | None:
+    """Of the leaves that are new to the log: what it had before it does not add again when it deduplicates."""
+    new = 1.0 - facts["duplicate_share"] if facts["deduplicates"] else 1.0
+    return grown.qps / (offered_per_s * new) if grown and offered_per_s * new > 0 else None
+
+
+def _own_cpu(written: LogbenchResult, cpus: int) -> float:
+    return (written.cpu_user_s + written.cpu_system_s) / (written.duration_s * cpus)
+
+
+def read_json(path: Path) -> dict[str, Any]:
+    try:
+        return json.loads(read_text(path))
+    except ValueError as error:
+        raise ParseError(f"{path.name} is truncated or no JSON: {error}") from error
+
+
+def read_text(path: Path) -> str:
+    if not path.is_file():
+        raise ParseError(f"the file {path.name} is missing")
+    return path.read_bytes().decode(errors="replace")
