@@ -17,10 +17,11 @@ import boto3
 import botocore.exceptions
 import pytest
 from botocore.config import Config
-from file_size_study import file_size_study, measure, trials_by_case
+from file_size_study import file_size_study, measure, study_of, trials_by_case
 from sshd_hosts import SshdHost
 
 from benchstudy import families, shipping
+from benchstudy.checks import check_host
 from benchstudy.raw import StoredTrial
 
 FAMILY = families.get("file_size")
@@ -282,6 +283,34 @@ def test_wrong_keys_and_buckets_are_named_and_keys_are_told_nowhere(
             assert re.search(cause, found[name].cause)
     told = [path for path in (root / "data").rglob("*") if path.is_file() and b"canary" in path.read_bytes()]
     assert told == []
+    assert server.keys() == ["benchstudy/sentinel"]
+
+
+def test_check_tries_every_bucket_with_its_keys_and_leaves_nothing(
+    sshd: SshdHost, server: S3Server, root: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("WRONG_SECRET", "canary-wrong-key-44")
+    monkeypatch.delenv("UNSET_SECRET", raising=False)
+    with socket.create_server(("127.0.0.1", 0)) as closed:
+        nobody = f"http://127.0.0.1:{closed.getsockname()[1]}"
+    config = file_size_study(["rclone-s3"])  # its server is up in a session only: nothing to be tried
+    config["backends"] += [
+        backend(server.url, "right"),
+        backend(server.url, "wrong-secret", secret_key_env="WRONG_SECRET"),
+        backend(server.url, "unset", secret_key_env="UNSET_SECRET"),
+        backend(server.url, "no-bucket", bucket="absent"),
+        backend(nobody, "nobody"),
+    ]
+    findings = check_host(study_of(sshd, config, root / "work"), "server")
+    told = {text.removeprefix("file_size: backend "): fine for fine, text, _ in findings if "backend" in text}
+    assert "right: an object was put into bucket data, read back and removed" in told
+    assert [fine for fine in told.values()] == [True, False, False, False, False]
+    problems = "\n".join(told)
+    assert re.search("wrong-secret: .*access is refused: check the key, its rights and the clock", problems)
+    assert "unset: UNSET_SECRET is not set" in problems
+    assert re.search("no-bucket: bucket absent at .*there is no such bucket or object: create the bucket", problems)
+    assert re.search("nobody: .*no connection, or it broke: is the server up", problems)
+    assert "canary" not in str(findings)
     assert server.keys() == ["benchstudy/sentinel"]
 
 

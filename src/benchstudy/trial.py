@@ -24,6 +24,7 @@ T = TypeVar("T")
 _REDACTED = "«redacted»"
 _CAUSE_TAIL_BYTES = 600
 _LOOPBACK = "127.0.0.1"
+_CHECK_TIMEOUT_S = 120.0
 # Servers lie where the path of a user who is not root does not lead.
 _FIND_PROGRAM = 'PATH="$PATH:/usr/local/sbin:/usr/sbin:/sbin"; command -v -- "$1"'
 
@@ -438,6 +439,14 @@ class HostCheck:
 
     def run(self, argv: Sequence[str], check: bool = False) -> Completed:
         return self._connection.remote.run(argv, check=check)
+
+    def agent_call(self, command: str, *args: str, input: bytes = b"") -> Any:
+        """A quick question to the agent on the host. Raises HostRefused."""
+        return self._connection.agent.call(command, *args, input=input, timeout_s=_CHECK_TIMEOUT_S)
+
+    def library(self, name: str) -> str:
+        """Where something shipped from here lies; it stays for the session. Raises TrialFailed."""
+        return shipping.ship(self._connection.remote, self._connection.agent.work_dir, name)
 
     def which(self, tool: str) -> str | None:
         """Where a program is: as provisioned, else on the path."""

@@ -6,6 +6,7 @@ import base64
 import importlib
 import json
 import os
+import sys
 import traceback
 
 import wire
@@ -56,6 +57,7 @@ def _become(main, argv: list[str], streams: list[int]) -> None:
             os.dup2(stream, number)
             os.close(stream)
         status = main(argv)
+        sys.stdout.flush()  # os._exit does not
     except SystemExit as end:
         status = end.code if isinstance(end.code, int) else 1
     except BaseException:

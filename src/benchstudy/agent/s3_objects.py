@@ -8,6 +8,7 @@ failure ends the trial. No text of the server's is repeated: it may quote the ke
 import gc
 import hashlib
 import io
+import json
 import os
 import sys
 from time import monotonic, perf_counter_ns, sleep
@@ -28,10 +29,15 @@ def perform(request, answer):
     if request["action"] == "clean" and os.path.exists(CLEANED):
         return  # the measuring process came to its end and saw to it
     sys.path.insert(0, request["library"])
+    if request["action"] == "check":
+        os.environ.update(json.load(sys.stdin))
     bucket = _Bucket(request)
     answer["versions"] = bucket.versions
     if request["action"] == "clean":
         answer["removed"] = bucket.clean()
+        return
+    if request["action"] == "check":
+        answer["finding"] = _check(bucket)
         return
     gc.disable()  # a collection would fall into a measured time
     answer["errors"] = []
@@ -261,6 +267,23 @@ def _classify_answer(response):
     else:
         kind = "refused"
     return {"kind": kind, "status": status, "code": code}
+
+
+def _check(bucket):
+    """What is wrong with a bucket that one wants to measure, or None: an object is put, read back and removed."""
+    key = bucket.prefix + "check"
+    try:
+        bucket.require(create=False)
+        try:
+            bucket.put(key, io.BytesIO(bytes(REHEARSAL_BYTES)))
+            bucket.get(key, bytearray(REHEARSAL_BYTES))
+        finally:
+            removed = bucket.clean()
+        return removed.get("problem")
+    except Refused as error:
+        return str(error)
+    except Exception as error:
+        return bucket.explain(classify(error))
 
 
 PASSING = ("timeout", "connection", "throttled", "unavailable")

@@ -7,10 +7,11 @@ import json
 import os
 from collections.abc import Mapping
 from pathlib import Path
+from secrets import token_hex
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from benchstudy import services
-from benchstudy.errors import TrialFailed
+from benchstudy.errors import BenchstudyError, TrialFailed
 from benchstudy.families.base import Case, Family, Parsed, ParseError
 from benchstudy.families.file_size_config import SERVICE_KEYS, FileSizeConfig, PathBackend, S3Backend
 from benchstudy.parsers.file_size import SERIES, parse_answer, read_answer
@@ -84,18 +85,15 @@ class FileSize(Family):
         return parse_answer(files / "stdout", Size(case_levels["size"]).bytes)
 
     def check(self, config: FileSizeConfig, host: "HostCheck") -> None:
+        if "sut" not in host.roles:
+            return
         for backend in config.backends:
             if backend.service is not None:
                 continue  # it exists only while its service runs
             if isinstance(backend, PathBackend):
                 _check_path(config, backend, host)
             else:
-                for variable in filter(None, (backend.access_key_env, backend.secret_key_env)):
-                    if not os.environ.get(variable):
-                        host.problem(
-                            f"backend {backend.name}: {variable} is not set",
-                            f"export {variable} where snakemake runs",
-                        )
+                _check_s3(backend, host)
 
 
 def _conditions(config: FileSizeConfig, backend: PathBackend | S3Backend, op: str) -> list[tuple[str, str]]:
@@ -174,16 +172,12 @@ def _prepare(trial: "TrialContext", request: dict[str, Any]) -> dict[str, Any]:
 def _run_s3(trial: "TrialContext", backend: S3Backend, request: dict[str, Any]) -> dict[str, Any]:
     request = {
         **request,
-        "kind": "s3",
-        "bucket": backend.bucket,
-        "create_bucket": backend.service is not None,
-        "endpoint_url": _filled(trial, backend, backend.endpoint_url) if backend.endpoint_url else None,
-        "region": backend.region,
-        "part_size": backend.part_size.bytes,
-        "max_concurrency": backend.max_concurrency,
-        "addressing_style": backend.addressing_style,
-        "prefix": f"{backend.prefix}benchstudy/{trial.study}/{trial.session}/",
-        "library": trial.library("boto3"),
+        **_s3_request(
+            backend,
+            endpoint_url=_filled(trial, backend, backend.endpoint_url) if backend.endpoint_url else None,
+            prefix=f"{backend.prefix}benchstudy/{trial.study}/{trial.session}/",
+            library=trial.library("boto3"),
+        ),
     }
     keys = {}
     if backend.access_key_env and backend.secret_key_env:
@@ -197,6 +191,21 @@ def _run_s3(trial: "TrialContext", backend: S3Backend, request: dict[str, Any]) 
     # The probe removes what it made. Killed at a timeout it cannot: then the supervisor has this done.
     clean = trial.agent_argv("file-size", _argument({**request, "action": "clean"}))
     return _measure(trial, request, secret_env=keys, cleanup=[clean])
+
+
+def _s3_request(backend: S3Backend, endpoint_url: str | None, prefix: str, library: str) -> dict[str, Any]:
+    return {
+        "kind": "s3",
+        "bucket": backend.bucket,
+        "create_bucket": backend.service is not None,
+        "endpoint_url": endpoint_url,
+        "region": backend.region,
+        "part_size": backend.part_size.bytes,
+        "max_concurrency": backend.max_concurrency,
+        "addressing_style": backend.addressing_style,
+        "prefix": prefix,
+        "library": library,
+    }
 
 
 def _measure(trial: "TrialContext", request: dict[str, Any], label: str = "command", **options: Any) -> dict[str, Any]:
@@ -245,6 +254,31 @@ def _check_path(config: FileSizeConfig, backend: PathBackend, host: "HostCheck")
         )
         return
     host.ok(f"{where} is on {found['fs_type']}, writable, with space for {needed} bytes")
+
+
+def _check_s3(backend: S3Backend, host: "HostCheck") -> None:
+    where = f"backend {backend.name}"
+    keys: dict[str, str] = {}
+    for name, variable in ((ACCESS_KEY, backend.access_key_env), (SECRET_KEY, backend.secret_key_env)):
+        if variable and not os.environ.get(variable):
+            host.problem(f"{where}: {variable} is not set", f"export {variable} where snakemake runs")
+            return
+        if variable:
+            keys[name] = os.environ[variable]
+    if backend.endpoint_url is None:
+        return
+    try:
+        prefix = f"{backend.prefix}benchstudy/check-{token_hex(8)}/"
+        request = {"action": "check", **_s3_request(backend, backend.endpoint_url, prefix, host.library("boto3"))}
+        # Through stdin: the arguments of a process can be read by everybody.
+        answer = host.agent_call("file-size", _argument(request), input=json.dumps(keys).encode())
+    except BenchstudyError as error:
+        host.problem(f"{where}: it could not be tried: {error}", "")
+        return
+    if answer["finding"]:
+        host.problem(f"{where}: {answer['finding']}", "")
+    else:
+        host.ok(f"{where}: an object was put into bucket {backend.bucket}, read back and removed")
 
 
 FAMILY = FileSize()
