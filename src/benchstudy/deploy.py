@@ -87,6 +87,7 @@ def go_tool(
     tags: Sequence[str] = (),
     roles: Sequence[str] = (),
     pins: Path | None = None,
+    sources: Sequence[str] = (),
     share: Sequence[str] = (),
     go: str = "1.22",
 ) -> None:
@@ -98,7 +99,9 @@ def go_tool(
         tags: build tags.
         pins: a folder with a go.mod that requires the module, and a go.sum with the hash of all that goes into the
             program. Without it the module's own go.mod counts, checked against Go's checksum database.
-        share: folders of the module that the program reads; `<work_dir>/tools/share/<name>` holds them.
+        sources: folders of `pins` with packages of the project's own, which are built from here; `module` may then be
+            that of this go.mod itself, whose version is what the caller says.
+        share: folders and files of the module that the program reads; `<work_dir>/tools/share/<name>` holds them.
         go: the oldest Go that can build it; with `pins`, their go.mod says so.
 
     Raises BenchstudyError when the pins are of another version.
@@ -106,11 +109,16 @@ def go_tool(
     if not _plays(roles):
         return
     files = {file: (pins / file).read_text() for file in ("go.mod", "go.sum")} if pins else {}
-    if pins:
+    for folder in sources if pins else ():
+        paths = sorted(path for path in (pins / folder).rglob("*.go") if not path.name.endswith("_test.go"))
+        files |= {path.relative_to(pins).as_posix(): path.read_text() for path in paths}
+    own = bool(sources) and re.search(rf"^module {re.escape(module)}$", files["go.mod"], re.MULTILINE)
+    if pins and not own:
         pinned = re.search(rf"^(?:require)?\s+{re.escape(module)} (\S+)", files["go.mod"], re.MULTILINE)
         if pinned is None or pinned[1] != version:
             found = pinned[1] if pinned else "not at all"
             raise BenchstudyError(f"{name}: {version} is wanted, and {pins}/go.mod requires {module} {found}")
+    if pins:
         go = re.search(r"^go (\S+)", files["go.mod"], re.MULTILINE)[1]
     if not _has_go(go):
         _require_venv()

@@ -205,6 +205,7 @@ def build_go(tool, store, place, root, final):
     module.mkdir()
     if tool["pins"]:
         for file, content in tool["pins"].items():
+            (module / file).parent.mkdir(parents=True, exist_ok=True)
             (module / file).write_text(content)
         argv = [go, "build", "-mod=readonly", *flags, "-o", str(program), tool["package"]]
         run(argv, "go build", tool, cwd=module, env=environment)
@@ -339,8 +340,12 @@ def contents_of(venv):
 
 def copy_writable(source, destination):
     """A module cache is read-only; the copy must not be."""
+    if source.is_file():
+        destination.parent.mkdir(parents=True, exist_ok=True)
+        shutil.copyfile(source, destination)
+        return
     if not source.is_dir():
-        raise BuildFailed(f"the module has no folder {source.name!r}")
+        raise BuildFailed(f"the module has no folder or file {source.name!r}")
     shutil.copytree(source, destination)
     for path in (destination, *destination.rglob("*")):
         path.chmod(path.stat().st_mode | 0o200)

@@ -157,14 +157,15 @@ func (r *proofResult) proveIncluded(ctx context.Context, builder *client.ProofBu
 	}
 	if err != nil && log.failure != nil && !errors.Is(log.failure, os.ErrNotExist) {
 		r.Unread++
-		r.UnreadWhy = err.Error()
+		r.UnreadWhy = log.failure.Error()
 		return
 	}
-	if err == nil {
-		err = proof.VerifyInclusion(rfc6962.DefaultHasher, claim.index, last.size, hash, nodes, last.hash)
-	}
 	if err != nil {
-		r.lose(claim.index, "it is not in the tree of the checkpoint with %d leaves: %v", last.size, err)
+		r.lose(claim.index, "the log cannot prove it, though its checkpoint of %d leaves covers it: %v", last.size, err)
+		return
+	}
+	if err := proof.VerifyInclusion(rfc6962.DefaultHasher, claim.index, last.size, hash, nodes, last.hash); err != nil {
+		r.lose(claim.index, "its proof does not lead to the root of the checkpoint of %d leaves: another leaf is in its place", last.size)
 		return
 	}
 	r.Proved++

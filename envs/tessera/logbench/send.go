@@ -129,8 +129,11 @@ func kindOf(err error) outcome {
 // textOf leaves the addresses out, whose ports differ: the same failure is the same text.
 func textOf(err error) string {
 	var operation *net.OpError
-	if errors.As(err, &operation) {
+	switch {
+	case errors.As(err, &operation):
 		return operation.Op + ": " + operation.Err.Error()
+	case errors.Is(err, fasthttp.ErrConnectionClosed):
+		return "the server closed the connection without an answer" // the library's own text advises the server
 	}
 	return err.Error()
 }

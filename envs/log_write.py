@@ -1,0 +1,82 @@
+"""Tessera's servers and hammer, what they need around them, and our own writer: only what the study's services and
+generators on this host start.
+
+Databases and file systems come from packages. The rest is built from one Go module, envs/tessera, because no
+distribution has it. A real MySQL, Spanner or bucket is the user's own: nothing is installed for it.
+"""
+
+from pathlib import Path
+
+from benchstudy.deploy import go_tool, install, wanted_programs
+
+PINS = Path(__file__).parent / "tessera"
+TESSERA = ("github.com/transparency-dev/tessera", "v1.0.4")
+PACKAGES = {
+    "mariadbd": "mariadb-server",
+    "mariadb-install-db": "mariadb-server",
+    "mariadb-admin": "mariadb-client",
+    "mariadb": "mariadb-client",
+    "sshd": "openssh-server",
+    "ssh-keygen": "openssh-client",
+    "sshfs": "sshfs",
+    "fusermount3": "fuse3",
+}
+OTHER_NAMES = {
+    "dnf": {"mariadb-client": "mariadb", "openssh-client": "openssh-clients", "sshfs": "fuse-sshfs"},
+    "apk": {"mariadb-server": "mariadb", "openssh-client": "openssh-client-default"},
+}
+# What these packages would start by themselves, on ports that a measurement may want.
+SERVICES = {"mariadb-server": "mariadb", "openssh-server": "ssh"}
+
+wanted = wanted_programs()
+programs = sorted(wanted & set(PACKAGES))
+packages = sorted({PACKAGES[program] for program in programs})
+if packages:
+    install(
+        "databases, mounts and servers that the study's services start",
+        *packages,
+        **{manager: [names.get(package, package) for package in packages] for manager, names in OTHER_NAMES.items()},
+        programs=programs,
+        idle=[SERVICES[package] for package in packages if package in SERVICES],
+    )
+
+for kind in ("posix", "mysql", "aws", "gcp"):
+    if f"tessera-{kind}" in wanted:
+        go_tool(
+            f"Tessera's conformance server of kind {kind}",
+            f"tessera-{kind}",
+            *TESSERA,
+            package=f"{TESSERA[0]}/cmd/conformance/{kind}",
+            pins=PINS,
+            share=["storage/mysql/schema.sql"] if kind == "mysql" else [],
+        )
+if "tessera-hammer" in wanted:
+    go_tool("Tessera's load generator", "tessera-hammer", *TESSERA, package=f"{TESSERA[0]}/internal/hammer", pins=PINS)
+if "logbench" in wanted:
+    go_tool(
+        "the open-loop writer of logs",
+        "logbench",
+        "benchstudy.invalid/tessera",
+        "v1",  # of its result's schema; any change of its sources is another build by itself
+        package="./logbench",
+        pins=PINS,
+        sources=["logbench"],
+    )
+if "spanner-emulator" in wanted:
+    go_tool(
+        "an in-memory stand-in for Spanner",
+        "spanner-emulator",
+        "cloud.google.com/go/spanner",
+        "v1.87.0",
+        package="./spanner-emulator",
+        pins=PINS,
+        sources=["spanner-emulator"],
+    )
+if "fake-gcs-server" in wanted:
+    go_tool(
+        "a stand-in for Google Cloud Storage",
+        "fake-gcs-server",
+        "github.com/fsouza/fake-gcs-server",
+        "v1.52.3",
+        pins=PINS,
+    )

@@ -1,0 +1,145 @@
+"""Real logs on this machine for tests: Tessera's POSIX server and the null log, built as a study's host builds them."""
+
+import contextlib
+import json
+import os
+import signal
+import socket
+import subprocess
+import sys
+import time
+import urllib.error
+import urllib.request
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from conftest import CHECKOUT
+
+ORIGIN = "log.test/one"
+
+
+def provisioned(work_dir: Path, *programs: str) -> Path:
+    """The folder with these programs of envs/log_write.py, and what it was told about them in `facts.json`."""
+    family = {"services": {name: {"argv": [f"{{{{tools}}}}/{name}"]} for name in programs}}
+    request = {
+        "name": "here",
+        "host": {"loopback": True, "work_dir": str(work_dir)},
+        "roles": ["sut"],
+        "target_roles": ["sut"],
+        "deploys": [{"path": str(CHECKOUT / "envs" / "log_write.py"), "family": family}],
+    }
+    done = subprocess.run(
+        [sys.executable, "-m", "benchstudy.provision_host"],
+        input=json.dumps(request),
+        capture_output=True,
+        text=True,
+        cwd=CHECKOUT,
+        timeout=1800,
+    )
+    assert done.returncode == 0, done.stderr
+    facts = json.loads(done.stdout)["facts"]
+    assert facts["problems"] == []
+    (work_dir / "facts.json").write_text(json.dumps(facts))
+    return work_dir / "tools" / "bin"
+
+
+@dataclass
+class Log:
+    """A running log. `url`: without a slash at its end."""
+
+    url: str
+    public_key: str
+    folder: Path
+    process: subprocess.Popen[str]
+
+    def checkpoint(self) -> bytes:
+        with urllib.request.urlopen(f"{self.url}/checkpoint", timeout=10) as answer:
+            return answer.read()
+
+    def size(self) -> int:
+        return int(self.checkpoint().split(b"\n")[1])
+
+    def add(self, leaf: bytes) -> int:
+        with urllib.request.urlopen(f"{self.url}/add", data=leaf, timeout=10) as answer:
+            return int(answer.read())
+
+    def wait_for(self, size: int, timeout_s: float = 10) -> None:
+        deadline = time.monotonic() + timeout_s
+        while self.size() < size:
+            assert time.monotonic() < deadline, f"the tree stays at {self.size()} leaves"
+            time.sleep(0.01)
+
+    def kill(self) -> None:
+        os.kill(self.process.pid, signal.SIGKILL)
+        self.process.wait()
+
+
+def make_keys(programs: Path, folder: Path, name: str = ORIGIN) -> tuple[Path, str]:
+    """(file of the private key, the public key)."""
+    private, public = folder / "log.key", folder / "log.pub"
+    if not private.exists():
+        argv = [programs / "logbench", "keygen", "--name", name, "--private", private, "--public", public]
+        subprocess.run(argv, check=True, timeout=10)
+    return private, public.read_text()
+
+
+@contextlib.contextmanager
+def posix_log(programs: Path, folder: Path, *flags: str) -> Iterator[Log]:
+    """A fresh log in `folder`/log, by Tessera's own conformance server."""
+    key, public_key = make_keys(programs, folder)
+    storage = folder / "log"
+    storage.mkdir()
+    address = f"127.0.0.1:{_free_port()}"
+    argv = [programs / "tessera-posix", f"--storage_dir={storage}", f"--listen={address}", f"--private_key={key}"]
+    with _running([*argv, *flags], folder) as process:
+        log = Log(f"http://{address}", public_key, storage, process)
+        _until_it_answers(log)
+        yield log
+
+
+@contextlib.contextmanager
+def null_log(programs: Path, folder: Path, *flags: str) -> Iterator[Log]:
+    """logbench's own, which takes a free port by itself."""
+    key, public_key = make_keys(programs, folder)
+    argv = [programs / "logbench", "null", "--listen", "127.0.0.1:0", "--private-key", key, *flags]
+    with _running(argv, folder) as process:
+        assert process.stderr is not None
+        line = process.stderr.readline()
+        assert "listening on " in line, line
+        yield Log("http://" + line.split()[-1], public_key, folder, process)
+
+
+@contextlib.contextmanager
+def _running(argv: list, folder: Path) -> Iterator[subprocess.Popen[str]]:
+    null = "null" in argv
+    with open(folder / "server.stderr", "a") as stderr:
+        process = subprocess.Popen(
+            [str(part) for part in argv], stdout=stderr, stderr=subprocess.PIPE if null else stderr, text=True
+        )
+    try:
+        yield process
+    finally:
+        process.kill()
+        process.wait()
+        if process.stderr is not None:
+            process.stderr.close()
+
+
+def _until_it_answers(log: Log, timeout_s: float = 20) -> None:
+    deadline = time.monotonic() + timeout_s
+    while True:
+        try:
+            log.checkpoint()
+            return
+        except (urllib.error.URLError, ConnectionError):
+            said = (log.folder.parent / "server.stderr").read_text()[-2000:]
+            assert log.process.poll() is None, f"the server ended: {said}"
+            assert time.monotonic() < deadline, f"the server does not answer: {said}"
+            time.sleep(0.02)
+
+
+def _free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return probe.getsockname()[1]

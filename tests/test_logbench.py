@@ -1,0 +1,411 @@
+"""logbench against real logs: what it measures, what it proves, what it refuses; and the parser of its result."""
+
+import base64
+import json
+import os
+import re
+import subprocess
+import threading
+import time
+import zlib
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from conftest import CHECKOUT
+from tessera_logs import make_keys, null_log, posix_log, provisioned
+
+from benchstudy.families.base import ParseError
+from benchstudy.parsers.logbench import Distribution, LogbenchResult, parse_logbench
+
+DATA = CHECKOUT / "tests" / "data" / "tessera"
+CAPTURED = sorted(path.name for path in DATA.glob("logbench-*.json"))
+
+
+@pytest.fixture(scope="module")
+def programs(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return provisioned(tmp_path_factory.mktemp("logs"), "logbench", "tessera-posix")
+
+
+def start(programs: Path, folder: Path, verb: str, config: dict[str, Any], **environment: str) -> subprocess.Popen[str]:
+    (folder / "config.json").write_text(json.dumps(config))
+    argv = [programs / "logbench", verb, "--config", folder / "config.json", "--out", folder / "result.json"]
+    (folder / "result.json").unlink(missing_ok=True)
+    return subprocess.Popen(argv, stderr=subprocess.PIPE, text=True, env={**os.environ, **environment})
+
+
+def finish(process: subprocess.Popen[str], folder: Path) -> LogbenchResult:
+    _, said = process.communicate(timeout=60)
+    assert (process.returncode, said) == (0, "")
+    return parse_logbench((folder / "result.json").read_text())
+
+
+def refused(process: subprocess.Popen[str], folder: Path) -> str:
+    """Why there is no result."""
+    _, said = process.communicate(timeout=60)
+    assert process.returncode == 1, said
+    assert not (folder / "result.json").exists()
+    return said
+
+
+def config_of(log: Any, **changes: Any) -> dict[str, Any]:
+    config = {
+        "read_url": log.url,
+        "write_urls": [log.url],
+        "public_key": log.public_key,
+        "rate_per_s": 500,
+        "duration_s": 2,
+        "max_in_flight": 2000,
+        "drain_s": 10,
+        "timeout_s": 10,
+    }
+    return {**config, **changes}
+
+
+# --- what it measures and proves --------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("antispam", [False, True])
+def test_a_real_log_grows_by_what_it_accepted_and_proves_it(programs, tmp_path, antispam):
+    flags = ["--antispam"] if antispam else []
+    with posix_log(programs, tmp_path, *flags) as log:
+        config = config_of(log, rate_per_s=1000, warm_up_s=1, duration_s=5, cool_down_s=1, duplicate_share=0.2)
+        result = finish(start(programs, tmp_path, "write", {**config, "leaf_bytes": 64}), tmp_path)
+        grown = log.size()
+        first = (log.folder / "tile" / "entries" / "000").read_bytes()
+    assert result.problems() == []
+    window, total = result.window, result.total
+    assert (window.planned, window.accepted, result.offered_per_s) == (5000, 5000, 1000.0)
+    assert total.planned == 7000
+
+    # The tree is what the log accepted, leaf by leaf: with antispam, duplicates are no new leaves.
+    assert 0.15 * 7000 < total.duplicates_sent < 0.25 * 7000
+    assert total.duplicates == (total.duplicates_sent if antispam else 0)
+    assert result.checkpoints[0].size == 0
+    assert result.checkpoints[-1].size == grown == total.accepted - total.duplicates
+    assert sum(sample.integrated for sample in result.samples) <= grown
+    assert int.from_bytes(first[:2], "big") == 64
+    assert first[2:10].hex() == result.run_id
+
+    # QPS over the whole publish steps of the window is the rate at which new leaves were accepted.
+    seen = [row for row in result.checkpoints if 1 <= row.t_s <= 6]
+    qps = (seen[-1].size - seen[0].size) / (seen[-1].t_s - seen[0].t_s)
+    assert qps == pytest.approx((window.accepted - window.duplicates) / 5, rel=0.15)  # batches are of 256 leaves
+
+    assert result.proofs.asked == result.proofs.proved == 100
+    assert result.proofs.consistency_proved == result.proofs.consistency_asked > 2
+    # This server's checkpoint comes once a second, at least a poll after the answer that it waits for.
+    assert result.integrate_latency.count == result.add_latency.count == window.accepted - window.duplicates
+    assert result.add_latency.quantile(0.5) < result.integrate_latency.quantile(0.5) < 3
+    assert [sample.t_s for sample in result.samples] == list(range(7))
+    assert all(sample.integrate_p99_s is not None for sample in result.samples)
+    assert 0 < result.cpu_user_s + result.cpu_system_s < 5
+    if antispam:  # they wait for no batch
+        assert result.duplicate_latency.count == window.duplicates
+        assert result.duplicate_latency.quantile(0.5) < result.add_latency.quantile(0.5)
+
+
+def test_a_log_that_others_write_to_is_watched(programs, tmp_path):
+    with posix_log(programs, tmp_path) as log:
+        watcher_folder = tmp_path / "watch"
+        watcher_folder.mkdir()
+        look = {"read_url": log.url + "/", "public_key": log.public_key, "duration_s": 2, "still_s": 1.5}
+        watcher = start(programs, watcher_folder, "watch", {**look, "proof_sample": 40})
+        written = finish(start(programs, tmp_path, "write", config_of(log)), tmp_path)
+        watched = finish(watcher, watcher_folder)
+    assert (watched.mode, watched.problems()) == ("watch", [])
+    assert watched.checkpoints[-1].size == written.total.accepted == 1000
+    assert watched.proofs.asked == watched.proofs.proved == 40
+    assert watched.proofs.consistency_proved == watched.proofs.consistency_asked
+
+
+def test_files_are_read_as_well_as_addresses(programs, tmp_path):
+    with posix_log(programs, tmp_path) as log:
+        config = config_of(log, read_url=f"file://{log.folder}", rate_per_s=200)
+        result = finish(start(programs, tmp_path, "write", config), tmp_path)
+    assert result.problems() == []
+    assert result.proofs.proved == 100
+
+
+# --- what goes wrong and is counted -----------------------------------------------------------------------------
+
+
+def test_pushback_of_a_real_log_is_counted_apart(programs, tmp_path):
+    with posix_log(programs, tmp_path, "--antispam") as log:
+        config = config_of(log, rate_per_s=20000, max_in_flight=8000, duration_s=4, timeout_s=30)
+        result = finish(start(programs, tmp_path, "write", config), tmp_path)
+    assert result.window.pushback_500 == result.window.pushback > 0
+    assert result.window.errors == 0
+    assert [(text.kind, text.text) for text in result.texts] == [("pushback_500", "500 antispam pushback")]
+    assert result.proofs.asked == result.proofs.proved == 100
+    assert any(problem.startswith("pushback: the log refused ") for problem in result.problems())
+
+
+def test_more_than_may_be_in_flight_is_dropped_and_counted(programs, tmp_path):
+    with posix_log(programs, tmp_path) as log:
+        config = config_of(log, max_in_flight=20, duration_s=4)
+        result = finish(start(programs, tmp_path, "write", config), tmp_path)
+    window = result.window
+    assert window.planned == 2000
+    assert window.sent + window.dropped == 2000
+    assert window.dropped > 1500  # a batch waits a second for 256 leaves: 20 in flight are about 20 a second
+    assert window.accepted == window.sent
+    assert 10 < result.in_flight_mean < 21
+    [problem] = result.problems()
+    assert re.match(rf"dropped: {window.dropped} of 2000 leaves were not begun, because 20 were in flight", problem)
+
+
+def test_a_server_that_is_killed_costs_errors_not_the_result(programs, tmp_path):
+    with posix_log(programs, tmp_path) as log:
+        process = start(programs, tmp_path, "write", config_of(log, duration_s=5, drain_s=0.5))
+        log.wait_for(500)
+        log.kill()
+        result = finish(process, tmp_path)
+    assert result.window.errors_connect == result.window.errors > 0
+    assert result.window.accepted > 0
+    assert {text.kind for text in result.texts} == {"errors_connect"}
+    assert "dial: connect: connection refused" in {text.text for text in result.texts}
+    # Nobody can say now whether leaves are lost.
+    assert result.proofs.lost_count == 0
+    assert result.proofs.unread == result.proofs.asked == 100
+    assert {problem.split(":")[0] for problem in result.problems()} == {"unread", "consistency", "errors", "polls"}
+
+
+def test_a_log_that_loses_leaves_is_found_out(programs, tmp_path):
+    with null_log(programs, tmp_path, "--lose-every", "7") as log:
+        result = finish(start(programs, tmp_path, "write", config_of(log)), tmp_path)
+    assert result.window.accepted == 1000
+    assert 0 < result.proofs.lost_count == result.proofs.asked - result.proofs.proved
+    lost = result.proofs.lost[0]
+    assert lost.index % 7 == 6
+    assert "does not lead to the root of the checkpoint of 1000 leaves" in lost.why
+    assert result.problems()[0].startswith(f"lost: {result.proofs.lost_count} leaves")
+
+
+def test_front_ends_take_turns_and_must_be_of_one_log(programs, tmp_path):
+    """Two logs behind one name give each index twice, and only one of the two leaves can be there."""
+    other = tmp_path / "other"
+    other.mkdir()
+    with null_log(programs, tmp_path) as log, null_log(programs, other) as stranger:
+        config = config_of(log, write_urls=[log.url, stranger.url + "/"], drain_s=1)
+        result = finish(start(programs, tmp_path, "write", config), tmp_path)
+        assert log.size() == stranger.size() == 500
+    assert result.front_ends == 2
+    assert result.proofs.lost_count >= 500
+    assert any("this index to two different leaves" in lost.why for lost in result.proofs.lost)
+
+
+def test_pushback_with_503(programs, tmp_path):
+    with null_log(programs, tmp_path, "--refuse-every", "10") as log:
+        result = finish(start(programs, tmp_path, "write", config_of(log, duration_s=1)), tmp_path)
+    assert result.window.pushback_503 == result.window.pushback == 50
+    assert result.window.accepted == 450
+    assert result.proofs.proved == 100
+
+
+# --- what no log may do, and what cannot be done ----------------------------------------------------------------
+
+
+def test_the_wrong_public_key_is_refused(programs, tmp_path):
+    other = tmp_path / "other"
+    other.mkdir()
+    _, key = make_keys(programs, other)
+    with posix_log(programs, tmp_path) as log:
+        assert log.public_key != key
+        said = refused(start(programs, tmp_path, "write", config_of(log, public_key=key)), tmp_path)
+        assert log.size() == 0
+    assert f"the checkpoint at {log.url} does not verify with the public key of log.test/one" in said
+    assert "no verifiable signatures" in said
+
+
+@pytest.mark.parametrize(
+    ("then", "why"),
+    [
+        ("older", r"shrank: from a checkpoint of 2 leaves to one of 1"),
+        ("forked", r"has two checkpoints of 2 leaves with different roots"),
+        ("altered", r"does not verify with the public key of log\.test/one"),
+    ],
+)
+def test_a_checkpoint_that_no_log_may_publish_ends_the_run(programs, tmp_path, then, why):
+    published = tmp_path / "published"
+    published.mkdir()
+    flags = ["--publish-interval", "10ms"]
+    with null_log(programs, tmp_path, *flags) as log, null_log(programs, tmp_path, *flags) as twin:
+        for one, leaves in ((log, [b"a", b"b"]), (twin, [b"a", b"c"])):
+            one.add(leaves[0])
+            one.wait_for(1)
+            older = one.checkpoint()
+            one.add(leaves[1])
+            one.wait_for(2)
+        latest, forked = log.checkpoint(), twin.checkpoint()
+        (published / "checkpoint").write_bytes(latest)
+        config = config_of(log, read_url=f"file://{published}", duration_s=30)
+        process = start(programs, tmp_path, "write", config)
+        log.wait_for(10)
+        following = {"older": older, "forked": forked, "altered": latest.replace(b"\n2\n", b"\n3\n")}[then]
+        new = published / "new"
+        new.write_bytes(following)
+        new.rename(published / "checkpoint")
+        began = time.monotonic()
+        said = refused(process, tmp_path)
+        assert time.monotonic() - began < 5  # it does not go on to its end
+    assert re.search(why, said), said
+
+
+def test_keys_with_a_newline_at_their_end_are_named(programs, tmp_path):
+    private, public = make_keys(programs, tmp_path)
+    private.write_text(private.read_text() + "\n")
+    argv = [programs / "logbench", "null", "--listen", "127.0.0.1:0", "--private-key", private]
+    done = subprocess.run(argv, capture_output=True, text=True, timeout=10)
+    assert (done.returncode, done.stdout) == (1, "")
+    assert f"the key file {private} begins or ends with white space, such as a newline" in done.stderr
+    config = {"read_url": "http://127.0.0.1:1", "write_urls": ["http://127.0.0.1:1"], "rate_per_s": 1, "duration_s": 1}
+    said = refused(start(programs, tmp_path, "write", {**config, "public_key": public + "\n"}), tmp_path)
+    assert "public_key begins or ends with white space" in said
+
+
+def test_keys_are_never_replaced(programs, tmp_path):
+    private, _ = make_keys(programs, tmp_path)
+    before = private.read_bytes()
+    assert (private.stat().st_mode & 0o777, before.endswith(b"\n")) == (0o600, False)
+    argv = [programs / "logbench", "keygen", "--name", "x", "--private", private, "--public", tmp_path / "new"]
+    done = subprocess.run(argv, capture_output=True, text=True, timeout=10)
+    assert done.returncode == 1
+    assert "file exists" in done.stderr
+    assert private.read_bytes() == before
+
+
+@pytest.mark.parametrize(
+    ("changes", "why"),
+    [
+        ({"rate": 5}, r'unknown field "rate"'),
+        ({"rate_per_s": 0}, "rate_per_s must be above 0"),
+        ({"leaf_bytes": 15}, "leaf_bytes must be at least 16, got 15"),
+        ({"read_url": "127.0.0.1:80"}, "read_url"),
+        ({"rate_per_s": 1e6, "duration_s": 60}, r"= 6e\+07 leaves: at least 1 and at most 20000000"),
+        ({"max_in_flight": 50_000_000}, r"max_in_flight 50000000 \+ 64 = 50000064 open files, and .* may have \d+"),
+        ({"headers": {"Authorization": "Bearer $NOT_SET_ANYWHERE"}}, "headers name NOT_SET_ANYWHERE"),
+        ({}, r"no checkpoint at http://127\.0\.0\.1:1: .*connection refused"),
+    ],
+)
+def test_what_cannot_be_done_is_refused_with_the_field(programs, tmp_path, changes, why):
+    _, public = make_keys(programs, tmp_path)
+    config = {"read_url": "http://127.0.0.1:1", "write_urls": ["http://127.0.0.1:1"], "rate_per_s": 1, "duration_s": 1}
+    process = start(programs, tmp_path, "write", {**config, "public_key": public, **changes})
+    assert re.search(why, refused(process, tmp_path))
+
+
+def test_secrets_come_from_the_environment(programs, tmp_path):
+    import http.server
+
+    asked: list[str | None] = []
+
+    class Guarded(http.server.BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            asked.append(self.headers["Authorization"])
+            self.send_error(403)
+
+        def log_message(self, *_: object) -> None: ...
+
+    _, public = make_keys(programs, tmp_path)
+    with http.server.ThreadingHTTPServer(("127.0.0.1", 0), Guarded) as server:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        url = f"http://127.0.0.1:{server.server_address[1]}"
+        config = {"read_url": url, "write_urls": [url], "public_key": public, "rate_per_s": 1, "duration_s": 1}
+        headers = {"Authorization": "Bearer ${LOG_TOKEN}"}
+        process = start(programs, tmp_path, "write", {**config, "headers": headers}, LOG_TOKEN="a-secret")
+        said = refused(process, tmp_path)
+        server.shutdown()
+    assert asked == ["Bearer a-secret"]
+    assert "403" in said and "a-secret" not in said
+
+
+# --- the parser -------------------------------------------------------------------------------------------------
+
+
+def captured(name: str) -> dict[str, Any]:
+    return json.loads((DATA / name).read_text())
+
+
+@pytest.mark.parametrize("name", CAPTURED)
+def test_captured_results_are_read(name):
+    result = parse_logbench((DATA / name).read_text())
+    for times in (result.add_latency, result.duplicate_latency, result.integrate_latency):
+        assert recorded_in(times.hdr) == times.count
+        for quantile in times.quantiles:
+            assert covering(times, quantile.q) == pytest.approx(quantile.value_s, rel=0.01, abs=2e-6)
+
+
+def test_there_are_captured_results_of_each_kind():
+    kinds = {name.removeprefix("logbench-").removesuffix(".json") for name in CAPTURED}
+    assert {"posix", "posix-antispam", "pushback", "saturated", "killed", "lost", "watch"} <= kinds
+
+
+def covering(times: Distribution, q: float) -> float:
+    """The middle of the bin that holds the quantile."""
+    rank, below = q * times.count, 0
+    for one in times.bins:
+        below += one.count
+        if below >= rank - 1e-9:
+            return (one.low_s + one.high_s) / 2
+    raise AssertionError("the bins end too early")
+
+
+def recorded_in(hdr: str) -> int:
+    """How many values an HDR histogram holds, by its own format: V2, compressed."""
+    if not hdr:
+        return 0
+    content = base64.b64decode(hdr)
+    assert content[:4].hex() == "1c849314"
+    payload = zlib.decompress(content[8:])
+    assert payload[:4].hex() == "1c849313"
+    values = zigzag(payload[40 : 40 + int.from_bytes(payload[4:8], "big")])
+    return sum(value for value in values if value > 0)  # negative: so many empty places
+
+
+def zigzag(content: bytes) -> Iterator[int]:
+    value, shift = 0, 0
+    for byte in content:
+        value |= (byte if shift == 56 else byte & 0x7F) << shift
+        if byte & 0x80 and shift < 56:
+            shift += 7
+            continue
+        yield (value >> 1) ^ -(value & 1)
+        value, shift = 0, 0
+
+
+def test_a_result_that_is_cut_off_is_refused():
+    text = (DATA / "logbench-posix.json").read_text().rstrip()
+    for end in range(0, len(text), len(text) // 40):
+        with pytest.raises(ParseError, match="no result of logbench"):
+            parse_logbench(text[:end])
+
+
+@pytest.mark.parametrize(
+    ("change", "why"),
+    [
+        (lambda r: r.update(schema=2), "schema: Input should be 1"),
+        (lambda r: r.update(tool="wrk"), "tool: Input should be 'logbench'"),
+        (lambda r: r.pop("proofs"), "proofs: Field required"),
+        (lambda r: r.update(duration_s=float("nan")), "duration_s"),
+        (lambda r: r["window"].update(sent="7500"), r"window\.sent: Input should be a valid integer"),
+        (lambda r: r["window"].update(accepted=r["window"]["accepted"] - 1), "window: .* sent, and .* outcomes"),
+        (lambda r: r["total"].update(dropped=1), "total: .* planned, .* 1 dropped"),
+        (lambda r: r.update(offered_per_s=501), "501/s offered"),
+        (lambda r: r["add_latency"]["bins"].pop(), "bins of add_latency"),
+        (lambda r: r["integrate_latency"].update(count=5), "integrate_latency of 5 leaves"),
+        (lambda r: r["add_latency"]["quantiles"].reverse(), "add_latency does not rise"),
+        (lambda r: r["add_latency"].update(mean_s=9.0), "add_latency does not rise"),
+        (lambda r: r["checkpoints"].reverse(), "a checkpoint of .* leaves at .* follows one of"),
+        (lambda r: r["checkpoints"].clear(), "it saw no checkpoint"),
+        (lambda r: r["checkpoints"].__delitem__(slice(-3, None)), "none was lost, and the tree grew by"),
+        (lambda r: r["samples"].pop(), "its seconds do not add up"),
+        (lambda r: r["proofs"].update(proved=101), "100 proofs asked, 101 proved"),
+    ],
+)
+def test_a_result_that_contradicts_itself_is_refused(change, why):
+    result = captured("logbench-posix.json")
+    change(result)
+    with pytest.raises(ParseError, match=why):
+        parse_logbench(json.dumps(result))
