@@ -14,6 +14,7 @@ from pathlib import Path
 
 import pytest
 from sshd_hosts import SshdHost
+from waiting import runs, until
 
 from benchstudy.hostagent import Command, HostAgent, HostBusy, HostRefused, LockLost, ServiceFailed
 from benchstudy.remote import CommandTimeout, Remote
@@ -53,20 +54,6 @@ def deploy(remote, tmp_path, events) -> Callable[..., HostAgent]:
 @pytest.fixture
 def agent(deploy) -> HostAgent:
     return deploy()
-
-
-def until(condition: Callable[[], object], timeout_s: float = 20.0) -> None:
-    deadline = time.monotonic() + timeout_s
-    while not condition():
-        assert time.monotonic() < deadline, "it did not come about in time"
-        time.sleep(0.02)
-
-
-def runs(pid: int) -> bool:
-    try:
-        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
-    except (FileNotFoundError, ProcessLookupError):
-        return False
 
 
 def left_on_host(tmp_path: Path) -> list[str]:
