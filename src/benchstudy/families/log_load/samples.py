@@ -21,6 +21,7 @@ SAMPLES = "samples"  # folders of the samplers' output begin so
 _INTERVAL_S = 0.25
 _BUSY = 0.9  # of a processor or disk: nothing else waits for it without queueing
 _HOST_FULL = 0.95
+_FOREIGN = 0.3  # of a host's CPUs in the hands of others: nothing can be said
 _IN_FSYNC = 0.6  # of the samples
 
 
@@ -128,6 +129,7 @@ class Found:
 
     processes: Mapping[str, Shares]
     host_cpu: Mapping[str, float]  # busy share of all CPUs, by host
+    own_cpu: Mapping[str, float]  # of that, by the processes above
     disk_write: float | None  # B/s
     disk_busy: float | None
     rows: Sequence[Mapping[str, Any]]
@@ -139,6 +141,7 @@ def read_samples(files: Path, cpus: Mapping[str, int], begin: float, end: float,
     """
     processes: dict[str, Shares] = {}
     host_cpu: dict[str, float] = {}
+    own_cpu: dict[str, float] = {}
     disk_write = disk_busy = None
     rows: list[dict[str, Any]] = []
     for folder in sorted(files.glob(f"{SAMPLES}-*")):
@@ -150,10 +153,12 @@ def read_samples(files: Path, cpus: Mapping[str, int], begin: float, end: float,
         first, last = inside[0], inside[-1]
         took = last["t"] - first["t"]
         host_cpu[folder.name] = (last["host_cpu_s"] - first["host_cpu_s"]) / (took * head["cpus"])
+        own_cpu[folder.name] = 0.0
         for name in last["processes"]:
             if not any(sample["processes"][name]["threads"] for sample in inside):
                 continue
             spent = last["processes"][name]["cpu_s"] - first["processes"][name]["cpu_s"]
+            own_cpu[folder.name] += spent / (took * head["cpus"])
             processes[name] = Shares(
                 cpu=spent / (took * cpus.get(name, head["cpus"])),
                 rss_peak=max(sample["processes"][name]["rss_bytes"] for sample in inside),
@@ -162,7 +167,7 @@ def read_samples(files: Path, cpus: Mapping[str, int], begin: float, end: float,
         if last["disk"] and first["disk"]:
             disk_write = (last["disk"]["written_bytes"] - first["disk"]["written_bytes"]) / took
             disk_busy = min((last["disk"]["busy_s"] - first["disk"]["busy_s"]) / took, 1.0)
-    return Found(processes, host_cpu, disk_write, disk_busy, rows)
+    return Found(processes, host_cpu, own_cpu, disk_write, disk_busy, rows)
 
 
 def _lines(path: Path) -> tuple[Mapping[str, Any], list[Mapping[str, Any]]]:
@@ -210,7 +215,11 @@ def limited_by(found: Found, *, at_its_limit: bool) -> str:
         return f"server CPU ({shown})"
     if used.get(DATABASE, 0.0) >= _BUSY:
         return f"database: its CPU ({shown})"
-    if any(share >= _HOST_FULL for share in found.host_cpu.values()) and used:
+    full = [host for host, share in found.host_cpu.items() if share >= _HOST_FULL]
+    foreign = max((found.host_cpu[host] - found.own_cpu[host] for host in full), default=0.0)
+    if foreign > _FOREIGN:
+        return f"unknown: other processes had {foreign:.0%} of the host's CPUs, all of which were busy ({shown})"
+    if full and used:
         name = max(used, key=lambda process: used[process])
         what = {SERVER: "server CPU", GENERATOR: "generator CPU: client-limited", DATABASE: "database: its CPU"}[name]
         return f"{what}, on a host whose CPUs all were busy ({shown})"
