@@ -217,7 +217,7 @@ def trials(results: Results, metrics: Sequence[str], root: Path, page_folder: Pa
             values,
             away,
             link_files,
-        )  # fmt: skip
+        )
         for (target, case), rows in groups.items()
         if rows
     )

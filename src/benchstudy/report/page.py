@@ -15,11 +15,11 @@ import polars as pl
 from IPython.display import HTML, display
 
 from benchstudy import paths
-from benchstudy.report import cells, evidence, figuredata, human, published
+from benchstudy.report import cells, evidence, figuredata, human, listings, published, sessions
 from benchstudy.report.charts import Figure
+from benchstudy.report.listings import Listing
 from benchstudy.report.panels import Axis, Panel, Reference, Style, cdf_panel, strip_panel, trend_panel
 from benchstudy.report.results import Estimate, Results, Where
-from benchstudy.report.sessions import family_indexes
 from benchstudy.report.tables import Cell, Table, slug
 
 # Choices of cases, each under the title of its panel or table.
@@ -37,7 +37,12 @@ class Page:
         self.family, self.study = family, study
         self.output = self.root / output
         self.results = Results(self.root / tidy, study=study, family=family)
-        self._indexes = family_indexes(self.root, study, family)
+        self._indexes = sessions.family_indexes(self.root, study, family)
+
+    @property
+    def declared(self) -> Mapping[str, Any]:
+        """What the study said about this family when it was measured last; empty when nothing was."""
+        return sessions.declared(self._indexes, self.family)
 
     # -- choosing ----------------------------------------------------------------------------------------------------
 
@@ -177,6 +182,15 @@ class Page:
             if table.rows
         ]
         _show("".join(shown) or f'<p class="none">{html.escape(nothing)}</p>')
+
+    def show_listings(self, name: str, groups: Iterable[tuple[str, Sequence[Listing]]], nothing: str) -> None:
+        """Texts that keep their columns, each group side by side under its title, and as a file of the tables."""
+        shown = ""
+        for title, listed in groups:
+            stem = listings.write(name, title, listed, self.output / "tables")
+            files = self._downloads("tables", stem, ("txt",))
+            shown += f'{listings.side_by_side(title, listed)}<p class="downloads">{files}</p>'
+        _show(shown or f'<p class="none">{html.escape(nothing)}</p>')
 
     def _table_html(self, table: Table) -> str:
         table.write(self.output / "tables")

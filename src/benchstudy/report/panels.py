@@ -211,6 +211,27 @@ def _curve_layers(curves: pl.DataFrame, x: alt.X, y_encoding: dict[str, Any], co
     ]
 
 
+def time_panel(title: str, lines: pl.DataFrame, x: Axis, y: Axis, style: Style) -> Panel:
+    """A line each series and `line`, such as a percentile, over time: the first `line` is solid, the next dashed.
+
+    `lines`: series, line, x (s), y.
+    """
+    names = lines["line"].unique(maintain_order=True).to_list()
+    dashes = [list(_DASHES[index % len(_DASHES)]) for index in range(len(names))]
+    frame = lines.with_columns(pl.col("x").round(3), pl.col("y").round_sig_figs(5))
+    chart = (
+        alt.Chart(frame)
+        .mark_line(strokeWidth=1.8, aria=False)
+        .encode(
+            x=alt.X("x:Q", **x.encode(frame["x"].to_list())),
+            y=alt.Y("y:Q", **y.encode(frame["y"].drop_nulls().to_list())),
+            color=style.colour(),
+            strokeDash=alt.StrokeDash("line:N", scale=alt.Scale(domain=names, range=dashes), legend=None),
+        )
+    )
+    return Panel(title, alt.layer(_visible(chart)).add_params(_HIDDEN), 240)
+
+
 def strip_panel(
     title: str, points: pl.DataFrame, estimates: pl.DataFrame, value: Axis, style: Style,
     references: Sequence[Reference] = (),

@@ -1,7 +1,7 @@
 """What the sessions' own records say about how a family was measured: order, hosts, environment, events."""
 
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +16,13 @@ def read_indexes(paths: list[Path]) -> list[dict[str, Any]]:
 def family_indexes(root: Path, study: str, family: str) -> list[dict[str, Any]]:
     """The indexes of one family on every target of a study."""
     return read_indexes(sorted((root / "data" / "raw" / study).glob(f"*/{family}/session.json")))
+
+
+def declared(indexes: Sequence[Mapping[str, Any]], family: str) -> Mapping[str, Any]:
+    """A family's block of the study as the latest session that has one was given it; empty without any."""
+    found = sorted((s for index in indexes for s in index["sessions"]), key=lambda s: s["started"], reverse=True)
+    blocks = (session["declared"].get("families", {}).get(family) for session in found)
+    return next((block for block in blocks if block), {})
 
 
 def environments(index: Mapping[str, Any]) -> Iterator[tuple[str, dict[str, Any]]]:

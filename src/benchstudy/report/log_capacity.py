@@ -1,0 +1,90 @@
+"""The capacity searches: the bracket between the highest rate that kept the objective and the lowest that did not."""
+
+from collections.abc import Iterator
+from typing import Any
+
+import polars as pl
+
+from benchstudy.report import cells, human
+from benchstudy.report.log_summary import bracket_width
+from benchstudy.report.log_tables import LogTables
+from benchstudy.report.log_write import LogWrite, Point, Sweep
+from benchstudy.report.tables import MISSING, Cell, Table, slug
+
+
+class LogCapacity:
+    def __init__(self, load: LogWrite):
+        self.load, self.tables = load, LogTables(load)
+
+    @property
+    def searches(self) -> list[tuple[Sweep, Point]]:
+        return [(sweep, sweep.search) for sweep in self.load.sweeps if sweep.search is not None]
+
+    def table(self) -> Table:
+        """A row a search: highest pass, lowest fail, how far apart they are, the brackets of all trials, the limit."""
+        body = []
+        for sweep, point in self.searches:
+            row = [self._bound(sweep, point, f"capacity_{end}") for end in ("pass", "fail")]
+            width = bracket_width(self.load, sweep, point)
+            row += [MISSING if width is None else Cell.text(f"{width:.1%}"), self._brackets(sweep, point)]
+            body.append((Cell.text(self.load.name(sweep)), *row, self._limit(sweep, point)))
+        columns = ("Log", "Highest that passed", "Lowest that failed", "Apart", "Bracket of each trial", "Limit")
+        return Table("capacity", "Capacity, offered leaves a second", columns, tuple(body))
+
+    def _bound(self, sweep: Sweep, point: Point, metric: str) -> Cell:
+        estimate = self.load.estimate(metric, sweep, point)
+        if metric == "capacity_fail" and estimate is not None and not estimate.values and not estimate.failed:
+            return Cell(("none failed",), cells.href(self.load.results, sweep.target, point.case), "missing")
+        cell = cells.estimate_cell(self.load.results, estimate, "median")
+        marks = self.load.marks(sweep, point) if metric == "capacity_pass" else ()
+        return cell if cell is MISSING else Cell(cell.lines, cell.href, cell.kind, cell.title, marks)
+
+    def _brackets(self, sweep: Sweep, point: Point) -> Cell:
+        ends = [
+            f"{values['capacity_pass']:,.0f}–{_end(values.get('capacity_fail'))}/s"
+            for values in self.load.trials(sweep, point).values()
+            if "capacity_pass" in values
+        ]
+        return Cell(tuple(ends), kind="text") if ends else MISSING
+
+    def _limit(self, sweep: Sweep, point: Point) -> Cell:
+        counts = self.load.limits(sweep, point).most_common()
+        lines = tuple(f"{name} ({count})" if len(counts) > 1 else name for name, count in counts)
+        href = cells.href(self.load.results, sweep.target, point.case)
+        return Cell(lines, href, "text", " | ".join(self.load.limit_texts(sweep, point))) if lines else MISSING
+
+    def steps(self) -> Iterator[Table]:
+        """Every rate that each search tried, a table a trial."""
+        rows = self.load.results.series("steps")
+        if rows is None or rows.is_empty():
+            return
+        for sweep, point in self.searches:
+            chosen = rows.filter((pl.col("target") == sweep.target) & (pl.col("case") == point.case))
+            for (block, trial), steps in chosen.group_by("block", "trial", maintain_order=True):
+                name = self.load.name(sweep)
+                body = tuple(_step_row(row, str(trial)) for row in steps.sort("step").iter_rows(named=True))
+                columns = ("Step", "Offered", "Achieved", "Integrated, p99", "Errors", "Pushed back", "Verdict")
+                caption = f"{name}, block {block}, trial {trial}: {human.plural(len(body), 'rate')} tried"
+                yield Table(slug(f"steps-{name}-{trial}"), caption, columns, body)
+
+
+def _end(rate: float | None) -> str:
+    return "?" if rate is None else f"{rate:,.0f}"
+
+
+def _step_row(row: dict[str, Any], trial: str) -> tuple[Cell, ...]:
+    href = f"#trial-{trial}"
+
+    def figure(column: str, unit: str) -> Cell:
+        return Cell((human.quantity(row[column], unit),), href)
+
+    verdict = Cell.text("passed") if row["passed"] else Cell((str(row["why"] or "failed"),), href, "failed")
+    return (
+        Cell.text(str(row["step"])),
+        figure("offered_per_s", "1/s"),
+        figure("achieved_per_s", "1/s"),
+        figure("integrate_p99_s", "s"),
+        figure("errors", "1"),
+        figure("pushback", "1"),
+        verdict,
+    )
