@@ -288,11 +288,13 @@ def test_good_trials_say_what_the_page_says_and_what_it_lacks(everything: Sessio
         times = [values[f"latency_{what}"] for what in ("min", "p50", "p75", "p90", "p99", "max")]
         assert times[0] > 0 and times == sorted(times) and times[-1] < values["duration"]
         assert times[0] <= values["latency_mean"] <= times[-1]
-        assert 0 < values["generator_cpu"] <= 1.1 and 0 < values["server_cpu"] <= 1.1
+        assert 0 < values.get("generator_cpu", 0.5) <= 1 and 0 < values["server_cpu"] <= 1.1
         assert 1 << 20 < values["server_peak_memory"] <= 32 << 20
         assert values["concurrency_measured"] > 0
     ab, wrk, k6 = (everything.values(f"nginx static small {name}") for name in ("ab", "wrk", "k6"))
     assert ab["requests"] == ab["keepalive_requests"] == AB["requests"]
+    assert "generator_cpu" in wrk, "k6 prepares for as long as this load takes, and what it used in it is not known"
+    assert "generator_cpu" not in k6
     assert {"connect_mean", "processing_sd", "waiting_median", "latency_p66"} <= ab.keys()
     for values in (ab, wrk):
         assert values["little_error"] == pytest.approx(abs(10 - values["concurrency_measured"]) / 10)
@@ -316,7 +318,7 @@ def test_tables_with_the_ceiling_of_each_generator(everything: Session, tmp_path
     for name in ("ab", "wrk", "k6"):
         trial = everything.trials[f"null null none {name}"]
         assert json.loads((trial.folder / "http.json").read_text())["ceiling"] is True
-        assert everything.values(f"null null none {name}")["generator_cpu"] > 0
+        assert everything.values(f"null null none {name}")["throughput"] > 0
     tidy_family(everything.root, [everything.study.session("bench", FAMILY)], tmp_path)
     cases = pl.read_parquet(tmp_path / "cases.parquet")
     assert cases["concurrency_n"].drop_nulls().unique().to_list() == [10]

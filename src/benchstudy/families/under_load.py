@@ -12,7 +12,7 @@ from benchstudy.services import Limits
 from benchstudy.units import SizeField
 
 UNLIMITED = "none"  # the level of the factor limits without any
-_RATE = re.compile(r"\s*(\d+(?:\.\d+)?)\s*/\s*(s|min)\s*")
+_RATE = re.compile(r"\s*(\d+(?:\.\d{1,3})?)\s*/\s*(s|min)\s*")  # no finer: generators ask at it exactly
 
 
 class Limit(Strict):
@@ -44,7 +44,7 @@ class Rate(str):
     def __new__(cls, text: str) -> "Rate":
         match = _RATE.fullmatch(text) if isinstance(text, str) else None
         if match is None or float(match[1]) <= 0:
-            raise ValueError(f'{text!r} is not a rate: write it as "200/s" or "30/min"')
+            raise ValueError(f'{text!r} is not a rate: write it as "200/s" or "30/min", with three decimals at most')
         self = super().__new__(cls, f"{match[1]}/{match[2]}")
         self.per_s = float(match[1]) / (60 if match[2] == "min" else 1)
         return self

@@ -280,8 +280,8 @@ class HttpLoad:
         if broken:
             yield (
                 f"{len(broken)} of {human.plural(len(closed), 'closed-loop point')} break Little's law by more than "
-                f"{LITTLE_TOLERANCE:.0%}: fewer requests were under way than asked for, the run was too short for so many "
-                "connections, or a clock is wrong."
+                f"{LITTLE_TOLERANCE:.0%}: fewer requests were under way than asked for, the run was too short for "
+                "so many connections, or a clock is wrong."
             )
         if closed:
             yield (

@@ -64,7 +64,7 @@ def k6_environment(
     found = _common(method, headers, status, length, text, first_number)
     found |= {
         "URLS": _lines(urls, "URL"),
-        "RATE": f"{rate:.12g}",
+        "RATE": repr(float(rate)),  # every digit: the script tells 100/min from 1.667/s
         "DURATION": f"{duration_s:.12g}",
         "TIMEOUT": f"{timeout_s:.12g}",
         "VUS": str(vus),

@@ -33,8 +33,13 @@ const LENGTH = setting('LENGTH') === undefined ? null : number('LENGTH');
 const TEXT = setting('TEXT', null);
 const URLS = lines('URLS').map((url) => url.split('{{n}}'));
 
-// Arrivals are so many in so long: thousandths of the rate keep fractions, and a whole number stays one.
-const UNIT_S = Number.isInteger(RATE) ? 1 : 1000;
+// k6 takes whole numbers of arrivals in so long: the shortest time in which the rate is one. Rates a minute and with
+// three decimals are, to the last digit that a double of them has.
+const UNIT_S = [1, 60, 1000, 60000].find((unit) => {
+  const arrivals = RATE * unit;
+  return Math.abs(arrivals - Math.round(arrivals)) <= 1e-9 * arrivals;
+});
+if (UNIT_S === undefined) throw new Error(`k6 cannot ask at exactly ${RATE} requests a second`);
 // k6 keeps each value, so a fine distribution costs nothing while load is made. Steps of 0.1 %, finer at the end.
 const PERCENTS = Array.from({ length: 1001 }, (_, tenth) => tenth / 10).concat([99.95, 99.99, 99.999]);
 
@@ -127,8 +132,8 @@ function shortened(metrics) {
   return kept;
 }
 
-// Milliseconds to the nanosecond; the rest of a double is noise.
-const rounded = (_, value) => (typeof value === 'number' ? Number(value.toFixed(6)) : value);
+// Milliseconds to the nanosecond; the rest of a double is noise. Not of the rate, which is the study's.
+const rounded = (name, value) => (typeof value === 'number' && name !== 'rate' ? Number(value.toFixed(6)) : value);
 
 export function handleSummary(data) {
   const load = { rate: RATE, duration_s: DURATION_S, vus: VUS, status: STATUS, length: LENGTH, text: TEXT !== null };

@@ -19,6 +19,8 @@ FACTS = "http.json"  # what was found around the load, beside the folders of the
 LOAD = "load"
 IMPORTED_AB = "ab.txt"
 _KNOWN_FACTS = ("tool", "concurrency", "rate_per_s", "checks", "usage", "threads", "leaves", "left", "server")
+# Of a generator's share of its CPUs: how far the most and the least that it can have been may lie apart.
+_GENERATOR_CPU_BLUR = 0.15
 PERCENTILES = (50, 66, 75, 80, 90, 95, 98, 99)  # those of ab's own table
 Rows = Sequence[Mapping[str, Any]]
 
@@ -189,9 +191,7 @@ def _around(
 ) -> dict[str, tuple[float | None, str]]:
     """What generator and server used, and what the server answers with."""
     values: dict[str, tuple[float | None, str]] = {}
-    used = [supervised.get(name) for name in ("cpu_user_s", "cpu_system_s", "duration_s")]
-    if None not in used and used[2]:
-        values["generator_cpu"] = ((used[0] + used[1]) / (used[2] * facts["threads"]), "1")
+    values["generator_cpu"] = (_generator_cpu(supervised, found.duration, facts["threads"]), "1")
     server = facts["server"] or {}
     before, after = facts["usage"]["before"], facts["usage"]["after"]
     cpus = (server.get("effective") or {}).get("cpus")
@@ -203,6 +203,21 @@ def _around(
     if found.values.get("document_length", (None, ""))[0] is None:
         values["document_length"] = (facts["checks"]["before"]["length"], "B")
     return values
+
+
+def _generator_cpu(supervised: Mapping[str, Any], load_s: float, threads: int) -> float | None:
+    """Share of its CPUs that the generator used while it made load; None where that cannot be told.
+
+    Known is what it used in all its life. Counted over the load alone that is the most it can be; the least is without
+    what its CPUs could do before and after, when it read scripts, prepared connections and wrote files.
+    """
+    used = [supervised.get(name) for name in ("cpu_user_s", "cpu_system_s", "duration_s")]
+    if None in used or not load_s:
+        return None
+    user_s, system_s, life_s = used
+    if (life_s - load_s) / load_s > _GENERATOR_CPU_BLUR:
+        return None
+    return min(1.0, (user_s + system_s) / (load_s * threads))
 
 
 def _little(
