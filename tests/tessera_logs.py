@@ -86,10 +86,10 @@ def make_keys(programs: Path, folder: Path, name: str = ORIGIN) -> tuple[Path, s
 
 @contextlib.contextmanager
 def posix_log(programs: Path, folder: Path, *flags: str) -> Iterator[Log]:
-    """A fresh log in `folder`/log, by Tessera's own conformance server."""
+    """A log in `folder`/log, a fresh one unless there is one already, by Tessera's own conformance server."""
     key, public_key = make_keys(programs, folder)
     storage = folder / "log"
-    storage.mkdir()
+    storage.mkdir(exist_ok=True)
     address = f"127.0.0.1:{_free_port()}"
     argv = [programs / "tessera-posix", f"--storage_dir={storage}", f"--listen={address}", f"--private_key={key}"]
     with _running([*argv, *flags], folder) as process:
