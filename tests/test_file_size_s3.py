@@ -2,11 +2,13 @@
 
 import http.client
 import http.server
+import json
 import os
 import re
 import shutil
 import socket
 import subprocess
+import sys
 import threading
 import time
 from collections.abc import Iterator
@@ -17,8 +19,10 @@ import boto3
 import botocore.exceptions
 import pytest
 from botocore.config import Config
+from conftest import left_processes
 from file_size_study import file_size_study, measure, study_of, trials_by_case
 from sshd_hosts import SshdHost
+from waiting import until
 
 from benchstudy import families, shipping
 from benchstudy.checks import check_host
@@ -87,6 +91,7 @@ class Proxy:
     def __init__(self, server: S3Server, failures: int = 0, bytes_per_s: float | None = None):
         proxy = self
         self.refused = 0
+        self.uploads: list[str] = []
 
         class Handler(http.server.BaseHTTPRequestHandler):
             protocol_version = "HTTP/1.1"
@@ -107,6 +112,8 @@ class Proxy:
                     body += self.rfile.read(min(1 << 16, left - len(body)))
                     if bytes_per_s:
                         time.sleep((1 << 16) / bytes_per_s)
+                if self.command == "PUT":
+                    proxy.uploads.append(self.path)
                 if self.command == "PUT" and "/write-" in self.path and proxy.refused < failures:
                     proxy.refused += 1
                     self._answer(503, {}, f"<Error><Code>SlowDown</Code><Key>{ACCESS}</Key></Error>".encode())
@@ -284,6 +291,45 @@ def test_wrong_keys_and_buckets_are_named_and_keys_are_told_nowhere(
     told = [path for path in (root / "data").rglob("*") if path.is_file() and b"canary" in path.read_bytes()]
     assert told == []
     assert server.keys() == ["benchstudy/sentinel"]
+
+
+def test_an_object_to_be_read_is_uploaded_once_a_session_and_removed_at_its_end(
+    sshd: SshdHost, server: S3Server, root: Path
+) -> None:
+    with Proxy(server) as proxy:
+        trials = measured(root, sshd, [backend(proxy.url)], sizes=["100KB"], blocks=3)
+    assert {t.record.status for t in trials} == {"ok"}, [t.record.cause for t in trials]
+    assert len([path for path in proxy.uploads if path.endswith("/object-s3-100000/read")]) == 1
+    reads = sorted((t for t in trials if t.record.levels["op"] == "read"), key=lambda t: t.record.block)
+    assert {t.record.verified["object"]["before_trial"] for t in reads} == {reads[0].record.uuid}
+    assert len(reads[0].record.verified["contents"]["sha256"]) == 64
+    assert server.keys() == ["benchstudy/sentinel"]
+
+
+def test_a_held_object_is_removed_when_the_controller_is_killed(
+    sshd: SshdHost, server: S3Server, root: Path, tmp_path: Path
+) -> None:
+    config = {**file_size_study([], sizes=["1MB"], ops=["read"], operations=1, blocks=1000)}
+    study = study_of(sshd, {**config, "backends": [backend(server.url)]}, root / "work")
+    declared = study.model_dump(mode="json", serialize_as_any=True, exclude_none=True, exclude_defaults=True)
+    declared |= {"blocks": 1, "thresholds": {"lease": "4s"}}
+    script = (
+        "import json, sys; from pathlib import Path; from benchstudy.study import parse_study; "
+        "from benchstudy.session import hold_session; study = parse_study(json.load(sys.stdin)); "
+        "hold_session(Path(sys.argv[1]), study.session('server', 'file_size'))"
+    )
+    environment = {**os.environ, "BENCHSTUDY_HOST_LOCK": str(tmp_path / "host-lock")}
+    controller = subprocess.Popen(
+        [sys.executable, "-c", script, str(tmp_path)], env=environment, stdin=subprocess.PIPE, text=True
+    )
+    controller.stdin.write(json.dumps(declared))
+    controller.stdin.close()
+    until(lambda: "/object-s3-1000000/read" in " ".join(server.keys()), timeout_s=30)
+    controller.kill()
+    controller.wait()
+    until(lambda: server.keys() == ["benchstudy/sentinel"], timeout_s=60)
+    agents = str(root / "work" / "agent-")
+    until(lambda: not [line for line in left_processes(str(root)) if agents in line], timeout_s=60)
 
 
 def test_check_tries_every_bucket_with_its_keys_and_leaves_nothing(

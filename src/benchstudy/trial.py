@@ -149,6 +149,12 @@ class SessionState:
         except TrialFailed as error:
             raise TrialFailed(f"service {name}: {error}") from error
 
+    def hold(self, name: str, service: Service, secrets: Mapping[str, str], into: Path) -> RunningService:
+        self._secrets.update(secrets.values())
+        agent = self.host(service.role).agent
+        self._services[name] = running = agent.start_service(self.uuid, name, service, secrets=secrets, into=into)
+        return running
+
     def described(self, name: str) -> Service:
         if name not in self.plan.config.services:
             raise TrialFailed(f"the study describes no service {name!r}")
@@ -241,9 +247,8 @@ class SessionState:
         for name, running in reversed(self._services.items()):
             if isinstance(running, str):
                 continue
-            agent = self.host(self.plan.config.services[name].role).agent
             try:
-                agent.stop_service(running, self.folder / "services" / name)
+                running.agent.stop_service(running, self.folder / "services" / name)
             except BenchstudyError as error:  # the host's lease ends it
                 self.event(f"service {name} could not be ended politely: {error}")
         self.redact_files(self.folder)
@@ -302,6 +307,14 @@ class TrialContext:
 
     def service(self, name: str) -> RunningService:
         return self._state.service(name)
+
+    def hold(self, name: str, service: Service, secrets: Mapping[str, str], into: Path) -> RunningService:
+        """Start a service of the family's own, which stays until the session ends; the study's are ended after it.
+
+        `secrets` are its `{{secret.NAME}}`; `name` is none of the study's. Raises ServiceFailed; then its logs are in
+        `into`.
+        """
+        return self._state.hold(name, service, secrets, into)
 
     @contextmanager
     def server(

@@ -1,10 +1,11 @@
 """Times whole files: `file-size REQUEST` takes one request in JSON and writes one answer in JSON on stdout.
 
 Without an argument the request is read from stdin.
-A request has `kind` (`path` or `s3`) and `action` (`prepare`, `write`, `read`; `clean` and `check` for s3). `check`
-reads the keys from stdin; the answer's `finding` is what is wrong, or null. Times are integers in nanoseconds of the
-monotonic clock. Exit status 0: all was measured. 1: it was not, and the last line of stderr says why; what had been
-measured so far is in the answer all the same.
+A request has `kind` (`path` or `s3`) and `action` (`prepare`, `write`, `read`; `hold`, `clean` and `check` for s3).
+`hold` uploads an object, makes the file `held` and stays until a `clean` in the same folder has removed the object.
+`check` reads the keys from stdin; the answer's `finding` is what is wrong, or null. Times are integers in nanoseconds
+of the monotonic clock. Exit status 0: all was measured. 1: it was not, and the last line of stderr says why; what had
+been measured so far is in the answer all the same.
 """
 
 import fcntl

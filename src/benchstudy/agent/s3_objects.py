@@ -11,6 +11,7 @@ import io
 import json
 import os
 import sys
+from contextlib import suppress
 from time import monotonic, perf_counter_ns, sleep
 
 from file_pattern import Pattern
@@ -22,12 +23,15 @@ CONNECT_TIMEOUT_S, READ_TIMEOUT_S = 10, 60
 # The environment carries the keys: the arguments of a process can be read by everybody.
 ACCESS_KEY, SECRET_KEY = "BENCHSTUDY_S3_ACCESS_KEY", "BENCHSTUDY_S3_SECRET_KEY"
 REHEARSAL_BYTES = 4096
+UPLOADED, HELD, RELEASE = "uploaded", "held", "release"  # in the working folder of what holds an object for a session
 CLEANED = "s3-cleaned"  # in the working folder: nothing is left below our prefix
 
 
 def perform(request, answer):
     if request["action"] == "clean" and os.path.exists(CLEANED):
         return  # the measuring process came to its end and saw to it
+    if request["action"] == "hold" and os.fork():
+        _stay_until_released()
     sys.path.insert(0, request["library"])
     if request["action"] == "check":
         os.environ.update(json.load(sys.stdin))
@@ -35,6 +39,7 @@ def perform(request, answer):
     answer["versions"] = bucket.versions
     if request["action"] == "clean":
         answer["removed"] = bucket.clean()
+        _release()
         return
     if request["action"] == "check":
         answer["finding"] = _check(bucket)
@@ -42,6 +47,9 @@ def perform(request, answer):
     gc.disable()  # a collection would fall into a measured time
     answer["errors"] = []
     bucket.require(create=request["create_bucket"])
+    if request["action"] == "hold":
+        _upload_to_be_read(bucket, request, answer)
+        return
     try:
         (_measure_writes if request["action"] == "write" else _measure_reads)(bucket, request, answer)
     finally:
@@ -329,10 +337,36 @@ def _measure_writes(bucket, request, answer):
         _attempt(bucket, answer, index, lambda key=key: bucket.delete(key))
 
 
-def _measure_reads(bucket, request, answer):
+def _upload_to_be_read(bucket, request, answer):
     size, pattern = request["size"], Pattern(request["chunk"])
-    key = bucket.prefix + "read"
-    _attempt(bucket, answer, None, lambda: bucket.put(key, ObjectSource(pattern, 0, size)))
+    try:
+        _attempt(bucket, answer, None, lambda: bucket.put(request["key"], ObjectSource(pattern, 0, size)))
+    except BaseException:
+        bucket.clean()
+        raise
+    answer["sha256"] = pattern.sha256(0, size)
+    with open(UPLOADED, "x") as file:
+        json.dump({"sha256": answer["sha256"]}, file)
+
+
+def _stay_until_released():
+    """Wait for the child that uploads, and then for `clean`: as a process that stays it must be small and still."""
+    os.mkfifo(RELEASE)
+    _, ended = os.wait()
+    if ended != 0:
+        os._exit(1)
+    os.rename(UPLOADED, HELD)
+    open(RELEASE, "rb").close()  # blocks until somebody writes
+    os._exit(0)
+
+
+def _release():
+    with suppress(OSError):  # nothing was held here, or it has ended already
+        os.close(os.open(RELEASE, os.O_WRONLY | os.O_NONBLOCK))
+
+
+def _measure_reads(bucket, request, answer):
+    size, pattern, key = request["size"], Pattern(request["chunk"]), request["key"]
     _rehearse(bucket, pattern, answer)
     buffer = bytearray(request["chunk"])
     for index in range(request["operations"]):
@@ -353,7 +387,8 @@ def _measure_reads(bucket, request, answer):
         operation, attempts = _attempt(bucket, answer, index, once)
         answer["operations"].append(dict(operation, attempts=attempts))
     if request["verify"]:
-        _verify(bucket, key, pattern.sha256(0, size), size, answer)
+        with open(request["held"]) as file:
+            _verify(bucket, key, json.load(file)["sha256"], size, answer)
 
 
 class _Counter(io.RawIOBase):

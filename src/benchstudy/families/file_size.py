@@ -170,27 +170,61 @@ def _prepare(trial: "TrialContext", request: dict[str, Any]) -> dict[str, Any]:
 
 
 def _run_s3(trial: "TrialContext", backend: S3Backend, request: dict[str, Any]) -> dict[str, Any]:
-    request = {
-        **request,
-        **_s3_request(
-            backend,
-            endpoint_url=_filled(trial, backend, backend.endpoint_url) if backend.endpoint_url else None,
-            prefix=f"{backend.prefix}benchstudy/{trial.study}/{trial.session}/",
-            library=trial.library("boto3"),
-        ),
-    }
-    keys = {}
-    if backend.access_key_env and backend.secret_key_env:
-        keys = {
-            ACCESS_KEY: trial.secret(backend.access_key_env),
-            SECRET_KEY: trial.secret(backend.secret_key_env),
-        }
-    elif backend.service:
-        secrets = trial.service(backend.service).secrets
-        keys = dict(zip((ACCESS_KEY, SECRET_KEY), (secrets[name] for name in SERVICE_KEYS), strict=True))
+    below = f"{backend.prefix}benchstudy/{trial.study}/{trial.session}"
+    to_bucket = _s3_request(
+        backend,
+        endpoint_url=_filled(trial, backend, backend.endpoint_url) if backend.endpoint_url else None,
+        prefix=f"{below}/trials/",
+        library=trial.library("boto3"),
+    )
+    request = {**request, **to_bucket}
+    keys = _s3_keys(trial, backend)
+    if request["action"] == "read":
+        name = f"object-{backend.name}-{request['size']}"
+        hold = {**request, "action": "hold", "prefix": f"{below}/{name}/", "key": f"{below}/{name}/read"}
+        held = trial.once(name, lambda: _hold_object(trial, name, hold, keys))
+        request |= {"key": hold["key"], "held": held["file"]}
+        trial.note(object=held["note"])
     # The probe removes what it made. Killed at a timeout it cannot: then the supervisor has this done.
     clean = trial.agent_argv("file-size", _argument({**request, "action": "clean"}))
     return _measure(trial, request, secret_env=keys, cleanup=[clean])
+
+
+def _s3_keys(trial: "TrialContext", backend: S3Backend) -> dict[str, str]:
+    if backend.access_key_env and backend.secret_key_env:
+        return {
+            ACCESS_KEY: trial.secret(backend.access_key_env),
+            SECRET_KEY: trial.secret(backend.secret_key_env),
+        }
+    if backend.service:
+        secrets = trial.service(backend.service).secrets
+        return dict(zip((ACCESS_KEY, SECRET_KEY), (secrets[name] for name in SERVICE_KEYS), strict=True))
+    return {}
+
+
+def _hold_object(trial: "TrialContext", name: str, request: dict[str, Any], keys: Mapping[str, str]) -> dict[str, Any]:
+    """Upload what all trials of a case read. A process on the host stays with the keys and removes it at the session's
+    end, or when the controller is gone. The file that tells its SHA-256, and what trials note."""
+    from benchstudy.hosterrors import ServiceFailed
+
+    of_variable = dict(zip((ACCESS_KEY, SECRET_KEY), SERVICE_KEYS, strict=True))
+    service = services.Service(
+        argv=trial.agent_argv("file-size", _argument(request)),
+        stop=trial.agent_argv("file-size", _argument({**request, "action": "clean"})),
+        secrets=[of_variable[variable] for variable in keys],
+        env={variable: f"{{{{secret.{of_variable[variable]}}}}}" for variable in keys},
+        ready=services.Ready(file="{{dir}}/held", timeout=trial.config.timeout),
+    )
+    into = trial.files / "upload"
+    try:
+        running = trial.hold(name, service, {of_variable[variable]: text for variable, text in keys.items()}, into)
+    except ServiceFailed as error:
+        raise TrialFailed(_problem(into / "stdout") or f"uploading the object to be read: {error}") from error
+    note = {
+        "uploaded": "once in the session, before its first trial of this case; read again by every later one",
+        "before_trial": trial.uuid,
+    }
+    return {"file": f"{running.dir}/held", "note": note}
 
 
 def _s3_request(backend: S3Backend, endpoint_url: str | None, prefix: str, library: str) -> dict[str, Any]:
@@ -215,14 +249,19 @@ def _measure(trial: "TrialContext", request: dict[str, Any], label: str = "comma
     argv = trial.agent_argv("file-size", _argument(request))
     execution = trial.execute(Command(argv=argv, timeout_s=trial.config.timeout, label=label, **options))
     if execution.execution.state == "exited" and execution.execution.exit_status == 1:
-        try:
-            problem = read_answer(execution.stdout).get("problem")
-        except ParseError:
-            problem = None
+        problem = _problem(execution.stdout)
         if problem:
             raise TrialFailed(problem)
     execution.require_success()
     return read_answer(execution.stdout)
+
+
+def _problem(answer: Path) -> str | None:
+    """What the probe itself said is wrong."""
+    try:
+        return read_answer(answer).get("problem")
+    except ParseError:
+        return None
 
 
 def _argument(request: Mapping[str, Any]) -> str:
