@@ -17,7 +17,9 @@ PUBLISHED = Path(__file__).parents[1] / "data" / "published"
 STORAGE = pl.read_csv(PUBLISHED / "mattermost-storage.csv")
 GITLAB = pl.read_csv(PUBLISHED / "gitlab-filesystem.csv")
 TESSERA = pl.read_csv(PUBLISHED / "tessera.csv")
-SECONDS = {"s": 1.0, "ms": 1e-3, "msec": 1e-3}
+RELEASES = pl.read_csv(PUBLISHED / "mattermost-v9.11-v10.0.csv")
+CEILINGS = pl.read_csv(PUBLISHED / "ceilings.csv")
+SECONDS = {"s": 1.0, "ms": 1e-3, "msec": 1e-3, "milliseconds": 1e-3, "minutes": 60.0}
 
 
 def storage_value(printed: str) -> float:
@@ -148,7 +150,47 @@ def test_the_log_page_is_complete():
     assert len(cells) == 5 * (3 + 3 + 3 + 6) and set(cells.values()) == {1}
 
 
-@pytest.mark.parametrize("frame", [STORAGE, GITLAB, TESSERA])
+def release_value(printed: str, *, percent: bool) -> float:
+    """ "-2.96%", "3802035.679" (of a column of %), "12M posts", "2 x c5.2xlarge", "1.9 milliseconds slower", "5ms"."""
+    if " x " in printed:
+        return float(printed.split(" x ")[0])
+    number, unit, which = re.fullmatch(r"(-?[\d.]+) ?([A-Za-z%]*)(?: (slower|faster|posts))?", printed).groups()
+    value = float(number) * {"faster": -1.0}.get(which, 1.0)
+    if percent or unit == "%":
+        return value / 100
+    return value * {"": 1.0, "M": 1e6, **SECONDS}[unit]
+
+
+def test_every_figure_of_the_release_comparison():
+    for row in RELEASES.iter_rows(named=True):
+        percent = row["statistic"].endswith("_change")
+        assert row["value"] == pytest.approx(release_value(row["as_printed"], percent=percent), rel=1e-9), row
+        assert (row["unit"] == "s") == row["statistic"].endswith(("mean", "p99", "_difference", "duration")), row
+
+
+def test_the_release_comparison_is_complete_and_its_table_is_arithmetic():
+    table = RELEASES.filter(pl.col("section") == "Supported users in unbounded tests")
+    users = {(test, version): value for test, version, value in table.select("test", "version", "value").iter_rows()}
+    for test in ("unbounded-mysql", "unbounded-postgres"):
+        change = users[test, "v10.0.0-rc2"] / users[test, "v9.11.0"] - 1
+        assert users[test, None] == pytest.approx(change, abs=0.00005), "-0.45% and -2.96%"
+    report = RELEASES.filter(pl.col("section").str.starts_with("Attached: report"))
+    cells = Counter(report.select("series", "statistic", "version").rows())
+    assert len(cells) == 27 * 2 * 3 and set(cells.values()) == {1}
+    attached = RELEASES.filter(pl.col("section") == "Attached: results.txt")
+    assert len(attached) == 4 * 2 * 2
+    comments = RELEASES.filter(pl.col("section") == "Comments")
+    assert sorted(comments["source_line"]) == [9, 9, 9, 11, 12, 15, 16]
+
+
+def test_ceilings_say_of_which_page_and_column_and_where_they_stand():
+    for row in CEILINGS.iter_rows(named=True):
+        number = float(row["as_printed"].removesuffix(" MiB/s").replace(",", ""))
+        assert row["value"] == number * 1024**2 and row["unit"] == "B/s" and row["source"]
+        assert STORAGE.filter((pl.col("page") == row["page"]) & (pl.col("backend") == row["backend"])).height
+
+
+@pytest.mark.parametrize("frame", [STORAGE, GITLAB, TESSERA, RELEASES])
 def test_each_figure_names_its_line_and_a_base_unit(frame: pl.DataFrame):
     assert frame["source_line"].min() > 0
     assert set(frame["unit"]) <= {"s", "B", "B/s", "1/s", "1"}
