@@ -111,10 +111,9 @@ def _best(facts: Mapping[str, Any]) -> str:
 def _step_rows(facts: Mapping[str, Any], files: Path) -> Rows:
     """A row for each rate, of its window that decided: the one that failed, else the last."""
     decided = {row["step"]: row for row in facts["steps"]}
-    share = 1.0 - facts["duplicate_share"] if facts["deduplicates"] else 1.0
     rows = []
     for number, row in decided.items():
-        window = window_of(files / row["label"], share, facts["cpus"][GENERATOR], facts["publish_interval_s"])
+        window = window_of(files / row["label"], facts["cpus"][GENERATOR], facts["publish_interval_s"])
         rows.append(
             {
                 "step": number,
@@ -143,9 +142,7 @@ def _observations(values: Values) -> list[Observation]:
     return [Observation(metric, float(value), unit) for metric, (value, unit) in values.items() if value is not None]
 
 
-_NEEDED = frozenset(
-    ["mode", "rate_per_s", "duplicate_share", "deduplicates", "front_ends", "publish_interval_s", "cpus", "servers"]
-)
+_NEEDED = frozenset(["mode", "rate_per_s", "duplicate_share", "front_ends", "publish_interval_s", "cpus", "servers"])
 
 
 def _facts(path: Path) -> dict[str, Any]:

@@ -51,7 +51,6 @@ class _Trial:
         self.limits = limit.limits if limit else Limits()
         self.front_ends = int(levels["front_ends"])
         self.duplicate_share = share_of(levels["duplicates"])
-        self.deduplicates = levels["antispam"] == "yes"
         self.rate = None if levels["rate"] == SEARCH else Rate.of_level(levels["rate"]).per_s
         self.load_role = load_role(trial.roles)
         self.server_role = config.services[self.service].role
@@ -157,7 +156,6 @@ class _Trial:
             "mode": SEARCH if self.rate is None else "hammer" if not self.generator.is_open else "open",
             "rate_per_s": self.rate,
             "duplicate_share": self.duplicate_share,
-            "deduplicates": self.deduplicates,
             "front_ends": self.front_ends,
             "publish_interval_s": self.backend.publish_interval,
             "placement": asdict(self.placement),
@@ -336,8 +334,7 @@ class _Trial:
         return Step(rate, passed=not why, why=why)
 
     def _window(self, label: str) -> Window:
-        new = 1.0 - self.duplicate_share if self.deduplicates else 1.0
-        return window_of(self.trial.files / label, new, self.placement.usable, self.backend.publish_interval)
+        return window_of(self.trial.files / label, self.placement.usable, self.backend.publish_interval)
 
     # --- afterwards ------------------------------------------------------------------------------------------
 

@@ -48,7 +48,7 @@ def read_written(folder: Path) -> LogbenchResult:
     return parse_logbench(read_text(folder / "files" / RESULT))
 
 
-def window_of(folder: Path, expected_share: float, cpus: int, publish_interval_s: float) -> Window:
+def window_of(folder: Path, cpus: int, publish_interval_s: float) -> Window:
     """One window of the capacity search. Raises ParseError."""
     written = read_written(folder)
     grown = _grown(written, publish_interval_s)
@@ -62,7 +62,7 @@ def window_of(folder: Path, expected_share: float, cpus: int, publish_interval_s
         pushback=written.window.pushback,
         integrate_p99_s=written.integrate_latency.quantile(0.99),
         not_integrated=written.proofs.not_integrated,
-        expected_share=expected_share,
+        expected_share=new_share_of(written),
         generator_cpu=_own_cpu(written, cpus),
     )
 
@@ -77,11 +77,11 @@ def measured(facts: Mapping[str, Any], files: Path, label: str) -> Measured:
 def _written(facts: Mapping[str, Any], written: LogbenchResult) -> Measured:
     window, proofs = written.window, written.proofs
     grown = _grown(written, facts["publish_interval_s"])
-    share = _achieved_share(facts, grown, written.offered_per_s)
+    share = _achieved_share(grown, written.rate_per_s, new_share_of(written))
     values: Values = {
         **_growth_values(grown, written.checkpoints),
         "offered": (written.offered_per_s, "1/s"),
-        "achieved_share": (_achieved_share(facts, grown, written.rate_per_s), "1"),
+        "achieved_share": (share, "1"),
         "accepted": (window.accepted, "1"),
         "duplicates": (window.duplicates, "1"),
         "pushback": (window.pushback, "1"),
@@ -128,10 +128,12 @@ def _hammered(facts: Mapping[str, Any], files: Path) -> Measured:
     end = begin + facts["window"]["duration_s"]
     seen = [(row.t_s + watched.started_unix_s - started, row.size) for row in watched.checkpoints]
     grown = growth(seen, begin - started, end - started, facts["publish_interval_s"])
+    # It does not say which of its leaves came twice.
+    share = None if facts["duplicate_share"] else _achieved_share(grown, facts["rate_per_s"], 1.0)
     values: Values = {
         **_growth_values(grown, watched.checkpoints),
         "offered": (facts["rate_per_s"], "1/s"),
-        "achieved_share": (_achieved_share(facts, grown, facts["rate_per_s"]), "1"),
+        "achieved_share": (share, "1"),
         "pushback": (log.pushback_500 + log.pushback_503, "1"),
         "errors": (log.error_count, "1"),
         "proofs_asked": (watched.proofs.asked, "1"),
@@ -139,8 +141,7 @@ def _hammered(facts: Mapping[str, Any], files: Path) -> Measured:
         **screen_values(screen),
     }
     values |= _both_ways(screens, seen)
-    share = values["achieved_share"][0]
-    limited = bool(screen.oversupply) or share is None or share < _MET
+    limited = bool(screen.oversupply) or (share is not None and share < _MET)
     return Measured(
         values, seen, [], [], grown, started, begin, end, limited, [*screen.problems(), *watched.problems()]
     )
@@ -183,10 +184,18 @@ def _grown(written: LogbenchResult, publish_interval_s: float) -> Growth | None:
     return growth(seen, written.warm_up_s, written.warm_up_s + written.duration_s, publish_interval_s)
 
 
-def _achieved_share(facts: Mapping[str, Any], grown: Growth | None, offered_per_s: float) -> float | None:
-    """Of the leaves that are new to the log: what it had before it does not add again when it deduplicates."""
-    new = 1.0 - facts["duplicate_share"] if facts["deduplicates"] else 1.0
-    return grown.qps / (offered_per_s * new) if grown and offered_per_s * new > 0 else None
+def _achieved_share(grown: Growth | None, offered_per_s: float, new_share: float) -> float | None:
+    """Of the leaves that are new to the log: those that it recognised it does not add again."""
+    return grown.qps / (offered_per_s * new_share) if grown and offered_per_s * new_share > 0 else None
+
+
+def new_share_of(written: LogbenchResult) -> float:
+    """Of the accepted leaves of the window, those that the log had not had before.
+
+    Servers without antispam recognise what came a short while ago as well: they remember some 100 000 leaves.
+    """
+    window = written.window
+    return 1.0 - window.duplicates / window.accepted if window.accepted else 1.0
 
 
 def _own_cpu(written: LogbenchResult, cpus: int) -> float:

@@ -1,0 +1,367 @@
+"""The family log_write on Tessera's real servers: one session with good logs and with every kind of bad one."""
+
+import json
+import os
+import signal
+import socket
+import subprocess
+import time
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import log_write_study
+import polars as pl
+import pytest
+from conftest import CHECKOUT, Project
+from log_write_study import BACKEND, FAMILY, HAMMER, LOG, OPEN, POSIX, POSIX_ARGV, SERVICES
+from sshd_hosts import SshdHost
+
+from benchstudy import families
+from benchstudy.provision import provision_target
+from benchstudy.raw import StoredTrial
+from benchstudy.study import Study
+from benchstudy.tidy import tidy_family
+
+STUDY = CHECKOUT / "config" / "studies" / "tessera-log.yaml"
+needs_root = pytest.mark.skipif(os.getuid() != 0, reason="only root may make control groups and mounts here")
+RATE = "200/s"
+# The hammer's screens speak of half a minute: some of them must have seen a whole one.
+SLOW_HAMMER = {**HAMMER, "warm_up": "4s", "duration": "36s", "cpus": 1}
+BURST = {**OPEN, "name": "burst", "leaf": "16kB", "warm_up": "0s", "drain": "3s", "request_timeout": "5s"}
+
+
+def from_study(*names: str) -> dict[str, Any]:
+    """Services of the full study, so that what it says is what is tested."""
+    import yaml
+
+    services = yaml.safe_load(STUDY.read_text())["families"][FAMILY]["services"]
+    return {name: services[name] for name in names}
+
+
+def with_(service: Mapping[str, Any], **changes: Any) -> dict[str, Any]:
+    return {**service, **changes}
+
+
+def replaced(service: Mapping[str, Any], old: str, new: str) -> dict[str, Any]:
+    text = json.dumps(service)
+    assert old in text
+    return json.loads(text.replace(old, new))
+
+
+def posix_in(store: str) -> dict[str, Any]:
+    return {**replaced(POSIX, "log.dir", f"{store}.dir"), "needs": [store]}
+
+
+def backend(name: str, service: str, **changes: Any) -> dict[str, Any]:
+    plain = {key: value for key, value in BACKEND.items() if key != "antispam_service"}
+    return {**plain, "name": name, "service": service, **changes}
+
+
+def block(taken_port: int) -> dict[str, Any]:
+    """Good logs, and logs that are set up wrongly, each in one way."""
+    shared = from_study("mariadb", "log-database", "mysql", "rclone", "log-bucket", "aws-antispam")
+    few = replaced(shared["mariadb"], "--max-connections=8000", "--max-connections=12")
+    of_few = {"mariadb": "few", "log-bucket": "few-bucket"}
+    bucket, aws = shared["log-bucket"], shared["aws-antispam"]
+    for old, new in of_few.items():
+        bucket, aws = (json.loads(json.dumps(s).replace(f"{{{{{old}.", f"{{{{{new}.")) for s in (bucket, aws))
+    listen = "--listen={{bind}}:{{port.http}}"
+    services = {
+        **SERVICES,
+        **{name: shared[name] for name in ("mariadb", "log-database", "mysql", "rclone")},
+        "other-key": with_(LOG, setup=[*LOG["setup"], *_second_key()]),
+        "wrong-key": posix_in("other-key"),
+        "newline-key": with_(LOG, setup=[*LOG["setup"], ["sh", "-c", "echo >> $1/log.key", "sh", "{{dir}}"]]),
+        "newline": posix_in("newline-key"),
+        "newline-pub": with_(LOG, setup=[*LOG["setup"], ["sh", "-c", "echo >> $1/log.pub", "sh", "{{dir}}"]]),
+        "public-newline": posix_in("newline-pub"),
+        "port-taken": with_(POSIX, argv=[a.replace(listen, f"--listen=127.0.0.1:{taken_port}") for a in POSIX_ARGV]),
+        "tiny": with_(
+            LOG,
+            setup=[*LOG["setup"], ["mount", "-t", "tmpfs", "-o", "size=4m", "tmpfs", "{{dir}}/log"]],
+            stop=["umount", "-l", "{{dir}}/log"],
+        ),
+        "disk-full": posix_in("tiny"),
+        "refused": replaced(shared["mysql"], ":{{mariadb.secret.password}}@", ":guessed@"),
+        "no-database": replaced(shared["mysql"], "{{mariadb.port.sql}}", "9"),
+        "few": few,
+        "few-bucket": {**bucket, "needs": ["few", "rclone"]},
+        "few-connections": {**aws, "needs": ["few", "rclone", "few-bucket"]},
+    }
+    database = {"store": "log-database", "kind": "mysql", "databases": ["mariadb"]}
+    database |= {"public_key": "{{log-database.dir}}/log.pub", "directory": "{{log-database.dir}}"}
+    backends = [
+        BACKEND,
+        backend("mariadb", "mysql", **database, several_front_ends=True),
+        backend("wrong-key", "wrong-key", **(_in("other-key") | {"public_key": "{{other-key.dir}}/other.pub"})),
+        backend("newline-key", "newline", **_in("newline-key")),
+        backend("public-newline", "public-newline", **_in("newline-pub")),
+        backend("port-taken", "port-taken"),
+        backend("disk-full", "disk-full", **_in("tiny"), expect_fs=["tmpfs"]),
+        backend("not-mounted", "posix", expect_fs=["nfs4"]),
+        backend("refused", "refused", **database),
+        backend("no-database", "no-database", **database),
+        {
+            **backend("few-connections", "few-connections", kind="aws", store="few-bucket"),
+            "read": "file://{{rclone.dir}}/data/log-{{few-bucket.secret.name}}",
+            "public_key": "{{few-bucket.dir}}/log.pub",
+            "directory": "{{rclone.dir}}/data",
+            "databases": ["few"],
+        },
+    ]
+    bad = ["wrong-key", "newline-key", "public-newline", "port-taken", "not-mounted", "refused", "no-database"]
+    return log_write_study.family(
+        backends=backends,
+        services=services,
+        generators=[OPEN, SLOW_HAMMER, BURST],
+        rates=[RATE],
+        timeout="120s",
+        search={
+            "start": "100/s",
+            "highest": "150/s",
+            "window": "5s",
+            "warm_up": "1s",
+            "windows": 1,
+            "min_achieved": 0.5,
+        },
+        limits=[{"name": "1-core", "cpus": 1, "memory": "1GB"}],
+        sweeps=[
+            {"backends": ["posix"], "generators": ["open"], "duplicates": ["20%"]},
+            {"backends": ["posix"], "antispam": ["no"], "generators": ["hammer"], "limits": ["none"]},
+            {"backends": ["posix"], "antispam": ["no"], "generators": ["open"], "rates": ["search"]},
+            {"backends": ["mariadb"], "generators": ["open"], "front_ends": [2]},
+            {"backends": bad, "generators": ["open"], "limits": ["none"]},
+            {"backends": ["disk-full", "few-connections"], "generators": ["burst"], "limits": ["none"]},
+        ],
+    )
+
+
+def _second_key() -> list[list[str]]:
+    keys = ["--private", "{{dir}}/other.key", "--public", "{{dir}}/other.pub"]
+    return [["{{tools}}/logbench", "keygen", "--name", "tests", *keys]]
+
+
+def _in(store: str) -> dict[str, str]:
+    return {
+        "store": store,
+        "public_key": f"{{{{{store}.dir}}}}/log.pub",
+        "directory": f"{{{{{store}.dir}}}}/log",
+    }
+
+
+@dataclass(frozen=True)
+class Session:
+    root: Path
+    work: Path
+    study: Study
+    trials: list[StoredTrial]
+
+    def trial(self, backend: str, **levels: str) -> StoredTrial:
+        wanted = {"backend": backend, **levels}
+        (found,) = [t for t in self.trials if wanted.items() <= t.record.levels.items()]
+        return found
+
+    def values(self, backend: str, **levels: str) -> dict[str, float]:
+        trial = self.trial(backend, **levels)
+        assert trial.record.status == "ok", trial.record.cause
+        parsed = families.get(FAMILY).parse(trial.record.levels, trial.folder)
+        return {one.metric: one.value for one in parsed.observations}
+
+    def cause(self, backend: str) -> str:
+        record = self.trial(backend).record
+        assert record.status == "failed"
+        return record.cause
+
+
+@pytest.fixture(scope="module")
+def sshd(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SshdHost]:
+    with SshdHost(tmp_path_factory.mktemp("log-host") / "sshd") as sshd:
+        yield sshd
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _own_lock(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("BENCHSTUDY_HOST_LOCK", str(tmp_path_factory.mktemp("lock") / "host.lock"))
+        yield
+
+
+@pytest.fixture(scope="module")
+def everything(sshd: SshdHost, tmp_path_factory: pytest.TempPathFactory) -> Session:
+    if os.getuid() != 0:
+        pytest.skip("only root may make control groups and mounts here")
+    root = tmp_path_factory.mktemp("everything")
+    host = {**sshd.host.model_dump(exclude_none=True, exclude_defaults=True), "work_dir": str(root / "work")}
+    with socket.create_server(("127.0.0.1", 0)) as foreign:
+        family = block(foreign.getsockname()[1])
+        study = log_write_study.study_of(family, host)
+        with pytest.MonkeyPatch.context() as patch:
+            patch.chdir(CHECKOUT)
+            provision_target(study, "bench", root / "facts.json")
+        trials = log_write_study.hold(root, family, host)
+    return Session(root, root / "work", study, trials)
+
+
+def test_the_open_loop_writes_what_it_was_asked_to_and_the_log_has_it(everything: Session):
+    for antispam in ("no", "yes"):
+        values = everything.values("posix", antispam=antispam, rate="200-per-s", generator="open")
+        assert values["offered"] == pytest.approx(200, rel=0.01)
+        assert values["errors"] == values["pushback"] == values["dropped"] == 0
+        assert values["accepted"] == values["offered"] * 5
+        assert values["proofs_proved"] == values["proofs_asked"] == 100
+        assert 0 < values["queue_p50"] <= values["queue_p99"] <= values["queue_max"] < values["integrate_max"]
+        assert 0 < values["server_cpu"] < 1 and 0 < values["generator_cpu"] < 1
+        assert 1 << 20 < values["server_peak_memory"] < 1e9
+        # A fifth of the leaves came twice. Without antispam the servers remember the latest ones all the same.
+        assert values["duplicates"] == pytest.approx(200, rel=0.35)
+        assert values["qps"] == pytest.approx(160, rel=0.15) and values["achieved_share"] == pytest.approx(1, rel=0.1)
+    record = everything.trial("posix", antispam="yes").record
+    assert record.commands[0].tool.name == "logbench" and record.commands[0].tool.sha256
+    assert record.verified["limited_by"] == "nothing: the offered rate was met"
+    assert {command.label for command in record.commands} >= {"load", "server", "store", "samples-here"}
+
+
+def test_growth_is_what_the_hammer_says_of_the_same_run(everything: Session):
+    values = everything.values("posix", generator="hammer")
+    assert values["qps_of_hammer_window"] == pytest.approx(values["hammer_qps_mean"], rel=0.03)
+    assert values["qps"] == pytest.approx(200, rel=0.05)
+    assert values["hammer_writers"] == 400 and values["hammer_oversupply"] == 0
+    assert 0 < values["hammer_queue_min"] <= values["hammer_queue_avg"] <= values["hammer_queue_max"]
+    assert values["proofs_proved"] == values["proofs_asked"] == 100
+    trial = everything.trial("posix", generator="hammer")
+    assert any(note.startswith("means:") for note in trial.record.verified["problems"])
+
+
+def test_two_servers_of_one_log(everything: Session):
+    values = everything.values("mariadb")
+    assert values["errors"] == 0 and values["proofs_proved"] == 100
+    assert 0 < values["database_cpu"] < 1
+    commands = everything.trial("mariadb").record.commands
+    assert {"server", "server-2", "store"} <= {command.label for command in commands}
+    schemas = {line for line in _argv_of(commands, "server") if "mysql_uri" in line}
+    assert schemas == {line for line in _argv_of(commands, "server-2") if "mysql_uri" in line}
+
+
+def _argv_of(commands: Any, label: str) -> list[str]:
+    (command,) = [command for command in commands if command.label == label]
+    return command.argv
+
+
+def test_a_search_ends_where_the_study_says(everything: Session):
+    values = everything.values("posix", rate="search")
+    assert values["capacity_pass"] == 150 and "capacity_fail" not in values
+    assert values["qps"] == pytest.approx(150, rel=0.05)
+    record = everything.trial("posix", rate="search").record
+    assert record.verified["limited_by"].startswith("nothing: every rate up to 150/s")
+
+
+@pytest.mark.parametrize(
+    ("name", "parts"),
+    [
+        ("wrong-key", ["the public key is not that of this log", "does not verify"]),
+        ("public-newline", ["the key file", "ends with a newline"]),
+        ("port-taken", ["the port is taken by another program", "address already in use"]),
+        ("disk-full", ["the disk of the log's directory or database is full"]),
+        ("not-mounted", ["and the study expects nfs4: is it mounted?"]),
+        ("refused", ["the database refused the server", "Access denied"]),
+        ("no-database", ["the database does not answer"]),
+        ("few-connections", ["the database has too few connections (max_connections)"]),
+    ],
+)
+def test_what_is_set_up_wrongly_is_the_cause(everything: Session, name: str, parts: list[str]):
+    cause = everything.cause(name)
+    for part in parts:
+        assert part in cause
+
+
+def test_a_newline_after_the_private_key_is_none_of_the_servers_concern(everything: Session):
+    assert everything.values("newline-key")["proofs_proved"] == 100
+
+
+def test_the_tables_have_every_trial(everything: Session):
+    plan = everything.study.session("bench", FAMILY)
+    folder = everything.root / "tidy"
+    tidy_family(everything.root, [plan], folder)
+    observations = pl.read_parquet(folder / "observations.parquet")
+    assert observations["case"].n_unique() == len(plan.cases)
+    cases = pl.read_parquet(folder / "cases.parquet")
+    assert cases.filter(pl.col("rate") == "search")["rate_per_s"].to_list() == [None]
+    assert set(cases["duplicate_share"]) == {0.0, 0.2}
+    steps = pl.read_parquet(folder / "steps.parquet")
+    assert steps["offered_per_s"].to_list() == [100, 150] and steps["passed"].all()
+    growth = pl.read_parquet(folder / "growth.parquet")
+    assert growth.filter(pl.col("size") > 0)["case"].n_unique() == 6
+    assert set(pl.read_parquet(folder / "resources.parquet")["process"]) == {"server", "generator", "database", "disk"}
+
+
+def test_nothing_of_a_session_is_left(everything: Session):
+    assert _left(everything.work) == []
+    text = "".join(path.read_text(errors="replace") for path in everything.root.glob("data/raw/**/*") if path.is_file())
+    assert "PRIVATE+KEY" not in text
+
+
+def _left(work: Path) -> list[str]:
+    """What of a session is still on the host: folders, mounts, processes."""
+    folders = [str(path) for kind in ("runs", "services", "sessions") for path in (work / kind).glob("*")]
+    mounts = [line.split()[1] for line in Path("/proc/self/mounts").read_text().splitlines() if str(work) in line]
+    found = []
+    for folder in Path("/proc").glob("[0-9]*"):
+        try:
+            words = (folder / "cmdline").read_bytes().replace(b"\0", b" ").decode(errors="replace")
+        except OSError:
+            continue
+        if str(work) in words:
+            found.append(words)
+    return [*folders, *mounts, *found]
+
+
+def _until(condition: Callable[[], bool], within_s: float = 60.0) -> None:
+    deadline = time.monotonic() + within_s
+    while not condition():
+        assert time.monotonic() < deadline, "it did not happen in time"
+        time.sleep(0.1)
+
+
+@needs_root
+def test_nothing_survives_a_controller_that_was_killed(
+    project: Project, sshd: SshdHost, everything: Session, tmp_path: Path
+):
+    work = tmp_path / "work"
+    work.mkdir()
+    (work / "tools").symlink_to(everything.work / "tools")
+    sftp = from_study("sshd", "log-on-sshfs", "posix-sshfs")
+    family = log_write_study.family(
+        services={**sftp, "mariadb": from_study("mariadb")["mariadb"]},
+        backends=[
+            {
+                **backend("sshfs", "posix-sshfs", store="log-on-sshfs", expect_fs=["fuse.sshfs"]),
+                "public_key": "{{log-on-sshfs.dir}}/log.pub",
+                "directory": "{{log-on-sshfs.dir}}/mount",
+                "databases": ["mariadb"],
+            }
+        ],
+        generators=[{**OPEN, "duration": "300s"}],
+        timeout="400s",
+    )
+    host = {**sshd.host.model_dump(exclude_none=True, exclude_defaults=True), "work_dir": str(work)}
+    study = {
+        "study": "small",
+        "blocks": 1,
+        "thresholds": {"lease": "3s", "reconnect": "3s"},
+        "hosts": {"here": host},
+        "targets": {"bench": {"roles": {"sut": "here"}}},
+        "families": {FAMILY: family},
+    }
+    process: subprocess.Popen[str] = project.start("measure", "--configfile", project.write_study(study))
+    try:
+        _until(lambda: process.poll() is not None or any("logbench write" in line for line in _left(work)), 120)
+        assert process.poll() is None, process.stdout.read()
+        there_was = " ".join(_left(work))
+    finally:
+        os.killpg(process.pid, signal.SIGKILL)
+        process.communicate(timeout=60)
+        _until(lambda: not _left(work), 90)
+    for what in ("tessera-posix", "mariadbd", "sshfs", "/mount"):
+        assert what in there_was, f"{what} could have survived"
