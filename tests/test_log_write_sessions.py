@@ -29,6 +29,7 @@ needs_root = pytest.mark.skipif(os.getuid() != 0, reason="only root may make con
 RATE = "200/s"
 # The hammer's screens speak of half a minute: some of them must have seen a whole one.
 SLOW_HAMMER = {**HAMMER, "warm_up": "4s", "duration": "36s", "cpus": 1}
+SHORT = {"window": "5s", "warm_up": "1s", "windows": 1}
 BURST = {**OPEN, "name": "burst", "leaf": "16kB", "warm_up": "0s", "drain": "3s", "request_timeout": "5s"}
 
 
@@ -118,14 +119,8 @@ def block(taken_port: int) -> dict[str, Any]:
         generators=[OPEN, SLOW_HAMMER, BURST],
         rates=[RATE],
         timeout="120s",
-        search={
-            "start": "100/s",
-            "highest": "150/s",
-            "window": "5s",
-            "warm_up": "1s",
-            "windows": 1,
-            "min_achieved": 0.5,
-        },
+        # So low a bar that a machine with other work passes it.
+        search={**SHORT, "start": "100/s", "highest": "150/s", "min_achieved": 0.5},
         limits=[{"name": "1-core", "cpus": 1, "memory": "1GB"}],
         sweeps=[
             {"backends": ["posix"], "generators": ["open"], "duplicates": ["20%"]},

@@ -209,7 +209,7 @@ type answerText struct {
 
 const (
 	maxTexts    = 20
-	maxTextSize = 200
+	maxTextSize = 500 // a path may stand before the cause
 )
 
 func (t *answerTexts) count(kind outcome, text string) {
