@@ -26,7 +26,7 @@ class LogCapacity:
         for sweep, point in self.searches:
             row = [self._bound(sweep, point, f"capacity_{end}") for end in ("pass", "fail")]
             width = bracket_width(self.load, sweep, point)
-            row += [MISSING if width is None else Cell.text(f"{width:.1%}"), self._brackets(sweep, point)]
+            row += [MISSING if width is None else Cell.text(human.quantity(width, "%")), self._brackets(sweep, point)]
             body.append((Cell.text(self.load.name(sweep)), *row, self._limit(sweep, point)))
         columns = ("Log", "Highest that passed", "Lowest that failed", "Apart", "Bracket of each trial", "Limit")
         return Table("capacity", "Capacity, offered leaves a second", columns, tuple(body))
@@ -41,7 +41,7 @@ class LogCapacity:
 
     def _brackets(self, sweep: Sweep, point: Point) -> Cell:
         ends = [
-            f"{values['capacity_pass']:,.0f}–{_end(values.get('capacity_fail'))}/s"
+            _bracket(values["capacity_pass"], values.get("capacity_fail"))
             for values in self.load.trials(sweep, point).values()
             if "capacity_pass" in values
         ]
@@ -51,36 +51,34 @@ class LogCapacity:
         counts = self.load.limits(sweep, point).most_common()
         lines = tuple(f"{name} ({count})" if len(counts) > 1 else name for name, count in counts)
         href = cells.href(self.load.results, sweep.target, point.case)
-        return Cell(lines, href, "text", " | ".join(self.load.limit_texts(sweep, point))) if lines else MISSING
+        return Cell(lines, href, "number", " | ".join(self.load.limit_texts(sweep, point))) if lines else MISSING
 
     def steps(self) -> Iterator[Table]:
-        """Every rate that each search tried, a table a trial."""
+        """Every rate that was tried, a table a search."""
         rows = self.load.results.series("steps")
-        if rows is None or rows.is_empty():
+        if rows is None:
             return
+        columns = ("Block, step", "Offered", "Achieved", "Integrated, p99", "Errors", "Pushed back", "Verdict")
         for sweep, point in self.searches:
-            chosen = rows.filter((pl.col("target") == sweep.target) & (pl.col("case") == point.case))
-            for (block, trial), steps in chosen.group_by("block", "trial", maintain_order=True):
-                name = self.load.name(sweep)
-                body = tuple(_step_row(row, str(trial)) for row in steps.sort("step").iter_rows(named=True))
-                columns = ("Step", "Offered", "Achieved", "Integrated, p99", "Errors", "Pushed back", "Verdict")
-                caption = f"{name}, block {block}, trial {trial}: {human.plural(len(body), 'rate')} tried"
-                yield Table(slug(f"steps-{name}-{trial}"), caption, columns, body)
+            mine = rows.filter((pl.col("target") == sweep.target) & (pl.col("case") == point.case))
+            body = tuple(_step_row(row) for row in mine.sort("block", "trial", "step").iter_rows(named=True))
+            name = self.load.name(sweep)
+            yield Table(slug(f"steps-{name}"), f"Rates tried: {name}", columns, body)
 
 
-def _end(rate: float | None) -> str:
-    return "?" if rate is None else f"{rate:,.0f}"
+def _bracket(passed: float, failed: float | None) -> str:
+    return f"{passed:,.0f}/s, none failed" if failed is None else f"{passed:,.0f}–{failed:,.0f}/s"
 
 
-def _step_row(row: dict[str, Any], trial: str) -> tuple[Cell, ...]:
-    href = f"#trial-{trial}"
+def _step_row(row: dict[str, Any]) -> tuple[Cell, ...]:
+    href = f"#trial-{row['trial']}"
 
     def figure(column: str, unit: str) -> Cell:
         return Cell((human.quantity(row[column], unit),), href)
 
     verdict = Cell.text("passed") if row["passed"] else Cell((str(row["why"] or "failed"),), href, "failed")
     return (
-        Cell.text(str(row["step"])),
+        Cell.text(f"{row['block']}, {row['step']}"),
         figure("offered_per_s", "1/s"),
         figure("achieved_per_s", "1/s"),
         figure("integrate_p99_s", "s"),

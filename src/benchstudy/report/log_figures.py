@@ -8,8 +8,12 @@ import polars as pl
 from benchstudy.report import human
 from benchstudy.report.log_write import LogWrite, Point, Sweep
 from benchstudy.report.panels import Axis, Panel, Style, time_panel, trend_panel
+from benchstudy.report.tables import slug
 
 AS_OFFERED = "all that was offered"
+STYLE = Style(("no dedup", "dedup", AS_OFFERED))
+# What Page.show_figure takes: name, caption, panels, style, series in the legend.
+Drawn = tuple[str, str, list[Panel], Style, list[str]]
 _LATENCIES = {
     "integrate_p99": "Time to integrate, p99",
     "integrate_p50": "Time to integrate, p50",
@@ -30,17 +34,17 @@ class LogFigures:
 
     # -- the hockey stick ------------------------------------------------------------------------------------------
 
-    def hockey_sticks(self) -> Iterator[tuple[str, list[Panel], Style]]:
-        """For each log (its name): achieved and latencies against the offered rate, without and with dedup."""
+    def saturation(self) -> Iterator[Drawn]:
+        """For each log: achieved and times against the offered rate, without and with dedup."""
         for sweeps in self.load.subjects(is_open=True):
             if max(len(sweep.points) for sweep in sweeps) < 2:
                 continue
             panels = [*self._achieved(sweeps), *self._latencies(sweeps)]
             if panels:
-                yield self._name(sweeps), panels, self.style(sweeps)
-
-    def style(self, sweeps: Sequence[Sweep]) -> Style:
-        return Style((*(sweep.dedup for sweep in sweeps), AS_OFFERED))
+                name = self._name(sweeps)
+                caption = f"{name}: achieved rate and times by offered rate, open loop."
+                shown = [*(sweep.dedup for sweep in sweeps), AS_OFFERED]
+                yield slug(f"saturation-{name}"), caption, panels, STYLE, shown
 
     def _name(self, sweeps: Sequence[Sweep]) -> str:
         return self.load.name(sweeps[0], dedup=False, generator=False)
@@ -53,9 +57,7 @@ class LogFigures:
         ends = [float(rates[0]), float(rates[-1])]
         line = {"series": [AS_OFFERED] * 2, "x": ends, "y": ends, "low": ends, "high": ends}
         x, y = self._rates(rates), Axis("Integrated leaves a second", "1/s", shared=ends)
-        yield trend_panel(
-            "Achieved", points, estimates, x, y, self.style(sweeps), curves=pl.DataFrame(line), apart=False
-        )
+        yield trend_panel("Achieved", points, estimates, x, y, STYLE, curves=pl.DataFrame(line), apart=False)
 
     def _latencies(self, sweeps: Sequence[Sweep]) -> Iterator[Panel]:
         frames = {metric: self._frames(sweeps, metric) for metric in _LATENCIES}
@@ -65,7 +67,7 @@ class LogFigures:
             points, estimates = frames[metric]
             if not points.is_empty():
                 y = Axis(title, "s", shared=shared)
-                yield trend_panel(title, points, estimates, self._rates(rates), y, self.style(sweeps), apart=False)
+                yield trend_panel(title, points, estimates, self._rates(rates), y, STYLE, apart=False)
 
     @staticmethod
     def _rates(rates: Sequence[float]) -> Axis:
@@ -102,31 +104,28 @@ class LogFigures:
 
     # -- over time -------------------------------------------------------------------------------------------------
 
-    def over_time(self) -> Iterator[tuple[str, str, list[Panel], Style]]:
-        """For each log under open loops (its name, which trials): tree size, QPS, queue and integrate over a trial.
-
-        The trial is the one nearest to the median of the rate at which most was integrated.
-        """
+    def over_time(self) -> Iterator[Drawn]:
+        """For each log under open loops: tree size, QPS, times over the trial of one rate nearest to its median."""
         for sweeps in self.load.subjects(is_open=True):
             chosen = [
-                (sweep, best[0], trial)
+                (sweep, point, trial)
                 for sweep in sweeps
-                if (best := self._shown(sweep)) and (trial := self.load.typical(sweep, best[0]))
+                if (point := self._shown(sweep)) and (trial := self.load.typical(sweep, point))
             ]
             panels = list(self._time_panels(chosen))
             if panels:
                 which = ", ".join(f"{s.dedup}: {p.level}, trial {trial}" for s, p, trial in chosen)
-                yield self._name(sweeps), which, panels, Style(tuple(s.dedup for s, _, _ in chosen))
+                name = self._name(sweeps)
+                caption = f"{name}: tree size, QPS, time in queue and to integrate ({which})."
+                yield slug(f"time-{name}"), caption, panels, STYLE, [s.dedup for s, _, _ in chosen]
 
-    def _shown(self, sweep: Sweep) -> tuple[Point, Any] | None:
-        """A fixed rate where there is one: the windows of a search follow one another at other rates."""
-        known = [
-            (point, median) for point in sweep.points if (median := self.load.median("qps", sweep, point)) is not None
-        ]
-        return max(known, key=lambda pair: pair[1], default=None)
+    def _shown(self, sweep: Sweep) -> Point | None:
+        """The highest fixed rate that was met, else that with the most: a search's windows are at several rates."""
+        known = [point for point in sweep.points if self.load.median("qps", sweep, point) is not None]
+        most = max(known, key=lambda point: self.load.median("qps", sweep, point) or 0.0, default=None)
+        return self.load.highest_met(sweep) or most
 
     def _time_panels(self, chosen: Sequence[tuple[Sweep, Point, str]]) -> Iterator[Panel]:
-        style = Style(tuple(sweep.dedup for sweep, _, _ in chosen))
         drawn = {
             "Tree size": ("growth", {"size": ""}, Axis("Leaves", "1", log=False)),
             "Integrated a second": ("growth", {"qps": ""}, Axis("Leaves a second", "1/s", log=False)),
@@ -141,7 +140,7 @@ class LogFigures:
             lines = self._lines(chosen, series, columns)
             if not lines.is_empty():
                 named = f"{title}: p99, and p50 dashed" if len(columns) > 1 else title
-                yield time_panel(named, lines, Axis("Since the load began", "s", log=False), axis, style)
+                yield time_panel(named, lines, Axis("Since the load began", "s", log=False), axis, STYLE)
 
     def _lines(
         self, chosen: Sequence[tuple[Sweep, Point, str]], series: str, columns: Mapping[str, str]

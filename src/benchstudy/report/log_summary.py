@@ -45,6 +45,7 @@ class LogSummary:
             human.evidence(passed.summary, "1/s"),
             *self._limit(sweep, point),
             *self.load.marks(sweep, point),
+            *self._lost(sweep),
         ]
         value = human.quantity(passed.summary.median, "1/s")
         return {"name": name, "value": value, "evidence": "; ".join(parts)}
@@ -62,6 +63,7 @@ class LogSummary:
             human.evidence(estimate.summary, "1/s"),
             *self._limit(sweep, point),
             *self.load.marks(sweep, point),
+            *self._lost(sweep),
         ]
         return {"name": name, "value": human.brief(estimate.summary.median or 0.0, "1/s"), "evidence": "; ".join(parts)}
 
@@ -77,6 +79,11 @@ class LogSummary:
         # What the generator limited is among the marks.
         return [] if not found or self.load.client_limited(sweep, point) else [f"limit: {found[0][0]}"]
 
+    def _lost(self, sweep: Sweep) -> list[str]:
+        """Whatever the rate: a log that loses leaves at any has no answer without that."""
+        levels = [point.level for point in sweep.every_point if self.load.lost_trials(sweep, point)]
+        return [f"lost leaf at {', '.join(levels)}"] if levels else []
+
     def objective(self) -> str:
         """What a rate must keep to pass in the capacity search, as the study declared it before."""
         said: Mapping[str, Any] = self.load.declared.get("search") or {}
@@ -84,10 +91,11 @@ class LogSummary:
             return ""
         return (
             f"A rate passes when in {human.plural(said['windows'], 'window')} of {said['window']:g} s in a row at "
-            f"least {said['min_achieved']:.1%} of what was offered was integrated, at most {said['max_errors']:.2%} "
+            f"least {human.quantity(said['min_achieved'], '%')} of what was offered was integrated, at most "
+            f"{human.quantity(said['max_errors'], '%')} "
             f"were errors, no accepted leaf was missing, and 99 % of the leaves were integrated within "
             f"{said['max_integrate_p99']:g} s. Rates are tried until the lowest that failed is at most "
-            f"{said['within']:.0%} above the highest that passed."
+            f"{human.quantity(said['within'], '%')} above the highest that passed."
         )
 
     # -- what is weak ----------------------------------------------------------------------------------------------

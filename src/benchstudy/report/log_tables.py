@@ -1,6 +1,6 @@
 """Tables of write tests of logs: the Tessera page's own, and what they lack. See log_write.py for the arithmetic."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping, Sequence
 
 import polars as pl
 
@@ -13,6 +13,7 @@ from benchstudy.report.tables import MISSING, Cell, Table, slug
 Draw = Callable[[Sweep, Point], Cell]
 _TIMES = {"queue": "Time in queue", "integrate": "Time to integrate"}
 _STATISTICS = {"p50": "p50", "p90": "p90", "p99": "p99", "mean": "mean", "max": "max"}
+_SHOWN = ("p50", "p99")
 _LAID_TOGETHER = (50, 90, 99, 99.9)
 
 
@@ -67,34 +68,37 @@ class LogTables:
             return Cell(tuple(failed) or (summary.note,), href, "failed", " ".join(why), marks)
         lines = [human.quantity(summary.median, "1/s"), human.evidence(summary, "1/s")]
         share = self.load.median("achieved_share", sweep, point)
-        lines += [f"{share:.1%} of offered"] if share is not None else []
+        lines += [f"{human.quantity(share, '%')} of offered"] if share is not None else []
         kind = "number warning" if failed else "number"
         return Cell((*lines, *failed), href, kind, "; ".join([*why, *self.load.limit_texts(sweep, point)[:1]]), marks)
 
     # -- every rate ------------------------------------------------------------------------------------------------
 
     def rates(self) -> Iterator[Table]:
-        """One table a backend, resources and generator: rows offered rate; without and with dedup what was achieved and
-        how long that took."""
+        """Two tables a backend, resources and generator, rows offered rate, without and with dedup: offered and
+        achieved, and how long that took."""
         for sweeps in self.load.subjects():
-            loads = {point.rate: point.level for sweep in sweeps for point in sweep.points}
-            if not loads:
-                continue
-            times = {"integrate_p99": "integrated, p99", "queue_p99": "in queue, p99"} if sweeps[0].is_open else {}
-            body = []
-            for rate in sorted(loads):
-                row = [Cell.text(loads[rate])]
-                for sweep in sweeps:
-                    point = next((p for p in sweep.points if p.rate == rate), None)
-                    draws = [self._offered, self.rate_cell, *(self.figure(metric) for metric in times)]
-                    row += [MISSING if point is None else draw(sweep, point) for draw in draws]
-                body.append(tuple(row))
             name = self.load.name(sweeps[0], dedup=False, generator=False)
-            columns = [
-                f"{what}, {s.dedup}" for s in sweeps for what in ("Offered", "Achieved", *map(_capital, times.values()))
-            ]
-            caption = f"Offered and achieved: {name} ({self.load.loop(sweeps[0])})"
-            yield Table(slug(f"rates-{name}-{sweeps[0].generator}"), caption, ("Rate", *columns), tuple(body))
+            title, file = f"{name} ({self.load.loop(sweeps[0])})", f"{name}-{sweeps[0].generator}"
+            both = {"Offered": self._offered, "Achieved": self.rate_cell}
+            yield self._by_rate(f"rates-{file}", f"Offered and achieved: {title}", sweeps, both)
+            times = {
+                f"{heading}, {p}": self.figure(f"{which}_{p}") for which, heading in _TIMES.items() for p in _SHOWN
+            }
+            if sweeps[0].is_open:
+                yield self._by_rate(f"times-{file}", f"Times: {title}", sweeps, times)
+
+    def _by_rate(self, name: str, caption: str, sweeps: Sequence[Sweep], draws: Mapping[str, Draw]) -> Table:
+        loads = {point.rate: point.level for sweep in sweeps for point in sweep.points}
+        body = []
+        for rate in sorted(loads):
+            row = [Cell.text(loads[rate])]
+            for sweep in sweeps:
+                point = next((p for p in sweep.points if p.rate == rate), None)
+                row += [MISSING if point is None else draw(sweep, point) for draw in draws.values()]
+            body.append(tuple(row))
+        columns = (f"{what}, {sweep.dedup}" for sweep in sweeps for what in draws)
+        return Table(slug(name), caption, ("Rate", *columns), tuple(body))
 
     # -- one sweep in detail ---------------------------------------------------------------------------------------
 
@@ -187,7 +191,7 @@ class LogTables:
         for sweep in self.load.sweeps:
             for point in sweep.every_point:
                 found = self.load.limits(sweep, point)
-                if set(found) - {"nothing"}:
+                if set(found) - {"nothing"} and self.load.median("qps", sweep, point) is not None:
                     row = [self.figure(metric, "%")(sweep, point) for metric in shares]
                     row += [self.figure(metric)(sweep, point) for metric in ("disk_write", "server_peak_memory")]
                     head = f"{self.load.name(sweep)} · {point.level}"
@@ -201,7 +205,7 @@ class LogTables:
         lines = [f"{name} ({count} of {len(texts)})" if len(counts) > 1 else name for name, count in counts]
         marks = tuple(mark for mark in self.load.marks(sweep, point) if mark.endswith(("-limited", "-bound")))
         href = cells.href(self.load.results, sweep.target, point.case)
-        return Cell(tuple(lines), href, "text", " | ".join(dict.fromkeys(texts)), marks)
+        return Cell(tuple(lines), href, "number", " | ".join(dict.fromkeys(texts)), marks)
 
     # -- is every leaf in it? --------------------------------------------------------------------------------------
 
@@ -227,7 +231,3 @@ class LogTables:
             figures = (Cell(("none",), kind="missing", title="an imported screen has no log to ask"), MISSING)
         trials = Cell.text(f"{sum(e.results for e in estimates):,}")
         return (Cell.text(self.load.name(sweep)), trials, *figures, verdict)
-
-
-def _capital(text: str) -> str:
-    return text[:1].upper() + text[1:]

@@ -118,12 +118,13 @@ class LogWrite:
     @cached_property
     def _notes(self) -> dict[tuple[str, str], list[dict[str, Any]]]:
         found: dict[tuple[str, str], list[dict[str, Any]]] = {}
-        for target, case, verified in self.results.counted.select("target", "case", "verified").iter_rows():
+        succeeded = self.results.counted.filter(pl.col("status") == "ok")
+        for target, case, verified in succeeded.select("target", "case", "verified").iter_rows():
             found.setdefault((target, case), []).append(json.loads(verified or "{}"))
         return found
 
     def notes(self, target: str, case: str) -> list[dict[str, Any]]:
-        """What was found around the load, a mapping a trial."""
+        """What was found around the load, a mapping a trial that succeeded."""
         return self._notes.get((target, case), [])
 
     @cached_property
@@ -155,6 +156,7 @@ class LogWrite:
         return Counter(match[0].strip() for text in texts if (match := _RESOURCE.match(text)))
 
     def limit_texts(self, sweep: Sweep, point: Point) -> list[str]:
+        """What each trial says, in a sentence."""
         return [note["limited_by"] for note in self.notes(sweep.target, point.case) if note.get("limited_by")]
 
     def client_limited(self, sweep: Sweep, point: Point) -> bool:
@@ -236,7 +238,8 @@ class LogWrite:
         return self._backends.get(sweep.backend, {}).get("kind")
 
     def loop(self, sweep: Sweep) -> str:
-        return f"{sweep.generator}, {'open' if sweep.is_open else 'closed'} loop"
+        kind = "open" if sweep.is_open else "closed"
+        return f"{kind} loop" if sweep.generator == kind else f"{sweep.generator}, {kind} loop"
 
     def resources(self, sweep: Sweep) -> str:
         return "no limits" if sweep.limits == UNLIMITED else sweep.limits

@@ -79,6 +79,10 @@ class Page:
         (self.output / "answer.json").write_text(json.dumps(answers, ensure_ascii=False, indent=1), encoding="utf-8")
         _show(evidence.answers(answers))
 
+    def say(self, sentences: Iterable[str]) -> None:
+        """Sentences that come from data, a paragraph each."""
+        _show("".join(f"<p>{html.escape(text)}</p>" for text in sentences))
+
     def flags(self, sentences: Iterable[str]) -> None:
         """Findings that a reader must not overlook, each in a paragraph of its own."""
         _show("".join(f'<p class="flag">{html.escape(text)}</p>' for text in sentences))
