@@ -10,6 +10,8 @@ from pathlib import Path
 from benchstudy.deploy import go_tool, install, wanted_programs
 
 PINS = Path(__file__).parent / "tessera"
+# Another version: `go get github.com/transparency-dev/tessera@VERSION && go mod tidy` in there, and the one here. The
+# other modules must not raise what Tessera's own go.mod requires, or its servers are built from what they never had.
 TESSERA = ("github.com/transparency-dev/tessera", "v1.0.4")
 PACKAGES = {
     "mariadbd": "mariadb-server",
