@@ -40,8 +40,14 @@ def screen_values(screen: HammerScreen) -> dict[str, tuple[float | None, str]]:
     """Every figure of a screen as a metric, so that a report can draw it again; the times are of means of ticks."""
     values: dict[str, tuple[float | None, str]] = {
         "hammer_qps": (screen.qps, "1/s"),
+        "hammer_window": (screen.window_s, "s"),
+        "hammer_tree_size": (screen.tree_size, "1"),
         "hammer_oversupply": (screen.oversupply, "1"),
         "hammer_writers": (screen.write_workers, "1"),
+        "hammer_write_max": (screen.write_max_per_s, "1/s"),
+        "hammer_read_workers": (screen.read_workers, "1"),
+        "hammer_read_max": (screen.read_max_per_s, "1/s"),
+        "hammer_read_oversupply": (screen.read_oversupply, "1"),
         "hammer_write_max": (screen.write_max_per_s, "1/s"),
         "hammer_read_workers": (screen.read_workers, "1"),
         "hammer_read_max": (screen.read_max_per_s, "1/s"),

@@ -15,7 +15,7 @@ from benchstudy.families.log_load.growth import Growth, Seen, growth
 from benchstudy.families.log_load.imported import screen_values
 from benchstudy.families.log_load.samples import GENERATOR
 from benchstudy.families.log_load.search import Window
-from benchstudy.parsers.hammer import HammerScreen, parse_log, replay
+from benchstudy.parsers.hammer import HammerLog, HammerScreen, parse_log, replay
 from benchstudy.parsers.logbench import LogbenchResult, parse_logbench
 
 LOAD, WATCH = "load", "watch"  # folders: of the load, and of logbench beside the hammer
@@ -46,6 +46,11 @@ class Measured:
 def read_written(folder: Path) -> LogbenchResult:
     """What logbench left in the folder of its command. Raises ParseError."""
     return parse_logbench(read_text(folder / "files" / RESULT))
+
+
+def read_hammer_log(files: Path) -> HammerLog:
+    """What the hammer said beside its screen. Raises ParseError."""
+    return parse_log(read_text(files / LOAD / "stderr"))
 
 
 def window_of(folder: Path, cpus: int, publish_interval_s: float) -> Window:
@@ -121,7 +126,7 @@ def _hammered(facts: Mapping[str, Any], files: Path) -> Measured:
     watched = read_written(files / WATCH)
     screens = replay((files / LOAD / "stdout").read_bytes())
     screen = screens[-1]
-    log = parse_log(read_text(files / LOAD / "stderr"))
+    log = read_hammer_log(files)
     supervised = read_json(files / LOAD / "supervisor.json")
     started = datetime.fromisoformat(supervised["started"].replace("Z", "+00:00")).timestamp()
     begin = started + facts["window"]["warm_up_s"]
