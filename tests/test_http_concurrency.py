@@ -339,7 +339,8 @@ def test_wrong_answers_are_named_before_any_load_is_sent(everything: Session):
     assert "answered 404 Not Found" in (missing := everything.cause("odd missing small ab"))
     assert "the study expects status 200, 1000 bytes (is the path right?)" in missing
     page = everything.cause("odd login-page small ab")
-    assert "asked before the load: GET http://127.0.0.1" in page and "was answered 200 OK, text/html" in page
+    assert page.startswith("no right answer before the load: login-page of odd: GET http://127.0.0.1")
+    assert "was answered 200 OK, text/html" in page
     assert 'a page called "Please sign in"; is it a login page? then the server needs a `login`' in page
     assert "302 Found" in (moved := everything.cause("odd redirect small ab")) and "leads to /sign-in" in moved
     assert "the text 'hello, holder' in it" in (unknown := everything.cause("not-logged-in private small ab"))

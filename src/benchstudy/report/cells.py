@@ -12,7 +12,9 @@ from benchstudy.report import human
 from benchstudy.report.results import Estimate, Results
 from benchstudy.report.tables import MISSING, Cell, Table
 
-_SHORT_CAUSE = 48
+_SHORT_CAUSE = 56
+# Where it went wrong; what went wrong is behind it.
+_WHERE = re.compile(r"^service \S+: (?:(?:start|setup)-failed: )?")
 _FIGURES = {"page": human.page_cell, "median": human.median_cell}
 
 
@@ -52,6 +54,7 @@ def short_cause(cause: str) -> str:
     """A cause as a cell can hold it; the whole of it stands at the trials."""
     if re.match(r"OOM\b", cause):
         return "OOM"
+    cause = _WHERE.sub("", cause)
     if len(cause) > _SHORT_CAUSE:
         clause = re.match(rf"(.{{12,{_SHORT_CAUSE}}}?)(?:[:;,] | \()", cause)
         cause = clause[1] if clause else textwrap.shorten(cause, _SHORT_CAUSE, placeholder=" …")

@@ -173,7 +173,7 @@ class _Trial:
         (found,) = answer["answers"]
         problem = problem_of(found, self.endpoint.expect)
         if problem:
-            raise TrialFailed(f"endpoint {self.endpoint.name} of {self.server.name}, asked {when}: {problem}")
+            raise TrialFailed(f"no right answer {when}: {self.endpoint.name} of {self.server.name}: {problem}")
         return answer["token"], found
 
     def _login(self, running: "RunningService") -> dict[str, Any] | None:
