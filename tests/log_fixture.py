@@ -116,6 +116,7 @@ class LogTables(Tables):
             "tree_size": (round(qps * 35), "1"),
             "proofs_asked": (100.0, "1"),
             "proofs_proved": (100.0, "1"),
+            "hammer_qps_mean": (qps * (1.001 + apart), "1/s"),
             "hammer_qps": (float(round(qps * (1.001 + apart))), "1/s"),
             "hammer_oversupply": (float(round(max(offered - qps, 0))), "1"),
             "hammer_writers": (float(writers), "1"),

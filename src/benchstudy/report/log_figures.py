@@ -110,7 +110,7 @@ class LogFigures:
             chosen = [
                 (sweep, point, trial)
                 for sweep in sweeps
-                if (point := self._shown(sweep)) and (trial := self.load.typical(sweep, point))
+                if (point := self.load.shown(sweep)) and (trial := self.load.typical(sweep, point))
             ]
             panels = list(self._time_panels(chosen))
             if panels:
@@ -118,12 +118,6 @@ class LogFigures:
                 name = self._name(sweeps)
                 caption = f"{name}: tree size, QPS, time in queue and to integrate ({which})."
                 yield slug(f"time-{name}"), caption, panels, STYLE, [s.dedup for s, _, _ in chosen]
-
-    def _shown(self, sweep: Sweep) -> Point | None:
-        """The highest fixed rate that was met, else that with the most: a search's windows are at several rates."""
-        known = [point for point in sweep.points if self.load.median("qps", sweep, point) is not None]
-        most = max(known, key=lambda point: self.load.median("qps", sweep, point) or 0.0, default=None)
-        return self.load.highest_met(sweep) or most
 
     def _time_panels(self, chosen: Sequence[tuple[Sweep, Point, str]]) -> Iterator[Panel]:
         drawn = {

@@ -53,13 +53,12 @@ class LogHammer:
                 yield self.load.name(sweeps[0], generator=False), found
 
     def _pair(self, sweeps: Sequence[Sweep]) -> list[Listing]:
-        closed = [(s, best[0]) for s in sweeps if not s.is_open and (best := self.load.best(s))]
+        closed = [(s, point) for s in sweeps if not s.is_open and (point := self.load.shown(s))]
         rate = closed[0][1].rate if closed else None
         found = []
         for sweep in (s for s in sweeps if s.is_open):
-            best = self.load.best(sweep)
             same = next((p for p in sweep.points if p.rate == rate and self.load.trials(sweep, p)), None)
-            point = same or (best[0] if best else None)
+            point = same or self.load.shown(sweep)
             if point is not None:
                 found += [self._own(sweep, point)]
         return [*found, *(listing for sweep, point in closed if (listing := self._screen(sweep, point)))]
@@ -111,20 +110,20 @@ class LogHammer:
     # -- does it agree? --------------------------------------------------------------------------------------------
 
     def agreement(self) -> Table:
-        """A row a case of the hammer: its Δ beside the growth between checkpoints over the same seconds."""
+        """A row a case of the hammer: its Δ beside the growth by checkpoints over the same seconds, both the mean over its screens."""
         body = []
         for sweep in (s for s in self.load.sweeps if not s.is_open):
             for point in sweep.points:
                 worst = worst_disagreement(self.load, sweep, point)
                 row = [
                     self.tables.figure(m)(sweep, point)
-                    for m in ("qps_of_hammer_window", "hammer_qps", "qps", "hammer_oversupply")
+                    for m in ("qps_of_hammer_window", "hammer_qps_mean", "qps", "hammer_oversupply")
                 ]
                 if all(cell is MISSING for cell in row):
                     continue
                 head = f"{self.load.name(sweep)} · {point.level}"
                 body.append((Cell.text(head), *row, self._worst(sweep, point, worst)))
-        columns = ("Case", "Checkpoints, the screen's 30 s", "Hammer's Δ", "Checkpoints, whole window", "Oversupply")
+        columns = ("Case", "Checkpoints, over the screens' 30 s", "Hammer's Δ", "Checkpoints, window", "Oversupply")
         caption = "Hammer's Δ beside the checkpoints that were seen in the same run"
         return Table("hammer-agreement", caption, (*columns, "Apart, worst trial"), tuple(body))
 
@@ -137,31 +136,31 @@ class LogHammer:
     # -- closed beside open ----------------------------------------------------------------------------------------
 
     def open_closed(self) -> Table:
-        """A row a log and rate that was measured with both kinds of loops."""
+        """Two rows a log and rate that was measured with both kinds of loops."""
         figure = self.tables.figure
-        opened = ("qps", "queue_mean", "queue_p99", "integrate_mean", "integrate_p99")
-        closed = ("qps", "hammer_queue_avg", "hammer_queue_max", "hammer_integrate_avg", "hammer_integrate_max")
+        times = {
+            True: ("queue_mean", "queue_p99", "integrate_mean", "integrate_p99"),
+            False: ("hammer_queue_avg", "hammer_queue_max", "hammer_integrate_avg", "hammer_integrate_max"),
+        }
         body = []
-        for one, its, other, theirs in self._both():
-            head = f"{self.load.name(one, generator=False)} · {its.level}"
-            row = [cell for a, b in zip(opened, closed, strict=True) for cell in
-                   (figure(a)(one, its), figure(b)(other, theirs))]  # fmt: skip
-            body.append((Cell.text(head), *row))
-        columns = [
-            *("Achieved, open", "Achieved, hammer"),
-            *("In queue: mean, open", "avg, hammer", "In queue: p99, open", "max, hammer"),
-            *("To integrate: mean, open", "avg, hammer", "To integrate: p99, open", "max, hammer"),
-        ]
+        for pair in self._both():
+            for sweep, point in pair:
+                row = [figure(metric)(sweep, point) for metric in times[sweep.is_open]]
+                head = f"{self.load.name(sweep, generator=False)} · {point.level}"
+                loop, rate = Cell.text(self.load.loop(sweep)), self.tables.rate_cell(sweep, point)
+                body.append((Cell.text(head), loop, rate, *row))
+        ends = ("mean, hammer: avg", "p99, hammer: max")
+        columns = [f"{which}: {end}" for which in ("In queue", "To integrate") for end in ends]
         caption = "Open loop beside the hammer at the same offered rate"
-        return Table("open-closed", caption, ("Log and rate", *columns), tuple(body))
+        return Table("open-closed", caption, ("Log and rate", "Generator", "Achieved", *columns), tuple(body))
 
-    def _both(self) -> Iterator[tuple[Sweep, Point, Sweep, Point]]:
+    def _both(self) -> Iterator[tuple[tuple[Sweep, Point], tuple[Sweep, Point]]]:
         for one in (s for s in self.load.sweeps if s.is_open):
             for other in self.load.sweeps:
                 same = (one.subject[:-1], one.antispam) == (other.subject[:-1], other.antispam)
                 for its in one.points if same and not other.is_open else ():
                     for theirs in (p for p in other.points if p.rate == its.rate):
-                        yield one, its, other, theirs
+                        yield (one, its), (other, theirs)
 
 
 def framed(lines: Sequence[str]) -> str:

@@ -51,27 +51,17 @@ class LogPublished:
         for (kind, resources, front_ends), rows in rates.group_by(
             "backend", "resources", "front_ends", maintain_order=True
         ):
-            by_dedup = {level: rows.filter(pl.col("antispam").eq_missing(pl.lit(level))) for level in _DEDUP}
-            figures = []
-            for level, said in by_dedup.items():
-                figures.append(_printed(said))
-                if level is not None:
-                    # Ours stand once, in the first row of their kind: which of the page's machines they match is open.
-                    figures.append(MISSING if kind in beside else self._ours(str(kind), level))
+            printed = [_printed(rows.filter(pl.col("antispam").eq_missing(pl.lit(level)))) for level in _DEDUP]
+            # Ours stand once, in the first row of their kind: they match none of the page's machines.
+            ours = [MISSING if kind in beside else self._ours(str(kind), level) for level in ("no", "yes")]
             beside.add(kind)
-            heads = (_KINDS[str(kind)], str(resources or "–"), str(front_ends or "–"))
-            body.append((*map(Cell.text, heads), *figures))
-        whose = ("published", "measured here")
-        columns = [f"{_DEDUP[level]}, {who}" for level in ("no", "yes") for who in whose]
-        columns = (
-            "Backend",
-            "Resources, published",
-            "Front ends",
-            *map(_capital, columns),
-            "Dedup not stated, published",
-        )
-        caption = "QPS: published (other hardware, number of repetitions not published) and measured here"
-        return Table("published", caption, columns, tuple(body))
+            parts = [_KINDS[str(kind)], *([resources] if resources else [])]
+            parts += [human.plural(front_ends, "front end")] if front_ends and front_ends > 1 else []
+            body.append((Cell.text(" · ".join(parts)), *printed, *ours))
+        columns = [f"Published, {dedup}" for dedup in _DEDUP.values()]
+        columns += [f"Measured here, {_DEDUP[level]}" for level in ("no", "yes")]
+        caption = "QPS: published (other hardware, number of repetitions not published), and measured here"
+        return Table("published", caption, ("Published for", *columns), tuple(body))
 
     def _ours(self, kind: str, antispam: str) -> Cell:
         """The log of that kind that took most; open loops before the hammer, which offers a slow log less."""
@@ -113,17 +103,17 @@ class LogPublished:
         return [*_in_screens(screens), *self._beside_text(screens), *self._missing(screens)]
 
     def _beside_text(self, screens: Mapping[str, HammerScreen]) -> Iterator[str]:
-        """Sentences that say more than the box below them."""
+        """Sentences that say something else than the box below them."""
         texts = self._rows.filter(pl.col("section").str.ends_with(": text") & (pl.col("statistic") == "qps"))
+        found = []
         for row in texts.iter_rows(named=True):
             section = row["section"].removesuffix(": text")
             name = f"{section}, {_DEDUP[row['antispam']]}" if row["antispam"] else section
             screen = screens.get(name)
             if screen is not None and screen.qps != row["value"]:
-                yield (
-                    f"{name}: the text says “{row['as_printed']}” and the box below it {screen.qps}/s; which of the "
-                    "two is the result is not told."
-                )
+                found.append(f"“{row['as_printed']}” above {screen.qps}/s ({name})")
+        if found:
+            yield f"Text and box differ, and which of the two is the result is not told: {'; '.join(found)}."
 
     def _missing(self, screens: Mapping[str, HammerScreen]) -> Iterator[str]:
         rates = self._rows.filter((pl.col("statistic") == "qps") & (pl.col("op") == "write"))
@@ -135,7 +125,8 @@ class LogPublished:
         )
         yield f"{bounds} rates are only bounded (“>”) or rounded (“around”): how far above, or how near, is not told."
         if empty:
-            yield f"{len(empty)} rates are missing: {', '.join(f'“{text}”' for text in dict.fromkeys(empty))}."
+            said = ", ".join(f"“{text.rstrip('.')}”" for text in dict.fromkeys(empty))
+            yield f"{len(empty)} rates are missing: {said}."
         reading = [name for name, screen in screens.items() if screen.read_max_per_s]
         if reading:
             yield f"Some boxes have reads beside the writes, the others none: {'; '.join(reading)}."
@@ -179,7 +170,3 @@ def _printed(rows: pl.DataFrame) -> Cell:
 
 def _any(sweeps: Sequence[Sweep]) -> tuple[Sweep, Any]:
     return sweeps[0], sweeps[0].every_point[0]
-
-
-def _capital(text: str) -> str:
-    return text[:1].upper() + text[1:]

@@ -6,6 +6,15 @@ from typing import Any
 from benchstudy.report import human
 from benchstudy.report.log_write import AGREEMENT, LogWrite, Point, Sweep
 
+# Of the problems that a generator's parser finds, those that no table shows, by the name in front.
+_OWN_PROBLEMS = {
+    "unread": "proofs that could not be read",
+    "consistency": "checkpoints that could not be compared",
+    "late": "leaves begun late",
+    "polls": "checkpoints that could not be read",
+    "errors": "errors",
+}
+
 
 class LogSummary:
     def __init__(self, load: LogWrite):
@@ -120,6 +129,7 @@ class LogSummary:
             yield f"{names}: on an emulator in memory, whose rates say nothing of the service it stands for."
         yield from self._about_the_hammer(points)
         yield from self._about_windows(points)
+        yield from self._told_by_the_generator(points)
         if any(load.best(s) is not None and len(s.points) > 1 for s in load.sweeps):
             yield (
                 "The most leaves a second are chosen by the data themselves; the interval is that of the rate shown "
@@ -166,6 +176,18 @@ class LogSummary:
                 "for."
             )
 
+    def _told_by_the_generator(self, points: list[tuple[Sweep, Point]]) -> Iterator[str]:
+        """What the generators' own results hold against themselves, but for what tables show already."""
+        found: dict[str, list[str]] = {}
+        for sweep, point in points:
+            for note in self.load.notes(sweep.target, point.case):
+                for problem in note.get("problems") or ():
+                    rule, _, text = problem.partition(": ")
+                    if rule in _OWN_PROBLEMS:
+                        found.setdefault(rule, []).append(text)
+        for rule, texts in found.items():
+            yield f"{human.plural(len(texts), 'trial')} with {_OWN_PROBLEMS[rule]}; the first: {texts[0]}."
+
 
 def bracket_width(load: LogWrite, sweep: Sweep, point: Point) -> float | None:
     """(lowest fail − highest pass) / highest pass, median over the trials that have both; None without any."""
@@ -180,9 +202,9 @@ def bracket_width(load: LogWrite, sweep: Sweep, point: Point) -> float | None:
 def worst_disagreement(load: LogWrite, sweep: Sweep, point: Point) -> float | None:
     """The largest |Δ / checkpoints − 1| of the trials of one case of the hammer; None where either is missing."""
     found = [
-        abs(values["hammer_qps"] / values["qps_of_hammer_window"] - 1)
+        abs(values["hammer_qps_mean"] / values["qps_of_hammer_window"] - 1)
         for values in load.trials(sweep, point).values()
-        if values.get("qps_of_hammer_window") and "hammer_qps" in values
+        if values.get("qps_of_hammer_window") and "hammer_qps_mean" in values
     ]
     return max(found, default=None)
 

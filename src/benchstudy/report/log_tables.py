@@ -13,7 +13,7 @@ from benchstudy.report.tables import MISSING, Cell, Table, slug
 Draw = Callable[[Sweep, Point], Cell]
 _TIMES = {"queue": "Time in queue", "integrate": "Time to integrate"}
 _STATISTICS = {"p50": "p50", "p90": "p90", "p99": "p99", "mean": "mean", "max": "max"}
-_SHOWN = ("p50", "p99")
+_SHOWN = ("p99",)
 _LAID_TOGETHER = (50, 90, 99, 99.9)
 
 

@@ -227,6 +227,14 @@ class LogWrite:
             met = point
         return met
 
+    def shown(self, sweep: Sweep) -> Point | None:
+        """What stands for a sweep where one rate must: the highest that was met, else that with the most, else the
+        search."""
+        known = [point for point in sweep.points if self.median("qps", sweep, point) is not None]
+        most = max(known, key=lambda point: self.median("qps", sweep, point) or 0.0, default=None)
+        searched = sweep.search if sweep.search and self.trials(sweep, sweep.search) else None
+        return self.highest_met(sweep) or most or searched
+
     # -- names -----------------------------------------------------------------------------------------------------
 
     def label(self, sweep: Sweep) -> str:

@@ -48,12 +48,6 @@ def screen_values(screen: HammerScreen) -> dict[str, tuple[float | None, str]]:
         "hammer_read_workers": (screen.read_workers, "1"),
         "hammer_read_max": (screen.read_max_per_s, "1/s"),
         "hammer_read_oversupply": (screen.read_oversupply, "1"),
-        "hammer_write_max": (screen.write_max_per_s, "1/s"),
-        "hammer_read_workers": (screen.read_workers, "1"),
-        "hammer_read_max": (screen.read_max_per_s, "1/s"),
-        "hammer_read_oversupply": (screen.read_oversupply, "1"),
-        "hammer_tree_size": (screen.tree_size, "1"),
-        "hammer_window": (screen.window_s, "s"),
     }
     for kind in ("queue", "integrate"):
         for name in ("min", "avg", "max"):
