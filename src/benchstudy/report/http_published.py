@@ -1,12 +1,13 @@
 """The Filestash page's figures (data/published/filestash-*.csv), and what is wrong with them, found by rule."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
 import polars as pl
 
+from benchstudy.lints.load import SAME_PLATEAU, plateau
 from benchstudy.parsers.ab import AbResult, Times
 from benchstudy.report import human, published
 from benchstudy.report.http_load import HttpLoad
@@ -20,10 +21,6 @@ APART = (
     "in tables of their own and no comparison is drawn: another server on another machine does other work, so neither "
     "a ratio nor an order of the two means anything."
 )
-# A plateau: from one concurrency on, over this many levels and this many times the connections, throughput is flat.
-FLAT, FLAT_LEVELS, FLAT_SPAN = 1.10, 4, 10
-# Two plateaus this near to each other, under limits that differ, do not come from the limits.
-SAME_PLATEAU = 1.10
 
 
 class Published:
@@ -116,17 +113,6 @@ class Published:
             for problem in _as_report(values).problems(command):
                 found.setdefault(problem, []).append(section)
         yield from (f"{', '.join(sections)}: {problem}." for problem, sections in found.items())
-
-
-def plateau(sweep: Sequence[tuple[int, float]]) -> int | None:
-    """The least concurrency from which on throughput is flat over several levels and a tenfold; None without one."""
-    for index, (first, _) in enumerate(sweep):
-        rest = [value for _, value in sweep[index:]]
-        if len(rest) < FLAT_LEVELS or sweep[-1][0] < FLAT_SPAN * first:
-            return None
-        if max(rest) / min(rest) <= FLAT:
-            return first
-    return None
 
 
 def _neighbours(by_limits: Mapping[str, float]) -> Iterator[tuple[tuple[str, float], tuple[str, float]]]:

@@ -1,0 +1,78 @@
+"""Rules on rates that the declared hardware cannot give."""
+
+from collections.abc import Iterator
+from fnmatch import fnmatchcase
+
+from benchstudy.lints import words
+from benchstudy.lints.model import Ceiling, Figure, Found, Group, Material, rule
+from benchstudy.lints.summaries import size_of
+
+_SLACK = 1.05  # ceilings are round figures
+# What a study declares as memory is not to be mistaken for a disk.
+_DECLARED_AS_MEMORY = {"read": ("cache", "warm"), "write": ("sync", "none")}
+
+
+@rule(
+    "cache-speed-reads",
+    "error",
+    why="A read faster than the device can deliver came out of memory. It says how fast the page cache is, which is "
+    "the same for every backend behind it, and nothing of what a first reader will see.",
+    action="Empty the caches before each read and verify that the device was read; publish warm reads under that name.",
+)
+def cache_speed_reads(material: Material) -> Found:
+    yield from _above(material, "read", "reads")
+
+
+@rule(
+    "unsynced-writes",
+    "error",
+    why="A write faster than the device can take ended in memory, before anything was stored: a power "
+    "failure would lose it. The rest of the work is done later and at somebody else's expense.",
+    action="Let the clock stop after fsync, and publish unsynced writes apart and under that name.",
+)
+def unsynced_writes(material: Material) -> Found:
+    yield from _above(material, "write", "writes")
+
+
+def _above(material: Material, op: str, noun: str) -> Iterator[tuple[str, str]]:
+    for group in material.groups:
+        factor, memory = _DECLARED_AS_MEMORY[op]
+        if group.levels.get(factor) == memory:
+            continue
+        ceiling = next((c for c in material.ceilings if c.op == op and _holds_for(c, group)), None)
+        found = _rate(group, op)
+        if ceiling is not None and found is not None and found[0] > _SLACK * ceiling.rate:
+            rate, said = found
+            yield (
+                group.where,
+                (
+                    f"{said} are {noun} at {words.rate(rate)}, {rate / ceiling.rate:.1f} times what it can do: "
+                    f"{ceiling.source}"
+                ),
+            )
+
+
+def _holds_for(ceiling: Ceiling, group: Group) -> bool:
+    case = ",".join(f"{factor}={level}" for factor, level in group.levels.items())
+    return all(group.levels.get(f) == level for f, level in ceiling.levels.items()) and fnmatchcase(case, ceiling.where)
+
+
+def _rate(group: Group, op: str) -> tuple[float, str] | None:
+    """Bytes a second of an operation, by the typical time where one is told, and the figure it is made of."""
+    bandwidth = group.figures.get(f"{op}_bandwidth")
+    if bandwidth is not None and bandwidth.value:
+        return bandwidth.value, words.rate(bandwidth.value)
+    if group.levels.get("op") != op:
+        return None
+    rate = group.figures.get("throughput") or group.figures.get("bandwidth")
+    if rate is not None and rate.value and rate.unit == "B/s":
+        return rate.value, rate.printed or words.rate(rate.value)
+    size = size_of(group)
+    seconds = next((f for name in ("p50", "duration", "mean") if (f := group.figures.get(name))), None)
+    if size is None or seconds is None or not seconds.value:
+        return None
+    return size / seconds.value, f"{group.levels['size']} in {_said(seconds)}"
+
+
+def _said(figure: Figure) -> str:
+    return figure.printed or words.time(figure.value or 0.0)

@@ -1,0 +1,184 @@
+"""Rules on generated load: who was the limit, what was asked for, what a figure is a mean of."""
+
+from collections.abc import Iterator, Sequence
+from itertools import combinations
+
+from benchstudy.lints import words
+from benchstudy.lints.model import Found, Group, Material, rule
+
+# A plateau: from one concurrency on, over this many levels and this many times the connections, throughput is flat.
+FLAT, FLAT_LEVELS, FLAT_SPAN = 1.10, 4, 10
+# Two plateaus this near to each other, under limits that differ, do not come from the limits.
+SAME_PLATEAU = 1.10
+ACHIEVED = 0.99  # of what was offered, from which on an open loop kept its promise
+BUSY_WRITERS, BUSY_GENERATOR = 0.9, 0.8
+
+
+def plateau(sweep: Sequence[tuple[int, float]]) -> int | None:
+    """The least concurrency from which on throughput is flat over several levels and a tenfold; None without one."""
+    for index, (first, _) in enumerate(sweep):
+        rest = [value for _, value in sweep[index:]]
+        if len(rest) < FLAT_LEVELS or sweep[-1][0] < FLAT_SPAN * first:
+            return None
+        if max(rest) / min(rest) <= FLAT:
+            return first
+    return None
+
+
+@rule(
+    "offered-above-achieved",
+    "warning",
+    why="A rate that was asked for and not reached is no rate that the system sustains: it was overloaded, it refused, "
+    "or the generator did not begin the work. Times of such a run depend on how long it lasted.",
+    action="Lower the offered rate until at least 99 % of it is achieved, and report the bracket of what passed and "
+    "failed.",
+)
+def offered_above_achieved(material: Material) -> Found:
+    for group in material.groups:
+        if group.levels.get("rate") == "search":
+            continue  # it asks for too much on purpose, and reports where that begins
+        offered = group.value("max_rate", "offered")
+        achieved = group.value("qps", "achieved", "throughput")
+        share = group.value("achieved_share")
+        if share is None and offered and achieved is not None:
+            share = achieved / offered
+        if share is not None and share < ACHIEVED:
+            said = (
+                f"{words.number(offered)}/s offered, {words.number(achieved)}/s achieved"
+                if offered and achieved
+                else ""
+            )
+            yield group.where, f"{said + ': ' if said else ''}{share:.0%} of what was asked for"
+
+
+@rule(
+    "client-limited",
+    "warning",
+    why="What the generator can do is then taken for what the system can do, and everything faster looks the same.",
+    action="Measure the generator on a server that does nothing, and give it at least twice what the system needs.",
+)
+def client_limited(material: Material) -> Found:
+    for group in material.groups:
+        rate, wait, workers = group.value("qps"), group.value("queue_avg"), group.value("workers")
+        if rate and wait and workers and rate * wait >= BUSY_WRITERS * workers:
+            yield (
+                group.where,
+                (
+                    f"{words.number(rate)}/s × {words.time(wait)} in queue keep {words.number(rate * wait)} of "
+                    f"{words.number(workers)} writers waiting: the rate is what so many writers can do"
+                ),
+            )
+        busy = group.value("generator_cpu")
+        if busy is not None and busy > BUSY_GENERATOR:
+            yield group.where, f"the generator used {words.percent(busy)} of its processors"
+    flat: dict[str, dict[str, tuple[int, float]]] = {}
+    for group, start, values in _plateaus(material):
+        limits = group.levels.get("limits")
+        if limits:
+            flat.setdefault(group.levels.get("endpoint", ""), {})[limits] = (start, sorted(values)[len(values) // 2])
+    for endpoint, by_limits in flat.items():
+        for (few, (_, low)), (many, (_, high)) in combinations(by_limits.items(), 2):
+            if max(low, high) <= SAME_PLATEAU * min(low, high):
+                yield (
+                    ", ".join([endpoint, few, many]),
+                    (
+                        f"flat at {words.number(low)}/s under {few} and at {words.number(high)}/s under {many}: the "
+                        "limits are not what limits"
+                    ),
+                )
+
+
+@rule(
+    "saturated-from-the-start",
+    "warning",
+    why="Where throughput no longer grows with the number of connections, more of them only wait. The rows above the "
+    "first full one are one measurement printed many times, and the sweep does not show how the system gets there.",
+    action="Begin below saturation, or offer rates in an open loop; read latency and not throughput above it.",
+)
+def saturated_from_the_start(material: Material) -> Found:
+    for group, start, values in _plateaus(material):
+        levels = _sweep_levels(material, group)
+        if start in levels[:2]:
+            yield (
+                Group(group.section, dict(group.but("concurrency")), {}).where,
+                (
+                    f"from {start} connections on, {'the first' if start == levels[0] else 'the second'} of "
+                    f"{len(levels)} levels, throughput stays between {words.number(min(values))} and "
+                    f"{words.number(max(values))}/s"
+                ),
+            )
+
+
+@rule(
+    "window-of-means",
+    "warning",
+    why="The least and the greatest of means hide what differs within each of them: no single request took these "
+    "times, and the worst ones are averaged away.",
+    action="Take times from single requests, as percentiles of all of them.",
+)
+def window_of_means(material: Material) -> Found:
+    found = []
+    for group in material.groups:
+        names = [n.removesuffix("_avg") for n in group.figures if n.endswith("_avg")]
+        windows = [n for n in names if {f"{n}_min", f"{n}_max"} <= set(group.figures)]
+        if windows and ("window" in group.figures or any(n.startswith("hammer_") for n in windows)):
+            found.append((group, windows))
+    if found:
+        shown = "; ".join(dict.fromkeys(group.where for group, _ in found))
+        kinds = ", ".join(dict.fromkeys(n.replace("hammer_", "") for _, windows in found for n in windows))
+        yield shown, f"min/avg/max of {kinds} are of a window of tick means, not of requests"
+
+
+@rule(
+    "keep-alive-none",
+    "warning",
+    why="Each request then opened a connection of its own, which may cost more than the answer, and uses up ports.",
+    action="Let the server answer with a length or HTTP/1.1, or publish the figures as those of new connections.",
+)
+def keep_alive_none(material: Material) -> Found:
+    for group in material.groups:
+        # ab prints the figure only where keep-alive was asked for.
+        kept = group.figures.get("keepalive_requests")
+        if kept is not None and kept.value == 0:
+            yield group.where, "connections were to be kept alive (-k), and 0 requests were"
+
+
+@rule(
+    "declared-against-used",
+    "error",
+    why="A reader who repeats the printed command measures something else than what is reported.",
+    action="Print the command that was run; generate it and the figures from the same record.",
+)
+def declared_against_used(material: Material) -> Found:
+    for group in material.groups:
+        for name, asked in group.figures.items():
+            used = group.figures.get(name.removeprefix("command_"))
+            if name.startswith("command_") and used is not None and asked.value != used.value:
+                what = name.removeprefix("command_")
+                yield group.where, f"{what}: the command says {asked.printed}, the report is of {used.printed}"
+
+
+def _sweeps(material: Material) -> Iterator[tuple[Group, list[tuple[int, float]]]]:
+    """The first group of each sweep over concurrency, and its throughput by concurrency."""
+    for _, groups in material.by(lambda group: (group.section, group.but("concurrency"))):
+        points = [(int(g.levels["concurrency"]), g.value("throughput")) for g in groups if _is_point(g)]
+        if points:
+            yield groups[0], sorted((n, value) for n, value in points if value)
+
+
+def _is_point(group: Group) -> bool:
+    return group.levels.get("concurrency", "").isdigit() and "throughput" in group.figures
+
+
+def _sweep_levels(material: Material, first: Group) -> list[int]:
+    alike = (
+        g for g in material.groups if g.section == first.section and g.but("concurrency") == first.but("concurrency")
+    )
+    return sorted(int(g.levels["concurrency"]) for g in alike if _is_point(g))
+
+
+def _plateaus(material: Material) -> Iterator[tuple[Group, int, list[float]]]:
+    for group, sweep in _sweeps(material):
+        start = plateau(sweep)
+        if start is not None:
+            yield group, start, [value for n, value in sweep if n >= start]

@@ -1,0 +1,138 @@
+"""What a lint looks at and what it says. Nothing here is heavy to import: a study names lints long before any runs."""
+
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Literal
+
+Severity = Literal["error", "warning", "note"]
+
+
+@dataclass(frozen=True)
+class Finding:
+    """One finding of one rule.
+
+    `severity`: "error", a figure cannot mean what it says; "warning", it may well mislead; "note", something is missing
+    that a reader needs. `where`: "file or family: table, row, case". `acknowledged`: the reason that somebody gave for
+    leaving it so; empty when nobody did.
+    """
+
+    lint: str
+    severity: Severity
+    what: str
+    where: str
+    why: str
+    action: str
+    acknowledged: str = ""
+
+
+@dataclass(frozen=True)
+class Figure:
+    """One figure in its base unit: a printed one, or the median over the trials of a case.
+
+    `relation` is ">" or "~" where a page bounds or rounds. `values`: those of the trials, where they are known.
+    """
+
+    value: float | None
+    unit: str
+    printed: str = ""
+    relation: str = "="
+    status: str = "ok"
+    line: int | None = None
+    values: tuple[float, ...] = ()
+
+    @property
+    def resolution(self) -> float:
+        """The size of its last printed digit, in the base unit: 0.00001 for "0.57 ms"; 0 when it was not printed."""
+        from benchstudy.lints.published import last_digit
+
+        return last_digit(self.printed) if self.printed else 0.0
+
+
+@dataclass(frozen=True)
+class Group:
+    """Figures that belong together: a cell of a table, a transcript, a box, a case. `levels` without empty ones."""
+
+    section: str
+    levels: Mapping[str, str]
+    figures: Mapping[str, Figure]
+
+    @property
+    def where(self) -> str:
+        return ", ".join([*([self.section] if self.section else []), *self.levels.values()])
+
+    def value(self, *names: str) -> float | None:
+        """The first of these statistics that is there."""
+        found = (self.figures[name].value for name in names if name in self.figures)
+        return next((value for value in found if value is not None), None)
+
+    def but(self, *factors: str) -> tuple[tuple[str, str], ...]:
+        """The levels without those of some factors, to find groups that differ in nothing else."""
+        return tuple((factor, level) for factor, level in self.levels.items() if factor not in factors)
+
+
+@dataclass(frozen=True)
+class Ceiling:
+    """What the hardware can give at most: B/s of one operation, for groups with these levels."""
+
+    op: str
+    rate: float
+    source: str
+    levels: Mapping[str, str] = field(default_factory=dict)
+    # A pattern of cases, where a study declares it.
+    where: str = "*"
+
+
+@dataclass(frozen=True)
+class Material:
+    """Everything there is to look at: one published table or one family of a study.
+
+    `groups`: cells or cases. `samples`: what stands for one sample each: the cells of a published table, the single
+    trials of a family. `failed`: how many trials of a case failed without a cause, by case.
+    """
+
+    name: str
+    kind: Literal["published", "measured"]
+    groups: tuple[Group, ...]
+    samples: tuple[Group, ...] = ()
+    ceilings: tuple[Ceiling, ...] = ()
+    unexplained: Mapping[str, int] = field(default_factory=dict)
+
+    def by(self, key: Callable[[Group], object]) -> Iterator[tuple[object, list[Group]]]:
+        """Groups with an equal key together, in the material's order."""
+        together: dict[object, list[Group]] = {}
+        for group in self.groups:
+            together.setdefault(key(group), []).append(group)
+        yield from together.items()
+
+
+Found = Iterable[tuple[str, str]]  # where, what
+
+
+@dataclass(frozen=True)
+class Rule:
+    """`find` yields where and what; `why` it matters and what to do about it are the same for all its findings."""
+
+    name: str
+    severity: Severity
+    why: str
+    action: str
+    find: Callable[[Material], Found]
+
+
+_RULES: dict[str, Rule] = {}
+
+
+def rule(name: str, severity: Severity, *, why: str, action: str) -> Callable[[Callable[[Material], Found]], Rule]:
+    """Makes a rule of a function of a material that yields (where, what)."""
+
+    def register(find: Callable[[Material], Found]) -> Rule:
+        assert name not in _RULES, f"two lints are called {name}"
+        _RULES[name] = Rule(name, severity, why, action, find)
+        return _RULES[name]
+
+    return register
+
+
+def rules() -> Mapping[str, Rule]:
+    """All rules by name, in the order they are defined in."""
+    return _RULES

@@ -1,0 +1,156 @@
+"""Rules on what a table leaves out, and on text that says something else than the sample beside it."""
+
+from collections import Counter
+
+from benchstudy.lints import words
+from benchstudy.lints.model import Figure, Found, Group, Material, rule
+
+_REPETITIONS = ("n", "runs", "repetitions")
+_INTERVAL = ("low", "high", "interval")
+# Facts that a run was made with: however often a page says one, it must be the same.
+_SETTINGS = ("size", "block_size", "iodepth", "files", "share", "users")
+_BINARY = 1.024**3  # "4 GB" and "4G" differ by it, and nobody is misled
+_ROUNDED = 1.05  # "around 2900"
+_LOOSE = 10.0
+_PROCESSOR = 0.8
+_A_PROGRAM_S = 1e-3  # less than starting one costs
+
+
+@rule(
+    "n-missing",
+    "note",
+    why="Without a number of repetitions nobody can tell a property of the system from an accident of one run.",
+    action="Print n in every cell, and publish the raw samples.",
+)
+def n_missing(material: Material) -> Found:
+    if material.kind == "published" and not _tells(material, _REPETITIONS) and (count := _count(material)):
+        screens = sum("window" in group.figures for group in material.groups)
+        pasted = f", {screens} of the groups pasted screens" if screens else ""
+        yield "all figures", f"{words.plural(count, 'figure')} and no number of repetitions{pasted}"
+
+
+@rule(
+    "interval-missing",
+    "note",
+    why="A figure without an interval cannot be compared: it is not told which differences are noise.",
+    action="Print an interval for every figure, or say why there is none.",
+)
+def interval_missing(material: Material) -> Found:
+    if material.kind == "published" and not _tells(material, _INTERVAL) and (count := _count(material)):
+        yield "all figures", f"{words.plural(count, 'figure')} and no interval"
+
+
+@rule(
+    "failed-without-reason",
+    "warning",
+    why="Ended for want of memory, refused, or only slow are three different properties of a system. “Failed” tells "
+    "none.",
+    action="Print the cause in the cell: what ended the run, and at which limit.",
+)
+def failed_without_reason(material: Material) -> Found:
+    for where, count in material.unexplained.items():
+        yield where, f"{words.plural(count, 'trial')} failed, and no cause was recorded"
+    totals = Counter(group.section for group in material.groups)
+    failed: dict[str, list[Group]] = {}
+    for group in material.groups:
+        if any(figure.status == "failed" for figure in group.figures.values()):
+            failed.setdefault(group.section, []).append(group)
+    for section, groups in failed.items():
+        cells = ", ".join(" ".join(group.levels.values()) for group in groups)
+        yield section, f"{len(groups)} of {words.plural(totals[section], 'cell')} say “failed” and not why: {cells}"
+
+
+@rule(
+    "text-against-sample",
+    "error",
+    why="One of the two is wrong, and a reader who repeats the measurement cannot know which.",
+    action="Generate the text's figures from the results; print the sample of the command that is printed.",
+)
+def text_against_sample(material: Material) -> Found:
+    if material.kind != "published":
+        return
+    said: dict[tuple, list[tuple[Group, Figure]]] = {}
+    for group in material.groups:
+        for name, figure in group.figures.items():
+            if figure.value is None or name.startswith("command_"):
+                continue
+            heading = group.section.partition(":")[0]
+            # A setting holds for all that stands under one heading, a result for its own levels, wherever it stands.
+            key = (name, heading) if _is_setting(name, group) else (name, tuple(group.levels.items()))
+            said.setdefault(key, []).append((group, figure))
+    for (name, *_), figures in said.items():
+        shown = dict.fromkeys(f.printed for _, f in figures)
+        if len(shown) > 1 and any(_contradict(a, b) for a in figures for b in figures):
+            places = "; ".join(f"“{f.printed}” ({g.section}{_line(f)})" for g, f in figures)
+            yield f"{figures[0][0].where}, {name.replace('_', ' ')}", places
+
+
+def _is_setting(name: str, group: Group) -> bool:
+    return name in _SETTINGS and "version" not in group.levels and "test" not in group.levels
+
+
+def _line(figure: Figure) -> str:
+    return f", line {figure.line}" if figure.line else ""
+
+
+def _contradict(first: tuple[Group, Figure], second: tuple[Group, Figure]) -> bool:
+    (group, a), (other, b) = first, second
+    ops = {g.levels["op"] for g in (group, other) if "op" in g.levels}
+    if len(ops) > 1 or a.unit != b.unit or a.value is None or b.value is None or 0 in (a.value, b.value):
+        return False
+    ratio = b.value / a.value
+    if ">" in (a.relation, b.relation):
+        return (ratio < 1) if a.relation == ">" != b.relation else False
+    allowed = _ROUNDED if "~" in (a.relation, b.relation) else _BINARY if a.unit == "B" else 1.0
+    return max(ratio, 1 / ratio) > allowed + 1e-9
+
+
+@rule(
+    "loose-threshold",
+    "warning",
+    why="A limit that lies far above what the page's own good system does lets nearly every bad one pass.",
+    action="State how the limit was chosen, and give one for each operation, a small multiple of the sample.",
+)
+def loose_threshold(material: Material) -> Found:
+    limits = [(g, g.figures["limit"]) for g in material.groups if "limit" in g.figures]
+    for group, limit in limits:
+        for other in material.groups:
+            sample = other.figures.get("real")
+            same = other.section == group.section and other.but("op") == group.but("op")
+            if same and sample is not None and sample.value and limit.value and limit.value >= _LOOSE * sample.value:
+                yield (
+                    other.where,
+                    (
+                        f"the limit of {limit.printed} is {limit.value / sample.value:.0f} times the sample of "
+                        f"{sample.printed}"
+                    ),
+                )
+
+
+@rule(
+    "processor-bound",
+    "warning",
+    why="Time that the processor spends in the shell, in system calls or in starting programs is no property of a "
+    "disk: a slow disk and a fast one then look alike.",
+    action="Do the operations from one process that starts no other, and report its processor time beside the clock's.",
+)
+def processor_bound(material: Material) -> Found:
+    for group in material.groups:
+        real, user, system = (group.value(name) for name in ("real", "user", "system"))
+        if not real or user is None or system is None or user + system < _PROCESSOR * real:
+            continue
+        files = group.value("files")
+        each = (user + system) / files if files else None
+        starts = ", as much as starting a program for each costs" if each and each > _A_PROGRAM_S else ""
+        of_each = f" ({words.time(each)} a file{starts})" if each else ""
+        yield group.where, f"{(user + system) / real:.0%} of {group.figures['real'].printed} is processor time{of_each}"
+
+
+def _tells(material: Material, words_for_it: tuple[str, ...]) -> bool:
+    """Whether a figure is called so, alone or as in `mean_low`."""
+    ends = tuple(f"_{word}" for word in words_for_it)
+    return any(name in words_for_it or name.endswith(ends) for group in material.groups for name in group.figures)
+
+
+def _count(material: Material) -> int:
+    return sum(figure.value is not None for group in material.groups for figure in group.figures.values())

@@ -1,0 +1,167 @@
+"""Rules on summaries of samples: what no sample can have, and what a single value made."""
+
+import math
+import re
+from collections.abc import Iterator
+
+from benchstudy.lints import words
+from benchstudy.lints.model import Found, Group, Material, rule
+
+_SUFFIXES = {"mean": ("mean", "avg"), "sd": ("sd", "stddev"), "median": ("p50", "median")}
+# Generators print latencies to the millisecond, and nothing tells how far each of a trial's metrics was rounded.
+_MEASURED_RESOLUTION = 1e-3
+_PERCENTILE = re.compile(r"(?:.+_)?p(?:9\d(?:\.\d+)?)")
+# The lowest edge of the usual client libraries' default buckets.
+_LOWEST_EDGES = (0.005,)
+_AT_EDGE = 3
+_TIGHT = 5.0  # by how much a spread falls when its one outlier is left out
+_AGREEING = 1.5  # sizes of sample that two cells of a series imply, as a ratio
+
+
+@rule(
+    "impossible-mean-median",
+    "error",
+    why="The mean and the median of one sample lie at most one standard deviation apart. Where they do not, the three "
+    "figures come from different samples, or one was mistyped.",
+    action="Go back to the raw samples and print all three from the same ones.",
+)
+def impossible_mean_median(material: Material) -> Found:
+    for group in material.samples:
+        for prefix, mean, sd, median in _triples(group):
+            measured = _MEASURED_RESOLUTION if group.figures[mean].unit == "s" else 0.0
+            slack = 1.5 * max(group.figures[mean].resolution, measured if material.kind == "measured" else 0.0)
+            values = [group.figures[name].value for name in (mean, sd, median)]
+            distance = abs(values[0] - values[2])
+            if values[1] < 0:
+                yield (
+                    group.where,
+                    f"{prefix}the standard deviation is negative: {group.figures[sd].printed or values[1]}",
+                )
+            elif distance > values[1] + slack:
+                printed = [group.figures[name].printed or f"{group.figures[name].value:g}" for name in (mean, median)]
+                apart = f"{distance / values[1]:.1f} standard deviations" if values[1] else "and the deviation is zero"
+                yield group.where, f"{prefix}mean {printed[0]} and median {printed[1]} lie {apart} apart"
+
+
+@rule(
+    "single-outlier",
+    "warning",
+    why="The mean and the deviation of such a sample describe one value, mostly the first one, made with cold caches "
+    "or a new connection. They tell neither what the others were nor how often it happens.",
+    action="Show the samples; measure the cold and the warm case apart, each several times.",
+)
+def single_outlier(material: Material) -> Found:
+    if material.kind == "measured":
+        yield from _outliers_in_values(material)
+        return
+    for series, groups in material.by(lambda group: (group.section, group.but("size"))):
+        fitting = [(group, *fit) for group in groups if (fit := _one_outlier(group)) is not None]
+        sizes = [k for _, k, _ in fitting]
+        if len(fitting) < 2 or max(sizes) > _AGREEING * min(sizes):
+            continue
+        implied = ", ".join(
+            f"{group.levels.get('size', group.where)}: {words.time(outlier)}"
+            + (f" ({words.rate(size / outlier)})" if (size := size_of(group)) else "")
+            for group, _, outlier in fitting
+        )
+        section, levels = series
+        where = ", ".join(
+            [section, *(level for _, level in levels), *(g.levels.get("size", "") for g, _, _ in fitting)]
+        )
+        yield (
+            where,
+            (
+                f"mean, deviation and median fit n ≈ {min(sizes):.0f}–{max(sizes):.0f} values of which all but one are "
+                f"like the median, and that one is {implied}"
+            ),
+        )
+
+
+def _one_outlier(group: Group) -> tuple[float, float] | None:
+    """(size of sample, the outlier) if all but one value are the median: then (sd / (mean - median))² is the size."""
+    mean, sd, median = (group.value(name) for name in ("mean", "sd", "p50"))
+    if mean is None or sd is None or median is None or sd <= mean or mean <= median:
+        return None
+    size = (sd / (mean - median)) ** 2
+    return (size, median + size * (mean - median)) if 3 <= size <= 100 else None
+
+
+def _outliers_in_values(material: Material) -> Iterator[tuple[str, str]]:
+    for group in material.groups:
+        figure = group.figures.get("duration") or group.figures.get("throughput")
+        values = sorted(figure.values) if figure else []
+        if len(values) < 5:
+            continue
+        for lone, others in ((values[-1], values[:-1]), (values[0], values[1:])):
+            spread, without = _sd(values), _sd(others)
+            typical = others[len(others) // 2]
+            far = max(lone, typical) > 3 * min(lone, typical) > 0
+            if far and spread > _TIGHT * without:
+                say = words.time if figure.unit == "s" else words.rate
+                yield (
+                    group.where,
+                    (
+                        f"one of {len(values)} trials gave {say(lone)}, the others {say(others[0])} to "
+                        f"{say(others[-1])}; "
+                        f"without it the standard deviation falls from {say(spread)} to {say(without)}"
+                    ),
+                )
+
+
+def _sd(values: list[float]) -> float:
+    mean = sum(values) / len(values)
+    return math.sqrt(sum((v - mean) ** 2 for v in values) / (len(values) - 1))
+
+
+@rule(
+    "lowest-bucket",
+    "warning",
+    why="A quantile of a histogram that falls into its lowest bucket is only known to lie below that bucket's edge. "
+    "Equal figures are no equal times, and any change within the bucket is invisible.",
+    action="Print “< edge”, or measure with finer buckets; draw no comparison between two of them.",
+)
+def lowest_bucket(material: Material) -> Found:
+    for version, groups in material.by(lambda group: group.levels.get("version", "")):
+        seconds = [
+            figure.value
+            for group in groups
+            for name, figure in group.figures.items()
+            if _PERCENTILE.fullmatch(name) and figure.unit == "s" and figure.value
+        ]
+        lowest = min(seconds, default=None)
+        if lowest in _LOWEST_EDGES and (count := seconds.count(lowest)) >= _AT_EDGE:
+            yield (
+                str(version) or "all",
+                (
+                    f"{count} high percentiles are exactly {words.time(lowest)}, and none is lower: that is "
+                    "the edge of the lowest bucket"
+                ),
+            )
+
+
+def _triples(group: Group) -> Iterator[tuple[str, str, str, str]]:
+    """(prefix for a sentence, names of mean, deviation and median) of each sample that a group sums up."""
+    for name in group.figures:
+        for suffix in _SUFFIXES["mean"]:
+            if name != suffix and not name.endswith(f"_{suffix}"):
+                continue
+            stem = name.removesuffix(suffix)
+            sd, median = (
+                next((stem + s for s in _SUFFIXES[what] if _known(group, stem + s)), None) for what in ("sd", "median")
+            )
+            if sd and median and _known(group, name):
+                yield f"{stem.removesuffix('_')}: " if stem else "", name, sd, median
+
+
+def _known(group: Group, name: str) -> bool:
+    return name in group.figures and group.figures[name].value is not None
+
+
+def size_of(group: Group) -> int | None:
+    """Bytes of the level `size`, where there is one."""
+    from benchstudy.units import Size
+
+    try:
+        return Size(group.levels["size"]).bytes
+    except (KeyError, ValueError):
+        return None

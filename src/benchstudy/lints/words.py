@@ -1,0 +1,26 @@
+"""How findings say figures. `report.human` needs more to be imported than a study that only names lints should pay."""
+
+
+def rate(bytes_per_second: float) -> str:
+    return _scaled(bytes_per_second, (("GB/s", 1e9), ("MB/s", 1e6), ("KB/s", 1e3), ("B/s", 1.0)))
+
+
+def time(seconds: float) -> str:
+    return _scaled(seconds, (("s", 1.0), ("ms", 1e-3), ("µs", 1e-6)))
+
+
+def number(value: float) -> str:
+    return f"{value:,.0f}" if abs(value) >= 100 or value == int(value) else f"{value:.3g}"
+
+
+def percent(share: float) -> str:
+    return f"{100 * share:,.0f} %" if abs(share) >= 1 else f"{100 * share:.3g} %"
+
+
+def plural(count: int, noun: str) -> str:
+    return f"{count:,} {noun}{'' if count == 1 else 's'}"
+
+
+def _scaled(value: float, units: tuple[tuple[str, float], ...]) -> str:
+    name, factor = next((u for u in units if abs(value) >= u[1]), units[-1])
+    return f"{value / factor:.3g} {name}"

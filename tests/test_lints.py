@@ -1,0 +1,246 @@
+"""Lints: what RIGOR holds against the published pages is found by name, from data/published/ alone."""
+
+import csv
+from functools import cache
+from pathlib import Path
+from types import SimpleNamespace
+
+import polars as pl
+import pytest
+from tidy_fixture import Tables
+
+from benchstudy import lints
+from benchstudy.errors import BenchstudyError
+from benchstudy.lints import Finding
+from benchstudy.lints.acknowledge import fits
+from benchstudy.lints.load import plateau
+from benchstudy.report.results import Results
+
+PUBLISHED = Path(__file__).parents[1] / "data" / "published"
+COLUMNS = ["page", "section", "backend", "op", "size", "statistic", "value", "unit", "as_printed", "source_line"]
+
+
+@cache
+def found(table: str) -> list[Finding]:
+    return lints.lint(PUBLISHED / table)
+
+
+def called(name: str, table: str) -> list[Finding]:
+    return [finding for finding in found(table) if finding.lint == name]
+
+
+# -- the eight findings on the pages -----------------------------------------------------------------------------------
+
+
+def test_1_a_mean_and_a_median_that_no_sample_has():
+    (finding,) = called("impossible-mean-median", "mattermost-storage.csv")
+    assert finding.where.endswith("Write operations, Local (EBS), write, 10GB")
+    assert "70.66 s" in finding.what and "80.50 s" in finding.what and "1.4 standard deviations" in finding.what
+    assert finding.severity == "error" and finding.why and finding.action
+
+
+def test_2_a_page_cache_published_as_a_disk_and_single_cold_reads():
+    cached = called("cache-speed-reads", "mattermost-storage.csv")
+    local = [f for f in cached if "Local (EBS)" in f.where]
+    assert len(local) == 6, "every local read is faster than the volume"
+    assert any("6.41 GB/s" in f.what and "125 MiB/s" in f.what for f in local)
+    assert not any("S3" in f.where for f in cached)
+    (cold,) = called("single-outlier", "mattermost-storage.csv")
+    assert "EFS" in cold.where and "n ≈ 9–10" in cold.what
+    assert all(size in cold.what for size in ("10MB", "100MB", "1GB")), "the three that agree"
+
+
+def test_3_writes_that_were_not_synced_and_no_n():
+    unsynced = called("unsynced-writes", "mattermost-storage.csv")
+    assert [f.where.rsplit(", ", 1)[1] for f in unsynced] == ["100KB", "1MB", "10MB"], "from 100MB on the volume shows"
+    assert "549 MB/s" in unsynced[2].what
+    assert called("n-missing", "mattermost-storage.csv") and called("interval-missing", "mattermost-storage.csv")
+
+
+def test_4_a_text_that_contradicts_its_sample_and_a_loop_that_measures_cat():
+    sizes, files = called("text-against-sample", "gitlab-filesystem.csv")
+    assert "“4G”" in sizes.what and "“1024MB”" in sizes.what
+    assert "“1,000”" in files.what and "“{0..1000}”" in files.what
+    (limit,) = called("loose-threshold", "gitlab-filesystem.csv")
+    assert "86 times" in limit.what
+    read = called("processor-bound", "gitlab-filesystem.csv")[1]
+    assert read.where.endswith("read") and "starting a program" in read.what
+
+
+def test_5_a_change_against_nothing_a_lowest_bucket_and_a_vanished_series():
+    table = "mattermost-v9.11-v10.0.csv"
+    (zero,) = called("zero-base", table)
+    assert "RoleStore.GetByNames" in zero.where and "3,802,036 %" in zero.what
+    old, new = called("lowest-bucket", table)
+    assert old.where.endswith("v9.11.0") and old.what.startswith("23 high percentiles are exactly 5 ms")
+    assert new.what.startswith("21 ")
+    vanished = called("vanished-series", table)
+    assert {f.where.rsplit(", ", 1)[1] for f in vanished} == {
+        "ChannelStore.CreateSidebarCategory",
+        "createCategoryForTeamForUser",
+    }
+    assert any("-101.5 %" in f.what for f in vanished)
+
+
+def test_6_a_variance_from_elsewhere():
+    (finding,) = called("borrowed-variance", "mattermost-v9.11-v10.0.csv")
+    assert "5%" in finding.what and "-2.96%" in finding.what and "A/A" in finding.action
+
+
+def test_7_rates_that_were_asked_for_windows_of_means_and_pasted_screens():
+    offered = called("offered-above-achieved", "tessera.csv")
+    assert len(offered) == 5
+    assert any("2,571/s offered, 2,047/s achieved" in f.what for f in offered)
+    (means,) = called("window-of-means", "tessera.csv")
+    assert "tick means" in means.what and means.where.count("box") == 5
+    (missing,) = called("n-missing", "tessera.csv")
+    assert "5 of the groups pasted screens" in missing.what
+    assert any("589 of 600 writers" in f.what for f in called("client-limited", "tessera.csv"))
+
+
+def test_8_failures_without_reason_a_sweep_full_from_its_start_and_a_command_that_was_not_run():
+    failed = called("failed-without-reason", "filestash-http.csv")
+    assert sum(int(f.what.split()[0]) for f in failed) == 6
+    assert any("from 5 connections on" in f.what for f in called("saturated-from-the-start", "filestash-http.csv"))
+    (limits,) = called("client-limited", "filestash-http.csv")
+    assert "the limits are not what limits" in limits.what
+    assert len(called("keep-alive-none", "filestash-ab.csv")) == 4
+    (declared,) = called("declared-against-used", "filestash-ab.csv")
+    assert "-c 3000" in declared.what and "4000" in declared.what
+
+
+# -- no false alarms ---------------------------------------------------------------------------------------------------
+
+
+def clean_rows(**changed: tuple[float, str]) -> list[list[object]]:
+    """A table that tells everything: n, interval, and figures that fit each other and the hardware."""
+    rows = []
+    for op, factor in (("write", 1.0), ("read", 0.8)):
+        for size, seconds in (("10MB", 0.10), ("100MB", 1.0), ("1GB", 10.0)):
+            cell = {"mean": 1.02, "sd": 0.05, "p50": 1.0, "p50_low": 0.97, "p50_high": 1.04}
+            figures = {name: (part * seconds * factor, "s") for name, part in cell.items()}
+            figures |= {"n": (10, "1")} | (changed if (op, size) == ("write", "1GB") else {})
+            rows += [
+                ["P", op, "Local (EBS)", op, size, name, value, unit, f"{value:.4f}{' s' if unit == 's' else ''}", 1]
+                for name, (value, unit) in figures.items()
+            ]
+    return rows
+
+
+def table(folder: Path, rows: list[list[object]]) -> Path:
+    path = folder / "table.csv"
+    with path.open("w", newline="", encoding="utf-8") as file:
+        csv.writer(file).writerows([COLUMNS, *rows])
+    ceilings = (PUBLISHED / "ceilings.csv").read_text(encoding="utf-8")
+    (folder / "ceilings.csv").write_text(ceilings.replace("Backing storage benchmarks", "P"), encoding="utf-8")
+    return path
+
+
+def test_a_clean_table_has_no_finding(tmp_path: Path):
+    assert lints.lint(table(tmp_path, clean_rows())) == []
+    (finding,) = lints.lint(table(tmp_path, clean_rows(p50=(9.0, "s"))))
+    assert finding.lint == "impossible-mean-median", "and the same table with one figure changed has just that one"
+
+
+def test_rounding_alone_is_no_contradiction(tmp_path: Path):
+    (row,) = [r for r in clean_rows() if r[3:6] == ["write", "1GB", "mean"]]
+    rounded = [[*row[:5], name, value, "s", text, 1] for name, value, text in (
+        ("mean", 11.05, "11.05 s"), ("sd", 0.0, "0.00 s"), ("p50", 11.06, "11.06 s"), ("n", 9, "9"), ("low", 11, "11 s"),
+    )]  # fmt: skip
+    assert [f.lint for f in lints.lint(table(tmp_path, rounded))] == []
+
+
+def test_what_cannot_be_linted_says_so(tmp_path: Path):
+    with pytest.raises(BenchstudyError, match="no published table there"):
+        lints.lint(tmp_path)
+    (tmp_path / "x.csv").write_text("a,b\n1,2\n")
+    with pytest.raises(BenchstudyError, match=r"no column .*as_printed"):
+        lints.lint(tmp_path / "x.csv")
+
+
+@pytest.mark.parametrize(
+    ("sweep", "start"),
+    [
+        ([(1, 10), (5, 100), (10, 101), (50, 99), (100, 100)], 5),
+        ([(1, 10), (10, 20), (50, 40), (100, 80)], None),
+        ([(10, 100), (20, 100), (40, 100), (80, 100)], None),  # flat, but over less than a tenfold
+    ],
+)
+def test_a_plateau_is_long_and_wide(sweep: list[tuple[int, float]], start: int | None):
+    assert plateau(sweep) == start
+
+
+# -- measured and imported results -------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def results(tmp_path: Path) -> Results:
+    """A disk with a ceiling, an object store with a cold first request, a trial that failed and does not say why."""
+    tables = Tables(tmp_path, "s", "file_size")
+    gigabyte = {"size_bytes": 1e9}
+    for block in range(1, 9):
+        rates = {"fsync": 9e7, "none": 3e9}
+        for sync, rate in rates.items():
+            levels = {"backend": "disk", "op": "write", "size": "1GB", "sync": sync}
+            seconds = 1e9 / tables.noisy(rate, 0.02)
+            tables.add(levels, block, {"duration": (seconds, "s")}, numbers=gigabyte)
+        for state, rate in (("cold", 6e9), ("warm", 6e9)):
+            levels = {"backend": "disk", "op": "read", "size": "1GB", "cache": state}
+            tables.add(levels, block, {"duration": (1e9 / tables.noisy(rate, 0.02), "s")}, numbers=gigabyte)
+        seconds = tables.noisy(6.0 if block == 1 else 0.2, 0.02)
+        levels = {"backend": "store", "op": "read", "size": "1GB", "cache": "uncontrolled"}
+        tables.add(levels, block, {"duration": (seconds, "s")}, numbers=gigabyte)
+    tables.add({"backend": "store", "op": "write", "size": "1GB", "sync": "server"}, 1, {}, status="failed",
+               numbers=gigabyte)  # fmt: skip
+    return Results(tables.write(), study="s", family="file_size")
+
+
+CEILINGS = [lints.Ceiling(op, 131e6, "125 MiB/s (its data sheet)", where="*backend=disk*") for op in ("read", "write")]
+
+
+def test_measured_results_pass_the_same_rules(results: Results):
+    listed = [(f.lint, f.where) for f in lints.lint(lints.measured.read(results, CEILINGS))]
+    assert listed == [
+        ("cache-speed-reads", "file_size: disk, read, 1GB, cold"),
+        ("single-outlier", "file_size: store, read, 1GB, uncontrolled"),
+        ("failed-without-reason", "file_size: store, write, 1GB, server"),
+    ], "warm reads and unsynced writes are declared as what they are"
+    without = {f.lint for f in lints.lint(results)}
+    assert "cache-speed-reads" not in without, "nothing declared, nothing exceeded"
+
+
+def test_an_imported_summary_that_contradicts_itself(tmp_path: Path):
+    tables = Tables(tmp_path, "s", "http_concurrency")
+    latency = {"latency_mean": (0.9, "s"), "latency_sd": (0.1, "s"), "latency_p50": (0.2, "s")}
+    tables.add({"server": "x", "concurrency": "5"}, 1, latency, imported=True)
+    tables.add({"server": "x", "concurrency": "9"}, 1, latency | {"latency_p50": (0.85, "s")})
+    (finding,) = lints.lint(Results(tables.write(), study="s", family="http_concurrency"))
+    assert finding.lint == "impossible-mean-median" and "x, 5, trial" in finding.where
+
+
+def test_findings_come_in_one_order(results: Results):
+    assert lints.lint(PUBLISHED) == lints.lint(PUBLISHED)
+    severities = [f.severity for f in lints.lint(PUBLISHED)]
+    assert severities == sorted(severities, key=["error", "warning", "note"].index)
+
+
+# -- acknowledging -----------------------------------------------------------------------------------------------------
+
+
+def test_an_acknowledged_finding_stays_with_its_reason(results: Results):
+    entries = [SimpleNamespace(lint="single-outlier", where="file_size: store*", reason="the first one opens the link")]
+    by_name = {f.lint: f.acknowledged for f in lints.lint(results, entries)}
+    assert by_name == {"single-outlier": "the first one opens the link", "failed-without-reason": ""}
+
+
+def test_patterns_of_places():
+    assert fits("*1gb*", "file_size: store, read, 1GB") and fits("*", "anything")
+    assert fits("a[b]*", "a[b], c") and not fits("store", "file_size: store")
+
+
+def test_every_rule_explains_itself_and_is_called_once():
+    for name, rule in lints.rules().items():
+        assert name == rule.name and name == name.lower() and rule.why.endswith(".") and rule.action.endswith(".")
+    every = {f.lint for f in lints.lint(PUBLISHED)}
+    assert every == set(lints.rules()), "the pages have one of each"
+    assert pl.read_csv(PUBLISHED / "ceilings.csv").height
