@@ -236,7 +236,7 @@ def test_a_log_that_stops_does_not_look_fast():
         (0.3, 0.95, None, 0.6, 0.6, 0.1, 0.0, "generator CPU: client-limited"),
         (0.3, 0.2, 0.93, 0.7, 0.7, 0.1, 0.0, "database"),
         (0.55, 0.42, None, 0.99, 0.97, 0.1, 0.0, "server CPU, on a host whose CPUs all were busy"),
-        (0.3, 0.2, None, 0.99, 0.4, 0.1, 0.0, "unknown: other processes had 59% of the host's CPUs"),
+        (0.3, 0.2, None, 0.99, 0.4, 0.1, 0.0, "unknown: other processes and the kernel's own threads had 59%"),
         (0.2, 0.1, None, 0.2, 0.2, 0.97, 0.1, "disk: busy 97%"),
         (0.2, 0.1, None, 0.2, 0.2, 0.5, 0.9, "fsync: the server waits for the disk"),
         (0.2, 0.1, None, 0.2, 0.2, 0.2, 0.1, "unknown"),

@@ -218,7 +218,8 @@ def limited_by(found: Found, *, at_its_limit: bool) -> str:
     full = [host for host, share in found.host_cpu.items() if share >= _HOST_FULL]
     foreign = max((found.host_cpu[host] - found.own_cpu[host] for host in full), default=0.0)
     if foreign > _FOREIGN:
-        return f"unknown: other processes had {foreign:.0%} of the host's CPUs, all of which were busy ({shown})"
+        whose = "other processes and the kernel's own threads"
+        return f"unknown: {whose} had {foreign:.0%} of the host's CPUs, all of which were busy ({shown})"
     if full and used:
         name = max(used, key=lambda process: used[process])
         what = {SERVER: "server CPU", GENERATOR: "generator CPU: client-limited", DATABASE: "database: its CPU"}[name]
