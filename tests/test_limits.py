@@ -69,6 +69,12 @@ WEB = {
     "argv": ["python3", "-S", "{{dir}}/server.py", "{{bind}}", "{{port.web}}"],
     "ready": {"tcp": "web", "timeout": "20s"},
 }
+# Never ready, and full of pages of a file that it wrote.
+CRAMMED = {
+    **WEB,
+    "argv": ["sh", "-c", 'head -c 32M /dev/zero > "$0/file"; exec sleep 300', "{{dir}}"],
+    "ready": {"tcp": "web", "timeout": "2s"},
+}
 
 
 def limits(cpus: int | None = None, memory: str | None = None) -> Limits:
@@ -124,7 +130,12 @@ def trial_of(agent, remote, tmp_path, hosts: dict, roles: dict) -> Iterator[Tria
             "hosts": {name: described | changed for name, changed in hosts.items()},
             "targets": {"here": {"roles": roles}},
             "families": {
-                "file_size": {"backends": [backend], "sizes": ["1MB"], "sync": ["none"], "services": {"web": WEB}}
+                "file_size": {
+                    "backends": [backend],
+                    "sizes": ["1MB"],
+                    "sync": ["none"],
+                    "services": {"web": WEB, "crammed": CRAMMED},
+                }
             },
         }
     )
@@ -225,6 +236,15 @@ def test_a_limit_below_what_the_server_needs_to_start_is_oom(trial):
         pytest.fail("it cannot have started")
     assert trial.commands[0].limits["oom_kills"] == 1
     assert (trial.files / "server" / "supervisor.json").is_file()
+
+
+@needs_root
+def test_a_server_that_is_never_ready_because_its_memory_is_full_says_so(trial):
+    message = r"^service crammed: its memory limit of 8 MiB was used up: not ready within 2 s"
+    with pytest.raises(TrialFailed, match=message), trial.server("crammed", limits=limits(memory="8MiB")):
+        pytest.fail("it cannot be ready")
+    with pytest.raises(TrialFailed, match=r"^service crammed: not ready within 2 s"), trial.server("crammed"):
+        pytest.fail("it cannot be ready")
 
 
 def test_a_server_that_ends_by_itself_is_the_cause_with_its_last_words(trial):

@@ -9,6 +9,7 @@ import cgroups
 import processes
 
 _PLENTY_OF_FILES = 1 << 20
+_NEARLY = 0.99  # of a limit: the kernel takes memory back just below it
 
 
 class Refused(processes.StartFailed):
@@ -114,6 +115,14 @@ def out_of_memory(limits: dict, survived: bool) -> str:
     who = f"{limits['oom_kills']} of its processes killed" if survived else "killed"
     where = f"at its memory limit of {_shown(limit)}" if limit is not None else "because the host was out of memory"
     return f"OOM: {who} by the kernel {where} (peak {'unknown' if peak is None else _shown(peak)})"
+
+
+def used_up(limits: dict | None) -> str | None:
+    """What to say of a command that lived, but had no memory left: it may have done nothing but wait for its pages."""
+    limit, peak = (limits or {}).get("effective", {}).get("memory_bytes"), (limits or {}).get("peak_memory_bytes")
+    if limit is None or peak is None or peak < _NEARLY * limit:
+        return None
+    return f"its memory limit of {_shown(limit)} was used up"
 
 
 def _shown(size: int) -> str:

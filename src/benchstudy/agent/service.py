@@ -68,6 +68,11 @@ def start(arguments: list[str]) -> None:
     content = watcher.last_word(folder)
     if _ran_out_of_memory(content):
         cause = content["cause"]
+    else:
+        import limits  # hardly ever needed, and start-up time is paid at every command
+
+        squeezed = limits.used_up(content.get("limits"))
+        cause = f"{squeezed}: {cause}" if squeezed else cause
     failed = {"ready": False, "cause": _hide(cause, spec), "log": _hide(_log_tail(folder), spec)}
     wire.emit({**failed, "logs": _logs(folder), "record": content})
 

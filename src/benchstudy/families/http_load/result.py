@@ -62,8 +62,9 @@ def parse_trial(levels: Mapping[str, str], files: Path) -> Parsed:
 def parse_load(tool: str, folder: Path) -> LoadResult:
     """What a generator left in the folder of its command. Raises ParseError."""
     if tool == "ab":
-        percentiles = parse_ab_percentiles(_text(folder / "files" / AB_PERCENTILES))
+        # First: with no answer at all ab writes no other file.
         result = parse_ab(_text(folder / "stdout"), _text(folder / "stderr"))
+        percentiles = parse_ab_percentiles(_text(folder / "files" / AB_PERCENTILES))
         return _ab_result(result, percentiles, folder / "files" / AB_REQUESTS)
     if tool == "wrk":
         return _wrk_result(parse_wrk(_text(folder / "stdout")))
