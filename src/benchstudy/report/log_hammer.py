@@ -110,7 +110,7 @@ class LogHammer:
     # -- does it agree? --------------------------------------------------------------------------------------------
 
     def agreement(self) -> Table:
-        """A row a case of the hammer: its Δ beside the growth by checkpoints over the same seconds, both the mean over its screens."""
+        """A row a case of the hammer: its Δ beside the checkpoints over the same seconds, means over its screens."""
         body = []
         for sweep in (s for s in self.load.sweeps if not s.is_open):
             for point in sweep.points:
@@ -131,7 +131,7 @@ class LogHammer:
         if worst is None:
             return MISSING
         marks = (f"> {AGREEMENT:.0%}",) if worst > AGREEMENT else ()
-        return Cell((f"{worst:.1%}",), cells.href(self.load.results, sweep.target, point.case), marks=marks)
+        return Cell((human.quantity(worst, "%"),), cells.href(self.load.results, sweep.target, point.case), marks=marks)
 
     # -- closed beside open ----------------------------------------------------------------------------------------
 

@@ -1,0 +1,328 @@
+"""What the page of write tests says, from tidy tables with known values and from real outputs."""
+
+import json
+import re
+import shutil
+from pathlib import Path
+
+import pytest
+from log_fixture import CAPACITY, DECLARED, LogTables, levels_of, write_log
+from tidy_fixture import Tables
+
+from benchstudy import paths
+from benchstudy.families.log_write import FAMILY
+from benchstudy.parsers.hammer import parse_box
+from benchstudy.report.log_capacity import LogCapacity
+from benchstudy.report.log_figures import AS_OFFERED, LogFigures
+from benchstudy.report.log_hammer import LogHammer
+from benchstudy.report.log_published import LogPublished
+from benchstudy.report.log_summary import LogSummary
+from benchstudy.report.log_tables import LogTables as Drawn
+from benchstudy.report.log_write import LogWrite
+from benchstudy.report.page import Page
+from benchstudy.report.results import Results
+
+CAPTURED = Path(__file__).parent / "data" / "tessera"
+BLOCK = DECLARED["families"]["log_write"]
+
+
+def load_of(tidy: Path, declared=BLOCK) -> LogWrite:
+    return LogWrite(Results(tidy, study="embedded", family="log_write"), declared)
+
+
+@pytest.fixture(scope="module")
+def load(tmp_path_factory) -> LogWrite:
+    return load_of(write_log(tmp_path_factory.mktemp("project")))
+
+
+def row(table, *names: str):
+    """The one row whose texts in front hold all of the names."""
+    found = [r for r in table.rows if all(name in " ".join(c.lines[0] for c in r[:4]) for name in names)]
+    assert len(found) == 1, (names, [r[0].lines for r in table.rows])
+    return dict(zip(table.columns, found[0], strict=True))
+
+
+def said(cell) -> str:
+    return " | ".join(cell.all_lines)
+
+
+# -- the answer ----------------------------------------------------------------------------------------
+
+
+def test_the_answer_is_the_capacity_where_it_was_searched_for_and_else_the_most(load):
+    answers = {a["what"]: {line["name"]: line for line in a["lines"]} for a in LogSummary(load).answers()}
+    assert list(answers) == [
+        "Highest rate that keeps the objective, 1-core-1GB",
+        "Most leaves a second, no limits",
+        "Most leaves a second, 1-core-1GB",
+    ]
+    posix = answers["Highest rate that keeps the objective, 1-core-1GB"]["POSIX, local disk · no dedup"]
+    assert posix["value"] == "2,280/s"
+    assert posix["evidence"].startswith("fails at 2,370/s; n = 6, 95 %: 2,260–2,300/s; limit: server CPU")
+    most = answers["Most leaves a second, no limits"]["POSIX, local disk · no dedup"]
+    assert most["evidence"].startswith("at 8,000/s offered; n = 6") and most["evidence"].endswith("client-limited")
+
+
+def test_a_log_that_lost_a_leaf_at_any_rate_is_not_answered_for_without_that(load):
+    lines = [line for answer in LogSummary(load).answers() for line in answer["lines"]]
+    told = {line["name"] for line in lines if "lost leaf at 500/s" in line["evidence"]}
+    assert told == {"MariaDB (MySQL kind) · no dedup"}
+    assert any(
+        text.startswith("Accepted leaves were lost: MariaDB (MySQL kind) · 1-core-1GB · no dedup · open at 500/s")
+        for text in LogSummary(load).weaknesses()
+    )
+
+
+def test_the_objective_is_told_as_it_was_declared(load):
+    text = LogSummary(load).objective()
+    for part in ("2 windows of 30 s", "at least 99 %", "at most 0.10 % were errors", "within 5 s", "at most 5 % above"):
+        assert part in text
+    assert LogSummary(LogWrite(load.results, {})).objective() == ""
+
+
+# -- tables --------------------------------------------------------------------------------------------
+
+
+def test_the_pages_table_has_offered_and_achieved_side_by_side_with_and_without_dedup(load):
+    table = Drawn(load).page()
+    posix = row(table, "POSIX", "1-core-1GB", "open loop")
+    assert said(posix["Offered, no dedup"]) == "4,000/s"
+    achieved = posix["QPS, no dedup"].lines
+    assert float(achieved[0].removesuffix("/s").replace(",", "")) == pytest.approx(CAPACITY["posix", "no"], rel=0.01)
+    assert achieved[1].startswith("n = 6, 95 %: ") and re.fullmatch(r"58\.\d\d % of offered", achieved[2])
+    assert posix["QPS, dedup"].marks[0].startswith("pushback ")
+    assert row(table, "GCP", "open loop")["QPS, no dedup"].marks == ("emulated",)
+    assert row(table, "POSIX", "no limits")["QPS, no dedup"].marks == ("client-limited",)
+    assert row(table, "POSIX", "hammer, closed loop")["QPS, no dedup"].marks == ("writers-bound",)
+    assert said(row(table, "MariaDB")["QPS, dedup"]) == "–", "there is no such log"
+
+
+def test_a_lost_leaf_marks_its_rate_and_a_rate_that_always_failed_says_why(load):
+    tables = {table.caption: table for table in Drawn(load).rates()}
+    mariadb = tables["Offered and achieved: MariaDB (MySQL kind) · 1-core-1GB (open loop)"]
+    lost, failed = (row(mariadb, rate)["Achieved, no dedup"] for rate in ("500/s", "4,000/s"))
+    assert lost.marks == ("lost leaf",) and "n = 5: too small for an interval" in lost.lines
+    assert failed.kind == "failed" and failed.lines == ("failed: the database has too few connections (6 of 6)",)
+    assert row(mariadb, "250/s")["Achieved, no dedup"].marks == ()
+
+
+def test_the_capacity_is_a_bracket_for_each_trial(load):
+    table = LogCapacity(load).table()
+    posix, mariadb = row(table, "POSIX", "no dedup"), row(table, "MariaDB")
+    assert (posix["Highest that passed"].lines[0], posix["Lowest that failed"].lines[0]) == ("2,280/s", "2,370/s")
+    assert said(posix["Limit"]) == "server CPU" and said(mariadb["Limit"]) == "database"
+    assert len(posix["Bracket of each trial"].lines) == 6
+    assert mariadb["Bracket of each trial"].lines[0].endswith("/s, none failed")
+    assert mariadb["Lowest that failed"].lines[1] == "n = 5: too small for an interval"
+    steps = next(LogCapacity(load).steps())
+    assert len(steps.rows) == 6 * 4
+    verdicts = {said(r[-1]) for r in steps.rows}
+    assert verdicts == {"passed", "achieved 91.0% of the offered rate, not 99.0% (120 never begun)"}
+
+
+def test_only_cases_at_their_limit_have_one(load):
+    table = Drawn(load).limits()
+    assert not [r for r in table.rows if "250/s" in r[0].lines[0]]
+    assert said(row(table, "no limits", "8,000/s")["Limit"]) == "generator CPU | client-limited"
+    assert "81 % of the samples" in row(table, "MariaDB", "2,000/s")["Limit"].title
+
+
+def test_percentiles_of_all_trials_are_of_merged_histograms(load):
+    details = {table.caption: table for table in Drawn(load).details()}
+    posix = details["POSIX, local disk · 1-core-1GB · no dedup (open loop), by offered rate"]
+    cells = {r[0].lines[0]: r[1:] for r in posix.rows}
+    together = cells["Time to integrate, trials laid together: p99.9"][0]
+    assert together.lines[1] == "of 180,000 leaves" and "–" in together.lines[0]
+    assert "one trial, nearest to the median" in cells["95 % interval within a trial"][0].lines
+
+
+def test_proofs_are_counted_and_a_lost_leaf_is_a_trial_that_failed(load):
+    table = Drawn(load).proofs()
+    mariadb = row(table, "MariaDB")
+    assert (said(mariadb["Proofs asked for"]), said(mariadb["Proved"])) == ("2,900", "2,900")
+    assert said(mariadb["Trials that lost leaves"]) == "1 | lost leaf"
+    assert mariadb["Trials that lost leaves"].href == load_href(load, "mariadb", "500-per-s")
+
+
+def load_href(load: LogWrite, backend: str, rate: str) -> str:
+    levels = levels_of(backend, "no", "open", rate)
+    return f"#{load.results.anchors['this-machine', ','.join(f'{k}={v}' for k, v in levels.items())]}"
+
+
+# -- the hammer ----------------------------------------------------------------------------------------
+
+
+def test_the_hammers_screen_is_drawn_again_as_it_was_beside_ours_at_the_same_rate(load):
+    boxes = dict(LogHammer(load).boxes())
+    ours, its = boxes["POSIX, local disk · 1-core-1GB · no dedup"]
+    assert (ours.title, its.title) == ("Ours at 1,000/s (open loop)", "Hammer's own screen at 1,000/s")
+    screen = parse_box(its.text)
+    assert (screen.write_workers, screen.write_max_per_s, screen.window_s) == (2000, 1000, 30)
+    assert "tick means, not of leaves" in its.note and "the nearest to the median of 6" in its.note
+    assert "Offered: 1000/s" in ours.text and "Proved included: 100 of 100" in ours.text
+    lines = ours.text.splitlines()
+    assert len({len(line) for line in lines}) == 1, "the box is a box"
+    least, mean, most = map(int, re.search(r"integrate: (\d+)ms/(\d+)ms/(\d+)ms", ours.text).groups())
+    assert 0 < least < mean < most
+
+
+def test_a_disagreement_of_any_trial_is_marked(load):
+    table = LogHammer(load).agreement()
+    marked = [r[0].lines[0] for r in table.rows if r[-1].marks]
+    assert marked == ["POSIX, local disk · 1-core-1GB · dedup · hammer · 4,000/s"]
+    assert table.rows[-1][-1].lines == ("5.00 %",)
+    assert any("more than 3% apart" in text for text in LogSummary(load).weaknesses())
+
+
+def test_open_and_closed_loops_stand_in_pairs(load):
+    table = LogHammer(load).open_closed()
+    assert [said(r[1]) for r in table.rows] == ["open loop", "hammer, closed loop"] * 4
+
+
+# -- figures -------------------------------------------------------------------------------------------
+
+
+def test_the_figures_go_up_to_saturation_and_past_it(load):
+    figures = {name: (panels, shown) for name, _, panels, _, shown in LogFigures(load).saturation()}
+    panels, shown = figures["saturation-posix-local-disk-1-core-1gb"]
+    assert [p.title for p in panels] == [
+        "Achieved", "Time to integrate, p99", "Time to integrate, p50", "Time in queue, p99",
+    ]  # fmt: skip
+    assert shown == ["no dedup", "dedup", AS_OFFERED]
+    assert len(figures) == 3, "one rate alone is no sweep"
+    drawn = json.dumps(panels[1].spec(400, legend=False))
+    assert '"trial"' in drawn and "#trial-" in drawn
+
+
+def test_over_time_a_rate_that_was_met_is_shown_by_the_trial_nearest_to_its_median(load):
+    captions = [caption for _, caption, *_ in LogFigures(load).over_time()]
+    assert any("no dedup: 2,000/s" in c and "dedup: 1,000/s" in c for c in captions)
+    sweep = load.sweeps[0]
+    point = load.shown(sweep)
+    values = {t: v["qps"] for t, v in load.trials(sweep, point).items()}
+    median = load.median("qps", sweep, point)
+    assert load.typical(sweep, point) == min(values, key=lambda t: abs(values[t] - median))
+
+
+# -- published -----------------------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def published(load) -> LogPublished:
+    return LogPublished(paths.published(paths.project_root(Path(__file__).parent)), load)
+
+
+def test_published_and_measured_stand_in_columns_of_their_own(published):
+    table = published.table()
+    e2, gcp, aws = row(table, "POSIX · e2-micro"), row(table, "GCP · spanner-300-pu · 2 front ends"), row(table, "AWS")
+    assert e2["Published, dedup not stated"].lines == ("> 1500 writes/s", "box: 1,587/s")
+    assert said(gcp["Published, no dedup"]) == "not done" and gcp["Published, no dedup"].kind == "published warning"
+    assert said(aws["Measured here, no dedup"]) == "not measured here"
+    first = row(table, "GCP · spanner-100-pu")["Measured here, no dedup"]
+    assert first.marks == ("emulated",) and first.href
+    assert said(gcp["Measured here, no dedup"]) == "–", "ours stand once"
+
+
+@pytest.mark.parametrize(
+    "part",
+    [
+        "MySQL, GCP free-tier + CloudSQL: offered above achieved: 2571/s were asked for, and the tree grew by 2047/s",
+        "POSIX, GCP free tier VM instance: writers-bound: 589 of 600",
+        "All boxes: min/avg/max of queue and integrate are of the last 30 tick means",
+        "5 pasted screens without repeats",
+        "“around 1600 writes/s” above 1664/s",
+        "“Coming soon”",
+        "reads beside the writes",
+    ],
+)
+def test_what_is_wrong_on_the_page_is_found_by_rule(published, part):
+    assert len([text for text in published.problems() if part in text]) == 1
+
+
+# -- real outputs --------------------------------------------------------------------------------------
+
+
+def add(tables: Tables, tmp_path: Path, levels: dict[str, str], files: dict[str, str | bytes], block: int) -> None:
+    """A trial of real files, parsed as tidy does."""
+    folder = tmp_path / f"trial-{block}"
+    for name, content in files.items():
+        path = folder / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(content if isinstance(content, bytes) else content.encode())
+    parsed = FAMILY.parse(levels, folder)
+    values = {o.metric: (o.value, o.unit) for o in parsed.observations}
+    numbers = {c: parse(levels[f]) for f, (c, parse) in FAMILY.numeric_levels.items()}
+    trial = tables.add(levels, block, values, numbers=numbers, verified="{}")
+    head = {name: tables.trials[-1][name] for name in ("target", "case", "block")} | {"trial": trial}
+    for name, rows in parsed.series.items():
+        tables.series.setdefault(name, []).extend(head | dict(r) for r in rows)
+    shutil.rmtree(folder)
+
+
+def facts(rate: float) -> str:
+    found = {
+        "schema": 1, "tool": "logbench", "mode": "open", "rate_per_s": rate, "duplicate_share": 0.0, "front_ends": 1,
+        "deduplicates": False, "publish_interval_s": 1.0, "cpus": {"server": 2, "generator": 2},
+        "servers": [{"peak_memory_bytes": 90_000_000}],
+    }  # fmt: skip
+    return json.dumps(found)
+
+
+@pytest.fixture
+def real(tmp_path) -> LogWrite:
+    """Captured results of logbench, and the page's own box of a small machine, as if imported."""
+    tables = Tables(tmp_path, "embedded", "log_write")
+    for block, (name, rate) in enumerate({"logbench-posix": 500, "logbench-saturated": 20_000}.items(), start=1):
+        files = {"log.json": facts(rate), "load/files/result.json": (CAPTURED / f"{name}.json").read_bytes()}
+        add(tables, tmp_path, levels_of("posix", "no", "open", f"{rate}-per-s", limits="none"), files, block)
+    box = CAPTURED / "page-e2-micro.txt"
+    imported = FAMILY.parse_import(box)
+    assert imported is not None
+    add(tables, tmp_path, dict(imported.levels), {"hammer-screen.txt": box.read_bytes()}, 3)
+    return load_of(tables.write(), {})
+
+
+def test_real_outputs_fill_every_table_and_figure(real):
+    tables, hammer = Drawn(real), LogHammer(real)
+    steady = row(next(iter(tables.rates())), "500/s")
+    assert steady["Achieved, no dedup"].lines[0].startswith(("49", "50"))
+    assert steady["Achieved, no dedup"].lines[1] == "n = 1: too small for an interval"
+    (_, listings), (_, imported) = hammer.boxes()
+    assert "Offered: 500/s" in listings[0].text
+    assert imported[0].text == parse_box((CAPTURED / "page-e2-micro.txt").read_text()).box()
+    assert "the only one" in imported[0].note
+    (saturated,) = LogFigures(real).saturation()
+    assert len(saturated[2]) == 4
+    (over_time,) = LogFigures(real).over_time()
+    assert "no dedup: 500/s" in over_time[1] and len(over_time[2]) == 4
+    assert said(row(tables.proofs(), "page-e2-micro")["Proofs asked for"]) == "none"
+    assert list(LogSummary(real).answers()) and list(LogSummary(real).weaknesses())
+    for table in (tables.page(), tables.limits(), *tables.details(), hammer.agreement(), hammer.open_closed()):
+        assert table.html()
+
+
+def test_a_study_of_failures_only_makes_a_page_too(tmp_path):
+    tables = LogTables(tmp_path)
+    for block in (1, 2):
+        for rate in ("search", "500-per-s"):
+            levels = levels_of("posix", "no", "open", rate)
+            tables.opened(levels, block, 500, 2000, status="failed", cause="the port is taken by another program")
+    for name in list(tables.series):
+        if not tables.series[name]:
+            del tables.series[name]
+    load = load_of(tables.write())
+    lines = [line for answer in LogSummary(load).answers() for line in answer["lines"]]
+    assert [line["evidence"] for line in lines] == ["failed: the port is taken by another program (2 of 2)"]
+    assert not list(LogFigures(load).saturation()) and not list(LogFigures(load).over_time())
+    assert not list(LogHammer(load).boxes()) and not list(LogCapacity(load).steps())
+    for table in (Drawn(load).page(), Drawn(load).proofs(), LogCapacity(load).table(), *Drawn(load).details()):
+        assert "the port is taken" in table.html() or table.name == "proofs"
+
+
+def test_the_page_knows_what_the_study_declared(tmp_path, monkeypatch):
+    (tmp_path / "workflow").mkdir()
+    (tmp_path / "workflow" / "Snakefile").touch()
+    monkeypatch.chdir(tmp_path)
+    tidy = write_log(tmp_path, blocks=1)
+    page = Page("log_write", study="embedded", tidy=tidy, output=tmp_path / "reports")
+    assert page.declared["search"]["within"] == 0.05
