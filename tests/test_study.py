@@ -37,6 +37,10 @@ def changed(*path, to):
         (changed("blokcs", to=3), 'blokcs: unknown key: did you mean "blocks"?'),
         (changed("hosts", "local", "usr", to="x"), 'hosts.local.usr: unknown key: did you mean "user"?'),
         (changed("families", "file_sise", to={}), "unknown family 'file_sise': did you mean \"file_size\"?"),
+        (changed("thresholds", to={"margin": "0%"}), "thresholds.margin: '0%' is no margin"),
+        (changed("thresholds", to={"margin": 5}), 'such as "5%"'),
+        (changed("thresholds", to={"margins": {"fo": "3%"}}), "'fo' is of no family: did you mean \"fio\"?"),
+        (changed("thresholds", to={"margins": {"fio/": "3%"}}), "names no metric behind the slash"),
         (
             changed("families", "file_size", "sises", to=["1MB"]),
             'families.file_size.sises: unknown key: did you mean "sizes"?',
@@ -130,3 +134,12 @@ def test_a_missing_file_and_broken_yaml_say_so(tmp_path):
     (tmp_path / "broken.yaml").write_text("study: [")
     with pytest.raises(StudyError, match="not valid YAML"):
         load_study(tmp_path / "broken.yaml")
+
+
+def test_margins_are_by_metric_before_family_before_study_and_part_of_the_hash():
+    margins = {"file_size": "10%", "file_size/throughput": "2.5 %"}
+    study = parse_study(changed("thresholds", to={"margin": "4%", "margins": margins}))
+    found = [study.thresholds.margin_of(*of) for of in (("fio", "x"), ("file_size", "x"), ("file_size", "throughput"))]
+    assert found == [0.04, 0.1, 0.025]
+    assert study.sha256 != parse_study(STUDY).sha256
+    assert parse_study(study.model_dump(mode="json", serialize_as_any=True)).sha256 == study.sha256

@@ -15,13 +15,17 @@ from pydantic.fields import FieldInfo
 from benchstudy import families
 from benchstudy.families.base import FamilyConfig
 from benchstudy.names import Name
-from benchstudy.study import Study
+from benchstudy.study import MarginField, Study
 from benchstudy.units import DurationField, Size
 
 BEGIN, END = "<!-- tables: begin -->", "<!-- tables: end -->"
 _PLAIN = {str: "text", int: "whole number", float: "number", bool: "true or false", Size: "size", Any: "anything"}
 # Annotations that only their validator tells from plain text and numbers.
-_MARKED = {id(get_args(DurationField)[1]): "duration", id(get_args(Name)[1]): "name"}
+_MARKED = {
+    id(get_args(DurationField)[1]): "duration",
+    id(get_args(MarginField)[1]): "share",
+    id(get_args(Name)[1]): "name",
+}
 
 
 def tables() -> str:
@@ -115,8 +119,11 @@ def _default(field: FieldInfo) -> str:
         return "its defaults"
     if value in (None, [], {}, ""):
         return ""
-    if isinstance(value, float) and id(get_args(DurationField)[1]) in map(id, field.metadata):
+    kinds = {_MARKED.get(id(mark)) for mark in field.metadata}
+    if isinstance(value, float) and "duration" in kinds:
         return f"`{value:g}s`"
+    if isinstance(value, float) and "share" in kinds:
+        return f"`{value * 100:g}%`"
     if isinstance(value, list):
         return ", ".join(f"`{item}`" for item in value)
     return f"`{str(value).lower() if isinstance(value, bool) else value}`"

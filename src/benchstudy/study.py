@@ -2,13 +2,14 @@
 
 import hashlib
 import json
+import re
 from collections.abc import Mapping
 from functools import cached_property
 from pathlib import Path
-from typing import Any, get_args
+from typing import Annotated, Any, get_args
 
 import yaml
-from pydantic import BaseModel, Field, ValidationError, field_validator, model_validator
+from pydantic import BaseModel, BeforeValidator, Field, ValidationError, field_validator, model_validator
 
 from benchstudy import families
 from benchstudy.errors import StudyError
@@ -16,6 +17,8 @@ from benchstudy.families.base import Case, Family, FamilyConfig, Strict
 from benchstudy.names import Name, nearest
 from benchstudy.units import DurationField
 
+
+_PERCENT = re.compile(r"\s*(\d+(?:\.\d+)?)\s*%\s*")
 
 class Host(Strict):
     """A machine reached by SSH. What is left out comes from ~/.ssh/config, as for the ssh command."""
@@ -74,11 +77,43 @@ class Target(Strict):
 
 
 class Thresholds(Strict):
+def _margin(value: Any) -> float:
+    match = _PERCENT.fullmatch(value) if isinstance(value, str) else None
+    share = float(match[1]) / 100 if match else value
+    if not isinstance(share, float) or not 0 < share < 1:
+        raise ValueError(f'{value!r} is no margin: write the relative difference that matters, such as "5%" (above 0)')
+    return share
+
+
+MarginField = Annotated[float, BeforeValidator(_margin)]
+
+
     """Declared before the measurement and hashed with the study, so that nobody can move them afterwards unseen."""
 
     lease: DurationField = Field(30.0, description="a host ends our processes when the controller is silent this long")
     reconnect: DurationField = Field(120.0, description="how long to try to get a lost connection back")
 
+    margin: MarginField = Field(
+        0.05, description="the smallest difference that matters: a comparison's verdict is on it"
+    )
+    margins: dict[str, MarginField] = Field(
+        {}, description="other margins, by family (`fio`) or by family and metric (`fio/read_iops`)"
+    )
+
+    @field_validator("margins")
+    @classmethod
+    def _margins_of_families(cls, value: dict[str, float]) -> dict[str, float]:
+        for key in value:
+            family, slash, metric = key.partition("/")
+            if family not in families.names():
+                raise ValueError(f"{key!r} is of no family: {nearest(family, families.names())}")
+            if slash and not metric:
+                raise ValueError(f"{key!r} names no metric behind the slash")
+        return value
+
+    def margin_of(self, family: str, metric: str) -> float:
+        """The smallest difference that matters in a metric, relative: 0.05 is 5 %."""
+        return self.margins.get(f"{family}/{metric}", self.margins.get(family, self.margin))
 
 class Study(Strict):
     study: Name = Field(description="its name; a new name measures everything afresh")
