@@ -33,7 +33,7 @@ class Published:
     @property
     def measured(self) -> bool:
         """Whether the same server was measured, which alone may stand beside its published figures."""
-        return any(sweep.server == SERVER for sweep in self._load.sweeps())
+        return any(sweep.server == SERVER and self._load.best(sweep) is not None for sweep in self._load.sweeps())
 
     def apart(self) -> list[str]:
         """Why nothing is compared; empty when it may be."""
