@@ -17,8 +17,8 @@ from benchstudy.families.base import Case, Family, FamilyConfig, Strict
 from benchstudy.names import Name, nearest
 from benchstudy.units import DurationField
 
-
 _PERCENT = re.compile(r"\s*(\d+(?:\.\d+)?)\s*%\s*")
+
 
 class Host(Strict):
     """A machine reached by SSH. What is left out comes from ~/.ssh/config, as for the ssh command."""
@@ -76,7 +76,6 @@ class Target(Strict):
     roles: dict[Name, Name] = Field(min_length=1, description="role (sut, load, db, storage …) to host")
 
 
-class Thresholds(Strict):
 def _margin(value: Any) -> float:
     match = _PERCENT.fullmatch(value) if isinstance(value, str) else None
     share = float(match[1]) / 100 if match else value
@@ -88,11 +87,11 @@ def _margin(value: Any) -> float:
 MarginField = Annotated[float, BeforeValidator(_margin)]
 
 
+class Thresholds(Strict):
     """Declared before the measurement and hashed with the study, so that nobody can move them afterwards unseen."""
 
     lease: DurationField = Field(30.0, description="a host ends our processes when the controller is silent this long")
     reconnect: DurationField = Field(120.0, description="how long to try to get a lost connection back")
-
     margin: MarginField = Field(
         0.05, description="the smallest difference that matters: a comparison's verdict is on it"
     )
@@ -114,6 +113,7 @@ MarginField = Annotated[float, BeforeValidator(_margin)]
     def margin_of(self, family: str, metric: str) -> float:
         """The smallest difference that matters in a metric, relative: 0.05 is 5 %."""
         return self.margins.get(f"{family}/{metric}", self.margins.get(family, self.margin))
+
 
 class Study(Strict):
     study: Name = Field(description="its name; a new name measures everything afresh")
