@@ -27,8 +27,7 @@ _KNOWN: tuple[tuple[str, str], ...] = (
         "a key file holds more than the key, such as a newline at its end (printf %s writes none, echo does)",
     ),
     (
-        r"malformed (verifier|signer|key)|invalid (verifier|signer|private key)|newsigner|"
-        r"failed to (read|parse|create|instantiate).*(key|signer)",
+        r"malformed (verifier|signer)|unknown (verifier|signer) algorithm",
         "a key is none that a log can be signed with: is it whole, and without a newline at the end of its file?",
     ),
     (
