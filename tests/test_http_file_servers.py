@@ -13,7 +13,7 @@ from typing import Any
 import http_study
 import pytest
 import yaml
-from conftest import CHECKOUT
+from conftest import CHECKOUT, Project
 from http_study import FAMILY
 from sshd_hosts import SshdHost
 
@@ -229,3 +229,19 @@ def test_the_page_at_full_size_has_all_of_its_cells(capsys: pytest.CaptureFixtur
     assert 4000 in cells["nginx", "none", "static"] and cells["null-server", "none", "null"] == page | {4000}
     assert cli.main(["cases", str(FULL_SIZE)]) == 0
     assert "server=filestash,limits=4-cores-512MiB,endpoint=transcode,generator=wrk" in capsys.readouterr().out
+
+
+@needs_root
+def test_the_study_in_the_readme_runs_as_written(project: Project, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setenv("BENCHSTUDY_HOST_LOCK", str(project.root / "host.lock"))
+    readme = (CHECKOUT / "README.md").read_text()
+    [(name, example)] = re.findall(r"```yaml\n# (config/studies/web-server\.yaml)\n(.*?)```", readme, re.DOTALL)
+    [command] = re.findall(rf"^(snakemake .*{re.escape(name)})$", readme, re.MULTILINE)
+    (project.root / name).write_text(example)
+    project.run(*command.split())
+    study = load_study(project.root / name)
+    root = project.root / "data/raw" / study.study / "this-machine" / FAMILY
+    index = json.loads((root / "session.json").read_text())
+    assert [trial["status"] for trial in index["trials"]] == ["ok"] * 3 * 6
+    page = (project.root / "reports/web-server/http_concurrency.html").read_text()
+    assert "python · 1-core-64MiB" in page and "no ceiling" in page

@@ -90,8 +90,10 @@ def test_make_help_names_every_target():
         assert f"make {target} " in done.stdout
 
 
-def test_the_study_in_the_readme_is_a_valid_one():
-    [example] = re.findall(r"```yaml\n(.*?)```", (CHECKOUT / "README.md").read_text(), re.DOTALL)
+def test_the_studies_in_the_readme_are_valid_ones():
+    example, *others = re.findall(r"```yaml\n(.*?)```", (CHECKOUT / "README.md").read_text(), re.DOTALL)
+    for other in others:
+        assert parse_study(yaml.safe_load(other)).sessions()
     study = parse_study(yaml.safe_load(example))
     assert {(plan.target, plan.family_name) for plan in study.sessions()} == {
         (target, family) for target in ("old-disk", "new-disk") for family in ("file_size", "fio")
