@@ -79,7 +79,7 @@ class LogTables(Tables):
             "duplicates": (0.0, "1"),
             "pushback": (round(offered * pushback * WINDOW_S), "1"),
             "errors": (0.0, "1"),
-            "dropped": (float(round(behind * 40)), "1"),
+            "dropped": (float(round(behind * 40)) if offered > 4 * capacity else 0.0, "1"),
             "tree_size": (round(qps * (WINDOW_S + WARM_UP_S)), "1"),
             "proofs_asked": (100.0, "1"),
             "proofs_proved": (100.0, "1"),

@@ -42,9 +42,14 @@ class LogFigures:
             panels = [*self._achieved(sweeps), *self._latencies(sweeps)]
             if panels:
                 name = self._name(sweeps)
-                caption = f"{name}: achieved rate and times by offered rate, open loop."
+                caption = f"{name}: achieved rate and times by offered rate, open loop.{self._nothing_at(sweeps)}"
                 shown = [*(sweep.dedup for sweep in sweeps), AS_OFFERED]
                 yield slug(f"saturation-{name}"), caption, panels, STYLE, shown
+
+    def _nothing_at(self, sweeps: Sequence[Sweep]) -> str:
+        """What has no point in the figure: rates at which nothing came into the tree."""
+        nothing = [f"{s.dedup} at {p.level}" for s in sweeps for p in s.points if self.load.median("qps", s, p) == 0]
+        return f" Nothing was integrated, and so has no point: {', '.join(nothing)}." if nothing else ""
 
     def _name(self, sweeps: Sequence[Sweep]) -> str:
         return self.load.name(sweeps[0], dedup=False, generator=False)
@@ -80,7 +85,7 @@ class LogFigures:
         for sweep in sweeps:
             for point in sweep.points:
                 found = self.load.estimate(metric, sweep, point)
-                if found is None or found.summary.median is None:
+                if found is None or not found.summary.median:  # a logarithmic axis has no place for zero
                     continue
                 common = {"series": sweep.dedup, "x": point.rate, "tip offered": point.level}
                 points += [
@@ -94,7 +99,7 @@ class LogFigures:
                     common
                     | {
                         "y": summary.median,
-                        "low": summary.interval_low,
+                        "low": summary.interval_low or None,
                         "high": summary.interval_high,
                         "tip median": human.quantity(summary.median, found.unit),
                         "tip evidence": human.evidence(summary, found.unit),

@@ -20,11 +20,13 @@ from benchstudy.report import human
 from benchstudy.report.results import Estimate, Results
 
 MET = 0.99  # of the offered rate; less is not met
+BACKLOG = 1.02  # of the offered rate: more than publish steps explain came from what had piled up before the window
 AGREEMENT = 0.03  # hammer's Δ and the checkpoints of the same run may differ by so much
 _FACTORS = ("target", "backend", "antispam", "limits", "front_ends", "duplicates", "generator")
 _LOST = re.compile(r"\blea(?:f|ves) (?:is|are) lost\b")
 # The begin of what samples.limited_by says: "server CPU (server 96 %, …)", "generator CPU: client-limited (…)".
 _RESOURCE = re.compile(r"[^:(,]+")
+_OTHERS = "other processes"
 CLIENT_LIMITED = "client-limited"
 
 
@@ -153,7 +155,7 @@ class LogWrite:
     def limits(self, sweep: Sweep, point: Point) -> Counter[str]:
         """The resource that was the limit ("server CPU", "nothing" where the rate was met), by number of trials."""
         texts = self.limit_texts(sweep, point)
-        return Counter(match[0].strip() for text in texts if (match := _RESOURCE.match(text)))
+        return Counter(_resource(text) for text in texts)
 
     def limit_texts(self, sweep: Sweep, point: Point) -> list[str]:
         """What each trial says, in a sentence."""
@@ -187,9 +189,26 @@ class LogWrite:
         notes = (note for point in sweep.every_point for note in self.notes(sweep.target, point.case))
         return bool(declared) or any(note.get("emulated") for note in notes)
 
-    def unmet(self, sweep: Sweep, point: Point) -> bool:
+    def met(self, sweep: Sweep, point: Point) -> bool:
+        """Whether all that was offered was taken at once: integrated, nothing pushed back, nothing not begun."""
         share = self.median("achieved_share", sweep, point)
-        return share is not None and share < MET
+        refused = self.pushback_share(sweep, point) + self.not_begun_share(sweep, point)
+        return share is not None and MET <= share <= BACKLOG and refused <= 1 - MET
+
+    def not_begun_share(self, sweep: Sweep, point: Point) -> float:
+        """Of the leaves that were due, all trials together: so many were under way already that no more might be."""
+        dropped, *begun = (self.total(m, sweep, point) for m in ("dropped", "accepted", "pushback", "errors"))
+        return dropped / (dropped + sum(begun)) if dropped else 0.0
+
+    def error_share(self, sweep: Sweep, point: Point) -> float:
+        """Of the leaves that were begun, all trials together; without pushback."""
+        errors, *others = (self.total(m, sweep, point) for m in ("errors", "accepted", "pushback"))
+        return errors / (errors + sum(others)) if errors else 0.0
+
+    def others_busy(self, sweep: Sweep, point: Point) -> bool:
+        """Whether in half of the trials or more other processes had the host's CPUs."""
+        counts = self.limits(sweep, point)
+        return bool(counts) and counts[_OTHERS] >= counts.total() / 2
 
     def marks(self, sweep: Sweep, point: Point) -> tuple[str, ...]:
         """Reservations about a point, in a word or two each."""
@@ -198,9 +217,16 @@ class LogWrite:
             found.append(CLIENT_LIMITED)
         if self.writers_bound(sweep, point):
             found.append("writers-bound")
-        share = self.pushback_share(sweep, point)
-        if share:
-            found.append(f"pushback {human.quantity(share, '%')}" if share >= 5e-5 else "pushback")
+        if self.others_busy(sweep, point):
+            found.append("host busy")
+        shares = {
+            "pushback": self.pushback_share(sweep, point),
+            "not begun": self.not_begun_share(sweep, point),
+            "errors": self.error_share(sweep, point),
+        }
+        found += [f"{name} {_percent(share)}" for name, share in shares.items() if share]
+        if (self.median("achieved_share", sweep, point) or 0.0) > BACKLOG:
+            found.append("backlog")
         if self.emulated(sweep):
             found.append("emulated")
         if self.lost_trials(sweep, point):
@@ -222,7 +248,7 @@ class LogWrite:
         """The highest fixed rate below the first that was not met; None when not even the lowest was."""
         met = None
         for point in sweep.points:
-            if self.median("qps", sweep, point) is None or self.unmet(sweep, point):
+            if not self.met(sweep, point):
                 return met
             met = point
         return met
@@ -239,7 +265,9 @@ class LogWrite:
 
     def label(self, sweep: Sweep) -> str:
         """What the study calls the backend, with what is not what its kind says: "MariaDB (MySQL kind)"."""
-        return str(self._backends.get(sweep.backend, {}).get("label") or sweep.backend)
+        notes = (note for point in sweep.every_point for note in self.notes(sweep.target, point.case))
+        noted = next((note["backend"] for note in notes if note.get("backend")), sweep.backend)
+        return str(self._backends.get(sweep.backend, {}).get("label") or noted)
 
     def kind(self, sweep: Sweep) -> str | None:
         """Which of Tessera's storage implementations; None for one that the study does not know, an imported one."""
@@ -265,3 +293,13 @@ class LogWrite:
         parts += [sweep.dedup] if dedup else []
         shown = self.varies("generator") if generator is None else generator
         return " · ".join([*parts, *([sweep.generator] if shown else [])])
+
+
+def _resource(text: str) -> str:
+    """What a trial's sentence about its limit begins with; of what is unknown that it was not the log's own."""
+    name = _RESOURCE.match(text)
+    return _OTHERS if text.startswith(f"unknown: {_OTHERS}") else name[0].strip() if name else text
+
+
+def _percent(share: float) -> str:
+    return human.quantity(share, "%") if share >= 5e-5 else "< 0.01 %"
