@@ -10,11 +10,12 @@ import pytest
 from tidy_fixture import Tables
 
 from benchstudy import lints
-from benchstudy.errors import BenchstudyError
+from benchstudy.errors import BenchstudyError, StudyError
 from benchstudy.lints import Finding
 from benchstudy.lints.acknowledge import fits
 from benchstudy.lints.load import plateau
 from benchstudy.report.results import Results
+from benchstudy.study import load_study, parse_study
 
 PUBLISHED = Path(__file__).parents[1] / "data" / "published"
 COLUMNS = ["page", "section", "backend", "op", "size", "statistic", "value", "unit", "as_printed", "source_line"]
@@ -244,3 +245,39 @@ def test_every_rule_explains_itself_and_is_called_once():
     every = {f.lint for f in lints.lint(PUBLISHED)}
     assert every == set(lints.rules()), "the pages have one of each"
     assert pl.read_csv(PUBLISHED / "ceilings.csv").height
+
+
+DECLARED = load_study(Path(__file__).parents[1] / "config" / "config.yaml").model_dump(
+    mode="json", exclude_defaults=True, serialize_as_any=True
+)
+
+
+def test_a_study_declares_ceilings_and_acknowledges_findings():
+    acknowledged = {"lint": "single-outlier", "where": "file_size: s3*", "reason": "The first one opens the link."}
+    ceiling = {"family": "file_size", "op": "read", "rate": "125MiB/s", "source": "its data sheet"}
+    plain = parse_study(DECLARED)
+    later = parse_study(DECLARED | {"acknowledge": [acknowledged]})
+    assert later.acknowledge[0].where == "file_size: s3*"
+    assert later.sha256 == plain.sha256, "it comes after the measurement and must not make it look post hoc"
+    bounded = parse_study(DECLARED | {"ceilings": [ceiling]})
+    assert bounded.ceilings[0].ceiling().rate == 125 * 1024**2
+    assert bounded.sha256 != plain.sha256, "what is plausible is declared before"
+
+
+@pytest.mark.parametrize(
+    ("said", "why"),
+    [
+        ({"acknowledge": [{"lint": "single-outlyer", "reason": "it does not matter"}]}, 'mean "single-outlier"?'),
+        ({"acknowledge": [{"lint": "single-outlier", "reason": "fine"}]}, "acknowledge.0.reason: 'fine' is no reason"),
+        ({"acknowledge": [{"lint": "single-outlier", "wher": "*", "reason": "not so bad"}]}, 'did you mean "where"?'),
+        ({"ceilings": [{"family": "fil_size", "op": "read", "rate": "1GB/s", "source": "AWS"}]}, 'mean "file_size"?'),
+        (
+            {"ceilings": [{"family": "fio", "op": "read", "rate": "1GB", "source": "AWS"}]},
+            "ceilings.0.rate: '1GB' is not",
+        ),
+    ],
+)
+def test_what_a_study_cannot_say_about_lints(said: dict, why: str):
+    with pytest.raises(StudyError) as refused:
+        parse_study(DECLARED | said)
+    assert why in str(refused.value)

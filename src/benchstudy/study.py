@@ -14,6 +14,7 @@ from pydantic import BaseModel, BeforeValidator, Field, ValidationError, field_v
 from benchstudy import families
 from benchstudy.errors import StudyError
 from benchstudy.families.base import Case, Family, FamilyConfig, Strict
+from benchstudy.lints.declared import Acknowledgement, DeclaredCeiling
 from benchstudy.names import Name, nearest
 from benchstudy.units import DurationField
 
@@ -126,6 +127,8 @@ class Study(Strict):
     targets: dict[Name, Target] = Field(min_length=1)
     families: dict[str, FamilyConfig] = Field(min_length=1)
     thresholds: Thresholds = Thresholds()
+    ceilings: list[DeclaredCeiling] = Field([], description="what the hardware can give at most, for lints")
+    acknowledge: list[Acknowledgement] = Field([], description="lints' findings that stay, each with the reason")
 
     @field_validator("families", mode="before")
     @classmethod
@@ -176,9 +179,12 @@ class Study(Strict):
 
     @cached_property
     def sha256(self) -> str:
-        """Of everything that was declared; `measure` is a switch of one run, not a part of the study."""
+        """Of everything that was declared; `measure` is a switch of one run, not a part of the study.
+
+        Nor are acknowledgements: they are made after findings, and must not make measured trials look post hoc.
+        """
         # families hold subclasses, whose own fields serialize_as_any keeps.
-        content = self.model_dump(mode="json", exclude={"measure"}, serialize_as_any=True)
+        content = self.model_dump(mode="json", exclude={"measure", "acknowledge"}, serialize_as_any=True)
         return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()
 
 
