@@ -54,6 +54,7 @@ def test_a_variant_whose_server_changes_is_another_case_and_a_label_is_not():
     assert before["no"] == after["no"] and before["yes"] != after["yes"]
     assert of(backends=[{**BACKEND, "label": "POSIX, mirrored disks", "expect_fs": ["ext4"]}]) == before
     assert of(search={"window": "99s"}) == before, "the search is no part of a case at a fixed rate"
+    assert of(backends=[{**BACKEND, "max_integrate_p99": "9s"}]) == before
 
 
 def backend(**changes: Any) -> dict[str, Any]:

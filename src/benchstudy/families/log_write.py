@@ -155,7 +155,7 @@ def _case(
     plain = {"mode": "json", "exclude_defaults": True}
     limits = config.limit(limit)
     # What the page calls the backend, and where it must lie, is no part of what is executed.
-    named = {"name", "label", "emulated", "expect_fs", "service", "antispam_service"}
+    named = {"name", "label", "emulated", "expect_fs", "service", "antispam_service", "max_integrate_p99"}
     definition = {
         "backend": backend.model_dump(exclude=named, **plain),
         "limits": limits.model_dump(exclude={"name"}, **plain) if limits else {},
@@ -164,7 +164,7 @@ def _case(
         "services": services.definition(config.services, backend.server(antispam)),
     }
     if rate == SEARCH:
-        definition["search"] = config.search.model_dump(**plain)
+        definition["search"] = {**config.search.model_dump(**plain), "backend_bound_s": backend.max_integrate_p99}
     return Case(levels, definition)
 
 

@@ -63,6 +63,9 @@ class Backend(Strict):
     directory: str | None = Field(None, description="folder whose disk is watched; with expect_fs, where the log lies")
     expect_fs: list[str] = Field([], description="file system types that folder may be on, such as fuse.sshfs")
     publish_interval: DurationField = Field(1.0, description="how often the server publishes a checkpoint")
+    max_integrate_p99: DurationField | None = Field(
+        None, description="the capacity search's bound for this backend, which must be above its publish_interval"
+    )
 
     @model_validator(mode="after")
     def _consistent(self) -> "Backend":

@@ -61,6 +61,8 @@ class _Trial:
         self.rate = None if levels["rate"] == SEARCH else Rate.of_level(levels["rate"]).per_s
         self.role = load_role(trial.roles)
         limit = config.limit(levels["limits"])
+        bound = self.backend.max_integrate_p99
+        self.objective = config.search.model_copy(update={"max_integrate_p99": bound} if bound else {})
         highest = Rate(config.search.highest).per_s if self.rate is None else self.rate
         self.wanted = Wanted(
             backend=self.backend,
@@ -202,7 +204,7 @@ class _Trial:
 
     def _search(self) -> dict[str, Any]:
         """Rates up and down on one server, until the bracket is narrow. Raises TrialFailed when no rate passes."""
-        objective = self.config.search
+        objective = self.objective
         steps: list[Step] = []
         rows: list[dict[str, Any]] = []
         begun = time.monotonic()
@@ -221,7 +223,7 @@ class _Trial:
         }
 
     def _require_time(self, begun: float, rate: float, steps: Sequence[Step]) -> None:
-        objective = self.config.search
+        objective = self.objective
         one = objective.windows * self._timeout_free_s(rate)
         left = self.config.timeout - (time.monotonic() - begun)
         if left < one:
@@ -232,10 +234,10 @@ class _Trial:
             )
 
     def _timeout_free_s(self, rate: float) -> float:
-        return self._load_of(rate, self.config.search.warm_up, self.config.search.window).total_s
+        return self._load_of(rate, self.objective.warm_up, self.objective.window).total_s
 
     def _step(self, number: int, rate: float, rows: list[dict[str, Any]]) -> Step:
-        objective = self.config.search
+        objective = self.objective
         why = ""
         for turn in range(1, objective.windows + 1):
             label = f"{SEARCHED}{number:02d}-window-{turn}"
