@@ -122,10 +122,10 @@ class LogHammer:
                 if all(cell is MISSING for cell in row):
                     continue
                 head = f"{self.load.name(sweep)} · {point.level}"
-                body.append((Cell.text(head), *row, self._worst(sweep, point, worst)))
-        columns = ("Case", "Checkpoints, over the screens' 30 s", "Hammer's Δ", "Checkpoints, window", "Oversupply")
+                body.append((Cell.text(head), *row[:2], self._worst(sweep, point, worst), *row[2:]))
+        columns = ("Case", "Checkpoints, over the screens' 30 s", "Hammer's Δ", "Apart, worst trial")
         caption = "Hammer's Δ beside the checkpoints that were seen in the same run"
-        return Table("hammer-agreement", caption, (*columns, "Apart, worst trial"), tuple(body))
+        return Table("hammer-agreement", caption, (*columns, "Checkpoints, window", "Oversupply"), tuple(body))
 
     def _worst(self, sweep: Sweep, point: Point, worst: float | None) -> Cell:
         if worst is None:

@@ -85,8 +85,9 @@ class LogSummary:
 
     def _limit(self, sweep: Sweep, point: Point) -> list[str]:
         found = self.load.limits(sweep, point).most_common(1)
-        # What the generator limited is among the marks.
-        return [] if not found or self.load.client_limited(sweep, point) else [f"limit: {found[0][0]}"]
+        # What the generator limited, or others on the host, is among the marks.
+        marked = self.load.client_limited(sweep, point) or self.load.others_busy(sweep, point)
+        return [] if not found or marked else [f"limit: {found[0][0]}"]
 
     def _lost(self, sweep: Sweep) -> list[str]:
         """Whatever the rate: a log that loses leaves at any has no answer without that."""
@@ -122,6 +123,12 @@ class LogSummary:
             yield (
                 f"{len(limited)} of {human.plural(len(points), 'case')} client-limited or writers-bound: there the "
                 "generator decided the rate, and the log may take more."
+            )
+        busy = [(s, p) for s, p in points if load.others_busy(s, p)]
+        if busy:
+            yield (
+                f"In {len(busy)} of {human.plural(len(points), 'case')} other processes had the host's CPUs while "
+                "the log was at its end: there the rate is what they left."
             )
         emulated = list(dict.fromkeys(load.label(s) for s, _ in points if load.emulated(s)))
         if emulated:

@@ -68,7 +68,8 @@ class LogTables:
             return Cell(tuple(failed) or (summary.note,), href, "failed", " ".join(why), marks)
         lines = [human.quantity(summary.median, "1/s"), human.evidence(summary, "1/s")]
         share = self.load.median("achieved_share", sweep, point)
-        lines += [f"{human.quantity(share, '%')} of offered"] if share is not None else []
+        asked = "the rate" if point.rate is None else point.level
+        lines += [f"{human.quantity(share, '%')} of {asked}"] if share is not None else []
         kind = "number warning" if failed else "number"
         return Cell((*lines, *failed), href, kind, "; ".join([*why, *self.load.limit_texts(sweep, point)[:1]]), marks)
 
@@ -116,7 +117,7 @@ class LogTables:
     def _detail_rows(self) -> Iterator[tuple[str, Draw]]:
         yield "Begun", self.figure("offered")
         yield "Integrated", self.figure("qps")
-        yield "Integrated, of offered", self.figure("achieved_share", "%")
+        yield "Integrated, of the rate asked for", self.figure("achieved_share", "%")
         yield "95 % interval within a trial", self._within
         for which, heading in _TIMES.items():
             for statistic, shown in _STATISTICS.items():
