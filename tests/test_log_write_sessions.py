@@ -19,10 +19,13 @@ from log_write_study import BACKEND, FAMILY, HAMMER, LOG, OPEN, POSIX, POSIX_ARG
 from sshd_hosts import SshdHost
 
 from benchstudy import families
+from benchstudy.hostagent import HostAgent
 from benchstudy.provision import provision_target
 from benchstudy.raw import StoredTrial
+from benchstudy.remote import Remote
 from benchstudy.study import Study
 from benchstudy.tidy import tidy_family
+from benchstudy.trial import HostCheck, HostConnection
 
 STUDY = CHECKOUT / "config" / "studies" / "tessera-log.yaml"
 needs_root = pytest.mark.skipif(os.getuid() != 0, reason="only root may make control groups and mounts here")
@@ -296,6 +299,26 @@ def test_nothing_of_a_session_is_left(everything: Session):
     assert _left(everything.work) == []
     text = "".join(path.read_text(errors="replace") for path in everything.root.glob("data/raw/**/*") if path.is_file())
     assert "PRIVATE+KEY" not in text
+
+
+def test_check_looks_for_programs_and_variables_without_measuring(
+    everything: Session, sshd: SshdHost, monkeypatch: pytest.MonkeyPatch
+):
+    dsn = {**LOG, "secret_env": {"dsn": "BENCHSTUDY_TEST_DSN"}}
+    absent = {**POSIX, "argv": ["{{tools}}/tessera-cephfs"]}
+    config = log_write_study.study_of(
+        log_write_study.family(services={**SERVICES, "log": dsn, "posix-antispam": absent})
+    ).families[FAMILY]
+    host = sshd.host.model_copy(update={"work_dir": str(everything.work)})
+    monkeypatch.delenv("BENCHSTUDY_TEST_DSN", raising=False)
+    with Remote("here", host) as remote:
+        agent = HostAgent.deploy(remote, lease_s=30, reconnect_s=10, on_event=print)
+        look = HostCheck(HostConnection(remote, agent), roles=["sut"])
+        families.get(FAMILY).check(config, look)
+    problems = {what for fine, what, _ in look.findings if not fine}
+    assert problems == {"BENCHSTUDY_TEST_DSN is not set", "service posix-antispam: tessera-cephfs is missing"}
+    found = {what.partition(":")[0] for fine, what, _ in look.findings if fine}
+    assert {"generator logbench", "generator tessera-hammer", "service posix", "service log"} <= found
 
 
 def _left(work: Path) -> list[str]:
