@@ -54,7 +54,8 @@ for kind in ("posix", "mysql", "aws", "gcp"):
         )
 if "tessera-hammer" in wanted:
     go_tool("Tessera's load generator", "tessera-hammer", *TESSERA, package=f"{TESSERA[0]}/internal/hammer", pins=PINS)
-if "logbench" in wanted:
+# Beside the hammer it watches the checkpoints.
+if wanted & {"logbench", "tessera-hammer"}:
     go_tool(
         "the open-loop writer of logs",
         "logbench",

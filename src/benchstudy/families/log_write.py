@@ -91,7 +91,8 @@ class LogWrite(Family):
     def check(self, config: LogWriteConfig, host: "HostCheck") -> None:
         cases = self.cases(config)
         if load_role(host.target_roles) in host.roles:
-            for tool in sorted({config.generator(case.levels["generator"]).tool for case in cases}):
+            # Beside the hammer logbench watches the checkpoints.
+            for tool in sorted({"logbench", *(config.generator(case.levels["generator"]).tool for case in cases)}):
                 _check_program(tool, f"generator {tool}", host)
         for name in sorted({name for case in cases for name in case.definition["services"]}):
             service = config.services[name]
