@@ -115,6 +115,18 @@ def test_no_edit_of_code_and_no_touch_plans_a_measurement(measured, pattern, how
         assert "provision_target" not in plan
 
 
+def test_an_acknowledged_finding_makes_pages_again_and_measures_nothing(measured):
+    study = (measured.root / "config/study.yaml").read_text()
+    reason = {"lint": "single-outlier", "reason": "The first file opens the folder."}
+    try:
+        measured.write_study({**STUDY, "acknowledge": [reason]})
+        plan = planned(measured)
+    finally:
+        (measured.root / "config/study.yaml").write_text(study)
+    assert "execute_notebook" in plan and "published.html" in plan
+    assert not any(rule in plan for rule in ("measure_session", "provision_target", "tidy_family"))
+
+
 def test_a_forced_run_adopts_everything_and_connects_to_nothing(measured):
     before, sessions = trials(measured), len(index(measured)["sessions"])
     report(measured, "--forcerun", "measure_session")

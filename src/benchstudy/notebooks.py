@@ -12,6 +12,9 @@ from benchstudy.errors import BenchstudyError
 # A kernel that starts while the machine is still busy needs more than Jupyter's minute.
 _START_TIMEOUT_S = 180
 
+# Notebooks that read the tables of every family, and the titles of their pages. All others are a family's, named so.
+STUDY_PAGES = {"published": "Published figures"}
+
 
 def execute(notebook: Path, trace: Path, output: Path, parameters: Mapping[str, Any]) -> None:
     """Run `notebook` into `trace` (kept also when a cell fails) and copy it to `output` when all cells ran."""

@@ -12,6 +12,7 @@ from benchstudy import paths
 from benchstudy.controller import announce_controller, hold_project
 from benchstudy.errors import BenchstudyError
 from benchstudy.needs import programs_by_host
+from benchstudy.notebooks import STUDY_PAGES
 from benchstudy.provision import drop_problem_facts
 from benchstudy.raw import drop_problem_index, write_atomically
 from benchstudy.study import parse_study
@@ -41,12 +42,14 @@ except BenchstudyError as error:
 
 PLANS = {(plan.target, plan.family_name): plan for plan in STUDY.sessions()}
 FAMILIES = list(STUDY.families)
+PAGES = [*FAMILIES, *STUDY_PAGES]
 
 
 wildcard_constraints:
     study=re.escape(STUDY.study),
     target="|".join(map(re.escape, STUDY.targets)),
     family="|".join(FAMILIES),
+    page="|".join(PAGES),
 
 
 def session_indexes(wildcards=None):
@@ -64,6 +67,17 @@ def cases_of_family(wildcards):
     return [plan.digest for plan in PLANS.values() if plan.family_name == wildcards.family]
 
 
+def tables_of_page(wildcards):
+    """The tables that a page's notebook reads: the family's, or those of all families."""
+    families = FAMILIES if wildcards.page in STUDY_PAGES else [wildcards.page]
+    return [f"data/tidy/{STUDY.study}/{family}" for family in families]
+
+
+def acknowledged_findings():
+    """What pages print beside findings of lints; it belongs to no measurement, so nothing is measured again for it."""
+    return [entry.model_dump_json() for entry in STUDY.acknowledge]
+
+
 def provision_facts():
     """The facts of every target that is measured."""
     return [f"data/provision/{STUDY.study}/{target}.json" for target in dict.fromkeys(t for t, _ in PLANS)]
@@ -78,7 +92,12 @@ def files_below(folder, pattern):
 
 def report_code():
     """What tables, figures and pages are made with: an edit there makes them again, and nothing before them."""
-    return [*files_below("src/benchstudy/report", "*"), "src/benchstudy/histograms.py", "src/benchstudy/stats.py"]
+    return [
+        *files_below("src/benchstudy/report", "*"),
+        *files_below("src/benchstudy/lints", "*"),
+        "src/benchstudy/histograms.py",
+        "src/benchstudy/stats.py",
+    ]
 
 
 # A host has many places. A job that measures or provisions there takes them all, so that no two ever overlap whatever the

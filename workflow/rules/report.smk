@@ -2,21 +2,23 @@
 
 
 rule execute_notebook:
-    """Run a family's notebook on its tables. A failing cell keeps its traceback in the log notebook."""
+    """Run a page's notebook on its tables. A failing cell keeps its traceback in the log notebook."""
     input:
-        notebook="notebooks/{family}.ipynb",
-        tables="data/tidy/{study}/{family}",
+        notebook="notebooks/{page}.ipynb",
+        tables=tables_of_page,
         published=files_below("data/published", "*.csv"),
         code=report_code(),
     output:
-        notebook="reports/{study}/notebooks/{family}.ipynb",
-        exports=directory("reports/{study}/{family}"),
+        notebook="reports/{study}/notebooks/{page}.ipynb",
+        exports=directory("reports/{study}/{page}"),
     log:
-        notebook="logs/execute_notebook/{study}/{family}.ipynb",
-        text="logs/execute_notebook/{study}/{family}.log",
+        notebook="logs/execute_notebook/{study}/{page}.ipynb",
+        text="logs/execute_notebook/{study}/{page}.log",
     resources:
         **BESIDE_NO_MEASUREMENT,
         kernels=1,
+    params:
+        acknowledged=acknowledged_findings(),
     script:
         "../scripts/execute_notebook.py"
 
@@ -24,12 +26,12 @@ rule execute_notebook:
 rule render_report:
     """One self-contained page out of an executed notebook."""
     input:
-        notebook="reports/{study}/notebooks/{family}.ipynb",
+        notebook="reports/{study}/notebooks/{page}.ipynb",
         code=report_code(),
     output:
-        page="reports/{study}/{family}.html",
+        page="reports/{study}/{page}.html",
     log:
-        "logs/render_report/{study}/{family}.log",
+        "logs/render_report/{study}/{page}.log",
     resources:
         **BESIDE_NO_MEASUREMENT,
     script:
@@ -39,7 +41,7 @@ rule render_report:
 rule build_index:
     """The first page: the study, its hosts, what failed and why, and the way to everything else."""
     input:
-        pages=expand("reports/{study}/{family}.html", study=STUDY.study, family=FAMILIES),
+        pages=expand("reports/{study}/{page}.html", study=STUDY.study, page=PAGES),
         tables=expand("data/tidy/{study}/{family}", study=STUDY.study, family=FAMILIES),
         sessions=session_indexes(),
         code=report_code(),

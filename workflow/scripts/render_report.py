@@ -2,11 +2,10 @@
 
 from pathlib import Path
 
-from benchstudy import families
 from benchstudy.job import script_job
 
 with script_job(snakemake) as (root, study):
-    from benchstudy.report.htmlpages import render_notebook
+    from benchstudy.report.htmlpages import page_title, render_notebook
 
-    title = f"{families.get(snakemake.wildcards.family).title} – {study.title or study.study}"
+    title = f"{page_title(snakemake.wildcards.page)} – {study.title or study.study}"
     render_notebook(Path(snakemake.input.notebook), Path(snakemake.output.page), title=title)

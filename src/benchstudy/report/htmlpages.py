@@ -13,6 +13,8 @@ import vl_convert
 from nbconvert import HTMLExporter
 from traitlets.config import Config
 
+from benchstudy import families
+from benchstudy.notebooks import STUDY_PAGES
 from benchstudy.report.charts import VEGALITE_VERSION
 from benchstudy.report.studyindex import StudyIndex
 from benchstudy.study import Study
@@ -32,6 +34,11 @@ def _vega_bundle() -> str:
     # Its top-level names would become the page's; and nothing in it may end the element it stands in.
     inert = bundle.replace("</script", "<\\/script").replace("<!--", "<\\!--")
     return f"(()=>{{{inert}}})();"
+
+
+def page_title(page: str) -> str:
+    """The title of a family's page, or of one of the study's own pages."""
+    return families.get(page).title if page in families.names() else STUDY_PAGES[page]
 
 
 def render_notebook(notebook: Path, html: Path, *, title: str) -> None:

@@ -15,7 +15,7 @@ import polars as pl
 from IPython.display import HTML, display
 
 from benchstudy import paths
-from benchstudy.report import cells, evidence, figuredata, human, listings, published, sessions
+from benchstudy.report import cells, evidence, figuredata, human, lint_list, listings, published, sessions
 from benchstudy.report.charts import Figure
 from benchstudy.report.listings import Listing
 from benchstudy.report.panels import Axis, Panel, Reference, Style, cdf_panel, strip_panel, trend_panel
@@ -316,7 +316,10 @@ class Page:
         _show(evidence.method(self.results, self._indexes))
 
     def weaknesses(self, extra: Iterable[str] = ()) -> None:
-        _show(evidence.weaknesses(self.results, self._indexes, extra))
+        """What a sceptical reader should hold against the figures, and a section of its own for what lints find."""
+        found = lint_list.of_family(self.results, lint_list.declared(self.root, self.study))
+        lints = f"<h2>Lints</h2>{lint_list.section(found)}"
+        _show(evidence.weaknesses(self.results, self._indexes, extra) + lints)
 
     def trials(self, metrics: Sequence[str]) -> None:
         """Every trial with its command and raw files, and the estimates of every metric as a CSV file."""

@@ -9,6 +9,7 @@ from typing import Any
 import polars as pl
 
 from benchstudy import families
+from benchstudy.notebooks import STUDY_PAGES
 from benchstudy.report import evidence, human, sessions
 from benchstudy.report.results import Results
 from benchstudy.report.tables import link
@@ -37,6 +38,7 @@ class StudyIndex:
             "question": self._study.question,
             "badges": evidence.count_badges(self._total()),
             "families": [self._family(name, results) for name, results in self._results.items()],
+            "pages": self._pages(),
             "problems": self._problems(),
             "failures": [row for name, results in self._results.items() for row in self._failures(name, results)],
             "set_aside": [row for name, results in self._results.items() for row in self._set_aside(name, results)],
@@ -71,6 +73,11 @@ class StudyIndex:
 
     def _index_paths(self, family: str) -> list[str]:
         return [index["file"] for index in self._indexes if index["family"] == family]
+
+    def _pages(self) -> list[dict[str, str]]:
+        """The study's own pages that were made."""
+        made = ((title, self._folder / f"{name}.html") for name, title in STUDY_PAGES.items())
+        return [{"title": title, "href": self._link(path)} for title, path in made if path.is_file()]
 
     def _problems(self) -> list[str]:
         return [f"{i['family']} on {i['target']}: {i['problem']}" for i in self._indexes if i.get("problem")]

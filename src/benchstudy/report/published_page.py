@@ -1,0 +1,237 @@
+"""Every published table beside what a study measured of the same kind: one page a study, no verdict between the two."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
+from functools import cached_property
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import polars as pl
+
+from benchstudy import lints, paths
+from benchstudy.lints import Finding
+from benchstudy.report import cells, human, lint_list, published, sessions
+from benchstudy.report.http_load import HttpLoad
+from benchstudy.report.http_published import Published
+from benchstudy.report.log_published import LogPublished
+from benchstudy.report.log_write import LogWrite
+from benchstudy.report.page import Page, _show
+from benchstudy.report.results import Estimate, Results
+from benchstudy.report.tables import MISSING, Cell, Table
+from benchstudy.units import Size
+
+# File, and what its page is called here.
+PAGES = {
+    "mattermost-storage.csv": "Mattermost: backing storage",
+    "gitlab-filesystem.csv": "GitLab: file system",
+    "filestash-http.csv": "Filestash: tables",
+    "filestash-ab.csv": "Filestash: transcripts of ab",
+    "tessera.csv": "Tessera: storage performance",
+    "mattermost-v9.11-v10.0.csv": "Mattermost: v9.11.0 against v10.0.0-rc2",
+}
+# A published statistic of fio's sample to our metric.
+_FIO = {
+    "IOPS": ("iops", "{op}_iops"),
+    "Bandwidth": ("bandwidth", "{op}_bandwidth"),
+}
+
+
+class PublishedPage(Page):
+    """`tidy` is the folder of all families' tables; what a family did not measure stands there as published only."""
+
+    def __init__(self, *, study: str, tidy: str | Path, output: str | Path):
+        self.root = paths.project_root()
+        self.family, self.study = "published", study
+        self.output = self.root / output
+        self._tidy = self.root / tidy
+        self._folder = paths.published(self.root)
+
+    def _results(self, family: str) -> Results | None:
+        folder = self._tidy / family
+        return Results(folder, study=self.study, family=family) if (folder / "cases.parquet").is_file() else None
+
+    # -- findings ----------------------------------------------------------------------------------------------------
+
+    @cached_property
+    def _found(self) -> list[Finding]:
+        study = lint_list.declared(self.root, self.study)
+        return lints.lint(self._folder, study.acknowledge if study else ())
+
+    def summary(self) -> None:
+        """How many findings each page has."""
+        caption = "Findings on the published pages, by what they say of a figure"
+        self.show_table(lint_list.counts(self._found, list(PAGES.items()), "lints", caption))
+
+    def findings(self, file: str) -> None:
+        own = [f for f in self._found if f.where.startswith(f"{file}:")]
+        nearer = [replace(f, where=f.where.removeprefix(f"{file}: ")) for f in own]
+        _show(lint_list.section(nearer, level=4))
+
+    # -- tables ------------------------------------------------------------------------------------------------------
+
+    def storage(self) -> None:
+        """Time of one file, mean (± deviation, p50), by size: the page's backends, then ours."""
+        results = self._results("file_size")
+        for op in ("write", "read"):
+            table = published.table(
+                self._folder / "mattermost-storage.csv",
+                f"storage-{op}",
+                rows="size",
+                columns="backend",
+                where={"op": op},
+                caption=f"Time of one file, {op}: published (other hardware, no number of repetitions), measured here",
+            )
+            self.show_table(beside(table, *_by_size(results, op), _size_order))
+
+    def file_system(self) -> None:
+        """fio's 75 % / 25 % mix of 4 KiB, and 1001 small files: the page's references, then our directories."""
+        results, rows = self._results("fio"), published.read(self._folder / "gitlab-filesystem.csv", {})
+        figures: list[tuple[str, list[Cell], list[Cell]]] = []
+        metrics = [metric.format(op=op) for _, metric in _FIO.values() for op in ("read", "write")]
+        directories = _directories(results, [*metrics, "write_time", "read_time"]) if results is not None else []
+        for op in ("read", "write"):
+            for name, (statistic, metric) in _FIO.items():
+                printed = [_reference(rows, about, op, statistic) for about in ("ssd", "spinning disk")]
+                ours = [_fio(results, d, "gitlab", metric.format(op=op)) for d in directories]
+                figures.append((f"{name}, random {op} (fio)", printed, ours))
+        for op in ("write", "read"):
+            printed = [_reference(rows, "small files", op, "real"), MISSING]
+            ours = [_fio(results, d, "shell-loop", f"{op}_time") for d in directories]
+            figures.append((f"1001 small files, {op} (shell loop)", printed, ours))
+        heads = ["Published: networked SSD, sample", "Published: spinning disk, text"]
+        heads += [f"Measured: {directory}" for directory in directories]
+        body = [(Cell.text(name), *printed, *ours) for name, printed, ours in figures]
+        caption = "File system: published (other hardware, one run), median measured here"
+        self.show_table(Table("file-system", caption, ("Quantity", *heads), tuple(body)))
+
+    def http(self) -> None:
+        """The page's three tables; ours beside them only where the same server was measured."""
+        results = self._results("http_concurrency")
+        load: Any = HttpLoad(results) if results is not None else SimpleNamespace(sweeps=lambda **_: ())
+        tables = Published(self._folder, load)
+        self.say(tables.apart())
+        self.show_tables([_elsewhere(t, "http_concurrency") for t in tables.tables()], "Nothing is published.")
+
+    def log(self) -> None:
+        """QPS by backend: as printed, and our log of the same kind that took most; the page's boxes below."""
+        results = self._results("log_write")
+        load: Any = SimpleNamespace(sweeps=())
+        if results is not None:
+            indexes = sessions.family_indexes(self.root, self.study, "log_write")
+            load = LogWrite(results, sessions.declared(indexes, "log_write"))
+        tables = LogPublished(self._folder, load)
+        self.show_table(_elsewhere(replace(tables.table(), name="log-qps"), "log_write"))
+        self.show_listings("published", tables.boxes(), "No box is published.")
+
+    def releases(self) -> None:
+        """What the comparison of two versions prints, in its own columns."""
+        rows = published.read(self._folder / "mattermost-v9.11-v10.0.csv", {})
+        users = rows.filter(pl.col("statistic").is_in(["supported_users", "users_change"]))
+        users = users.filter(pl.col("section") == "Supported users in unbounded tests")
+        self.show_table(_versions(users, "test", "users", "Supported users, published"))
+        for kind, title in (("Store times", "Store"), ("API times", "API")):
+            times = rows.filter(pl.col("section").str.ends_with(kind))
+            caption = (
+                f"{title[:1].upper()}{title[1:]} times, bounded test on Postgres, published: those series only that"
+            )
+            caption += " have a p99 of exactly 5 ms or none"
+            self.show_table(_versions(times, "series", f"{title.lower()}-times", caption))
+
+
+# -- laying beside ---------------------------------------------------------------------------------------------------
+
+
+def beside(table: Table, heads: Sequence[str], ours: Mapping[str, Sequence[Cell]], order: Any = None) -> Table:
+    """A published table with measured columns to its right, row for row; rows that only we have follow in `order`.
+
+    `ours`: cells by the name of the row, as many as `heads`.
+    """
+    theirs = {row[0].lines[0]: row[1:] for row in table.rows}
+    names = [*theirs, *(name for name in ours if name not in theirs)]
+    if order is not None:
+        names.sort(key=order)
+    nothing, no_figure = [MISSING] * (len(table.columns) - 1), [MISSING] * len(heads)
+    body = [(Cell.text(name), *theirs.get(name, nothing), *ours.get(name, no_figure)) for name in names]
+    published_heads = [f"Published: {head}" for head in table.columns[1:]]
+    measured_heads = [f"Measured: {head}" for head in heads]
+    return replace(table, columns=(table.columns[0], *published_heads, *measured_heads), rows=tuple(body))
+
+
+def _by_size(results: Results | None, op: str) -> tuple[list[str], dict[str, list[Cell]]]:
+    """(headings, cells by size) of the file sizes that were measured: a column a backend and state of cache or sync."""
+    if results is None:
+        return [], {}
+    state = "sync" if op == "write" else "cache"
+    estimates = results.estimates("duration", {"op": op})
+    columns = list(dict.fromkeys((e.target, e.levels["backend"], e.levels[state]) for e in estimates))
+    found = {(e.levels["size"], e.target, e.levels["backend"], e.levels[state]): e for e in estimates}
+    several = len(results.targets) > 1
+    heads = [", ".join([*([target] if several else []), backend, how]) for target, backend, how in columns]
+    sizes = dict.fromkeys(str(e.levels["size"]) for e in estimates)
+    return heads, {
+        size: [_linked(results, found.get((size, *column)), "page", "file_size") for column in columns]
+        for size in sizes
+    }
+
+
+def _size_order(name: str) -> int:
+    return Size(name).bytes
+
+
+def _reference(rows: pl.DataFrame, about: str, op: str, statistic: str) -> Cell:
+    """The figure of fio's sample or of the text, as it is printed."""
+    found = rows.filter(
+        (pl.col("reference") == about) & (pl.col("op") == op) & (pl.col("statistic") == statistic)
+    ).unique("value", keep="first", maintain_order=True)
+    if found.is_empty():
+        return MISSING
+    row = found.row(0, named=True)
+    return Cell((human.quantity(row["value"], row["unit"]), f"printed: {row['as_printed']}"), kind="published")
+
+
+def _directories(results: Results, metrics: Sequence[str]) -> list[str]:
+    """Those that the page's own job or loop was run in."""
+    jobs = ["gitlab", "shell-loop"]
+    tried = [e.levels["directory"] for metric in metrics for e in results.estimates(metric, {"job": jobs})]
+    return [directory for directory in results.levels("directory") if directory in tried]
+
+
+def _fio(results: Results | None, directory: str, job: str, metric: str) -> Cell:
+    assert results is not None
+    found = [e for e in results.estimates(metric, {"directory": directory, "job": job})]
+    return _linked(results, found[0] if found else None, "median", "fio")
+
+
+def _versions(rows: pl.DataFrame, by: str, name: str, caption: str) -> Table:
+    """A row a series and statistic, a column a version and the change, all as printed."""
+    versions = rows["version"].drop_nulls().unique(maintain_order=True).to_list()
+    body = []
+    for key, group in _statistics(rows, by):
+        printed = {row["version"]: str(row["as_printed"]) for row in group}
+        change = printed.get(None, "–")
+        change += " %" if change != "–" and not change.endswith("%") else ""
+        values = [Cell((printed.get(version, "–"),), kind="published") for version in versions]
+        body.append((Cell.text(key[0]), Cell.text(key[1]), *values, Cell((change,), kind="published")))
+    return Table(name, caption, (by.capitalize(), "Statistic", *versions, "Change"), tuple(body))
+
+
+def _statistics(rows: pl.DataFrame, by: str) -> Iterator[tuple[tuple[str, str], list[dict[str, Any]]]]:
+    together: dict[tuple[str, str], list[dict[str, Any]]] = {}
+    for row in rows.iter_rows(named=True):
+        statistic = row["statistic"].removesuffix("_change").replace("supported_", "")
+        together.setdefault((row[by], statistic), []).append(row)
+    yield from together.items()
+
+
+def _linked(results: Results, estimate: Estimate | None, form: str, family: str) -> Cell:
+    return _elsewhere_cell(cells.estimate_cell(results, estimate, form), family)
+
+
+def _elsewhere(table: Table, family: str) -> Table:
+    return replace(table, rows=tuple(tuple(_elsewhere_cell(c, family) for c in row) for row in table.rows))
+
+
+def _elsewhere_cell(cell: Cell, family: str) -> Cell:
+    """A cell whose link leads to its trials on the family's own page."""
+    return replace(cell, href=f"./{family}.html{cell.href}") if (cell.href or "").startswith("#") else cell
