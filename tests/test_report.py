@@ -70,7 +70,7 @@ def test_quantities(value, unit, text):
         ("1000-per-s", "1,000/s"),
         ("0.5-per-min", "0.5/min"),
         ("backend=posix,rate=500-per-s", "backend=posix,rate=500/s"),
-        ("rate=500-per-s,n=1", "rate=500/s,n=1"),
+        ("rate=4000-per-s,n=1", "rate=4000/s,n=1"),
         ("x500-per-s", "x500-per-s"),
         ("500-per-sheep", "500-per-sheep"),
     ],

@@ -18,7 +18,7 @@ _SCALES: dict[str, list[tuple[float, str]]] = {
 }
 
 # A rate as a level, alone or inside a case's id: "500-per-s", "backend=posix,rate=500-per-s".
-_RATE_LEVEL = re.compile(r"(?<![^=])(\d+)((?:\.\d+)?)-per-(s|min)(?![^,])")
+_RATE_LEVEL = re.compile(r"(^|=)(\d+)((?:\.\d+)?)-per-(s|min)(?![^,])")
 
 
 @dataclass(frozen=True)
@@ -93,7 +93,8 @@ def evidence(summary: Summary, unit: str) -> str:
 
 def level(text: str) -> str:
     """A level, or a case's id, for a reader: "1000-per-s", which a folder can be called, is "1,000/s"."""
-    return _RATE_LEVEL.sub(lambda match: f"{int(match[1]):,}{match[2]}/{match[3]}", text)
+    # In an id commas part the levels, so that none may stand in a number.
+    return _RATE_LEVEL.sub(lambda m: f"{m[1]}{m[2] if m[1] else f'{int(m[2]):,}'}{m[3]}/{m[4]}", text)
 
 
 def plural(count: int, noun: str) -> str:
