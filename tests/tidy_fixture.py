@@ -22,6 +22,7 @@ _BACKENDS = {
     "sshfs": (0.011, 2e8, 1.7e8, 3e9),
 }
 _SHA = hashlib.sha256(b"").hexdigest()
+_SESSION = "00000000-0000-4000-8000-000000000000"
 
 
 class Tables:
@@ -71,6 +72,7 @@ class Tables:
             "tool_version": "Python 3.11.2",
             "tool_sha256": _SHA,
             "study_sha256": _SHA,
+            "session": _SESSION,
             "instrument": _SHA,
             "imported": False,
             "discarded_why": None,
@@ -126,14 +128,14 @@ class Tables:
         change = f'swappiness: "60" -> "10 {HOSTILE}"'
         environment = {"before": facts, "after": facts, "diff": [change]}
         session = {
-            "uuid": "0" * 32,
+            "uuid": _SESSION,
             "seed": 7,
             "started": "2026-11-20T10:00:00.000+00:00",
             "finished": "2026-11-20T10:09:00.000+00:00",
             "controller": "desk",
             "instrument": _SHA,
             "study_sha256": _SHA,
-            "declared": {},
+            "declared": {"thresholds": {"margin": 0.05, "margins": {}}},
             "hosts": {"here": environment},
             "events": ["2026-11-20T10:03:00.000+00:00 connection to here lost, reconnected after 4 s"],
         }

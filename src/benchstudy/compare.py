@@ -41,6 +41,11 @@ class Share:
     low: float
     high: float
 
+    @property
+    def interval(self) -> str:
+        """For a reader: "95 %: 7–59 %"."""
+        return f"95 %: {100 * self.low:.0f}–{100 * self.high:.0f} %"
+
 
 def share(count: int, n: int) -> Share:
     """Of trials that failed, of verdicts that were false. Raises ValueError unless 0 <= count <= n and n > 0."""
@@ -257,13 +262,14 @@ def _ratio(logarithm: float) -> float:
 
 def _warnings(made: Comparison) -> tuple[str, ...]:
     found = []
-    for arm in (made.base, made.other):
-        if 0 < made.pairs < arm.n:
+    for arm, counterpart in ((made.base, made.other), (made.other, made.base)):
+        # Those whose counterpart failed are told by its failures.
+        if made.pairs and made.pairs + counterpart.failed < arm.n:
             found.append(f"{arm.n - made.pairs} of {arm.n} trials of {arm.name} have no counterpart in their block")
         if arm.failures is not None:
             found.append(
                 f"{arm.failed} of {arm.failures.n} trials of {arm.name} failed "
-                f"(95 %: {arm.failures.low:.0%}–{arm.failures.high:.0%}): the ratio is of those that did not"
+                f"({arm.failures.interval}): the ratio is of those that did not"
             )
         if arm.n > 1 and min(arm.values) == max(arm.values):
             found.append(f"all values of {arm.name} are equal: the clock or the tool may round")
@@ -274,6 +280,17 @@ def _adjusted(p_values: Sequence[float | None]) -> list[float]:
     return scipy_stats.false_discovery_control(p_values).tolist() if p_values else []
 
 
+def _least(low: float) -> str:
+    return (
+        f"higher by at least {_floored(100 * (low - 1))} %" if low < 2 else f"at least {_floored(low)} times the base"
+    )
+
+
+def _floored(value: float) -> str:
+    """To one decimal, and downwards: it is a least."""
+    return f"{math.floor(10 * value) / 10:,.1f}" if math.isfinite(value) else str(value)
+
+
 def _verdict(made: Comparison, p_beyond: float, p_within: float, tests: int) -> Comparison:
     assert made.low is not None and made.high is not None and made.within is not None and made.ratio is not None
     edge = 1 + made.margin
@@ -281,14 +298,12 @@ def _verdict(made: Comparison, p_beyond: float, p_within: float, tests: int) -> 
     margin = f"{made.margin * 100:g} %"
     if (up or down) and p_beyond <= ALPHA:
         verdict: Verdict = "better" if up == (made.better == "higher") else "worse"
-        # A ratio of 0.4 is 60 % less; one of 2.1 is 110 % more. Rounded down: it is a least.
-        least = math.floor(1000 * (made.low - 1 if up else 1 - made.high)) / 10
         return replace(
             made,
             verdict=verdict,
             adjusted=p_beyond,
             tests=tests,
-            why=f"{'higher' if up else 'lower'} by at least {least:,g} %",
+            why=_least(made.low) if up else f"lower by at least {_floored(100 * (1 - made.high))} %",
         )
     if 1 / edge < made.within[0] and made.within[1] < edge and p_within <= ALPHA:
         return replace(

@@ -17,6 +17,7 @@ from IPython.display import HTML, display
 from benchstudy import paths
 from benchstudy.report import cells, evidence, figuredata, human, lint_list, listings, published, sessions
 from benchstudy.report.charts import Figure
+from benchstudy.report.comparison import Comparisons, calibrations
 from benchstudy.report.listings import Listing
 from benchstudy.report.panels import Axis, Panel, Reference, Style, cdf_panel, strip_panel, trend_panel
 from benchstudy.report.results import Estimate, Results, Where
@@ -297,6 +298,31 @@ class Page:
         figure = Figure(name, caption, alt, tuple(panels), style, shown, legend)
         figure.write(self.output / "figures")
         _show(f'{figure.html()}<p class="downloads">{self._downloads("figures", name, ("svg", "png"))}</p>')
+
+    # -- comparisons -------------------------------------------------------------------------------------------------
+
+    def compare(self, name: str, metrics: Mapping[str, str], *, factor: str, caption: str, **choice: Any) -> None:
+        """Each level of `factor` against one of them, as a figure and a table of ratios with their verdicts.
+
+        `metrics`: {metric: title}. `choice`: what `Comparisons` takes: `base`, `where`, `counterparts`, `better`,
+        `across_tools`. All comparisons of one call are one family for the adjustment of their p values.
+        """
+        found = Comparisons(self.results, self._indexes, metrics, factor=factor, **choice)
+        if not found.rows:
+            return _show(f'<p class="none">{html.escape(found.nothing(caption))}</p>')
+        _show(f"<p>{html.escape(found.summary())}</p>")
+        style = figuredata.style(self.results, factor, choice.get("where"))
+        panels = found.panels(style)
+        if panels:
+            told = f"{caption}. Bars: 95 % intervals; filled: better or worse; band: the margin."
+            self.show_figure(name, told, panels, style, found.drawn, f"Against {found.base}")
+        self.show_table(found.table(name, caption))
+
+    def calibration(self, metrics: Mapping[str, str]) -> None:
+        """How often this study finds a difference where there is none, if it describes a case twice (A/A)."""
+        found = calibrations(self.results, self._indexes, metrics, self.declared)
+        none = "This study describes no case twice, so that its own rate of false alarms is not known (A/A)."
+        _show("".join(f"<p>{html.escape(text)}</p>" for text in found or [none]))
 
     # -- evidence ----------------------------------------------------------------------------------------------------
 

@@ -1,0 +1,249 @@
+"""Comparisons on a page: which case stands against which, when there is no verdict, and what the table says."""
+
+import csv
+import json
+
+import pytest
+from tidy_fixture import HOSTILE, Tables, write_file_size
+
+from benchstudy.errors import BenchstudyError
+from benchstudy.report.comparison import Comparisons, Margins, calibrations
+from benchstudy.report.page import Page
+from benchstudy.report.results import Results
+
+LEVELS = {"backend": "local", "op": "write", "size": "1MB", "sync": "fsync"}
+DURATION = {"duration": "Time of one file"}
+
+
+@pytest.fixture
+def tables(tmp_path):
+    return Tables(tmp_path, "study", "file_size")
+
+
+@pytest.fixture
+def project(tmp_path, monkeypatch):
+    (tmp_path / "workflow").mkdir()
+    (tmp_path / "workflow" / "Snakefile").touch()
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+def add(tables, factor=1.0, blocks=6, first=1, **fields):
+    """Trials that drift a tenth from block to block, all backends alike, and differ by a few thousandths."""
+    levels = {**LEVELS, **{k: fields.pop(k) for k in list(fields) if k in LEVELS}}
+    for block in range(first, first + blocks):
+        value = 0.01 * factor * (1 + 0.1 * (block % 3)) * tables.noisy(1, 0.003)
+        tables.add(levels, block, {"duration": (value, "s")}, numbers={"size_bytes": 1_000_000}, **fields)
+
+
+def compared(tables, *, indexes=(), factor="backend", **choice):
+    results = Results(tables.write(), study="study", family="file_size")
+    return Comparisons(results, indexes, choice.pop("metrics", DURATION), factor=factor, **choice)
+
+
+def only(found):
+    (row,) = found.rows
+    return row.outcome
+
+
+def index_of(project):
+    return json.loads((project / "data/raw/study/this-machine/file_size/session.json").read_text())
+
+
+# -- which against which ----------------------------------------------------------------------
+
+
+def test_each_level_stands_against_the_base_with_the_same_other_levels(tables):
+    for backend, factor in (("local", 1), ("slow", 2), ("fast", 0.5)):
+        for size in ("1MB", "2MB"):
+            add(tables, factor, backend=backend, size=size)
+    add(tables, 3, backend="slow", size="9MB")
+    found = compared(tables)
+    assert [(row.level, row.about, row.outcome.verdict) for row in found.rows] == [
+        ("slow", "1MB", "worse"),
+        ("slow", "2MB", "worse"),
+        ("fast", "1MB", "better"),
+        ("fast", "2MB", "better"),
+    ]
+    assert {row.outcome.tests for row in found.rows} == {4}
+    assert found.rows[0].outcome.pairs == 6
+    assert compared(tables, base="slow", where={"size": "1MB"}).rows[0].level == "local"
+
+
+def test_a_counterpart_stands_for_a_level_that_the_other_does_not_have(tables):
+    add(tables)
+    add(tables, sync="none")
+    add(tables, 3, backend="s3", sync="server")
+    assert compared(tables).rows == []
+    (row,) = compared(tables, counterparts={"sync": {"server": "fsync"}}).rows
+    assert (row.about, row.short) == ("server (base: fsync)", "server")
+    assert row.base["sync"] == "fsync"
+
+
+def test_the_unit_tells_the_direction_or_the_page_must(tables):
+    for backend, value in (("local", 1.0), ("other", 2.0)):
+        for block in range(1, 7):
+            noisy = tables.noisy(value, 0.01)
+            values = {"throughput": (noisy, "B/s"), "memory": (noisy, "B")}
+            tables.add({**LEVELS, "backend": backend}, block, values, numbers={"size_bytes": 1})
+    assert only(compared(tables, metrics={"throughput": ""})).verdict == "better"
+    assert only(compared(tables, metrics={"memory": ""}, better={"memory": "lower"})).verdict == "worse"
+    with pytest.raises(BenchstudyError, match=r"memory is in 'B'.*whether higher or lower.*better="):
+        compared(tables, metrics={"memory": "Memory"})
+
+
+def test_failed_trials_are_counted_and_a_case_that_always_fails_has_no_verdict(tables):
+    add(tables, 1)
+    add(tables, 2, backend="broken", status="failed", cause="no space left")
+    outcome = only(compared(tables))
+    assert (outcome.verdict, outcome.why) == ("none", "broken: all 6 trials failed")
+    assert outcome.base.n == 6 and outcome.other.failed == 6
+
+
+# -- when there is no verdict ----------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("fields", "why"),
+    [
+        ({"session": "1" * 32}, "not measured in the same session (2026-11-20 10:00:00 UTC and 11111111)"),
+        ({"session": None}, "in which session a trial was measured is not known"),
+        ({"instrument": "b" * 64}, "different versions of the measuring code"),
+        ({"tool": "bash"}, "measured by different tools (python3, bash)"),
+        ({"tool_version": "Python 3.12"}, "different versions of python3 (Python 3.11.2, Python 3.12)"),
+        ({"tool_sha256": "c" * 64}, "different builds of python3 Python 3.11.2"),
+        ({"imported": True}, "imported: when and on what it was measured is not known"),
+    ],
+)
+def test_trials_of_different_conditions_get_no_verdict_but_the_reason(project, tables, fields, why):
+    add(tables)
+    add(tables, 2, backend="other", **fields)
+    tables.write()
+    outcome = only(compared(tables, indexes=[index_of(project)]))
+    assert (outcome.verdict, outcome.ratio, outcome.adjusted) == ("none", None, None)
+    assert why in outcome.why
+    assert outcome.base.median and outcome.other.median, "both figures are shown all the same"
+
+
+def test_different_targets_are_different_hosts_and_their_differences_are_told(project, tables):
+    for target in ("here", "there"):
+        add(tables, target=target)
+    tables.write()
+    index = index_of(project)
+    other = json.loads(json.dumps(index).replace("6.1.0", "5.10.0"))
+    indexes = [index | {"target": "here"}, other | {"target": "there"}]
+    outcome = only(compared(tables, indexes=indexes, factor="target"))
+    assert outcome.why == "measured on different targets: Kernel 6.1.0 against 5.10.0"
+    assert outcome.verdict == "none"
+
+
+def test_tools_may_differ_where_the_tool_is_the_factor(tables):
+    add(tables)
+    add(tables, 2, backend="other", tool="bash")
+    assert only(compared(tables, across_tools=True)).verdict == "worse"
+
+
+def test_of_two_sessions_only_blocks_that_both_sides_have_in_the_same_one_count(tables):
+    """The second session was held on a slower day: two of its trials of one side alone would shift the ratio."""
+    add(tables, 1, blocks=6)
+    add(tables, 1, blocks=4, backend="other")
+    add(tables, 1.5, first=7, blocks=2, session="1" * 32)
+    add(tables, 1.5, first=5, blocks=4, backend="other", session="1" * 32)
+    outcome = only(compared(tables))
+    assert (outcome.pairs, outcome.verdict) == (6, "equivalent")
+    assert any("4 trials left out: of another session" in warning for warning in outcome.warnings)
+
+
+# -- margins ----------------------------------------------------------------------
+
+
+def session(started, **thresholds):
+    return {"started": started, "declared": {"thresholds": thresholds}}
+
+
+def test_a_margin_is_the_one_declared_before_the_first_measurement():
+    late, early = session("2026-02", margin=0.5), session("2026-01", margin=0.1, margins={"fio/read_iops": 0.2})
+    found = Margins.declared([{"sessions": [late, early]}])
+    assert found.thresholds.margin_of("fio", "read_iops") == 0.2
+    assert found.thresholds.margin_of("fio", "write_iops") == 0.1
+    assert (
+        found.note == "declared in the study before the measurement; moved between sessions, and the first one counts"
+    )
+
+
+@pytest.mark.parametrize("sessions", [[], [session("2026-01", lease=30.0)], [{"started": "2026-01", "declared": {}}]])
+def test_a_margin_that_nobody_declared_is_told(sessions):
+    found = Margins.declared([{"sessions": sessions}])
+    assert found.thresholds.margin == 0.05
+    assert "not declared" in found.note and "post hoc" in found.note
+
+
+# -- A/A ----------------------------------------------------------------------
+
+
+def test_a_case_described_twice_tells_the_false_alarm_rate(tables):
+    for backend in ("disk", "disk-again", "other"):
+        for size in ("1MB", "2MB", "3MB"):
+            add(tables, backend=backend, size=size)
+    results = Results(tables.write(), study="study", family="file_size")
+    backends = [{"name": "disk", "path": "/x"}, {"name": "disk-again", "path": "/x"}, {"name": "other", "path": "/y"}]
+    (sentence,) = calibrations(results, [], DURATION, {"backends": backends, "sizes": ["1MB"]})
+    assert sentence.startswith("A/A: disk and disk-again are the same case under two names")
+    assert "0 of 3 comparisons got a verdict of better or worse (95 %: 0–56 %)" in sentence
+    assert calibrations(results, [], DURATION, {"backends": backends[1:]}) == []
+
+
+# -- as a reader sees it ----------------------------------------------------------------------
+
+
+@pytest.fixture
+def shown(project, capsys):
+    tidy = write_file_size(project, study="study")
+    page = Page("file_size", study="study", tidy=tidy, output="reports/study/file_size")
+    page.compare("backends", DURATION, factor="backend", caption="Backends", where={"op": "write"})
+    page.calibration(DURATION)
+    return project / "reports/study/file_size"
+
+
+def test_a_comparison_is_a_table_in_all_formats_and_a_figure(shown):
+    rows = list(csv.reader((shown / "tables/backends.csv").open()))
+    assert rows[0] == [
+        "Backend", "Ratio to local", "Verdict", "Measured", "local, the base", "Adjusted p", "Smallest detectable",
+    ]  # fmt: skip
+    by_case = {row[0]: row for row in rows}
+    ratio = by_case["sshfs\n100KB · fsync"]
+    assert ratio[1].split("\n")[1].startswith("95 %: ") and ratio[2].startswith("worse\nat least ")
+    assert ratio[3].endswith("ms\nn = 6") and ratio[5].endswith("of 7 tests") and ratio[6].endswith(" %")
+    failed = by_case["sshfs\n100MB · fsync"]
+    assert failed[1:4] == ["–", "no verdict\nsshfs: all 6 trials failed", "–\nn = 0, 6 failed"]
+    assert "failed (95 %: 10–70 %)" in by_case["sshfs\n100MB · none"][2]
+    assert {path.name for path in (shown / "tables").glob("backends.*")} == {
+        f"backends.{s}" for s in ("csv", "md", "rst")
+    }
+    svg = (shown / "figures/backends.svg").read_text()
+    assert "Ratio to local (lower is better)" in svg and "100KB · fsync" in svg
+
+
+def test_the_page_says_margin_adjustment_and_method_and_that_there_is_no_a_a(project, capsys):
+    tidy = write_file_size(project, study="study")
+    page = Page("file_size", study="study", tidy=tidy, output="reports/study/file_size")
+    shown = []
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("benchstudy.report.page.display", lambda content: shown.append(content.data))
+        page.compare("backends", DURATION, factor="backend", caption="Backends", where={"op": "read"})
+        page.compare("none", DURATION, factor="backend", base="tape", caption="Backends")
+        page.calibration(DURATION)
+    text = "".join(shown)
+    assert "9 comparisons: 9 worse. The margin is 5 %, declared in the study before the measurement." in text
+    assert "Adjusted by Benjamini-Hochberg over 9 tests; paired t on logarithms." in text
+    assert '<td class="text verdict worse">worse<span class="evidence">' in text
+    assert "no backend tape was measured to compare with" in text
+    assert "describes no case twice" in text
+    assert HOSTILE not in text and "&lt;script&gt;document" in text
+
+
+def test_the_same_data_give_the_same_bytes(shown, project):
+    first = {path: path.read_bytes() for path in sorted(shown.rglob("backends.*"))}
+    page = Page("file_size", study="study", tidy="data/tidy/study/file_size", output="reports/study/file_size")
+    page.compare("backends", DURATION, factor="backend", caption="Backends", where={"op": "write"})
+    assert {path: path.read_bytes() for path in first} == first
