@@ -198,7 +198,7 @@ class Comparisons:
                     _verdict_cell(made),
                     self._side(row.other, made.other, row.unit),
                     self._side(row.base, made.base, row.unit),
-                    Cell((_p_text(made.adjusted), *([f"of {human.plural(made.tests, 'test')}"] if made.tests else []))),
+                    Cell((_p_text(made.adjusted), *([f"of {made.tests}"] if made.tests else []))),
                     Cell((_percent(made.smallest_detectable),)),
                 )
             )
