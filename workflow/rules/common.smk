@@ -95,8 +95,7 @@ def report_code():
     return [
         *files_below("src/benchstudy/report", "*"),
         *files_below("src/benchstudy/lints", "*"),
-        "src/benchstudy/histograms.py",
-        "src/benchstudy/stats.py",
+        *(f"src/benchstudy/{module}.py" for module in ("compare", "histograms", "shifts", "stats")),
     ]
 
 
