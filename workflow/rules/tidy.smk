@@ -2,10 +2,10 @@
 
 
 rule tidy_family:
-    """Parse every trial of a family. The parsers are inputs, because Snakemake does not see imported modules."""
+    """Parse every trial of a family. What parses is input, because Snakemake does not see imported modules."""
     input:
         sessions=session_indexes,
-        family="src/benchstudy/families/{family}.py",
+        families=files_below("src/benchstudy/families", "*.py"),
         parsers=files_below("src/benchstudy/parsers", "*.py"),
         tidy="src/benchstudy/tidy.py",
     output:

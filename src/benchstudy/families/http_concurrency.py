@@ -58,7 +58,7 @@ class HttpConcurrency(Family):
         run_trial(case, trial)
 
     def parse(self, case_levels: Mapping[str, str], files: Path) -> Parsed:
-        from benchstudy.families.http_load.result import parse_trial
+        from benchstudy.parsers.http_load import parse_trial
 
         return parse_trial(case_levels, files)
 

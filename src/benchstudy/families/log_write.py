@@ -76,7 +76,7 @@ class LogWrite(Family):
         run_trial(case, trial)
 
     def parse(self, case_levels: Mapping[str, str], files: Path) -> Parsed:
-        from benchstudy.families.log_load.result import parse_trial
+        from benchstudy.parsers.log_load import parse_trial
 
         return parse_trial(case_levels, files)
 

@@ -20,9 +20,9 @@ from benchstudy.families.http_concurrency_config import (
     Server,
 )
 from benchstudy.families.http_load.command import HEADERS, LIBRARY, SCRIPTS, Load
-from benchstudy.families.http_load.result import FACTS, LOAD, parse_load
 from benchstudy.families.under_load import Placement, Rate, load_role, place
 from benchstudy.hostagent import Command, HostRefused
+from benchstudy.parsers.http_load import FACTS, LOAD, parse_load
 from benchstudy.raw import as_json, write_atomically
 from benchstudy.services import Limits
 

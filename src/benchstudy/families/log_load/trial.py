@@ -15,13 +15,13 @@ from benchstudy.families.base import Case, ParseError
 from benchstudy.families.log_load.causes import explain, explained
 from benchstudy.families.log_load.command import Load
 from benchstudy.families.log_load.log import Log, Wanted, fresh_log
-from benchstudy.families.log_load.result import FACTS, SEARCHED, limit_of, problems_of
 from benchstudy.families.log_load.samples import sampled
 from benchstudy.families.log_load.search import Step, bracket, next_rate, verdict
 from benchstudy.families.log_load.windows import HAMMER, LOAD, WATCH, read_hammer_log, read_written, window_of
 from benchstudy.families.log_write_config import SEARCH, LogWriteConfig, share_of
 from benchstudy.families.under_load import Rate, load_role
 from benchstudy.hostagent import Command
+from benchstudy.parsers.log_load import FACTS, SEARCHED, limit_of, problems_of
 from benchstudy.raw import as_json, write_atomically
 from benchstudy.services import Limits
 
