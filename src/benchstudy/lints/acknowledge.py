@@ -28,5 +28,9 @@ def _reason(finding: Finding, entries: Iterable[Acknowledged]) -> str:
 
 
 def fits(pattern: str, where: str) -> bool:
-    """Whether a shell pattern fits a place, whatever the case of letters; brackets stand for themselves."""
-    return fnmatchcase(where.lower(), pattern.lower().replace("[", "[[]"))
+    """Whether a shell pattern fits a place, with or without the file or family before its colon.
+
+    Upper and lower case are the same, and brackets stand for themselves.
+    """
+    inert = pattern.lower().replace("[", "[[]")
+    return any(fnmatchcase(place.lower(), inert) for place in (where, where.partition(": ")[2]))

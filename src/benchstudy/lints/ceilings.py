@@ -46,7 +46,7 @@ def _above(material: Material, op: str, noun: str) -> Iterator[tuple[str, str]]:
             yield (
                 group.where,
                 (
-                    f"{said} are {noun} at {words.rate(rate)}, {rate / ceiling.rate:.1f} times what it can do: "
+                    f"{said}{noun} at {words.rate(rate)}, {rate / ceiling.rate:.1f} times what it can do: "
                     f"{ceiling.source}"
                 ),
             )
@@ -58,20 +58,20 @@ def _holds_for(ceiling: Ceiling, group: Group) -> bool:
 
 
 def _rate(group: Group, op: str) -> tuple[float, str] | None:
-    """Bytes a second of an operation, by the typical time where one is told, and the figure it is made of."""
+    """Bytes a second of an operation, by the typical time where one is told; and how a sentence about it begins."""
     bandwidth = group.figures.get(f"{op}_bandwidth")
     if bandwidth is not None and bandwidth.value:
-        return bandwidth.value, words.rate(bandwidth.value)
+        return bandwidth.value, ""
     if group.levels.get("op") != op:
         return None
     rate = group.figures.get("throughput") or group.figures.get("bandwidth")
     if rate is not None and rate.value and rate.unit == "B/s":
-        return rate.value, rate.printed or words.rate(rate.value)
+        return rate.value, ""
     size = size_of(group)
     seconds = next((f for name in ("p50", "duration", "mean") if (f := group.figures.get(name))), None)
     if size is None or seconds is None or not seconds.value:
         return None
-    return size / seconds.value, f"{group.levels['size']} in {_said(seconds)}"
+    return size / seconds.value, f"{group.levels['size']} in {_said(seconds)} are "
 
 
 def _said(figure: Figure) -> str:

@@ -48,7 +48,7 @@ def offered_above_achieved(material: Material) -> Found:
                 if offered and achieved
                 else ""
             )
-            yield group.where, f"{said + ': ' if said else ''}{share:.0%} of what was asked for"
+            yield group.where, f"{said + ': ' if said else ''}{words.percent(share)} of what was asked for"
 
 
 @rule(
@@ -69,7 +69,7 @@ def client_limited(material: Material) -> Found:
                 ),
             )
         busy = group.value("generator_cpu")
-        if busy is not None and busy > BUSY_GENERATOR:
+        if busy is not None and busy > BUSY_GENERATOR and not _is_null(group):
             yield group.where, f"the generator used {words.percent(busy)} of its processors"
     # By everything but the limits; a published table has a section for each of them.
     flat: dict[tuple[tuple[str, str], ...], dict[str, float]] = {}
@@ -165,10 +165,13 @@ def _sweeps(material: Material) -> Iterator[tuple[Group, list[tuple[int, float]]
             yield groups[0], sorted((n, value) for n, value in points if value)
 
 
+def _is_null(group: Group) -> bool:
+    """A null server, which is there to be as fast as the generator can be."""
+    return group.levels.get("endpoint") == "null"
+
+
 def _is_point(group: Group) -> bool:
-    # A null server is there to be as fast as the generator can be, at any concurrency.
-    null = group.levels.get("endpoint") == "null"
-    return not null and group.levels.get("concurrency", "").isdigit() and "throughput" in group.figures
+    return not _is_null(group) and group.levels.get("concurrency", "").isdigit() and "throughput" in group.figures
 
 
 def _sweep_levels(material: Material, first: Group) -> list[int]:

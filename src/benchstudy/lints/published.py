@@ -9,7 +9,7 @@ from benchstudy.errors import BenchstudyError
 from benchstudy.lints.model import Ceiling, Figure, Group, Material
 
 CEILINGS = "ceilings.csv"
-_NOT_LEVELS = ("page", "section", "statistic", "value", "unit", "as_printed", "source_line", "relation", "status")
+NOT_LEVELS = ("page", "section", "statistic", "value", "unit", "as_printed", "source_line", "relation", "status")
 
 
 def read_all(path: Path) -> list[Material]:
@@ -31,7 +31,7 @@ def read(path: Path) -> Material:
         raise BenchstudyError(f"{path}: no column {', '.join(sorted(missing))}; see data/published/README.md")
     figures: dict[tuple[str, tuple[tuple[str, str], ...]], dict[str, Figure]] = {}
     for row in rows:
-        levels = tuple((name, text) for name, text in row.items() if name not in _NOT_LEVELS and text)
+        levels = tuple((name, text) for name, text in row.items() if name not in NOT_LEVELS and text)
         figures.setdefault((row["section"], levels), {})[row["statistic"]] = _figure(row)
     groups = tuple(Group(section, dict(levels), of_group) for (section, levels), of_group in figures.items())
     pages = {row.get("page", "") for row in rows}

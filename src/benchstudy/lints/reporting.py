@@ -135,15 +135,19 @@ def loose_threshold(material: Material) -> Found:
     action="Do the operations from one process that starts no other, and report its processor time beside the clock's.",
 )
 def processor_bound(material: Material) -> Found:
-    for group in material.groups:
-        real, user, system = (group.value(name) for name in ("real", "user", "system"))
-        if not real or user is None or system is None or user + system < _PROCESSOR * real:
+    for group, op in [(group, op) for group in material.groups for op in ("", "read_", "write_")]:
+        clock = group.figures.get("real" if not op else f"{op}time")
+        real = clock.value if clock is not None else None
+        user, system = group.value(f"{op}user"), group.value(f"{op}system")
+        if clock is None or not real or user is None or system is None or user + system < _PROCESSOR * real:
             continue
         files = group.value("files")
         each = (user + system) / files if files else None
         starts = ", as much as starting a program for each costs" if each and each > _A_PROGRAM_S else ""
         of_each = f" ({words.time(each)} a file{starts})" if each else ""
-        yield group.where, f"{(user + system) / real:.0%} of {group.figures['real'].printed} is processor time{of_each}"
+        share = words.percent(round((user + system) / real, 2))
+        which = op.replace("_", ": ")
+        yield group.where, f"{which}{share} of {clock.printed or words.time(real)} is processor time{of_each}"
 
 
 def _tells(material: Material, words_for_it: tuple[str, ...]) -> bool:

@@ -5,6 +5,10 @@ def rate(bytes_per_second: float) -> str:
     return _scaled(bytes_per_second, (("GB/s", 1e9), ("MB/s", 1e6), ("KB/s", 1e3), ("B/s", 1.0)))
 
 
+def per_second(value: float) -> str:
+    return f"{number(value)}/s"
+
+
 def time(seconds: float) -> str:
     return _scaled(seconds, (("s", 1.0), ("ms", 1e-3), ("µs", 1e-6)))
 
@@ -14,7 +18,7 @@ def number(value: float) -> str:
 
 
 def percent(share: float) -> str:
-    return f"{100 * share:,.0f} %" if abs(share) >= 1 else f"{100 * share:.3g} %"
+    return f"{100 * share:,.0f} %" if abs(share) >= 1 else f"{100 * share:.2g} %"
 
 
 def plural(count: int, noun: str) -> str:

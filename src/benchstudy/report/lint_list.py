@@ -77,7 +77,6 @@ def counts(found: Iterable[Finding], subjects: Sequence[tuple[str, str]], name: 
     for prefix, title in subjects:
         own = [f for f in listed if f.where.startswith(f"{prefix}:") and not f.acknowledged]
         by_severity = [Cell.text(str(sum(f.severity == s for f in own) or "–"), kind="number") for s in _SEVERITIES]
-        rules = ", ".join(dict.fromkeys(f.lint for f in own))
-        body.append((Cell.text(title), *by_severity, Cell.text(rules or "none")))
-    headings = ("Page", *(text.capitalize() for text in _SEVERITIES.values()), "Rules")
+        body.append((Cell.text(title), *by_severity))
+    headings = ("Page", *(text.capitalize() for text in _SEVERITIES.values()))
     return Table(name, caption, headings, tuple(body))

@@ -35,6 +35,22 @@ _FIO = {
     "IOPS": ("iops", "{op}_iops"),
     "Bandwidth": ("bandwidth", "{op}_bandwidth"),
 }
+# Of a transcript, what its reader looks for; `figures` has the rest.
+_TRANSCRIPT = {
+    "command_concurrency": "Connections asked for (command)",
+    "concurrency": "Connections (report)",
+    "requests": "Requests",
+    "errors": "Failed requests",
+    "keepalive_requests": "Kept alive",
+    "duration": "Time taken",
+    "throughput": "Requests a second",
+    "time_per_request": "Time per request",
+    "latency_p50": "50 % within",
+    "latency_p90": "90 % within",
+    "latency_p99": "99 % within",
+    "latency_p100": "Longest request",
+    "server_peak_memory": "Peak memory of the server",
+}
 
 
 class PublishedPage(Page):
@@ -89,18 +105,19 @@ class PublishedPage(Page):
         results, rows = self._results("fio"), published.read(self._folder / "gitlab-filesystem.csv", {})
         figures: list[tuple[str, list[Cell], list[Cell]]] = []
         metrics = [metric.format(op=op) for _, metric in _FIO.values() for op in ("read", "write")]
-        directories = _directories(results, [*metrics, "write_time", "read_time"]) if results is not None else []
+        tried = _directories(results, [*metrics, "write_time", "read_time"]) if results is not None else []
         for op in ("read", "write"):
             for name, (statistic, metric) in _FIO.items():
                 printed = [_reference(rows, about, op, statistic) for about in ("ssd", "spinning disk")]
-                ours = [_fio(results, d, "gitlab", metric.format(op=op)) for d in directories]
+                ours = [_fio(results, where, "gitlab", metric.format(op=op)) for where in tried]
                 figures.append((f"{name}, random {op} (fio)", printed, ours))
         for op in ("write", "read"):
             printed = [_reference(rows, "small files", op, "real"), MISSING]
-            ours = [_fio(results, d, "shell-loop", f"{op}_time") for d in directories]
+            ours = [_fio(results, where, "shell-loop", f"{op}_time") for where in tried]
             figures.append((f"1001 small files, {op} (shell loop)", printed, ours))
         heads = ["Published: networked SSD, sample", "Published: spinning disk, text"]
-        heads += [f"Measured: {directory}" for directory in directories]
+        several = len({target for target, _ in tried}) > 1
+        heads += [f"Measured: {f'{target}, ' if several else ''}{directory}" for target, directory in tried]
         body = [(Cell.text(name), *printed, *ours) for name, printed, ours in figures]
         caption = "File system: published (other hardware, one run), median measured here"
         self.show_table(Table("file-system", caption, ("Quantity", *heads), tuple(body)))
@@ -112,6 +129,15 @@ class PublishedPage(Page):
         tables = Published(self._folder, load)
         self.say(tables.apart())
         self.show_tables([_elsewhere(t, "http_concurrency") for t in tables.tables()], "Nothing is published.")
+        rows = published.read(self._folder / "filestash-ab.csv", {})
+        across = rows["section"].unique(maintain_order=True).to_list()
+        printed = {(row["statistic"], row["section"]): str(row["as_printed"]) for row in rows.iter_rows(named=True)}
+        body = [
+            (Cell.text(name), *(_printed(printed.get((statistic, section))) for section in across))
+            for statistic, name in _TRANSCRIPT.items()
+        ]
+        caption = "Transcripts of ab as printed, published: one run each on a laptop, static file"
+        self.show_table(Table("transcripts", caption, ("Figure", *across), tuple(body)))
 
     def log(self) -> None:
         """QPS by backend: as printed, and our log of the same kind that took most; the page's boxes below."""
@@ -124,6 +150,10 @@ class PublishedPage(Page):
         self.show_table(_elsewhere(replace(tables.table(), name="log-qps"), "log_write"))
         self.show_listings("published", tables.boxes(), "No box is published.")
 
+    def figures(self, *files: str) -> None:
+        """Every figure of the files as it is printed, with the line of the page that it stands in, folded."""
+        self.show_tables([_all(self._folder / file) for file in files], "Nothing is published.", folded=True)
+
     def releases(self) -> None:
         """What the comparison of two versions prints, in its own columns."""
         rows = published.read(self._folder / "mattermost-v9.11-v10.0.csv", {})
@@ -132,10 +162,7 @@ class PublishedPage(Page):
         self.show_table(_versions(users, "test", "users", "Supported users, published"))
         for kind, title in (("Store times", "Store"), ("API times", "API")):
             times = rows.filter(pl.col("section").str.ends_with(kind))
-            caption = (
-                f"{title[:1].upper()}{title[1:]} times, bounded test on Postgres, published: those series only that"
-            )
-            caption += " have a p99 of exactly 5 ms or none"
+            caption = f"{title} times, bounded test on Postgres, published: series with a p99 of exactly 5 ms or none"
             self.show_table(_versions(times, "series", f"{title.lower()}-times", caption))
 
 
@@ -175,6 +202,19 @@ def _by_size(results: Results | None, op: str) -> tuple[list[str], dict[str, lis
     }
 
 
+def _all(path: Path) -> Table:
+    """A row a published figure: where it stands, what it is of, what it says."""
+    rows = published.read(path, {})
+    own = [c for c in rows.columns if c not in lints.published.NOT_LEVELS]
+    body = []
+    for row in rows.iter_rows(named=True):
+        levels = " · ".join(str(row[c]) for c in own if row[c] is not None)
+        heads = (str(row["source_line"]), row["section"], levels or "–", row["statistic"].replace("_", " "))
+        body.append((*map(Cell.text, heads), _printed(str(row["as_printed"]))))
+    caption = f"{PAGES[path.name]}: all {rows.height} figures as printed"
+    return Table(f"figures-{path.stem}", caption, ("Line", "Section", "Of", "Figure", "Printed"), tuple(body))
+
+
 def _size_order(name: str) -> int:
     return Size(name).bytes
 
@@ -190,16 +230,18 @@ def _reference(rows: pl.DataFrame, about: str, op: str, statistic: str) -> Cell:
     return Cell((human.quantity(row["value"], row["unit"]), f"printed: {row['as_printed']}"), kind="published")
 
 
-def _directories(results: Results, metrics: Sequence[str]) -> list[str]:
-    """Those that the page's own job or loop was run in."""
+def _directories(results: Results, metrics: Sequence[str]) -> list[tuple[str, str]]:
+    """(target, directory) of those that the page's own job or loop was run in, in the study's order."""
     jobs = ["gitlab", "shell-loop"]
-    tried = [e.levels["directory"] for metric in metrics for e in results.estimates(metric, {"job": jobs})]
-    return [directory for directory in results.levels("directory") if directory in tried]
+    found = {(e.target, e.levels["directory"]) for m in metrics for e in results.estimates(m, {"job": jobs})}
+    rows = results.cases.select("target", "directory").unique(maintain_order=True).iter_rows()
+    return [where for where in rows if where in found]
 
 
-def _fio(results: Results | None, directory: str, job: str, metric: str) -> Cell:
-    assert results is not None
-    found = [e for e in results.estimates(metric, {"directory": directory, "job": job})]
+def _fio(results: Results | None, where: tuple[str, str], job: str, metric: str) -> Cell:
+    assert results is not None, "without results there is no directory"
+    target, directory = where
+    found = [e for e in results.estimates(metric, {"directory": directory, "job": job}) if e.target == target]
     return _linked(results, found[0] if found else None, "median", "fio")
 
 
@@ -211,9 +253,13 @@ def _versions(rows: pl.DataFrame, by: str, name: str, caption: str) -> Table:
         printed = {row["version"]: str(row["as_printed"]) for row in group}
         change = printed.get(None, "–")
         change += " %" if change != "–" and not change.endswith("%") else ""
-        values = [Cell((printed.get(version, "–"),), kind="published") for version in versions]
-        body.append((Cell.text(key[0]), Cell.text(key[1]), *values, Cell((change,), kind="published")))
+        values = [_printed(printed.get(version)) for version in versions]
+        body.append((Cell.text(key[0]), Cell.text(key[1]), *values, _printed(change)))
     return Table(name, caption, (by.capitalize(), "Statistic", *versions, "Change"), tuple(body))
+
+
+def _printed(text: str | None) -> Cell:
+    return Cell((text,), kind="published") if text is not None else MISSING
 
 
 def _statistics(rows: pl.DataFrame, by: str) -> Iterator[tuple[tuple[str, str], list[dict[str, Any]]]]:
