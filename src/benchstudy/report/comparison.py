@@ -21,6 +21,7 @@ from benchstudy.study import Thresholds
 _BETTER_BY_UNIT: Mapping[str, Better] = {"s": "lower", "1/s": "higher", "B/s": "higher"}
 _VERDICT_KINDS = {"better": "text verdict better", "worse": "text verdict worse"}
 _LARGEST_PERCENT = 10.0
+_NOTHING = Cell(("–",), kind="missing")
 
 # A level of the other arm that stands for one of the base's, by factor: {"sync": {"server": "fsync"}}.
 Counterparts = Mapping[str, Mapping[str, str]]
@@ -187,22 +188,20 @@ class Comparisons:
             "Adjusted p",
             "Smallest detectable",
         )
-        body = []
-        for row in self.rows:
-            made = row.outcome
-            title = " · ".join(part for part in (row.title if several else "", row.about) if part)
-            body.append(
-                (
-                    Cell((human.level(row.level), *([title] if title else []))),
-                    Cell(_ratio_lines(made), kind="number" if made.ratio is not None else "missing"),
-                    _verdict_cell(made),
-                    self._side(row.other, made.other, row.unit),
-                    self._side(row.base, made.base, row.unit),
-                    Cell((_p_text(made.adjusted), *([f"of {made.tests}"] if made.tests else []))),
-                    Cell((_percent(made.smallest_detectable),)),
-                )
-            )
-        return Table(name, caption, columns, tuple(body))
+        body = tuple(self._cells(row, several) for row in self.rows)
+        return Table(name, caption, columns, body)
+
+    def _cells(self, row: Row, several: bool) -> tuple[Cell, ...]:
+        made = row.outcome
+        trials = cells.href(self.results, row.other["target"], row.other["case"])
+        title = " · ".join(part for part in (row.title if several else "", row.about) if part)
+        name = Cell((human.level(row.level), *([title] if title else [])))
+        sides = (self._side(row.other, made.other, row.unit), self._side(row.base, made.base, row.unit))
+        ratio = Cell(_ratio_lines(made), trials) if made.ratio is not None else _NOTHING
+        if made.adjusted is None or made.smallest_detectable is None:
+            return (name, ratio, _verdict_cell(made), *sides, _NOTHING, _NOTHING)
+        p = Cell((_p_text(made.adjusted), f"of {made.tests}"), trials)
+        return (name, ratio, _verdict_cell(made), *sides, p, Cell((_percent(made.smallest_detectable),), trials))
 
     def _side(self, levels: Mapping[str, Any], arm: Arm, unit: str) -> Cell:
         """The absolute figure: a ratio without it says nothing of what it is worth."""
@@ -339,15 +338,11 @@ def _times(ratio: float) -> str:
     return f"{ratio:,.{digits}f}×"
 
 
-def _percent(value: float | None) -> str:
-    if value is None:
-        return "–"
+def _percent(value: float) -> str:
     return (
         f"{float(f'{value * 100:.2g}'):,g} %" if value <= _LARGEST_PERCENT else f"over {_LARGEST_PERCENT * 100:,.0f} %"
     )
 
 
-def _p_text(p: float | None) -> str:
-    if p is None:
-        return "–"
+def _p_text(p: float) -> str:
     return f"{p:.3f}" if p >= 0.0005 else "< 0.001"
