@@ -1,6 +1,7 @@
 """The pages as a reader gets them: executed notebooks and the index, opened in a browser without network."""
 
 import html
+import json
 import re
 import shutil
 from itertools import pairwise
@@ -9,6 +10,7 @@ from pathlib import Path
 import browser
 import nbformat
 import pytest
+import yaml
 from log_fixture import write_log
 from tidy_fixture import HOSTILE, write_file_size, write_fio
 
@@ -18,7 +20,11 @@ from benchstudy.study import load_study
 
 CHECKOUT = paths.project_root(Path(__file__).parent)
 FAMILIES = ("file_size", "fio", "log_write")
-PAGES = (*(f"embedded/{family}.html" for family in FAMILIES), "embedded/index.html", "index.html")
+PAGES = (
+    *(f"embedded/{name}.html" for name in (*FAMILIES, *notebooks.STUDY_PAGES)),
+    "embedded/index.html",
+    "index.html",
+)
 # The two indexes differ in their links only: a browser need not open both.
 SHOWN = PAGES[:-1]
 MEGABYTE = 1_000_000
@@ -34,20 +40,21 @@ def reports(tmp_path_factory):
     write_file_size(root, blocks=25)
     write_fio(root)
     write_log(root)
+    declare_ceilings(root)
     with pytest.MonkeyPatch.context() as patch:
         patch.chdir(root)
         patch.setenv("PYTHONPATH", str(CHECKOUT / "src"))
         folder = root / "reports" / "embedded"
-        for family in FAMILIES:
-            executed = folder / "notebooks" / f"{family}.ipynb"
+        for page in (*FAMILIES, *notebooks.STUDY_PAGES):
+            executed = folder / "notebooks" / f"{page}.ipynb"
             parameters = {
                 "study": "embedded",
-                "tidy": f"data/tidy/embedded/{family}",
-                "output": f"reports/embedded/{family}",
+                "tidy": f"data/tidy/embedded/{page if page in FAMILIES else ''}",
+                "output": f"reports/embedded/{page}",
             }
-            notebook = CHECKOUT / "notebooks" / f"{family}.ipynb"
-            notebooks.execute(notebook, root / f"{family}-trace.ipynb", executed, parameters)
-            htmlpages.render_notebook(executed, folder / f"{family}.html", title=f"A title {HOSTILE}")
+            notebook = CHECKOUT / "notebooks" / f"{page}.ipynb"
+            notebooks.execute(notebook, root / f"{page}-trace.ipynb", executed, parameters)
+            htmlpages.render_notebook(executed, folder / f"{page}.html", title=f"A title {HOSTILE}")
         study = load_study(CHECKOUT / "config" / "config.yaml")
         htmlpages.build_index(
             study,
@@ -56,6 +63,19 @@ def reports(tmp_path_factory):
             reports=root / "reports",
         )
     return root / "reports"
+
+
+def declare_ceilings(root):
+    """The study as it is declared now: a disk that cannot read so fast, and one of its cases acknowledged."""
+    declared = yaml.safe_load((CHECKOUT / "config" / "config.yaml").read_text(encoding="utf-8"))
+    ceiling = {"family": "file_size", "op": "read", "rate": "200MB/s", "source": f"label {HOSTILE}"}
+    declared["ceilings"] = [ceiling | {"where": "backend=local,*"}]
+    declared["acknowledge"] = [
+        {"lint": "cache-speed-reads", "where": "file_size: local, read, 10MB*", "reason": f"it has a cache {HOSTILE}"}
+    ]
+    path = paths.declared_study(root)
+    path.parent.mkdir()
+    path.write_text(json.dumps(declared), encoding="utf-8")
 
 
 @pytest.fixture(scope="module")
@@ -226,3 +246,36 @@ def test_a_notebook_shows_and_does_nothing_else(family):
     assert not [cell for cell in code if cell.outputs or cell.execution_count]
     assert not re.search(r"^\s*(def|class) ", "\n".join(cell.source for cell in code), re.MULTILINE)
     assert sum("parameters" in cell.metadata.get("tags", []) for cell in code) == 1
+
+
+def findings(text, rule):
+    """The list items under a rule's heading."""
+    section = re.search(rf"<h[34]>{rule} <span.*?(?=<h[234]|<details|</div>)", text, re.DOTALL)
+    return re.findall(r"<li>(.*?)</li>", section[0], re.DOTALL) if section else []
+
+
+def test_every_family_page_has_a_section_of_lints(texts):
+    for family in FAMILIES:
+        assert '<h2 id="lints">Lints</h2>' in texts[f"embedded/{family}.html"]
+    page = without_scripts(texts["embedded/file_size.html"])
+    found = [re.sub("<[^>]+>", "", item) for item in findings(page, "cache-speed-reads")]
+    assert found and all(item.startswith("file_size: local, read, ") and ", cold: " in item for item in found)
+    assert not any("10MB" in item for item in found), "acknowledged"
+    (settled,) = re.findall(r"<summary>1 acknowledged in the study</summary>.*?</details>", page, re.DOTALL)
+    assert "10MB" in settled and f"Acknowledged: it has a cache {html.escape(HOSTILE, quote=False)}" in settled
+
+
+def test_published_tables_stand_beside_ours_and_lead_to_our_trials(reports, texts):
+    page = without_scripts(texts["embedded/published.html"]).replace("\N{NO-BREAK SPACE}", " ")
+    assert "Published: Local (EBS)" in page and "Measured: local, fsync" in page and "Measured: local, cold" in page
+    assert "70.66 s" in page and "3,802,036" in page and "33,415/s" in page and "not done" in page
+    links = set(re.findall(r'href="\./([a-z_]+\.html)#([^"]+)"', page))
+    assert {target for target, _ in links} == {"file_size.html", "fio.html", "log_write.html"}
+    for target, anchor in links:
+        assert f'id="{html.unescape(anchor)}"' in html.unescape(texts[f"embedded/{target}"]), anchor
+    for file in ("storage-write.csv", "storage-read.rst", "file-system.md", "log-qps.csv", "transcripts.csv"):
+        assert (reports / "embedded" / "published" / "tables" / file).is_file(), file
+    assert page.count("figures as printed</summary>") == 6, "every file of data/published with figures of a page"
+    for rule in ("impossible-mean-median", "lowest-bucket", "keep-alive-none", "window-of-means", "loose-threshold"):
+        assert findings(page, rule), rule
+    assert re.search(r'href="\./(?:embedded/)?published\.html"', texts["index.html"])
