@@ -126,7 +126,7 @@ def test_too_few_writers_are_refused_with_the_arithmetic_and_enough_are_made_oth
     [
         ("posix", "1s", 30.0, 30.0),
         ("posix", "1s", 30.2, 31.0),
-        ("posix", "1s", 2.0, 5.0),
+        ("posix", "1s", 2.0, 3.0),
         ("mysql", "500ms", 3.1, 3.5),
         ("gcp", "10s", 30.0, 60.0),
         ("gcp", "10s", 61.0, 70.0),

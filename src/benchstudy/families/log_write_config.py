@@ -16,7 +16,7 @@ SEARCH = "search"  # the level of the factor rate for the capacity search
 _PERCENT = re.compile(r"\s*(\d+(?:\.\d+)?)\s*%\s*")
 _LEAST_WINDOW_S = {"gcp": 60.0}  # by kind: a checkpoint comes every 10 s whatever is asked for
 _MOST_UNDER_WAY = 16_000  # each has a connection: a file at either end, and a port
-_LEAST_STEPS = 5  # publish steps in a window: its two ends fall anywhere between two of them
+_LEAST_STEPS = 3  # publish steps in a window, so that there is a rate between checkpoints and not only two ends
 
 Kind = Literal["posix", "mysql", "aws", "gcp"]
 Antispam = Literal["yes", "no"]

@@ -87,7 +87,11 @@ class LogSummary:
         found = self.load.limits(sweep, point).most_common(1)
         # What the generator limited, or others on the host, is among the marks.
         marked = self.load.client_limited(sweep, point) or self.load.others_busy(sweep, point)
-        return [] if not found or marked else [f"limit: {found[0][0]}"]
+        if not found or marked:
+            return []
+        if found[0][0] == "nothing":
+            return ["met" if len(sweep.points) > 1 else "met; no other rate was tried"]
+        return [f"limit: {found[0][0]}"]
 
     def _lost(self, sweep: Sweep) -> list[str]:
         """Whatever the rate: a log that loses leaves at any has no answer without that."""
