@@ -271,25 +271,26 @@ class HttpTables:
     # -- scalability ---------------------------------------------------------------------------------------------------
 
     def scalability(self) -> Table:
-        """The law's parameters for each closed sweep, or why it has none."""
+        """The law's parameters for each closed sweep that allows a fit."""
         body = []
         for sweep, fit in self.load.fits:
-            saturated = self.load.saturation(sweep)
-            saturates = Cell.text(f"from {saturated.level}" if saturated else "not within the sweep")
-            limited = [p.level for p in sweep.points if self.load.client_limit(sweep, p).reasons]
-            note = f"client-limited at {', '.join(limited)}: of server and generator together" if limited else ""
             if isinstance(fit, str):
-                row = (*(MISSING for _ in range(5)), Cell.text(f"no fit: {fit}"))
-            else:
-                row = (
+                continue
+            saturated = self.load.saturation(sweep)
+            limited = [p.level for p in sweep.points if self.load.client_limit(sweep, p).reasons]
+            note = f"client-limited at {', '.join(limited)}: of server and generator together" if limited else "–"
+            body.append(
+                (
+                    Cell.text(self.load.name(sweep)),
+                    Cell.text(f"from {saturated.level}" if saturated else "not within the sweep"),
                     _parameter(fit.single, "{:,.0f}/s"),
                     _parameter(fit.contention, "{:.3g}"),
                     _parameter(fit.coherency, "{:.2g}"),
                     _peak(fit.peak, sweep),
                     Cell.text(f"{fit.worst_miss:.1%}"),
-                    Cell.text(note or "–"),
+                    Cell.text(note),
                 )
-            body.append((Cell.text(self.load.name(sweep)), saturates, *row))
+            )
         columns = (
             "Sweep",
             "95 % of its maximum",
@@ -298,9 +299,18 @@ class HttpTables:
             "Coherency, κ",
             "Peak at",
             "Worst miss",
+            "Note",
         )
         caption = "Universal Scalability Law, with 95 % intervals by bootstrap of trials"
-        return Table("scalability", caption, (*columns, "Note"), tuple(body))
+        return Table("scalability", caption, columns, tuple(body))
+
+    def without_law(self) -> list[str]:
+        """A sentence for each reason that closed sweeps allow no fit, with these sweeps."""
+        sweeps: dict[str, list[str]] = {}
+        for sweep, fit in self.load.fits:
+            if isinstance(fit, str):
+                sweeps.setdefault(fit, []).append(self.load.name(sweep))
+        return [f"No fit, {reason}: {'; '.join(names)}." for reason, names in sweeps.items()]
 
 
 def _share(errors: float, requests: float) -> Cell:

@@ -121,7 +121,8 @@ def _checked(trials: Mapping[float, Sequence[float]]) -> tuple[Numbers, list[Num
     """Concurrencies, ascending, and the logarithms of their trials' throughputs."""
     levels = sorted(level for level, values in trials.items() if len(values))
     if len(levels) < SMALLEST_LEVELS:
-        raise UnsupportedFit(f"{len(levels)} concurrencies with a throughput; a fit needs {SMALLEST_LEVELS}")
+        noun = "concurrency" if len(levels) == 1 else "concurrencies"
+        raise UnsupportedFit(f"{len(levels)} {noun} with a throughput; a fit needs {SMALLEST_LEVELS}")
     thin = [level for level in levels if len(trials[level]) < SMALLEST_TRIALS]
     if thin:
         raise UnsupportedFit(
