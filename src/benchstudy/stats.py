@@ -56,7 +56,8 @@ def summarise(values: Iterable[float | None]) -> Summary:
     `scipy.stats.quantile_test` (inverted binomial test, no assumption on the distribution) and needs 6 values.
     """
     given = list(values)
-    numbers = np.array([v for v in given if v is not None], dtype=float)
+    # Sorted: a sum in another order ends in another digit, and the same trials must give the same table.
+    numbers = np.sort(np.array([v for v in given if v is not None], dtype=float))
     missing = len(given) - len(numbers)
     n = len(numbers)
     if not given:
@@ -72,8 +73,7 @@ def summarise(values: Iterable[float | None]) -> Summary:
     if n < smallest_n(50):
         notes.append("n too small for an interval")
     else:
-        ordered = np.sort(numbers)
-        low, high = (float(ordered[rank]) for rank in _ranks_of_median_interval(n))
+        low, high = (float(numbers[rank]) for rank in _ranks_of_median_interval(n))
         method = "order statistics"
     if n > 1 and numbers.min() == numbers.max():
         notes.append("all values are equal: the clock or the tool may round")

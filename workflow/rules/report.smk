@@ -39,7 +39,7 @@ rule render_report:
 
 
 rule build_index:
-    """The first page: the study, its hosts, what failed and why, and the way to everything else."""
+    """The first page: the study, its hosts, what failed and why, the way to everything else, and all of it packed."""
     input:
         pages=expand("reports/{study}/{page}.html", study=STUDY.study, page=PAGES),
         tables=expand("data/tidy/{study}/{family}", study=STUDY.study, family=FAMILIES),
@@ -48,6 +48,7 @@ rule build_index:
     output:
         index="reports/index.html",
         study_index=f"reports/{STUDY.study}/index.html",
+        archive=f"reports/{STUDY.study}.zip",
     log:
         f"logs/build_index/{STUDY.study}.log",
     params:

@@ -1,4 +1,4 @@
-"""Figures: interactive where scripts run, a static SVG everywhere else, and SVG and PNG files for publishing.
+"""Figures: interactive where scripts run, a static SVG everywhere else, and SVG, PNG and PDF files to publish.
 
 A figure is one or more panels that stand side by side or, on a phone, below one another. Each panel takes the width it
 gets. The legend is made of HTML, so that it wraps and never covers data; exported files carry Vega's own.
@@ -16,6 +16,9 @@ import altair as alt
 import vl_convert
 
 from benchstudy.report.panels import GRID, INK, MUTED, Panel, Style
+
+# The files of a figure, by their suffixes.
+FIGURE_FORMATS = ("svg", "png", "pdf")
 
 _EMBEDDED_WIDTH, _EXPORTED_WIDTH = 520, 440
 # The bundle in a page and the static figures must draw a specification in the same way.
@@ -93,10 +96,15 @@ class Figure:
         return f'<ul class="legend" aria-label="{label}">{"".join(items)}</ul>'
 
     def write(self, folder: Path) -> None:
-        """Writes name.svg and name.png (two pixels a point, white background) into `folder`."""
+        """Writes the figure into `folder` in each of `FIGURE_FORMATS`, on white; PNG has two pixels a point.
+
+        SVG and PNG of the same data are the same bytes; a PDF lists its parts in another order each time.
+        """
         folder.mkdir(parents=True, exist_ok=True)
         (folder / f"{self.name}.svg").write_text(self._exported, encoding="utf-8")
         (folder / f"{self.name}.png").write_bytes(vl_convert.svg_to_png(self._exported, scale=2))
+        # Out of the drawing that is there, which takes a tenth of the time of drawing it again.
+        (folder / f"{self.name}.pdf").write_bytes(vl_convert.svg_to_pdf(self._exported))
 
     @cached_property
     def _exported(self) -> str:

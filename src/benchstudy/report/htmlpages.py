@@ -15,6 +15,7 @@ from traitlets.config import Config
 
 from benchstudy import families
 from benchstudy.notebooks import STUDY_PAGES
+from benchstudy.report.bundle import write_bundle
 from benchstudy.report.charts import VEGALITE_VERSION
 from benchstudy.report.studyindex import StudyIndex
 from benchstudy.study import Study
@@ -89,6 +90,8 @@ def with_contents(body: str) -> str:
 def build_index(study: Study, *, tidy: Mapping[str, Path], sessions: Sequence[Path], reports: Path) -> None:
     """The first page of the study, as `reports/<study>/index.html` and as `reports/index.html`.
 
+    Between the two, all of the study's reports are packed into `reports/<study>.zip`.
+
     `tidy`: folder of tables by family; `sessions`: the `session.json` files. What links lead to is expected where the
     workflow puts it: `<family>.html`, `<family>/`, `notebooks/` in the study's folder of reports.
     """
@@ -96,7 +99,10 @@ def build_index(study: Study, *, tidy: Mapping[str, Path], sessions: Sequence[Pa
     template = environment.from_string(template_text("index.html.j2"))
     style = jinja2.utils.markupsafe.Markup(template_text("page.css"))
     indexes = [json.loads(path.read_text(encoding="utf-8")) | {"file": path} for path in sessions if path.is_file()]
-    for folder in (reports / study.study, reports):
+    own = reports / study.study
+    for folder in (own, reports):
         index = StudyIndex(study, tidy=tidy, indexes=indexes, reports=reports, page_folder=folder)
         folder.mkdir(parents=True, exist_ok=True)
         (folder / "index.html").write_text(template.render(study=index.context(), style=style), encoding="utf-8")
+        if folder == own:
+            write_bundle(own, [*tidy, *STUDY_PAGES], reports / f"{study.study}.zip")

@@ -1,6 +1,7 @@
 """What a notebook calls: one `Page` a notebook, one call a figure or table.
 
-Every call shows its result, and writes it below the page's exports (`figures/*.svg|png`, `tables/*.csv|rst|md`).
+Every call shows its result, and writes it below the page's exports (`figures/*.svg|png|pdf`,
+`tables/*.csv|rst|md|tex`).
 Everything that comes from data is escaped here or below; a notebook never puts a name into HTML itself.
 """
 
@@ -16,12 +17,12 @@ from IPython.display import HTML, display
 
 from benchstudy import paths
 from benchstudy.report import cells, evidence, figuredata, human, lint_list, listings, published, sessions
-from benchstudy.report.charts import Figure
+from benchstudy.report.charts import FIGURE_FORMATS, Figure
 from benchstudy.report.comparison import Comparisons, calibrations
 from benchstudy.report.listings import Listing
 from benchstudy.report.panels import Axis, Panel, Reference, Style, cdf_panel, strip_panel, trend_panel
 from benchstudy.report.results import Estimate, Results, Where
-from benchstudy.report.tables import Cell, Table, slug
+from benchstudy.report.tables import TABLE_FORMATS, Cell, Table, slug
 
 # Choices of cases, each under the title of its panel or table.
 Views = Mapping[str, Where]
@@ -199,7 +200,7 @@ class Page:
 
     def _table_html(self, table: Table) -> str:
         table.write(self.output / "tables")
-        files = self._downloads("tables", table.name, ("csv", "rst", "md"))
+        files = self._downloads("tables", table.name, TABLE_FORMATS)
         return f'{table.html()}<p class="downloads">{files}</p>'
 
     # -- figures -----------------------------------------------------------------------------------------------------
@@ -297,7 +298,7 @@ class Page:
         alt = f"{caption} The same figures stand in the tables of this page."
         figure = Figure(name, caption, alt, tuple(panels), style, shown, legend)
         figure.write(self.output / "figures")
-        _show(f'{figure.html()}<p class="downloads">{self._downloads("figures", name, ("svg", "png"))}</p>')
+        _show(f'{figure.html()}<p class="downloads">{self._downloads("figures", name, FIGURE_FORMATS)}</p>')
 
     # -- comparisons -------------------------------------------------------------------------------------------------
 
@@ -349,7 +350,7 @@ class Page:
 
     def trials(self, metrics: Sequence[str]) -> None:
         """Every trial with its command and raw files, and the estimates of every metric as a CSV file."""
-        estimates = [e for metric in self.results.metrics for e in self.results.estimates(metric)]
+        estimates = [e for metric in sorted(self.results.metrics) for e in self.results.estimates(metric)]
         evidence.write_estimates(estimates, self.output / "tables" / "estimates.csv")
         _show(
             f'<p class="downloads">Every estimate of every metric, in base units: '

@@ -25,7 +25,7 @@ Where = Mapping[str, str | Sequence[str]]
 class Estimate:
     """What the trials of one case say about one metric. `summary` is in the base unit `unit`.
 
-    `causes`: why trials failed and how many for each reason, the most frequent first.
+    `causes`: why trials failed and how many for each reason, the most frequent first, equals by name.
     """
 
     target: str
@@ -177,7 +177,7 @@ class Results:
         numbers = tuple(value for _, value, _ in values)
         summary = stats.summarise([*numbers, *([None] * len(causes))])
         levels = self._levels.get((target, case), {})
-        by_cause = tuple(Counter(causes).most_common())
+        by_cause = tuple(sorted(Counter(causes).items(), key=lambda found: (-found[1], found[0])))
         return Estimate(target, case, levels, metric, unit, summary, numbers, len(outcomes), len(causes), by_cause)
 
     def points(self, metric: str, where: Where | None = None) -> pl.DataFrame:

@@ -11,8 +11,9 @@ import polars as pl
 from benchstudy import families
 from benchstudy.notebooks import STUDY_PAGES
 from benchstudy.report import evidence, human, sessions
+from benchstudy.report.charts import FIGURE_FORMATS
 from benchstudy.report.results import Results
-from benchstudy.report.tables import link
+from benchstudy.report.tables import TABLE_FORMATS, link
 from benchstudy.study import Study
 
 
@@ -37,6 +38,7 @@ class StudyIndex:
             "title": self._study.title or self._study.study,
             "question": self._study.question,
             "badges": evidence.count_badges(self._total()),
+            "archive": self._archive(),
             "families": [self._family(name, results) for name, results in self._results.items()],
             "pages": self._pages(),
             "problems": self._problems(),
@@ -55,11 +57,6 @@ class StudyIndex:
     def _family(self, name: str, results: Results) -> dict[str, Any]:
         exports = self._folder / name
         answer = exports / "answer.json"
-        files = [
-            {"name": path.name, "href": self._link(path)}
-            for folder, suffix in (("tables", "csv"), ("figures", "svg"), ("figures", "png"))
-            for path in sorted((exports / folder).glob(f"*.{suffix}"))
-        ]
         raw = [self._link(Path(path)) for path in self._index_paths(name)]
         return {
             "title": families.get(name).title,
@@ -67,9 +64,31 @@ class StudyIndex:
             "answers": json.loads(answer.read_text(encoding="utf-8")) if answer.is_file() else [],
             "report": self._link(self._folder / f"{name}.html"),
             "notebook": self._link(self._folder / "notebooks" / f"{name}.ipynb"),
-            "files": files,
+            "files": self._files(exports / "tables", TABLE_FORMATS) + self._files(exports / "figures", FIGURE_FORMATS),
             "raw": raw,
         }
+
+    def _files(self, folder: Path, formats: Sequence[str]) -> list[dict[str, Any]]:
+        """Each table or figure once, by its name, with a link for every format it has."""
+        stems = sorted({path.stem for suffix in formats for path in folder.glob(f"*.{suffix}")})
+        return [
+            {
+                "name": stem,
+                "formats": [
+                    {"name": suffix.upper(), "href": self._link(path)}
+                    for suffix in formats
+                    if (path := folder / f"{stem}.{suffix}").is_file()
+                ],
+            }
+            for stem in stems
+        ]
+
+    def _archive(self) -> dict[str, str] | None:
+        """Everything for upload. Only a page beside it leads there: one that is packed in it would lead out of it."""
+        path = self._folder.with_name(f"{self._folder.name}.zip")
+        if path.parent != self._page_folder or not path.is_file():
+            return None
+        return {"name": path.name, "href": self._link(path), "size": human.quantity(path.stat().st_size, "B")}
 
     def _index_paths(self, family: str) -> list[str]:
         return [index["file"] for index in self._indexes if index["family"] == family]

@@ -1,4 +1,4 @@
-"""Tables a person reads: one model, written as HTML with a link per cell, CSV, reStructuredText and Markdown."""
+"""Tables a person reads: one model, written as HTML with a link per cell, CSV, reStructuredText, Markdown and LaTeX."""
 
 import csv
 import html
@@ -10,8 +10,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from urllib.parse import quote
 
+# The files of a table, by their suffixes.
+TABLE_FORMATS = ("csv", "rst", "md", "tex")
+
 _SPREADSHEET_FORMULA = re.compile(r"[=+@-](?!\d)")
-_RST_CELL_WIDTH = 34
+_CELL_WIDTH = 34  # characters; where lines of a cell are broken that no reader's window breaks
+_LONG_LATEX_TABLE = 45  # lines; above it a table is a longtable, which may go on on the next page
 _LONG_HEADING = 24  # characters; above it a row's heading gets room of its own in a wide table
 # A line may break inside a cell, but not between a figure and its unit, nor inside the brackets of a mean.
 _KEPT_TOGETHER = re.compile(r"\(±[^()]*\)|\d (?:[µmn]?s|[kKMGT]?i?B|%)(?![A-Za-z])|n = \d+")
@@ -101,10 +105,37 @@ class Table:
         rows += [["<br>".join(map(_markdown, cell.all_lines)) for cell in row] for row in self.rows]
         return "".join(f"| {' | '.join(row)} |\n" for row in rows)
 
+    def latex(self) -> str:
+        """A table for booktabs, with caption and label; a long one for longtable too. UTF-8, for any LaTeX since 2020.
+
+        No column wraps in LaTeX, so the lines of a cell stand below one another as rows, all but the first small.
+        """
+        head = _latex_rows([_latex_lines((column,)) for column in self.columns], small=False)
+        body = ["".join(_latex_rows([_latex_lines(cell.all_lines) for cell in row])) for row in self.rows]
+        columns = "l" + "".join(map(self._latex_column, range(1, len(self.columns))))
+        caption, label = _latex(self.caption), re.sub(r"[^A-Za-z0-9._-]", "-", self.name)
+        titled = f"\\caption{{{caption}}}\\label{{tab:{label}}}"
+        top, bottom = f"\\toprule\n{''.join(head)}\\midrule\n", "\\bottomrule\n"
+        inner = "\\addlinespace\n".join(body)
+        if len(head) + inner.count("\n") > _LONG_LATEX_TABLE:
+            return (
+                f"% \\usepackage{{booktabs,longtable}}\n\\begin{{longtable}}{{{columns}}}\n{titled}\\\\\n"
+                f"{top}\\endfirsthead\n{top}\\endhead\n{bottom}\\endfoot\n{inner}\\end{{longtable}}\n"
+            )
+        return (
+            f"% \\usepackage{{booktabs}}\n\\begin{{table}}\n\\centering\n{titled}\n"
+            f"\\begin{{tabular}}{{{columns}}}\n{top}{inner}{bottom}\\end{{tabular}}\n\\end{{table}}\n"
+        )
+
+    def _latex_column(self, index: int) -> str:
+        """Figures end at the same place in a column, texts begin there."""
+        return "r" if any(row[index].kind == "number" for row in self.rows) else "l"
+
     def write(self, folder: Path) -> None:
-        """Writes name.csv, name.rst and name.md into `folder`."""
+        """Writes the table into `folder` in each of `TABLE_FORMATS`."""
         folder.mkdir(parents=True, exist_ok=True)
-        for suffix, text in (("csv", self.csv()), ("rst", self.rst()), ("md", self.markdown())):
+        texts = (self.csv(), self.rst(), self.markdown(), self.latex())
+        for suffix, text in zip(TABLE_FORMATS, texts, strict=True):
             (folder / f"{self.name}.{suffix}").write_text(text, encoding="utf-8")
 
 
@@ -136,12 +167,52 @@ def _inert(text: str) -> str:
 def _rst_lines(text: str) -> list[str]:
     # A backslash, a star or an underscore at the end of a word would be markup.
     escaped = re.sub(r"([\\*`|]|_(?=\W|$))", r"\\\1", text)
-    return textwrap.wrap(escaped, _RST_CELL_WIDTH, break_long_words=False) or [""]
+    return textwrap.wrap(escaped, _CELL_WIDTH, break_long_words=False) or [""]
 
 
 def _markdown(text: str) -> str:
     escaped = html.escape(text, quote=False)
     return re.sub(r"([\\`*_\[\]|])", r"\\\1", escaped).replace("\n", " ")
+
+
+_MATHS = r"- \geq \leq \approx \infty \rightarrow \Delta \kappa \lambda \sigma"
+# What is markup in LaTeX. A bracket or a star after the end of a row would be an argument of it. The last are signs
+# that no text font of LaTeX has.
+_LATEX = {
+    "\\": r"\textbackslash{}",
+    "~": r"\textasciitilde{}",
+    "^": r"\textasciicircum{}",
+    "`": r"\textasciigrave{}",
+    "<": r"\textless{}",
+    ">": r"\textgreater{}",
+    "|": r"\textbar{}",
+    '"': r"\char34{}",
+    **{sign: f"\\{sign}" for sign in "{}$&#_%"},
+    **{sign: f"{{{sign}}}" for sign in "[*"},
+    **{sign: f"\\ensuremath{{{name}}}" for sign, name in zip("−≥≤≈∞→Δκλσ", _MATHS.split(), strict=True)},
+}
+# Two hyphens, commas or quotes would be drawn as one sign: an option --like-this would lose one.
+_LATEX_MARKUP = re.compile("|".join(map(re.escape, _LATEX)) + r"|(?<=-)-|(?<=,),|(?<=')'")
+
+
+def _latex(text: str) -> str:
+    """`text` on one line as LaTeX shows it."""
+    plain = " ".join(re.sub(r"[\x00-\x1f\x7f]", " ", text).split())
+    return _LATEX_MARKUP.sub(lambda match: _LATEX.get(match[0]) or f"{{}}{match[0]}", plain)
+
+
+def _latex_lines(lines: Sequence[str]) -> list[str]:
+    wrapped = (textwrap.wrap(line, _CELL_WIDTH, break_long_words=False, break_on_hyphens=False) for line in lines)
+    return [_latex(part) for parts in wrapped for part in parts]
+
+
+def _latex_rows(cells: Sequence[Sequence[str]], small: bool = True) -> list[str]:
+    """The lines of a row's cells as rows of LaTeX, those below the first `small`."""
+    rows = []
+    for index in range(max(1, *map(len, cells))):
+        texts = (cell[index] if index < len(cell) else "" for cell in cells)
+        rows.append(" & ".join(f"\\footnotesize {t}" if t and index and small else t for t in texts) + " \\\\\n")
+    return rows
 
 
 def anchor(prefix: str, text: str) -> str:

@@ -1,0 +1,187 @@
+"""What a writer takes along: tables as LaTeX, figures as files, all of it as one archive, the same on every run."""
+
+import os
+import re
+import zipfile
+from functools import partial
+
+import polars as pl
+import pytest
+from conftest import CHECKOUT
+from tidy_fixture import HOSTILE, Tables, write_file_size, write_fio
+
+from benchstudy.report import htmlpages
+from benchstudy.report.charts import FIGURE_FORMATS
+from benchstudy.report.page import Page
+from benchstudy.report.results import Results
+from benchstudy.report.tables import MISSING, TABLE_FORMATS, Cell, Table
+from benchstudy.study import load_study
+
+STUDY = load_study(CHECKOUT / "config" / "config.yaml")
+ESCAPES = {
+    r"\textbackslash{}": "\\", r"\textasciitilde{}": "~", r"\textasciicircum{}": "^", r"\textasciigrave{}": "`",
+    r"\textless{}": "<", r"\textgreater{}": ">", r"\textbar{}": "|", r"\char34{}": '"', r"\ensuremath{\geq}": "≥",
+    "{[}": "[", "{*}": "*", "{}": "", **{f"\\{sign}": sign for sign in "{}$&#_%"},
+}  # fmt: skip
+SPECIAL = r"""[a_b] *50 % & {x} #1 $HOME ~ ^ \end{table} <b> "q" `c` --size=4k '' ,, ≥ ± 3 µs | no"""
+
+
+def read(line):
+    """The cells of one row of a LaTeX table, as a reader sees them; markup that was not escaped stays in sight."""
+    pattern = "|".join(map(re.escape, sorted(ESCAPES, key=len, reverse=True)))
+    cells = re.split(r"(?<!\\)&", line.removesuffix(r"\\"))
+    return [re.sub(pattern, lambda m: ESCAPES[m[0]], cell.replace(r"\footnotesize ", "").strip()) for cell in cells]
+
+
+def rows_of(latex):
+    """The rows of a LaTeX table, head included."""
+    return [read(line) for line in latex.splitlines() if line.endswith(r"\\") and not line.startswith(r"\caption")]
+
+
+@pytest.fixture
+def project(tmp_path, monkeypatch):
+    (tmp_path / "workflow").mkdir()
+    (tmp_path / "workflow" / "Snakefile").touch()
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+# -- LaTeX ----------------------------------------------------------------------
+
+
+def test_a_latex_table_says_what_the_table_says():
+    figure = Cell(("0.57 ms (±0.26 ms, p50: 0.63 ms)", "n = 6, 95 %: 0.31–0.90 ms"), "#case-1", marks=("emulated",))
+    rows = ((Cell.text("100KB"), figure, Cell.text("x")), (Cell.text("1MB"), MISSING, Cell.text(HOSTILE)))
+    text = Table("a_b", "50 % of {all}", ("Size", "local_disk", "Note"), rows).latex()
+    assert text.startswith("% \\usepackage{booktabs}\n\\begin{table}\n\\centering\n")
+    assert r"\caption{50 \% of \{all\}}\label{tab:a_b}" in text
+    assert r"\begin{tabular}{lrl}" in text
+    assert [text.count(rule) for rule in (r"\toprule", r"\midrule", r"\bottomrule", r"\addlinespace")] == [1, 1, 1, 1]
+    assert rows_of(text) == [
+        ["Size", "local_disk", "Note"],
+        ["100KB", "0.57 ms (±0.26 ms, p50: 0.63 ms)", "x"],
+        ["", "n = 6, 95 %: 0.31–0.90 ms", ""],
+        ["", "emulated", ""],
+        ["1MB", "–", HOSTILE],
+    ]
+
+
+def test_nothing_in_a_cell_is_markup_of_latex():
+    words = SPECIAL.split()
+    text = Table("t", SPECIAL, tuple(words), (tuple(map(Cell.text, words)),)).latex()
+    assert rows_of(text) == [words, words]
+    (caption,) = re.findall(r"^\\caption{(.*)}\\label{tab:t}$", text, re.MULTILINE)
+    assert read(caption) == [SPECIAL]
+    assert text.count(r"\end{table}") == 1 and text.rstrip().endswith(r"\end{table}")
+    for ligature in ("--", "''", ",,", "\n[", "\n*"):
+        assert ligature not in text
+    assert r"\size" not in text and r"\ensuremath{\geq}" in text
+
+
+def test_long_texts_are_broken_and_long_tables_go_on_on_the_next_page():
+    cause = "failed: sshfs: write failed: No space left on device (6 of 6)"
+    text = Table("t", "c", ("a", "b"), ((Cell.text("x"), Cell((cause,), kind="failed")),)).latex()
+    assert " ".join(row[1] for row in rows_of(text)[1:]) == cause
+    assert all(len(cell) <= 34 for row in rows_of(text) for cell in row)
+    body = tuple((Cell.text(str(n)), Cell((str(n),))) for n in range(60))
+    text = Table("t", "c", ("a", "b"), body).latex()
+    assert text.startswith("% \\usepackage{booktabs,longtable}\n\\begin{longtable}{lr}\n\\caption{c}\\label{tab:t}")
+    assert text.count("a & b") == 2, "the head, and the one of further pages"
+    assert [row[0] for row in rows_of(text) if row[0].isdigit()] == [str(n) for n in range(60)]
+
+
+# -- the same data, the same bytes ----------------------------------------------------------------------
+
+
+def files_of_a_page(project, output):
+    """Every table and figure of a run on the tables that are there."""
+    page = Page("file_size", study="embedded", tidy="data/tidy/embedded/file_size", output=output)
+    where = {"op": "write"}
+    page.table("write", "duration", rows="size", columns=["backend", "sync"], where=where, caption="Time of a write")
+    page.metrics_table("all", {"duration": ("Time", None), "throughput": ("Rate", None)}, rows=["size"], caption="All")
+    page.compare("against", {"duration": "Time"}, factor="backend", base="local", caption="Against", where=where)
+    page.trend(
+        "trend", "duration", x="size_bytes", x_title="Size", y_title="Time", series="backend", caption="Times",
+        views=page.views("Write", "sync", shared=["server"], op="write"),
+    )  # fmt: skip
+    page.trials(["duration"])
+    fio = Page("fio", study="embedded", tidy="data/tidy/embedded/fio", output=output)
+    fio.latency_table("latency", [50, 99], kind="clat", caption="Latency")
+    return {str(path.relative_to(project / output)): path.read_bytes() for path in (project / output).rglob("*.*")}
+
+
+def shuffle(folder, seed):
+    """Rows of all tables in another order; the cases stay, for their order is the study's."""
+    for path in sorted(folder.rglob("*.parquet")):
+        if path.stem != "cases":
+            rows = pl.read_parquet(path)
+            mixed = rows.sample(fraction=1, shuffle=True, seed=seed)
+            assert not mixed.equals(rows)
+            mixed.write_parquet(path)
+
+
+def test_tables_and_drawings_are_the_same_bytes_on_every_run_and_in_any_order_of_rows(project):
+    write_file_size(project, blocks=7)
+    write_fio(project)
+    first = files_of_a_page(project, "reports/embedded/first")
+    names = {"all", "write", "against", "latency"}
+    assert {f"tables/{name}.{suffix}" for name in names for suffix in TABLE_FORMATS} < set(first)
+    assert {f"figures/{name}.{suffix}" for name in ("trend", "against") for suffix in FIGURE_FORMATS} < set(first)
+    assert first["figures/trend.pdf"].startswith(b"%PDF-")
+    again = files_of_a_page(project, "reports/embedded/again")
+    stable = [name for name in first if not name.endswith(".pdf")]
+    assert [name for name in stable if first[name] != again[name]] == []
+    assert first.keys() == again.keys()
+    for seed in (1, 2):
+        shuffle(project / "data" / "tidy", seed)
+        mixed = files_of_a_page(project, f"reports/embedded/mixed-{seed}")
+        assert [name for name in first if name.startswith("tables/") and first[name] != mixed[name]] == []
+
+
+def test_of_two_equally_frequent_failures_the_same_one_is_named_in_any_order_of_trials(tmp_path):
+    levels, named = {"backend": "local", "op": "write", "size": "1MB", "sync": "fsync"}, set()
+    for causes in (["no space left", "connection lost"], ["connection lost", "no space left"]):
+        tables = Tables(tmp_path, "study", "file_size")
+        for block, cause in enumerate(causes, start=1):
+            tables.add(levels, block, {}, numbers={"size_bytes": 1_000_000}, status="failed", cause=cause)
+        (estimate,) = Results(tables.write(), study="study", family="file_size").estimates("duration")
+        named.add(estimate.failure)
+    assert named == {"failed: connection lost (2 of 2)"}
+
+
+# -- one file for upload ----------------------------------------------------------------------
+
+
+def test_the_archive_of_a_study_has_its_reports_and_nothing_else(project):
+    tidy = write_file_size(project, study="embedded")
+    reports = project / "reports"
+    page = Page("file_size", study="embedded", tidy=tidy, output="reports/embedded/file_size")
+    page.table("write", "duration", rows="size", columns=["backend"], where={"op": "write"}, caption="Time of a write")
+    (reports / "embedded" / "notebooks").mkdir()
+    for name in ("file_size.html", "notebooks/file_size.ipynb", "dropped.html", "notebooks/dropped.ipynb"):
+        (reports / "embedded" / name).write_text(name)
+    pack = partial(htmlpages.build_index, STUDY, tidy={"file_size": tidy}, sessions=[], reports=reports)
+    pack()
+    archive = reports / "embedded.zip"
+    first = archive.read_bytes()
+    with zipfile.ZipFile(archive) as packed:
+        assert packed.testzip() is None
+        names = packed.namelist()
+        assert packed.read("embedded/file_size.html") == b"file_size.html"
+        index = packed.read("embedded/index.html").decode()
+        assert {entry.date_time for entry in packed.infolist()} == {(1980, 1, 1, 0, 0, 0)}
+        assert {entry.external_attr >> 16 for entry in packed.infolist()} == {0o100644}
+    tables = [f"embedded/file_size/tables/write.{suffix}" for suffix in sorted(TABLE_FORMATS)]
+    pages = ["embedded/file_size.html", "embedded/index.html", "embedded/notebooks/file_size.ipynb"]
+    assert names == sorted([*tables, *pages])
+    for path in reports.rglob("*.*"):
+        os.utime(path, (2_000_000_000, 2_000_000_000))
+    pack()
+    assert archive.read_bytes() == first
+    outside = (reports / "index.html").read_text()
+    assert '<a href="./embedded.zip" download>embedded.zip</a> (' in outside
+    assert "embedded.zip" not in index, "a page in the archive would lead out of it"
+    for suffix in TABLE_FORMATS:
+        link = f'<a href="./embedded/file_size/tables/write.{suffix}" download aria-label="write, {suffix.upper()}">'
+        assert link in outside and link.replace("./embedded/", "./") in index
+    assert "<summary>1 tables and figures</summary>" in outside
