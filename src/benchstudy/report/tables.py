@@ -15,6 +15,7 @@ TABLE_FORMATS = ("csv", "rst", "md", "tex")
 
 _SPREADSHEET_FORMULA = re.compile(r"[=+@-](?!\d)")
 _CELL_WIDTH = 34  # characters; where lines of a cell are broken that no reader's window breaks
+_LATEX_FIRST_WIDTH = 28  # characters of a cell's first line in LaTeX, whose other lines are smaller
 _LONG_LATEX_TABLE = 45  # lines; above it a table is a longtable, which may go on on the next page
 _LONG_HEADING = 24  # characters; above it a row's heading gets room of its own in a wide table
 # A line may break inside a cell, but not between a figure and its unit, nor inside the brackets of a mean.
@@ -175,7 +176,7 @@ def _markdown(text: str) -> str:
     return re.sub(r"([\\`*_\[\]|])", r"\\\1", escaped).replace("\n", " ")
 
 
-_MATHS = r"- \geq \leq \approx \infty \rightarrow \Delta \kappa \lambda \sigma"
+_MATHS = r"- \geq \leq \approx \infty \rightarrow \ll \gg \Delta \kappa \lambda \sigma"
 # What is markup in LaTeX. A bracket or a star after the end of a row would be an argument of it. The last are signs
 # that no text font of LaTeX has.
 _LATEX = {
@@ -189,7 +190,7 @@ _LATEX = {
     '"': r"\char34{}",
     **{sign: f"\\{sign}" for sign in "{}$&#_%"},
     **{sign: f"{{{sign}}}" for sign in "[*"},
-    **{sign: f"\\ensuremath{{{name}}}" for sign, name in zip("−≥≤≈∞→Δκλσ", _MATHS.split(), strict=True)},
+    **{sign: f"\\ensuremath{{{name}}}" for sign, name in zip("−≥≤≈∞→«»Δκλσ", _MATHS.split(), strict=True)},
 }
 # Two hyphens, commas or quotes would be drawn as one sign: an option --like-this would lose one.
 _LATEX_MARKUP = re.compile("|".join(map(re.escape, _LATEX)) + r"|(?<=-)-|(?<=,),|(?<=')'")
@@ -202,8 +203,12 @@ def _latex(text: str) -> str:
 
 
 def _latex_lines(lines: Sequence[str]) -> list[str]:
-    wrapped = (textwrap.wrap(line, _CELL_WIDTH, break_long_words=False, break_on_hyphens=False) for line in lines)
-    return [_latex(part) for parts in wrapped for part in parts]
+    found: list[str] = []
+    for line in lines:
+        width = _CELL_WIDTH if found else _LATEX_FIRST_WIDTH
+        parts = textwrap.wrap(unbroken(line), width, break_long_words=False, break_on_hyphens=False)
+        found += [_latex(part.replace("\N{WORD JOINER}", "")) for part in parts]
+    return found
 
 
 def _latex_rows(cells: Sequence[Sequence[str]], small: bool = True) -> list[str]:
