@@ -8,6 +8,8 @@ CORES ?= 8
 STUDY ?=
 # Options of `jupyter lab`.
 LAB ?=
+# Files of tests run side by side: half of the suite's time is spent waiting for servers.
+WORKERS ?= 2
 BIN := .venv/bin
 # Snakemake's own jobs call tools of the environment by name.
 export PATH := $(CURDIR)/$(BIN):$(PATH)
@@ -28,7 +30,7 @@ report: environment ## set up what is missing, measure what is missing, write re
 
 test: ## set up what is missing, then run the whole test suite
 	@sh setup/environment.sh test
-	@python -m pytest
+	@python -m pytest -n $(WORKERS) --dist loadfile $(PYTEST)
 
 # On loopback behind its token, what kernels say encrypted; root is who works in a container or on a
 # bare cloud machine. What the environment holds is the lock's affair, so Lab's own way to add packages is closed.

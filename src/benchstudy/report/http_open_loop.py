@@ -17,11 +17,15 @@ _LATENCIES = {"latency_p50": "p50", "latency_p99": "p99"}
 
 @dataclass(frozen=True)
 class Pair:
-    """One open case, and the closed one whose throughput is nearest to it; None where none is near."""
+    """One open case, and the closed one whose throughput is nearest to it; None where no closed one has any.
+
+    `is_near`: whether the two throughputs are about the same, so that their latencies can be compared.
+    """
 
     sweep: Sweep
     point: Point
     closed: tuple[Sweep, Point] | None
+    is_near: bool
 
 
 class OpenAgainstClosed:
@@ -42,9 +46,9 @@ class OpenAgainstClosed:
         for closed, opened in self._subjects().values():
             for sweep in opened:
                 for point in sweep.points:
-                    yield Pair(sweep, point, self._nearest(sweep, point, closed))
+                    yield self._pair(sweep, point, closed)
 
-    def _nearest(self, sweep: Sweep, point: Point, closed: list[Sweep]) -> tuple[Sweep, Point] | None:
+    def _pair(self, sweep: Sweep, point: Point, closed: list[Sweep]) -> Pair:
         achieved = self.load.median("throughput", sweep, point)
         known = [
             (abs(throughput / achieved - 1), other, p)
@@ -52,8 +56,10 @@ class OpenAgainstClosed:
             for p in other.points
             if achieved and (throughput := self.load.median("throughput", other, p)) is not None
         ]
-        distance, other, p = min(known, key=lambda k: k[0], default=(1.0, None, None))
-        return (other, p) if distance <= SIMILAR else None
+        if not known:
+            return Pair(sweep, point, None, is_near=False)
+        distance, other, p = min(known, key=lambda k: k[0])
+        return Pair(sweep, point, (other, p), is_near=distance <= SIMILAR)
 
     def table(self) -> Table:
         """A row an open case: what it achieved and its latencies, beside the closed case of about that throughput."""
@@ -62,16 +68,18 @@ class OpenAgainstClosed:
             head = f"{self.load.name(pair.sweep, 'server', 'limits', 'endpoint')} · {pair.sweep.generator}"
             own = [self._rate(pair.sweep, pair.point), *(self._latency(m, pair.sweep, pair.point) for m in _LATENCIES)]
             if pair.closed is None:
-                other = [Cell.text("none near"), MISSING, *(MISSING for _ in _LATENCIES)]
+                other = [Cell.text("none"), MISSING, *(MISSING for _ in _LATENCIES)]
             else:
                 sweep, point = pair.closed
                 name = f"{sweep.generator}, {human.plural(int(point.number), 'connection')}"
-                other = [Cell.text(name), self._rate(sweep, point)]
+                # Where none is near, the nearest is shown with the reason not to compare the two.
+                marks = () if pair.is_near else ("another rate",)
+                other = [Cell((name,), kind="text", marks=marks), self._rate(sweep, point)]
                 other += [self._latency(m, sweep, point) for m in _LATENCIES]
             body.append((Cell.text(f"{head} · {pair.point.level}"), *own, *other))
         latencies = [f"{kind} {p}" for kind in ("Open", "Closed") for p in _LATENCIES.values()]
         columns = ("Open loop", "Achieved", *latencies[:2], "Closed loop", "Throughput", *latencies[2:])
-        return Table("open-closed", "Latency of open loops beside closed ones of about the same throughput", columns,
+        return Table("open-closed", "Latency of open loops beside the closed ones of the nearest throughput", columns,
                      tuple(body))  # fmt: skip
 
     def _rate(self, sweep: Sweep, point: Point) -> Cell:
