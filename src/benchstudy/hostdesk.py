@@ -37,7 +37,10 @@ class HostDesk:
                 return answer
         return self._agent.remote.run(self._agent.argv(*argv), input=given, timeout_s=timeout_s, check=False)
 
-    def _ask(self, argv: tuple[str, ...], given: bytes, timeout_s: float) -> Completed | None:
+    def _ask(self, argv: tuple[str, ...], given: bytes, timeout_s: float, again: bool = True) -> Completed | None:
+        """None when there is no desk, or when it died twice without an answer: as after a lost connection, whoever
+        asks cannot know how far it came, and may ask again.
+        """
         if self._process is None or self._generation != self._agent.generation:
             self._open()
         if self._process is None:
@@ -46,16 +49,15 @@ class HostDesk:
         question = {"command": command, "arguments": arguments, "input": base64.b64encode(given).decode()}
         try:
             self._process.write_line(json.dumps(question).encode())
-        except CommandEnded:  # between two questions, and for no reason that has to do with this one
-            self._drop()
-            return self._ask(argv, given, timeout_s)
-        line = self._process.read_line(timeout_s)
+            line = self._process.read_line(timeout_s)
+        except CommandEnded:
+            line = b""
         if line is None:
             self._process.kill()
             raise CommandTimeout(f"{self._agent.remote.name}: the agent's {command} was ended after {timeout_s:g} s")
-        if not line:
+        if not line.endswith(b"\n"):  # it died, perhaps in the middle of a word
             self._drop()
-            return Completed(argv, -1, b"", b"it was killed", 0.0)
+            return self._ask(argv, given, timeout_s, again=False) if again else None
         said = json.loads(line)
         return Completed(argv, said["status"], said["stdout"].encode(), said["stderr"].encode(), 0.0)
 
