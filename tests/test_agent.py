@@ -52,7 +52,8 @@ class Conversation:
     def hang_up(self) -> None:
         self.process.kill()
         self.process.wait()
-        self.process.stdin.close()
+        with suppress(BrokenPipeError):  # what was said to one that was already gone is still in the buffer
+            self.process.stdin.close()
         self.process.stdout.close()
 
 
