@@ -3,6 +3,7 @@
 from collections.abc import Iterator, Sequence
 from itertools import combinations
 
+from benchstudy.criteria import ACHIEVED, BUSY_GENERATOR, BUSY_WRITERS
 from benchstudy.lints import words
 from benchstudy.lints.model import Found, Group, Material, rule
 
@@ -10,8 +11,6 @@ from benchstudy.lints.model import Found, Group, Material, rule
 FLAT, FLAT_LEVELS, FLAT_SPAN = 1.10, 4, 10
 # Two plateaus this near to each other, under limits that differ, do not come from the limits.
 SAME_PLATEAU = 1.10
-ACHIEVED = 0.99  # of what was offered, from which on an open loop kept its promise
-BUSY_WRITERS, BUSY_GENERATOR = 0.9, 0.8
 
 
 def plateau(sweep: Sequence[tuple[int, float]]) -> int | None:

@@ -12,13 +12,13 @@ from typing import TYPE_CHECKING
 
 from benchstudy.families.base import ParseError
 from benchstudy.parsers.ab_consistency import find_problems, mean_between, options
+from benchstudy.parsers.http_errors import Errors
 
 if TYPE_CHECKING:
     import polars as pl
 
 __all__ = [
     "AbResult",
-    "Errors",
     "Times",
     "histogram_of_gnuplot",
     "mean_between",
@@ -51,21 +51,6 @@ class Times:
     sd: float | None
     median: float | None
     max: float
-
-
-@dataclass(frozen=True)
-class Errors:
-    """Requests without a good answer, each counted once and under what it shows first: no whole answer (`connect`),
-    not a 2xx (`status`), another length than the first answer had (`length`). ab has no timeouts: it gives up.
-    """
-
-    connect: int
-    status: int
-    length: int
-
-    @property
-    def total(self) -> int:
-        return self.connect + self.status + self.length
 
 
 @dataclass(frozen=True)
@@ -105,14 +90,15 @@ class AbResult:
     warnings: tuple[str, ...]  # what ab itself says of mean and median
 
     def errors(self) -> Errors:
-        """Failures with overlaps taken out, so at least this many. ab counts a broken connection under Receive, Length
-        and Exceptions, and a short 404 under Length and Non-2xx.
+        """Failures with overlaps taken out, so at least this many, each under what it shows first: no whole answer,
+        not a 2xx, another length than the first answer had. ab counts a broken connection under Receive, Length and
+        Exceptions, and a short 404 under Length and Non-2xx; it has no timeouts, because it gives up.
         """
         broken = max(self.failed_connect + self.failed_receive + self.write_errors, self.failed_exceptions)
         broken = min(broken, self.complete)
         status = min(self.non_2xx, self.complete - broken)
         length = max(0, min(self.failed_length, self.complete) - broken - status)
-        return Errors(broken, status, length)
+        return Errors(connect=broken, status=status, length=length)
 
     @property
     def good(self) -> int:

@@ -19,6 +19,7 @@ from dataclasses import dataclass, replace
 
 import pyte
 
+from benchstudy.criteria import ACHIEVED, BUSY_WRITERS
 from benchstudy.families.base import ParseError
 from benchstudy.parsers.hammer_log import HammerLog, parse_log
 
@@ -222,7 +223,7 @@ def _said(recording: bytes) -> str:
 
 def _problems(screen: HammerScreen) -> Iterator[str]:
     offered, qps = screen.write_max_per_s, screen.qps
-    if qps < 0.99 * offered:
+    if qps < ACHIEVED * offered:
         yield (
             f"offered: {offered}/s were asked for, and the tree grew by {qps}/s ({qps / offered:.0%}); what is missing "
             "was not begun, was refused, or was a duplicate that the log did not add again"
@@ -237,7 +238,7 @@ def _problems(screen: HammerScreen) -> Iterator[str]:
             f"writers: {qps}/s × {screen.queue_avg_s:g} s in queue make {screen.busy_writers:.0f} writers, but there "
             f"are {screen.write_workers}: the mean of tick means is not the mean of the leaves"
         )
-    elif screen.busy_writers > 0.9 * screen.write_workers:
+    elif screen.busy_writers > BUSY_WRITERS * screen.write_workers:
         yield (
             f"writers: {screen.busy_writers:.0f} of {screen.write_workers} were waiting for an answer on average: the "
             "rate is what so many writers can do, the log may be able to do more"

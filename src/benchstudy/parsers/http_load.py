@@ -1,6 +1,5 @@
 """What one trial of http_concurrency says: the generator's output, and what was found around the load. Pure."""
 
-import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -11,6 +10,8 @@ from benchstudy.families.http_load import K6_SUMMARY
 from benchstudy.families.http_load.command import AB_PERCENTILES, AB_REQUESTS
 from benchstudy.families.under_load import Rate
 from benchstudy.parsers.ab import AbResult, histogram_of_gnuplot, mean_between, parse_ab, parse_ab_percentiles
+from benchstudy.parsers.files import read_json, read_text
+from benchstudy.parsers.http_errors import Errors
 from benchstudy.parsers.http_latency import Latency
 from benchstudy.parsers.k6 import K6Result, parse_k6_summary
 from benchstudy.parsers.wrk import WrkResult, parse_wrk
@@ -41,12 +42,12 @@ class LoadResult:
 def parse_trial(levels: Mapping[str, str], files: Path) -> Parsed:
     """The observations and series of a trial, measured or imported. Raises ParseError."""
     if (files / IMPORTED_AB).is_file():
-        found = _ab_result(parse_ab(_text(files / IMPORTED_AB)), None, None)
+        found = _ab_result(parse_ab(read_text(files / IMPORTED_AB)), None, None)
         values = dict(found.values)
     else:
         facts = _facts(files / FACTS)
         found = parse_load(facts["tool"], files / LOAD)
-        supervised = _json(files / LOAD / "supervisor.json")
+        supervised = read_json(files / LOAD / "supervisor.json")
         try:
             _compare(levels, facts, found)
             values = {**found.values, **_around(facts, found, supervised)}
@@ -63,13 +64,13 @@ def parse_load(tool: str, folder: Path) -> LoadResult:
     """What a generator left in the folder of its command. Raises ParseError."""
     if tool == "ab":
         # First: with no answer at all ab writes no other file.
-        result = parse_ab(_text(folder / "stdout"), _text(folder / "stderr"))
-        percentiles = parse_ab_percentiles(_text(folder / "files" / AB_PERCENTILES))
+        result = parse_ab(read_text(folder / "stdout"), read_text(folder / "stderr"))
+        percentiles = parse_ab_percentiles(read_text(folder / "files" / AB_PERCENTILES))
         return _ab_result(result, percentiles, folder / "files" / AB_REQUESTS)
     if tool == "wrk":
-        return _wrk_result(parse_wrk(_text(folder / "stdout")))
+        return _wrk_result(parse_wrk(read_text(folder / "stdout")))
     if tool == "k6":
-        return _k6_result(parse_k6_summary(_text(folder / "files" / K6_SUMMARY)))
+        return _k6_result(parse_k6_summary(read_text(folder / "files" / K6_SUMMARY)))
     raise ParseError(f"{FACTS}: {tool!r} is no generator that this version knows")
 
 
@@ -79,7 +80,7 @@ def _ab_result(result: AbResult, percentiles: list[tuple[float, float]] | None, 
     values: dict[str, tuple[float | None, str]] = {
         "throughput": (result.throughput, "1/s"),
         "requests": (result.complete, "1"),
-        **_errors(errors.status, errors.length, 0, errors.connect),
+        **_errors(errors),
         "duration": (result.duration, "s"),
         "latency_mean": (_ab_mean(total.mean, percentiles, result.latency_resolution), "s"),
         "latency_sd": (total.sd, "s"),
@@ -114,11 +115,11 @@ def _ab_mean(printed: float, percentiles: list[tuple[float, float]] | None, reso
 
 
 def _wrk_result(result: WrkResult) -> LoadResult:
-    errors, latency = result.errors, result.latency
+    latency = result.latency
     values = {
         "throughput": (result.throughput, "1/s"),
         "requests": (result.requests, "1"),
-        **_errors(errors.status, errors.length + errors.text, errors.timeout, errors.connect),
+        **_errors(result.errors),
         "duration": (result.duration, "s"),
         **_latencies(latency),
         "transfer_rate": (result.transfer_rate, "B/s"),
@@ -127,12 +128,12 @@ def _wrk_result(result: WrkResult) -> LoadResult:
 
 
 def _k6_result(result: K6Result) -> LoadResult:
-    errors, latency = result.errors, result.latency
+    latency = result.latency
     values = {
         "throughput": (result.throughput, "1/s"),
         "offered": (result.offered, "1/s"),
         "requests": (result.requests, "1"),
-        **_errors(errors.status, errors.length + errors.text, errors.timeout, errors.connect),
+        **_errors(result.errors),
         "dropped": (result.dropped, "1"),
         "duration": (result.duration, "s"),
         **_latencies(latency),
@@ -145,13 +146,13 @@ def _k6_result(result: K6Result) -> LoadResult:
     return LoadResult(values, *_rows(latency), result.good, result.duration, result.problems(), result.rate)
 
 
-def _errors(status: int, length: int, timeout: int, connect: int) -> dict[str, tuple[float | None, str]]:
+def _errors(errors: Errors) -> dict[str, tuple[float | None, str]]:
     return {
-        "errors": (status + length + timeout + connect, "1"),
-        "errors_status": (status, "1"),
-        "errors_length": (length, "1"),
-        "errors_timeout": (timeout, "1"),
-        "errors_connect": (connect, "1"),
+        "errors": (errors.total, "1"),
+        "errors_status": (errors.status, "1"),
+        "errors_length": (errors.length + errors.text, "1"),  # what came was not what was expected
+        "errors_timeout": (errors.timeout, "1"),
+        "errors_connect": (errors.connect, "1"),
     }
 
 
@@ -237,26 +238,10 @@ def _little(
 
 
 def _facts(path: Path) -> dict[str, Any]:
-    facts = _json(path)
+    facts = read_json(path)
     if facts.get("schema") != 1:
         raise ParseError(f"{path.name}: schema {facts.get('schema')!r}, and only 1 is known")
     missing = [name for name in _KNOWN_FACTS if name not in facts]
     if missing:
         raise ParseError(f"{path.name} has no {', '.join(missing)}")
     return facts
-
-
-def _json(path: Path) -> dict[str, Any]:
-    try:
-        found = json.loads(_text(path))
-    except ValueError as error:
-        raise ParseError(f"{path.name} is truncated or no JSON: {error}") from error
-    if not isinstance(found, dict):
-        raise ParseError(f"{path.name} is no JSON object")
-    return found
-
-
-def _text(path: Path) -> str:
-    if not path.is_file():
-        raise ParseError(f"the file {path.name} is missing")
-    return path.read_bytes().decode(errors="replace")

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 from benchstudy.families.base import ParseError
+from benchstudy.parsers.http_errors import Errors
 from benchstudy.parsers.http_latency import Bin, Latency
 
 _MS = 1e-3
@@ -20,21 +21,6 @@ _SHOWN = [*range(101), *(99 + tenth / 10 for tenth in range(1, 10)), 99.95, 99.9
 # Of the tail, above which the generator's own delay is a part of what was measured.
 _LATE_SHARE = 0.1
 _LATE_S = 0.002  # the script's clock does not show less
-
-
-@dataclass(frozen=True)
-class Errors:
-    """Requests without a good answer, each counted once."""
-
-    connect: int  # refused, reset, or another fault below HTTP
-    timeout: int
-    status: int
-    length: int
-    text: int
-
-    @property
-    def total(self) -> int:
-        return self.connect + self.timeout + self.status + self.length + self.text
 
 
 @dataclass(frozen=True)

@@ -8,9 +8,10 @@ from benchstudy.families.base import Observation, Parsed, ParseError
 from benchstudy.families.log_load.growth import growth_rows
 from benchstudy.families.log_load.imported import SAVED_SCREEN, screen_values
 from benchstudy.families.log_load.samples import DATABASE, GENERATOR, SERVER, Found, limited_by, read_samples
-from benchstudy.families.log_load.windows import LOAD, Measured, Rows, Values, measured, read_json, window_of
+from benchstudy.families.log_load.windows import LOAD, Measured, Rows, Values, measured, window_of
 from benchstudy.families.log_write_config import SEARCH
 from benchstudy.families.under_load import Rate
+from benchstudy.parsers.files import read_json
 from benchstudy.parsers.hammer import HammerScreen, read_saved
 
 FACTS = "log.json"  # what was found around the load, beside the folders of the trial's commands

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from benchstudy.families.base import ParseError
+from benchstudy.parsers.http_errors import Errors
 from benchstudy.parsers.http_latency import Bin, Latency
 
 LITTLE_TOLERANCE = 0.05  # of the connections
@@ -31,23 +32,6 @@ _RATE = re.compile(rf"^Requests/sec:\s+({_NUMBER})$", re.M)
 _TRANSFER = re.compile(rf"^Transfer/sec:\s+({_NUMBER})([KMGTP]?)B$", re.M)
 _OUR_LINE = re.compile(r'^\{"benchstudy":"wrk".*$', re.M)
 _SAID = re.compile(r"^(?:unable to|invalid URL|number of connections|.+\.lua:).*$", re.M)
-
-
-@dataclass(frozen=True)
-class Errors:
-    """Requests without a good answer. `connect`: connections refused or broken, which wrk tries again at once, so that
-    a dead server gives many; `timeout`: answers later than wrk's timeout; `text`: a body without the expected text.
-    """
-
-    connect: int
-    timeout: int
-    status: int
-    length: int
-    text: int
-
-    @property
-    def total(self) -> int:
-        return self.connect + self.timeout + self.status + self.length + self.text
 
 
 @dataclass(frozen=True)

@@ -11,16 +11,13 @@ from typing import Any
 
 import polars as pl
 
-from benchstudy import stats
+from benchstudy.criteria import ACHIEVED, BUSY_GENERATOR
 from benchstudy.report import human, scalability
 from benchstudy.report.results import Estimate, Results
 
 CEILING_ENDPOINT = "null"
 # The null server must give twice what a server gives; above this share the figure is the client's as well.
 LARGEST_SHARE = 0.5
-LARGEST_GENERATOR_CPU = 0.8
-# An open loop that could not send what it was told to measures its own end.
-SMALLEST_ACHIEVED = 0.99
 LITTLE_TOLERANCE = 0.05
 # The first concurrency that gives this share of a sweep's largest throughput saturates the server.
 SATURATED = 0.95
@@ -129,9 +126,9 @@ class HttpLoad:
         if share is not None and not sweep.is_open and share > LARGEST_SHARE:
             reasons.append(f"{share:.0%} of what the null server gave the same generator")
         # With a rate of its own the generator asks the null server for no more than any other.
-        if sweep.is_open and ceiling is not None and ceiling < SMALLEST_ACHIEVED * point.number:
+        if sweep.is_open and ceiling is not None and ceiling < ACHIEVED * point.number:
             reasons.append(f"the null server too was sent only {human.quantity(ceiling, '1/s')}")
-        if cpu is not None and cpu > LARGEST_GENERATOR_CPU:
+        if cpu is not None and cpu > BUSY_GENERATOR:
             reasons.append(f"the generator used {cpu:.0%} of its processors")
         return ClientLimit(share, cpu, tuple(reasons))
 
@@ -294,13 +291,3 @@ class HttpLoad:
                 "The largest throughput of a sweep is chosen by the data themselves; its interval is that of the "
                 "concurrency shown and takes no account of the choice."
             )
-
-
-def wilson(events: float, trials: float) -> tuple[float, float] | None:
-    """Wilson's 95 % interval of a share; None without trials. Raises ValueError for more events than trials."""
-    from scipy.stats import binomtest
-
-    if not trials:
-        return None
-    found = binomtest(round(events), round(trials)).proportion_ci(stats.LEVEL, method="wilson")
-    return float(found.low), float(found.high)

@@ -5,8 +5,9 @@ from dataclasses import dataclass
 
 import polars as pl
 
+from benchstudy.criteria import ACHIEVED
 from benchstudy.report import cells, human
-from benchstudy.report.http_load import SMALLEST_ACHIEVED, HttpLoad, Point, Sweep
+from benchstudy.report.http_load import HttpLoad, Point, Sweep
 from benchstudy.report.panels import Axis, Panel, Style, trend_panel
 from benchstudy.report.tables import MISSING, Cell, Table
 
@@ -85,7 +86,7 @@ class OpenAgainstClosed:
     def _rate(self, sweep: Sweep, point: Point) -> Cell:
         cell = self._latency("throughput", sweep, point)
         achieved, offered = (self.load.median(metric, sweep, point) for metric in ("throughput", "offered"))
-        if sweep.is_open and achieved is not None and achieved < SMALLEST_ACHIEVED * (offered or point.number):
+        if sweep.is_open and achieved is not None and achieved < ACHIEVED * (offered or point.number):
             return Cell(cell.lines, cell.href, cell.kind, cell.title, ("below offered",))
         return cell
 

@@ -2,8 +2,9 @@
 
 from collections.abc import Callable, Iterator, Sequence
 
+from benchstudy.compare import share
 from benchstudy.report import cells, human
-from benchstudy.report.http_load import LITTLE_TOLERANCE, HttpLoad, Point, Sweep, wilson
+from benchstudy.report.http_load import LITTLE_TOLERANCE, HttpLoad, Point, Sweep
 from benchstudy.report.results import Estimate
 from benchstudy.report.scalability import Parameter, Peak
 from benchstudy.report.tables import MISSING, Cell, Table, slug
@@ -256,9 +257,10 @@ class HttpTables:
         self, sweep: Sweep, point: Point, errors: float, requests: float, estimate: Estimate
     ) -> tuple[Cell, ...]:
         href = cells.href(self.load.results, sweep.target, point.case)
-        interval = wilson(estimate.failed, estimate.results)
         lines = [f"{estimate.failed} of {estimate.results}"]
-        lines += [human.value_range(interval, "%")] if estimate.failed and interval else []
+        if estimate.failed:
+            failed = share(estimate.failed, estimate.results)
+            lines.append(human.value_range((failed.low, failed.high), "%"))
         head = f"{self.load.name(sweep)} · {point.level}"
         return (
             Cell.text(head, href),
@@ -314,11 +316,11 @@ class HttpTables:
 
 
 def _share(errors: float, requests: float) -> Cell:
-    interval = wilson(errors, requests)
-    if interval is None:
+    if not requests:
         return MISSING
-    share = human.quantity(errors / requests, "%")
-    return Cell((f"{errors:,.0f} ({share})", f"95 %: {interval[0]:.2%}–{interval[1]:.2%}"), kind="text")
+    wrong = share(round(errors), round(requests))
+    said = human.quantity(errors / requests, "%")
+    return Cell((f"{errors:,.0f} ({said})", f"95 %: {wrong.low:.2%}–{wrong.high:.2%}"), kind="text")
 
 
 def _parameter(parameter: Parameter | None, form: str) -> Cell:

@@ -14,12 +14,12 @@ from typing import Any
 
 import polars as pl
 
+from benchstudy.criteria import ACHIEVED, BUSY_WRITERS
 from benchstudy.families.log_write_config import SEARCH
 from benchstudy.families.under_load import UNLIMITED
 from benchstudy.report import human
 from benchstudy.report.results import Estimate, Results
 
-MET = 0.99  # of the offered rate; less is not met
 BACKLOG = 1.02  # of the offered rate: more than publish steps explain came from what had piled up before the window
 AGREEMENT = 0.03  # hammer's Δ and the checkpoints of the same run may differ by so much
 _FACTORS = ("target", "backend", "antispam", "limits", "front_ends", "duplicates", "generator")
@@ -171,7 +171,7 @@ class LogWrite:
         qps, queue, writers = (
             self.median(f"hammer_{metric}", sweep, point) for metric in ("qps", "queue_avg", "writers")
         )
-        return bool(qps and queue and writers) and qps * queue > 0.9 * writers
+        return bool(qps and queue and writers) and qps * queue > BUSY_WRITERS * writers
 
     def pushback_share(self, sweep: Sweep, point: Point) -> float:
         """Of the leaves that were answered or failed, all trials together."""
@@ -193,7 +193,7 @@ class LogWrite:
         """Whether all that was offered was taken at once: integrated, nothing pushed back, nothing not begun."""
         share = self.median("achieved_share", sweep, point)
         refused = self.pushback_share(sweep, point) + self.not_begun_share(sweep, point)
-        return share is not None and MET <= share <= BACKLOG and refused <= 1 - MET
+        return share is not None and ACHIEVED <= share <= BACKLOG and refused <= 1 - ACHIEVED
 
     def not_begun_share(self, sweep: Sweep, point: Point) -> float:
         """Of the leaves that were due, all trials together: so many were under way already that no more might be."""

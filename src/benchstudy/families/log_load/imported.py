@@ -4,6 +4,7 @@ import re
 
 from benchstudy.families.base import Imported
 from benchstudy.families.under_load import UNLIMITED
+from benchstudy.names import as_name
 from benchstudy.parsers.hammer import HammerScreen, read_saved, recognise_box
 
 SAVED_SCREEN = "hammer-screen.txt"
@@ -20,7 +21,7 @@ def recognise(text: str, name: str) -> Imported | None:
     screen = read_saved(text.encode())[-1]
     antispam = bool(_ANTISPAM.search(name)) and not _WITHOUT.search(name)
     levels = {
-        "backend": _as_name(name),
+        "backend": as_name(name),
         "antispam": "yes" if antispam else "no",
         "limits": UNLIMITED,
         "front_ends": "1",
@@ -53,9 +54,3 @@ def screen_values(screen: HammerScreen) -> dict[str, tuple[float | None, str]]:
         for name in ("min", "avg", "max"):
             values[f"hammer_{kind}_{name}"] = (getattr(screen, f"{kind}_{name}_s"), "s")
     return values
-
-
-def _as_name(text: str) -> str:
-    """As a level; what a folder's name must not hold becomes a dash."""
-    name = re.sub(r"\.{2,}", ".", re.sub(r"[^A-Za-z0-9._+-]+", "-", text)).strip("._+-")[:64]
-    return name or "unnamed"

@@ -9,7 +9,7 @@ from benchstudy.errors import TrialFailed
 from benchstudy.families.log_load.command import Target
 from benchstudy.families.log_load.samples import DATABASE, GENERATOR, SERVER
 from benchstudy.families.log_write_config import Backend, LogGenerator
-from benchstudy.families.under_load import Placement, place
+from benchstudy.families.under_load import Placement, cpus_for_generator, cpus_of, place
 from benchstudy.services import Limits
 
 if TYPE_CHECKING:
@@ -91,9 +91,7 @@ def fresh_log(wanted: Wanted, trial: "TrialContext") -> Iterator[Log]:
 def _places(wanted: Wanted, trial: "TrialContext", role: str) -> tuple[Placement, list[tuple[int, ...] | None]]:
     """Where the generator and each of the servers run. Raises TrialFailed for too few CPUs."""
     load_host, asked = trial.roles[wanted.load_role], wanted.generator.cpus
-    cpus = _cpus_of_host(trial, wanted.load_role)
-    if asked is not None and asked > len(cpus):
-        raise TrialFailed(f"generator {wanted.generator.name}: cpus: {asked}, but {load_host} has {len(cpus)}: {cpus}")
+    cpus = cpus_for_generator(trial, wanted.load_role, wanted.generator.name, asked)
     each, same_host = wanted.limits.cpus, load_host == trial.roles[role]
     together = each and each * wanted.front_ends
     if together is not None and same_host and each <= len(cpus):
@@ -107,17 +105,13 @@ def _places(wanted: Wanted, trial: "TrialContext", role: str) -> tuple[Placement
     return placement, [held[n * each : (n + 1) * each] for n in range(wanted.front_ends)]
 
 
-def _cpus_of_host(trial: "TrialContext", role: str) -> list[int]:
-    return trial.once(f"cpus of {role}", lambda: trial.agent_call("cpus", role=role)["cpus"])
-
-
 def _cpus(
     trial: "TrialContext", role: str, servers: "Sequence[RunningService]", placement: Placement, databases: list[str]
 ) -> dict[str, int]:
     held = {cpu for server in servers for cpu in ((server.limits or {}).get("effective") or {}).get("cpus") or ()}
-    found = {SERVER: len(held) or len(_cpus_of_host(trial, role)), GENERATOR: placement.usable}
+    found = {SERVER: len(held) or len(cpus_of(trial, role)), GENERATOR: placement.usable}
     if databases:
-        found[DATABASE] = len(_cpus_of_host(trial, databases[0]))
+        found[DATABASE] = len(cpus_of(trial, databases[0]))
     return found
 
 

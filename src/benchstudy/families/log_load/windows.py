@@ -1,6 +1,5 @@
 """One window of a generator, from the files that it left: logbench's result, or the hammer's screens and log. Pure."""
 
-import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
@@ -9,18 +8,19 @@ from pathlib import Path
 from statistics import fmean
 from typing import Any
 
+from benchstudy.criteria import ACHIEVED
 from benchstudy.families.base import ParseError
 from benchstudy.families.log_load.command import RESULT
 from benchstudy.families.log_load.growth import Growth, Seen, growth
 from benchstudy.families.log_load.imported import screen_values
 from benchstudy.families.log_load.samples import GENERATOR
 from benchstudy.families.log_load.search import Window
+from benchstudy.parsers.files import read_json, read_text
 from benchstudy.parsers.hammer import HammerLog, HammerScreen, parse_log, replay
 from benchstudy.parsers.logbench import LogbenchResult, parse_logbench
 
 LOAD, WATCH = "load", "watch"  # folders: of the load, and of logbench beside the hammer
 HAMMER = "hammer"  # the mode of a trial whose generator is the hammer
-_MET = 0.99  # of the offered rate: less is not met
 Rows = Sequence[Mapping[str, Any]]
 Values = dict[str, tuple[float | None, str]]  # metric to value and unit
 
@@ -114,7 +114,7 @@ def _written(facts: Mapping[str, Any], written: LogbenchResult) -> Measured:
     ]
     started = written.started_unix_s
     begin = started + written.warm_up_s
-    limited = bool(window.dropped or window.pushback) or share is None or share < _MET
+    limited = bool(window.dropped or window.pushback) or share is None or share < ACHIEVED
     seen = [(row.t_s, row.size) for row in written.checkpoints]
     return Measured(
         values, seen, latency, histogram, grown, started, begin, begin + written.duration_s, limited, written.problems()
@@ -146,7 +146,7 @@ def _hammered(facts: Mapping[str, Any], files: Path) -> Measured:
         **screen_values(screen),
     }
     values |= _both_ways(screens, seen)
-    limited = bool(screen.oversupply) or (share is not None and share < _MET)
+    limited = bool(screen.oversupply) or (share is not None and share < ACHIEVED)
     return Measured(
         values, seen, [], [], grown, started, begin, end, limited, [*screen.problems(), *watched.problems()]
     )
@@ -205,16 +205,3 @@ def new_share_of(written: LogbenchResult) -> float:
 
 def _own_cpu(written: LogbenchResult, cpus: int) -> float:
     return (written.cpu_user_s + written.cpu_system_s) / (written.duration_s * cpus)
-
-
-def read_json(path: Path) -> dict[str, Any]:
-    try:
-        return json.loads(read_text(path))
-    except ValueError as error:
-        raise ParseError(f"{path.name} is truncated or no JSON: {error}") from error
-
-
-def read_text(path: Path) -> str:
-    if not path.is_file():
-        raise ParseError(f"the file {path.name} is missing")
-    return path.read_bytes().decode(errors="replace")
