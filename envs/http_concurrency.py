@@ -6,7 +6,7 @@ them, or not in the same version. Filestash comes as a binary or image of the us
 
 from pathlib import Path
 
-from benchstudy.deploy import go_tool, install, python_tool, wanted_programs
+from benchstudy.deploy import go_tool, install_programs, python_tool, wanted_programs
 
 HERE = Path(__file__).parent
 PACKAGES = {
@@ -30,17 +30,14 @@ OTHER_NAMES = {
 # What these packages would start by themselves, on ports that a measurement may want.
 SERVICES = {"nginx-light": "nginx", "openssh-server": "ssh"}
 
+install_programs(
+    "servers, mounts and generators that the study's services and generators start",
+    PACKAGES,
+    OTHER_NAMES,
+    SERVICES,
+)
+
 wanted = wanted_programs()
-programs = sorted(wanted & set(PACKAGES))
-packages = sorted({PACKAGES[program] for program in programs})
-if packages:
-    install(
-        "servers, mounts and generators that the study's services and generators start",
-        *packages,
-        **{manager: [names.get(package, package) for package in packages] for manager, names in OTHER_NAMES.items()},
-        programs=programs,
-        idle=[SERVICES[package] for package in packages if package in SERVICES],
-    )
 if "k6" in wanted:
     go_tool("the open-loop generator", "k6", "go.k6.io/k6", "v1.8.1", pins=HERE / "k6")
 if "sftpgo" in wanted:

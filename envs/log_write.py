@@ -7,7 +7,7 @@ distribution has it. A real MySQL, Spanner or bucket is the user's own: nothing 
 
 from pathlib import Path
 
-from benchstudy.deploy import go_tool, install, wanted_programs
+from benchstudy.deploy import go_tool, install_programs, wanted_programs
 
 PINS = Path(__file__).parent / "tessera"
 # Another version: `go get github.com/transparency-dev/tessera@VERSION && go mod tidy` in there, and the one here. The
@@ -30,18 +30,14 @@ OTHER_NAMES = {
 # What these packages would start by themselves, on ports that a measurement may want.
 SERVICES = {"mariadb-server": "mariadb", "openssh-server": "ssh"}
 
-wanted = wanted_programs()
-programs = sorted(wanted & set(PACKAGES))
-packages = sorted({PACKAGES[program] for program in programs})
-if packages:
-    install(
-        "databases, mounts and servers that the study's services start",
-        *packages,
-        **{manager: [names.get(package, package) for package in packages] for manager, names in OTHER_NAMES.items()},
-        programs=programs,
-        idle=[SERVICES[package] for package in packages if package in SERVICES],
-    )
+install_programs(
+    "databases, mounts and servers that the study's services start",
+    PACKAGES,
+    OTHER_NAMES,
+    SERVICES,
+)
 
+wanted = wanted_programs()
 for kind in ("posix", "mysql", "aws", "gcp"):
     if f"tessera-{kind}" in wanted:
         go_tool(

@@ -77,6 +77,31 @@ def install(
     server.packages(name=why, packages=wanted)
 
 
+def install_programs(
+    why: str,
+    packages: Mapping[str, str],
+    other_names: Mapping[str, Mapping[str, str]],
+    services: Mapping[str, str],
+) -> None:
+    """Have those programs on the host that the study's services and generators start there.
+
+    Args:
+        packages: program to the package, by Debian's name, that brings it.
+        other_names: for "dnf" and "apk", Debian's name to theirs, where they differ.
+        services: package to the service that it would start by itself, see `install`.
+    """
+    programs = sorted(wanted_programs() & set(packages))
+    wanted = sorted({packages[program] for program in programs})
+    if wanted:
+        install(
+            why,
+            *wanted,
+            **{manager: [names.get(package, package) for package in wanted] for manager, names in other_names.items()},
+            programs=programs,
+            idle=[services[package] for package in wanted if package in services],
+        )
+
+
 def go_tool(
     why: str,
     name: str,

@@ -19,6 +19,12 @@ def check_name(value: str) -> str:
     return value
 
 
+def as_name(text: str) -> str:
+    """`text` as a name; what none may hold becomes a dash."""
+    name = re.sub(r"\.{2,}", ".", re.sub(r"[^A-Za-z0-9._+-]+", "-", text)).strip("._+-")[:64]
+    return name or "unnamed"
+
+
 def nearest(name: str, known: Iterable[str]) -> str:
     """A hint for a misspelt name: ' (did you mean "x"?)', or the list of what is known."""
     known = sorted(known)

@@ -396,10 +396,6 @@ class TrialContext:
             )
         )
 
-    def alive(self, running: RunningService) -> None:
-        """Raise TrialFailed with the cause when the service does not run any more."""
-        running.check()
-
     def tool_path(self, program: str, role: str = "sut") -> str:
         """Where `program` is on the role's host: as provisioned, else on its path. Raises TrialFailed when nowhere."""
         return self._state.tool_path(program, role)
@@ -470,6 +466,25 @@ class HostCheck:
 
     def path_info(self, path: str) -> dict[str, Any]:
         return self._connection.agent.call("path-info", self._connection.remote.expand(path))
+
+    def program(self, program: str, what: str) -> None:
+        """Report whether `program`, as a service's argv begins or a tool is called, is there."""
+        program = program.removeprefix("{{tools}}/")
+        if "{{" in program:
+            return  # known only while the session is held
+        found = self.which(program)
+        if found:
+            self.ok(f"{what}: {found}")
+        else:
+            self.problem(f"{what}: {program} is missing", "`snakemake provision`, or install it on the PATH")
+
+    def variable(self, name: str, what: str = "") -> bool:
+        """Whether the controller's environment has the variable; reports it when it has not. `what` needs it."""
+        if not os.environ.get(name):
+            self.problem(
+                f"{what}: {name} is not set" if what else f"{name} is not set", f"export {name} where snakemake runs"
+            )
+        return bool(os.environ.get(name))
 
     def ok(self, text: str) -> None:
         self.findings.append((True, text, ""))

@@ -15,6 +15,7 @@ import json
 import os
 import signal
 import time
+from abc import ABC, abstractmethod
 from contextlib import suppress
 
 import folders
@@ -64,7 +65,7 @@ def _below(point: str, root: str, own: str) -> str:
     return point if relative == "." or relative.startswith("..") else os.path.join(point, relative)
 
 
-class Group:
+class Group(ABC):
     """One command's group. `folders` are joined and removed together."""
 
     kind = ""
@@ -78,13 +79,13 @@ class Group:
         for folder in self.folders:
             _write(folder, "cgroup.procs", str(pid))
 
+    @abstractmethod
     def effective_cpus(self) -> list[int] | None:
         """The CPUs that the group is held to, as the kernel says; None when it is not."""
-        raise NotImplementedError
 
+    @abstractmethod
     def effective_memory_bytes(self) -> int | None:
         """The lowest limit of the group and those above it, as the kernel says; None without any."""
-        raise NotImplementedError
 
     def usage(self) -> dict:
         """See usage_of."""

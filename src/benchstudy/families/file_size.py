@@ -299,8 +299,7 @@ def _check_s3(backend: S3Backend, host: "HostCheck") -> None:
     where = f"backend {backend.name}"
     keys: dict[str, str] = {}
     for name, variable in ((ACCESS_KEY, backend.access_key_env), (SECRET_KEY, backend.secret_key_env)):
-        if variable and not os.environ.get(variable):
-            host.problem(f"{where}: {variable} is not set", f"export {variable} where snakemake runs")
+        if variable and not host.variable(variable, where):
             return
         if variable:
             keys[name] = os.environ[variable]

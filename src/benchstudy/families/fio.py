@@ -11,6 +11,7 @@ from benchstudy import services
 from benchstudy.errors import TrialFailed
 from benchstudy.families.base import Case, Family, Imported, Parsed, ParseError
 from benchstudy.families.fio_config import UNSAFE_CHARACTERS, UNSAFE_IN_PATH, Directory, FioConfig, Job
+from benchstudy.parsers.files import read_text
 from benchstudy.parsers.fio_json import parse_fio_json
 from benchstudy.parsers.fio_result import FioRun, observe
 from benchstudy.parsers.fio_text import parse_fio_text
@@ -75,17 +76,17 @@ class Fio(Family):
 
     def parse(self, case_levels: Mapping[str, str], files: Path) -> Parsed:
         if case_levels["test"] == "small-files":
-            stdout = _text(files / "stdout")
+            stdout = read_text(files / "stdout")
             if case_levels["job"] == "no-fork":
                 return parse_no_fork(stdout)
-            return parse_shell_loop(stdout, _text(files / "stderr"))
+            return parse_shell_loop(stdout, read_text(files / "stderr"))
         for name, parser in (
             ("files/fio.json", parse_fio_json),
             ("fio.json", parse_fio_json),
             ("fio.txt", parse_fio_text),
         ):
             if (files / name).is_file():
-                return observe(parser(_text(files / name)))
+                return observe(parser(read_text(files / name)))
         raise ParseError("fio left no output: neither fio.json nor fio.txt is there")
 
     def parse_import(self, path: Path) -> Imported | None:
@@ -278,12 +279,6 @@ def _check_tool(host: "HostCheck", tool: str) -> None:
         host.ok(f"{tool} is {found}")
     else:
         host.problem(f"{tool} is not installed", f"apt install {tool} (or dnf, apk), or `snakemake provision`")
-
-
-def _text(path: Path) -> str:
-    if not path.is_file():
-        raise ParseError(f"the file {path.name} is missing")
-    return path.read_bytes().decode(errors="replace")
 
 
 def _as_name(run: FioRun) -> str:

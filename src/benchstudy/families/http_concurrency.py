@@ -4,8 +4,6 @@ Source: Filestash's page of benchmark results, with a table for each limit, a ro
 each endpoint. See docs/families/http_concurrency.md.
 """
 
-import os
-import re
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
@@ -15,6 +13,7 @@ from benchstudy.errors import StudyError
 from benchstudy.families.base import Case, Family, Imported, Parsed
 from benchstudy.families.http_concurrency_config import Endpoint, Generator, HttpConcurrencyConfig, Server, Sweep
 from benchstudy.families.under_load import UNLIMITED, Rate, load_role
+from benchstudy.names import as_name
 
 if TYPE_CHECKING:
     from benchstudy.trial import HostCheck, TrialContext
@@ -73,9 +72,9 @@ class HttpConcurrency(Family):
             return None
         result = parse_ab(text)
         levels = {
-            "server": _as_name(result.server_software or f"{result.hostname}-{result.port}"),
+            "server": as_name(result.server_software or f"{result.hostname}-{result.port}"),
             "limits": UNLIMITED,
-            "endpoint": _as_name(result.path.strip("/") or "root"),
+            "endpoint": as_name(result.path.strip("/") or "root"),
             "generator": "ab",
             "concurrency": str(result.concurrency),
         }
@@ -86,16 +85,15 @@ class HttpConcurrency(Family):
         used = {config.generator(case.levels["generator"]).tool for case in self.cases(config)}
         if load_role(host.target_roles) in host.roles:
             for tool in sorted(used):
-                _check_program(tool, f"generator {tool}", host)
+                host.program(tool, f"generator {tool}")
         secret_env = {v for server in config.servers for v in server.secret_env}
         secret_env |= {v for service in config.services.values() for v in service.secret_env.values()}
         for variable in sorted(secret_env):
-            if not os.environ.get(variable):
-                host.problem(f"{variable} is not set", f"export {variable} where snakemake runs")
+            host.variable(variable)
         for server in config.servers:
             service = config.services[server.service]
             if service.role in host.roles:
-                _check_program(service.argv[0].removeprefix("{{tools}}/"), f"server {server.name}", host)
+                host.program(service.argv[0], f"server {server.name}")
 
 
 def _combinations(
@@ -157,22 +155,6 @@ def _case(
         "services": services.definition(config.services, server.service),
     }
     return Case(levels, definition)
-
-
-def _check_program(program: str, what: str, host: "HostCheck") -> None:
-    if "{{" in program:
-        return  # known only while the session is held
-    found = host.which(program)
-    if found:
-        host.ok(f"{what}: {found}")
-    else:
-        host.problem(f"{what}: {program} is missing", "`snakemake provision`, or install it on the PATH")
-
-
-def _as_name(text: str) -> str:
-    """As a level; what a folder's name must not hold becomes a dash."""
-    name = re.sub(r"\.{2,}", ".", re.sub(r"[^A-Za-z0-9._+-]+", "-", text)).strip("._+-")[:64]
-    return name or "unnamed"
 
 
 FAMILY = HttpConcurrency()

@@ -4,7 +4,6 @@ Source: Tessera's page of storage performance, with a table and a screen of its 
 docs/families/log_write.md.
 """
 
-import os
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
@@ -93,15 +92,14 @@ class LogWrite(Family):
         if load_role(host.target_roles) in host.roles:
             # Beside the hammer logbench watches the checkpoints.
             for tool in sorted({"logbench", *(config.generator(case.levels["generator"]).tool for case in cases)}):
-                _check_program(tool, f"generator {tool}", host)
+                host.program(tool, f"generator {tool}")
         for name in sorted({name for case in cases for name in case.definition["services"]}):
             service = config.services[name]
             for variable in sorted(service.secret_env.values()):
-                if not os.environ.get(variable):
-                    host.problem(f"{variable} is not set", f"export {variable} where snakemake runs")
+                host.variable(variable)
             if service.role in host.roles:
                 for argv in (service.argv, *service.setup):
-                    _check_program(argv[0].removeprefix("{{tools}}/"), f"service {name}", host)
+                    host.program(argv[0], f"service {name}")
 
 
 def _sweep_cases(config: LogWriteConfig, sweep: LogSweep, where: str) -> Iterator[Case]:
@@ -167,16 +165,6 @@ def _case(
     if rate == SEARCH:
         definition["search"] = {**config.search.model_dump(**plain), "backend_bound_s": backend.max_integrate_p99}
     return Case(levels, definition)
-
-
-def _check_program(program: str, what: str, host: "HostCheck") -> None:
-    if "{{" in program:
-        return  # known only while the session is held
-    found = host.which(program)
-    if found:
-        host.ok(f"{what}: {found}")
-    else:
-        host.problem(f"{what}: {program} is missing", "`snakemake provision`, or install it on the PATH")
 
 
 FAMILY = LogWrite()

@@ -3,13 +3,18 @@
 import re
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 from pydantic import Field, model_validator
 
+from benchstudy.errors import TrialFailed
 from benchstudy.families.base import Strict
 from benchstudy.names import Name
 from benchstudy.services import Limits
 from benchstudy.units import SizeField
+
+if TYPE_CHECKING:
+    from benchstudy.trial import TrialContext
 
 UNLIMITED = "none"  # the level of the factor limits without any
 _RATE = re.compile(r"\s*(\d+(?:\.\d{1,3})?)\s*/\s*(s|min)\s*")  # no finer: generators ask at it exactly
@@ -88,6 +93,19 @@ def place(cpus: Sequence[int], *, held: int | None, wanted: int | None, same_hos
         return Placement(of_server, of_generator, usable, same_host=True, shared=True)
     of_generator = beside[-wanted:] if wanted else beside
     return Placement(of_server, of_generator, len(of_generator), same_host=True, shared=False)
+
+
+def cpus_of(trial: "TrialContext", role: str) -> list[int]:
+    """Numbers of the CPUs that processes on the role's host may run on."""
+    return trial.once(f"cpus of {role}", lambda: trial.agent_call("cpus", role=role)["cpus"])
+
+
+def cpus_for_generator(trial: "TrialContext", role: str, name: str, wanted: int | None) -> list[int]:
+    """Those of the host that plays `role`. Raises TrialFailed when the generator `name` wants more than there are."""
+    cpus = cpus_of(trial, role)
+    if wanted is not None and wanted > len(cpus):
+        raise TrialFailed(f"generator {name}: cpus: {wanted}, but {trial.roles[role]} has {len(cpus)}: {cpus}")
+    return cpus
 
 
 def load_role(roles: Collection[str]) -> str:

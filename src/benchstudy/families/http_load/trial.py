@@ -20,8 +20,8 @@ from benchstudy.families.http_concurrency_config import (
     Server,
 )
 from benchstudy.families.http_load.command import HEADERS, LIBRARY, SCRIPTS, Load
-from benchstudy.families.under_load import Placement, Rate, load_role, place
-from benchstudy.hostagent import Command, HostRefused
+from benchstudy.families.under_load import Placement, Rate, cpus_for_generator, load_role, place
+from benchstudy.hostagent import Command
 from benchstudy.parsers.http_load import FACTS, LOAD, parse_load
 from benchstudy.raw import as_json, write_atomically
 from benchstudy.services import Limits
@@ -127,18 +127,12 @@ class _Trial:
     def _placement(self) -> Placement:
         """The generator beside the server's CPUs, where there are others. Raises TrialFailed for too few CPUs."""
         trial, wanted = self.trial, self.generator.cpus
-        cpus = self._cpus(self.load_role)
-        if wanted is not None and wanted > len(cpus):
-            host = trial.roles[self.load_role]
-            raise TrialFailed(f"generator {self.generator.name}: cpus: {wanted}, but {host} has {len(cpus)}: {cpus}")
+        cpus = cpus_for_generator(trial, self.load_role, self.generator.name, wanted)
         same_host = trial.roles[self.load_role] == trial.roles[self.server_role]
         held = self.limits.cpus
         if held is None and self.server.ceiling and wanted and wanted < len(cpus):
             held = len(cpus) - wanted  # the same generator as elsewhere, at its best
         return place(cpus, held=held, wanted=wanted, same_host=same_host)
-
-    def _cpus(self, role: str) -> list[int]:
-        return self.trial.once(f"cpus of {role}", lambda: self.trial.agent_call("cpus", role=role)["cpus"])
 
     @property
     def _server_files(self) -> int:
@@ -165,7 +159,7 @@ class _Trial:
             "login": self._login(running),
             "requests": [{"path": path, "headers": headers, "text": self.endpoint.expect.text}],
         }
-        answer = self._ask("http-check", input=json.dumps(request).encode() + b"\n", role=self.load_role)
+        answer = self.trial.agent_call("http-check", input=json.dumps(request).encode() + b"\n", role=self.load_role)
         if answer["problem"]:
             raise TrialFailed(answer["problem"])
         if answer["token"]:
@@ -214,7 +208,9 @@ class _Trial:
         That the service is ready proves it of the port that its probe asks, which can be another one.
         """
         port = self.server.port
-        found = self._ask("server-listens", running.folder, port, str(running.ports[port]), role=self.server_role)
+        found = self.trial.agent_call(
+            "server-listens", running.folder, port, str(running.ports[port]), role=self.server_role
+        )
         if found["problem"]:
             raise TrialFailed(f"service {self.server.service}: {found['problem']}")
         needed = self.concurrency or 1
@@ -230,13 +226,7 @@ class _Trial:
         if not self.endpoint.leaves:
             return None
         pattern = running.fill(self.endpoint.leaves)
-        return self._ask("server-files", running.folder, pattern, role=self.server_role)["left"]
-
-    def _ask(self, command: str, *arguments: str, role: str, input: bytes = b"") -> dict[str, Any]:
-        try:
-            return self.trial.agent_call(command, *arguments, role=role, input=input)
-        except HostRefused as error:
-            raise TrialFailed(str(error)) from error
+        return self.trial.agent_call("server-files", running.folder, pattern, role=self.server_role)["left"]
 
     # --- load ------------------------------------------------------------------------------------------------
 
