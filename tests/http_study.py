@@ -3,8 +3,7 @@
 import http.server
 import os
 import threading
-import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -363,11 +362,3 @@ def python_with_few_files(folder: Path, number: int) -> str:
     python.write_text(f'#!/bin/sh\nulimit -n {number}\nexec {drop} python3 "$@"\n')
     python.chmod(0o755)
     return str(python)
-
-
-def until(condition: Callable[[], object], timeout_s: float = 60.0) -> None:
-    """Wait for what must come about. Fails the test when it does not."""
-    deadline = time.monotonic() + timeout_s
-    while not condition():
-        assert time.monotonic() < deadline, "it did not come about in time"
-        time.sleep(0.05)

@@ -18,6 +18,7 @@ from conftest import CHECKOUT, Project
 from file_size_study import SERVICES as STORAGE
 from http_study import AB, COOKIE, FAMILY, FORM_LOGIN, JSON_LOGIN, K6, PAGE_BYTES, TOKEN, WRK, endpoint, server
 from sshd_hosts import SshdHost
+from waiting import until
 
 from benchstudy import cli, families
 from benchstudy.errors import StudyError
@@ -623,7 +624,7 @@ def test_nothing_survives_a_controller_that_was_killed_while_a_load_ran(
         return "wrk" in {Path(words.split()[0]).name for words in processes_of(work)}
 
     try:
-        http_study.until(lambda: process.poll() is not None or loading())
+        until(lambda: process.poll() is not None or loading(), 60)
         assert process.poll() is None, process.stdout.read()
         uuids = {folder.name for folder in (*work.glob("services/*"), *work.glob("runs/*"))}
         ours = [folder for folder in groups() if folder.name.removeprefix("benchstudy-") in uuids]
@@ -632,8 +633,8 @@ def test_nothing_survives_a_controller_that_was_killed_while_a_load_ran(
         os.killpg(process.pid, signal.SIGKILL)
         process.communicate(timeout=60)
         # Also when an assertion failed: pytest must not remove a folder in which something is still mounted.
-        http_study.until(lambda: not processes_of(work) and not mounts_below(work))
+        until(lambda: not processes_of(work) and not mounts_below(work), 60)
     assert there_was == (True, True, 4), "a group, a mount, three services and the load could have survived"
-    http_study.until(lambda: not [folder for folder in ours if folder.exists()])
-    http_study.until(lambda: not [*work.glob("runs/*"), *work.glob("services/*"), *work.glob("sessions/*")])
+    until(lambda: not [folder for folder in ours if folder.exists()])
+    until(lambda: not [*work.glob("runs/*"), *work.glob("services/*"), *work.glob("sessions/*")])
     assert not [t for t in http_study.trials_of(project.root) if t.record.status == "ok"], "half a trial is no result"

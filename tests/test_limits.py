@@ -167,7 +167,7 @@ def test_a_limited_server_is_held_by_the_kernel_from_its_first_instruction(trial
         assert held == groups(running.uuid) != []
         said = {p.read_text().strip() for f in held for p in (*f.glob("memory.max"), *f.glob("memory.limit_in_bytes"))}
         assert said == {str(64 * MIB)}
-        trial.alive(running)
+        running.check()
     assert groups(running.uuid) == []
 
 
@@ -224,7 +224,7 @@ def test_a_lost_worker_is_oom_although_the_server_itself_went_on(trial):
         trial.server("web", limits=limits(memory="64MiB")) as running,
     ):
         get(running, "child/200")
-        trial.alive(running)
+        running.check()
 
 
 @needs_root
@@ -254,7 +254,7 @@ def test_a_server_that_ends_by_itself_is_the_cause_with_its_last_words(trial):
             get(running, "die/7")
         until(lambda: trial._state.host("sut").agent.service_status(running)["state"] != "running")
         with pytest.raises(TrialFailed, match=r"exit status 7(.|\n)*no more licences"):
-            trial.alive(running)
+            running.check()
 
 
 def test_an_error_beside_a_healthy_server_stays_what_it_is(trial):
