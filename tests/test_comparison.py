@@ -229,7 +229,7 @@ def test_the_page_says_margin_adjustment_and_method_and_that_there_is_no_a_a(pro
     page = Page("file_size", study="study", tidy=tidy, output="reports/study/file_size")
     shown = []
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("benchstudy.report.page.display", lambda content: shown.append(content.data))
+        patch.setattr("benchstudy.report.exhibits.display", lambda content: shown.append(content.data))
         page.compare("backends", DURATION, factor="backend", caption="Backends", where={"op": "read"})
         page.compare("none", DURATION, factor="backend", base="tape", caption="Backends")
         page.calibration(DURATION)

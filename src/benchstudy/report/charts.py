@@ -15,7 +15,8 @@ from typing import Any
 import altair as alt
 import vl_convert
 
-from benchstudy.report.panels import GRID, INK, MUTED, Panel, Style
+from benchstudy.report.layers import Panel
+from benchstudy.report.styles import GRID, INK, MUTED, Style
 
 # The files of a figure, by their suffixes.
 FIGURE_FORMATS = ("svg", "png", "pdf")

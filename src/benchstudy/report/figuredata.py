@@ -7,8 +7,8 @@ import polars as pl
 
 from benchstudy import histograms
 from benchstudy.report import human
-from benchstudy.report.panels import Style
 from benchstudy.report.results import Results, Where
+from benchstudy.report.styles import Style
 
 
 def label(results: Results, levels: Mapping[str, Any], series: str) -> str:

@@ -13,7 +13,7 @@ import polars as pl
 from benchstudy import stats
 from benchstudy.errors import BenchstudyError
 from benchstudy.report import human
-from benchstudy.report.panels import Reference
+from benchstudy.report.layers import Reference
 from benchstudy.report.tables import MISSING, Cell, Table
 
 _SHORT = {"ssd": "SSD"}

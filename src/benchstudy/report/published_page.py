@@ -12,11 +12,11 @@ import polars as pl
 from benchstudy import lints, paths
 from benchstudy.lints import Finding
 from benchstudy.report import cells, human, lint_list, published, sessions
+from benchstudy.report.exhibits import Exhibits, show
 from benchstudy.report.http_load import HttpLoad
 from benchstudy.report.http_published import Published
 from benchstudy.report.log_published import LogPublished
 from benchstudy.report.log_write import LogWrite
-from benchstudy.report.page import Page, _show
 from benchstudy.report.results import Estimate, Results
 from benchstudy.report.tables import MISSING, Cell, Table
 from benchstudy.units import Size
@@ -53,13 +53,11 @@ _TRANSCRIPT = {
 }
 
 
-class PublishedPage(Page):
+class PublishedPage(Exhibits):
     """`tidy` is the folder of all families' tables; what a family did not measure stands there as published only."""
 
     def __init__(self, *, study: str, tidy: str | Path, output: str | Path):
-        self.root = paths.project_root()
-        self.family, self.study = "published", study
-        self.output = self.root / output
+        super().__init__(study=study, output=output)
         self._tidy = self.root / tidy
         self._folder = paths.published(self.root)
 
@@ -82,7 +80,7 @@ class PublishedPage(Page):
     def findings(self, file: str) -> None:
         own = [f for f in self._found if f.where.startswith(f"{file}:")]
         nearer = [replace(f, where=f.where.removeprefix(f"{file}: ")) for f in own]
-        _show(lint_list.section(nearer, level=4))
+        show(lint_list.section(nearer, level=4))
 
     # -- tables ------------------------------------------------------------------------------------------------------
 

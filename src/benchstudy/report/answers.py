@@ -1,0 +1,39 @@
+"""The short answer of a page: medians side by side, and how sure their order is, as plain data."""
+
+from itertools import pairwise
+from typing import Any
+
+from benchstudy.report import figuredata, human
+from benchstudy.report.results import Estimate, Results, Where
+
+
+def answer(results: Results, label: str, metric: str, where: Where, series: str) -> dict[str, Any] | None:
+    """`{what, lines: [{name, value, evidence}], note}`, the lowest median first; None when nothing was measured."""
+    estimates = results.estimates(metric, where)
+    known = sorted((e for e in estimates if e.summary.median is not None), key=lambda e: e.summary.median)
+    lines = [
+        {
+            "name": figuredata.label(results, e.levels, series),
+            "value": human.brief(e.summary.median, e.unit),
+            "evidence": human.evidence(e.summary, e.unit) + (f"; {e.failure}" if e.failed else ""),
+        }
+        for e in known
+    ]
+    lost = [e for e in estimates if e.summary.median is None]
+    lines += [{"name": figuredata.label(results, e.levels, series), "value": "–", "evidence": e.failure} for e in lost]
+    # Only within a target: figures of different hosts allow no verdict, so none is denied either.
+    by_target = [[e for e in known if e.target == target] for target in results.targets]
+    unclear = [
+        f"{figuredata.label(results, a.levels, series)} and {figuredata.label(results, b.levels, series)}"
+        for of_target in by_target
+        for a, b in pairwise(of_target)
+        if not _apart(a, b)
+    ]
+    note = f"So few trials do not establish the order of {', nor of '.join(unclear)}." if unclear else ""
+    return {"what": label, "lines": lines, "note": note} if lines else None
+
+
+def _apart(a: Estimate, b: Estimate) -> bool:
+    """Whether the intervals of two medians do not touch: the least that naming an order asks for."""
+    ends = (a.summary.interval_low, a.summary.interval_high, b.summary.interval_low, b.summary.interval_high)
+    return None not in ends and (ends[1] < ends[2] or ends[3] < ends[0])

@@ -1,0 +1,63 @@
+"""Axes of figures: scale, ticks, and labels in the units that people read."""
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import altair as alt
+
+_LABELS = {
+    "B": "{v} >= 1e9 ? format({v}/1e9,'~g')+' GB' : {v} >= 1e6 ? format({v}/1e6,'~g')+' MB' : "
+    "{v} >= 1e3 ? format({v}/1e3,'~g')+' KB' : format({v},'~g')+' B'",
+    "B/s": "{v} >= 1e9 ? format({v}/1e9,'~g')+' GB/s' : {v} >= 1e6 ? format({v}/1e6,'~g')+' MB/s' : "
+    "format({v}/1e3,'~g')+' KB/s'",
+    "s": "{v} == 0 ? '0' : {v} >= 1 ? format({v},',~g')+' s' : {v} >= 1e-3 ? format({v}*1e3,'~g')+' ms' : "
+    "{v} >= 1e-6 ? format({v}*1e6,'~g')+' µs' : format({v}*1e9,'~g')+' ns'",
+    "1/s": "format({v},',~r')",
+    "%": "format({v},'.0%')",
+    "1": "format({v},',~r')",
+    "×": "format({v},',~g')+'×'",
+}
+
+
+@dataclass(frozen=True)
+class Axis:
+    """`unit` is the base unit of the values and decides the labels; `values` fixes the ticks."""
+
+    title: str
+    unit: str
+    log: bool = True
+    values: Sequence[float] | None = None
+    # Values of every panel that shares the axis: panels side by side are compared by eye.
+    shared: Sequence[float] = ()
+
+    def encode(self, data: Sequence[float]) -> dict[str, Any]:
+        """Vega-Lite's axis and scale for these values. Values of zero or less have no place on a log axis."""
+        positive = [v for v in (*data, *self.shared) if v > 0 and math.isfinite(v)]
+        ticks = self.values or (log_ticks(min(positive), max(positive)) if self.log and positive else None)
+        label = _LABELS.get(self.unit, "format({v},'~g')").replace("{v}", "datum.value")
+        axis = {"title": self.title, "labelExpr": label, "labelOverlap": "greedy"}
+        if ticks:
+            axis["values"] = list(ticks)
+        scale: dict[str, Any] = {"type": "log", "nice": False} if self.log else {"type": "linear", "zero": True}
+        if not self.log and positive:
+            scale["domain"] = [0, max(positive) * 1.05]
+        if self.log and positive:
+            scale["domain"] = [min(positive) / 1.35, max(positive) * 1.35]
+        return {"axis": alt.Axis(**axis), "scale": alt.Scale(**scale)}
+
+
+def log_ticks(low: float, high: float) -> list[float]:
+    """Ticks for a log axis: powers of ten, with 2 and 5 between them when there are fewer than two decades."""
+    decades = range(math.floor(math.log10(low)), math.ceil(math.log10(high)) + 1)
+    steps = (1, 2, 5) if math.log10(high / low) < 1.7 else (1,)
+    return [float(f"{step}e{d}") for d in decades for step in steps if low / 1.35 <= step * 10.0**d <= high * 1.35]
+
+
+def ratio_ticks(low: float, high: float) -> list[float]:
+    """Ticks of an axis of ratios, 1 among them: even steps while they are close, else 1, 2, 5 or powers of ten."""
+    if high / low > 4:
+        return log_ticks(low, high)
+    step = next(s for s in (0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0) if (high - low) / s <= 6)
+    return [round(i * step, 2) for i in range(math.ceil(low / step), math.floor(high / step) + 1)]

@@ -1,0 +1,81 @@
+"""One panel of a figure, and the layers that several kinds of panels have."""
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import altair as alt
+import polars as pl
+
+from benchstudy.report.styles import REFERENCE
+
+
+@dataclass(frozen=True)
+class Reference:
+    """A line at a figure that somebody else published; it says so in its label."""
+
+    value: float
+    label: str
+
+
+@dataclass(frozen=True)
+class Panel:
+    """One Vega-Lite view without a width: the figure gives it one."""
+
+    title: str
+    chart: alt.LayerChart
+    height: int = 300
+
+    def spec(self, width: int | str, *, legend: bool) -> dict[str, Any]:
+        chart = self.chart.properties(width=width, height=self.height)
+        spec = chart.to_dict()
+        if not legend:
+            _remove_legends(spec)
+        return spec
+
+
+def _remove_legends(node: Any) -> None:
+    for child in node.values() if isinstance(node, dict) else node if isinstance(node, list) else ():
+        if isinstance(child, dict) and "legend" in child:
+            child["legend"] = None
+        _remove_legends(child)
+
+
+HIDDEN = alt.param(name="hidden", value=[])
+
+
+def visible(chart: alt.Chart) -> alt.Chart:
+    return chart.transform_filter("indexof(hidden, datum.series) < 0")
+
+
+def tooltips(frame: pl.DataFrame) -> list[alt.Tooltip]:
+    """Every text column that begins with `tip ` becomes a line of the tooltip, under the rest of its name."""
+    return [
+        alt.Tooltip(f"{_escaped(c)}:N", title=c.removeprefix("tip ")) for c in frame.columns if c.startswith("tip ")
+    ]
+
+
+def _escaped(column: str) -> str:
+    return re.sub(r"([.:\[\]])", r"\\\1", column)
+
+
+def reference_layers(references: Sequence[Reference], *, horizontal: bool, encoding: dict[str, Any]) -> list[alt.Chart]:
+    if not references:
+        return []
+    data = pl.DataFrame({"value": [r.value for r in references], "label": [r.label for r in references]})
+    base = alt.Chart(data)
+    rule = base.mark_rule(strokeDash=[5, 4], strokeWidth=1.4, color=REFERENCE, aria=False)
+    text = {"fontSize": 11, "color": REFERENCE, "aria": False}
+    if horizontal:
+        label = base.mark_text(align="left", dy=-6, **text).encode(
+            y=alt.Y("value:Q", **encoding), x=alt.value(4), text="label:N"
+        )
+        return [rule.encode(y=alt.Y("value:Q", **encoding)), label]
+    label = base.mark_text(align="right", baseline="bottom", angle=270, dy=-4, **text)
+    label = label.encode(x=alt.X("value:Q", **encoding), y=alt.value(2), text="label:N")
+    return [rule.encode(x=alt.X("value:Q", **encoding)), label]
+
+
+def present(frame: pl.DataFrame, *columns: str) -> list[float]:
+    return [value for column in columns for value in frame[column].drop_nulls().to_list()]
