@@ -12,6 +12,7 @@ _LABELS = {
     "{v} >= 1e3 ? format({v}/1e3,'~g')+' KB' : format({v},'~g')+' B'",
     "B/s": "{v} >= 1e9 ? format({v}/1e9,'~g')+' GB/s' : {v} >= 1e6 ? format({v}/1e6,'~g')+' MB/s' : "
     "format({v}/1e3,'~g')+' KB/s'",
+    "time": "abs({v}) >= 120 || {v} == 60 ? format({v}/60,'~g')+' min' : format({v},'~g')+' s'",
     "s": "{v} == 0 ? '0' : {v} >= 1 ? format({v},',~g')+' s' : {v} >= 1e-3 ? format({v}*1e3,'~g')+' ms' : "
     "{v} >= 1e-6 ? format({v}*1e6,'~g')+' µs' : format({v}*1e9,'~g')+' ns'",
     "1/s": "format({v},',~r')",

@@ -69,7 +69,7 @@ class Figure:
 
     def _panel_html(self, index: int, panel: Panel) -> str:
         title = f"<p class='panel-title'>{html.escape(panel.title)}</p>" if panel.title else ""
-        spec = panel.spec("container", legend=False)
+        spec = panel.spec("container", legend=False, live=True)
         alt_text = f"{panel.title}. {self.alt}" if panel.title else self.alt
         spec |= {
             "config": _CONFIG,

@@ -21,14 +21,17 @@ class Reference:
 
 @dataclass(frozen=True)
 class Panel:
-    """One Vega-Lite view without a width: the figure gives it one."""
+    """One Vega-Lite view without a width: the figure gives it one. `live`: what stands for it where scripts run."""
 
     title: str
     chart: alt.LayerChart
     height: int = 300
+    live: alt.LayerChart | None = None
 
-    def spec(self, width: int | str, *, legend: bool) -> dict[str, Any]:
-        chart = self.chart.properties(width=width, height=self.height)
+    def spec(self, width: int | str, *, legend: bool, live: bool = False) -> dict[str, Any]:
+        chart = (self.live if live and self.live is not None else self.chart).properties(
+            width=width, height=self.height
+        )
         spec = chart.to_dict()
         if not legend:
             _remove_legends(spec)
@@ -51,12 +54,11 @@ def visible(chart: alt.Chart) -> alt.Chart:
 
 def tooltips(frame: pl.DataFrame) -> list[alt.Tooltip]:
     """Every text column that begins with `tip ` becomes a line of the tooltip, under the rest of its name."""
-    return [
-        alt.Tooltip(f"{_escaped(c)}:N", title=c.removeprefix("tip ")) for c in frame.columns if c.startswith("tip ")
-    ]
+    return [alt.Tooltip(f"{escaped(c)}:N", title=c.removeprefix("tip ")) for c in frame.columns if c.startswith("tip ")]
 
 
-def _escaped(column: str) -> str:
+def escaped(column: str) -> str:
+    """A column's name as Vega-Lite's shorthand takes it."""
     return re.sub(r"([.:\[\]])", r"\\\1", column)
 
 

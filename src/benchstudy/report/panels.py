@@ -9,12 +9,14 @@ import polars as pl
 from benchstudy.report.axes import Axis
 from benchstudy.report.forest import forest_panel
 from benchstudy.report.layers import HIDDEN, Panel, Reference, present, reference_layers, tooltips, visible
-from benchstudy.report.styles import DASHES, Style
+from benchstudy.report.styles import Style
+from benchstudy.report.timeline import Phase, time_panel
 
 # Who makes panels needs no other module.
 __all__ = [
     "Axis",
     "Panel",
+    "Phase",
     "Reference",
     "Style",
     "cdf_panel",
@@ -86,27 +88,6 @@ def _curve_layers(curves: pl.DataFrame, x: alt.X, y_encoding: dict[str, Any], co
         visible(band.encode(x=x, y=alt.Y("low:Q", **y_encoding), y2="high:Q", color=colour)),
         visible(line.encode(x=x, y=alt.Y("y:Q", **y_encoding), color=colour)),
     ]
-
-
-def time_panel(title: str, lines: pl.DataFrame, x: Axis, y: Axis, style: Style) -> Panel:
-    """A line each series and `line`, such as a percentile, over time: the first `line` is solid, the next dashed.
-
-    `lines`: series, line, x (s), y.
-    """
-    names = lines["line"].unique(maintain_order=True).to_list()
-    dashes = [list(DASHES[index % len(DASHES)]) for index in range(len(names))]
-    frame = lines.with_columns(pl.col("x").round(3), pl.col("y").round_sig_figs(5))
-    chart = (
-        alt.Chart(frame)
-        .mark_line(strokeWidth=1.8, aria=False)
-        .encode(
-            x=alt.X("x:Q", **x.encode(frame["x"].to_list())),
-            y=alt.Y("y:Q", **y.encode(frame["y"].drop_nulls().to_list())),
-            color=style.colour(),
-            strokeDash=alt.StrokeDash("line:N", scale=alt.Scale(domain=names, range=dashes), legend=None),
-        )
-    )
-    return Panel(title, alt.layer(visible(chart)).add_params(HIDDEN), 240)
 
 
 def strip_panel(

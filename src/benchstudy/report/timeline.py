@@ -1,0 +1,152 @@
+"""Lines over time: phases shaded behind them, what is only known to lie between two values as a band, a cross-hair."""
+
+import math
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import altair as alt
+import polars as pl
+
+from benchstudy.report import human
+from benchstudy.report.axes import Axis
+from benchstudy.report.layers import HIDDEN, Panel, escaped, visible
+from benchstudy.report.styles import DASHES, MUTED, Style
+
+_CROSSHAIR = "crosshair"
+_MOST_STOPS = 240  # of the cross-hair: more than a pointer can be put on
+_NAMED_FROM = 0.12  # of the axis: a narrower phase has no room for its name
+_SHADES = (0.13, 0.05)  # neighbours differ
+_TIME_STEPS = (1, 2, 5, 10, 15, 30, 60, 120, 300, 600, 900, 1800, 3600, 7200, 14400, 43200, 86400)
+_MOST_TICKS = 7
+
+
+class Phase(NamedTuple):
+    """A stretch of the time axis, in its unit; bands of neighbours are shaded differently."""
+
+    name: str
+    start: float
+    end: float
+
+
+def time_panel(
+    title: str, lines: pl.DataFrame, x: Axis, y: Axis, style: Style, phases: Sequence[Phase] = (),
+    bands: pl.DataFrame | None = None, height: int = 240,
+) -> Panel:  # fmt: skip
+    """A line each series and `line`, such as a percentile, over time: the first `line` is solid, the next dashed.
+
+    `lines`: series, line, x (s), y. `bands`: series, x, low, high, between which a value is known to lie. `phases` are
+    light bands behind, with their names where there is room. On a page a cross-hair tells what every line says at the
+    time under the pointer.
+    """
+    names = lines["line"].unique(maintain_order=True).to_list()
+    dashes = [list(DASHES[index % len(DASHES)]) for index in range(len(names))]
+    frame = lines.with_columns(pl.col("x").round(3), pl.col("y").round_sig_figs(5))
+    between = _without_gaps(bands)
+    ends = [*frame["y"].drop_nulls().to_list(), *between["low"].to_list(), *between["high"].to_list()]
+    base_x, y_encoding = _time_axis(x, frame, phases), y.encode(ends)
+    line = (
+        alt.Chart(frame)
+        .mark_line(strokeWidth=1.8, aria=False)
+        .encode(
+            x=base_x,
+            y=alt.Y("y:Q", **y_encoding),
+            color=style.colour(),
+            strokeDash=alt.StrokeDash("line:N", scale=alt.Scale(domain=names, range=dashes), legend=None),
+        )
+    )
+    layers = _phase_layers(phases, base_x)
+    if not between.is_empty():
+        area = alt.Chart(between).mark_area(opacity=0.18, aria=False, interpolate="step-after")
+        layers.append(visible(area.encode(x=base_x, y=alt.Y("low:Q", **y_encoding), y2="high:Q", color=style.colour())))
+    layers.append(visible(line))
+    # The rule of the cross-hair is only on the page: a figure that is printed has no pointer.
+    live = alt.layer(*layers, _crosshair(frame, base_x, y.unit)).add_params(HIDDEN)
+    return Panel(title, alt.layer(*layers).add_params(HIDDEN), height, live)
+
+
+def _without_gaps(bands: pl.DataFrame | None) -> pl.DataFrame:
+    if bands is None:
+        return pl.DataFrame(schema={"series": pl.String, **dict.fromkeys(("x", "low", "high"), pl.Float64)})
+    known = bands.drop_nulls(["low", "high"])
+    return known.with_columns(pl.col("x").round(3), pl.col("low", "high").round_sig_figs(4))
+
+
+def _time_axis(x: Axis, frame: pl.DataFrame, phases: Sequence[Phase]) -> alt.X:
+    times = [*frame["x"].to_list(), *(t for phase in phases for t in (phase.start, phase.end)), *x.shared]
+    encoding = x.encode([t for t in times if t > 0])
+    low, high = min(times, default=0.0), max(times, default=1.0)
+    if low < 0 or phases or x.shared:
+        encoding["scale"] = alt.Scale(type="linear", domain=[min(low, 0.0), high], nice=False)
+    if x.unit in ("s", "time"):
+        encoding["axis"]["values"] = time_ticks(min(low, 0.0), high)
+    return alt.X("x:Q", **encoding)
+
+
+def time_ticks(low: float, high: float) -> list[float]:
+    """Ticks of a time axis at seconds, minutes or hours that people count by, in seconds."""
+    span = max(high - low, 1e-9)
+    step = next((s for s in _TIME_STEPS if span / s <= _MOST_TICKS), _TIME_STEPS[-1])
+    return [float(i * step) for i in range(math.ceil(low / step), math.floor(high / step) + 1)]
+
+
+def _phase_layers(phases: Sequence[Phase], x: alt.X) -> list[alt.Chart]:
+    if not phases:
+        return []
+    span = max(p.end for p in phases) - min(p.start for p in phases)
+    rows = [
+        {
+            "from": round(p.start, 3),
+            "to": round(p.end, 3),
+            "shade": _SHADES[index % len(_SHADES)],
+            "phase": p.name,
+            "name": p.name if p.end - p.start >= _NAMED_FROM * span else "",
+        }
+        for index, p in enumerate(phases)
+    ]
+    at = x.copy()
+    at.shorthand = "from:Q"
+    base = alt.Chart(pl.DataFrame(rows))
+    shades = alt.Opacity("shade:Q", scale=None, legend=None)
+    tip = [alt.Tooltip("phase:N", title="phase")]
+    band = base.mark_rect(color=MUTED, aria=False).encode(x=at, x2="to:Q", opacity=shades, tooltip=tip)
+    name = base.mark_text(align="left", baseline="top", dx=4, dy=4, fontSize=11, color=MUTED, aria=False)
+    return [band, name.encode(x=at, y=alt.value(0), text="name:N")]
+
+
+def _crosshair(frame: pl.DataFrame, x: alt.X, unit: str) -> alt.Chart:
+    """A rule at the time under the pointer, with what every line says then."""
+    stops = frame["x"].unique().sort()
+    if len(stops) > _MOST_STOPS:
+        stops = stops.gather_every(math.ceil(len(stops) / _MOST_STOPS))
+    told = pl.DataFrame({"x": stops})
+    pitch = float(stops.diff().median() or 1.0)
+    several = frame["line"].n_unique() > 1
+    named: dict[str, str] = {"time": "time"}
+    told = told.with_columns(time=pl.col("x").map_elements(_moment, return_dtype=pl.String))
+    keys = frame.select("series", "line").unique(maintain_order=True).rows()
+    for number, (series, line) in enumerate(keys):
+        own = frame.filter((pl.col("series") == series) & (pl.col("line") == line)).drop_nulls("y").sort("x")
+        texts = [human.quantity(value, unit) for value in own["y"]]
+        column = f"v{number}"
+        said = own.select("x", pl.Series(column, texts, dtype=pl.String))
+        told = told.join_asof(said, on="x", strategy="nearest", tolerance=2 * pitch)
+        named[column] = " · ".join([series, *([line] if several and line else [])])
+    told = told.with_columns(pl.col(f"v{n}").fill_null("–") for n in range(len(keys)))
+    near = alt.selection_point(
+        name=_CROSSHAIR, nearest=True, on="pointermove", clear="pointerout", fields=["x"], empty=False
+    )
+    return (
+        alt.Chart(told)
+        .mark_rule(color=MUTED, strokeWidth=1.2, aria=False)
+        .encode(
+            x=x,
+            opacity=alt.condition(near, alt.value(0.9), alt.value(0)),
+            tooltip=[alt.Tooltip(f"{escaped(column)}:N", title=title) for column, title in named.items()],
+        )
+        .add_params(near)
+    )
+
+
+def _moment(seconds: float) -> str:
+    sign, whole = ("−" if seconds < 0 else ""), abs(seconds)
+    return f"{sign}{whole:g} s" if whole < 120 else f"{sign}{int(whole // 60)} min {whole % 60:.0f} s"
