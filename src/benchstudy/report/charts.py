@@ -16,6 +16,7 @@ import altair as alt
 import vl_convert
 
 from benchstudy.report.layers import Panel
+from benchstudy.report.pdf import in_fixed_order
 from benchstudy.report.styles import GRID, INK, MUTED, Style
 
 # The files of a figure, by their suffixes.
@@ -99,13 +100,13 @@ class Figure:
     def write(self, folder: Path) -> None:
         """Writes the figure into `folder` in each of `FIGURE_FORMATS`, on white; PNG has two pixels a point.
 
-        SVG and PNG of the same data are the same bytes; a PDF lists its parts in another order each time.
+        The same data give the same bytes.
         """
         folder.mkdir(parents=True, exist_ok=True)
         (folder / f"{self.name}.svg").write_text(self._exported, encoding="utf-8")
         (folder / f"{self.name}.png").write_bytes(vl_convert.svg_to_png(self._exported, scale=2))
         # Out of the drawing that is there, which takes a tenth of the time of drawing it again.
-        (folder / f"{self.name}.pdf").write_bytes(vl_convert.svg_to_pdf(self._exported))
+        (folder / f"{self.name}.pdf").write_bytes(in_fixed_order(vl_convert.svg_to_pdf(self._exported)))
 
     @cached_property
     def _exported(self) -> str:
