@@ -12,6 +12,7 @@ import yaml
 from pydantic import BaseModel, BeforeValidator, Field, ValidationError, field_validator, model_validator
 
 from benchstudy import families
+from benchstudy.authorship import Author, LicenceField
 from benchstudy.errors import StudyError
 from benchstudy.families.base import Case, Family, FamilyConfig, Strict
 from benchstudy.lints.declared import Acknowledgement, DeclaredCeiling
@@ -129,6 +130,10 @@ class Study(Strict):
     thresholds: Thresholds = Thresholds()
     ceilings: list[DeclaredCeiling] = Field([], description="what the hardware can give at most, for lints")
     acknowledge: list[Acknowledgement] = Field([], description="lints' findings that stay, each with the reason")
+    authors: list[Author] = Field([], description="who answers for it; stands in its crate")
+    license: LicenceField = Field(
+        "", description="of its data and reports: an SPDX identifier such as `CC-BY-4.0`, or an address"
+    )
 
     @field_validator("families", mode="before")
     @classmethod
@@ -182,9 +187,11 @@ class Study(Strict):
         """Of everything that was declared; `measure` is a switch of one run, not a part of the study.
 
         Nor are acknowledgements: they are made after findings, and must not make measured trials look post hoc.
+        Nor are authors and licence, which a study may get when it is published.
         """
         # families hold subclasses, whose own fields serialize_as_any keeps.
-        content = self.model_dump(mode="json", exclude={"measure", "acknowledge"}, serialize_as_any=True)
+        not_declared = {"measure", "acknowledge", "authors", "license"}
+        content = self.model_dump(mode="json", exclude=not_declared, serialize_as_any=True)
         return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()
 
 
