@@ -2,6 +2,7 @@
 
 import base64
 import json
+import threading
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
@@ -27,6 +28,7 @@ FINAL_STATES = (
     "absent",
 )
 _MOST_FRUITLESS_ATTEMPTS = 5
+_STOP_SEEN_S = 0.5  # how soon `stop_when` is looked at
 _AS_RECORDED = (
     "exit_status",
     "signal",
@@ -56,6 +58,7 @@ class Command:
     `terminal`: (rows, columns) of a terminal that is its stdin, stdout and /dev/tty, with TERM=xterm-256color unless
         `env` says another; `stdout` then is what was drawn, byte for byte. stderr stays apart, so that messages do not
         spoil the screen. Nobody types: it goes with no `stdin`.
+    `stop_when`: once it is set, here, the command is told to end; its state is then "ended", as a result's may be.
 
     Raises ValueError for a terminal of an impossible size, or with `stdin`.
     """
@@ -73,6 +76,7 @@ class Command:
     cpu_list: tuple[int, ...] | None = None
     open_files: int | None = None
     terminal: tuple[int, int] | None = None
+    stop_when: threading.Event | None = None
 
     def __post_init__(self) -> None:
         if self.terminal is None:
@@ -87,7 +91,8 @@ class Command:
 class Execution:
     """How a command ended.
 
-    `state`: exited, timeout, lease-expired, stopped, start-failed or lost (the supervisor died, or the host restarted).
+    `state`: exited, timeout, lease-expired, stopped, start-failed or lost (the supervisor died, or the host restarted),
+        or ended: it was still running when its `stop_when` was set.
     `exit_status` and `signal`: of the command itself; both None when it did not start or is unknown.
     `duration_s`: on the host's monotonic clock. `clock_offset_s`: host's wall clock minus this machine's.
     `clock_step_s`: how far the host's wall clock was set while the command ran. `started`, `finished`: host's, UTC.
@@ -131,6 +136,8 @@ class SupervisedRun:
         self._agent = agent
         self.uuid = str(uuid4())
         self.run_dir = f"{agent.work_dir}/runs/{self.uuid}"
+        self._stop_when = command.stop_when
+        self._told_to_stop = False
         self._spec = {
             "uuid": self.uuid,
             "session": session,
@@ -175,13 +182,18 @@ class SupervisedRun:
         try:
             if first:
                 process.write_line(json.dumps(self._spec).encode())
-            sent = 0.0
+            sent, told = 0.0, False
             next_beat = time.monotonic()
             while True:
-                line = process.read_line(max(0.0, next_beat - time.monotonic()))
-                if line is None:
+                wait_s = max(0.0, next_beat - time.monotonic())
+                line = process.read_line(wait_s if self._stop_when is None else min(wait_s, _STOP_SEEN_S))
+                if line is None and not told and self._stop_when is not None and self._stop_when.is_set():
+                    process.write_line(b'{"stop": true}')
+                    told = self._told_to_stop = True
+                if line is None and time.monotonic() >= next_beat:
                     sent, next_beat = time.time(), time.monotonic() + self._agent.beat_s
                     process.write_line(b'{"beat": 0}')
+                if line is None:
                     continue
                 message = self._agent.message(line)
                 if "beat" in message:
@@ -216,6 +228,8 @@ class SupervisedRun:
 
     def _execution(self, record: Mapping[str, Any]) -> Execution:
         state = "lost" if record["state"] == "absent" else record["state"]
+        if state == "stopped" and self._told_to_stop:
+            state = "ended"
         events = [f"{e['at']} {e['event']}: {e['detail']}" for e in record.get("events", ())]
         unknown = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
         return Execution(

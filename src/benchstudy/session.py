@@ -57,10 +57,10 @@ def schedule(plan: SessionPlan) -> list[Scheduled]:
     """Every trial that must exist, in the order of measuring. The same study gives the same order, always."""
     order = []
     for block in range(1, plan.blocks + 1):
-        cases = list(plan.cases)
         # A block's order must not depend on how many blocks there are, so that adding one changes no other.
-        random.Random(f"{plan.study.seed}/{plan.target}/{plan.family_name}/{block}").shuffle(cases)
-        order += [Scheduled(case, block, position) for position, case in enumerate(cases, start=1)]
+        rng = random.Random(f"{plan.study.seed}/{plan.target}/{plan.family_name}/{block}")
+        cases = plan.family.order([case for case in plan.cases if case.is_in(block)], block, rng)
+        order += [Scheduled(case.in_block(block), block, position) for position, case in enumerate(cases, start=1)]
     return order
 
 
@@ -77,8 +77,9 @@ def adopt(
         record = trial.record
         if record.uuid in discarded or record.status not in RESULTS or record.case not in cases:
             continue
-        if record.definition_sha256 != cases[record.case].definition_sha256 and record.imported_from is None:
-            was, is_now = record.definition, dict(cases[record.case].definition)
+        case = cases[record.case].in_block(record.block)
+        if record.definition_sha256 != case.definition_sha256 and record.imported_from is None:
+            was, is_now = record.definition, dict(case.definition)
             changed = sorted(
                 k for k in {*was, *is_now} if was.get(k) != json.loads(json.dumps(is_now, default=str)).get(k)
             )

@@ -118,15 +118,18 @@ class SessionState:
         confinement: Confinement | None = None,
         into: Path | None = None,
         beside: Sequence[RunningService] = (),
+        also: Mapping[str, RunningService] | None = None,
     ) -> RunningService:
         """A fresh instance of a service of the study, with what it needs; the caller ends it. Raises TrialFailed.
 
-        What it needs and is among `beside` is taken from there; the rest is up for the session.
+        What it needs and is among `beside` is taken from there; the rest is up for the session. `also`: by the name
+        that its placeholders have for them, services of which the study cannot say beforehand which they are.
         """
         spec = self.described(name)
         try:
             given = {running.name: running for running in beside}
             needed = {other: given.get(other) or self.service(other) for other in spec.needs}
+            needed |= also or {}
             libraries = {library: self.library(library, spec.role) for library in spec.libraries}
             secrets = {secret: token_hex(16) for secret in spec.secrets}
             secrets |= {secret: self.secret(variable) for secret, variable in spec.secret_env.items()}
@@ -326,6 +329,7 @@ class TrialContext:
         open_files: int | None = None,
         label: str = "server",
         beside: Sequence[RunningService] = (),
+        also: Mapping[str, RunningService] | None = None,
     ) -> Iterator[RunningService]:
         """The study's service `name`, started afresh for this trial and ended with the block.
 
@@ -336,6 +340,8 @@ class TrialContext:
         Args:
             limits, cpu_list, open_files: as in Command; what became of them is in `running.limits`.
             label: of the server among the trial's commands and files.
+            also: what its placeholders may speak of besides its needs, by the name they have for it: `{{server.bind}}`
+                is then whatever server this trial has.
 
         Raises TrialFailed when it does not come up, and when it died or had processes killed for want of memory
         during the block, which replaces what the block raised: a refused connection is then only the symptom.
@@ -343,7 +349,7 @@ class TrialContext:
         confinement = Confinement(limits or Limits(), tuple(cpu_list) if cpu_list else None, open_files)
         folder = self.files / label
         try:
-            running = self._state.start(name, confinement, folder, beside)
+            running = self._state.start(name, confinement, folder, beside, also)
         except ServiceFailed as error:
             self._list_server(name, label, error.record)
             raise

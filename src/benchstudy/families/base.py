@@ -2,6 +2,7 @@
 
 import hashlib
 import json
+import random
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -39,10 +40,14 @@ class Case:
 
     Parts that come from a model are dumped without their defaults, so that a key which a later version adds does not
     make the trials of an earlier one look like another case.
+    `by_block`: what is executed in the first block, the second, … when that differs; see `in_block`.
+    `most_blocks`: it is measured in the first so many blocks only.
     """
 
     levels: Mapping[str, str]
     definition: Mapping[str, Any] = field(default_factory=dict)
+    by_block: Sequence[Mapping[str, Any]] = ()
+    most_blocks: int | None = None
 
     @property
     def id(self) -> str:
@@ -51,8 +56,18 @@ class Case:
 
     @property
     def definition_sha256(self) -> str:
-        content = json.dumps({"levels": dict(self.levels), "definition": self.definition}, sort_keys=True, default=str)
-        return hashlib.sha256(content.encode()).hexdigest()
+        content: dict[str, Any] = {"levels": dict(self.levels), "definition": self.definition}
+        further = {"by_block": self.by_block, "most_blocks": self.most_blocks}
+        content |= {name: value for name, value in further.items() if value}
+        return hashlib.sha256(json.dumps(content, sort_keys=True, default=str).encode()).hexdigest()
+
+    def is_in(self, block: int) -> bool:
+        return self.most_blocks is None or block <= self.most_blocks
+
+    def in_block(self, block: int) -> "Case":
+        """The case as it is executed in a block, counted from 1. One that lists no such block is as in every other."""
+        own = self.by_block[block - 1] if block <= len(self.by_block) else {}
+        return Case(self.levels, {**self.definition, **own})
 
 
 @dataclass(frozen=True)
@@ -96,6 +111,15 @@ class Family(ABC):
     @abstractmethod
     def cases(self, config: FamilyConfig) -> list[Case]:
         """All cases, in a deterministic order, each id once."""
+
+    def order(self, cases: Sequence[Case], block: int, rng: random.Random) -> list[Case]:
+        """All `cases` in the order in which a block measures them: at random, unless a family knows better.
+
+        `rng` is the block's own, from the study's seed. Neither may depend on how many blocks there are.
+        """
+        ordered = list(cases)
+        rng.shuffle(ordered)
+        return ordered
 
     @abstractmethod
     def run(self, case: Case, trial: "TrialContext") -> None:
