@@ -205,6 +205,7 @@ class LogTables(Tables):
                 self._head()
                 | {
                     "step": number,
+                    "attempt": 1 if ok else 2,
                     "offered_per_s": rate,
                     "achieved_per_s": min(rate, passed * 1.01),
                     "errors": 0,

@@ -14,7 +14,7 @@ from benchstudy.families.base import ParseError
 from benchstudy.families.log_load.causes import explained
 from benchstudy.families.log_load.growth import growth, growth_rows
 from benchstudy.families.log_load.samples import Found, Shares, limited_by
-from benchstudy.families.log_load.search import Bracket, Step, Window, bracket, is_narrow, next_rate, verdict
+from benchstudy.families.log_load.search import Bracket, Step, Window, bracket, is_narrow, next_rate, tried, verdict
 from benchstudy.families.log_write_config import Backend, CapacitySearch, LogGenerator
 from benchstudy.importing import import_outputs
 
@@ -169,6 +169,14 @@ def test_the_search_ends_where_its_range_does():
     assert len(searched(lambda rate: rate <= 1234, CapacitySearch(start="500/s", max_steps=3))) == 3
 
 
+def test_a_rate_fails_only_when_every_attempt_does():
+    stalled_once = tried(100.0, OBJECTIVE, lambda attempt: "the disk stalled" if attempt == 1 else "")
+    assert stalled_once == Step(100.0, passed=True)
+    attempts: list[int] = []
+    too_fast = tried(100.0, OBJECTIVE, lambda attempt: attempts.append(attempt) or f"too slow, {attempt}")
+    assert too_fast == Step(100.0, passed=False, why="too slow, 2") and attempts == [1, 2]
+
+
 def test_what_passes_above_a_failure_is_not_claimed():
     assert bracket([Step(100, True), Step(200, False), Step(400, True)]) == Bracket(100, 200)
     assert bracket([Step(100, True), Step(100, False), Step(50, True)]) == Bracket(50, 100)
@@ -240,7 +248,8 @@ def test_a_log_that_stops_does_not_look_fast():
         (0.3, 0.2, None, 0.99, 0.4, 0.1, 0.0, "unknown: other processes and the kernel's own threads had 59%"),
         (0.2, 0.1, None, 0.2, 0.2, 0.97, 0.1, "disk: busy 97%"),
         (0.2, 0.1, None, 0.2, 0.2, 0.5, 0.9, "fsync: the server waits for the disk"),
-        (0.2, 0.1, None, 0.2, 0.2, 0.2, 0.1, "unknown"),
+        (0.2, 0.1, None, 0.2, 0.2, 0.2, 0.1, "unknown: no resource was used up (server"),
+        (0.5, 0.3, None, 0.9, 0.5, 0.2, 0.1, "unknown: no resource was used up, and other processes had 40% of"),
     ],
 )
 def test_the_resource_that_was_used_up_is_named(server, generator, database, host, own, disk, fsync, begins):

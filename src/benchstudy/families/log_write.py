@@ -49,6 +49,7 @@ class LogWrite(Family):
         "resources": {"t_s": "Float64", "process": "String", "cpu_share": "Float64", "disk_write_b_per_s": "Float64"},
         "steps": {
             "step": "Int64",
+            "attempt": "Int64",
             "offered_per_s": "Float64",
             "achieved_per_s": "Float64",
             "errors": "Int64",

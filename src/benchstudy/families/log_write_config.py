@@ -166,6 +166,9 @@ class CapacitySearch(Strict):
     factor: float = Field(2.0, gt=1.05, le=10)
     within: float = Field(0.05, gt=0, le=0.5, description="(lowest fail - highest pass) / highest pass at the end")
     windows: int = Field(2, ge=1, le=20, description="a rate passes when so many windows in a row do")
+    attempts: int = Field(
+        2, ge=1, le=5, description="a rate has failed when it failed so many times: one stall of a disk is no capacity"
+    )
     window: DurationField = Field(30.0, description="of each; raised to whole publish steps")
     warm_up: DurationField = Field(3.0, description="before the first window of each rate")
     min_achieved: float = Field(0.99, gt=0, le=1, description="share of the offered leaves that are integrated")

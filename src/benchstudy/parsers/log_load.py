@@ -61,7 +61,8 @@ def limit_of(files: Path) -> str:
         failed = facts["bracket"]["lowest_fail"]
         if failed is None:
             return f"nothing: every rate up to {facts['search']['highest']} kept the objective"
-        label, at_its_limit = next(r["label"] for r in facts["steps"] if r["rate_per_s"] == failed and r["why"]), True
+        label = [row["label"] for row in facts["steps"] if row["rate_per_s"] == failed and row["why"]][-1]
+        at_its_limit = True
     window = measured(facts, files, label)
     found = _samples(facts, files, window)
     return limited_by(found, at_its_limit=window.at_its_limit if at_its_limit is None else at_its_limit)
@@ -110,14 +111,16 @@ def _best(facts: Mapping[str, Any]) -> str:
 
 
 def _step_rows(facts: Mapping[str, Any], files: Path) -> Rows:
-    """A row for each rate, of its window that decided: the one that failed, else the last."""
-    decided = {row["step"]: row for row in facts["steps"]}
+    """A row for each attempt at a rate, of its window that decided: the one that failed, else the last."""
+    # Trials of before a rate could be tried again have no number of the attempt.
+    decided = {(row["step"], row.get("attempt", 1)): row for row in facts["steps"]}
     rows = []
-    for number, row in decided.items():
+    for (number, attempt), row in decided.items():
         window = window_of(files / row["label"], facts["cpus"][GENERATOR], facts["publish_interval_s"])
         rows.append(
             {
                 "step": number,
+                "attempt": attempt,
                 "offered_per_s": row["rate_per_s"],
                 "achieved_per_s": window.achieved_per_s,
                 "errors": window.errors,

@@ -54,14 +54,14 @@ class LogCapacity:
         return Cell(lines, href, "number", " | ".join(self.load.limit_texts(sweep, point))) if lines else MISSING
 
     def steps(self) -> Iterator[Table]:
-        """Every rate that was tried, a table a search."""
+        """Every attempt at every rate, a table a search."""
         rows = self.load.results.series("steps")
         if rows is None:
             return
-        columns = ("Block, step", "Offered", "Achieved", "Integrated, p99", "Errors", "Pushed back", "Verdict")
+        columns = ("Block, step, attempt", "Offered", "Achieved", "Integrated, p99", "Errors", "Pushed back", "Verdict")
         for sweep, point in self.searches:
             mine = rows.filter((pl.col("target") == sweep.target) & (pl.col("case") == point.case))
-            body = tuple(_step_row(row) for row in mine.sort("block", "trial", "step").iter_rows(named=True))
+            body = tuple(_step_row(row) for row in mine.sort("block", "trial", "step", "attempt").iter_rows(named=True))
             name = self.load.name(sweep)
             yield Table(slug(f"steps-{name}"), f"Rates tried: {name}", columns, body)
 
@@ -78,7 +78,7 @@ def _step_row(row: dict[str, Any]) -> tuple[Cell, ...]:
 
     verdict = Cell.text("passed") if row["passed"] else Cell((str(row["why"] or "failed"),), href, "failed")
     return (
-        Cell.text(f"{row['block']}, {row['step']}"),
+        Cell.text(f"{row['block']}, {row['step']}, {row['attempt']}"),
         figure("offered_per_s", "1/s"),
         figure("achieved_per_s", "1/s"),
         figure("integrate_p99_s", "s"),

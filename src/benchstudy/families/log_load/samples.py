@@ -22,6 +22,7 @@ _INTERVAL_S = 0.25
 _BUSY = 0.9  # of a processor or disk: nothing else waits for it without queueing
 _HOST_FULL = 0.95
 _FOREIGN = 0.3  # of a host's CPUs in the hands of others: nothing can be said
+_DISTURBED = 0.1  # so much of them explains a stall that nothing else does
 _IN_FSYNC = 0.6  # of the samples
 
 
@@ -230,5 +231,8 @@ def limited_by(found: Found, *, at_its_limit: bool) -> str:
             return f"{what} in {share:.0%} of the samples ({shown})"
     if (found.disk_busy or 0.0) >= _BUSY:
         return f"disk: busy {found.disk_busy:.0%} of the time ({shown})"
-    busy = "" if found.disk_busy is None else f", disk busy {found.disk_busy:.0%}"
-    return f"unknown: no resource was used up ({shown}{busy})"
+    if found.disk_busy is not None:
+        shown += f", disk busy {found.disk_busy:.0%}"
+    foreign = max((found.host_cpu[host] - found.own_cpu[host] for host in found.host_cpu), default=0.0)
+    others = f", and other processes had {foreign:.0%} of the host's CPUs" if foreign >= _DISTURBED else ""
+    return f"unknown: no resource was used up{others} ({shown})"

@@ -1,7 +1,7 @@
 """The capacity search's decisions: which rate is tried next, whether a window kept the objective. Pure."""
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from benchstudy.families.log_write_config import CapacitySearch
@@ -76,11 +76,24 @@ def _failure(window: Window, objective: CapacitySearch) -> str:
     return ""
 
 
+def tried(rate_per_s: float, objective: CapacitySearch, attempt: Callable[[int], str]) -> Step:
+    """A rate has failed when every attempt at it has, so that one stall of a disk or a neighbour is no capacity.
+
+    `attempt`: runs the windows of the attempt with that number, from 1 on, and says why it failed, or nothing.
+    """
+    why = ""
+    for number in range(1, objective.attempts + 1):
+        why = attempt(number)
+        if not why:
+            break
+    return Step(rate_per_s, passed=not why, why=why)
+
+
 def bracket(steps: Sequence[Step]) -> Bracket:
     """The lowest rate that failed, and the highest that passed below it.
 
     A rate that passes above one that failed is chance at the edge of the capacity: only what is below every failure is
-    claimed. A rate that was tried twice and failed once has failed.
+    claimed. Of two steps at one rate the one that failed counts.
     """
     lowest_fail = min((step.rate_per_s for step in steps if not step.passed), default=None)
     passed = [s.rate_per_s for s in steps if s.passed and (lowest_fail is None or s.rate_per_s < lowest_fail)]

@@ -7,6 +7,7 @@ import time
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import asdict
+from functools import partial
 from threading import Thread
 from typing import TYPE_CHECKING, Any
 
@@ -16,7 +17,7 @@ from benchstudy.families.log_load.causes import explain, explained
 from benchstudy.families.log_load.command import Load
 from benchstudy.families.log_load.log import Log, Wanted, fresh_log
 from benchstudy.families.log_load.samples import sampled
-from benchstudy.families.log_load.search import Step, bracket, next_rate, verdict
+from benchstudy.families.log_load.search import Step, bracket, next_rate, tried, verdict
 from benchstudy.families.log_load.windows import HAMMER, LOAD, WATCH, read_hammer_log, read_written, window_of
 from benchstudy.families.log_write_config import SEARCH, LogWriteConfig, share_of
 from benchstudy.families.under_load import Rate, load_role
@@ -210,8 +211,8 @@ class _Trial:
         begun = time.monotonic()
         while (rate := next_rate(steps, objective)) is not None:
             self._require_time(begun, rate, steps)
-            step = self._step(len(steps) + 1, rate, rows)
-            steps.append(step)
+            number = len(steps) + 1
+            steps.append(tried(rate, objective, partial(self._attempt, rows, number, rate)))
         found = bracket(steps)
         if found.highest_pass is None:
             raise TrialFailed(f"no rate from {objective.lowest} on keeps the objective; the last: {steps[-1].why}")
@@ -224,7 +225,7 @@ class _Trial:
 
     def _require_time(self, begun: float, rate: float, steps: Sequence[Step]) -> None:
         objective = self.objective
-        one = objective.windows * self._timeout_free_s(rate)
+        one = objective.attempts * objective.windows * self._timeout_free_s(rate)
         left = self.config.timeout - (time.monotonic() - begun)
         if left < one:
             found = bracket(steps)
@@ -236,11 +237,12 @@ class _Trial:
     def _timeout_free_s(self, rate: float) -> float:
         return self._load_of(rate, self.objective.warm_up, self.objective.window).total_s
 
-    def _step(self, number: int, rate: float, rows: list[dict[str, Any]]) -> Step:
+    def _attempt(self, rows: list[dict[str, Any]], number: int, rate: float, attempt: int) -> str:
+        """Why the rate failed this time, in its first window that did; empty when all passed. `rows` gets them."""
         objective = self.objective
         why = ""
         for turn in range(1, objective.windows + 1):
-            label = f"{SEARCHED}{number:02d}-window-{turn}"
+            label = f"{SEARCHED}{number:02d}-attempt-{attempt}-window-{turn}"
             load = self._load_of(rate, objective.warm_up, objective.window)
             try:
                 self._write(load, label)
@@ -248,10 +250,12 @@ class _Trial:
                 why = verdict(window, objective)
             except _NothingAccepted as error:
                 why = str(error)
-            rows.append({"step": number, "window": turn, "label": label, "rate_per_s": rate, "why": why})
+            rows.append(
+                {"step": number, "attempt": attempt, "window": turn, "label": label, "rate_per_s": rate, "why": why}
+            )
             if why:
                 break
-        return Step(rate, passed=not why, why=why)
+        return why
 
     # --- afterwards ------------------------------------------------------------------------------------------
 
