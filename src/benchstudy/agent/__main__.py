@@ -36,6 +36,9 @@ COMMANDS = {
     "log-samples": "log_samples:sample",
     "log-samples-end": "log_samples:end",
     "log-key": "log_samples:key",
+    "prometheus-fetch": "prometheus:fetch",
+    "prometheus-clock": "prometheus:clock",
+    "prometheus-targets": "prometheus:targets",
 }
 
 
