@@ -297,6 +297,8 @@ def test_real_outputs_fill_every_table_and_figure(real):
     assert len(saturated[2]) == 4
     (over_time,) = LogFigures(real).over_time()
     assert "no dedup: 500/s" in over_time[1] and len(over_time[2]) == 4
+    drawn = json.dumps(over_time[2][0].spec(400, legend=False))
+    assert all(f'"{phase}"' in drawn for phase in ("warm-up", "window", "drain")), "what a table does not count is told"
     assert said(row(tables.proofs(), "page-e2-micro")["Proofs asked for"]) == "none"
     assert list(LogSummary(real).answers()) and list(LogSummary(real).weaknesses())
     for table in (tables.page(), tables.limits(), *tables.details(), hammer.agreement(), hammer.open_closed()):

@@ -47,6 +47,7 @@ class LogWrite(Family):
         },
         "histogram": {"which": "String", "low_s": "Float64", "high_s": "Float64", "count": "Int64"},
         "resources": {"t_s": "Float64", "process": "String", "cpu_share": "Float64", "disk_write_b_per_s": "Float64"},
+        "phases": {"phase": "String", "start_s": "Float64", "end_s": "Float64"},
         "steps": {
             "step": "Int64",
             "attempt": "Int64",

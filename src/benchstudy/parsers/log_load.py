@@ -42,6 +42,7 @@ def parse_trial(levels: Mapping[str, str], files: Path) -> Parsed:
             "latency": window.latency,
             "histogram": window.histogram,
             "resources": found.rows,
+            "phases": window.phases,
             "steps": steps,
         },
     )

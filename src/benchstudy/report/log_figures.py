@@ -7,7 +7,7 @@ import polars as pl
 
 from benchstudy.report import human
 from benchstudy.report.log_write import LogWrite, Point, Sweep
-from benchstudy.report.panels import Axis, Panel, Style, time_panel, trend_panel
+from benchstudy.report.panels import Axis, Panel, Phase, Style, time_panel, trend_panel
 from benchstudy.report.tables import slug
 
 AS_OFFERED = "all that was offered"
@@ -121,7 +121,10 @@ class LogFigures:
             if panels:
                 which = ", ".join(f"{s.dedup}: {p.level}, trial {trial}" for s, p, trial in chosen)
                 name = self._name(sweeps)
-                caption = f"{name}: tree size, QPS, time in queue and to integrate ({which})."
+                caption = (
+                    f"{name}: tree size, QPS, time in queue and to integrate ({which}). Tables are of the window alone; "
+                    "in the drain nothing new is offered, and what piled up is integrated."
+                )
                 yield slug(f"time-{name}"), caption, panels, STYLE, [s.dedup for s, _, _ in chosen]
 
     def _time_panels(self, chosen: Sequence[tuple[Sweep, Point, str]]) -> Iterator[Panel]:
@@ -135,11 +138,21 @@ class LogFigures:
                 Axis("Seconds", "s", log=False),
             ),
         }
+        phases = self._phases(chosen)
         for title, (series, columns, axis) in drawn.items():
             lines = self._lines(chosen, series, columns)
             if not lines.is_empty():
                 named = f"{title}: p99, and p50 dashed" if len(columns) > 1 else title
-                yield time_panel(named, lines, Axis("Since the load began", "s", log=False), axis, STYLE)
+                yield time_panel(named, lines, Axis("Since the load began", "s", log=False), axis, STYLE, phases)
+
+    def _phases(self, chosen: Sequence[tuple[Sweep, Point, str]]) -> list[Phase]:
+        """Of the trial that lasted longest: all of a log's have the same warm-up and window."""
+        rows = self.load.results.series("phases")
+        if rows is None:
+            return []
+        mine = [rows.filter(pl.col("trial") == trial).sort("start_s") for _, _, trial in chosen]
+        longest = max(mine, key=lambda frame: frame["end_s"].max() or 0.0)
+        return [Phase(*row) for row in longest.select("phase", "start_s", "end_s").iter_rows()]
 
     def _lines(
         self, chosen: Sequence[tuple[Sweep, Point, str]], series: str, columns: Mapping[str, str]

@@ -36,6 +36,7 @@ class Measured:
     latency: Rows
     histogram: Rows
     growth: Growth | None
+    phases: Rows
     started_unix: float
     begin_unix: float
     end_unix: float
@@ -116,9 +117,9 @@ def _written(facts: Mapping[str, Any], written: LogbenchResult) -> Measured:
     begin = started + written.warm_up_s
     limited = bool(window.dropped or window.pushback) or share is None or share < ACHIEVED
     seen = [(row.t_s, row.size) for row in written.checkpoints]
-    return Measured(
-        values, seen, latency, histogram, grown, started, begin, begin + written.duration_s, limited, written.problems()
-    )
+    end = begin + written.duration_s
+    phases = _phases(seen, written.warm_up_s, written.duration_s, written.cool_down_s)
+    return Measured(values, seen, latency, histogram, grown, phases, started, begin, end, limited, written.problems())
 
 
 def _hammered(facts: Mapping[str, Any], files: Path) -> Measured:
@@ -147,9 +148,27 @@ def _hammered(facts: Mapping[str, Any], files: Path) -> Measured:
     }
     values |= _both_ways(screens, seen)
     limited = bool(screen.oversupply) or (share is not None and share < ACHIEVED)
-    return Measured(
-        values, seen, [], [], grown, started, begin, end, limited, [*screen.problems(), *watched.problems()]
-    )
+    problems = [*screen.problems(), *watched.problems()]
+    phases = _phases(seen, begin - started, end - begin, 0.0)
+    return Measured(values, seen, [], [], grown, phases, started, begin, end, limited, problems)
+
+
+def _phases(seen: Sequence[Seen], warm_up_s: float, duration_s: float, cool_down_s: float) -> Rows:
+    """What a trial's times are of, one after the other. The drain, in which what had been accepted is integrated, lasts
+    until the last checkpoint that was seen.
+    """
+    rows, begin = [], 0.0
+    drain_s = max((moment for moment, _ in seen), default=0.0) - (warm_up_s + duration_s + cool_down_s)
+    for phase, lasts in (
+        ("warm-up", warm_up_s),
+        ("window", duration_s),
+        ("cool-down", cool_down_s),
+        ("drain", drain_s),
+    ):
+        if lasts > 0:
+            rows.append({"phase": phase, "start_s": begin, "end_s": begin + lasts})
+            begin += lasts
+    return rows
 
 
 def _both_ways(screens: Sequence[HammerScreen], seen: Sequence[Seen]) -> Values:
