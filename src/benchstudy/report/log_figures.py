@@ -122,7 +122,7 @@ class LogFigures:
                 which = ", ".join(f"{s.dedup}: {p.level}, trial {trial}" for s, p, trial in chosen)
                 name = self._name(sweeps)
                 caption = (
-                    f"{name}: tree size, QPS, time in queue and to integrate ({which}). Tables are of the window alone; "
+                    f"{name}: tree size, QPS, time in queue and to integrate ({which}). Tables are of the window: "
                     "in the drain nothing new is offered, and what piled up is integrated."
                 )
                 yield slug(f"time-{name}"), caption, panels, STYLE, [s.dedup for s, _, _ in chosen]

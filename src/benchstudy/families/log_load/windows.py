@@ -159,12 +159,8 @@ def _phases(seen: Sequence[Seen], warm_up_s: float, duration_s: float, cool_down
     """
     rows, begin = [], 0.0
     drain_s = max((moment for moment, _ in seen), default=0.0) - (warm_up_s + duration_s + cool_down_s)
-    for phase, lasts in (
-        ("warm-up", warm_up_s),
-        ("window", duration_s),
-        ("cool-down", cool_down_s),
-        ("drain", drain_s),
-    ):
+    lasting = {"warm-up": warm_up_s, "window": duration_s, "cool-down": cool_down_s, "drain": drain_s}
+    for phase, lasts in lasting.items():
         if lasts > 0:
             rows.append({"phase": phase, "start_s": begin, "end_s": begin + lasts})
             begin += lasts
