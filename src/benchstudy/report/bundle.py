@@ -1,12 +1,9 @@
 """Everything of a study's reports as one file for upload; the same files give the same bytes."""
 
-import zipfile
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-# The earliest that the format knows: when a file was written says nothing about what is in it.
-_WRITTEN = (1980, 1, 1, 0, 0, 0)
-_READABLE_BY_ALL = 0o100644 << 16
+from benchstudy.zips import chunks, write_zip
 
 
 def write_bundle(folder: Path, pages: Sequence[str], archive: Path) -> None:
@@ -15,15 +12,13 @@ def write_bundle(folder: Path, pages: Sequence[str], archive: Path) -> None:
     Inside, everything lies in a folder called as `folder`, sorted by name. What else lies there stays out: a page
     of a family that the study no longer has is none of its reports.
     """
-    with zipfile.ZipFile(archive, "w") as out:
-        for path in sorted(set(_files(folder, pages)), key=lambda path: path.relative_to(folder).as_posix()):
-            entry = zipfile.ZipInfo(f"{folder.name}/{path.relative_to(folder).as_posix()}", _WRITTEN)
-            entry.external_attr, entry.create_system = _READABLE_BY_ALL, 3
-            entry.compress_type = zipfile.ZIP_DEFLATED
-            out.writestr(entry, path.read_bytes())
+    names = {path: f"{folder.name}/{path.relative_to(folder).as_posix()}" for path in report_files(folder, pages)}
+    files = sorted(names, key=lambda path: names[path])
+    write_zip(archive, ((names[path], path.stat().st_size, chunks(path)) for path in files))
 
 
-def _files(folder: Path, pages: Sequence[str]) -> Iterator[Path]:
+def report_files(folder: Path, pages: Sequence[str]) -> Iterator[Path]:
+    """The index of a study's `folder` of reports, and the `pages` in it with all that belongs to them."""
     singles = ["index.html", *(f"{page}.html" for page in pages), *(f"notebooks/{page}.ipynb" for page in pages)]
     yield from (folder / name for name in singles if (folder / name).is_file())
     for page in pages:

@@ -1,0 +1,42 @@
+"""Zip files that are the same bytes whenever and wherever the same content is packed."""
+
+import os
+import zipfile
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+
+# The earliest that the format knows: when a file was written says nothing about what is in it.
+_WRITTEN = (1980, 1, 1, 0, 0, 0)
+_READABLE_BY_ALL = 0o100644 << 16
+_CHUNK = 1 << 20
+
+
+def chunks(source: Path | bytes) -> Iterator[bytes]:
+    """The content of a file, or the bytes themselves, in pieces that fit into memory."""
+    if isinstance(source, bytes):
+        yield source
+        return
+    with source.open("rb") as file:
+        while chunk := file.read(_CHUNK):
+            yield chunk
+
+
+def write_zip(archive: Path, files: Iterable[tuple[str, int, Iterable[bytes]]]) -> None:
+    """Packs `files` (name inside, size in bytes, content in pieces), in their order, into `archive`.
+
+    `archive` appears whole or not at all; what was there stays when a content cannot be read to its end.
+    """
+    archive.parent.mkdir(parents=True, exist_ok=True)
+    temporary = archive.with_name(f".{archive.name}.{os.getpid()}")
+    try:
+        with zipfile.ZipFile(temporary, "w") as out:
+            for name, size, content in files:
+                entry = zipfile.ZipInfo(name, _WRITTEN)
+                entry.external_attr, entry.create_system = _READABLE_BY_ALL, 3
+                entry.compress_type, entry.file_size = zipfile.ZIP_DEFLATED, size
+                with out.open(entry, "w") as member:
+                    for chunk in content:
+                        member.write(chunk)
+        os.replace(temporary, archive)
+    finally:
+        temporary.unlink(missing_ok=True)
