@@ -261,6 +261,14 @@ def test_the_resource_that_was_used_up_is_named(server, generator, database, hos
     assert limited_by(found, at_its_limit=False) == "nothing: the offered rate was met"
 
 
+def test_a_processor_that_is_short_in_bursts_only_is_the_limit():
+    shares = {"server": Shares(0.6, 1.0, 0.1, 1.4), "generator": Shares(0.3, 1.0, 0.0, 0.1)}
+    said = limited_by(Found(shares, {"here": 0.7}, {"here": 0.65}, None, 0.1, []), at_its_limit=True)
+    assert said.startswith("server CPU, in bursts: 1.4 of its threads were ready"), said
+    said = limited_by(Found(shares, {"here": 0.9}, {"here": 0.65}, None, 0.1, []), at_its_limit=True)
+    assert said.startswith("unknown: no resource was used up, and other processes had 25%"), said
+
+
 def test_samples_of_nothing_name_nothing():
     assert limited_by(Found({}, {}, {}, None, None, []), at_its_limit=True).startswith("unknown")
 

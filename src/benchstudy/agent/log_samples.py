@@ -23,7 +23,8 @@ def sample(arguments: list[str]) -> None:
 
     Prints a line of JSON first, {"ticks_per_s", "cpus": of this host, "disk": name or null}, and then one a sample:
     {"t": monotonic s, "wall": s, "host_cpu_s": busy, of all CPUs, "processes": {process: {"cpu_s", "rss_bytes",
-    "write_bytes": null when this user may not know, "threads", "fsync": threads in it, "waiting": in disk sleep}},
+    "write_bytes": null when this user may not know, "threads", "fsync": threads in it, "waiting": in disk sleep,
+    "cpu_wait_s": for how long threads were ready and had no processor, null where the kernel does not count}},
     "disk": {"written_bytes", "busy_s"}}. Counters run on: the reader takes differences.
     """
     spec = json.loads(wire.Lines().next() or b"{}")
@@ -32,10 +33,13 @@ def sample(arguments: list[str]) -> None:
     wire.emit({"cpus": len(own), "disk": disk and os.path.basename(os.path.realpath(disk)), "pid": os.getpid()})
     deadline = time.monotonic() + min(spec.get("most_s", _MOST_S), _MOST_S)
     ended: dict[str, dict[int, float]] = {}
+    waited: dict[str, dict[int, float]] = {}
     due = time.monotonic()
     while not os.path.exists(spec["until"]) and time.monotonic() < deadline:
         members = _members(spec.get("services", {}), spec.get("programs", {}))
-        found = {name: _used(pids, ended.setdefault(name, {})) for name, pids in members.items()}
+        found = {
+            name: _used(pids, ended.setdefault(name, {}), waited.setdefault(name, {})) for name, pids in members.items()
+        }
         moment = {"t": time.monotonic(), "wall": time.time(), "host_cpu_s": _host_cpu_s(), "processes": found}
         wire.emit({**moment, "disk": _disk_used(disk) if disk else None})
         due = max(due + spec["interval_s"], time.monotonic() + 0.01)
@@ -96,8 +100,10 @@ def _members(services: dict, programs: dict) -> dict[str, list[int]]:
     return found
 
 
-def _used(pids: list[int], known: dict[int, float]) -> dict:
-    """Of all of them together. `known`: CPU time of each process that ever was, so that the sum never falls."""
+def _used(pids: list[int], known: dict[int, float], waited: dict[int, float]) -> dict:
+    """Of all of them together. `known`: CPU time of each process that ever was, so that the sum never falls, and
+    `waited`: how long each thread that ever was had been ready without a processor.
+    """
     total = {"cpu_s": 0.0, "rss_bytes": 0, "write_bytes": 0, "threads": 0, "fsync": 0, "waiting": 0}
     tick, page = os.sysconf("SC_CLK_TCK"), os.sysconf("SC_PAGE_SIZE")
     for pid in pids:
@@ -109,10 +115,11 @@ def _used(pids: list[int], known: dict[int, float]) -> dict:
             total["rss_bytes"] += int(fields[21]) * page
             written = _written(pid)
             total["write_bytes"] = None if None in (written, total["write_bytes"]) else total["write_bytes"] + written
-            for state, call in _threads(pid):
+            for state, call in _threads(pid, waited):
                 total["waiting"] += state == b"D"
                 total["fsync"] += call in _FSYNC.get(os.uname().machine, ())
     total["cpu_s"] = round(sum(known.values()), 3)
+    total["cpu_wait_s"] = round(sum(waited.values()), 3) if waited else None
     return total
 
 
@@ -125,13 +132,15 @@ def _written(pid: int) -> int | None:
     return int(pairs[b"write_bytes"])
 
 
-def _threads(pid: int):
-    """(state, number of the system call it is in or None) of some of the threads."""
+def _threads(pid: int, waited: dict[int, float]):
+    """(state, number of the system call it is in or None) of some of the threads; `waited` gets their waiting."""
     for thread in sorted(os.listdir(f"/proc/{pid}/task"), key=int)[:_MOST_THREADS]:
         with suppress(OSError, IndexError):
             folder = f"/proc/{pid}/task/{thread}"
             with open(f"{folder}/stat", "rb") as file:
                 state = file.read().rpartition(b")")[2].split()[0]
+            with suppress(OSError, ValueError, IndexError), open(f"{folder}/schedstat", "rb") as file:
+                waited[int(thread)] = int(file.read().split()[1]) / 1e9
             call = None
             with suppress(OSError, ValueError), open(f"{folder}/syscall", "rb") as file:
                 call = int(file.read().split()[0])

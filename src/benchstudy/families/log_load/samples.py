@@ -24,6 +24,8 @@ _HOST_FULL = 0.95
 _FOREIGN = 0.3  # of a host's CPUs in the hands of others: nothing can be said
 _DISTURBED = 0.1  # so much of them explains a stall that nothing else does
 _IN_FSYNC = 0.6  # of the samples
+_READY = 0.5  # threads that wait for a processor, on average: it is short, though idle between bursts
+_CPU_OF = {SERVER: "server CPU", GENERATOR: "generator CPU: client-limited", DATABASE: "database: its CPU"}
 
 
 @dataclass
@@ -122,6 +124,7 @@ class Shares:
     cpu: float | None
     rss_peak: float | None
     fsync: float | None  # share of the samples with a thread in fsync
+    cpu_wait: float | None = None  # threads that were ready and had no processor, on average; None: not counted
 
 
 @dataclass(frozen=True)
@@ -164,11 +167,17 @@ def read_samples(files: Path, cpus: Mapping[str, int], begin: float, end: float,
                 cpu=spent / (took * cpus.get(name, head["cpus"])),
                 rss_peak=max(sample["processes"][name]["rss_bytes"] for sample in inside),
                 fsync=sum(sample["processes"][name]["fsync"] > 0 for sample in inside) / len(inside),
+                cpu_wait=_waited(first["processes"][name], last["processes"][name], took),
             )
         if last["disk"] and first["disk"]:
             disk_write = (last["disk"]["written_bytes"] - first["disk"]["written_bytes"]) / took
             disk_busy = min((last["disk"]["busy_s"] - first["disk"]["busy_s"]) / took, 1.0)
     return Found(processes, host_cpu, own_cpu, disk_write, disk_busy, rows)
+
+
+def _waited(first: Mapping[str, Any], last: Mapping[str, Any], took: float) -> float | None:
+    ends = [moment.get("cpu_wait_s") for moment in (first, last)]  # samples of before it was counted have none
+    return None if None in ends else (ends[1] - ends[0]) / took
 
 
 def _lines(path: Path) -> tuple[Mapping[str, Any], list[Mapping[str, Any]]]:
@@ -223,8 +232,7 @@ def limited_by(found: Found, *, at_its_limit: bool) -> str:
         return f"unknown: {whose} had {foreign:.0%} of the host's CPUs, all of which were busy ({shown})"
     if full and used:
         name = max(used, key=lambda process: used[process])
-        what = {SERVER: "server CPU", GENERATOR: "generator CPU: client-limited", DATABASE: "database: its CPU"}[name]
-        return f"{what}, on a host whose CPUs all were busy ({shown})"
+        return f"{_CPU_OF[name]}, on a host whose CPUs all were busy ({shown})"
     for name, what in ((DATABASE, "database: waits for fsync"), (SERVER, "fsync: the server waits for the disk")):
         share = (found.processes[name].fsync or 0.0) if name in found.processes else 0.0
         if share >= _IN_FSYNC:
@@ -234,5 +242,11 @@ def limited_by(found: Found, *, at_its_limit: bool) -> str:
     if found.disk_busy is not None:
         shown += f", disk busy {found.disk_busy:.0%}"
     foreign = max((found.host_cpu[host] - found.own_cpu[host] for host in found.host_cpu), default=0.0)
-    others = f", and other processes had {foreign:.0%} of the host's CPUs" if foreign >= _DISTURBED else ""
-    return f"unknown: no resource was used up{others} ({shown})"
+    if foreign >= _DISTURBED:
+        return f"unknown: no resource was used up, and other processes had {foreign:.0%} of the host's CPUs ({shown})"
+    ready = {name: shares.cpu_wait or 0.0 for name, shares in found.processes.items()}
+    name = max(ready, key=lambda process: ready[process], default=SERVER)
+    if ready.get(name, 0.0) >= _READY:
+        bursts = f"in bursts: {ready[name]:.1f} of its threads were ready and had none, on average"
+        return f"{_CPU_OF[name]}, {bursts} ({shown})"
+    return f"unknown: no resource was used up ({shown})"
