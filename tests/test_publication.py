@@ -5,6 +5,7 @@ import re
 import zipfile
 from functools import partial
 
+import altair
 import polars as pl
 import pytest
 import vl_convert
@@ -12,10 +13,10 @@ from conftest import CHECKOUT
 from tidy_fixture import HOSTILE, Tables, write_file_size, write_fio
 
 from benchstudy.report import htmlpages, pdf
-from benchstudy.report.charts import FIGURE_FORMATS
 from benchstudy.report.page import Page
 from benchstudy.report.results import Results
 from benchstudy.report.tables import MISSING, TABLE_FORMATS, Cell, Table
+from benchstudy.report.vega import FIGURE_FORMATS, VEGALITE_VERSION
 from benchstudy.study import load_study
 
 STUDY = load_study(CHECKOUT / "config" / "config.yaml")
@@ -139,12 +140,16 @@ def test_tables_and_drawings_are_the_same_bytes_on_every_run_and_in_any_order_of
         assert [name for name in first if name.startswith("tables/") and first[name] != mixed[name]] == []
 
 
+def test_figures_are_drawn_by_the_version_that_they_are_written_for():
+    assert altair.SCHEMA_VERSION.startswith(f"v{VEGALITE_VERSION}.")
+
+
 def test_a_pdf_of_the_converter_gets_one_order_and_stays_whole():
     """Its own order is drawn anew each time: of eight, no two alike are all but certain."""
     shapes = "".join(
         f'<g opacity="0.{k}"><text x="9" y="{9 * k}" font-weight="{k}00">µ{k}</text></g>' for k in range(1, 9)
     )
-    svg = f'<svg xmlns="http://www.w3.org/2000/svg" width="90" height="90">{shapes}</svg>'
+    svg = f'<svg xmlns="http://www.w3.org/2000/svg" width="90" height="90" font-family="sans-serif">{shapes}</svg>'
     drawn = [bytes(vl_convert.svg_to_pdf(svg)) for _ in range(8)]
     assert len(set(drawn)) > 1, "the converter is stable by itself now, and pdf.py has no more purpose"
     (fixed,) = {pdf.in_fixed_order(one) for one in drawn}

@@ -37,5 +37,10 @@ def declared_study(root: Path) -> Path:
     return local_state(root) / "declared-study.json"
 
 
+def vega_bundle(root: Path, version: str) -> Path:
+    """The script that draws figures in pages, which takes seconds to make."""
+    return local_state(root) / "cache" / f"vega-{version}.js"
+
+
 def loopback_state(root: Path) -> Path:
     return local_state(root) / "loopback"

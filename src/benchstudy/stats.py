@@ -6,7 +6,6 @@ from dataclasses import dataclass
 from functools import lru_cache
 
 import numpy as np
-from scipy import stats as scipy_stats
 
 LEVEL = 0.95
 # Resampling must give the same page twice; the seed is a constant so that nobody can pick a lucky one.
@@ -85,6 +84,9 @@ def summarise(values: Iterable[float | None]) -> Summary:
 @lru_cache(maxsize=1024)
 def _ranks_of_median_interval(n: int) -> tuple[int, int]:
     """Which of `n` ordered values bound the median: that depends on n alone, and a page asks a thousand times."""
+    # Here and below, because it takes a second to import: the index of a study only counts.
+    from scipy import stats as scipy_stats
+
     interval = scipy_stats.quantile_test(np.arange(n), p=0.5).confidence_interval(LEVEL)
     return int(interval.low), int(interval.high)
 
@@ -102,6 +104,8 @@ def mean_interval(values: Sequence[float]) -> tuple[float, float]:
     numbers = np.asarray(values, dtype=float)
     if len(numbers) < smallest_n(50) or not np.isfinite(numbers).all() or np.ptp(numbers) == 0:
         raise ValueError("an interval of the mean needs at least 6 finite values that are not all equal")
+    from scipy import stats as scipy_stats
+
     result = scipy_stats.bootstrap(
         (numbers,),
         np.mean,

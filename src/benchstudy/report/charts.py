@@ -12,19 +12,11 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-import altair as alt
-import vl_convert
-
+from benchstudy.report import vega
 from benchstudy.report.layers import Panel
-from benchstudy.report.pdf import in_fixed_order
 from benchstudy.report.styles import GRID, INK, MUTED, Style
 
-# The files of a figure, by their suffixes.
-FIGURE_FORMATS = ("svg", "png", "pdf")
-
 _EMBEDDED_WIDTH, _EXPORTED_WIDTH = 520, 440
-# The bundle in a page and the static figures must draw a specification in the same way.
-VEGALITE_VERSION = "6." + alt.SCHEMA_VERSION.split(".")[1]
 
 _CONFIG: dict[str, Any] = {
     "font": "sans-serif",
@@ -77,11 +69,11 @@ class Figure:
             "description": alt_text,
             "autosize": {"type": "fit-x", "contains": "padding"},
         }
-        static = _svg({**panel.spec(_EMBEDDED_WIDTH, legend=False), "config": _CONFIG, "description": alt_text})
+        static = vega.svg({**panel.spec(_EMBEDDED_WIDTH, legend=False), "config": _CONFIG, "description": alt_text})
         return (
             f'<div class="panel">{title}'
             f'<div class="view" role="img" aria-label="{html.escape(alt_text)}">{static}</div>'
-            f'<script type="application/json" class="spec">{script_json(spec)}</script></div>'
+            f'<script type="application/json" class="spec">{vega.script_json(spec)}</script></div>'
         )
 
     def _legend_html(self) -> str:
@@ -98,15 +90,14 @@ class Figure:
         return f'<ul class="legend" aria-label="{label}">{"".join(items)}</ul>'
 
     def write(self, folder: Path) -> None:
-        """Writes the figure into `folder` in each of `FIGURE_FORMATS`, on white; PNG has two pixels a point.
+        """Writes the figure into `folder` in each of `vega.FIGURE_FORMATS`, on white; PNG has two pixels a point.
 
         The same data give the same bytes.
         """
         folder.mkdir(parents=True, exist_ok=True)
         (folder / f"{self.name}.svg").write_text(self._exported, encoding="utf-8")
-        (folder / f"{self.name}.png").write_bytes(vl_convert.svg_to_png(self._exported, scale=2))
-        # Out of the drawing that is there, which takes a tenth of the time of drawing it again.
-        (folder / f"{self.name}.pdf").write_bytes(in_fixed_order(vl_convert.svg_to_pdf(self._exported)))
+        (folder / f"{self.name}.png").write_bytes(vega.png(self._exported))
+        (folder / f"{self.name}.pdf").write_bytes(vega.pdf(self._exported))
 
     @cached_property
     def _exported(self) -> str:
@@ -128,28 +119,7 @@ class Figure:
             "config": {**_CONFIG, "background": "white", "padding": 16, "concat": {"spacing": 32}},
         }
         # A figure that stands alone has no trials to lead to.
-        return re.sub(r"</?a\b[^>]*>", "", _svg(spec))
-
-
-def _svg(spec: dict[str, Any]) -> str:
-    svg = vl_convert.vegalite_to_svg(spec, vl_version=VEGALITE_VERSION)
-    # The converter makes links within the page absolute, to a site of its own.
-    svg = re.sub(r'xlink:href="[^"#]*#', 'href="#', svg)
-    # Vega prints 17 digits; two decimals of a pixel are enough and halve the page.
-    return re.sub(
-        r' (d|transform|x|y|x1|x2|y1|y2|width|height)="([^"]*)"',
-        lambda m: f' {m[1]}="{re.sub(r"-?[0-9]+[.][0-9]{3,}(e-?[0-9]+)?", _two_decimals, m[2])}"',
-        svg,
-    )
-
-
-def _two_decimals(match: re.Match[str]) -> str:
-    return f"{float(match[0]):.2f}".rstrip("0").rstrip(".")
-
-
-def script_json(data: Any) -> str:
-    """JSON that can stand inside `<script>`: no text in it can end the element or begin a comment."""
-    return json.dumps(data, ensure_ascii=False, separators=(",", ":"), allow_nan=False).replace("<", "\\u003c")
+        return re.sub(r"</?a\b[^>]*>", "", vega.svg(spec))
 
 
 def _symbol(shape: str, colour: str) -> str:

@@ -13,11 +13,12 @@ from IPython.display import HTML, display
 
 from benchstudy import paths
 from benchstudy.report import evidence, listings
-from benchstudy.report.charts import FIGURE_FORMATS, Figure
+from benchstudy.report.charts import Figure
 from benchstudy.report.layers import Panel
 from benchstudy.report.listings import Listing
 from benchstudy.report.styles import Style
 from benchstudy.report.tables import TABLE_FORMATS, Table
+from benchstudy.report.vega import FIGURE_FORMATS
 
 
 class Exhibits:

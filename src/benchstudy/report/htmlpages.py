@@ -3,21 +3,18 @@
 import json
 import re
 from collections.abc import Mapping, Sequence
-from functools import cache
 from importlib import resources
 from pathlib import Path
 
 import jinja2
 import nbformat
-import vl_convert
 from nbconvert import HTMLExporter
 from traitlets.config import Config
 
 from benchstudy import families
 from benchstudy.notebooks import STUDY_PAGES
+from benchstudy.report import vega
 from benchstudy.report.bundle import write_bundle
-from benchstudy.report.charts import VEGALITE_VERSION
-from benchstudy.report.studyindex import StudyIndex
 from benchstudy.study import Study
 
 _HEADING = re.compile(r"<h2>(.*?)</h2>", re.DOTALL)
@@ -27,14 +24,6 @@ _CONTENTS, _BUNDLE = "<!-- contents -->", "/* bundle */"
 
 def template_text(name: str) -> str:
     return resources.files("benchstudy.report").joinpath("templates", name).read_text(encoding="utf-8")
-
-
-@cache
-def _vega_bundle() -> str:
-    bundle = vl_convert.javascript_bundle(vl_version=VEGALITE_VERSION)
-    # Its top-level names would become the page's; and nothing in it may end the element it stands in.
-    inert = bundle.replace("</script", "<\\/script").replace("<!--", "<\\!--")
-    return f"(()=>{{{inert}}})();"
 
 
 def page_title(page: str) -> str:
@@ -69,7 +58,7 @@ def render_notebook(notebook: Path, html: Path, *, title: str) -> None:
         )
         body, _ = exporter.from_notebook_node(executed, resources={"page": page})
     html.parent.mkdir(parents=True, exist_ok=True)
-    html.write_text(with_contents(body).replace(_BUNDLE, _vega_bundle(), 1), encoding="utf-8")
+    html.write_text(with_contents(body).replace(_BUNDLE, vega.bundle(), 1), encoding="utf-8")
 
 
 def with_contents(body: str) -> str:
@@ -95,6 +84,9 @@ def build_index(study: Study, *, tidy: Mapping[str, Path], sessions: Sequence[Pa
     `tidy`: folder of tables by family; `sessions`: the `session.json` files. What links lead to is expected where the
     workflow puts it: `<family>.html`, `<family>/`, `notebooks/` in the study's folder of reports.
     """
+    # Here, because a page that is rendered needs no tables.
+    from benchstudy.report.studyindex import StudyIndex
+
     environment = jinja2.Environment(autoescape=True, trim_blocks=True, undefined=jinja2.StrictUndefined)
     template = environment.from_string(template_text("index.html.j2"))
     style = jinja2.utils.markupsafe.Markup(template_text("page.css"))

@@ -11,9 +11,9 @@ import polars as pl
 from benchstudy import families
 from benchstudy.notebooks import STUDY_PAGES
 from benchstudy.report import evidence, human, sessions
-from benchstudy.report.charts import FIGURE_FORMATS
 from benchstudy.report.results import Results
 from benchstudy.report.tables import TABLE_FORMATS, link
+from benchstudy.report.vega import FIGURE_FORMATS
 from benchstudy.study import Study
 
 
