@@ -69,8 +69,9 @@ def _check(arguments: argparse.Namespace) -> int:
 
     study = load_study(arguments.study)
     plans = study.sessions()
-    trials = sum(len(plan.cases) * plan.blocks for plan in plans)
-    print(f"{arguments.study}: study {study.study}, {len(plans)} sessions, {trials} trials")
+    fewest = sum(plan.trials(plan.fewest_blocks) for plan in plans)
+    most = sum(plan.trials(plan.blocks) for plan in plans)
+    print(f"{arguments.study}: study {study.study}, {len(plans)} sessions, {_from_to(fewest, most)} trials")
     if arguments.no_hosts:
         return 0
     bad = 0
@@ -85,20 +86,32 @@ def _check(arguments: argparse.Namespace) -> int:
 def _cases(arguments: argparse.Namespace) -> int:
     from benchstudy.raw import TrialStore
 
+    from benchstudy.looks import Known
     study = load_study(arguments.study)
     for plan in study.sessions():
         store = TrialStore(_raw(study, plan.target, plan.family_name))
         discarded = store.discards()
         done = [t.record for t in store.trials() if t.record.uuid not in discarded]
-        print(f"{plan.family_name} on {plan.target}: {len(plan.cases)} cases, {plan.blocks} blocks")
+        until = f" until every case is known to ±{100 * plan.stopping.until:g} %" if plan.stopping else ""
+        blocks = f"{_from_to(plan.fewest_blocks, plan.blocks)} blocks{until}"
+        print(f"{plan.family_name} on {plan.target}: {len(plan.cases)} cases, {blocks}")
+        stopping = (json.loads(store.index.read_text()).get("stopping") if store.index.is_file() else None) or {}
         for case in plan.cases:
             states = [record.status for record in done if record.case == case.id]
-            print(f"  {case.id}  " + (", ".join(f"{states.count(s)} {s}" for s in dict.fromkeys(states)) or "-"))
+            known = [Known(**k).reached for k in stopping.get("known", ()) if k["case"] == case.id]
+            counts = [f"{states.count(s)} {s}" for s in dict.fromkeys(states)]
+            print(f"  {case.id}  " + (", ".join([*counts, *known]) or "-"))
+        if stopping.get("verdict"):
+            print(f"  {stopping['verdict']}")
     return 0
 
 
 def _discard(arguments: argparse.Namespace) -> int:
     from benchstudy.raw import RESULTS, TrialStore, find_trials
+def _from_to(fewest: int, most: int) -> str:
+    return str(fewest) if fewest == most else f"{fewest} to {most}"
+
+
 
     if not arguments.why.strip():
         raise BenchstudyError("--why: give the reason; the report prints it")

@@ -25,13 +25,15 @@ _REFRESH_S = 0.25
 class Progress:
     """Use as a context manager around one session. `folder` is shared by the sessions of one controller."""
 
-    def __init__(self, folder: Path, session: str, blocks: int):
+    def __init__(self, folder: Path, session: str, blocks: int, *, adaptive: bool = False):
+        """`adaptive`: `blocks` is the most there can be, and what is left only the least."""
         self._folder = folder
         self._state_file = folder / f"{os.getpid()}.json"
         # Times are of the monotonic clock, which all processes of a machine share: who draws can tell how long ago.
         self._state: dict[str, Any] = {
             "session": session,
-            "blocks": blocks,
+            "blocks": f"≤{blocks}" if adaptive else str(blocks),
+            "adaptive": adaptive,
             "total": 0,
             "done": 0,
             "failed": 0,
@@ -61,6 +63,11 @@ class Progress:
         self._state |= {"total": total, "now": "preparing"}
         self.event(f"{total} trials to measure, {adopted} adopted")
 
+    def extend(self, more: int) -> None:
+        """So many trials besides those told so far."""
+        self._state["total"] += more
+        self._publish()
+
     def trial_started(self, block: int, case: str) -> None:
         self._state.setdefault("trials_begun", time.monotonic())
         self._state |= {"block": block, "now": case}
@@ -85,7 +92,7 @@ class Progress:
             case,
             ending,
             duration_s,
-            _clock(_left_s(self._state)),
+            _left(self._state),
         )
 
     def event(self, text: str) -> None:
@@ -138,9 +145,13 @@ def _cells(state: Mapping[str, Any]) -> list[str]:
         f"trial {min(state['done'] + 1, state['total'])}/{state['total']}" if begun else "",
         state["now"],
         f"{_clock(time.monotonic() - state['begun'])} elapsed",
-        f"{_clock(_left_s(state))} left",
+        f"{_left(state)} left",
         ", ".join(f"{state[what]} {what}" for what in ("failed", "aborted") if state[what]),
     ]
+
+
+def _left(state: Mapping[str, Any]) -> str:
+    return f"{'≥' if state['adaptive'] else ''}{_clock(_left_s(state))}"
 
 
 def _left_s(state: Mapping[str, Any]) -> float | None:

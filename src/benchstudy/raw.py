@@ -26,9 +26,13 @@ from benchstudy.errors import BenchstudyError, SessionFailed
 
 SUMS = "SHA256SUMS"
 RECORD = "trial.json"
+_LOOK = "look.json"
 _PARTIAL = ".partial-"
 
 Status = Literal["ok", "failed", "timeout", "aborted"]
+# Folders beside those of the cases.
+_LOOKS = "looks"
+_NO_CASES = ("sessions", _LOOKS)
 # An aborted trial says nothing about the system under test (the controller or the connection went away): it is kept
 # as evidence, and done again. The others are results.
 RESULTS: tuple[Status, ...] = ("ok", "failed", "timeout")
@@ -169,8 +173,32 @@ class TrialStore:
     def trials(self) -> list[StoredTrial]:
         """Every committed trial, by case, block and start. Raises CorruptTrial that names the file."""
         folders = [p.parent for p in self.folder.glob(f"*/*/{SUMS}") if not p.parent.name.startswith(".")]
-        trials = [load_trial(folder) for folder in folders if folder.parent.name not in ("sessions",)]
+        trials = [load_trial(folder) for folder in folders if folder.parent.name not in _NO_CASES]
         return in_order(trials)
+
+    def looks(self) -> list[dict[str, Any]]:
+        """What adaptive sessions saw when they decided whether to go on, the earliest first. Raises CorruptTrial."""
+        found = []
+        for sums in self.folder.glob(f"{_LOOKS}/[!.]*/{SUMS}"):
+            try:
+                verify(sums.parent)
+            except CorruptTrial as error:
+                raise CorruptTrial(
+                    f"{sums.parent / _LOOK}: what a session saw was altered or is missing; restore it from a copy, or "
+                    f"remove {sums.parent} and the session looks again"
+                ) from error
+            found.append(json.loads((sums.parent / _LOOK).read_text()))
+        return sorted(found, key=lambda look: (look["when"], look["uuid"]))
+
+    def keep_look(self, look: Mapping[str, Any]) -> None:
+        """Store what was seen: a decision to stop is a fact, and no later version of a parser can take it back."""
+        final = self.folder / _LOOKS / look["uuid"][:8]
+        folder = final.with_name(f"{_PARTIAL}{final.name}")
+        folder.mkdir(parents=True)
+        write_atomically(folder / _LOOK, as_json(look))
+        seal(folder)
+        os.rename(folder, final)
+        _fsync(final.parent)
 
     def discards(self) -> dict[str, Discard]:
         """By trial uuid."""

@@ -5,6 +5,7 @@
 
 import sys
 from collections.abc import Iterator
+from datetime import datetime
 from pathlib import Path
 from types import NoneType, UnionType
 from typing import Annotated, Any, Literal, Union, get_args, get_origin
@@ -15,15 +16,25 @@ from pydantic.fields import FieldInfo
 from benchstudy import families
 from benchstudy.families.base import FamilyConfig
 from benchstudy.names import Name
+from benchstudy.stopping import PrecisionField
 from benchstudy.study import MarginField, Study
 from benchstudy.units import DurationField, Size
 
 BEGIN, END = "<!-- tables: begin -->", "<!-- tables: end -->"
-_PLAIN = {str: "text", int: "whole number", float: "number", bool: "true or false", Size: "size", Any: "anything"}
+_PLAIN = {
+    datetime: "time",
+    str: "text",
+    int: "whole number",
+    float: "number",
+    bool: "true or false",
+    Size: "size",
+    Any: "anything",
+}
 # Annotations that only their validator tells from plain text and numbers.
 _MARKED = {
     id(get_args(DurationField)[1]): "duration",
     id(get_args(MarginField)[1]): "share",
+    id(get_args(PrecisionField)[1]): "share",
     id(get_args(Name)[1]): "name",
 }
 
@@ -124,9 +135,17 @@ def _default(field: FieldInfo) -> str:
         return f"`{value:g}s`"
     if isinstance(value, float) and "share" in kinds:
         return f"`{value * 100:g}%`"
+    if isinstance(value, dict):
+        return ", ".join(f"`{key}: {_short(item)}`" for key, item in value.items())
     if isinstance(value, list):
         return ", ".join(f"`{item}`" for item in value)
     return f"`{str(value).lower() if isinstance(value, bool) else value}`"
+
+
+def _short(item: Any) -> str:
+    """A model of which one thing is said is that thing."""
+    said = list(item.model_dump(exclude_defaults=True).values()) if isinstance(item, BaseModel) else [item]
+    return str(said[0]) if len(said) == 1 else str(item)
 
 
 def main() -> int:

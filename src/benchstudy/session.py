@@ -6,14 +6,15 @@ import os
 import random
 import socket
 import time
-from collections.abc import Container, Iterable, Mapping
+from collections.abc import Callable, Container, Iterable, Mapping
 from contextlib import ExitStack
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 from uuid import uuid4
 
-from benchstudy import paths
+from benchstudy import looks, paths
 from benchstudy.controller import ends_with_controller
 from benchstudy.errors import BenchstudyError, SessionFailed, TrialFailed
 from benchstudy.families.base import Case, ParseError
@@ -53,10 +54,13 @@ class Scheduled:
     position: int
 
 
-def schedule(plan: SessionPlan) -> list[Scheduled]:
-    """Every trial that must exist, in the order of measuring. The same study gives the same order, always."""
+def schedule(plan: SessionPlan, blocks: int | None = None) -> list[Scheduled]:
+    """Every trial of the first `blocks` blocks, in the order of measuring; of all that there can be when left out.
+
+    The same study gives the same order, always.
+    """
     order = []
-    for block in range(1, plan.blocks + 1):
+    for block in range(1, (plan.blocks if blocks is None else blocks) + 1):
         # A block's order must not depend on how many blocks there are, so that adding one changes no other.
         rng = random.Random(f"{plan.study.seed}/{plan.target}/{plan.family_name}/{block}")
         cases = plan.family.order([case for case in plan.cases if case.is_in(block)], block, rng)
@@ -92,6 +96,31 @@ def adopt(
     return adopted
 
 
+def missing_trials(
+    plan: SessionPlan, store: TrialStore, trials: Iterable[StoredTrial], say: Callable[[str], None]
+) -> list[Scheduled]:
+    """What is to be measured next: all that is missing; in an adaptive session, what is missing before its next look.
+
+    Where nothing is, the look is taken from the verified `trials`, stored, told by `say`, and decides. A look that was
+    stored is never taken again. [] when the session has all that it asks for. Raises SessionFailed as `adopt`.
+    """
+    adopted = adopt(plan, trials, store.discards())
+    stopping = plan.stopping
+    blocks = stopping.look_from(looks.begun(adopted)) if stopping else plan.blocks
+    while True:
+        missing = [s for s in schedule(plan, blocks) if (s.case.id, s.block) not in adopted]
+        if missing or stopping is None:
+            return missing
+        look = looks.find_look(store.looks(), plan, blocks, adopted)
+        if look is None:
+            look = looks.take_look(plan, blocks, adopted)
+            store.keep_look(look)
+            say(looks.verdict(look, plan, stopping))
+        if looks.enough(look, plan, stopping):
+            return []
+        blocks = stopping.look_after(blocks)
+
+
 def hold_session(root: Path, plan: SessionPlan) -> Path:
     """Measure what is missing and write the index `session.json`; returns its path.
 
@@ -103,10 +132,11 @@ def hold_session(root: Path, plan: SessionPlan) -> Path:
         problem = None
         trials = store.trials()  # once: every file is hashed
         try:
-            adopted = adopt(plan, trials, store.discards())
-            missing = [s for s in schedule(plan) if (s.case.id, s.block) not in adopted]
+            missing = missing_trials(
+                plan, store, trials, partial(log.warning, "%s on %s: %s", plan.family_name, plan.target)
+            )
             if missing:
-                _Session(root, plan, store, trials).measure(missing, len(adopted))
+                _Session(root, plan, store, trials).measure(missing)
         except (SessionFailed, ConnectionFailed, ConnectionLost) as error:
             problem = str(error)
             log.error("%s on %s: %s", plan.family_name, plan.target, problem)
@@ -139,6 +169,7 @@ def write_index(plan: SessionPlan, store: TrialStore, trials: Iterable[StoredTri
         "study_sha256": plan.study.sha256,
         "plan": plan.digest,
         "problem": problem,
+        "stopping": _stopping(plan, store, trials),
         "sessions": sorted(sessions, key=lambda s: s["started"]),
         "trials": listed,
         "discarded": [vars(d) for d in store.discards().values()],
@@ -146,6 +177,16 @@ def write_index(plan: SessionPlan, store: TrialStore, trials: Iterable[StoredTri
     path = store.index
     write_atomically(path, as_json(index))
     return path
+
+
+def _stopping(plan: SessionPlan, store: TrialStore, trials: Iterable[StoredTrial]) -> dict[str, Any] | None:
+    """What an adaptive session has seen so far; None of one with a fixed number of blocks."""
+    if plan.stopping is None:
+        return None
+    try:
+        return looks.course(plan, store.looks(), adopt(plan, trials, store.discards()))
+    except SessionFailed:  # a case was described anew, and the index says so already
+        return looks.course(plan, [], {})
 
 
 class _Session:
@@ -158,10 +199,13 @@ class _Session:
         self._events: list[str] = []
         self._instrument = instrument_sha256(plan.family_name)
         self._progress = Progress(
-            paths.local_state(root) / "progress", f"{plan.family_name} on {plan.target}", plan.blocks
+            paths.local_state(root) / "progress",
+            f"{plan.family_name} on {plan.target}",
+            plan.blocks,
+            adaptive=plan.stopping is not None,
         )
 
-    def measure(self, missing: list[Scheduled], adopted: int) -> None:
+    def measure(self, missing: list[Scheduled]) -> None:
         started = now()
         folder = self._store.folder / "sessions" / f".partial-{self._uuid[:8]}"
         folder.mkdir(parents=True)
@@ -176,14 +220,22 @@ class _Session:
             stack.callback(state.close)
             for name, host in hosts.items():
                 environments[name] = {"before": host.agent.facts()}
+            adopted = len(adopt(self._plan, self._trials, self._store.discards()))
             self._progress.begin(len(missing), adopted)
-            aborted = [scheduled for scheduled in missing if self._one_trial(scheduled, state) == "aborted"]
-            # Out of their order, which their record shows; another abortion is left to the next run.
-            again = [scheduled for scheduled in aborted if self._one_trial(scheduled, state) == "aborted"]
-            if again:
-                names = ", ".join(f"{s.case.id} in block {s.block}" for s in again[:_MOST_NAMED])
-                more = f" and {len(again) - _MOST_NAMED} more" if len(again) > _MOST_NAMED else ""
-                raise SessionFailed(f"{len(again)} trials were aborted twice and have no result: {names}{more}")
+            while missing:
+                self._results_of(missing, state)
+                missing = missing_trials(self._plan, self._store, self._trials, self._event)
+                self._progress.extend(len(missing))
+
+    def _results_of(self, missing: list[Scheduled], state: SessionState) -> None:
+        """Measure all of these. Raises SessionFailed when one of them has no result in the end."""
+        aborted = [scheduled for scheduled in missing if self._one_trial(scheduled, state) == "aborted"]
+        # Out of their order, which their record shows; another abortion is left to the next run.
+        again = [scheduled for scheduled in aborted if self._one_trial(scheduled, state) == "aborted"]
+        if again:
+            names = ", ".join(f"{s.case.id} in block {s.block}" for s in again[:_MOST_NAMED])
+            more = f" and {len(again) - _MOST_NAMED} more" if len(again) > _MOST_NAMED else ""
+            raise SessionFailed(f"{len(again)} trials were aborted twice and have no result: {names}{more}")
 
     def _connect(self, stack: ExitStack) -> dict[str, HostConnection]:
         thresholds = self._plan.study.thresholds

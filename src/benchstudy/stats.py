@@ -91,6 +91,13 @@ def _ranks_of_median_interval(n: int) -> tuple[int, int]:
     return int(interval.low), int(interval.high)
 
 
+def precision(summary: Summary) -> float | None:
+    """Half the interval's width over the median: 0.05 is ±5 %. None without an interval, and for a median of zero."""
+    if summary.interval_low is None or summary.interval_high is None or not summary.median:
+        return None
+    return (summary.interval_high - summary.interval_low) / 2 / abs(summary.median)
+
+
 def _nothing(n: int, why: str) -> Summary:
     return Summary(n, None, None, None, None, None, "", why)
 

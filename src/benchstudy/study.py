@@ -2,8 +2,8 @@
 
 import hashlib
 import json
-import re
 from collections.abc import Mapping
+from dataclasses import asdict
 from functools import cached_property
 from pathlib import Path
 from typing import Annotated, Any, get_args
@@ -17,9 +17,8 @@ from benchstudy.errors import StudyError
 from benchstudy.families.base import Case, Family, FamilyConfig, Strict
 from benchstudy.lints.declared import Acknowledgement, DeclaredCeiling
 from benchstudy.names import Name, nearest
+from benchstudy.stopping import BlockRange, BlocksField, PrecisionField, Stopping, share_of_percent
 from benchstudy.units import DurationField
-
-_PERCENT = re.compile(r"\s*(\d+(?:\.\d+)?)\s*%\s*")
 
 
 class Host(Strict):
@@ -79,9 +78,8 @@ class Target(Strict):
 
 
 def _margin(value: Any) -> float:
-    match = _PERCENT.fullmatch(value) if isinstance(value, str) else None
-    share = float(match[1]) / 100 if match else value
-    if not isinstance(share, float) or not 0 < share < 1:
+    share = share_of_percent(value)
+    if share is None:
         raise ValueError(f'{value!r} is no margin: write the relative difference that matters, such as "5%" (above 0)')
     return share
 
@@ -117,12 +115,22 @@ class Thresholds(Strict):
         return self.margins.get(f"{family}/{metric}", self.margins.get(family, self.margin))
 
 
+_NEEDS_RANGE = "the number of blocks is fixed, so it decides nothing; give a range: blocks: {min: 6, max: 30}"
+
+
 class Study(Strict):
     study: Name = Field(description="its name; a new name measures everything afresh")
     title: str = ""
     question: str = Field("", description="what the study is to answer, in a sentence, printed on its first page")
     seed: int = Field(1, description="decides the random order of trials")
-    blocks: int = Field(6, ge=1, le=10_000, description="passes over all cases; below 6 no median has a 95 % interval")
+    blocks: BlocksField = Field(
+        6,
+        description="passes over all cases; below 6 no median has a 95 % interval; or a range, decided by `until`",
+    )
+    until: PrecisionField | None = Field(
+        None,
+        description="with a range of blocks: measure until every case's median is known to this, such as `5 %`",
+    )
     measure: bool = Field(True, description="false: use what is on disk and never connect to a host")
     hosts: dict[Name, Host] = Field(min_length=1)
     targets: dict[Name, Target] = Field(min_length=1)
@@ -171,6 +179,21 @@ class Study(Strict):
                     )
         return self
 
+    @model_validator(mode="after")
+    def _stopping_is_whole(self) -> "Study":
+        """A range of blocks without a precision never ends, and a precision without a range decides nothing."""
+        blocks = {name: config.blocks or self.blocks for name, config in self.families.items()}
+        ranged = [name for name in blocks if isinstance(blocks[name], BlockRange)]
+        for name, config in self.families.items():
+            if config.until is not None and name not in ranged:
+                raise ValueError(f"families.{name}.until: {_NEEDS_RANGE}")
+            if name in ranged and config.until is None and self.until is None:
+                where = f"families.{name}." if config.blocks else ""
+                raise ValueError(f"{where}blocks: a range needs a precision beside it: until: 5 %")
+        if self.until is not None and not ranged:
+            raise ValueError(f"until: {_NEEDS_RANGE}")
+        return self
+
     def sessions(self) -> list["SessionPlan"]:
         """One a family and target, in the study's order."""
         return [
@@ -192,6 +215,10 @@ class Study(Strict):
         # families hold subclasses, whose own fields serialize_as_any keeps.
         not_declared = {"measure", "acknowledge", "authors", "license"}
         content = self.model_dump(mode="json", exclude=not_declared, serialize_as_any=True)
+        # A key that a later version added must not make the trials of an earlier one look post hoc.
+        for part in (content, *content["families"].values()):
+            if part["until"] is None:
+                del part["until"]
         return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()
 
 
@@ -203,7 +230,13 @@ class SessionPlan:
         self.config = study.families[family]
         self.family: Family = families.get(family)
         self.roles = study.targets[target].roles
-        self.blocks = self.config.blocks or study.blocks
+        declared = self.config.blocks or study.blocks
+        until = self.config.until or study.until
+        ranged = isinstance(declared, BlockRange)
+        # The most there can be, and the rule that may do with fewer.
+        self.blocks: int = declared.max if ranged else declared
+        self.fewest_blocks: int = declared.min if ranged else declared
+        self.stopping = Stopping(declared.min, declared.max, until) if ranged and until else None
 
     @cached_property
     def cases(self) -> list[Case]:
@@ -214,10 +247,15 @@ class SessionPlan:
         """The hosts this session occupies, by name."""
         return {name: self.study.hosts[name] for name in dict.fromkeys(self.roles.values())}
 
+    def trials(self, blocks: int) -> int:
+        """How many trials the first `blocks` blocks have."""
+        return sum(case.is_in(block) for block in range(1, blocks + 1) for case in self.cases)
+
     @property
     def digest(self) -> str:
-        """Changes exactly when the set of trials that must exist changes."""
-        content = [self.blocks, sorted((case.id, case.definition_sha256) for case in self.cases)]
+        """Changes exactly when the set of trials that must exist changes, or the rule that decides how many."""
+        blocks = asdict(self.stopping) if self.stopping else self.blocks
+        content = [blocks, sorted((case.id, case.definition_sha256) for case in self.cases)]
         return hashlib.sha256(json.dumps(content).encode()).hexdigest()
 
 

@@ -13,6 +13,7 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from benchstudy.names import Name
 from benchstudy.services import Service
+from benchstudy.stopping import BlocksField, PrecisionField
 from benchstudy.units import DurationField
 
 if TYPE_CHECKING:
@@ -29,7 +30,8 @@ class FamilyConfig(Strict):
     """What every family's block in a study may say."""
 
     targets: list[Name] | None = Field(None, description="targets to measure; all of the study's when left out")
-    blocks: int | None = Field(None, ge=1, le=10_000, description="overrides the study's number of blocks")
+    blocks: BlocksField | None = Field(None, description="overrides the study's number of blocks")
+    until: PrecisionField | None = Field(None, description="overrides the study's precision")
     timeout: DurationField = Field(600.0, description="after this a trial is ended and counted as 'timeout'")
     services: dict[Name, Service] = Field({}, description="servers and mounts that are up during the session")
 
@@ -107,6 +109,9 @@ class Family(ABC):
     # The long tables that `parse` gives and their columns, as names of polars types, so that measuring need not import
     # polars: {"operations": {"total_s": "Float64", "index": "Int64"}}
     series_schemas: ClassVar[Mapping[str, Mapping[str, str]]] = {}
+    # What its cases are measured for: adaptive stopping wants all of these precise that a case gives, and two studies
+    # are compared by them. Left empty, or of a case that gives none of them: its first time or rate.
+    primary_metrics: ClassVar[tuple[str, ...]] = ()
 
     @abstractmethod
     def cases(self, config: FamilyConfig) -> list[Case]:

@@ -30,6 +30,7 @@ class FileSize(Family):
     name = "file_size"
     title = "Files by size"
     Config = FileSizeConfig
+    primary_metrics: ClassVar[tuple[str, ...]] = ("duration",)
     numeric_levels: ClassVar[Mapping[str, tuple[str, Any]]] = {"size": ("size_bytes", lambda text: Size(text).bytes)}
 
     series_schemas: ClassVar[Mapping[str, Mapping[str, str]]] = {

@@ -40,6 +40,7 @@ class Fio(Family):
     name = "fio"
     title = "Random I/O and small files"
     Config = FioConfig
+    primary_metrics: ClassVar[tuple[str, ...]] = ("read_iops", "write_iops", "trim_iops", "write_time", "read_time")
     series_schemas: ClassVar[Mapping[str, Mapping[str, str]]] = {
         "latency_histogram": {
             "op": "String",

@@ -25,6 +25,7 @@ class HttpConcurrency(Family):
     name = "http_concurrency"
     title = "HTTP servers by concurrency"
     Config = HttpConcurrencyConfig
+    primary_metrics: ClassVar[tuple[str, ...]] = ("throughput", "latency_p50")
     numeric_levels: ClassVar[Mapping[str, tuple[str, Any]]] = {
         "concurrency": ("concurrency_n", int),
         "rate": ("rate_per_s", lambda level: Rate.of_level(level).per_s),

@@ -31,6 +31,7 @@ class LogWrite(Family):
     name = "log_write"
     title = "Write rate of transparency logs"
     Config = LogWriteConfig
+    primary_metrics: ClassVar[tuple[str, ...]] = ("qps", "integrate_p50", "capacity_pass")
     numeric_levels: ClassVar[Mapping[str, tuple[str, Any]]] = {
         "front_ends": ("front_ends_n", int),
         "duplicates": ("duplicate_share", share_of),

@@ -1,0 +1,370 @@
+"""Sessions that stop when every case is known well enough: the rule, its coverage, and real sessions over SSH."""
+
+import json
+import subprocess
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, ClassVar
+
+import numpy as np
+import pytest
+from sshd_hosts import SshdHost
+from waiting import until
+
+from benchstudy import families, paths
+from benchstudy.errors import StudyError
+from benchstudy.families.base import Case, Family, FamilyConfig, Observation, Parsed, ParseError
+from benchstudy.hostagent import Command
+from benchstudy.raw import CorruptTrial, StoredTrial, TrialStore
+from benchstudy.session import hold_session
+from benchstudy.stats import precision, smallest_n, summarise
+from benchstudy.stopping import FEWEST, LEVEL, Stopping
+from benchstudy.study import Study, parse_study
+
+# -- the rule ------------------------------------------------------------------------------------------------
+
+
+def looks_of(rule: Stopping) -> list[int]:
+    found = [rule.look_from(0)]
+    while found[-1] < rule.most:
+        found.append(rule.look_after(found[-1]))
+    return found
+
+
+def test_looks_are_few_and_end_at_the_most():
+    assert looks_of(Stopping(6, 30, 0.05)) == [6, 9, 15, 23, 30]
+    assert looks_of(Stopping(7, 8, 0.05)) == [7, 8]
+    assert len(looks_of(Stopping(6, 10_000, 0.05))) < 20
+
+
+def test_a_look_comes_after_all_that_was_begun():
+    rule = Stopping(6, 30, 0.05)
+    assert [rule.look_from(begun) for begun in (0, 6, 7, 9, 10, 30, 90)] == [6, 6, 9, 9, 15, 30, 30]
+
+
+def test_looks_are_where_the_printed_interval_gets_narrower():
+    def width(n: int) -> int:
+        made = summarise(range(n))
+        return int(made.interval_high - made.interval_low)
+
+    for n in looks_of(Stopping(6, 90, 0.05))[1:-1]:
+        assert width(n) < width(n - 1)
+    assert smallest_n(50, LEVEL) == FEWEST
+
+
+def test_precision_is_half_the_interval_over_the_median():
+    assert precision(summarise([9.0, 10.0, 10.0, 10.0, 10.0, 11.0])) == pytest.approx(0.1)
+    assert precision(summarise([2.0] * 6)) == 0
+    for values in ([1.0] * 5, [0.0] * 6, [1.0, np.inf, 1.0, 1.0, 1.0, 1.0], []):
+        assert precision(summarise(values)) is None
+
+
+SHAPES: Mapping[str, Callable[[np.random.Generator, Any], np.ndarray]] = {
+    "normal": lambda random, size: 1 + 0.09 * random.standard_normal(size),
+    "lognormal": lambda random, size: np.exp(0.09 * random.standard_normal(size)),
+    # Three in ten are slow.
+    "bimodal": lambda random, size: 1 + 0.045 * random.standard_normal(size) + 0.18 * (random.random(size) < 0.3),
+    "heavy tails": lambda random, size: np.exp(0.06 * random.standard_t(3, size)),
+}
+
+
+@pytest.mark.parametrize("shape", SHAPES)
+def test_the_interval_that_is_printed_still_covers_after_stopping_when_it_is_narrow(shape):
+    """At the spreads where peeking hurts most; benchmarks/adaptive_stopping.py has all of them, and more sessions."""
+    random, rule, repeats = np.random.default_rng(11), Stopping(6, 30, 0.05), 4000
+    truth = float(np.median(SHAPES[shape](random, 1_000_000)))
+    sessions = SHAPES[shape](random, (repeats, rule.most))
+    covered = early = 0
+    for session in sessions:
+        for blocks in looks_of(rule):
+            made = summarise(session[:blocks])
+            if precision(made) <= rule.until or blocks == rule.most:
+                covered += made.interval_low <= truth <= made.interval_high
+                early += blocks < rule.most
+                break
+    assert covered / repeats >= 0.93
+    assert 0.2 < early / repeats < 0.95, "neither does every session stop early nor none"
+
+
+# -- what a study says -----------------------------------------------------------------------------------------
+
+ADAPTIVE = {"blocks": {"min": 6, "max": 15}, "until": "5 %"}
+FIO = {"directories": [{"name": "d", "path": "/srv"}]}
+
+
+def declared(fio: Mapping[str, Any] | None = None, **study: Any) -> Study:
+    hosts = {"hosts": {"h": {"loopback": True}}, "targets": {"t": {"roles": {"sut": "h"}}}}
+    return parse_study({"study": "s", **hosts, "families": {"fio": FIO | dict(fio or {})}, **study})
+
+
+def rule_of(study: Study) -> Stopping | None:
+    return study.session("t", "fio").stopping
+
+
+def test_a_fixed_number_stays_what_it_was():
+    plan = declared(blocks=12).session("t", "fio")
+    assert (plan.blocks, plan.fewest_blocks, plan.stopping) == (12, 12, None)
+    assert "until" not in json.dumps(sorted(declared(blocks=12).model_dump(exclude_none=True)))
+
+
+def test_a_family_may_have_a_rule_of_its_own():
+    assert rule_of(declared(**ADAPTIVE)) == Stopping(6, 15, 0.05)
+    assert rule_of(declared(ADAPTIVE, blocks=3)) == Stopping(6, 15, 0.05)
+    assert rule_of(declared({"until": "2.5 %"}, **ADAPTIVE)) == Stopping(6, 15, 0.025)
+    assert rule_of(declared({"blocks": {"max": 40}}, **ADAPTIVE)) == Stopping(6, 40, 0.05)
+    study = declared({"blocks": {"max": 40}}, **ADAPTIVE)
+    assert parse_study(study.model_dump(mode="json", serialize_as_any=True)).sha256 == study.sha256
+
+
+@pytest.mark.parametrize(
+    ("study", "says"),
+    [
+        ({"blocks": {"min": 6, "max": 30}}, "blocks: a range needs a precision beside it"),
+        ({"blocks": 6, "until": "5 %"}, "until: the number of blocks is fixed"),
+        ({"blocks": {"min": 6, "max": 6}, "until": "5 %"}, "blocks: max (6) must be above min (6)"),
+        ({"blocks": {"min": 3, "max": 9}, "until": "5 %"}, "blocks: min: "),
+        ({"blocks": {"mim": 6, "max": 9}, "until": "5 %"}, 'blocks: mim: unknown key: did you mean "min"?'),
+        ({"blocks": {"min": 6, "max": 9}, "until": 5}, "until: 5 is no precision"),
+        ({"blocks": "many"}, "blocks: 'many': write a number of blocks"),
+        ({"blocks": True}, "blocks: True: write a number of blocks"),
+    ],
+)
+def test_half_a_rule_is_refused_with_the_other_half(study, says):
+    with pytest.raises(StudyError) as error:
+        declared(**study)
+    assert says in str(error.value)
+    if "families" not in str(error.value):
+        with pytest.raises(StudyError, match=r"families\.fio\."):
+            declared(study)
+
+
+def test_the_plan_changes_with_the_rule_and_not_with_what_a_family_is_measured_for(monkeypatch):
+    def digest(**changes):
+        return declared(**ADAPTIVE | changes).session("t", "fio").digest
+
+    assert len({digest(), digest(until="4 %"), digest(blocks={"max": 16}), digest(blocks={"min": 7, "max": 15})}) == 4
+    before = digest()
+    monkeypatch.setattr(type(families.get("fio")), "primary_metrics", ("read_lat_mean",))
+    assert digest() == before
+
+
+# -- sessions --------------------------------------------------------------------------------------------------
+
+QUIET = [1.0, 1.01, 0.99, 1.005, 0.995, 1.0] * 5
+# Two wild trials are left out of the interval from nine on.
+WILD = [1.0, 0.6, 1.01, 1.5, 0.99, 1.0, *QUIET[6:]]
+NEVER = [1.0, 2.0, 3.0] * 10
+BROKEN = [None] * 30
+
+
+class ScriptedConfig(FamilyConfig):
+    values: dict[str, list[float | None]]
+
+
+class Scripted(Family):
+    """A command on the host says the value that the study gives a case for a block; none is a failure."""
+
+    name, title, Config = "scripted", "Scripted", ScriptedConfig
+    primary_metrics: ClassVar[tuple[str, ...]] = ("duration",)
+    # What an edit of the parser does to every value.
+    edited: Callable[[float], float] = staticmethod(lambda value: value)
+    stop_at: ClassVar[list[tuple[str, int]]] = []
+
+    def cases(self, config: ScriptedConfig) -> list[Case]:
+        return [Case({"case": name}) for name in config.values]
+
+    def run(self, case, trial) -> None:
+        name = case.levels["case"]
+        if (name, trial.block) in self.stop_at:
+            self.stop_at.clear()
+            raise KeyboardInterrupt
+        value = trial.config.values[name][trial.block - 1]
+        trial.execute(Command(["echo", str(value)] if value is not None else ["false"])).require_success()
+
+    def parse(self, case_levels, files) -> Parsed:
+        value = type(self).edited(float((files / "stdout").read_text()))
+        if value < 0:
+            raise ParseError("a negative duration")
+        return Parsed([Observation("other", 1.0, "s"), Observation("duration", value, "s")])
+
+
+@dataclass
+class Lab:
+    """A host, and a project folder on which sessions are held one after another."""
+
+    root: Path
+    host: SshdHost
+
+    def study(self, values: Mapping[str, Sequence[float | None]], **changes: Any) -> Study:
+        described = self.host.host.model_dump(exclude_none=True) | {"work_dir": str(self.host.folder / "work")}
+        return parse_study(
+            {
+                "study": "s",
+                "hosts": {"h": described},
+                "targets": {"t": {"roles": {"sut": "h"}}},
+                "families": {"scripted": {"values": {name: list(given) for name, given in values.items()}}},
+                **ADAPTIVE,
+                **changes,
+            }
+        )
+
+    def hold(self, values: Mapping[str, Sequence[float | None]], **changes: Any) -> dict[str, Any]:
+        """One session; returns its index."""
+        return json.loads(hold_session(self.root, self.study(values, **changes).session("t", "scripted")).read_text())
+
+    @property
+    def store(self) -> TrialStore:
+        return TrialStore(paths.family_raw(self.root, "s", "t", "scripted"))
+
+    def results(self, case: str) -> list[int]:
+        """The blocks in which a case has a result that counts."""
+        discarded = self.store.discards()
+        kept = [t.record for t in self.trials if t.record.uuid not in discarded and t.record.status != "aborted"]
+        return [record.block for record in kept if record.case == f"case={case}"]
+
+    @property
+    def trials(self) -> list[StoredTrial]:
+        return self.store.trials()
+
+
+@pytest.fixture(scope="module")
+def sshd(tmp_path_factory) -> Iterator[SshdHost]:
+    folder = tmp_path_factory.mktemp("host")
+    with SshdHost(folder / "sshd", environment={"BENCHSTUDY_HOST_LOCK": str(folder / "host.lock")}) as host:
+        yield host
+    # The desk on the host notices that its connection is gone, and goes.
+    until(lambda: subprocess.run(["pgrep", "-f", str(folder)], stdout=subprocess.DEVNULL).returncode == 1)
+
+
+@pytest.fixture
+def lab(tmp_path, sshd, monkeypatch) -> Lab:
+    monkeypatch.setitem(families._all(), "scripted", Scripted())
+    monkeypatch.setattr(Scripted, "edited", staticmethod(lambda value: value))
+    return Lab(tmp_path, sshd)
+
+
+def first(n: int) -> list[int]:
+    return list(range(1, n + 1))
+
+
+def test_a_session_stops_when_every_case_is_known_well_enough_and_the_same_again_does_nothing(lab, caplog):
+    index = lab.hold({"quiet": QUIET, "wild": WILD})
+    assert lab.results("quiet") == lab.results("wild") == first(9), "cases stay in the same blocks"
+    stopping = index["stopping"]
+    assert (stopping["blocks"], stopping["reached"]) == (9, True)
+    assert [look["blocks"] for look in stopping["looks"]] == [6, 9]
+    precisions = {known["case"]: known["precision"] for known in stopping["known"]}
+    assert precisions["case=quiet"] <= 0.05 and precisions["case=wild"] <= 0.05
+    assert (
+        "after 6 blocks 1 of 2 cases are not known to ±5 %, on to 9 blocks (case=wild: duration ±45.0 %)" in caplog.text
+    )
+    assert "after 9 blocks every case is known to ±5 % (the least: case=quiet: duration ±1.0 %)" in caplog.text
+    assert any("after 9 blocks" in event for event in index["sessions"][0]["events"])
+    again = lab.hold({"quiet": QUIET, "wild": WILD})
+    assert again == index, "nothing was measured, no host was asked, and no look was taken"
+
+
+def test_a_finished_session_stays_finished_whatever_a_parser_says_later(lab, monkeypatch):
+    index = lab.hold({"quiet": QUIET})
+    assert lab.results("quiet") == first(6)
+    for edited in (lambda value: value**40, lambda value: -value):
+        monkeypatch.setattr(Scripted, "edited", staticmethod(edited))
+        assert lab.hold({"quiet": QUIET}) == index
+    monkeypatch.setattr(Scripted, "primary_metrics", ("something new",))
+    lab.store.index.unlink()
+    assert lab.hold({"quiet": QUIET}) == index
+
+
+def test_an_interrupted_session_goes_on_to_the_same_end(lab, monkeypatch):
+    monkeypatch.setattr(Scripted, "stop_at", [("wild", 8)])
+    with pytest.raises(KeyboardInterrupt):
+        lab.hold({"quiet": QUIET, "wild": WILD})
+    assert not lab.store.index.exists() or 9 not in lab.results("wild")
+    index = lab.hold({"quiet": QUIET, "wild": WILD})
+    assert lab.results("quiet") == lab.results("wild") == first(9)
+    assert [look["blocks"] for look in index["stopping"]["looks"]] == [6, 9], "no look at what the interrupt left"
+
+
+def test_killed_between_the_last_trial_and_the_look_it_is_taken_next_time_and_no_host_is_asked(lab):
+    index = lab.hold({"quiet": QUIET})
+    (look,) = (lab.store.folder / "looks").iterdir()
+    look.chmod(0o755)
+    for file in look.iterdir():
+        file.unlink()
+    look.rmdir()
+    again = lab.hold({"quiet": QUIET})
+    assert again["stopping"]["known"] == index["stopping"]["known"]
+    assert again["sessions"] == index["sessions"]
+
+
+def test_the_most_is_the_end_and_it_is_said_what_was_not_reached(lab):
+    index = lab.hold({"quiet": QUIET, "never": NEVER}, blocks={"min": 6, "max": 7})
+    assert lab.results("never") == first(7)
+    assert index["stopping"]["reached"] is False
+    assert "1 of 2 cases are not known to ±5 %, and that is the most allowed" in index["stopping"]["verdict"]
+
+
+def test_a_case_that_never_gives_a_value_holds_nobody_up(lab):
+    index = lab.hold({"quiet": QUIET, "broken": BROKEN})
+    assert lab.results("broken") == first(6)
+    assert index["stopping"]["reached"] is True
+    assert "nothing to wait for: case=broken: no trial gave a value" in index["stopping"]["verdict"]
+
+
+def test_a_case_with_too_few_values_waits_for_more(lab):
+    lab.hold({"half": [None, *QUIET[1:]]})
+    assert lab.results("half") == first(9)
+
+
+def test_a_changed_rule_goes_by_what_was_seen_before_it_measures(lab, monkeypatch):
+    index = lab.hold({"wild": WILD})
+    monkeypatch.setattr(Scripted, "edited", staticmethod(lambda value: value**40))
+    looser = lab.hold({"wild": WILD}, until="60 %", blocks={"min": 6, "max": 30})
+    assert looser["sessions"] == index["sessions"] and looser["stopping"]["reached"] is True
+    stricter = lab.hold({"wild": WILD}, until="0.6 %")
+    assert lab.results("wild") == first(15)
+    assert [look["until"] for look in stricter["stopping"]["looks"]] == [0.05, 0.05, 0.006]
+    lab.hold({"wild": WILD}, blocks={"min": 16, "max": 18})
+    assert lab.results("wild")[15:] in ([16], [16, 17, 18]), "at least the new least"
+
+
+def test_a_new_case_is_measured_in_every_block_and_then_all_are_looked_at(lab):
+    lab.hold({"quiet": QUIET, "wild": WILD})
+    index = lab.hold({"quiet": QUIET, "wild": WILD, "new": QUIET})
+    assert lab.results("new") == lab.results("wild") == first(9)
+    assert len(index["stopping"]["known"]) == 3
+    fewer = lab.hold({"quiet": QUIET})
+    assert fewer["sessions"] == index["sessions"] and len(fewer["stopping"]["known"]) == 1
+
+
+def test_a_discarded_trial_is_replaced_and_what_was_seen_with_it_no_longer_counts(lab):
+    lab.hold({"quiet": QUIET})
+    (chosen,) = [trial for trial in lab.trials if trial.record.block == 2]
+    lab.store.discard(chosen, "a backup was running")
+    index = lab.hold({"quiet": QUIET})
+    assert sorted(lab.results("quiet")) == first(6)
+    assert [look["blocks"] for look in index["stopping"]["looks"]] == [6, 6]
+    assert chosen.record.uuid not in json.dumps(lab.store.looks()[-1])
+
+
+def test_an_altered_look_is_named(lab):
+    lab.hold({"quiet": QUIET})
+    (path,) = lab.store.folder.glob("looks/*/look.json")
+    path.chmod(0o644)
+    path.write_text(path.read_text().replace('"blocks": 6', '"blocks": 9'))
+    with pytest.raises(CorruptTrial, match=r"look.json: what a session saw was altered"):
+        lab.hold({"quiet": QUIET})
+
+
+def test_a_fixed_number_of_blocks_takes_no_look(lab):
+    index = lab.hold({"wild": WILD}, blocks=2, until=None)
+    assert lab.results("wild") == first(2)
+    assert index["stopping"] is None and lab.store.looks() == []
+
+
+def test_trials_without_a_named_metric_are_judged_by_their_first_time(lab, monkeypatch):
+    monkeypatch.setattr(Scripted, "primary_metrics", ())
+    (known,) = lab.hold({"wild": WILD})["stopping"]["known"]
+    assert (known["metric"], known["precision"]) == ("other", 0.0)
+    assert "all values are equal" in known["why"]
