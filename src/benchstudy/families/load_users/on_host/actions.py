@@ -1,0 +1,230 @@
+"""What users do: one function an action, named as the study names it. Each raises Refused when a request fails."""
+
+from __future__ import annotations
+
+import random
+import time
+from collections.abc import Callable, Mapping
+from urllib.parse import quote
+
+from .session import Channel, Session
+
+_EMOJIS = ("+1", "tada", "point_up", "raised_hands")
+_TEXT = """
+about after answer before branch build change check close customer deploy draft error file first follow found
+great issue later latest link list log meeting merge message minute morning next note number open order page plan
+please point question quick ready reason release report request result review running second seen server should
+simple small start status step still system team test thanks think thread time today tomorrow update version week
+where which while working
+"""
+_WORDS = _TEXT.split()
+_SENTENCE = (3, 24)  # words of a post
+_MENTIONS, _LINKS = 0.10, 0.10  # shares of the posts
+_PICTURE_OF_OTHERS = 5
+
+
+def view_channel(session: Session) -> None:
+    channel = session.choose_channel()
+    if channel is not None:
+        session.view(channel)
+
+
+def open_direct(session: Session) -> None:
+    """A conversation with one or a few others, where the user has one."""
+    channel = session.choose_channel(direct=True)
+    if channel is not None:
+        session.view(channel)
+
+
+def start_direct(session: Session) -> None:
+    """Look whom one could write to, begin a conversation with one of them, and write."""
+    users = session.get("users", "/users?page=0&per_page=100", parse=True)
+    others = sorted(user["id"] for user in users if user["id"] != session.user)
+    if not others:
+        return
+    for other in session.chance.sample(others, min(_PICTURE_OF_OTHERS, len(others))):
+        if other not in session.pictures:
+            session.get("pictures", f"/users/{other}/image")
+            session.pictures.add(other)
+    made = session.post("create", "/channels/direct", [session.user, session.chance.choice(others)], parse=True)
+    channel = session.channels.setdefault(made["id"], Channel(made["id"], made["type"]))
+    session.view(channel)
+    session.write(sentence(session.chance))
+
+
+def read_older(session: Session) -> None:
+    """Scroll back in the current channel."""
+    channel = _current(session)
+    if not channel.oldest:
+        return
+    older = f"/channels/{channel.id}/posts?before={channel.oldest}&page=0&per_page=30&collapsedThreads=true"
+    posts = session.get("posts", older, parse=True)
+    session.learn(session.remember(channel, posts))
+    # At the beginning of the channel there is nothing more to scroll to: begin again from where it was opened.
+    channel.oldest = posts["order"][-1] if posts["order"] else next(iter(channel.posts or {}), "")
+
+
+def check_unread(session: Session) -> None:
+    """What a client asks when its window is looked at again."""
+    team = f"/users/me/teams/{session.team}"
+    session.get("channels", f"{team}/channels?include_deleted=true")
+    session.get("channel_members", f"{team}/channels/members")
+    session.get("unread", "/users/me/teams/unread?include_collapsed_threads=true")
+    if session.channel is not None:
+        session.view(session.channel)
+
+
+def post(session: Session) -> None:
+    _current(session)
+    answered = session.choose_post() if session.chance.random() < session.plan.replies else None
+    message = sentence(session.chance)
+    if session.chance.random() < _MENTIONS:
+        other = session.chance.choice(session.plan.accounts).username
+        message = f"@{other} {message}"
+    if session.chance.random() < _LINKS:
+        message += f" https://example.com/{session.chance.choice(_WORDS)}"
+    session.write(message, (answered.root or answered.id) if answered else "")
+
+
+def edit_post(session: Session) -> None:
+    own = session.choose_post(own=True)
+    if own is not None:
+        session.put("patch", f"/posts/{own.id}/patch", {"message": sentence(session.chance)})
+
+
+def delete_post(session: Session) -> None:
+    own = session.choose_post(own=True)
+    if own is not None and session.channel is not None and session.channel.posts:
+        session.delete("delete", f"/posts/{own.id}")
+        # Its answers are gone with it.
+        session.channel.posts = {k: p for k, p in session.channel.posts.items() if own.id not in (p.id, p.root)}
+
+
+def react(session: Session) -> None:
+    found = session.choose_post()
+    if found is not None:
+        emoji = session.chance.choice(_EMOJIS)
+        session.post("add", "/reactions", {"user_id": session.user, "post_id": found.id, "emoji_name": emoji})
+
+
+def view_threads(session: Session) -> None:
+    threads = f"/users/me/teams/{session.team}/threads?per_page=25&extended=false"
+    session.get("threads", threads)
+    session.get("unread", f"{threads}&unread=true")
+
+
+def read_thread(session: Session) -> None:
+    found = session.choose_post()
+    if found is not None:
+        session.get("posts", f"/posts/{found.root or found.id}/thread?perPage=60&direction=down&collapsedThreads=true")
+
+
+def mark_thread_read(session: Session) -> None:
+    """Of the threads that the user follows, one is read up to now."""
+    followed = f"/users/me/teams/{session.team}/threads?per_page=25&extended=false"
+    threads = session.get("threads", followed, parse=True)["threads"] or ()
+    if threads:
+        thread = session.chance.choice(sorted(thread["id"] for thread in threads))
+        now_ms = int(time.time() * 1000)
+        session.put("mark", f"/users/me/teams/{session.team}/threads/{thread}/read/{now_ms}", None)
+
+
+def open_permalink(session: Session) -> None:
+    """Follow a link to a post: the post, and what was written around it."""
+    found = session.choose_post()
+    channel = session.channel
+    if found is not None and channel is not None:
+        session.get("post", f"/posts/{found.id}")
+        session.get("before", f"/channels/{channel.id}/posts?before={found.id}&per_page=30&collapsedThreads=true")
+        session.get("after", f"/channels/{channel.id}/posts?after={found.id}&per_page=30&collapsedThreads=true")
+
+
+def view_profile(session: Session) -> None:
+    found = session.choose_post()
+    if found is not None:
+        session.get("user", f"/users/{found.user}")
+        session.get("team_member", f"/teams/{session.team}/members/{found.user}")
+
+
+def search_posts(session: Session) -> None:
+    terms = {"terms": _word(session), "is_or_search": False, "time_zone_offset": 0, "page": 0, "per_page": 20}
+    session.post("search", f"/teams/{session.team}/posts/search", terms)
+
+
+def search_channels(session: Session) -> None:
+    for part in _typed(_word(session)):
+        session.get("autocomplete", f"/teams/{session.team}/channels/search_autocomplete?name={quote(part)}")
+
+
+def search_users(session: Session) -> None:
+    name = session.chance.choice(session.plan.accounts).username
+    for part in _typed(name):
+        session.get("autocomplete", f"/users/autocomplete?in_team={session.team}&name={quote(part)}")
+
+
+def join_channel(session: Session) -> None:
+    found = session.get("channels", f"/teams/{session.team}/channels?page=0&per_page=100", parse=True)
+    others = sorted(channel["id"] for channel in found if channel["id"] not in session.channels)
+    if others:
+        chosen = session.chance.choice(others)
+        session.post("join", f"/channels/{chosen}/members", {"user_id": session.user})
+        session.channels[chosen] = Channel(chosen, "O")
+
+
+def switch_team(session: Session) -> None:
+    others = [team for team in session.teams if team != session.team]
+    if others:
+        session.team = session.chance.choice(others)
+        session.load_team()
+        view_channel(session)
+
+
+# Three that need the websocket, which belongs to the user's life, are done there: reconnect, reload, log_in_again.
+ACTIONS: Mapping[str, Callable[[Session], None]] = {
+    function.__name__: function
+    for function in (
+        view_channel,
+        open_direct,
+        start_direct,
+        read_older,
+        check_unread,
+        post,
+        edit_post,
+        delete_post,
+        react,
+        view_threads,
+        read_thread,
+        mark_thread_read,
+        open_permalink,
+        view_profile,
+        search_posts,
+        search_channels,
+        search_users,
+        join_channel,
+        switch_team,
+    )
+}
+
+
+def sentence(chance: random.Random) -> str:
+    return " ".join(chance.choices(_WORDS, k=chance.randint(*_SENTENCE)))
+
+
+def _current(session: Session) -> Channel:
+    """The current channel; after a failure there may be none, then the user opens one first."""
+    if session.channel is None:
+        view_channel(session)
+    assert session.channel is not None
+    return session.channel
+
+
+def _word(session: Session) -> str:
+    """One that stands in a post which the user has read, if there is one."""
+    found = session.choose_post()
+    words = [word for word in found.message.split() if word.isalpha()] if found else []
+    return session.chance.choice(words or _WORDS)
+
+
+def _typed(word: str) -> list[str]:
+    """What a client asks while the word is typed: after two letters, and in the end."""
+    return [word[:2], word] if len(word) > 2 else [word]

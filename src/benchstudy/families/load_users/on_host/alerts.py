@@ -1,0 +1,102 @@
+"""Alerts: what must not be above a bound. From Prometheus, or from what the users themselves saw."""
+
+from __future__ import annotations
+
+import json
+import math
+import urllib.error
+import urllib.parse
+import urllib.request
+from collections import deque
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from . import histogram
+
+OK, ALERT, IGNORED, UNKNOWN = "ok", "alert", "ignored", "unknown"
+_LARGEST_ANSWER = 1 << 20
+
+
+@dataclass(frozen=True)
+class Alert:
+    """`query`: PromQL whose first value counts; None: the client's statistic of that name."""
+
+    name: str
+    above: float
+    ignore_first_s: float
+    query: str | None = None
+
+    def state(self, t_s: float, value: float | None) -> str:
+        """What a value at `t_s` since the load began means. Without a value there is no alert, but no all-clear."""
+        if t_s < self.ignore_first_s:
+            return IGNORED
+        if value is None or math.isnan(value):
+            return UNKNOWN
+        return ALERT if value > self.above else OK
+
+
+class PrometheusSilent(Exception):
+    """Prometheus did not answer, or refused the query."""
+
+
+def ask_prometheus(url: str, query: str, timeout_s: float) -> float | None:
+    """The first value of an instant query now; None for an empty vector. Raises PrometheusSilent."""
+    question = f"{url.rstrip('/')}/api/v1/query?" + urllib.parse.urlencode({"query": query})
+    try:
+        with _DIRECT.open(question, timeout=timeout_s) as response:
+            answer = json.loads(response.read(_LARGEST_ANSWER))
+        result = answer["data"]["result"]
+        if not result:
+            return None
+        return float(result[1] if answer["data"]["resultType"] == "scalar" else result[0]["value"][1])
+    except urllib.error.HTTPError as error:
+        said = error.read(2000).decode(errors="replace")
+        raise PrometheusSilent(f"{url} answered {error.code} to {query!r}: {said}") from error
+    except (OSError, ValueError, KeyError, IndexError, TypeError) as error:
+        raise PrometheusSilent(f"{url} gave no answer to {query!r}: {error}") from error
+
+
+# No proxy of the environment stands between a load host and the study's own Prometheus.
+_DIRECT = urllib.request.build_opener(urllib.request.ProxyHandler({}))
+
+
+@dataclass
+class Seen:
+    """What the users saw of HTTP in some time. `errors`: answered 5xx, timed out, or without an answer."""
+
+    requests: int = 0
+    sum_s: float = 0.0
+    errors: int = 0
+    counts: histogram.Counts = field(default_factory=dict)
+
+    def add(self, other: Seen) -> None:
+        self.requests += other.requests
+        self.sum_s += other.sum_s
+        self.errors += other.errors
+        histogram.merge(self.counts, other.counts)
+
+
+class RecentlySeen:
+    """What was seen within the last `window_s`, as far as reports tell."""
+
+    def __init__(self, window_s: float):
+        self.window_s = window_s
+        self._reports: deque[tuple[float, Seen]] = deque()
+
+    def add(self, t_s: float, seen: Seen) -> None:
+        self._reports.append((t_s, seen))
+
+    def statistics(self, now_s: float) -> Mapping[str, float | None]:
+        """client_mean and client_p99 in s, client_errors as a share; None while there was no request."""
+        while self._reports and self._reports[0][0] <= now_s - self.window_s:
+            self._reports.popleft()
+        total = Seen()
+        for _, seen in self._reports:
+            total.add(seen)
+        if not total.requests:
+            return {"client_mean": None, "client_p99": None, "client_errors": None}
+        return {
+            "client_mean": total.sum_s / total.requests,
+            "client_p99": histogram.quantile(total.counts, 0.99),
+            "client_errors": total.errors / total.requests,
+        }

@@ -1,0 +1,160 @@
+"""How many users there should be now: the bounded load, and the unbounded one that asks alerts."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import asdict
+from typing import Any
+
+import gevent
+
+from .alerts import UNKNOWN, Alert, PrometheusSilent, ask_prometheus
+from .feedback import SETTLED, FeedbackRule
+from .master import Collector
+from .plan import Plan, Rule
+
+_ARRIVAL_PATIENCE_S = 120.0  # after the ramp, until every user has logged in
+_SILENCE_PATIENCE_S = 20.0  # a rule that sees nothing would add users for ever
+_AT_ONCE = 1000.0  # users/s: a step is one step
+
+
+class LoadFailed(Exception):
+    """The load makes no result; the text says why to a person."""
+
+
+class Bounded:
+    """So many users, evenly begun; measured from when the last one is at work."""
+
+    def __init__(self, plan: Plan, collector: Collector):
+        self.plan, self.collector = plan, collector
+        self._steady_from: float | None = None
+
+    def adjust(self) -> tuple[int, float] | None:
+        """(users, users/s) wanted; None at the end. Raises LoadFailed when users cannot get in."""
+        plan, now_s = self.plan, self.collector.now_s
+        users = plan.users or 0
+        if self._steady_from is None:
+            if self.collector.ready >= users:
+                self._steady_from = now_s
+            elif now_s > plan.ramp_s + _ARRIVAL_PATIENCE_S:
+                raise LoadFailed(
+                    f"only {self.collector.ready} of {users} users could log in, connect and load their channels "
+                    f"within {now_s:.0f} s{_most_frequent(self.collector)}"
+                )
+        elif now_s >= self._steady_from + plan.duration_s:
+            return None
+        return users, users / plan.ramp_s if plan.ramp_s > 0 else _AT_ONCE
+
+    def outcome(self, end_s: float) -> dict[str, Any]:
+        steady = self._steady_from if self._steady_from is not None else end_s
+        return {
+            "mode": "bounded",
+            "phases": [_phase("ramp", 0.0, steady), _phase("steady", steady, end_s)],
+            "problems": [],
+        }
+
+
+class Unbounded:
+    """The feedback rule, fed with alerts."""
+
+    def __init__(self, plan: Plan, collector: Collector):
+        assert plan.rule is not None
+        self.plan, self.collector, self.rule_plan = plan, collector, plan.rule
+        self.rule = FeedbackRule(plan.rule.constants)
+        self._watch = Watch(plan.rule, plan.prometheus_url, collector)
+        self._next_s = 0.0
+
+    def adjust(self) -> tuple[int, float] | None:
+        """As Bounded's. Raises LoadFailed when nothing is seen of the system."""
+        collector, constants = self.collector, self.rule_plan.constants
+        # A little early rather than a whole second late: this is asked about once a second.
+        if collector.now_s >= self._next_s - 0.1:
+            self._next_s += constants.every_s
+            if collector.now_s >= self._next_s:  # fell behind
+                self._next_s = collector.now_s + constants.every_s
+            if collector.wanted:
+                collector.alerts = self._watch.look()
+                self.rule.decide(collector.now_s, collector.users, collector.alerts)
+        return None if self.rule.result is not None else (self.rule.wanted, _AT_ONCE)
+
+    def outcome(self, end_s: float) -> dict[str, Any]:
+        result = self.rule.result
+        begin = result.begin_s if result else end_s
+        problems = [
+            f"the alert {name} had no value in {count} of {self._watch.checks} checks"
+            for name, count in self._watch.unknown.items()
+            if count
+        ]
+        if result is not None and result.why != SETTLED:
+            problems.append(_NOT_SETTLED[result.why].format(**asdict(self.rule_plan.constants)))
+        return {
+            "mode": "unbounded",
+            "phases": [_phase("search", 0.0, begin), _phase("stable", begin, end_s)],
+            "result": result and {**asdict(result), "limited_by": result.limited_by},
+            "problems": problems,
+        }
+
+
+_NOT_SETTLED = {
+    "at_maximum": "the load stayed at its maximum of {max_users} users without an alert: the system supports at least "
+    "as many",
+    "too_long": "the number of users did not settle within {at_most_s:g} s",
+}
+
+
+class Watch:
+    """Asks for all alerts at once."""
+
+    def __init__(self, rule: Rule, prometheus_url: str, collector: Collector):
+        self.rule, self.url, self.collector = rule, prometheus_url, collector
+        self.checks = 0
+        self.unknown = {alert.name: 0 for alert in rule.alerts}
+        self._heard = time.monotonic()
+
+    def look(self) -> tuple[str, ...]:
+        """The names of what alerts now. Raises LoadFailed when Prometheus has been silent for too long."""
+        now_s = self.collector.now_s
+        own = self.collector.recently.statistics(now_s)
+        asked = [alert for alert in self.rule.alerts if alert.query is not None]
+        answers = dict(zip((a.name for a in asked), self._ask(asked), strict=True)) if asked else {}
+        self.checks += 1
+        rows = []
+        for alert in self.rule.alerts:
+            value = answers[alert.name] if alert.query is not None else own[alert.name]
+            state = alert.state(now_s, value)
+            self.unknown[alert.name] += state == UNKNOWN
+            rows.append((alert.name, value, alert.above, state))
+        return self.collector.tell_alerts(rows)
+
+    def _ask(self, alerts: list[Alert]) -> list[float | None]:
+        timeout_s = self.rule.constants.every_s
+        jobs = [gevent.spawn(self._try, ask_prometheus, self.url, alert.query, timeout_s) for alert in alerts]
+        gevent.joinall(jobs)
+        silent = [job.value for job in jobs if isinstance(job.value, PrometheusSilent)]
+        if not silent:
+            self._heard = time.monotonic()
+        elif time.monotonic() - self._heard > _SILENCE_PATIENCE_S:
+            raise LoadFailed(f"nothing decides about users any more: {silent[0]}")
+        return [None if isinstance(job.value, PrometheusSilent) else job.value for job in jobs]
+
+    @staticmethod
+    def _try(ask: Callable[..., float | None], *arguments: Any) -> float | PrometheusSilent | None:
+        try:
+            return ask(*arguments)
+        except PrometheusSilent as error:
+            return error
+
+
+def _phase(name: str, start_s: float, end_s: float) -> Mapping[str, Any]:
+    return {"name": name, "start_s": start_s, "end_s": end_s}
+
+
+def _most_frequent(collector: Collector) -> str:
+    """What went wrong most often, as an ending of a cause."""
+    failures = collector.total.failures
+    if not failures:
+        return ""
+    label, failure = max(failures, key=lambda key: failures[key])
+    example = collector.total.examples[label, failure]
+    return f"; {failures[label, failure]} × {label}: {failure}{f', such as {example}' if example else ''}"

@@ -1,0 +1,131 @@
+"""The feedback rule of an unbounded load: alerts decide about users, their slope about the end. Pure."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass
+
+SETTLED, AT_MAXIMUM, TOO_LONG = "settled", "at_maximum", "too_long"
+Check = tuple[float, float, tuple[str, ...]]  # when (s), how many users were active, which alerts there were
+
+
+@dataclass(frozen=True)
+class Constants:
+    """Times in s, `slope` in users/s. See the study's `Rule`."""
+
+    max_users: int
+    step: int
+    every_s: float
+    slope: float
+    window_s: float
+    at_most_s: float
+
+
+@dataclass(frozen=True)
+class Bracket:
+    """At up to `low` users nothing alerted, at `high` and more every check did; None where there is no such number."""
+
+    low: float | None
+    high: float | None
+
+
+@dataclass(frozen=True)
+class Result:
+    """`supported`: mean active users of the window from `begin_s` to `end_s`, None unless the load settled.
+
+    `why`: SETTLED, AT_MAXIMUM (not limited by the system: it supports at least as many) or TOO_LONG. `slope` in
+    users/s, `alerted`: share of the window's checks by alert, the most frequent first; `limited_by` is that one.
+    """
+
+    why: str
+    supported: float | None
+    slope: float | None
+    begin_s: float
+    end_s: float
+    bracket: Bracket
+    alerted: dict[str, float]
+    first_alert: str | None
+
+    @property
+    def limited_by(self) -> str | None:
+        return next(iter(self.alerted), None)
+
+
+class FeedbackRule:
+    """Ask `decide` every `every_s`; it says how many users there should be, until there is a `result`."""
+
+    def __init__(self, constants: Constants):
+        self.constants = constants
+        self.wanted = min(constants.step, constants.max_users)
+        self.result: Result | None = None
+        self._checks: list[Check] = []
+        self._first_alert: str | None = None
+        self._counting_since: float | None = None  # the first alert, or since when there are as many as may be
+
+    def decide(self, t_s: float, active: float, alerts: Collection[str]) -> int:
+        """Take in one check at `t_s` since the load began; the number of users wanted from now on.
+
+        `active`: how many there are. Does not change any more once there is a result.
+        """
+        if self.result is not None:
+            return self.wanted
+        constants = self.constants
+        self._checks.append((t_s, active, tuple(alerts)))
+        if alerts and self._first_alert is None:
+            # What was before the first alert is the way up, whatever its slope.
+            self._first_alert, self._counting_since = next(iter(alerts)), t_s
+        if self._counting_since is None and active >= constants.max_users:
+            self._counting_since = t_s
+        self._conclude(t_s)
+        if self.result is None:
+            step = -constants.step if alerts else constants.step
+            # Without any user there would be no alert either, whatever the system can do.
+            self.wanted = min(max(self.wanted + step, 1), constants.max_users)
+        return self.wanted
+
+    def _conclude(self, now_s: float) -> None:
+        constants, since = self.constants, self._counting_since
+        if since is not None and now_s - since >= constants.window_s:
+            window = [check for check in self._checks if check[0] > now_s - constants.window_s]
+            slope = slope_of([(t, active) for t, active, _ in window])
+            if slope is not None and abs(slope) < constants.slope:
+                alerted = any(alerts for _, _, alerts in window)
+                self.result = self._result(SETTLED if alerted else AT_MAXIMUM, window, slope)
+        if self.result is None and now_s >= constants.at_most_s:
+            window = [check for check in self._checks if check[0] > now_s - constants.window_s]
+            self.result = self._result(TOO_LONG, window, slope_of([(t, active) for t, active, _ in window]))
+
+    def _result(self, why: str, window: Sequence[Check], slope: float | None) -> Result:
+        counts = Counter(alert for _, _, alerts in window for alert in alerts)
+        mean = sum(active for _, active, _ in window) / len(window)
+        return Result(
+            why=why,
+            supported=None if why == TOO_LONG else mean,
+            slope=slope,
+            begin_s=max(window[-1][0] - self.constants.window_s, 0.0),
+            end_s=window[-1][0],
+            bracket=bracket(window),
+            alerted={alert: count / len(window) for alert, count in counts.most_common()},
+            first_alert=self._first_alert,
+        )
+
+
+def slope_of(points: Sequence[tuple[float, float]]) -> float | None:
+    """Of the straight line by least squares through (x, y), in units of y per x; None where x does not vary."""
+    if len(points) < 2:
+        return None
+    mean_x = sum(x for x, _ in points) / len(points)
+    mean_y = sum(y for _, y in points) / len(points)
+    spread = sum((x - mean_x) ** 2 for x, _ in points)
+    return sum((x - mean_x) * (y - mean_y) for x, y in points) / spread if spread > 0 else None
+
+
+def bracket(checks: Sequence[Check]) -> Bracket:
+    """Where the alerts begin, from the checks of a window: alerts come late and go late, so that the two overlap."""
+    alerting = [active for _, active, alerts in checks if alerts]
+    quiet = [active for _, active, alerts in checks if not alerts]
+    lowest_alert, highest_quiet = min(alerting, default=None), max(quiet, default=None)
+    low = max((a for a in quiet if lowest_alert is None or a < lowest_alert), default=None)
+    high = min((a for a in alerting if highest_quiet is None or a > highest_quiet), default=None)
+    return Bracket(low, high)

@@ -1,0 +1,160 @@
+"""The file that Locust is given: master and workers read the plan from standard input, and go by it."""
+
+import json
+import logging
+import sys
+import time
+
+import gevent
+import locust.runners
+from gevent.pywsgi import WSGIServer
+from load_users import recording
+from load_users.control import Bounded, LoadFailed, Unbounded
+from load_users.exposition import CONTENT_TYPE
+from load_users.master import Collector
+from load_users.plan import Plan
+from load_users.users import Accounts, MattermostUser, refuse_unknown
+from locust import LoadTestShape, events
+from locust.runners import MasterRunner, WorkerRunner
+
+_REPORT_INTERVAL_S = 1.0
+_WORKER_LOST_S = 15.0
+_KEY = "benchstudy"
+
+log = logging.getLogger("benchstudy")
+PLAN = Plan.read(json.load(sys.stdin))
+refuse_unknown(PLAN)
+locust.runners.WORKER_REPORT_INTERVAL = _REPORT_INTERVAL_S
+MattermostUser.host = PLAN.url
+MattermostUser.plan = PLAN
+MattermostUser.network_timeout = MattermostUser.connection_timeout = PLAN.request_timeout_s
+MattermostUser.concurrency = 1
+
+
+class Shape(LoadTestShape):
+    """Asked by Locust once a second, on the master."""
+
+    def __init__(self):
+        super().__init__()
+        self.collector = None
+        self._missing_since = None
+
+    def tick(self):
+        if self.collector is None:
+            self._begin()
+        try:
+            self._require_workers()
+            wanted = self.control.adjust()
+        except LoadFailed as failure:
+            self._end(str(failure))
+            return None
+        if wanted is None:
+            self._end()
+            return None
+        self.collector.wanted = wanted[0]
+        return wanted
+
+    def _begin(self):
+        self.collector = collector = Collector(PLAN)
+        self.control = (Unbounded if PLAN.rule else Bounded)(PLAN, collector)
+        self._writers = [
+            gevent.spawn(repeat, _REPORT_INTERVAL_S, collector.tell_users),
+            gevent.spawn(repeat, PLAN.interval_s, collector.write_interval),
+        ]
+        STATE.collector = collector
+
+    def _require_workers(self):
+        """Users of a lost worker would silently be missing."""
+        lost = self.runner.clients.missing
+        if not lost:
+            self._missing_since = None
+            return
+        self._missing_since = self._missing_since or time.monotonic()
+        if time.monotonic() - self._missing_since > _WORKER_LOST_S:
+            raise LoadFailed(f"{len(lost)} of {PLAN.workers} Locust workers do not answer any more")
+
+    def _end(self, failure=None):
+        gevent.killall(self._writers)
+        STATE.collector = None
+        outcome = self.control.outcome(self.collector.now_s)
+        self.collector.close({**outcome, "failure": failure, "locust": locust.__version__})
+        if failure is not None:
+            print(failure, file=sys.stderr, flush=True)
+            self.runner.environment.process_exit_code = 1
+        else:
+            # Failed requests are a result, and Locust's own exit status for them says nothing of the load.
+            self.runner.environment.process_exit_code = 0
+
+
+def repeat(every_s, do):
+    while True:
+        gevent.sleep(every_s)
+        do()
+
+
+class State:
+    """What Locust's events have in common."""
+
+    runner = None
+    collector = None  # the master's, while the load goes on
+    recorder = recording.Recorder()  # a worker's; each process has its own
+
+
+STATE = State()
+
+
+@events.init.add_listener
+def begin(environment, runner, **_):
+    STATE.runner = runner
+    environment.stop_timeout = 0.0  # users leave by themselves, see MattermostUser
+    if isinstance(runner, MasterRunner):
+        serve_metrics()
+    elif isinstance(runner, WorkerRunner):
+        MattermostUser.recorder = STATE.recorder
+        MattermostUser.accounts = Accounts(PLAN.accounts, runner.worker_index, PLAN.workers)
+        environment.events.request.add_listener(record)
+        environment.events.report_to_master.add_listener(add_report)
+
+
+def serve_metrics():
+    def answer(_, start_response):
+        if STATE.collector is None:
+            start_response("503 Service Unavailable", [("Content-Type", "text/plain")])
+            return [b"no load at present\n"]
+        start_response("200 OK", [("Content-Type", CONTENT_TYPE)])
+        return [STATE.collector.exposition().encode()]
+
+    try:
+        WSGIServer((PLAN.address, PLAN.metrics_port), answer, log=None, error_log=None).start()
+    except OSError as error:
+        sys.exit(f"cannot listen on {PLAN.address}:{PLAN.metrics_port} for metrics: {error}")
+
+
+def record(request_type, name, response_time, exception=None, response=None, **_):
+    """Every request of every user of this process."""
+    failure, example = None, ""
+    if exception is not None:
+        status = getattr(response, "status_code", 0)
+        failure = failure_of(status, exception)
+        said = getattr(response, "content", None) or b""
+        example = f"{request_type} {status or ''} {type(exception).__name__}: {exception} {said[:200]!r}"
+    STATE.recorder.records.add(name, recording.HTTP, response_time / 1000, failure, example)
+
+
+def failure_of(status, exception):
+    if status >= 500:
+        return recording.SERVER_ERROR
+    if status:
+        return recording.CLIENT_ERROR
+    return recording.TIMEOUT if isinstance(exception, TimeoutError | gevent.Timeout) else recording.NO_ANSWER
+
+
+def add_report(data, **_):
+    data[_KEY] = {**STATE.recorder.report(), "rss_bytes": STATE.runner.current_memory_usage}
+
+
+@events.worker_report.add_listener
+def take_report(client_id, data, **_):
+    report = data.get(_KEY)
+    if report is not None and STATE.collector is not None:
+        STATE.collector.take(client_id, report, data["user_count"])

@@ -1,0 +1,140 @@
+"""What workers record of their users, and what comes of it on the master. Only numbers travel, and they add up."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from . import histogram
+from .alerts import Seen
+
+HTTP, WEBSOCKET, EVENT = "http", "websocket", "event"  # kinds of what is timed
+SERVER_ERROR, CLIENT_ERROR, TIMEOUT, NO_ANSWER, DROPPED = "5xx", "4xx", "timeout", "no_answer", "dropped"
+UNEXPECTED = "unexpected"  # an answer that the simulated client could not use
+ERRORS = (SERVER_ERROR, TIMEOUT, NO_ANSWER)  # what the alert client_errors counts
+_LONGEST_EXAMPLE = 300
+
+
+@dataclass
+class Measured:
+    """Of one label, such as `view_channel/posts`: every request, failed ones too. Times in s."""
+
+    kind: str
+    count: int = 0
+    failures: int = 0
+    sum_s: float = 0.0
+    max_s: float = 0.0
+    counts: histogram.Counts = field(default_factory=dict)
+
+    def add(self, seconds: float, failed: bool) -> None:
+        self.count += 1
+        self.failures += failed
+        self.sum_s += seconds
+        self.max_s = max(self.max_s, seconds)
+        index = histogram.index_of(seconds)
+        self.counts[index] = self.counts.get(index, 0) + 1
+
+    def merge(self, other: Measured) -> None:
+        self.count += other.count
+        self.failures += other.failures
+        self.sum_s += other.sum_s
+        self.max_s = max(self.max_s, other.max_s)
+        histogram.merge(self.counts, other.counts)
+
+
+@dataclass
+class Records:
+    """All that was measured in some time. `failures`: (label, kind of failure) to number, `examples` to a text."""
+
+    measured: dict[str, Measured] = field(default_factory=dict)
+    failures: dict[tuple[str, str], int] = field(default_factory=dict)
+    examples: dict[tuple[str, str], str] = field(default_factory=dict)
+    events: int = 0
+
+    def add(self, label: str, kind: str, seconds: float, failure: str | None = None, example: str = "") -> None:
+        self.measured.setdefault(label, Measured(kind)).add(seconds, failure is not None)
+        if failure is not None:
+            self.fail(label, failure, example)
+
+    def fail(self, label: str, failure: str, example: str = "") -> None:
+        """Count a failure that has no time of its own."""
+        self.failures[label, failure] = self.failures.get((label, failure), 0) + 1
+        self.examples.setdefault((label, failure), example[:_LONGEST_EXAMPLE])
+
+    def merge(self, other: Records) -> None:
+        for label, measured in other.measured.items():
+            self.measured.setdefault(label, Measured(measured.kind)).merge(measured)
+        for key, count in other.failures.items():
+            self.failures[key] = self.failures.get(key, 0) + count
+        for key, example in other.examples.items():
+            self.examples.setdefault(key, example)
+        self.events += other.events
+
+    def seen(self) -> Seen:
+        """Of HTTP alone."""
+        total = Seen()
+        for label, measured in self.measured.items():
+            if measured.kind == HTTP:
+                errors = sum(self.failures.get((label, failure), 0) for failure in ERRORS)
+                total.add(Seen(measured.count, measured.sum_s, errors, measured.counts))
+        return total
+
+    # --- between processes -----------------------------------------------------------------------------------
+
+    def message(self) -> dict[str, Any]:
+        """As plain data that msgpack takes."""
+        return {
+            "measured": {
+                label: [m.kind, m.count, m.failures, m.sum_s, m.max_s, m.counts] for label, m in self.measured.items()
+            },
+            "failures": [
+                [label, failure, count, self.examples.get((label, failure), "")]
+                for (label, failure), count in self.failures.items()
+            ],
+            "events": self.events,
+        }
+
+    @classmethod
+    def of_message(cls, message: Mapping[str, Any]) -> Records:
+        records = cls(events=message["events"])
+        records.measured = {label: Measured(*values) for label, values in message["measured"].items()}
+        for label, failure, count, example in message["failures"]:
+            records.failures[label, failure] = count
+            records.examples[label, failure] = example
+        return records
+
+
+class Recorder:
+    """Of one worker process: what its users did since the last report, and how many of them there are."""
+
+    def __init__(self) -> None:
+        self.records = Records()
+        self.ready = 0  # logged in, connected, with their channels loaded
+        self.websockets = 0
+
+    def report(self) -> dict[str, Any]:
+        """What is new, for the master. `cpu_s`: of this process since its start."""
+        records, self.records = self.records, Records()
+        return {
+            "records": records.message(),
+            "host": os.uname().nodename,
+            "ready": self.ready,
+            "websockets": self.websockets,
+            "cpu_s": time.process_time(),
+        }
+
+
+@dataclass
+class Worker:
+    """A worker as the master knows it."""
+
+    number: int
+    host: str
+    users: int = 0
+    ready: int = 0
+    websockets: int = 0
+    cpu_s: float = 0.0
+    rss_bytes: int = 0
