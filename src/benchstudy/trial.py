@@ -13,7 +13,7 @@ from benchstudy import shipping
 from benchstudy.errors import BenchstudyError, TrialFailed
 from benchstudy.families.base import FamilyConfig
 from benchstudy.hostagent import Command, Execution, HostAgent, RunningService, ServiceFailed
-from benchstudy.hostservices import how_it_ended
+from benchstudy.hostservices import how_it_ended, no_address
 from benchstudy.raw import CommandRecord, ToolRecord
 from benchstudy.remote import Completed, ConnectionFailed, ConnectionLost, Remote
 from benchstudy.services import Confinement, Limits, Service
@@ -300,6 +300,18 @@ class TrialContext:
         """A quick question to the host, answered in JSON; not part of what is measured."""
         return self._state.host(role).agent.call(command, *args, input=input)
 
+    def address(self, role: str = "sut") -> str:
+        """Where the target's hosts reach servers of the role's host. Raises ServiceFailed with the fix when unknown."""
+        host = self._state.host(role).remote.name
+        address = self._state.address(role)
+        if address is None:
+            raise ServiceFailed(no_address(host))
+        return address
+
+    def clock_offset_s(self, role: str = "sut") -> float:
+        """The wall clock of the role's host minus this machine's, asked now."""
+        return self._state.host(role).agent.clock_offset_s()
+
     def library(self, name: str, role: str = "sut") -> str:
         """Where on the host something shipped from here lies, such as "boto3"."""
         return self._state.library(name, role)
@@ -417,6 +429,10 @@ class TrialContext:
     def keep_secret(self, value: str) -> None:
         """Keep out of every file what became known during the trial, such as the token that a login gave."""
         self._state._secrets.add(value)
+
+    def event(self, text: str) -> None:
+        """Something that happened, for the session's record and whoever watches it."""
+        self._state.event(text)
 
     def note(self, **facts: Any) -> None:
         """What was verified about this trial: file system type, cache state, limits."""

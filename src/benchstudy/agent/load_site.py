@@ -1,0 +1,50 @@
+"""What a load must know of a site before it begins: ports that are free, who its users are, which version it is."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+
+import http_check
+import sockets
+import wire
+
+_MOST = 64 << 20
+_TIMEOUT_S = 20.0
+
+
+def free_ports(arguments: list[str]) -> None:
+    """`free-ports NAME ...`: {"ports": {name: one that nothing on this host uses now}}."""
+    wire.emit({"ports": sockets.free_ports(arguments)})
+
+
+def text(arguments: list[str]) -> None:
+    """`site-text PATH`: {"text", "sha256"} of a file. Raises AgentError when there is none that can be sent."""
+    (path,) = arguments
+    try:
+        with open(path, "rb") as file:
+            size = os.fstat(file.fileno()).st_size
+            if size > _MOST:
+                raise wire.AgentError(f"{path} has {size} bytes, more than the {_MOST >> 20} MiB that can be sent")
+            content = file.read()
+        wire.emit({"text": content.decode(), "sha256": hashlib.sha256(content).hexdigest()})
+    except OSError as error:
+        raise wire.AgentError(f"{path}: {error.strerror}") from None
+    except UnicodeDecodeError:
+        raise wire.AgentError(f"{path} is no text in UTF-8") from None
+
+
+def says(arguments: list[str]) -> None:
+    """`site-says BASE PATH KEY`: {"value": what a key of the JSON object there says, "problem": why there is none}."""
+    base, path, key = arguments
+    answer, body, _ = http_check.ask(base, {"method": "GET", "path": path, "headers": {}}, _TIMEOUT_S)
+    value = problem = None
+    if answer.get("status") == 200:
+        try:
+            value = json.loads(body)[key]
+        except (ValueError, KeyError, TypeError):
+            problem = f"{base}{path} answers no JSON object with {key!r}"
+    else:
+        problem = f"{base}{path} answers {answer.get('error') or answer['status']}"
+    wire.emit({"value": value, "problem": problem})

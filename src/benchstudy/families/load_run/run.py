@@ -1,0 +1,125 @@
+"""A trial that is run here: a fresh site, users, and what Prometheus saw of it."""
+
+from typing import TYPE_CHECKING, Any
+
+from benchstudy.errors import TrialFailed
+from benchstudy.families.base import Case
+from benchstudy.families.load_run.clocks import clock_of, require_steady
+from benchstudy.families.load_run.facts import rate_window_s, write_facts
+from benchstudy.families.load_run.fetch import Server, Span, ask_clock, fetch
+from benchstudy.families.load_run.scrape import problems_of
+from benchstudy.families.load_run.system import Site, Watch, fresh_site, said_version, wait_for_targets, watched
+from benchstudy.families.load_test_config import LoadLevel, LoadTestConfig
+
+if TYPE_CHECKING:
+    from benchstudy.families.load_users.run import Loaded
+    from benchstudy.trial import TrialContext
+
+SYSTEM, HOSTS = '{job="server"}', '{job="node"}'
+_STEADY = ("steady", "stable")  # what the phases are called in which everything is measured
+
+
+def run_load_trial(case: Case, trial: "TrialContext") -> None:
+    """See the family. Raises TrialFailed with a cause a person understands."""
+    config: LoadTestConfig = trial.config
+    levels = case.levels
+    load = config.load(levels["load"])
+    trial.note(loop="closed", database=config.database(levels["database"]).label or levels["database"])
+    with fresh_site(trial, levels["version"], levels["database"], load.most_users) as site:
+        version = said_version(trial, site)
+        wait_for_targets(trial, site)
+        server = Server(site.prometheus_url, site.prometheus_role)
+        before = _Clocks(trial, site, server)
+        with watched(site, trial.event) as watch:
+            loaded = _loaded(trial, load, site, watch)
+        after = _Clocks(trial, site, server)
+        phases = before.to_prometheus(loaded.phases)
+        steady = next(((start, end) for name, start, end in phases if name in _STEADY), None)
+        if steady is None:
+            raise TrialFailed(f"the load came to no steady phase: {'; '.join(loaded.problems) or 'nobody says why'}")
+        window = phases[0][1], phases[-1][2]
+        margin_s = rate_window_s(steady[1] - steady[0], _interval_s(config))
+        summary = fetch(trial, server, Span(*window, margin_s, SYSTEM, HOSTS, _interval_s(config)))
+        stepped_s = max((before.stepped_s(after)), key=abs)
+    write_facts(
+        trial,
+        mode="run",
+        window=window,
+        steady=steady,
+        phases=phases,
+        scrape_interval_s=_interval_s(config),
+        select=SYSTEM,
+        select_hosts=HOSTS,
+        bounded=load.is_bounded,
+        users_asked=load.users,
+        load=loaded.result,
+        source={"name": config.prometheus.service if config.prometheus else "", "kind": "run"},
+        prometheus={name: summary.get(name) for name in ("version", "series", "samples")},
+        clock={**before.facts(), "stepped_s": stepped_s},
+        versions={"server": version},
+        data_set={"counts": dict(site.accounts.counts), "sha256": site.accounts.sha256},
+        used={service.name: dict((service.record or {}).get("limits") or {}) for service in site.services},
+        problems=[*loaded.problems, *problems_of(summary)],
+    )
+
+
+def _interval_s(config: LoadTestConfig) -> float:
+    assert config.prometheus is not None
+    return config.prometheus.scrape_interval
+
+
+def _loaded(trial: "TrialContext", load: LoadLevel, site: Site, watch: Watch) -> "Loaded":
+    """Raises TrialFailed; what a dead server's users met with is only the symptom."""
+    from benchstudy.families.load_users.run import Site as LoadSite
+    from benchstudy.families.load_users.run import run_load
+
+    wanted = LoadSite(
+        url=site.url,
+        prometheus_url=site.prometheus_url,
+        accounts=site.accounts.content,
+        address=trial.address(site.load_role),
+        metrics_port=site.load_ports["metrics"],
+        port=site.load_ports["master"],
+        cancelled=watch.died,
+    )
+    try:
+        loaded = run_load(trial, load, trial.config.behaviour, wanted)
+    except TrialFailed:
+        watch.check()
+        raise
+    watch.check()
+    return loaded
+
+
+class _Clocks:
+    """At one moment: of Prometheus, of the hosts, all against this machine's."""
+
+    def __init__(self, trial: "TrialContext", site: Site, server: Server):
+        self._trial, self._site = trial, site
+        self.hosts = {trial.roles[role]: trial.clock_offset_s(role) for role in (site.prometheus_role, site.load_role)}
+        self._prometheus_host, self._load_host = trial.roles[site.prometheus_role], trial.roles[site.load_role]
+        self.prometheus = clock_of(ask_clock(trial, server), self.hosts[self._prometheus_host])
+
+    @property
+    def load_minus_prometheus_s(self) -> float:
+        return self.hosts[self._load_host] - self.prometheus.from_here_s
+
+    def to_prometheus(self, phases: list[tuple[str, float, float]]) -> list[tuple[str, float, float]]:
+        """From the load host's clock to Prometheus'."""
+        shift_s = self.load_minus_prometheus_s
+        return [(name, start - shift_s, end - shift_s) for name, start, end in phases]
+
+    def stepped_s(self, after: "_Clocks") -> list[float]:
+        """By how much clocks were set in between. Raises TrialFailed when that is too much."""
+        moved = require_steady(self.prometheus, after.prometheus)
+        return [moved, after.load_minus_prometheus_s - self.load_minus_prometheus_s]
+
+    def facts(self) -> dict[str, Any]:
+        return {
+            "prometheus_minus_host_s": self.prometheus.from_host_s,
+            "prometheus_minus_here_s": self.prometheus.from_here_s,
+            "uncertainty_s": self.prometheus.uncertainty_s,
+            "hosts": self.hosts,
+            "load_minus_prometheus_s": self.load_minus_prometheus_s,
+            "correction_s": -self.load_minus_prometheus_s,
+        }
