@@ -8,6 +8,7 @@ from pathlib import Path
 
 from benchstudy import __version__, paths
 from benchstudy.errors import BenchstudyError
+from benchstudy.exporting import add_command as add_export_command
 from benchstudy.study import Study, load_study
 
 _EMBEDDED = Path("config/config.yaml")
@@ -56,6 +57,8 @@ def _parser() -> argparse.ArgumentParser:
 
     verify = commands.add_parser("verify", help="compare every raw file with the SHA-256 stored with it")
     verify.set_defaults(command=_verify)
+
+    add_export_command(commands)
 
     for command in (check, cases, verify):
         command.add_argument("study", nargs="?", type=Path, default=_EMBEDDED, metavar="STUDY", help=_STUDY_HELP)
