@@ -17,10 +17,13 @@ from benchstudy.errors import StudyError
 from benchstudy.families.base import Case, Family, FamilyConfig, Observation, Parsed, ParseError
 from benchstudy.hostagent import Command
 from benchstudy.raw import CorruptTrial, StoredTrial, TrialStore
+from benchstudy.report import evidence
+from benchstudy.report.results import Results
 from benchstudy.session import hold_session
 from benchstudy.stats import precision, smallest_n, summarise
 from benchstudy.stopping import FEWEST, LEVEL, Stopping
 from benchstudy.study import Study, parse_study
+from benchstudy.tidy import tidy_family
 
 # -- the rule ------------------------------------------------------------------------------------------------
 
@@ -368,3 +371,25 @@ def test_trials_without_a_named_metric_are_judged_by_their_first_time(lab, monke
     (known,) = lab.hold({"wild": WILD})["stopping"]["known"]
     assert (known["metric"], known["precision"]) == ("other", 0.0)
     assert "all values are equal" in known["why"]
+
+
+def test_a_page_says_by_what_rule_it_stopped_what_was_not_reached_and_what_a_newer_parser_makes_of_it(lab, monkeypatch):
+    values = {"quiet": QUIET, "never": NEVER}
+    index = lab.hold(values, blocks={"min": 6, "max": 7})
+
+    def page() -> tuple[str, str]:
+        plan = lab.study(values).session("t", "scripted")
+        tidy_family(lab.root, [plan], lab.root / "tidy")
+        results = Results(lab.root / "tidy", study="s", family="scripted")
+        return evidence.method(results, [index]), evidence.weaknesses(results, [index])
+
+    method, weak = page()
+    assert "6 to 7, until every case is known to ±5 %" in method
+    assert "Looked at after 6, 7 blocks, and at no other time." in method
+    assert "never, duration: ±5 % was declared, and ±50.0 % is what 7 blocks gave." in weak
+    assert "when the session stopped" not in weak
+    monkeypatch.setattr(Scripted, "edited", staticmethod(lambda value: value**40))
+    method, weak = page()
+    assert "quiet, duration: known to ±1.0 % when the session stopped, and to ±41.0 % by this page" in weak
+    older = {name: value for name, value in index.items() if name != "stopping"}
+    assert "until" not in evidence.method(Results(lab.root / "tidy", study="s", family="scripted"), [older])

@@ -13,7 +13,7 @@ from typing import Any
 import polars as pl
 
 from benchstudy import stats
-from benchstudy.report import human, sessions
+from benchstudy.report import human, sessions, stopping
 from benchstudy.report.results import Estimate, Results, raw_files
 from benchstudy.report.tables import definition_list, link, unbroken
 
@@ -133,7 +133,7 @@ def _session_facts(index: Mapping[str, Any], *, several: bool) -> list[tuple[str
         )
         for name, environment in session["hosts"].items():
             changes += [f"{name}: {change}" for change in environment.get("diff") or ()]
-    facts = [(f"Sessions{where}", "\n".join(lines))]
+    facts = [(f"Sessions{where}", "\n".join(lines)), *stopping.facts(index, where)]
     if lines:
         facts.append((f"Environment, before against after{where}", "\n".join(changes) or "no change noticed"))
     events = [event for session in index["sessions"] for event in session["events"]]
@@ -142,7 +142,7 @@ def _session_facts(index: Mapping[str, Any], *, several: bool) -> list[tuple[str
 
 def weaknesses(results: Results, indexes: Indexes, extra: Iterable[str] = ()) -> str:
     """What a sceptical reader should hold against these figures, as far as the data themselves tell."""
-    found = [*extra, *_weak_numbers(results), *_weak_trials(results, indexes)]
+    found = [*extra, *_weak_numbers(results), *stopping.weaknesses(results, indexes), *_weak_trials(results, indexes)]
     items = "".join(f"<li>{html.escape(text)}</li>" for text in found)
     return f'<ul class="weak">{items}</ul>' if found else "<p>The data themselves show no weakness.</p>"
 
