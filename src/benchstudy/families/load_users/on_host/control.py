@@ -99,6 +99,7 @@ class Unbounded:
 _NOT_SETTLED = {
     "at_maximum": "the load stayed at its maximum of {max_users} users without an alert: the system supports at least "
     "as many",
+    "at_minimum": "there was an alert at every check, however few users there were: its bound is exceeded without them",
     "too_long": "the number of users did not settle within {at_most_s:g} s",
 }
 

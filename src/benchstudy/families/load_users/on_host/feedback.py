@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 
-SETTLED, AT_MAXIMUM, TOO_LONG = "settled", "at_maximum", "too_long"
+SETTLED, AT_MAXIMUM, AT_MINIMUM, TOO_LONG = "settled", "at_maximum", "at_minimum", "too_long"
 Check = tuple[float, float, tuple[str, ...]]  # when (s), how many users were active, which alerts there were
 
 
@@ -32,10 +32,11 @@ class Bracket:
 
 @dataclass(frozen=True)
 class Result:
-    """`supported`: mean active users of the window from `begin_s` to `end_s`, None unless the load settled.
+    """`supported`: mean active users of the window from `begin_s` to `end_s`, None when the load found no such number.
 
-    `why`: SETTLED, AT_MAXIMUM (not limited by the system: it supports at least as many) or TOO_LONG. `slope` in
-    users/s, `alerted`: share of the window's checks by alert, the most frequent first; `limited_by` is that one.
+    `why`: SETTLED; AT_MAXIMUM: nothing alerted, the system supports at least as many; AT_MINIMUM: everything alerted,
+    however few there were; TOO_LONG: it did not settle. `slope` in users/s, `alerted`: share of the window's checks by
+    alert, the most frequent first; `limited_by` is that one.
     """
 
     why: str
@@ -90,8 +91,7 @@ class FeedbackRule:
             window = [check for check in self._checks if check[0] > now_s - constants.window_s]
             slope = slope_of([(t, active) for t, active, _ in window])
             if slope is not None and abs(slope) < constants.slope:
-                alerted = any(alerts for _, _, alerts in window)
-                self.result = self._result(SETTLED if alerted else AT_MAXIMUM, window, slope)
+                self.result = self._result(_why(window), window, slope)
         if self.result is None and now_s >= constants.at_most_s:
             window = [check for check in self._checks if check[0] > now_s - constants.window_s]
             self.result = self._result(TOO_LONG, window, slope_of([(t, active) for t, active, _ in window]))
@@ -101,7 +101,7 @@ class FeedbackRule:
         mean = sum(active for _, active, _ in window) / len(window)
         return Result(
             why=why,
-            supported=None if why == TOO_LONG else mean,
+            supported=mean if why in (SETTLED, AT_MAXIMUM) else None,
             slope=slope,
             begin_s=max(window[-1][0] - self.constants.window_s, 0.0),
             end_s=window[-1][0],
@@ -109,6 +109,12 @@ class FeedbackRule:
             alerted={alert: count / len(window) for alert, count in counts.most_common()},
             first_alert=self._first_alert,
         )
+
+
+def _why(window: Sequence[Check]) -> str:
+    """Why the number of users is flat: only between alerts and no alerts it is the system that decides."""
+    alerting = sum(bool(alerts) for _, _, alerts in window)
+    return AT_MAXIMUM if alerting == 0 else AT_MINIMUM if alerting == len(window) else SETTLED
 
 
 def slope_of(points: Sequence[tuple[float, float]]) -> float | None:
