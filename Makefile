@@ -6,6 +6,8 @@ SHELL := /bin/sh
 CORES ?= 8
 # The study of config/config.yaml unless another is named.
 STUDY ?=
+# A crate, packed or unpacked, whose reports are to be made again.
+CRATE ?=
 # Options of `jupyter lab`.
 LAB ?=
 # Files of tests run side by side: half of the suite's time is spent waiting for servers.
@@ -14,12 +16,12 @@ BIN := .venv/bin
 # Snakemake's own jobs call tools of the environment by name.
 export PATH := $(CURDIR)/$(BIN):$(PATH)
 
-.PHONY: help environment report test lab check format clean-reports clean-environment clean-loopback
+.PHONY: help environment report crate reproduce test lab check format clean-reports clean-environment clean-loopback
 
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-18s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 	@echo
-	@echo "  STUDY=config/studies/x.yaml and CORES=4 apply to report and check."
+	@echo "  STUDY=config/studies/x.yaml and CORES=4 apply to report, crate and check."
 
 environment:
 	@sh setup/environment.sh
@@ -27,6 +29,15 @@ environment:
 report: environment ## set up what is missing, measure what is missing, write reports/index.html
 	@snakemake --cores $(CORES) report $(if $(STUDY),--configfile $(STUDY))
 	@echo "$(CURDIR)/reports/index.html"
+
+crate: environment ## pack the study as it stands, with all that it takes to check it: reports/<study>.crate.zip
+	@snakemake --cores $(CORES) crate $(if $(STUDY),--configfile $(STUDY)) --config measure=false
+
+# Of the machine it needs nothing but Python: no host is contacted, so no ssh.
+reproduce: ## make the reports of CRATE=x.crate.zip again without any host, and compare every table
+	@[ -n "$(CRATE)" ] || { echo "name the crate: make reproduce CRATE=path/of/x.crate.zip" >&2; exit 2; }
+	@sh setup/environment.sh reproduce
+	@benchstudy reproduce "$(CRATE)" --cores $(CORES)
 
 test: ## set up what is missing, then run the whole test suite
 	@sh setup/environment.sh test

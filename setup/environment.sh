@@ -3,6 +3,7 @@
 #
 #   setup/environment.sh          what reports need
 #   setup/environment.sh test     that, and what the test suite needs
+#   setup/environment.sh reproduce  only what a crate's reports need: no ssh
 #
 # A second run finds everything and takes a fraction of a second. Nothing here asks questions.
 set -eu

@@ -9,6 +9,7 @@ from pathlib import Path
 from benchstudy import __version__, paths
 from benchstudy.errors import BenchstudyError
 from benchstudy.exporting import add_command as add_export_command
+from benchstudy.provenance.commands import add_commands as add_provenance_commands
 from benchstudy.study import Study, load_study
 
 _EMBEDDED = Path("config/config.yaml")
@@ -55,15 +56,13 @@ def _parser() -> argparse.ArgumentParser:
     imports.add_argument("--target", help="the study's target they belong to; its first one when left out")
     imports.set_defaults(command=_import)
 
-    verify = commands.add_parser("verify", help="compare every raw file with the SHA-256 stored with it")
-    verify.set_defaults(command=_verify)
-
     add_export_command(commands)
 
-    for command in (check, cases, verify):
+    for command in (check, cases):
         command.add_argument("study", nargs="?", type=Path, default=_EMBEDDED, metavar="STUDY", help=_STUDY_HELP)
     for command in (discard, imports):
         command.add_argument("--study", type=Path, default=_EMBEDDED, metavar="STUDY", help=_STUDY_HELP)
+    add_provenance_commands(commands, _EMBEDDED, _STUDY_HELP)
     return parser
 
 
@@ -87,9 +86,9 @@ def _check(arguments: argparse.Namespace) -> int:
 
 
 def _cases(arguments: argparse.Namespace) -> int:
+    from benchstudy.looks import Known
     from benchstudy.raw import TrialStore
 
-    from benchstudy.looks import Known
     study = load_study(arguments.study)
     for plan in study.sessions():
         store = TrialStore(_raw(study, plan.target, plan.family_name))
@@ -109,12 +108,12 @@ def _cases(arguments: argparse.Namespace) -> int:
     return 0
 
 
-def _discard(arguments: argparse.Namespace) -> int:
-    from benchstudy.raw import RESULTS, TrialStore, find_trials
 def _from_to(fewest: int, most: int) -> str:
     return str(fewest) if fewest == most else f"{fewest} to {most}"
 
 
+def _discard(arguments: argparse.Namespace) -> int:
+    from benchstudy.raw import RESULTS, TrialStore, find_trials
 
     if not arguments.why.strip():
         raise BenchstudyError("--why: give the reason; the report prints it")
@@ -159,25 +158,6 @@ def _import(arguments: argparse.Namespace) -> int:
     for path, reason in refused:
         print(f"not imported {path}: {reason}", file=sys.stderr)
     return 1 if refused or not imported else 0
-
-
-def _verify(arguments: argparse.Namespace) -> int:
-    from benchstudy.raw import CorruptTrial, verify
-
-    study = load_study(arguments.study)
-    files = bad = 0
-    for plan in study.sessions():
-        folder = _raw(study, plan.target, plan.family_name)
-        for sums in sorted(folder.glob("*/*/SHA256SUMS")):
-            if sums.parent.name.startswith("."):
-                continue
-            try:
-                files += len(verify(sums.parent))
-            except CorruptTrial as error:
-                bad += 1
-                print(error, file=sys.stderr)
-    print(json.dumps({"study": study.study, "files": files, "altered": bad}))
-    return 1 if bad else 0
 
 
 def _raw(study: Study, target: str, family: str) -> Path:

@@ -8,6 +8,8 @@ from pathlib import Path
 # The earliest that the format knows: when a file was written says nothing about what is in it.
 _WRITTEN = (1980, 1, 1, 0, 0, 0)
 _READABLE_BY_ALL = 0o100644 << 16
+# And MS-DOS's own mark of a folder, in the lower half.
+_FOLDER = 0o040755 << 16 | 0x10
 _CHUNK = 1 << 20
 
 
@@ -24,6 +26,7 @@ def chunks(source: Path | bytes) -> Iterator[bytes]:
 def write_zip(archive: Path, files: Iterable[tuple[str, int, Iterable[bytes]]]) -> None:
     """Packs `files` (name inside, size in bytes, content in pieces), in their order, into `archive`.
 
+    A name that ends with a slash is a folder's, which needs one only where it is to be there without its files.
     `archive` appears whole or not at all; what was there stays when a content cannot be read to its end.
     """
     archive.parent.mkdir(parents=True, exist_ok=True)
@@ -32,7 +35,12 @@ def write_zip(archive: Path, files: Iterable[tuple[str, int, Iterable[bytes]]]) 
         with zipfile.ZipFile(temporary, "w") as out:
             for name, size, content in files:
                 entry = zipfile.ZipInfo(name, _WRITTEN)
-                entry.external_attr, entry.create_system = _READABLE_BY_ALL, 3
+                entry.create_system = 3
+                if entry.is_dir():
+                    entry.external_attr = _FOLDER
+                    out.writestr(entry, b"")
+                    continue
+                entry.external_attr = _READABLE_BY_ALL
                 entry.compress_type, entry.file_size = zipfile.ZIP_DEFLATED, size
                 with out.open(entry, "w") as member:
                     for chunk in content:

@@ -33,9 +33,10 @@ try:
         announce_controller()
         hold_project()
         write_atomically(paths.declared_study(Path()), json.dumps(config, default=str))
-        for target in STUDY.targets:
+        # What could not be done is tried again, but not by a run that takes what there is.
+        for target in STUDY.targets if STUDY.measure else ():
             drop_problem_facts(Path("data/provision") / STUDY.study / f"{target}.json")
-        for plan in STUDY.sessions():
+        for plan in STUDY.sessions() if STUDY.measure else ():
             drop_problem_index(paths.session_index(Path(), STUDY.study, plan.target, plan.family_name))
 except BenchstudyError as error:
     raise WorkflowError(str(error))

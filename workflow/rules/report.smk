@@ -55,3 +55,23 @@ rule build_index:
         study=STUDY.sha256,
     script:
         "../scripts/build_index.py"
+
+
+rule build_crate:
+    """A study as one file that others can check and reproduce. Not a part of `report`, because all raw files are read."""
+    input:
+        index=rules.build_index.output.study_index,
+        sessions=session_indexes(),
+        code=[*files_below("src", "*.py"), *files_below("notebooks", "*.ipynb"), *files_below("workflow", "*.*")],
+    output:
+        crate=f"reports/{STUDY.study}.crate.zip",
+    log:
+        f"logs/build_crate/{STUDY.study}.log",
+    resources:
+        **BESIDE_NO_MEASUREMENT,
+    params:
+        study=STUDY.sha256,
+        authors=[author.model_dump_json() for author in STUDY.authors],
+        license=STUDY.license,
+    script:
+        "../scripts/build_crate.py"

@@ -22,4 +22,5 @@ def report_files(folder: Path, pages: Sequence[str]) -> Iterator[Path]:
     singles = ["index.html", *(f"{page}.html" for page in pages), *(f"notebooks/{page}.ipynb" for page in pages)]
     yield from (folder / name for name in singles if (folder / name).is_file())
     for page in pages:
-        yield from (path for path in (folder / page).rglob("*") if path.is_file())
+        # Snakemake leaves a hidden file in every folder that it made.
+        yield from (path for path in (folder / page).rglob("[!.]*") if path.is_file())

@@ -1,0 +1,175 @@
+"""What a crate holds: every trial, session and discard, the reports, and what made them, laid out as a project is."""
+
+import hashlib
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from benchstudy import paths
+from benchstudy.errors import BenchstudyError
+from benchstudy.notebooks import STUDY_PAGES
+from benchstudy.raw import SUMS, StoredFile, StoredTrial, TrialStore, verify
+from benchstudy.report.bundle import report_files
+from benchstudy.study import SessionPlan, Study
+from benchstudy.zips import chunks
+
+STUDY_FILE = "study.json"
+# What tables are made with, beside the raw files. Folders whole.
+CODE = ("LICENSE", "Makefile", "pyproject.toml", "requirements.lock", "envs", "notebooks", "setup", "src", "workflow")
+PUBLISHED = "data/published"
+_LEFT_BEHIND = {"__pycache__", ".ipynb_checkpoints"}
+_SCRATCH_ENDINGS = ("~", ".pyc", ".orig", ".rej", ".swp")
+
+
+@dataclass(frozen=True)
+class Part:
+    """One file of a crate: its name there, and where its content comes from. `sha256` is of what was looked at."""
+
+    name: str
+    source: Path | bytes
+    size: int
+    sha256: str
+
+    @classmethod
+    def of(cls, name: str, source: Path | bytes) -> "Part":
+        digest, size = hashlib.sha256(), 0
+        for chunk in chunks(source):
+            digest.update(chunk)
+            size += len(chunk)
+        return cls(name, source, size, digest.hexdigest())
+
+
+@dataclass(frozen=True)
+class Measured:
+    """What there is of one family on one target, each trial and session verified."""
+
+    plan: SessionPlan
+    folder: str
+    index: Mapping[str, Any]
+    trials: tuple[StoredTrial, ...]
+    sessions: Mapping[str, Mapping[str, Any]]
+    parts: tuple[Part, ...]
+
+    def name_of(self, trial: StoredTrial) -> str:
+        """The trial's folder in the crate."""
+        return f"{self.folder}/{trial.folder.parent.name}/{trial.folder.name}"
+
+
+@dataclass(frozen=True)
+class Contents:
+    """A whole study. `declared` is what was declared, as the workflow reads it."""
+
+    study: Study
+    declared: Mapping[str, Any]
+    measured: tuple[Measured, ...]
+    reports: tuple[Part, ...]
+    others: tuple[Part, ...]
+
+    @property
+    def parts(self) -> list[Part]:
+        """Every file, by name."""
+        measured = (part for each in self.measured for part in each.parts)
+        return sorted([*measured, *self.reports, *self.others], key=lambda part: part.name)
+
+    @property
+    def trials(self) -> list[StoredTrial]:
+        return [trial for each in self.measured for trial in each.trials]
+
+
+def gather(root: Path, study: Study) -> Contents:
+    """All that belongs to `study` in the project at `root`.
+
+    Raises CorruptTrial for an altered raw file, BenchstudyError for what is not there yet, with what to do.
+    """
+    declared = study.model_dump(mode="json", serialize_as_any=True, exclude={"measure"})
+    measured = tuple(_measured(root, plan) for plan in study.sessions())
+    if not any(each.trials for each in measured):
+        raise BenchstudyError(f"study {study.study}: nothing was measured or imported yet, so there is nothing to pack")
+    text = json.dumps(declared, indent=2, ensure_ascii=False) + "\n"
+    others = [Part.of(STUDY_FILE, text.encode()), *_facts(root, study), *_code(root)]
+    return Contents(study, declared, measured, tuple(_reports(root, study)), tuple(others))
+
+
+def _measured(root: Path, plan: SessionPlan) -> Measured:
+    folder = paths.family_raw(root, plan.study.study, plan.target, plan.family_name)
+    name = folder.relative_to(root).as_posix()
+    store = TrialStore(folder)
+    if not store.index.is_file():
+        raise BenchstudyError(
+            f"{plan.family_name} on {plan.target}: {name}/session.json is not there; run "
+            "`snakemake --cores 8 report` with this study first"
+        )
+    index, trials = json.loads(store.index.read_bytes()), store.trials()
+    _compare_with_index(store, index, trials)
+    parts = [Part.of(f"{name}/{paths.SESSION_INDEX}", store.index)]
+    verified = {trial.folder: trial.files for trial in trials}
+    sessions = {}
+    # Sessions and whatever else is sealed once and for all lies beside the cases in the same manner.
+    for sealed in sorted(sums.parent for sums in folder.glob(f"*/[!.]*/{SUMS}")):
+        parts += _sealed(name, folder, sealed, verified.get(sealed) or verify(sealed))
+        if sealed.parent.name == "sessions":
+            place = f"{name}/sessions/{sealed.name}"
+            sessions[place] = json.loads((sealed / paths.SESSION_INDEX).read_bytes())
+    parts += [Part.of(f"{name}/discards/{path.name}", path) for path in sorted(folder.glob("discards/*.json"))]
+    return Measured(plan, name, index, tuple(trials), sessions, tuple(parts))
+
+
+def _compare_with_index(store: TrialStore, index: Mapping[str, Any], trials: list[StoredTrial]) -> None:
+    """Reports are made from what the index lists: a crate with other trials could not make them again."""
+    listed = {entry["uuid"]: entry for entry in index["trials"]}
+    found = {trial.record.uuid: trial for trial in trials}
+    for uuid in sorted(listed.keys() ^ found.keys()):
+        what = "is listed, but its folder is gone" if uuid in listed else "is on disk, but not listed"
+        raise BenchstudyError(
+            f"{store.index}: trial {uuid[:8]} {what}; restore the folder, or remove session.json and run "
+            "`snakemake --cores 8 report`, which lists what there is"
+        )
+    for uuid, trial in found.items():
+        if {file["name"]: file["sha256"] for file in listed[uuid]["files"]} != {f.name: f.sha256 for f in trial.files}:
+            raise BenchstudyError(f"{trial.folder}: its {SUMS} is not the one that session.json has")
+
+
+def _sealed(name: str, store: Path, folder: Path, files: Sequence[StoredFile]) -> Iterator[Part]:
+    """A sealed folder's files with the hashes that were just verified, and the list of them."""
+    place = f"{name}/{folder.relative_to(store).as_posix()}"
+    yield from (Part(f"{place}/{file.name}", folder / file.name, file.size, file.sha256) for file in files)
+    yield Part.of(f"{place}/{SUMS}", folder / SUMS)
+
+
+def _facts(root: Path, study: Study) -> Iterator[Part]:
+    for target in study.targets:
+        path = root / "data" / "provision" / study.study / f"{target}.json"
+        if path.is_file():
+            yield Part.of(path.relative_to(root).as_posix(), path)
+
+
+def _code(root: Path) -> Iterator[Part]:
+    for name in (*CODE, PUBLISHED):
+        top = root / name
+        for path in [top] if top.is_file() else files_below(top):
+            yield Part.of(path.relative_to(root).as_posix(), path)
+
+
+def files_below(top: Path) -> list[Path]:
+    """Files that somebody wrote, in a fixed order: no caches, no editors' copies, nothing behind a link."""
+    return sorted(
+        path
+        for path in top.rglob("*")
+        if path.is_file()
+        and not path.is_symlink()
+        and not path.name.endswith(_SCRATCH_ENDINGS)
+        and not _LEFT_BEHIND.intersection(path.parts)
+        and not any(part.endswith(".egg-info") or part.startswith(".") for part in path.relative_to(top).parts)
+    )
+
+
+def _reports(root: Path, study: Study) -> list[Part]:
+    folder = root / "reports" / study.study
+    found = set(report_files(folder, [*study.families, *STUDY_PAGES]))
+    if folder / "index.html" not in found:
+        raise BenchstudyError(
+            f"study {study.study}: there are no reports yet; run `snakemake --cores 8 report` with this study first"
+        )
+    return [Part.of(path.relative_to(root).as_posix(), path) for path in sorted(found)]

@@ -1,0 +1,78 @@
+"""`benchstudy crate`: a study, its raw files, its reports and the software behind them as one file."""
+
+import logging
+from collections.abc import Collection, Iterator
+from dataclasses import dataclass
+from hashlib import sha256
+from pathlib import Path, PurePosixPath
+
+from benchstudy.errors import BenchstudyError
+from benchstudy.provenance.contents import Contents, Part, gather
+from benchstudy.provenance.graph import METADATA, metadata
+from benchstudy.provenance.leaks import Secrets
+from benchstudy.provenance.words import readme
+from benchstudy.raw import SUMS
+from benchstudy.study import Study
+from benchstudy.zips import chunks, write_zip
+
+log = logging.getLogger("benchstudy")
+
+
+@dataclass(frozen=True)
+class Packed:
+    """A crate that was written. `sha256` is of the whole file; `not_looked_for` are variables with unknown secrets."""
+
+    path: Path
+    sha256: str
+    size: int
+    files: int
+    trials: int
+    not_looked_for: tuple[str, ...]
+
+
+def crate_path(root: Path, study: Study) -> Path:
+    return root / "reports" / f"{study.study}.crate.zip"
+
+
+def build_crate(root: Path, study: Study, archive: Path, accepted: Collection[str] = ()) -> Packed:
+    """Pack `study` into `archive`; the same files give the same bytes.
+
+    `accepted`: files in the crate that somebody looked at, which only seem to hold a secret.
+    Raises CorruptTrial for an altered raw file, SecretFound for a secret, BenchstudyError for what is not there yet;
+    then `archive` stays as it was.
+    """
+    contents = gather(root, study)
+    secrets = Secrets.of(contents.declared)
+    parts = _described(contents)
+    files = [(part.name, part.size, _checked(part, secrets, accepted)) for part in parts]
+    # Folders that are described have to be there, as readers of crates see it.
+    write_zip(archive, [*files, *((f"{folder}/", 0, ()) for folder in _folders(parts))])
+    digest = Part.of("", archive)
+    packed = Packed(archive, digest.sha256, digest.size, len(parts), len(contents.trials), secrets.unknown)
+    log.info("%s: %d files, %d trials, SHA-256 %s", archive.name, packed.files, packed.trials, packed.sha256)
+    return packed
+
+
+def _described(contents: Contents) -> list[Part]:
+    """All files, behind what describes and lists them."""
+    parts = [Part.of("README.md", readme(contents).encode()), *contents.parts]
+    for part in parts:
+        if "\n" in part.name or "\\" in part.name:
+            raise BenchstudyError(f"{part.name!r}: such a name cannot be listed in {SUMS}; rename the file")
+    parts.insert(0, Part.of(METADATA, metadata(contents, parts).encode()))
+    sums = "".join(f"{part.sha256}  {part.name}\n" for part in sorted(parts, key=lambda part: part.name))
+    return [parts[0], Part.of(SUMS, sums.encode()), *parts[1:]]
+
+
+def _folders(parts: list[Part]) -> list[str]:
+    return sorted({parent.as_posix() for part in parts for parent in PurePosixPath(part.name).parents} - {"."})
+
+
+def _checked(part: Part, secrets: Secrets, accepted: Collection[str]) -> Iterator[bytes]:
+    """The content, looked through; raises BenchstudyError when it is not what was listed."""
+    digest = sha256()
+    for chunk in secrets.refuse(part.name, chunks(part.source), accepted):
+        digest.update(chunk)
+        yield chunk
+    if digest.hexdigest() != part.sha256:
+        raise BenchstudyError(f"{part.source}: was changed while it was being packed; run this again")

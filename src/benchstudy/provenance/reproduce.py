@@ -1,0 +1,195 @@
+"""`benchstudy reproduce`: the reports of a crate made again from its raw files, and compared with those it holds.
+
+With the software of this checkout, never with that in the crate: who reads a crate need not trust it. Where the two
+differ, that is said.
+"""
+
+import hashlib
+import json
+import os
+import re
+import shutil
+import subprocess
+import sys
+from collections.abc import Iterable
+from dataclasses import dataclass
+from pathlib import Path
+
+from benchstudy.errors import BenchstudyError
+from benchstudy.notebooks import STUDY_PAGES
+from benchstudy.provenance import tables
+from benchstudy.provenance.checks import Crate
+from benchstudy.provenance.contents import CODE, PUBLISHED, STUDY_FILE, files_below
+from benchstudy.report.bundle import report_files
+from benchstudy.study import Study, parse_study
+
+_MARKER = ".benchstudy-reproduction"
+_LOG = "snakemake.log"
+_PINNED = re.compile(r"^([A-Za-z0-9._-]+)==(\S+)", re.MULTILINE)
+_LAST_LINES = 15
+
+
+@dataclass(frozen=True)
+class Reproduction:
+    """What came out.
+
+    `tables`: how many of the crate's tables are here too, the same in every cell. `differences`: tables and cells that
+    are not. `others_same`, `others_differ`: pages, figures and tables in other formats, byte for byte. `code`: files
+    of the software that are not the same here, `packages`: pinned packages, as "name 1.0, here 1.1".
+    """
+
+    folder: Path
+    study: str
+    trials: int
+    files: int
+    tables: int
+    differences: tuple[tables.Difference, ...]
+    others_same: int
+    others_differ: tuple[str, ...]
+    code: tuple[str, ...]
+    packages: tuple[str, ...]
+
+    @property
+    def equal(self) -> bool:
+        return not self.differences
+
+
+def reproduce(path: Path, root: Path, into: Path | None = None, cores: int = 2) -> Reproduction:
+    """Make the reports of the crate at `path` in the folder `into`, with the project at `root`; contacts no host.
+
+    `into` is made; when it is there already it must be of an earlier reproduction, which is replaced.
+    Raises BenchstudyError for a crate that is not what was packed (each file named), or that gives no report.
+    """
+    with Crate(path) as crate:
+        checked = crate.check()
+        if checked.differences:
+            raise BenchstudyError(
+                f"{path}: not as it was packed, so nothing is made from it:\n" + "\n".join(checked.differences)
+            )
+        study = _study(crate)
+        into = into or root / "reproduced" / study.study
+        _prepare(into)
+        _copy_software(root, into)
+        _unpack(crate, study, into)
+        _make_reports(into, cores)
+        return _compare(crate, study, root, into, checked.files)
+
+
+def _study(crate: Crate) -> Study:
+    try:
+        study = parse_study(json.loads(crate.read(STUDY_FILE)))
+    except (BenchstudyError, ValueError) as error:
+        raise BenchstudyError(
+            f"{crate.path}: this version of benchstudy cannot read its study ({error}); the crate holds the version "
+            "that can: unpack it, and run `make reproduce CRATE=…` there"
+        ) from error
+    return study
+
+
+def _prepare(into: Path) -> None:
+    if into.is_dir() and any(into.iterdir()):
+        if not (into / _MARKER).is_file() or into.is_symlink():
+            raise BenchstudyError(
+                f"{into}: is there and holds no earlier reproduction; name another folder with --into"
+            )
+        shutil.rmtree(into)
+    into.mkdir(parents=True, exist_ok=True)
+    (into / _MARKER).write_text("Made by `benchstudy reproduce`, which may replace this folder.\n")
+
+
+def _copy_software(root: Path, into: Path) -> None:
+    """A copy, so that reports are made of what was compared, whatever is edited meanwhile."""
+    for name in CODE:
+        top = root / name
+        for path in [top] if top.is_file() else files_below(top):
+            copy = into / path.relative_to(root)
+            copy.parent.mkdir(parents=True, exist_ok=True)
+            shutil.copyfile(path, copy)
+
+
+def _unpack(crate: Crate, study: Study, into: Path) -> None:
+    """Data only. No file of a crate ever becomes code."""
+    wanted = (f"data/raw/{study.study}/", f"data/provision/{study.study}/", f"{PUBLISHED}/")
+    for name in sorted(crate.names):
+        if name == STUDY_FILE or name.startswith(wanted):
+            target = into / name
+            target.parent.mkdir(parents=True, exist_ok=True)
+            with target.open("wb") as out:
+                for piece in crate.pieces(name):
+                    out.write(piece)
+
+
+def _make_reports(into: Path, cores: int) -> None:
+    command = [sys.executable, "-m", "snakemake", "--cores", str(cores), "reports/index.html"]
+    command += ["--configfile", STUDY_FILE, "--config", "measure=false"]
+    environment = {name: value for name, value in os.environ.items() if not name.startswith("BENCHSTUDY_CONTROLLER")}
+    environment["PATH"] = f"{Path(sys.executable).parent}:{environment.get('PATH', os.defpath)}"
+    environment["PYTHONPATH"] = str(into / "src")
+    with (into / _LOG).open("w") as log:
+        done = subprocess.run(
+            command, cwd=into, env=environment, stdin=subprocess.DEVNULL, stdout=log, stderr=subprocess.STDOUT
+        )
+    if done.returncode != 0:
+        lines = (into / _LOG).read_text(errors="replace").splitlines()[-_LAST_LINES:]
+        raise BenchstudyError(f"the reports could not be made; all of it is in {into / _LOG}:\n" + "\n".join(lines))
+
+
+def _compare(crate: Crate, study: Study, root: Path, into: Path, files: int) -> Reproduction:
+    place = f"reports/{study.study}/"
+    was = {name: crate.sums[name] for name in crate.names if name.startswith(place)}
+    pages = [*study.families, *STUDY_PAGES]
+    now = {p.relative_to(into).as_posix(): _sha256(p) for p in report_files(into / "reports" / study.study, pages)}
+    csvs = {name for name in was.keys() | now.keys() if name.endswith(".csv")}
+    unequal = {name for name in csvs if was.get(name) != now.get(name)}
+    found = tables.differences(
+        {name.removeprefix(place): crate.read(name) for name in unequal & was.keys()},
+        {name.removeprefix(place): (into / name).read_bytes() for name in unequal & now.keys()},
+    )
+    others = sorted((was.keys() | now.keys()) - csvs)
+    differ = [name for name in others if was.get(name) != now.get(name)]
+    trials = sum(name.endswith("/trial.json") and name.startswith("data/raw/") for name in crate.names)
+    return Reproduction(
+        folder=into,
+        study=study.study,
+        trials=trials,
+        files=files,
+        tables=len(csvs) - len(unequal),
+        differences=tuple(found),
+        others_same=len(others) - len(differ),
+        others_differ=tuple(name.removeprefix(place) for name in differ),
+        code=tuple(_other_code(crate, into)),
+        packages=tuple(_other_packages(crate, root)),
+    )
+
+
+def _other_code(crate: Crate, into: Path) -> Iterable[str]:
+    """Files of the software that are not those of the crate. What pins packages is compared by package."""
+    ours = {path.relative_to(into).as_posix(): path for name in CODE for path in _code_files(into / name)}
+    theirs = {name for name in crate.names if name in CODE or name.startswith(tuple(f"{top}/" for top in CODE))}
+    for name in sorted((ours.keys() | theirs) - {"requirements.lock"}):
+        if name not in ours:
+            yield f"{name} (not here)"
+        elif name not in theirs:
+            yield f"{name} (only here)"
+        elif _sha256(ours[name]) != crate.sums[name]:
+            yield name
+
+
+def _code_files(top: Path) -> list[Path]:
+    return files_below(top) if top.is_dir() else [top] if top.is_file() else []
+
+
+def _other_packages(crate: Crate, root: Path) -> Iterable[str]:
+    lock = root / "requirements.lock"
+    if "requirements.lock" not in crate.names or not lock.is_file():
+        return
+    theirs = dict(_PINNED.findall(crate.read("requirements.lock").decode(errors="replace")))
+    ours = dict(_PINNED.findall(lock.read_text()))
+    for name in sorted(theirs.keys() | ours.keys()):
+        if theirs.get(name) != ours.get(name):
+            yield f"{name} {theirs.get(name, 'not there')}, here {ours.get(name, 'not')}"
+
+
+def _sha256(path: Path) -> str:
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()

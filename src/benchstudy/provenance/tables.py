@@ -1,0 +1,62 @@
+"""Two versions of the tables of a study, cell by cell."""
+
+import csv
+import io
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from itertools import zip_longest
+
+_SHOWN = 60
+
+
+@dataclass(frozen=True)
+class Difference:
+    """`where` is the table's file, with row and column where both have it; `was` and `now` are what stands there."""
+
+    where: str
+    was: str
+    now: str
+
+    def __str__(self) -> str:
+        return f"{self.where}: {self.was} in the crate, {self.now} now"
+
+
+def differences(was: Mapping[str, bytes], now: Mapping[str, bytes]) -> Iterator[Difference]:
+    """What differs between the CSV tables of a crate and those made here, both by name."""
+    for name in sorted(was.keys() | now.keys()):
+        if name not in now:
+            yield Difference(name, "a table", "none")
+        elif name not in was:
+            yield Difference(name, "no table", "one")
+        elif was[name] != now[name]:
+            cells = list(_cells(name, _rows(was[name]), _rows(now[name])))
+            # The same cells, written in another way: quoted, or with other ends of lines.
+            yield from cells or [Difference(name, "other bytes", "the same cells")]
+
+
+def _rows(content: bytes) -> list[list[str]]:
+    return list(csv.reader(io.StringIO(content.decode(errors="replace"), newline="")))
+
+
+def _cells(name: str, was: list[list[str]], now: list[list[str]]) -> Iterator[Difference]:
+    heading = was[0] if was else []
+    if len(was) != len(now):
+        yield Difference(name, _counted(was), _counted(now))
+        return
+    for number, (before, after) in enumerate(zip(was, now, strict=True)):
+        for column, (a, b) in enumerate(zip_longest(before, after)):
+            if a != b:
+                title = heading[column] if column < len(heading) else f"column {column + 1}"
+                row = f"row {number} ({before[0]})" if number and before else "heading"
+                yield Difference(f"{name}, {row}, {title or f'column {column + 1}'}", _shown(a), _shown(b))
+
+
+def _counted(rows: list[list[str]]) -> str:
+    return f"{max(len(rows) - 1, 0)} rows"
+
+
+def _shown(cell: str | None) -> str:
+    if cell is None:
+        return "nothing"
+    text = " ".join(cell.split())
+    return repr(text if len(text) <= _SHOWN else f"{text[: _SHOWN - 1]}…")

@@ -1,0 +1,108 @@
+"""What a crate says in sentences: its description, its licence, and the README for whoever unpacks it."""
+
+import re
+from collections import Counter
+
+from benchstudy.provenance.contents import STUDY_FILE, Contents, Measured
+
+_NO_LICENSE = (
+    "No licence was declared for this study: what the law allows anybody is allowed, and nothing beyond it without its "
+    "authors' consent. (A study declares one by `license: CC-BY-4.0`.)"
+)
+SOFTWARE_LICENSE = "Apache-2.0"
+_CODE_LICENSE = "The software benchstudy in this crate is under the Apache License 2.0, see LICENSE."
+
+
+def counted(measured: Measured) -> str:
+    """How the trials of a family on a target ended: "12 trials: 10 ok, 2 failed; 1 of them discarded by hand"."""
+    return _counts([trial.record.status for trial in measured.trials], len(measured.index["discarded"]))
+
+
+def _counts(statuses: list[str], discarded: int) -> str:
+    by_status = ", ".join(f"{count} {status}" for status, count in Counter(statuses).most_common())
+    aside = f"; {discarded} of them discarded by hand" if discarded else ""
+    return f"{len(statuses)} trial{'s' * (len(statuses) != 1)}{f': {by_status}' if by_status else ''}{aside}"
+
+
+def description_of(contents: Contents) -> str:
+    study = contents.study
+    discarded = sum(len(measured.index["discarded"]) for measured in contents.measured)
+    count = _counts([trial.record.status for trial in contents.trials], discarded)
+    opening = f"{study.question} " if study.question else ""
+    return (
+        f"{opening}Benchmark study {study.study!r}, families {', '.join(study.families)}. {count}. Every trial is "
+        "here, the failed ones too, with its commands, outputs and checksums, and so are the reports made from them."
+    )
+
+
+def problems_of(contents: Contents) -> list[str]:
+    """Why sessions could not be held to their end, those that could not."""
+    return [
+        f"{m.plan.family_name} on {m.plan.target}: {m.index['problem']}"
+        for m in contents.measured
+        if m.index["problem"]
+    ]
+
+
+def license_text(declared: str) -> tuple[str, str, str]:
+    """(identifier, name, sentence) of the licence of a study's data and reports."""
+    if not declared:
+        return "#license", "No licence declared", f"{_NO_LICENSE} {_CODE_LICENSE}"
+    where = declared if "://" in declared else f"https://spdx.org/licenses/{declared}"
+    return where, declared, f"The study's data and reports are under {declared}. {_CODE_LICENSE}"
+
+
+def readme(contents: Contents) -> str:
+    """Markdown."""
+    study = contents.study
+    problems = "".join(f"- {problem}\n" for problem in problems_of(contents))
+    authors = "".join(
+        f"- {author.name}{f', {author.affiliation}' if author.affiliation else ''}"
+        f"{f', <https://orcid.org/{author.orcid}>' if author.orcid else ''}\n"
+        for author in study.authors
+    )
+    families = "".join(f"- {m.plan.family_name} on {m.plan.target}: {counted(m)}\n" for m in contents.measured)
+    _, _, licence = license_text(study.license)
+    text = f"""# {study.title or study.study}
+
+{description_of(contents)}
+
+{f"By{chr(10)}{chr(10)}{authors}" if authors else ""}
+## Read
+
+`reports/{study.study}/index.html` opens in any browser and needs no network. Each figure leads to its trials, and each
+trial to its files below `data/raw/`.
+
+{families}
+{f"Sessions that could not be held to their end:{chr(10)}{chr(10)}{problems}" if problems else ""}
+## Check
+
+```sh
+sha256sum --check --quiet SHA256SUMS
+```
+
+compares every file; with benchstudy installed, `benchstudy verify CRATE.zip` also names what was added or left out.
+
+## Make the same tables again
+
+Without any of the hosts, here or in a checkout of benchstudy:
+
+```sh
+make reproduce CRATE=path/of/the/crate.zip
+```
+
+It makes an environment from `requirements.lock`, every page and table from the raw files, and compares each table with
+the one in `reports/`, cell by cell. What differs is named.
+
+## What lies where
+
+- `ro-crate-metadata.json`: all of this for machines (Workflow Run RO-Crate), `SHA256SUMS`: the checksum of every file
+- `{STUDY_FILE}`: the study as it was declared; `data/raw/`: every trial, session and discard, as stored
+- `data/provision/`: what was installed on the hosts; `data/published/`: published figures that pages compare with
+- `reports/`: pages, tables, figures, executed notebooks; all other folders: the software that made them
+
+## Licence
+
+{licence}
+"""
+    return re.sub(r"\n{3,}", "\n\n", text)
