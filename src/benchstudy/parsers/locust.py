@@ -24,7 +24,6 @@ from benchstudy.families.load_users.on_host.recording import (
     ERRORS,
     EVENT,
     HTTP,
-    UNEXPECTED,
     WEBSOCKET,
     Measured,
 )
@@ -131,14 +130,13 @@ class _Files:
                 "client": _client_rows(requests, failures),
                 "client_histogram": _histogram_rows(requests),
             },
-            [*self.result.get("problems", ()), *_problems(failures)],
+            list(self.result.get("problems", ())),
         )
 
     # --- users -----------------------------------------------------------------------------------------------
 
     def _users_row(self, row: Mapping[str, str]) -> dict[str, Any]:
-        counts = {name: int(row[name]) for name in ("users", "wanted", "ready")}
-        return {"t_s": self.axis(float(row["t_s"])), **counts, "alert": row["alert"] or None}
+        return {"t_s": self.axis(float(row["t_s"])), "users": float(row["users"]), "alert": row["alert"] or None}
 
     def _user_values(self, users: Sequence[Mapping[str, str]]) -> dict[str, tuple[float, str]]:
         steady = [row for row in users if self.is_steady(float(row["t_s"]))]
@@ -267,17 +265,3 @@ def _by_row(requests: Mapping[str, Measured]) -> dict[str, Measured]:
     for label, measured in requests.items():
         merged.setdefault(_row_of(label, measured.kind), Measured(measured.kind)).merge(measured)
     return merged
-
-
-def _problems(failures: Mapping[tuple[str, str], int]) -> list[str]:
-    dropped = sum(count for (_, failure), count in failures.items() if failure == DROPPED)
-    unexpected = {label: count for (label, failure), count in failures.items() if failure == UNEXPECTED}
-    found = []
-    if dropped:
-        found.append(f"{dropped} websockets broke within the steady time")
-    if unexpected:
-        worst = max(unexpected, key=lambda label: unexpected[label])
-        found.append(
-            f"{sum(unexpected.values())} answers could not be used by the simulated client, most often of {worst}"
-        )
-    return found

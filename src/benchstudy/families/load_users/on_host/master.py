@@ -15,7 +15,7 @@ from .alerts import ALERT, RecentlySeen
 from .exposition import exposition
 from .histogram import Line
 from .plan import Plan
-from .recording import Records, Worker
+from .recording import DROPPED, UNEXPECTED, Records, Worker
 
 SCHEMA = 1
 RESULT, USERS, REQUESTS, FAILURES, HISTOGRAMS, WORKERS, ALERTS = (
@@ -128,6 +128,20 @@ class Collector:
         total.merge(self._fresh)
         return exposition(total, self.workers.values(), self.wanted)
 
+    def _problems(self) -> list[str]:
+        """What a reader of any figure of this load must know."""
+        dropped = sum(count for (_, failure), count in self.total.failures.items() if failure == DROPPED)
+        unexpected = {label: n for (label, failure), n in self.total.failures.items() if failure == UNEXPECTED}
+        found = [f"{dropped} websockets broke while the load went on"] if dropped else []
+        if unexpected:
+            worst = max(unexpected, key=lambda label: unexpected[label])
+            example = self.total.examples[worst, UNEXPECTED]
+            found.append(
+                f"{sum(unexpected.values())} answers could not be used by the simulated client, most often of "
+                f"{worst}: {example}"
+            )
+        return found
+
     def close(self, outcome: Mapping[str, Any]) -> None:
         """Write what is left, and `outcome` with what all files need to be read, as the last file."""
         self.write_interval()
@@ -140,6 +154,7 @@ class Collector:
             "plan": {**plan, "accounts": len(self.plan.accounts)},
             "workers": [{"worker": worker.number, "host": worker.host} for worker in self.workers.values()],
             **outcome,
+            "problems": [*outcome["problems"], *self._problems()],
         }
         with open(f"{RESULT}.part", "w") as file:
             json.dump(result, file, indent=1)
