@@ -134,6 +134,25 @@ def test_tools_are_built_below_the_work_folder_once_and_need_no_registry_afterwa
     assert everything_below(work) == before
 
 
+def test_a_go_tool_of_our_own_sources_has_the_values_that_the_deploy_defines(here, tmp_path, store, monkeypatch):
+    monkeypatch.setenv(TOOL_STORE, str(store))
+    (here / "envs" / "hello" / "says").mkdir()
+    program = 'package main\n\nvar version, commit = "none", "none"\n\nfunc main() { println(version, commit) }\n'
+    (here / "envs" / "hello" / "says" / "main.go").write_text(program)
+    deploy = (
+        "from pathlib import Path\n"
+        "from benchstudy.deploy import go_tool\n"
+        "go_tool('what it was told', 'says', 'test.invalid/hello', 'v1', package='./says', pins=Path('envs/hello'),\n"
+        "        sources=['says'], defines={'main.version': 'dev', 'main.commit': '63c97f5a6d8f'})\n"
+    )
+    facts = provision(here, deploy, tmp_path / "work")
+    assert facts["problems"] == []
+    assert output(tmp_path / "work" / "tools" / "bin" / "says") == "dev 63c97f5a6d8f\n"
+    other = provision(here, deploy.replace("'dev'", "'release'"), tmp_path / "work")
+    assert (other["changed"], other["problems"]) == (1, [])
+    assert output(tmp_path / "work" / "tools" / "bin" / "says") == "release 63c97f5a6d8f\n"
+
+
 def test_folders_of_one_machine_share_builds_by_what_they_are_made_from(here, tmp_path, store, offline, monkeypatch):
     monkeypatch.setenv(TOOL_STORE, str(store))
     first = provision(here, PYTHON_TOOL, tmp_path / "first")
@@ -264,6 +283,7 @@ def test_the_builder_is_python_3_9():
 def test_programs_are_those_of_the_hosts_own_roles():
     service = {"argv": ["/usr/sbin/sshd"], "setup": [["ssh-keygen"]], "ready": {"tcp": "ssh"}}
     tool = {"argv": ["sh", "-c", "exec {{ tools }}/sftpgo serve"], "ready": {"tcp": "http"}, "role": "load"}
+    launched = {"argv": ["sh", "{{dir}}/as-another-user.sh", "postgres", "-D", "x"], "ready": {"tcp": "sql"}}
     study = parse_study(
         {
             "study": "programs",
@@ -273,12 +293,15 @@ def test_programs_are_those_of_the_hosts_own_roles():
                 "file_size": {
                     "backends": [{"name": "disk", "kind": "path", "path": "/var/tmp"}],
                     "sizes": ["1MB"],
-                    "services": {"sshd": service, "sftpgo": tool},
+                    "services": {"sshd": service, "sftpgo": tool, "postgres": launched},
                 }
             },
         }
     )
-    assert programs_by_host(study, "bench") == {"one": ["ssh-keygen", "sshd"], "two": ["sftpgo", "sh"]}
+    assert programs_by_host(study, "bench") == {
+        "one": ["postgres", "sh", "ssh-keygen", "sshd"],
+        "two": ["sftpgo", "sh"],
+    }
 
 
 def test_generators_run_where_the_load_is_or_beside_the_server():

@@ -114,6 +114,7 @@ def go_tool(
     pins: Path | None = None,
     sources: Sequence[str] = (),
     share: Sequence[str] = (),
+    defines: Mapping[str, str] | None = None,
     go: str = "1.22",
 ) -> None:
     """Have the program `name` of a Go module on the host.
@@ -127,6 +128,8 @@ def go_tool(
         sources: folders of `pins` with packages of the project's own, which are built from here; `module` may then be
             that of this go.mod itself, whose version is what the caller says.
         share: folders and files of the module that the program reads; `<work_dir>/tools/share/<name>` holds them.
+        defines: string variables by their full name, such as "example.org/x/model.BuildNumber", and what the linker
+            sets them to. No white space or quotes.
         go: the oldest Go that can build it; with `pins`, their go.mod says so.
 
     Raises BenchstudyError when the pins are of another version.
@@ -158,6 +161,8 @@ def go_tool(
             "tags": list(tags),
             "pins": files,
             "share": list(share),
+            # Left out when there are none: all that is here decides whether a program has to be built again.
+            **({"defines": dict(defines)} if defines else {}),
             "go": go,
             "go_pin": GO_REQUIREMENTS.read_text(),
         }

@@ -13,13 +13,13 @@ _TOOL = re.compile(r"\{\{\s*tools\s*\}\}/([A-Za-z0-9_][A-Za-z0-9._-]*)")
 def started_programs(family: Mapping[str, Any], roles: Iterable[str]) -> set[str]:
     """Programs that services on a host with these roles start: `sshfs`, and `/usr/sbin/sshd` as `sshd`.
 
-    `family`: a family's block of a study, as plain data.
+    `sh SCRIPT PROGRAM …` starts both. `family`: a family's block of a study, as plain data.
     """
     return {
-        PurePosixPath(argv[0]).name
+        PurePosixPath(program).name
         for service in _services(family, roles)
         for argv in (service["argv"], *service.get("setup", ()), service.get("stop") or [])
-        if argv
+        for program in _programs(argv)
     }
 
 
@@ -47,6 +47,11 @@ def programs_by_host(study: Study, target: str) -> dict[str, list[str]]:
             programs |= started_programs(block, roles) | named_tools(block, roles)
             programs |= generator_tools(block, roles, target_roles)
     return {name: sorted(programs) for name, programs in found.items()}
+
+
+def _programs(argv: Sequence[str]) -> list[str]:
+    through_script = argv[2:3] if argv[:1] == ["sh"] and not argv[1:2][0].startswith("-") else []
+    return [*argv[:1], *through_script]
 
 
 def _services(family: Mapping[str, Any], roles: Iterable[str]) -> list[Mapping[str, Any]]:

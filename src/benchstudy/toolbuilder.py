@@ -197,7 +197,10 @@ def build_go(tool, store, place, root, final):
     checksum database."""
     environment = go_environment(store, place)
     go, go_version = find_go(tool, store, environment)
-    flags = ["-trimpath", "-buildvcs=false", "-modcacherw", "-v", "-ldflags=-s -w"]
+    linker = ["-s", "-w"]
+    for variable, value in tool.get("defines", {}).items():
+        linker += ["-X", f"{variable}={value}"]
+    flags = ["-trimpath", "-buildvcs=false", "-modcacherw", "-v", f"-ldflags={' '.join(linker)}"]
     if tool["tags"]:
         flags.append("-tags=" + ",".join(tool["tags"]))
     program = root / "bin" / tool["name"]
