@@ -278,14 +278,16 @@ def _forest(rows: Sequence[Row]) -> pl.DataFrame:
     return pl.DataFrame(drawn, schema=texts | numbers | {"decided": pl.Boolean})
 
 
-def calibrations(results: Results, indexes: Indexes, metrics: Mapping[str, str], declared: Any) -> list[str]:
+def calibrations(
+    results: Results, indexes: Indexes, metrics: Mapping[str, str], declared: Any, **choice: Any
+) -> list[str]:
     """A sentence on each pair of cases that a family's block, `declared`, describes twice: its rate of false alarms."""
     found = []
     for first, second in twins(declared):
         for factor in results.factors:
             if {first, second} <= set(results.levels(factor)):
                 where = {factor: [first, second]}
-                made = Comparisons(results, indexes, metrics, factor=factor, base=first, where=where)
+                made = Comparisons(results, indexes, metrics, factor=factor, base=first, where=where, **choice)
                 rate = calibrate(row.outcome for row in made.rows)
                 found += [_calibration(rate, f"{first} and {second}")] if rate else []
     return found
@@ -303,7 +305,8 @@ def _calibration(found: Calibration, names: str) -> str:
 
 
 def twins(declared: Any) -> list[tuple[str, str]]:
-    """Names of what a family's block describes twice: entries of one list that differ in their name only."""
+    """Names of what a family's block describes twice: entries of one list that differ in their name only, or of which
+    one says that it is the `same_as` another."""
     found: list[tuple[str, str]] = []
     if isinstance(declared, Mapping):
         for value in declared.values():
@@ -313,6 +316,7 @@ def twins(declared: Any) -> list[tuple[str, str]]:
         for index, entry in enumerate(named):
             alike = (e for e in named[index + 1 :] if {**e, "name": ""} == {**entry, "name": ""})
             found += [(entry["name"], other["name"]) for other in alike]
+            found += [(entry["name"], other["name"]) for other in named if other.get("same_as") == entry["name"]]
     return found
 
 

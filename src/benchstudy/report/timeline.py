@@ -9,8 +9,8 @@ import polars as pl
 
 from benchstudy.report import human
 from benchstudy.report.axes import Axis
-from benchstudy.report.layers import HIDDEN, Panel, escaped, visible
-from benchstudy.report.styles import DASHES, MUTED, Style
+from benchstudy.report.layers import HIDDEN, Panel, escaped, tooltips, visible
+from benchstudy.report.styles import DASHES, MUTED, REFERENCE, Style
 
 _CROSSHAIR = "crosshair"
 _MOST_STOPS = 240  # of the cross-hair: more than a pointer can be put on
@@ -30,13 +30,13 @@ class Phase(NamedTuple):
 
 def time_panel(
     title: str, lines: pl.DataFrame, x: Axis, y: Axis, style: Style, phases: Sequence[Phase] = (),
-    bands: pl.DataFrame | None = None, height: int = 240,
+    bands: pl.DataFrame | None = None, marks: pl.DataFrame | None = None, height: int = 240,
 ) -> Panel:  # fmt: skip
     """A line each series and `line`, such as a percentile, over time: the first `line` is solid, the next dashed.
 
     `lines`: series, line, x (s), y. `bands`: series, x, low, high, between which a value is known to lie. `phases` are
-    light bands behind, with their names where there is room. On a page a cross-hair tells what every line says at the
-    time under the pointer.
+    light bands behind, with their names where there is room. `marks`: series, x, y, `tip …`, of what happened at a
+    moment. On a page a cross-hair tells what every line says at the time under the pointer.
     """
     names = lines["line"].unique(maintain_order=True).to_list()
     dashes = [list(DASHES[index % len(DASHES)]) for index in range(len(names))]
@@ -59,6 +59,10 @@ def time_panel(
         area = alt.Chart(between).mark_area(opacity=0.18, aria=False, interpolate="step-after")
         layers.append(visible(area.encode(x=base_x, y=alt.Y("low:Q", **y_encoding), y2="high:Q", color=style.colour())))
     layers.append(visible(line))
+    if marks is not None and not marks.is_empty():
+        point = alt.Chart(marks).mark_point(shape="triangle-down", size=55, filled=True, opacity=1, aria=False)
+        at = alt.Y("y:Q", **y_encoding)
+        layers.append(visible(point.encode(x=base_x, y=at, color=alt.value(REFERENCE), tooltip=tooltips(marks))))
     # The rule of the cross-hair is only on the page: a figure that is printed has no pointer.
     live = alt.layer(*layers, _crosshair(frame, base_x, y.unit)).add_params(HIDDEN)
     return Panel(title, alt.layer(*layers).add_params(HIDDEN), height, live)

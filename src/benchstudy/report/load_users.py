@@ -1,0 +1,270 @@
+"""Supported users of unbounded loads: the page's table with intervals and the study's own band, and users over time."""
+
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import cached_property
+
+import polars as pl
+
+from benchstudy.compare import Comparison, judge
+from benchstudy.report import cells, human, within_trial
+from benchstudy.report.load_cells import interval_lines, percent, percent_interval, signed_percent, verdict_cell
+from benchstudy.report.load_panels import Drawn, LoadPanels
+from benchstudy.report.load_test import FEWEST, Contrast, LoadTest, Trial
+from benchstudy.report.panels import Axis, time_panel
+from benchstudy.report.tables import MISSING, Cell, Table, slug
+
+METRIC = "supported_users"
+# The band that the page calls usual; RIGOR: it belongs to its own machines.
+PAGE_BAND = 0.05
+_ALERT_WORDS = {
+    "server_errors": "server errors", "client_mean": "mean time at the client", "client_p99": "p99 at the client",
+    "client_errors": "errors at the client", "cpu": "CPU", "memory": "memory", "tcp_retransmits": "TCP retransmits",
+}  # fmt: skip
+_SHOWN_ALERTS = 60
+
+
+@dataclass(frozen=True)
+class Bracket:
+    """From one trial's users over time: `passed`, the most that ran without an alert below `failed`, the fewest at
+    which one began; None when there was no such step. `alerts`: how often each began."""
+
+    passed: float | None
+    failed: float | None
+    alerts: Counter[str]
+
+
+@dataclass(frozen=True)
+class Band:
+    """How far two equal versions lie apart here: the lowest and highest ratio of `n` pairs of trials."""
+
+    low: float
+    high: float
+    n: int
+    source: str
+
+    @property
+    def widest(self) -> float:
+        """The largest difference, as a share."""
+        return max(abs(self.high - 1), abs(1 - self.low))
+
+
+class LoadUsers:
+    def __init__(self, load: LoadTest):
+        self.load, self.panels = load, LoadPanels(load)
+
+    @cached_property
+    def outcomes(self) -> dict[Contrast, Comparison]:
+        """Every contrast of an unbounded load, judged together."""
+        found = {
+            c: self.load.compared(c, METRIC, "higher")
+            for c in self.load.contrasts
+            if any(self.load.estimate(METRIC, c.target, case) for case in c.cases.values()) and self._searched(c)
+        }
+        return dict(zip(found, judge(list(found.values())), strict=True))
+
+    def _searched(self, contrast: Contrast) -> bool:
+        """Whether this load looks for the users; a bounded one that failed has no such figure either."""
+        gave = any(self.load.median(METRIC, contrast.target, case) is not None for case in contrast.cases.values())
+        return gave or "rule" in self.load.load(contrast.load)
+
+    # -- the band ----------------------------------------------------------------------------------------------------
+
+    def band(self, contrast: Contrast) -> Band | None:
+        """Of the same version twice where the study has it; else of the base's own trials, by pairs."""
+        pairs = []
+        for repeat in self.load.repeats:
+            if (repeat.target, repeat.database, repeat.load) == (contrast.target, contrast.database, contrast.load):
+                first, again = ({t.block: self.load.value(t.uuid, METRIC) for t in s} for s in self.load.sides(repeat))
+                pairs += [(first[b], value) for b, value in again.items() if value and first.get(b)]
+        if pairs:
+            ratios = [new / base for base, new in pairs if base]
+            return Band(min(ratios), max(ratios), len(ratios), "the same version under two names (A/A)")
+        own = list(self.load.by_trial(self.load.trials(contrast.target, contrast.base_case), METRIC).values())
+        ratios = [b / a for i, a in enumerate(own) for b in own[i + 1 :] if a]
+        if not ratios:
+            return None
+        return Band(min(ratios), max(ratios), len(ratios), "the base's own trials, pair by pair")
+
+    # -- table -------------------------------------------------------------------------------------------------------
+
+    def table(self) -> Table:
+        """The page's table: a row a database and load, both versions, the delta; and what the page lacks."""
+        versions = [v for v in self.load.versions if v not in self.load.same_as]
+        heads = ("Test", "Base", "New", "Delta", "Verdict", "This study's own band", "The page's band")
+        body = [self._row(c, made) for c, made in self.outcomes.items()]
+        if len(versions) == 2:
+            heads = ("Test", versions[0], versions[1], *heads[3:])
+        return Table("supported-users", "Supported users in unbounded tests", heads, tuple(body))
+
+    def _row(self, contrast: Contrast, made: Comparison) -> tuple[Cell, ...]:
+        sides = [self._side(contrast, case) for case in contrast.cases.values()]
+        band = self.band(contrast)
+        own = MISSING
+        if band is not None:
+            ends = f"{signed_percent(band.low)} to {signed_percent(band.high)}"
+            own = Cell((ends, human.plural(band.n, "pair"), band.source), kind="text")
+        return (
+            Cell.text(self.load.title(contrast)),
+            *sides,
+            self._delta(contrast, made),
+            verdict_cell(made),
+            own,
+            Cell((percent(PAGE_BAND, 0), "usual elsewhere; decides nothing here"), kind="published"),
+        )
+
+    def _side(self, contrast: Contrast, case: str) -> Cell:
+        estimate = self.load.estimate(METRIC, contrast.target, case)
+        cell = cells.estimate_cell(self.load.results, estimate, "median")
+        if estimate is None or estimate.summary.median is None:
+            return cell
+        summary = estimate.summary
+        lines = [f"{summary.median:,.0f}", *cell.lines[1:]]
+        if summary.interval_low is not None and summary.interval_high is not None:
+            lines[1] = f"n = {summary.n}, 95 %: {summary.interval_low:,.0f}–{summary.interval_high:,.0f}"
+        if estimate.summary.n == 1:
+            lines[1:2] = self._one(self.load.trials(contrast.target, case))
+        return Cell(tuple(lines), cell.href, cell.kind, cell.title, self._marks(contrast, case))
+
+    def _one(self, trials: list[Trial]) -> list[str]:
+        for trial in trials:
+            ends = within_trial.mean_interval(self._steady_users(trial))
+            if ends is not None:
+                return [f"95 %: {ends[0]:,.0f}–{ends[1]:,.0f}", within_trial.WITHIN]
+        return ["one trial"]
+
+    def _marks(self, contrast: Contrast, case: str) -> tuple[str, ...]:
+        found = [self.bracket(t) for t in self.load.trials(contrast.target, case)]
+        known = [b for b in found if b is not None]
+        return ("no alert: at least",) if known and not any(b.alerts for b in known) else ()
+
+    def _delta(self, contrast: Contrast, made: Comparison) -> Cell:
+        href = cells.href(self.load.results, contrast.target, contrast.new_case)
+        ratio = self.ratio(contrast, made)
+        if ratio is None:
+            return MISSING
+        if made.low is not None and made.high is not None:
+            return Cell((signed_percent(ratio), *interval_lines(made)), href)
+        sides = [[v for t in side[:1] for v in self._steady_users(t)] for side in self.load.sides(contrast)]
+        ends = within_trial.ratio_interval(*sides) if self.load.n(contrast) < FEWEST else None
+        said = ("n too small for an interval",)
+        if ends is not None:
+            said = (percent_interval(*ends), within_trial.WITHIN)
+        return Cell((signed_percent(ratio), *said), href)
+
+    def ratio(self, contrast: Contrast, made: Comparison) -> float | None:
+        """Of the comparison, else of the medians."""
+        if made.ratio is not None:
+            return made.ratio
+        base, new = (self.load.median(METRIC, contrast.target, case) for case in contrast.cases.values())
+        return new / base if base and new is not None else None
+
+    def _steady_users(self, trial: Trial) -> list[float]:
+        """Active users inside the window that the result is the mean of."""
+        rows = self.load.series("users", trial.uuid)
+        phases = self.load.series("phases", trial.uuid)
+        if rows is None:
+            return []
+        stable = phases.filter(pl.col("phase").is_in(["stable", "steady"])) if phases is not None else None
+        if stable is not None and not stable.is_empty():
+            rows = rows.filter(pl.col("t_s").is_between(stable["start_s"].min(), stable["end_s"].max()))
+        return rows["users"].cast(pl.Float64).to_list()
+
+    # -- what limited it ---------------------------------------------------------------------------------------------
+
+    def bracket(self, trial: Trial) -> Bracket | None:
+        """What the trial's alerts say; None when nobody noted users over time."""
+        rows = self.load.series("users", trial.uuid)
+        if rows is None or rows.is_empty():
+            return None
+        on = pl.col("alert").fill_null("") != ""
+        begun = rows.sort("t_s").filter(on & ~on.shift(1, fill_value=False))
+        alerts = Counter(name for text in begun["alert"] for name in str(text).split("+"))
+        if begun.is_empty():
+            return Bracket(float(rows["users"].max()), None, alerts)
+        failed = float(begun["users"].min())
+        below = rows.filter(~on & (pl.col("users") < failed))["users"]
+        return Bracket(float(below.max()) if len(below) else None, failed, alerts)
+
+    def limits(self) -> Table:
+        """A row a trial of an unbounded load: the result, the bracket, the alerts."""
+        body = []
+        for contrast in [*self.outcomes, *(r for r in self.load.repeats if self._searched(r))]:
+            cases = contrast.cases if contrast in self.outcomes else {contrast.new: contrast.new_case}
+            for version, case in cases.items():
+                for trial in self.load.trials(contrast.target, case):
+                    row = self._limit_row(contrast, version, trial)
+                    if row not in body:
+                        body.append(row)
+        columns = ("Test", "Supported users", "Most without an alert", "Fewest with one", "Slope", "Alerts that began")
+        return Table("limits", "What limited the users, trial by trial", columns, tuple(body))
+
+    def _limit_row(self, contrast: Contrast, version: str, trial: Trial) -> tuple[Cell, ...]:
+        href, found = f"#trial-{trial.uuid}", self.bracket(trial)
+        users, slope = (self.load.value(trial.uuid, metric) for metric in (METRIC, "slope"))
+        alerts = [f"{alert_word(name)}: {count}" for name, count in found.alerts.most_common()] if found else []
+        return (
+            Cell((f"{self.load.place(contrast)}, {version}", f"block {trial.block}")),
+            MISSING if users is None else Cell((f"{users:,.0f}",), href),
+            _whole(found.passed if found else None, href),
+            _whole(found.failed if found else None, href, "no alert began"),
+            MISSING if slope is None else Cell((f"{slope:+.2f} users/s",), href),
+            Cell(tuple(alerts) or ("none",), href, "text"),
+        )
+
+    # -- over time ---------------------------------------------------------------------------------------------------
+
+    def figures(self) -> Iterator[Drawn]:
+        """Users over time, for each database the trial of each version that is nearest to its median."""
+        done = set()
+        for contrast in self.outcomes:
+            key = (contrast.target, contrast.database, contrast.load)
+            if key not in done:
+                done.add(key)
+                yield from self._figure(contrast)
+
+    def _figure(self, contrast: Contrast) -> Iterator[Drawn]:
+        cases = {}
+        for other in [
+            c for c in (*self.outcomes, *self.load.repeats) if self.load.place(c) == self.load.place(contrast)
+        ]:
+            cases |= other.cases
+        panels, told = [], []
+        for version, case in cases.items():
+            trial = self.load.typical(contrast.target, case, METRIC)
+            rows = self.load.series("users", trial.uuid) if trial is not None else None
+            if trial is None or rows is None or rows.is_empty():
+                continue
+            lines = rows.select(
+                pl.lit(version).alias("series"), pl.lit("").alias("line"), x="t_s", y=pl.col("users").cast(pl.Float64)
+            )
+            x, y = Axis("Since the window began", "time", log=False), Axis("Active users", "1", log=False)
+            phases = self.panels.phases([trial])
+            panels.append(time_panel(version, lines, x, y, self.load.style, phases, marks=_alerts(rows, version)))
+            told.append(f"{version}: trial {trial.uuid} of {len(self.load.trials(contrast.target, case))}")
+        if panels:
+            place = self.load.place(contrast)
+            caption = f"{place}: active users ({'; '.join(told)}). Marks: an alert begins, which takes users away."
+            yield slug(f"users-{place}"), caption, panels, self.load.style, []
+
+
+def alert_word(name: str) -> str:
+    return _ALERT_WORDS.get(name, name.replace("_", " "))
+
+
+def _alerts(rows: pl.DataFrame, version: str) -> pl.DataFrame:
+    on = pl.col("alert").fill_null("") != ""
+    begun = rows.sort("t_s").filter(on & ~on.shift(1, fill_value=False))
+    if begun.height > _SHOWN_ALERTS:
+        begun = begun.gather_every(-(-begun.height // _SHOWN_ALERTS))
+    words = [", ".join(map(alert_word, str(text).split("+"))) for text in begun["alert"]]
+    return begun.select(
+        pl.lit(version).alias("series"),
+        x=pl.col("t_s").cast(pl.Float64),
+        y=pl.col("users").cast(pl.Float64),
+    ).with_columns(pl.Series("tip alert", words, dtype=pl.String))
+
+
+def _whole(value: float | None, href: str, otherwise: str = "–") -> Cell:
+    return Cell((otherwise,), kind="missing") if value is None else Cell((f"{value:,.0f}",), href)

@@ -1,0 +1,249 @@
+"""Why a mean over many labels changed: because of the labels themselves, or because other ones were called.
+
+Symmetric Kitagawa decomposition of a mean over calls, reweighted quantiles of histograms, and each label left out in
+turn. Pure: counts, sums and buckets in, figures out, in the unit of the sums; docs/statistics.md says what is computed
+and why.
+"""
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Literal
+
+import numpy as np
+
+State = Literal["both", "entered", "left"]
+
+# A label that one side calls less than a hundredth as often as the other is no longer the same mix of calls: the few
+# that are left may be of another kind (in the seed's report 0.3 µs became 11 ms). They count as another label.
+ALL_BUT_GONE = 0.01
+# Of the total change: from here on the mix, and not the labels, explains it.
+MOSTLY = 0.5
+_NOTICEABLE = 0.1  # of the total change; parts below it differ in sign by rounding
+P99 = 0.99
+
+
+@dataclass(frozen=True)
+class Calls:
+    """What one side says of one label. `buckets`: cumulative counts by upper edge, infinity last; {} without any."""
+
+    count: float
+    total: float
+    buckets: Mapping[float, float] = field(default_factory=dict)
+
+    @property
+    def mean(self) -> float:
+        return self.total / self.count
+
+    def __add__(self, other: "Calls") -> "Calls":
+        """Trials laid together; histograms of other edges than these are only comparable where edges agree."""
+        edges = [e for e in self.buckets if e in other.buckets] if self.buckets and other.buckets else []
+        return Calls(
+            self.count + other.count,
+            self.total + other.total,
+            {e: self.buckets[e] + other.buckets[e] for e in edges},
+        )
+
+
+@dataclass(frozen=True)
+class Quantile:
+    """`value` as Prometheus interpolates it, between the edges `low` and `high` of the bucket that holds it; `high` is
+    None above the last finite edge, and `low` is 0 in the first bucket: there it is only known to be below `high`."""
+
+    value: float
+    low: float
+    high: float | None
+
+    @property
+    def bucket(self) -> tuple[float, float | None]:
+        return self.low, self.high
+
+    def apart(self, other: "Quantile") -> bool:
+        """Whether the two lie in buckets that do not overlap, so that their order is known."""
+        below = self.high is not None and self.high <= other.low
+        above = other.high is not None and other.high <= self.low
+        return below or above
+
+
+@dataclass(frozen=True)
+class Part:
+    """One label's part in the change of the mean. `few`: it was called on both sides, but hardly on one of them.
+
+    `within` + `mix`, over all labels, are the change. `without`: what the change would be if nobody called this label,
+    None for the only label; `influence` is what it adds.
+    """
+
+    label: str
+    state: State
+    few: bool
+    base: Calls | None
+    new: Calls | None
+    base_share: float
+    new_share: float
+    within: float
+    mix: float
+    without: float | None
+    influence: float
+
+
+class Shift:
+    """The change from `base` to `new`, both by label. `base_s`, `new_s`: seconds that the counts are of.
+
+    Labels without calls on either side are left out. Raises ValueError when a side has no call at all.
+    """
+
+    def __init__(self, base: Mapping[str, Calls], new: Mapping[str, Calls], base_s: float = 1.0, new_s: float = 1.0):
+        self._base = {label: calls for label, calls in base.items() if calls.count > 0}
+        self._new = {label: calls for label, calls in new.items() if calls.count > 0}
+        if not self._base or not self._new:
+            raise ValueError("a side without calls has no mean")
+        self.base_s, self.new_s = base_s, new_s
+        self.labels = list(dict.fromkeys([*self._base, *self._new]))
+        self.base_count, self.new_count = (_count(side) for side in (self._base, self._new))
+        self.base_mean, self.new_mean = (_mean(side) for side in (self._base, self._new))
+
+    # -- the mean ----------------------------------------------------------------------------------------------------
+
+    @property
+    def change(self) -> float:
+        return self.new_mean - self.base_mean
+
+    @property
+    def within(self) -> float:
+        """What the labels' own means changed, at the shares that both sides have on average."""
+        return math.fsum(part.within for part in self.parts)
+
+    @property
+    def mix(self) -> float:
+        """What the labels' shares changed, at the means that both sides have on average."""
+        return math.fsum(part.mix for part in self.parts)
+
+    @property
+    def standardised_mean(self) -> float:
+        """The new side's mean if only the labels' own means had changed: like for like with the base."""
+        return self.base_mean + self.within
+
+    @cached_property
+    def parts(self) -> tuple[Part, ...]:
+        """By label, in the order of their influence on the change, the largest first."""
+        middle = (self.base_mean + self.new_mean) / 2
+        found = [self._part(label, middle) for label in self.labels]
+        return tuple(sorted(found, key=lambda part: (-abs(part.influence), part.label)))
+
+    def _part(self, label: str, middle: float) -> Part:
+        base, new = self._base.get(label), self._new.get(label)
+        base_share = base.count / self.base_count if base else 0.0
+        new_share = new.count / self.new_count if new else 0.0
+        state, few = self.state(label)
+        if base is not None and new is not None and not few:
+            within = (base_share + new_share) / 2 * (new.mean - base.mean)
+            mix = (new_share - base_share) * ((base.mean + new.mean) / 2 - middle)
+        else:
+            # Absent on one side, each side's calls are given the other side's mean: its own.
+            within = 0.0
+            mix = (new_share * (new.mean - middle) if new else 0.0) - (
+                base_share * (base.mean - middle) if base else 0.0
+            )
+        without = self._change_without({label})
+        influence = self.change - without if without is not None else self.change
+        return Part(label, state, few, base, new, base_share, new_share, within, mix, without, influence)
+
+    def state(self, label: str) -> tuple[State, bool]:
+        """Whether the new side called a label that the base did not, or the other way round; and whether the other
+        side called it after all, but less than a hundredth as often."""
+        base, new = self._base.get(label), self._new.get(label)
+        if base is None or new is None:
+            return ("entered" if base is None else "left"), False
+        base_rate, new_rate = base.count / self.base_s, new.count / self.new_s
+        if new_rate < ALL_BUT_GONE * base_rate:
+            return "left", True
+        return ("entered", True) if base_rate < ALL_BUT_GONE * new_rate else ("both", False)
+
+    def _change_without(self, labels: set[str]) -> float | None:
+        sides = [{k: v for k, v in side.items() if k not in labels} for side in (self._base, self._new)]
+        return _mean(sides[1]) - _mean(sides[0]) if all(sides) else None
+
+    def without(self, labels: Sequence[str]) -> "Shift | None":
+        """The change if nobody called these labels; None when nothing would be left of a side."""
+        sides = [{k: v for k, v in side.items() if k not in labels} for side in (self._base, self._new)]
+        return Shift(*sides, self.base_s, self.new_s) if all(sides) else None
+
+    @property
+    def alarm(self) -> bool:
+        """Whether the change must not be read as one of the labels: mix and labels pull apart, or it is mostly mix."""
+        if not self.change:
+            return False
+        apart = self.mix * self.within < 0 and min(abs(self.mix), abs(self.within)) > _NOTICEABLE * abs(self.change)
+        return apart or abs(self.mix) > MOSTLY * abs(self.change)
+
+    def drivers(self, margin: float, most: int = 3) -> list[Part]:
+        """The fewest labels, by their influence, without which the mean changes by no more than `margin` (0.05 is 5 %).
+
+        Empty when so few do not explain it.
+        """
+        chosen: list[Part] = []
+        for part in self.parts:
+            if len(chosen) == most or part.influence * self.change <= 0 or part.base_share == part.new_share:
+                continue
+            chosen.append(part)
+            rest = self.without([p.label for p in chosen])
+            if rest is not None and abs(rest.change) <= margin * rest.base_mean:
+                return chosen
+        return []
+
+    # -- quantiles ---------------------------------------------------------------------------------------------------
+
+    def base_quantile(self, q: float = P99) -> Quantile | None:
+        return quantile(_together(self._base), q)
+
+    def new_quantile(self, q: float = P99) -> Quantile | None:
+        return quantile(_together(self._new), q)
+
+    def standardised_quantile(self, q: float = P99) -> Quantile | None:
+        """The new side's quantile if it had called the labels in the base's shares; labels that it does not call keep
+        the base's histogram. None without histograms of the same edges."""
+        weighted: dict[str, Calls] = {}
+        for label, base in self._base.items():
+            state, _ = self.state(label)
+            own = self._new[label] if state == "both" else base
+            factor = base.count / own.count
+            weighted[label] = Calls(base.count, own.total * factor, {e: n * factor for e, n in own.buckets.items()})
+        return quantile(_together(weighted), q)
+
+
+def quantile(buckets: Mapping[float, float], q: float) -> Quantile | None:
+    """Of cumulative counts by upper edge, as Prometheus' histogram_quantile; None without any call or without +Inf."""
+    edges = sorted(buckets)
+    if len(edges) < 2 or not math.isinf(edges[-1]):
+        return None
+    # Counters of a histogram are scraped one after the other: a bucket may be a call behind the one before.
+    counts = np.maximum.accumulate(np.array([buckets[e] for e in edges]))
+    total = counts[-1]
+    if not total > 0:
+        return None
+    rank = q * total
+    index = int(np.searchsorted(counts, rank, side="left"))
+    if index == len(edges) - 1:
+        return Quantile(edges[-2], edges[-2], None)
+    low, below = (edges[index - 1], counts[index - 1]) if index else (0.0, 0.0)
+    inside = counts[index] - below
+    value = low + (edges[index] - low) * float((rank - below) / inside) if inside > 0 else edges[index]
+    return Quantile(float(value), low, edges[index])
+
+
+def _count(side: Mapping[str, Calls]) -> float:
+    return math.fsum(calls.count for calls in side.values())
+
+
+def _mean(side: Mapping[str, Calls]) -> float:
+    return math.fsum(calls.total for calls in side.values()) / _count(side)
+
+
+def _together(side: Mapping[str, Calls]) -> dict[float, float]:
+    """Histograms of all labels added up, at the edges that all of them have."""
+    histograms = [calls.buckets for calls in side.values()]
+    if not histograms or not all(histograms):
+        return {}
+    shared = set(histograms[0]).intersection(*histograms[1:])
+    return {edge: math.fsum(h[edge] for h in histograms) for edge in shared}
