@@ -5,6 +5,8 @@ What lies in `on_host` runs there, with the host's own Python 3.9 or newer and t
 
 from pathlib import Path
 
+ACCOUNTS_SCHEMA = 1  # of accounts.json, as seed.py writes it
+
 
 def scripts() -> dict[str, Path]:
     """File by its name on the host."""
