@@ -41,6 +41,10 @@ class Exhibits:
         """Sentences that come from data, a paragraph each."""
         show("".join(f"<p>{html.escape(text)}</p>" for text in sentences))
 
+    def heading(self, text: str) -> None:
+        """A heading that comes from data, of the third level."""
+        show(f"<h3>{html.escape(text)}</h3>")
+
     def flags(self, sentences: Iterable[str]) -> None:
         """Findings that a reader must not overlook, each in a paragraph of its own."""
         show("".join(f'<p class="flag">{html.escape(text)}</p>' for text in sentences))

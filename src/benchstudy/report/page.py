@@ -34,6 +34,11 @@ class Page(PageTables, PageFigures):
         """What the study said about this family when it was measured last; empty when nothing was."""
         return sessions.declared(self._indexes, self.family)
 
+    @property
+    def indexes(self) -> evidence.Indexes:
+        """The records of the family's sessions, one a target."""
+        return self._indexes
+
     # -- choosing ----------------------------------------------------------------------------------------------------
 
     def levels(self, factor: str, **where: str | Sequence[str]) -> list[str]:
@@ -83,9 +88,12 @@ class Page(PageTables, PageFigures):
             self.show_figure(name, told, panels, style, found.drawn, f"Against {found.base}")
         self.show_table(found.table(name, caption))
 
-    def calibration(self, metrics: Mapping[str, str]) -> None:
-        """How often this study finds a difference where there is none, if it describes a case twice (A/A)."""
-        found = calibrations(self.results, self._indexes, metrics, self.declared)
+    def calibration(self, metrics: Mapping[str, str], **choice: Any) -> None:
+        """How often this study finds a difference where there is none, if it describes a case twice (A/A).
+
+        `choice`: `better`, for metrics whose unit does not tell.
+        """
+        found = calibrations(self.results, self._indexes, metrics, self.declared, **choice)
         none = "This study describes no case twice, so that its own rate of false alarms is not known (A/A)."
         show("".join(f"<p>{html.escape(text)}</p>" for text in found or [none]))
 
