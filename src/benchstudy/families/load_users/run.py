@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 
 _COME_AND_GO_S = 600.0  # that users may need to log in, and Locust to begin and end
 _WORKERS_END_S = 60.0  # after the master told them to
+_MASTER_ENDS_S = 30.0  # after its workers did
 _LOOK_S = 0.2
 
 
@@ -104,7 +105,7 @@ class _Run:
     def __init__(self, trial: "TrialContext", started: Started, roles: Sequence[str], cancelled: threading.Event):
         self.trial, self.started, self.roles, self.cancelled = trial, started, roles, cancelled
         self.ending = threading.Event()  # of every command
-        self.over = False  # the master ended, and workers are to
+        self.over = threading.Event()  # the master ended, and workers are to
         self.problems: list[str] = []
 
     def to_its_end(self) -> Loaded:
@@ -122,7 +123,7 @@ class _Run:
         try:
             master = trial.execute(self.started.master(*places[self.roles[0]], self.ending), self.roles[0])
         finally:
-            self.over = True
+            self.over.set()
             for worker in workers:
                 worker.join(timeout=_WORKERS_END_S)
             self.ending.set()  # what has not ended by itself
@@ -139,17 +140,18 @@ class _Run:
         return loaded(trial.files / MASTER / "files")
 
     def _work(self, number: int, role: str, program: str, folder: str) -> None:
-        """All workers of one host; when they end before the master did, it has nothing to wait for."""
+        """All workers of one host. They are told to end a moment before the master ends itself."""
+        host = self.trial.roles[role]
         try:
             done = self.trial.execute(self.started.worker(program, folder, number, self.ending), role)
-            if not self.over and not self.ending.is_set():
+            if not self.over.is_set() and not self.ending.is_set():
                 done.require_success()
-                raise TrialFailed("they ended before the load did")
+                if not self.over.wait(_MASTER_ENDS_S):
+                    raise TrialFailed("they ended before the load did")
         except BenchstudyError as error:
-            self.problems.append(f"Locust's workers on {self.trial.roles[role]}: {error}")
-        finally:
-            if not self.over:
-                self.ending.set()
+            if not self.over.is_set():
+                self.problems.append(f"Locust's workers on {host}: {error}")
+                self.ending.set()  # the master has nothing to wait for
 
     def _watch(self) -> None:
         while not self.ending.is_set():
