@@ -93,7 +93,7 @@ def _answer(done: "TrialExecution") -> dict[str, Any]:
     if execution.state == "exited" and execution.exit_status:
         # The agent speaks to a person, on stderr or as {"error": …}.
         said = done.stderr.read_text(errors="replace").strip() or _error(done.stdout.read_text(errors="replace"))
-        raise TrialFailed(said.splitlines()[-1] if said else f"the agent ended with status {execution.exit_status}")
+        raise TrialFailed(" ".join(said.split()) or f"the agent ended with status {execution.exit_status}")
     done.require_success()
     try:
         return dict(json.loads(done.stdout.read_text()))

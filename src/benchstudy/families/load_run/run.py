@@ -56,7 +56,7 @@ def run_load_trial(case: Case, trial: "TrialContext") -> None:
         source={"name": config.prometheus.service if config.prometheus else "", "kind": "run"},
         prometheus={name: summary.get(name) for name in ("version", "series", "samples")},
         clock={**before.facts(), "stepped_s": stepped_s},
-        versions={"server": version},
+        versions={"server": version, **({"database": site.accounts.database} if site.accounts.database else {})},
         data_set={"counts": dict(site.accounts.counts), "sha256": site.accounts.sha256},
         used={service.name: dict((service.record or {}).get("limits") or {}) for service in site.services},
         problems=[*loaded.problems, *problems_of(summary)],

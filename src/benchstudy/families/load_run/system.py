@@ -9,6 +9,7 @@ from threading import Event, Thread
 from typing import TYPE_CHECKING, Any
 
 from benchstudy.errors import BenchstudyError, TrialFailed
+from benchstudy.families.load_data import ACCOUNTS_SCHEMA
 from benchstudy.families.load_test_config import LoadTestConfig
 from benchstudy.families.under_load import load_role
 from benchstudy.hostagent import RunningService, ServiceFailed
@@ -28,11 +29,15 @@ _METRICS_PORT, _MASTER_PORT = "metrics", "master"
 
 @dataclass(frozen=True)
 class Accounts:
-    """The users of the data set: the file as it is, and what it says is in the data set."""
+    """The users of the data set: the file as it is, and what it says is in the data set.
+
+    `sha256`: of what the data set was made from, else of the file. `database`: what its server says it is, if known.
+    """
 
     content: bytes
     sha256: str
     counts: Mapping[str, Any]
+    database: str | None = None
 
 
 @dataclass(frozen=True)
@@ -89,7 +94,7 @@ def fresh_site(trial: "TrialContext", version: str, database: str, most_users: i
             database=store,
             prometheus=prometheus,
             others=others,
-            accounts=_accounts(trial, server),
+            accounts=_accounts(trial, server, store),
             url=f"http://{server.address}:{server.ports[config.system.port]}",
             prometheus_url=f"http://{prometheus.address}:{prometheus.ports[monitor.port]}",
             prometheus_role=config.services[monitor.service].role,
@@ -98,11 +103,11 @@ def fresh_site(trial: "TrialContext", version: str, database: str, most_users: i
         )
 
 
-def _accounts(trial: "TrialContext", server: RunningService) -> Accounts:
+def _accounts(trial: "TrialContext", server: RunningService, database: RunningService) -> Accounts:
     """Raises TrialFailed when the data set has left no users."""
     config: LoadTestConfig = trial.config
     given = config.system.accounts
-    known = _all_needed(server)
+    known = {**_all_needed(server), DATABASE: database}
     owner = next((name for name in map(_owner, PLACEHOLDER.findall(given)) if name in known), None)
     running = known[owner] if owner else server
     path = PLACEHOLDER.sub(lambda match: _filled(match[1], known, server), given)
@@ -112,12 +117,19 @@ def _accounts(trial: "TrialContext", server: RunningService) -> Accounts:
         users = content["users"]
     except (ValueError, KeyError, TypeError) as error:
         raise TrialFailed(f"system.accounts: {given}: it is no JSON object with users: {error}") from error
+    if content.get("schema", ACCOUNTS_SCHEMA) != ACCOUNTS_SCHEMA:
+        raise TrialFailed(f"system.accounts: {given}: schema {content['schema']} is none that is known")
     if not users:
         raise TrialFailed(f"system.accounts: {given}: the data set has no users")
     passwords = {content.get("password"), *(user.get("password") for user in users)} - {None, ""}
     for password in passwords:
         trial.keep_secret(password)
-    return Accounts(answer["text"].encode(), answer["sha256"], content.get("counts") or {"users": len(users)})
+    return Accounts(
+        answer["text"].encode(),
+        content.get("import_sha256") or answer["sha256"],
+        content.get("counts") or {"users": len(users)},
+        content.get("database"),
+    )
 
 
 def _all_needed(service: RunningService) -> dict[str, RunningService]:
@@ -134,7 +146,7 @@ def _owner(placeholder: str) -> str:
 
 def _filled(placeholder: str, known: Mapping[str, RunningService], server: RunningService) -> str:
     owner = known.get(_owner(placeholder))
-    if owner is not None and placeholder == f"{owner.name}.dir":
+    if owner is not None and placeholder.endswith(".dir"):
         return owner.dir
     return server.fill("{{" + placeholder + "}}")
 
