@@ -99,3 +99,37 @@ def _histogram(
                 yield f'{name}_bucket{{{labels},le="{bound}"}} {inside} {at:.3f}'
             yield f"{name}_sum{{{labels}}} {0.007 * count:.6f} {at:.3f}"
             yield f"{name}_count{{{labels}}} {count} {at:.3f}"
+
+
+# --- run here ---------------------------------------------------------------------------------------------------
+
+LISTENS = {"argv": ["sleep", "infinity"], "ports": ["http", "metrics", "sql"], "ready": {"tcp": "http"}}
+PROMETHEUS = {
+    **LISTENS,
+    "needs": ["node-exporter"],
+    "files": {"prometheus.yml": "global: {}\nscrape_configs: []\n"},
+}
+BOUNDED = {"name": "bounded", "users": 20, "ramp": "4s", "duration": "12s"}
+UNBOUNDED = {"name": "unbounded", "rule": {"max_users": 50, "window": "20s", "at_most": "60s"}, "blocks": 1}
+
+
+def run_here(**changes: Any) -> dict[str, Any]:
+    """A block that is good as a description, but for the changes; its services only sleep."""
+    return {
+        "versions": [
+            {"name": "old", "services": {"postgres": "server-old"}},
+            {"name": "new", "services": {"postgres": "server-new"}},
+        ],
+        "databases": [{"name": "postgres", "service": "postgres"}],
+        "loads": [BOUNDED, UNBOUNDED],
+        "prometheus": {"service": "prometheus"},
+        "services": {
+            "dataset": LISTENS,
+            "postgres": {**LISTENS, "needs": ["dataset"]},
+            "server-old": {**LISTENS, "needs": ["postgres", "dataset"]},
+            "server-new": {**LISTENS, "needs": ["postgres", "dataset"]},
+            "node-exporter": LISTENS,
+            "prometheus": PROMETHEUS,
+        },
+        **changes,
+    }

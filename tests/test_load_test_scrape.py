@@ -3,22 +3,31 @@
 import base64
 import json
 import os
+import re
+import shutil
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import bcrypt
 import pytest
-from load_test_study import hold, history, scraped, window
+from load_test_study import FAMILY, history, hold, plan_of, scraped, window
 from prometheus_server import Prometheus, backfill, free_port, prometheus
 from sshd_hosts import SshdHost
 
+from benchstudy import families
 from benchstudy.families.load_run.facts import FACTS
-from benchstudy.families.load_run.fetch import RAW
+from benchstudy.hostagent import HostAgent
 from benchstudy.raw import StoredTrial
+from benchstudy.remote import Remote
+from benchstudy.session import hold_session
+from benchstudy.trial import HostCheck, HostConnection
+
+PASSWORD = "canary-7f3-of-the-reader"
 
 
 @dataclass(frozen=True)
@@ -33,33 +42,228 @@ class Past:
 
     @property
     def windows(self) -> list[dict[str, Any]]:
-        return [self.window("base", 60, 160), self.window("new", 360, 460)]
+        selects = {name: f'{{instance="{name}"}}' for name in ("old", "new")}
+        return [
+            self.window("base", 60, 160, select=selects["old"]),
+            self.window("new", 360, 460, select=selects["new"]),
+        ]
+
+    @property
+    def source(self) -> dict[str, Any]:
+        return {"name": "p", "url": self.server.url, "scrape_interval": "1s"}
 
 
 @pytest.fixture(scope="module")
-def past(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Past]:
+def data(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, float]:
+    """The folder of a Prometheus that has seen two releases under load, and when that began."""
     folder = tmp_path_factory.mktemp("past")
     t0 = float(int(time.time()) - 7200)
     backfill(folder, history({"old": (t0, t0 + 200), "new": (t0 + 300, t0 + 500)}))
+    return folder, t0
+
+
+@pytest.fixture(scope="module")
+def past(data: tuple[Path, float]) -> Iterator[Past]:
+    folder, t0 = data
     with prometheus(folder) as server:
         yield Past(server, t0)
 
 
-@pytest.fixture
-def host(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[dict[str, Any]]:
+@pytest.fixture(autouse=True)
+def _own_lock(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("BENCHSTUDY_HOST_LOCK", str(tmp_path / "host.lock"))
+
+
+@pytest.fixture
+def host(tmp_path: Path) -> Iterator[dict[str, Any]]:
     with SshdHost(tmp_path / "sshd") as sshd:
         yield {**sshd.host.model_dump(exclude_none=True), "work_dir": str(tmp_path / "work" / "benchstudy")}
+
+
+@pytest.fixture
+def root(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A project to hold sessions in."""
+    (tmp_path / "project" / "workflow").mkdir(parents=True)
+    (tmp_path / "project" / "workflow" / "Snakefile").touch()
+    monkeypatch.chdir(tmp_path / "project")
+    return tmp_path / "project"
 
 
 def facts_of(trial: StoredTrial) -> dict[str, Any]:
     return json.loads((trial.folder / FACTS).read_text())
 
 
-def test_windows_of_a_prometheus_become_trials(past: Past, host: dict[str, Any], tmp_path: Path) -> None:
-    trials = hold(tmp_path, scraped(windows=past.windows, sources=[{"name": "p", "url": past.server.url}]), host)
-    assert [(t.record.status, t.record.cause) for t in trials] == [("ok", None)] * 2
+def values_of(trial: StoredTrial) -> dict[str, float | None]:
+    assert trial.record.status == "ok", trial.record.cause
+    parsed = families.get(FAMILY).parse(trial.record.levels, trial.folder)
+    return {one.metric: one.value for one in parsed.observations}
+
+
+def causes(root: Path, host: Mapping[str, Any], block: Mapping[str, Any]) -> list[str]:
+    """Why each trial failed."""
+    trials = hold(root, block, host)
+    assert {trial.record.status for trial in trials} == {"failed"}, [t.record.cause for t in trials]
+    return [trial.record.cause or "" for trial in trials]
+
+
+def test_windows_become_trials_and_the_server_is_never_asked_again(
+    past: Past, data: tuple[Path, float], host: dict[str, Any], root: Path
+):
+    block = scraped(windows=past.windows, sources=[past.source])
+    trials = hold(root, block, host)
     for trial in trials:
-        assert (trial.folder / RAW).stat().st_size > 1000
-        assert facts_of(trial)["mode"] == "scrape"
-        assert trial.record.verified["load_test"]["window"] == facts_of(trial)["window"]
+        values = values_of(trial)
+        assert values["store_mean"] == pytest.approx(0.007, rel=1e-6)
+        assert (values["store_p99_low"], values["store_p99_high"]) == (0.005, 0.01)
+        assert values["api_rate"] == pytest.approx(10.0, rel=0.02)
+        facts = facts_of(trial)
+        assert (facts["mode"], facts["rate_window_s"]) == ("scrape", 5.0)
+        assert facts["window"]["end_s"] - facts["window"]["start_s"] == 100.0
+        assert abs(facts["clock"]["prometheus_minus_here_s"]) < 1.0 and facts["clock"]["correction_s"] == 0.0
+        assert facts["prometheus"]["version"] and facts["source"]["url"] == past.server.url
+        assert trial.record.verified["load_test"] == facts
+        assert {command.label for command in trial.record.commands} == {"clock", "metrics"}
+    # Nothing is missing, so that no host is contacted: this one is none.
+    nowhere = {**host, "port": free_port()}
+    index = hold_session(root, plan_of(block, nowhere))
+    assert json.loads(index.read_text())["problem"] is None
+
+
+def export(root: Path, *words: str, **environment: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, "-m", "benchstudy.cli", "export", *words],
+        cwd=root,
+        env={**os.environ, **environment},
+        capture_output=True,
+        text=True,
+        timeout=120,
+    )
+
+
+def test_a_file_gives_what_its_server_gave(past: Past, host: dict[str, Any], root: Path):
+    words: list[str] = []
+    for number, one in enumerate(past.windows):
+        words = ["data/exports/load.gz", "--url", past.server.url, "--scrape-interval", "1s", "--margin", "10s"]
+        words += ["--start", one["start"], "--end", one["end"], "--select", one["select"]]
+        done = export(root, *words, *(["--append"] if number else []))
+        assert done.returncode == 0 and "samples" in done.stdout, done.stderr
+    again = export(root, *words)
+    assert again.returncode == 1 and "is there already" in again.stderr
+    kept = {"name": "kept", "file": "data/exports/load.gz", "scrape_interval": "1s"}
+    from_file = hold(root / "from-file", scraped(windows=past.windows, sources=[kept]), host)
+    from_server = hold(root / "from-server", scraped(windows=past.windows, sources=[past.source]), host)
+    for one, other in zip(from_file, from_server, strict=True):
+        # Pages are kept whole, so that more was exported than a trial asks for.
+        assert values_of(one) | {"samples": None} == values_of(other) | {"samples": None}
+    facts = facts_of(from_file[0])
+    assert facts["source"]["kind"] == "file" and facts["source"]["url"] == past.server.url
+    assert not from_file[0].record.commands
+    # A window that the file does not hold, and a file that is none.
+    elsewhere = [past.window("base", -900, -800), past.window("new", 360, 460)]
+    said = causes(root / "elsewhere", host, scraped(windows=elsewhere[:1], sources=[kept]))
+    assert "source kept: data/exports/load.gz" in said[0] and "does not hold the window" in said[0]
+    (root / "data" / "exports" / "cut.gz").write_bytes((root / "data" / "exports" / "load.gz").read_bytes()[:-400])
+    for file, why in (("cut.gz", "is cut off|truncated"), ("none.gz", "there is no file data/exports/none.gz")):
+        block = scraped(windows=past.windows, sources=[{**kept, "file": f"data/exports/{file}"}])
+        for cause in causes(root / file, host, block):
+            assert re.search(why, cause), cause
+
+
+def test_what_a_prometheus_cannot_be_asked_fails_with_the_cause(past: Past, host: dict[str, Any], root: Path):
+    gone = f"http://127.0.0.1:{free_port()}"
+    foreign = f"http://127.0.0.1:{host['port']}"
+    never, nobody = past.window("new", -900, -800), past.window("new", 360, 460, select='{instance="nobody"}')
+    cases = [
+        (past.windows[0], gone, [gone, "refused", "can this host reach it"]),
+        (past.windows[0], foreign, [foreign]),  # an SSH server
+        (never, past.server.url, ["no sample", "mattermost"]),
+        (nobody, past.server.url, ["no sample", "mattermost"]),
+    ]
+    for number, (one, url, says) in enumerate(cases):
+        (cause,) = causes(root / str(number), host, scraped(windows=[one], sources=[{**past.source, "url": url}]))
+        for text in says:
+            assert text in cause, cause
+
+
+def test_credentials_are_needed_sent_and_never_kept(
+    data: tuple[Path, float], host: dict[str, Any], root: Path, monkeypatch: pytest.MonkeyPatch
+):
+    folder, t0 = data
+    web = root / "web.yml"
+    web.write_text(
+        json.dumps({"basic_auth_users": {"reader": bcrypt.hashpw(PASSWORD.encode(), bcrypt.gensalt(4)).decode()}})
+    )
+    basic = "Basic " + base64.b64encode(f"reader:{PASSWORD}".encode()).decode()
+    shutil.copytree(folder / "data", root / "guarded" / "data", ignore=shutil.ignore_patterns("lock"))
+    with prometheus(root / "guarded", None, f"--web.config.file={web}", authorization=basic) as server:
+        past = Past(server, t0)
+        named = {**past.source, "user": "reader", "password_env": "PROM_PASSWORD"}
+        windows = past.windows[:1]
+        assert (
+            "refused a question without credentials (401"
+            in causes(root / "none", host, scraped(windows=windows, sources=[past.source]))[0]
+        )
+        assert causes(root / "unset", host, scraped(windows=windows, sources=[named])) == [
+            "the environment variable PROM_PASSWORD is not set where snakemake runs"
+        ]
+        monkeypatch.setenv("PROM_PASSWORD", PASSWORD + "-wrong")
+        (cause,) = causes(root / "wrong", host, scraped(windows=windows, sources=[named]))
+        assert "refused the user and password (401" in cause and "password_env" in cause
+        words = ["x.gz", "--url", server.url, "--start", windows[0]["start"], "--end", windows[0]["end"]]
+        refused = export(root, *words, "--user", "reader", "--password-env", "PROM_PASSWORD")
+        assert refused.returncode == 1 and "refused the user and password" in refused.stderr
+        monkeypatch.setenv("PROM_PASSWORD", PASSWORD)
+        (trial,) = hold(root / "right", scraped(windows=windows, sources=[named]), host)
+        assert values_of(trial)["store_mean"] == pytest.approx(0.007, rel=1e-6)
+    (root / "said").write_text(refused.stdout + refused.stderr + cause)
+    for path in (path for path in root.rglob("*") if path.is_file() and "guarded" not in path.parts):
+        assert PASSWORD.encode() not in path.read_bytes(), path
+
+
+def test_a_clock_that_is_an_hour_off_is_refused_or_corrected(
+    past: Past, host: dict[str, Any], root: Path, monkeypatch: pytest.MonkeyPatch
+):
+    ahead_s = 3600.0
+    true_time = time.time
+    # This machine's clock is wrong; the host's and Prometheus' are not.
+    monkeypatch.setattr(time, "time", lambda: true_time() + ahead_s)
+
+    def held(name: str, shift_s: float, **changes: Any) -> StoredTrial:
+        one = past.window("base", 60 + shift_s, 160 + shift_s, select='{instance="old"}')
+        (trial,) = hold(root / name, scraped(windows=[one], sources=[{**past.source, **changes}]), host)
+        return trial
+
+    refused = held("refused", 0.0).record
+    assert refused.status == "failed"
+    assert re.search(r"the clock of Prometheus is -3(599|600)\.\d+ s from this machine's", refused.cause or "")
+    assert "`clock: prometheus`" in (refused.cause or "") and "`clock: utc`" in (refused.cause or "")
+    as_shown = held("as-shown", 0.0, clock="prometheus")
+    assert facts_of(as_shown)["window"]["start_s"] == pytest.approx(past.t0 + 60)
+    corrected = held("corrected", ahead_s, clock="utc")
+    assert facts_of(corrected)["window"]["start_s"] == pytest.approx(past.t0 + 60, abs=1.0)
+    assert facts_of(corrected)["clock"]["correction_s"] == pytest.approx(-ahead_s, abs=1.0)
+    for trial in (as_shown, corrected):
+        assert values_of(trial)["store_mean"] == pytest.approx(0.007, rel=1e-6)
+
+
+def test_check_says_what_a_session_would_find(
+    past: Past, host: dict[str, Any], root: Path, monkeypatch: pytest.MonkeyPatch
+):
+    gone = f"http://127.0.0.1:{free_port()}"
+    sources = [
+        past.source,
+        {"name": "gone", "url": gone},
+        {"name": "file", "file": "none.gz"},
+        {"name": "secret", "url": gone, "bearer_env": "PROM_TOKEN"},
+    ]
+    plan = plan_of(scraped(windows=[{**one, "source": "p"} for one in past.windows], sources=sources), host)
+    monkeypatch.delenv("PROM_TOKEN", raising=False)
+    with Remote("here", plan.hosts["here"]) as remote:
+        agent = HostAgent.deploy(remote, lease_s=30.0, reconnect_s=0.0, on_event=lambda _: None)
+        found = HostCheck(HostConnection(remote, agent), ["sut"])
+        plan.family.check(plan.config, found)
+    fine = [text for good, text, _ in found.findings if good]
+    wrong = [text for good, text, _ in found.findings if not good]
+    assert len(fine) == 1 and fine[0].startswith("source p: Prometheus answers")
+    assert [text.partition(":")[0] for text in wrong] == ["source gone", "source file", "source secret"]
+    assert "PROM_TOKEN is not set" in wrong[2] and all(fix for good, _, fix in found.findings if not good)

@@ -123,7 +123,7 @@ def _fetch(spec: Mapping[str, Any], secrets: Mapping[str, str], folder: Path) ->
         text=True,
     )
     if done.returncode != 0:
-        raise BenchstudyError((done.stderr.strip() or done.stdout.strip()).splitlines()[-1])
+        raise BenchstudyError(" ".join((done.stderr or done.stdout).split()))
 
 
 def _secrets(source: Source) -> dict[str, str]:

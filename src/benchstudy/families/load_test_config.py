@@ -16,7 +16,7 @@ from benchstudy.units import DurationField, parse_duration
 
 _VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 _MATCHERS = re.compile(r'\{\s*(?:[A-Za-z_][A-Za-z0-9_]*\s*(?:=|!=|=~|!~)\s*"(?:[^"\\]|\\.)*"\s*(?:,\s*|(?=\})))*\}')
-_SCRAPE_INTERVAL = re.compile(r"^\s*scrape_interval:\s*['\"]?([0-9a-z]+)['\"]?\s*(?:#.*)?$", re.MULTILINE)
+_SCRAPE_INTERVAL = re.compile(r"(?m)^[^#\n]*?\bscrape_interval:\s*['\"]?([0-9a-z]+)")
 _AROUND_S = 120.0  # of a load: its users come and go
 _LEAST_WINDOW_S = 10.0  # below it there are hardly two scrapes in any rate's window
 
@@ -84,7 +84,8 @@ class System(Strict):
     port: Name = Field("http", description="which of the server's ports users speak to")
     accounts: str = Field(
         "{{dataset.dir}}/accounts.json",
-        description="file with the users of the data set and what is in it, on the host of the service it names",
+        description="file with the users of the data set and what is in it, on the host of the service it names; "
+        "{{database.dir}} is that of the trial's database",
     )
     version: SaidVersion | None = Field(None, description="asked of each server, and kept with the trial")
 
