@@ -1,17 +1,21 @@
 """A real Prometheus, a program with counters that a test drives, and a history made with Prometheus' own tool."""
 
+import gzip
+import itertools
 import json
 import os
 import shutil
 import socket
 import subprocess
 import sys
+import threading
 import urllib.error
 import urllib.parse
 import urllib.request
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
 
@@ -182,6 +186,71 @@ def exporter(port: int = 0) -> Iterator[Exporter]:
         process.stdout.close()
 
 
+# --- what may stand between ------------------------------------------------------------------------------------
+
+
+@contextmanager
+def proxy(server: Prometheus, behave: Callable[[BaseHTTPRequestHandler, int], str | None]) -> Iterator[str]:
+    """Its URL. `behave(request, number)` says what becomes of each question: None to pass it on, "cut" to send half of
+    the answer, "503", "401", "gzip", or any other text as the answer; it may wait.
+    """
+    numbers = itertools.count()
+
+    class Between(BaseHTTPRequestHandler):
+        protocol_version = "HTTP/1.1"
+
+        def do_GET(self) -> None:
+            self._pass_on(None)
+
+        def do_POST(self) -> None:
+            self._pass_on(self.rfile.read(int(self.headers["Content-Length"])))
+
+        def _pass_on(self, body: bytes | None) -> None:
+            said = behave(self, next(numbers))
+            if said in ("401", "503"):
+                self._answer(int(said), b"")
+                return
+            if said not in (None, "cut", "gzip"):
+                self._answer(200, said.encode())
+                return
+            kept = {name: self.headers[name] for name in ("Content-Type",) if self.headers[name]}
+            request = urllib.request.Request(server.url + self.path, body, kept)
+            try:
+                with urllib.request.urlopen(request, timeout=30) as response:
+                    status, answer = 200, response.read()
+            except urllib.error.HTTPError as error:
+                status, answer = error.code, error.read()
+            if said == "cut":
+                self._answer(status, answer, len(answer) // 2)
+            elif said == "gzip":
+                self._answer(status, gzip.compress(answer), encoding="gzip")
+            else:
+                self._answer(status, answer)
+
+        def _answer(self, status: int, body: bytes, sent: int | None = None, encoding: str | None = None) -> None:
+            self.send_response(status)
+            self.send_header("Content-Length", str(len(body)))
+            if encoding:
+                self.send_header("Content-Encoding", encoding)
+            self.end_headers()
+            self.wfile.write(body[:sent])
+            self.close_connection = sent is not None
+
+        def log_message(self, *_: object) -> None:
+            pass
+
+    between = ThreadingHTTPServer(("127.0.0.1", 0), Between)
+    between.daemon_threads = True
+    thread = threading.Thread(target=between.serve_forever, kwargs={"poll_interval": 0.05})
+    thread.start()
+    try:
+        yield f"http://127.0.0.1:{between.server_port}"
+    finally:
+        between.shutdown()
+        between.server_close()
+        thread.join()
+
+
 # --- the agent --------------------------------------------------------------------------------------------------
 
 
@@ -189,15 +258,22 @@ def agent(
     command: str, *arguments: str, spec: Mapping[str, Any] | None = None, cwd: Path | None = None, **secrets: str
 ) -> subprocess.CompletedProcess[str]:
     """The agent's command as a host runs it. `secrets`: token, user, password."""
-    clean = {name: value for name, value in os.environ.items() if not name.startswith("BENCHSTUDY_PROMETHEUS_")}
-    given = {f"BENCHSTUDY_PROMETHEUS_{name.upper()}": value for name, value in secrets.items()}
-    assert {name.upper() for name in secrets} <= set(_SECRETS)
     return subprocess.run(
-        [sys.executable, "-I", "-S", AGENT, command, *arguments],
+        agent_argv(command, *arguments),
         input=json.dumps(spec) + "\n" if spec is not None else "",
         cwd=cwd,
-        env=clean | given,
+        env=agent_environment(**secrets),
         capture_output=True,
         text=True,
         timeout=180,
     )
+
+
+def agent_argv(command: str, *arguments: str) -> list[str]:
+    return [sys.executable, "-I", "-S", str(AGENT), command, *arguments]
+
+
+def agent_environment(**secrets: str) -> dict[str, str]:
+    assert {name.upper() for name in secrets} <= set(_SECRETS)
+    clean = {name: value for name, value in os.environ.items() if not name.startswith("BENCHSTUDY_PROMETHEUS_")}
+    return clean | {f"BENCHSTUDY_PROMETHEUS_{name.upper()}": value for name, value in secrets.items()}

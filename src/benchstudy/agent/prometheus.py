@@ -49,7 +49,8 @@ def fetch(arguments: list[str]) -> int:
     """`prometheus-fetch`: first stdin line {"url", "start_s", "end_s": Unix s on the server's clock, "margin_s": before
     the start, "scrape_interval_s", "select": "{…}" or null, "select_host": of node_*, null: as `select`,
     "metrics": {"system": […], "host": […]} or null, "credentials": "bearer", "basic" or null, "into": a file,
-    "partial": where it grows; a run that finds its own there goes on, "page_s", "patience_s", "ca_file"}.
+    "partial": where it grows; a run that finds its own there goes on, "page_s", "most_answer_bytes": of a page,
+    "patience_s", "ca_file"}.
 
     Prints a summary. Exit status 1, with the cause and its mending on stderr, when something cannot be fetched.
     """
@@ -225,6 +226,7 @@ class _Fetcher:
         self._page_ms = round(1000 * spec.get("page_s", 300.0))
         interval_ms = round(1000 * (spec.get("scrape_interval_s") or 1.0))
         self._least_ms = min(self._page_ms, _LEAST_INTERVALS * interval_ms)
+        self._most_bytes = spec.get("most_answer_bytes", _MOST_ANSWER_BYTES)
         heads = [line.head for line in spool.lines]
         self._reached = {head["metric"]: round(1000 * head["end_s"]) for head in heads if head["kind"] == "page"}
         self._series = {head["metric"]: head["count"] for head in heads if head["kind"] == "series"}
@@ -296,7 +298,7 @@ class _Fetcher:
         query = f"{name}{{{matchers}}}[{until_ms - at_ms}ms]"
         head = {"kind": "page", "metric": name, "query": query, "start_s": at_ms / 1000, "end_s": until_ms / 1000}
         parameters = {"query": query, "time": _moment(until_ms)}
-        with self._spool.line({**head, "whole": whole}, most_bytes=_MOST_ANSWER_BYTES) as line:
+        with self._spool.line({**head, "whole": whole}, most_bytes=self._most_bytes) as line:
             self._client.stream("/api/v1/query", parameters, line.take, line.again)
             if line.says(b'"warnings":'):
                 self._problems.append(f"the server warns about its answer to {query}")

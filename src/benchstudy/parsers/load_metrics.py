@@ -330,16 +330,10 @@ class _Reader:
 
     def _faults(self, found: LoadMetrics) -> None:
         window = self._window
-        began: dict[tuple[int, str], set[str]] = {}
-        for metric, sinks in self._sinks.items():
-            for sink in sinks:
-                for reset in sink.resets if isinstance(sink, Totals) else ():
-                    began.setdefault((reset.t_ms, reset.labels.get("instance", "")), set()).add(metric)
-        for (at, instance), metrics in began.items():
-            if window.start_ms < at <= window.end_ms:
-                detail = f"{instance}: counters began anew, of {', '.join(sorted(metrics))}"
-                found.events.append(Event(at, "reset", detail))
-                found.resets_ms.append(at)
+        for began in self._began_anew():
+            if window.start_ms < began.t_ms <= window.end_ms:
+                found.events.append(began)
+                found.resets_ms.append(began.t_ms)
         for at, labels in self._started.found:
             if window.start_ms < at <= window.end_ms:
                 found.events.append(Event(at, "restart", f"{labels.get('instance', '')}: the process was started anew"))
@@ -352,6 +346,21 @@ class _Reader:
             found.gaps += gap.start_ms < window.steady_end_ms and gap.end_ms > window.steady_start_ms
         found.events.sort()
         found.resets_ms.sort()
+
+    def _began_anew(self) -> Iterator[Event]:
+        """An event for all counters of an instance together; those that are seldom counted are seen to fall later."""
+        falls: dict[str, list[tuple[int, int, str]]] = {}
+        for metric, sinks in self._sinks.items():
+            for reset in (reset for sink in sinks if isinstance(sink, Totals) for reset in sink.resets):
+                instance = falls.setdefault(reset.labels.get("instance", ""), [])
+                instance.append((reset.t_ms, reset.before_ms, metric))
+        for instance, found in falls.items():
+            found.sort()
+            while found:
+                at_ms = found[0][0]
+                metrics = sorted({metric for _, before_ms, metric in found if before_ms < at_ms})
+                yield Event(at_ms, "reset", f"{instance}: counters began anew, of {', '.join(metrics)}")
+                found = [fall for fall in found if fall[1] >= at_ms]
 
 
 # --- small parts ------------------------------------------------------------------------------------------------

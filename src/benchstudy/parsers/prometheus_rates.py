@@ -128,8 +128,9 @@ class Moments:
     def meet(self, labels: Labels) -> None:
         group = self._group_of(labels)
         self._groups.append(group)
-        more = ((0, max(0, group + 1 - len(self._sums))), (0, 0))
-        self._sums, self._present = np.pad(self._sums, more), np.pad(self._present, more)
+        if group >= len(self._sums):
+            more = ((0, group + 1 - len(self._sums)), (0, 0))
+            self._sums, self._present = np.pad(self._sums, more), np.pad(self._present, more)
 
     @property
     def sums(self) -> np.ndarray:
@@ -207,6 +208,9 @@ class Levels(Moments):
 
 
 class Reset(NamedTuple):
+    """A counter fell between two samples."""
+
+    before_ms: int
     t_ms: int
     labels: Labels
 
@@ -238,7 +242,8 @@ class Totals:
         falls = np.diff(batch.values[:, begun:], axis=1) < 0
         if falls.any():
             for place, step in np.argwhere(falls):
-                self.resets.append(Reset(int(batch.times_ms[begun + step + 1]), self.labels[batch.rows[place]]))
+                before_ms, at_ms = batch.times_ms[begun + step : begun + step + 2].tolist()
+                self.resets.append(Reset(before_ms, at_ms, self.labels[batch.rows[place]]))
         first = max(int(np.searchsorted(batch.times_ms, self._start_ms, self._side)), batch.fresh)
         last = int(np.searchsorted(batch.times_ms, self._end_ms, "right"))
         if first >= last:

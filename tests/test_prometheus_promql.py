@@ -1,0 +1,410 @@
+"""Our own arithmetic against what a real Prometheus answers to the seed's PromQL, on a made-up history and live."""
+
+import math
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import numpy as np
+import pytest
+from prometheus_history import Calls, Instance, lines
+from prometheus_server import Exporter, Prometheus, backfill, exporter, prometheus
+from prometheus_trial import parsed, trial, write_facts
+from waiting import until
+
+from benchstudy.families.base import Parsed, ParseError
+from benchstudy.parsers.load_test import problems_of
+from benchstudy.parsers.prometheus_rates import histogram_quantile
+
+SAME = pytest.approx
+CLOSE = 1e-9  # the contract is 1 %; the same arithmetic gives the same numbers
+
+API = [
+    Calls("mattermost_api_time", "handler", "createPost", 6, 0.03, {"status_code": "200"}),
+    Calls("mattermost_api_time", "handler", "createPost", 0.3, 0.01, {"status_code": "500"}),
+    Calls("mattermost_api_time", "handler", "login", 1, 0.4, {"status_code": "200"}),
+    Calls("mattermost_api_time", "handler", "export", 0.5, 60, {"status_code": "200"}),  # above the last bucket
+    Calls("mattermost_api_time", "handler", "ping", 5, 0.0004, {"status_code": "200"}),  # in the lowest
+]
+STORE = [
+    Calls("mattermost_db_store_time", "method", "RoleStore.GetByNames", 20, 0.001, when=lambda second: second < 430),
+    Calls("mattermost_db_store_time", "method", "PostStore.Get", 8, 0.006),
+    Calls("mattermost_db_store_time", "method", "ChannelStore.Late", 2, 0.02, when=lambda second: second >= 560),
+]
+GAUGES = {
+    "go_goroutines": 800.0,
+    "go_memstats_heap_inuse_bytes": 1e8,
+    "go_memstats_stack_inuse_bytes": 5e6,
+    "mattermost_http_websockets_total": 60.0,
+}
+COUNTERS = {"mattermost_http_requests_total": 13.0, "mattermost_process_cpu_seconds_total": 0.8}
+SECONDS, RESTART, AWAY = 840, 480, range(700, 708)
+INSTANCES = [
+    Instance("app1:8067", API + STORE, GAUGES, COUNTERS, away=AWAY),
+    Instance("app2:8067", API + STORE, GAUGES, COUNTERS, restarts=[RESTART]),
+]
+HOST = [
+    "# TYPE node_memory_MemTotal_bytes gauge",
+    *(f'node_memory_MemTotal_bytes{{instance="app1:9100",job="node"}} 1e9 {{{k}}}' for k in range(SECONDS)),
+    "# TYPE node_memory_MemAvailable_bytes gauge",
+    *(
+        f'node_memory_MemAvailable_bytes{{instance="app1:9100",job="node"}} {4e8 + k * 1e5} {{{k}}}'
+        for k in range(SECONDS)
+    ),
+    "# TYPE node_cpu_seconds_total unknown",
+    *(
+        f'node_cpu_seconds_total{{cpu="0",instance="app1:9100",job="node",mode="{mode}"}} {rate * k!r} {{{k}}}'
+        for mode, rate in (("idle", 0.5), ("iowait", 0.1), ("user", 0.3), ("system", 0.1), ("guest", 0.2))
+        for k in range(SECONDS)
+    ),
+]
+
+
+@pytest.fixture(scope="module")
+def begin_s() -> int:
+    return int(time.time()) - 3600
+
+
+@pytest.fixture(scope="module")
+def server(begin_s: int, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Prometheus]:
+    folder = tmp_path_factory.mktemp("prometheus")
+
+    def history() -> Iterator[str]:
+        yield from lines(INSTANCES, begin_s, SECONDS)
+        for line in HOST:
+            text, _, second = line.partition(" {") if line.endswith("}") else (line, "", "")
+            yield f"{text} {begin_s + int(second[:-1])}.000" if second else line
+
+    backfill(folder, history())
+    with prometheus(folder) as running:
+        yield running
+
+
+WINDOWS = {
+    "quiet": (60, 420, 120, 420),
+    "a restart": (420, 660, 440, 660),  # RoleStore.GetByNames leaves, ChannelStore.Late enters
+    "one is away": (600, 840, 640, 830),
+    "half a minute": (200, 230, 205, 230),
+}
+
+
+@pytest.fixture(scope="module", params=WINDOWS)
+def window(request, server, begin_s, tmp_path_factory) -> tuple[str, tuple[float, ...], float, Path]:
+    # Samples have milliseconds; a border in between is one that no version of Prometheus counts in another way.
+    moments = [begin_s + 0.0005 + edge for edge in WINDOWS[request.param]]
+    width_s = 60.0 if moments[1] - moments[0] >= 120 else 5.0
+    folder = trial(server, tmp_path_factory.mktemp("trial"), moments[:2], moments[2:], width_s=width_s)
+    return request.param, tuple(round(moment, 3) for moment in moments), width_s, folder
+
+
+HISTOGRAMS = {"api": ("mattermost_api_time", "handler"), "store": ("mattermost_db_store_time", "method")}
+
+
+def mean(metric: str, over: str, by: str = "") -> str:
+    return f"sum(rate({metric}_sum[{over}])) {by} / sum(rate({metric}_count[{over}])) {by}"
+
+
+def p99(metric: str, over: str, *by: str) -> str:
+    return f"histogram_quantile(0.99, sum(rate({metric}_bucket[{over}])) by ({','.join(('le', *by))}))"
+
+
+def test_totals_of_the_steady_window_are_those_of_promql(server, window):
+    _, (_, _, start_s, end_s), _, folder = window
+    over = f"{round(1000 * (end_s - start_s))}ms"
+    values, _ = parsed(folder)
+
+    def ask(query: str) -> float:
+        return server.ask(query, end_s)[""]
+
+    for group, (metric, _) in HISTOGRAMS.items():
+        # A mean is that of the calls counted, not of rates drawn out to the window's edges.
+        assert values[f"{group}_mean"] == SAME(ask(mean(metric, over)), rel=0.01)
+        assert values[f"{group}_p99"] == SAME(ask(p99(metric, over)), rel=CLOSE)
+        assert values[f"{group}_rate"] == SAME(ask(f"sum(rate({metric}_count[{over}]))"), rel=CLOSE)
+    assert values["rps"] == SAME(ask(f"sum(rate(mattermost_http_requests_total[{over}]))"), rel=CLOSE)
+    assert values["cpu"] == SAME(ask(f"avg(rate(mattermost_process_cpu_seconds_total[{over}]))"), rel=CLOSE)
+    failed = f'sum(rate(mattermost_api_time_count{{status_code=~"5.."}}[{over}]))'
+    assert values["server_error_share"] == SAME(
+        ask(f"{failed} / sum(rate(mattermost_api_time_count[{over}]))"), rel=0.01
+    )
+    assert values["node_cpu"] == SAME(0.4, abs=1e-6)
+
+
+def test_tables_by_label_are_those_of_promql(server, window):
+    _, (_, _, start_s, end_s), _, folder = window
+    over = f"{round(1000 * (end_s - start_s))}ms"
+    _, found = parsed(folder)
+    for group, (metric, label) in HISTOGRAMS.items():
+        rows = {row["label"]: row for row in found.series["labels"] if row["group"] == group}
+        asked = {
+            "mean_s": server.ask(mean(metric, over, f"by ({label})"), end_s, label),
+            "p99_s": server.ask(p99(metric, over, label), end_s, label),
+            "rate_per_s": server.ask(f"sum(rate({metric}_count[{over}])) by ({label})", end_s, label),
+        }
+        assert rows.keys() == asked["rate_per_s"].keys()
+        for name, row in rows.items():
+            assert row["rate_per_s"] == SAME(asked["rate_per_s"][name], rel=CLOSE)
+            if row["count"] == 0:
+                assert row["mean_s"] is row["p99_s"] is None
+                assert math.isnan(asked["p99_s"][name])
+                continue
+            assert row["mean_s"] == SAME(asked["mean_s"][name], rel=0.01)
+            assert row["mean_s"] * row["count"] == SAME(row["sum_s"])
+            assert row["p99_s"] == SAME(asked["p99_s"][name], rel=CLOSE)
+            assert row["p99_low_s"] <= row["p99_s"] and (row["p99_high_s"] is None or row["p99_s"] <= row["p99_high_s"])
+            buckets = [b for b in found.series["buckets"] if (b["group"], b["label"]) == (group, name)]
+            assert [b["le_s"] for b in buckets] == sorted(b["le_s"] for b in buckets) and buckets[-1][
+                "le_s"
+            ] == math.inf
+            assert buckets[-1]["count"] == row["count"]
+
+
+PANELS = {
+    "api_mean": lambda over: mean("mattermost_api_time", over),
+    "api_p99": lambda over: p99("mattermost_api_time", over),
+    "store_mean": lambda over: mean("mattermost_db_store_time", over),
+    "store_p99": lambda over: p99("mattermost_db_store_time", over),
+    "cpu": lambda over: f"avg(rate(mattermost_process_cpu_seconds_total[{over}]))",
+    "rps": lambda over: f"sum(rate(mattermost_http_requests_total[{over}]))",
+    "goroutines": lambda over: "sum(go_goroutines)",
+    "heap": lambda over: "avg(go_memstats_heap_inuse_bytes)",
+    "stack": lambda over: "avg(go_memstats_stack_inuse_bytes)",
+    "devices": lambda over: "sum(mattermost_http_websockets_total)",
+}
+
+
+@pytest.mark.parametrize("panel", PANELS)
+def test_the_ten_panels_are_those_of_promql(server, window, begin_s, panel):
+    _, (start_s, end_s, *_), width_s, folder = window
+    _, found = parsed(folder)
+    rows = [row for row in found.series["panels"] if row["panel"] == panel]
+    assert len(rows) > 20 and {row["width_s"] for row in rows} == {width_s}
+    step_s = rows[1]["t_s"] - rows[0]["t_s"]
+    answer = server.get(
+        "/api/v1/query_range",
+        query=PANELS[panel](f"{width_s:g}s"),
+        start=f"{start_s + rows[0]['t_s']:.3f}",
+        end=f"{end_s:.3f}",
+        step=f"{step_s:g}s",
+    )
+    asked = {round(at - start_s, 3): float(value) for at, value in answer["result"][0]["values"]}
+    if panel in ("goroutines", "heap", "stack", "devices"):
+        # A history has no marks of where series end: for 5 minutes Prometheus repeats what it last knew.
+        away = (AWAY.start + begin_s - start_s, AWAY.stop + begin_s - start_s + 1)
+        rows = [row for row in rows if not away[0] <= row["t_s"] <= away[1]]
+        assert len(rows) > 20
+    else:
+        assert len(rows) == sum(not math.isnan(value) for value in asked.values())
+    for row in rows:
+        assert row["value"] == SAME(asked[round(row["t_s"], 3)], rel=CLOSE), row
+        if panel.endswith("p99"):
+            assert row["low"] <= row["value"] and (row["high"] is None or row["value"] <= row["high"])
+
+
+def test_means_of_gauges_are_over_time(server, window):
+    _, (_, _, start_s, end_s), _, folder = window
+    values, _ = parsed(folder)
+    # Where nothing is scraped Prometheus repeats the last value of a history, which has no marks of its ends.
+    answered = "and on(instance) up == 1"
+    queries = {
+        "goroutines": f"sum(go_goroutines {answered})",
+        "heap": f"avg(go_memstats_heap_inuse_bytes {answered})",
+    }
+    for name, query in queries.items():
+        asked = server.ask(f"avg_over_time({query}[{round(end_s - start_s)}s:1s])", end_s)[""]
+        assert values[name] == SAME(asked, rel=0.01)
+    asked = server.ask(f"1 - avg_over_time(node_memory_MemAvailable_bytes[{round(end_s - start_s)}s]) / 1e9", end_s)[""]
+    assert values["node_memory"] == SAME(asked, rel=0.002)
+
+
+# --- faults in the history --------------------------------------------------------------------------------------
+
+
+def events(found: Parsed, what: str) -> list[dict]:
+    return [row for row in found.series["events"] if row["what"] == what]
+
+
+def test_a_restart_is_told_and_the_panel_points_that_see_it_are_marked(window, begin_s):
+    name, (start_s, *_), width_s, folder = window
+    values, found = parsed(folder)
+    if name != "a restart":
+        assert values["resets"] == 0 and not events(found, "reset") and not events(found, "restart")
+        assert all(row["resets"] == 0 for row in found.series["panels"])
+        return
+    assert values["resets"] == 1
+    (reset,), (restart,) = events(found, "reset"), events(found, "restart")
+    assert reset["t_s"] == restart["t_s"] == SAME(begin_s + RESTART - start_s, abs=1.001)
+    assert reset["detail"].startswith("app2:8067: counters began anew, of mattermost_api_time_bucket, ")
+    marked = {row["t_s"] for row in found.series["panels"] if row["resets"]}
+    assert marked and all(reset["t_s"] <= t < reset["t_s"] + width_s for t in marked)
+    assert any(problem.startswith("reset: app2:8067") for problem in problems_of(folder))
+
+
+def test_a_gap_is_told_with_its_instance(window, begin_s):
+    name, (start_s, *_), _, folder = window
+    values, found = parsed(folder)
+    if name != "one is away":
+        assert values["gaps"] == 0 and not events(found, "down") and not events(found, "gap")
+        return
+    assert values["gaps"] == 1
+    (down,) = events(found, "down")
+    assert down["t_s"] == SAME(begin_s + AWAY.start - start_s - 0.5, abs=0.51)
+    assert down["detail"] == f"app1:8067: no sample for {len(AWAY) + 1:.1f} s, {len(AWAY)} scrapes failed"
+
+
+def test_a_series_of_one_window_only_is_never_zero(window):
+    name, _, _, folder = window
+    _, found = parsed(folder)
+    methods = {row["label"]: row for row in found.series["labels"] if row["group"] == "store"}
+    if name in ("quiet", "half a minute"):
+        assert methods.keys() == {"RoleStore.GetByNames", "PostStore.Get"}
+    elif name == "one is away":
+        # app2 was started anew and never called the one that left; what app1 counted before stands still.
+        assert methods.keys() == {"RoleStore.GetByNames", "PostStore.Get", "ChannelStore.Late"}
+        left = methods["RoleStore.GetByNames"]
+        assert left["count"] == left["rate_per_s"] == 0 and left["mean_s"] is left["p99_s"] is None
+    else:
+        (appeared,) = [row for row in events(found, "appeared") if "ChannelStore.Late" in row["detail"]]
+        assert appeared["t_s"] == SAME(140, abs=3)
+        assert "which are not counted" in appeared["detail"]
+
+
+def test_quantiles_beyond_the_buckets_are_censored(window):
+    _, _, _, folder = window
+    _, found = parsed(folder)
+    handlers = {row["label"]: row for row in found.series["labels"] if row["group"] == "api"}
+    assert (handlers["export"]["p99_s"], handlers["export"]["p99_low_s"]) == (10, 10)
+    assert handlers["export"]["p99_high_s"] is None
+    assert (handlers["ping"]["p99_low_s"], handlers["ping"]["p99_high_s"]) == (0, 0.005)
+    assert any("export" in row["detail"] for row in events(found, "censored"))
+
+
+def test_a_window_without_samples_is_refused_with_what_is_missing(server, begin_s, tmp_path):
+    folder = trial(server, tmp_path, (begin_s - 500, begin_s - 400), select='{job="server"}')
+    with pytest.raises(
+        ParseError, match=r"has no sample of mattermost_api_time_count, .* with \{job=\"server\"\} from"
+    ):
+        parsed(folder)
+
+
+def test_a_selector_that_matches_nothing_is_refused(server, begin_s, tmp_path):
+    folder = trial(server, tmp_path, (begin_s + 60, begin_s + 120), select='{instance=~"web.*"}')
+    with pytest.raises(ParseError, match=r'instance=~"web\.\*".*does the selector match'):
+        parsed(folder)
+
+
+def test_a_selector_takes_one_instance(server, begin_s, tmp_path):
+    folder = trial(server, tmp_path, (begin_s + 60, begin_s + 180), select='{instance=~"app2.*",}', width_s=5.0)
+    values, _ = parsed(folder)
+    asked = server.ask('sum(rate(mattermost_http_requests_total{instance="app2:8067"}[120s]))', begin_s + 180)
+    assert values["rps"] == SAME(asked[""], rel=CLOSE)
+    assert "node_cpu" not in values
+
+
+def test_a_metric_that_one_release_lacks_is_absent_and_told(server, begin_s, tmp_path):
+    metrics = {
+        "system": ["mattermost_api_time_count", "mattermost_api_time_sum", "mattermost_nothing_total"],
+        "host": [],
+    }
+    folder = trial(server, tmp_path, (begin_s + 60, begin_s + 180), metrics=metrics, width_s=5.0)
+    values, found = parsed(folder)
+    assert "api_mean" in values and not values.keys() & {"api_p99", "store_mean", "cpu", "rps", "devices"}
+    assert {row["panel"] for row in found.series["panels"]} == {"api_mean"}
+    assert [row["detail"] for row in events(found, "missing")] == [
+        "the server has no mattermost_nothing_total in the window"
+    ]
+
+
+def test_a_steady_part_outside_of_what_was_fetched_is_refused(server, begin_s, tmp_path):
+    folder = trial(server, tmp_path, (begin_s + 60, begin_s + 120), width_s=5.0)
+    longer = begin_s + 60, begin_s + 200
+    write_facts(folder, longer, longer, width_s=5.0, interval_s=1.0)
+    with pytest.raises(ParseError, match="was fetched for"):
+        parsed(folder)
+
+
+# --- live -------------------------------------------------------------------------------------------------------
+
+
+def drive(
+    server: Prometheus, program: Exporter, seconds: float, *, roles: bool, sockets: int | None
+) -> tuple[float, float]:
+    """A load until so much of it was scraped; from when to when, on Prometheus' clock."""
+    first = scraped(server)
+    begun = None
+    while begun is None or scraped(server) < begun + seconds:
+        program.observe("mattermost_api_time", 0.03, 3, handler="createPost", status_code="200")
+        program.observe("mattermost_api_time", 0.3, 1, handler="login", status_code="200")
+        program.observe("mattermost_db_store_time", 0.007, 5, method="PostStore.Get")
+        if roles:
+            program.observe("mattermost_db_store_time", 0.0007, 20, method="RoleStore.GetByNames")
+        program.count("mattermost_http_requests_total", 4)
+        program.count("mattermost_process_cpu_seconds_total", 0.02)
+        program.gauge("go_goroutines", 500)
+        program.gauge("mattermost_http_websockets_total", sockets, origin_client="web")
+        program.gauge("mattermost_process_start_time_seconds", program.process.pid)
+        time.sleep(0.02)  # the load's own pace
+        if begun is None and scraped(server) > first:
+            begun = scraped(server)
+    return begun, scraped(server)
+
+
+def scraped(server: Prometheus) -> float:
+    """When the last answered scrape was, Unix s."""
+    found = server.get("/api/v1/query", query='timestamp(up{job="server"} == 1)')["result"]
+    return float(found[0]["value"][1]) if found else 0.0
+
+
+def test_a_live_program_its_restart_and_a_label_of_one_release_only(tmp_path):
+    with exporter() as first:
+        port = first.port
+        with prometheus(tmp_path / "prometheus", {"server": [first.address]}, interval="250ms") as server:
+            until(lambda: scraped(server), 60)
+            base = drive(server, first, 4, roles=True, sockets=None)
+            restarted = drive(server, first, 2, roles=True, sockets=3)
+            first.process.stdin.close()
+            first.process.wait(20)
+            until(lambda: not_up(server))
+            with exporter(port) as second:
+                until(lambda: scraped(server) > restarted[1])
+                new = drive(server, second, 4, roles=False, sockets=5)
+                shifted = {"interval_s": 0.25, "width_s": 1.25, "metrics": None}
+                folders = {
+                    name: trial(server, tmp_path / name, window, **shifted)
+                    for name, window in (("base", base), ("new", new), ("both", (restarted[0], new[1])))
+                }
+                for name, (start_s, end_s) in {"base": base, "new": new}.items():
+                    values, found = parsed(folders[name])
+                    over = f"{round(1000 * (end_s - start_s))}ms"
+                    for group, (metric, label) in HISTOGRAMS.items():
+                        assert values[f"{group}_mean"] == SAME(server.ask(mean(metric, over), end_s)[""], rel=0.01)
+                        assert values[f"{group}_p99"] == SAME(server.ask(p99(metric, over), end_s)[""], rel=0.01)
+                        asked = server.ask(mean(metric, over, f"by ({label})"), end_s, label)
+                        rows = {r["label"]: r["mean_s"] for r in found.series["labels"] if r["group"] == group}
+                        assert rows == SAME(asked, rel=0.01)
+                    assert values["goroutines"] == 500 and values["scrape_interval"] == SAME(0.25, abs=0.01)
+    base_values, base_found = parsed(folders["base"])
+    new_values, new_found = parsed(folders["new"])
+    labels = [{r["label"] for r in found.series["labels"]} for found in (base_found, new_found)]
+    assert labels[0] - labels[1] == {"RoleStore.GetByNames"} and not labels[1] - labels[0]
+    # Before the first client connects there is no such series, which does not mean that there are none.
+    assert "devices" not in base_values and new_values["devices"] == 5
+    values, found = parsed(folders["both"])
+    assert values["resets"] == 1 and values["gaps"] == 1
+    assert len(events(found, "reset")) == len(events(found, "restart")) == len(events(found, "down")) == 1
+
+
+def not_up(server: Prometheus) -> bool:
+    found = server.get("/api/v1/query", query='up{job="server"}')["result"]
+    return bool(found) and found[0]["value"][1] == "0"
+
+
+# --- without a server -------------------------------------------------------------------------------------------
+
+
+def test_quantiles_of_histograms_that_say_nothing():
+    none = histogram_quantile(0.99, [0.1, math.inf], np.zeros((2, 1)))
+    without_infinity = histogram_quantile(0.99, [0.1, 0.2], np.ones((2, 1)))
+    assert all(math.isnan(part[0]) for part in (*none, *without_infinity))
+    half = histogram_quantile(0.5, [0.1, 0.2, math.inf], np.array([[0.0], [10.0], [10.0]]))
+    assert [part[0] for part in half] == SAME([0.15, 0.1, 0.2])
