@@ -1,7 +1,7 @@
 """Everything that a report needs from a Prometheus, asked for once and kept as it was answered.
 
 Raw samples, not rates: of each metric `metric{…}[5m]` at the end of each page of time. Pages get shorter, and then
-hold fewer series, when the server says that it was too much. docs/families/load_test.md describes the file.
+hold fewer series, when the server says that it was too much. docs/prometheus.md describes the file.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """The file that the agent's `prometheus-fetch` writes: its lines, what it holds, one window of it, and its samples.
 
-Only one answer at a time is in memory, whatever the duration. docs/families/load_test.md describes the file.
+Only one answer at a time is in memory, whatever the duration. docs/prometheus.md describes the file.
 """
 
 import gzip
