@@ -10,6 +10,7 @@ from benchstudy.families.base import ParseError
 from benchstudy.families.load_users.on_host import histogram
 from benchstudy.families.load_users.on_host.feedback import AT_MAXIMUM
 from benchstudy.families.load_users.on_host.master import (
+    ALERTS,
     FAILURES,
     HISTOGRAMS,
     MASTER,
@@ -43,7 +44,7 @@ class LoadResult:
     problems: Sequence[str]
 
 
-def parse_load(folder: Path, *, window_start_s: float, steady: tuple[float, float], clock_s: float = 0.0) -> LoadResult:
+def parse_load(folder: Path, window_start_s: float, steady: tuple[float, float], clock_s: float = 0.0) -> LoadResult:
     """The master's files in `folder`, of the time `steady` alone but for the series `users`.
 
     Args:
@@ -56,18 +57,19 @@ def parse_load(folder: Path, *, window_start_s: float, steady: tuple[float, floa
     return _Files(folder, window_start_s, steady, clock_s).parse()
 
 
-def alerts_of(folder: Path, *, window_start_s: float, clock_s: float = 0.0) -> list[dict[str, Any]]:
-    """Every check of every alert of an unbounded load: t_s, alert, value, above, state. Raises ParseError."""
+def alerts_of(folder: Path, window_start_s: float, clock_s: float = 0.0) -> list[dict[str, Any]]:
+    """Every check of every alert of an unbounded load: t_s, users, alert, value, above, state. Raises ParseError."""
     files = _Files(folder, window_start_s, (0.0, float("inf")), clock_s)
     return [
         {
             "t_s": files.axis(float(row["t_s"])),
+            "users": int(row["users"]),
             "alert": row["alert"],
             "value": float(row["value"]) if row["value"] else None,
             "above": float(row["above"]),
             "state": row["state"],
         }
-        for row in files.rows("alerts.csv")
+        for row in files.rows(ALERTS)
     ]
 
 

@@ -106,6 +106,7 @@ class Started:
             "think_mean_s": behaviour.think_time.mean,
             "replies": behaviour.replies,
             "request_timeout_s": behaviour.request_timeout,
+            "arrival_s": behaviour.arrival,
             "seed": self.seed,
             "workers": self.workers,
             "users": load.users,

@@ -92,6 +92,9 @@ class Behaviour(Strict):
     think_time: ThinkTime = ThinkTime()
     replies: ShareField = Field(0.85, ge=0, le=1, description="share of the posts that answer another one")
     request_timeout: DurationField = Field(30.0, description="after this a request counts as timed out")
+    arrival: DurationField = Field(
+        120.0, description="of a bounded load: so long after the ramp all users must have logged in, or it has failed"
+    )
     workers: int = Field(1, ge=1, le=64, description="Locust processes on each load host; one uses one processor")
     seed: int = Field(1, description="of what users choose; with the block: all cases of a block choose alike")
 
@@ -170,7 +173,7 @@ class Rule(Strict):
         known = (*CLIENT_ALERTS, *QUERIES)
         for name, alert in self.alerts.items():
             if alert.query is None and name not in known:
-                raise ValueError(f"alerts.{name}: give it a query, or one of the known names: {nearest(name, known)}")
+                raise ValueError(f"alerts.{name}: no such alert is known, so it needs a query; {nearest(name, known)}")
         if self.step > self.max_users:
             raise ValueError(f"step: {self.step} is above max_users {self.max_users}")
         if self.every < _SHORTEST_STEP_S:

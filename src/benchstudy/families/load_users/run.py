@@ -60,7 +60,10 @@ def load_roles(roles: Mapping[str, str]) -> list[str]:
     `roles`: role to host; a host that plays several counts once.
     """
     found = [role for role in sorted(roles) if role == "load" or role.startswith("load-")] or ["sut"]
-    return list({roles[role]: role for role in reversed(found)}.values())[::-1]
+    by_host: dict[str, str] = {}
+    for role in found:
+        by_host.setdefault(roles[role], role)
+    return list(by_host.values())
 
 
 def run_load(trial: "TrialContext", load: Load, behaviour: Behaviour, site: Site) -> Loaded:
@@ -81,7 +84,7 @@ def run_load(trial: "TrialContext", load: Load, behaviour: Behaviour, site: Site
         port=site.port,
         metrics_port=site.metrics_port,
         seed=f"{behaviour.seed}-{trial.block}",
-        timeout_s=load.longest_s + behaviour.request_timeout + _COME_AND_GO_S,
+        timeout_s=load.longest_s + behaviour.arrival + behaviour.request_timeout + _COME_AND_GO_S,
     )
     if len(started.accounts) < started.accounts_needed:
         raise TrialFailed(

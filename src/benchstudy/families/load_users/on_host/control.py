@@ -14,8 +14,7 @@ from .feedback import SETTLED, FeedbackRule
 from .master import Collector
 from .plan import Plan, Rule
 
-_ARRIVAL_PATIENCE_S = 120.0  # after the ramp, until every user has logged in
-_SILENCE_PATIENCE_S = 20.0  # a rule that sees nothing would add users for ever
+_SILENT_CHECKS = 10  # a rule that sees nothing would add users for ever
 _AT_ONCE = 1000.0  # users/s: a step is one step
 
 
@@ -37,7 +36,7 @@ class Bounded:
         if self._steady_from is None:
             if self.collector.ready >= users:
                 self._steady_from = now_s
-            elif now_s > plan.ramp_s + _ARRIVAL_PATIENCE_S:
+            elif now_s > plan.ramp_s + plan.arrival_s:
                 raise LoadFailed(
                     f"only {self.collector.ready} of {users} users could log in, connect and load their channels "
                     f"within {now_s:.0f} s{_most_frequent(self.collector)}"
@@ -74,8 +73,9 @@ class Unbounded:
             if collector.now_s >= self._next_s:  # fell behind
                 self._next_s = collector.now_s + constants.every_s
             if collector.wanted:
-                collector.alerts = self._watch.look()
-                self.rule.decide(collector.now_s, collector.users, collector.alerts)
+                now_s, users = collector.now_s, collector.users
+                collector.tell_check(now_s, users, self._watch.look(now_s))
+                self.rule.decide(now_s, users, collector.alerts)
         return None if self.rule.result is not None else (self.rule.wanted, _AT_ONCE)
 
     def outcome(self, end_s: float) -> dict[str, Any]:
@@ -113,9 +113,8 @@ class Watch:
         self.unknown = {alert.name: 0 for alert in rule.alerts}
         self._heard = time.monotonic()
 
-    def look(self) -> tuple[str, ...]:
-        """The names of what alerts now. Raises LoadFailed when Prometheus has been silent for too long."""
-        now_s = self.collector.now_s
+    def look(self, now_s: float) -> list[tuple[str, float | None, float, str]]:
+        """(alert, value, bound, state) of each. Raises LoadFailed when Prometheus has been silent for too long."""
         own = self.collector.recently.statistics(now_s)
         asked = [alert for alert in self.rule.alerts if alert.query is not None]
         answers = dict(zip((a.name for a in asked), self._ask(asked), strict=True)) if asked else {}
@@ -126,7 +125,7 @@ class Watch:
             state = alert.state(now_s, value)
             self.unknown[alert.name] += state == UNKNOWN
             rows.append((alert.name, value, alert.above, state))
-        return self.collector.tell_alerts(rows)
+        return rows
 
     def _ask(self, alerts: list[Alert]) -> list[float | None]:
         timeout_s = self.rule.constants.every_s
@@ -135,7 +134,7 @@ class Watch:
         silent = [job.value for job in jobs if isinstance(job.value, PrometheusSilent)]
         if not silent:
             self._heard = time.monotonic()
-        elif time.monotonic() - self._heard > _SILENCE_PATIENCE_S:
+        elif time.monotonic() - self._heard > _SILENT_CHECKS * self.rule.constants.every_s:
             raise LoadFailed(f"nothing decides about users any more: {silent[0]}")
         return [None if isinstance(job.value, PrometheusSilent) else job.value for job in jobs]
 

@@ -18,7 +18,7 @@ from locust import LoadTestShape, events
 from locust.runners import MasterRunner, WorkerRunner
 
 _REPORT_INTERVAL_S = 1.0
-_WORKER_LOST_S = 15.0
+_WORKER_LOST_S = 10.0
 _KEY = "benchstudy"
 
 log = logging.getLogger("benchstudy")

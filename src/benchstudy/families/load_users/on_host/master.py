@@ -6,7 +6,7 @@ import csv
 import json
 import os
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from typing import Any, TextIO
 
@@ -32,7 +32,7 @@ _COLUMNS = {
     REQUESTS: ("t_s", "length_s", "request", "kind", "count", "failures", "sum_s", "max_s"),
     FAILURES: ("t_s", "length_s", "request", "failure", "count", "example"),
     WORKERS: ("t_s", "worker", "host", "users", "ready", "cpu_s", "rss_bytes"),
-    ALERTS: ("t_s", "alert", "value", "above", "state"),
+    ALERTS: ("t_s", "users", "alert", "value", "above", "state"),
 }
 MASTER = "master"
 
@@ -96,11 +96,11 @@ class Collector:
         self._write(USERS, *row, "+".join(self.alerts))
         self._files[USERS].flush()
 
-    def tell_alerts(self, rows: list[tuple[str, float | None, float, str]]) -> tuple[str, ...]:
-        """Write down a check, (alert, value, bound, state) for each; the names of those that alert."""
+    def tell_check(self, t_s: float, users: int, rows: Sequence[tuple[str, float | None, float, str]]) -> None:
+        """What the rule decides from: (alert, value, bound, state) of each. `alerts` are now those that alert."""
         for alert, value, above, state in rows:
-            self._write(ALERTS, alert, "" if value is None else f"{value:.6g}", above, state)
-        return tuple(alert for alert, _, _, state in rows if state == ALERT)
+            self._write(ALERTS, users, alert, "" if value is None else f"{value:.6g}", above, state, t_s=t_s)
+        self.alerts = tuple(alert for alert, _, _, state in rows if state == ALERT)
 
     def write_interval(self) -> None:
         """What came since the last time."""

@@ -39,6 +39,7 @@ class Plan:
     think_mean_s: float
     replies: float
     request_timeout_s: float
+    arrival_s: float
     seed: str
     workers: int
     users: int | None

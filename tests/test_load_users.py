@@ -1,0 +1,444 @@
+"""The load of load_test without a server: the feedback rule on synthetic systems, histograms, what a study may say,
+and what is made of the files of real loads (tests/data/load_users, recorded from a real Mattermost)."""
+
+import csv
+import json
+import math
+import random
+import shutil
+import subprocess
+from collections import Counter
+from pathlib import Path
+
+import numpy as np
+import pytest
+from pydantic import ValidationError
+
+from benchstudy.families.base import ParseError
+from benchstudy.families.load_users.config import ORIGINAL_ACTIONS, Behaviour, Load, Rule
+from benchstudy.families.load_users.on_host import feedback, histogram
+from benchstudy.families.load_users.on_host.alerts import ALERT, IGNORED, OK, UNKNOWN, Alert, RecentlySeen, Seen
+from benchstudy.families.load_users.on_host.exposition import exposition
+from benchstudy.families.load_users.on_host.feedback import AT_MAXIMUM, AT_MINIMUM, SETTLED, TOO_LONG, FeedbackRule
+from benchstudy.families.load_users.on_host.histogram import Line
+from benchstudy.families.load_users.on_host.recording import HTTP, SERVER_ERROR, TIMEOUT, WEBSOCKET, Records, Worker
+from benchstudy.families.load_users.run import load_roles
+from benchstudy.parsers.locust import alerts_of, parse_load
+
+DATA = Path(__file__).parent / "data" / "load_users"
+# As published: 8 users every 2 s, a slope below 0.2 users/s over half an hour.
+PUBLISHED = feedback.Constants(max_users=20_000, step=8, every_s=2.0, slope=0.2, window_s=1800.0, at_most_s=14_400.0)
+SHORT = feedback.Constants(max_users=200, step=4, every_s=1.0, slope=0.2, window_s=60.0, at_most_s=600.0)
+
+
+class System:
+    """A server that can take so many users. Its alerts come `lag` checks late, and go as late."""
+
+    def __init__(self, capacity: float, lag: int = 0, noise: float = 0.0, seed: int = 1):
+        self.capacity, self.lag, self.noise, self.chance = capacity, lag, noise, random.Random(seed)
+        self.history: list[bool] = []
+
+    def alerts(self, users: float) -> tuple[str, ...]:
+        self.history.append(users > self.capacity + self.chance.gauss(0, self.noise))
+        is_over = self.history[max(len(self.history) - 1 - self.lag, 0)]
+        return ("cpu",) if is_over else ()
+
+
+def loaded(system: System, constants: feedback.Constants) -> feedback.Result:
+    rule, now_s, users = FeedbackRule(constants), 0.0, 0
+    while rule.result is None:
+        assert now_s <= constants.at_most_s, "it never comes to an end"
+        users = rule.decide(now_s, users, system.alerts(users)) if now_s else rule.wanted
+        now_s += constants.every_s
+    return rule.result
+
+
+# --- the rule ----------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("capacity", [137, 6000, 13_223])
+def test_the_published_rule_finds_what_a_system_supports(capacity):
+    found = loaded(System(capacity), PUBLISHED)
+    assert found.why == SETTLED
+    assert abs(found.supported - capacity) <= PUBLISHED.step
+    assert found.bracket.low <= capacity < found.bracket.high
+    assert found.bracket.high - found.bracket.low == PUBLISHED.step
+    assert abs(found.slope) < PUBLISHED.slope
+    assert found.end_s - found.begin_s == PUBLISHED.window_s
+    assert found.limited_by == found.first_alert == "cpu"
+    assert 0.4 < found.alerted["cpu"] < 0.6
+
+
+@pytest.mark.parametrize("lag", [3, 15])
+def test_late_alerts_widen_the_swing_and_the_bracket_but_not_the_result(lag):
+    found = loaded(System(1000, lag=lag), PUBLISHED)
+    assert found.why == SETTLED
+    assert abs(found.supported - 1000) <= 2 * PUBLISHED.step
+    assert found.bracket.high is None or found.bracket.high - found.bracket.low > PUBLISHED.step
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_a_noisy_system_is_found_as_well(seed):
+    found = loaded(System(1000, noise=40, seed=seed), PUBLISHED)
+    assert found.why == SETTLED
+    assert abs(found.supported - 1000) < 30
+    assert found.bracket.low < found.supported < found.bracket.high
+
+
+def test_the_window_begins_with_the_first_alert():
+    found = loaded(System(100), SHORT)
+    first_s = 100 // SHORT.step + 1  # a step every second
+    assert found.begin_s >= first_s
+    assert found.end_s >= first_s + SHORT.window_s
+
+
+def test_a_system_that_nothing_limits_supports_at_least_the_most():
+    found = loaded(System(math.inf), SHORT)
+    assert (found.why, found.supported, found.limited_by) == (AT_MAXIMUM, SHORT.max_users, None)
+    assert found.bracket == feedback.Bracket(SHORT.max_users, None)
+
+
+def test_what_alerts_without_users_supports_no_number_of_them():
+    found = loaded(System(-1), SHORT)
+    assert (found.why, found.supported) == (AT_MINIMUM, None)
+    assert found.alerted == {"cpu": 1.0}
+
+
+def test_a_system_that_goes_on_losing_capacity_does_not_settle():
+    class Leaking(System):
+        def alerts(self, users):
+            self.capacity -= 0.6
+            return super().alerts(users)
+
+    steep = feedback.Constants(max_users=2000, step=8, every_s=1.0, slope=0.2, window_s=60.0, at_most_s=300.0)
+    found = loaded(Leaking(700), steep)
+    assert (found.why, found.supported) == (TOO_LONG, None)
+    assert found.slope < -steep.slope
+
+
+def test_users_stay_between_one_and_the_most():
+    rule = FeedbackRule(feedback.Constants(max_users=10, step=4, every_s=1, slope=0.01, window_s=100, at_most_s=500))
+    assert rule.wanted == 4
+    assert [rule.decide(t, rule.wanted, ()) for t in range(1, 4)] == [8, 10, 10]
+    assert [rule.decide(t, rule.wanted, ("cpu",)) for t in range(4, 8)] == [6, 2, 1, 1]
+
+
+def test_the_slope_is_that_of_least_squares():
+    chance = np.random.default_rng(7)
+    x, y = np.sort(chance.uniform(0, 1800, 50)), chance.normal(100, 20, 50)
+    ours = feedback.slope_of(list(zip(x.tolist(), y.tolist(), strict=True)))
+    assert ours == pytest.approx(np.polyfit(x, y, 1)[0], rel=1e-9)
+    assert feedback.slope_of([(1.0, 5.0)]) is feedback.slope_of([(1.0, 5.0), (1.0, 6.0)]) is None
+
+
+def test_the_bracket_lies_where_alerts_and_quiet_checks_meet():
+    def checks(*pairs):
+        return [(float(t), float(users), ("cpu",) * alert) for t, (users, alert) in enumerate(pairs)]
+
+    assert feedback.bracket(checks((80, 0), (88, 0), (96, 1), (88, 0))) == feedback.Bracket(88, 96)
+    overlapping = checks((80, 0), (88, 1), (96, 0), (104, 1), (72, 0))
+    assert feedback.bracket(overlapping) == feedback.Bracket(80, 104)
+
+
+# --- alerts ------------------------------------------------------------------------------------------------------
+
+
+def test_an_alert_is_ignored_at_first_and_none_without_a_value():
+    alert = Alert("cpu", above=0.85, ignore_first_s=60.0, query="q")
+    assert [alert.state(59.9, 1.0), alert.state(60.0, 1.0)] == [IGNORED, ALERT]
+    assert [alert.state(61, 0.85), alert.state(61, None), alert.state(61, math.nan)] == [OK, UNKNOWN, UNKNOWN]
+
+
+def test_statistics_of_users_look_back_over_their_window_only():
+    recently = RecentlySeen(10.0)
+    assert set(recently.statistics(0.0).values()) == {None}
+    recently.add(0.0, Seen(10, 10.0, 10, {histogram.index_of(1.0): 10}))
+    recently.add(5.0, Seen(90, 0.9, 0, {histogram.index_of(0.01): 90}))
+    both, later = recently.statistics(6.0), recently.statistics(11.0)
+    assert both["client_mean"] == pytest.approx(0.109)
+    assert both["client_p99"] == pytest.approx(1.0, rel=1 / 128)
+    assert both["client_errors"] == pytest.approx(0.1)
+    assert (later["client_mean"], later["client_errors"]) == (pytest.approx(0.01), 0.0)
+
+
+# --- histograms --------------------------------------------------------------------------------------------------
+
+# Written by the reference implementation: 0, 1, 127, 128, 255, 256, 1000, 1000, 250000 and 3600000000 µs.
+REFERENCE = "HISTFAAAADF4nJNpmSzMwMAAwiDABKUZQcS1yUsY7D9AJZh+MjIx/Qbij8wsH/mZDkozAQDZwglz"
+
+
+def test_a_histogram_of_the_reference_implementation_is_read_and_written():
+    values = [0, 1, 127, 128, 255, 256, 1000, 1000, 250_000, 3_600_000_000]
+    ours = dict(Counter(histogram.index_of(value / 1e6) for value in values))
+    assert histogram.decode(REFERENCE) == ours
+    assert histogram.encode(ours) == REFERENCE
+
+
+def test_a_bucket_holds_its_values_and_is_narrow():
+    chance = random.Random(3)
+    for _ in range(5000):
+        seconds = 10 ** chance.uniform(-6, math.log10(3600))
+        low, high = histogram.edges_of(histogram.index_of(seconds))
+        assert low <= round(seconds * 1e6) / 1e6 < high
+        assert high - low <= max(low / 128, 1e-6) + 1e-12
+
+
+def test_histograms_merge_exactly_and_come_back_from_the_log(tmp_path):
+    chance = random.Random(4)
+    parts = [
+        dict(Counter(histogram.index_of(chance.lognormvariate(-4, 1)) for _ in range(n))) for n in (1, 500, 40_000)
+    ]
+    log = tmp_path / "log.hlog"
+    log.write_text(
+        histogram.log_head(1.5, "a test")
+        + "".join(histogram.log_line(Line("a/b", float(n), 1.0, part)) for n, part in enumerate(parts))
+    )
+    with log.open() as file:
+        lines = list(histogram.read_log(file))
+    assert [line.counts for line in lines] == parts
+    assert [(line.tag, line.start_s, line.length_s) for line in lines] == [("a/b", float(n), 1.0) for n in range(3)]
+    merged: histogram.Counts = {}
+    for line in lines:
+        histogram.merge(merged, line.counts)
+    assert sum(merged.values()) == 40_501
+
+
+@pytest.mark.parametrize("share", [0.01, 0.5, 0.95, 0.99, 1.0])
+def test_quantiles_are_right_within_a_bucket(share):
+    values = np.random.default_rng(5).lognormal(-4, 1, 20_000)
+    counts = Counter(histogram.index_of(value) for value in values.tolist())
+    exact = np.quantile(values, share, method="inverted_cdf")
+    assert histogram.quantile(counts, share) == pytest.approx(exact, rel=1 / 128)
+    assert histogram.quantile({}, share) is None
+
+
+@pytest.mark.parametrize("cut", [-1, -9, 30])
+def test_a_log_that_was_cut_off_is_refused_with_its_line(cut):
+    text = histogram.log_head(0.0, "x") + histogram.log_line(Line("a", 0.0, 1.0, {5: 3, 900: 1})).rstrip("\n")
+    with pytest.raises(ValueError, match="line 5"):
+        list(histogram.read_log((text[:cut] if cut < 0 else text[: text.index("Tag") + cut]).splitlines()))
+
+
+# --- what Prometheus is given ------------------------------------------------------------------------------------
+
+
+def test_prometheus_own_tool_finds_nothing_wrong_with_what_the_master_shows():
+    promtool = shutil.which("promtool")
+    if promtool is None:
+        pytest.skip("promtool comes with Debian's prometheus")
+    records = Records(events=7)
+    for seconds in (0.004, 0.005, 0.03, 20.0):
+        records.add('view "x"\\/posts', HTTP, seconds)
+    records.add("post/send", HTTP, 30.0, TIMEOUT, "too late")
+    text = exposition(records, [Worker(0, "host", users=3, cpu_s=1.25)], wanted=8)
+    checked = subprocess.run([promtool, "check", "metrics"], input=text, capture_output=True, text=True, timeout=30)
+    assert (checked.returncode, checked.stderr) == (0, "")
+    found = [line for line in text.splitlines() if 'le="0.005"' in line or 'le="+Inf"' in line]
+    assert [line.rpartition(" ")[2] for line in found] == ["0", "1", "1", "4"]
+
+
+def test_workers_reports_add_up():
+    one, two = Records(), Records(events=2)
+    one.add("a/x", HTTP, 1.0)
+    two.add("a/x", HTTP, 3.0, SERVER_ERROR, "x" * 1000)
+    two.add("a/websocket", WEBSOCKET, 9.0)
+    total = Records()
+    for records in (one, two):
+        total.merge(Records.of_message(json.loads(json.dumps(records.message()), object_hook=_with_numbers)))
+    measured = total.measured["a/x"]
+    assert (measured.count, measured.failures, measured.sum_s, measured.max_s) == (2, 1, 4.0, 3.0)
+    assert total.failures == {("a/x", SERVER_ERROR): 1}
+    assert len(total.examples["a/x", SERVER_ERROR]) < 1000
+    seen = total.seen()
+    assert (seen.requests, seen.errors, sum(seen.counts.values())) == (2, 1, 2), "a websocket is no request"
+
+
+def _with_numbers(found):
+    """msgpack keeps numbers as keys, JSON does not."""
+    return {int(key) if key.isdigit() else key: value for key, value in found.items()}
+
+
+# --- what a study may say ----------------------------------------------------------------------------------------
+
+
+def test_the_rule_s_constants_are_the_original_s_unless_the_study_says_otherwise():
+    rule = Rule(max_users=20_000)
+    assert (rule.step, rule.every, rule.slope, rule.window, rule.ignore_first) == (8, 2.0, 0.2, 1800.0, 60.0)
+    assert {name: alert.above for name, alert in rule.alerts.items()} == {
+        "server_errors": 0.025,
+        "client_mean": 0.1,
+        "client_p99": 2.0,
+        "client_errors": 0.025,
+        "cpu": 0.85,
+        "memory": 0.85,
+        "tcp_retransmits": 0.005,
+    }
+
+
+def test_alerts_are_written_as_people_do():
+    alerts = {"cpu": "70 %", "client_mean": "250ms", "queue": {"above": 3, "query": "max(q[{{window}}])"}}
+    rule = Rule(max_users=10, alert_window="5s", alerts=alerts)
+    assert [alert.above for alert in rule.alerts.values()] == [0.7, 0.25, 3.0]
+    assert rule.query("queue") == "max(q[5s])"
+    assert rule.query("client_mean") is None
+    assert "[5s]" in rule.query("cpu")
+
+
+@pytest.mark.parametrize(
+    ("make", "said"),
+    [
+        (lambda: Behaviour(actions={"serch_posts": 1}), "search_posts"),
+        (lambda: Behaviour(actions={"post": 0}), "above zero"),
+        (lambda: Behaviour(think_time={"least": "3s", "mean": "1s"}), "between 0 and mean"),
+        (lambda: Rule(max_users=10, alerts={"cpus": "85 %"}), 'alerts.cpus: .*"cpu"'),
+        (lambda: Rule(max_users=10, alerts={"cpu": "much"}), "no threshold"),
+        (lambda: Rule(max_users=4), "step: 8 is above"),
+        (lambda: Rule(max_users=10, every="500ms"), "below 1 s"),
+        (lambda: Rule(max_users=10, window="4s"), "fewer than 5 steps"),
+        (lambda: Rule(max_users=10, at_most="30min"), "at_most"),
+        (lambda: Load(name="x", users=3), "give users and duration"),
+        (lambda: Load(name="x", users=3, duration="3s", rule=Rule(max_users=10)), "it has a rule"),
+        (lambda: Load(name="x", ramp="3s", rule=Rule(max_users=10)), "it has a rule"),
+    ],
+)
+def test_what_cannot_be_is_refused_with_what_is_wrong(make, said):
+    with pytest.raises(ValidationError, match=said):
+        make()
+
+
+def test_every_action_of_a_study_can_be_done():
+    # The modules that do them need Locust: their names are looked for in the sources.
+    on_host = Path(feedback.__file__).parent
+    sources = (on_host / "actions.py").read_text() + (on_host / "users.py").read_text()
+    missing = [name for name in ORIGINAL_ACTIONS if f"def {name}(" not in sources and f'"{name}"' not in sources]
+    assert missing == []
+
+
+def test_load_comes_from_each_load_host_once():
+    assert load_roles({"sut": "a"}) == ["sut"]
+    assert load_roles({"sut": "a", "load-2": "c", "load": "b", "load-3": "b"}) == ["load", "load-2"]
+
+
+# --- files of real loads -----------------------------------------------------------------------------------------
+
+
+def recorded(kind: str, folder: Path | None = None):
+    """(what the parser makes of the recording, its load.json). Prometheus' clock is the load host's plus 5 s."""
+    folder = folder or DATA / kind
+    result = json.loads((folder / "load.json").read_text())
+    began = result["started_unix_s"] + 5.0
+    phase = result["phases"][1]
+    return parse_load(folder, began, (began + phase["start_s"], began + phase["end_s"]), -5.0), result
+
+
+def test_a_bounded_load_is_read():
+    load, result = recorded("bounded")
+    assert load.values["users"] == load.values["users_max"] == (12, "1")
+    assert 0 < load.values["generator_cpu"][0] < 1
+    assert load.values["client_errors"] == (0.0, "1")
+    assert {"supported_users", "at_maximum"}.isdisjoint(load.values)
+    mean, p50, p99 = (load.values[f"client_{name}"][0] for name in ("mean", "p50", "p99"))
+    assert 0 < p50 < mean < p99 < 1
+    actions = {row["action"]: row for row in load.series["client"]}
+    assert "log_in" not in actions, "before the steady time"
+    assert {"view_channel", "post", "read_older", "delivery"} <= actions.keys()
+    counted = Counter()
+    for row in load.series["client_histogram"]:
+        assert row["low_s"] < row["high_s"]
+        counted[row["action"]] += row["count"]
+    assert counted == {action: row["count"] for action, row in actions.items()}
+    http = sum(row["count"] for action, row in actions.items() if action not in ("connect", "delivery"))
+    assert load.values["client_requests"] == (http, "1")
+    phase = result["phases"][1]
+    assert load.values["client_rate"][0] == pytest.approx(http / (phase["end_s"] - phase["start_s"]), rel=0.2)
+    assert [row["t_s"] for row in load.series["users"]] == sorted(row["t_s"] for row in load.series["users"])
+    assert load.series["users"][0]["t_s"] == pytest.approx(1.0, abs=0.2)
+
+
+def test_an_unbounded_load_is_read():
+    load, result = recorded("unbounded")
+    window = [row["users"] for row in load.series["users"] if row["t_s"] >= result["phases"][1]["start_s"]]
+    assert load.values["supported_users"][0] == pytest.approx(sum(window) / len(window), abs=1)
+    assert load.values["users_low"] == (4, "1")
+    assert "users_high" not in load.values, "there was a quiet check with the most users"
+    assert load.values["slope"] == (result["result"]["slope"], "1/s")
+    assert load.values["at_maximum"] == (0, "1")
+    assert {row["alert"] for row in load.series["users"]} == {None, "client_mean"}
+    checks = alerts_of(DATA / "unbounded", result["started_unix_s"])
+    alerting = {check["alert"] for check in checks if check["state"] == "alert"}
+    assert alerting == {result["result"]["limited_by"]} == {"client_mean"}
+    assert all(check["value"] > check["above"] for check in checks if check["state"] == "alert")
+    assert {check["alert"] for check in checks} == {alert["name"] for alert in result["plan"]["rule"]["alerts"]}
+
+
+def test_from_what_it_wrote_down_the_rule_comes_to_the_same_result():
+    _, result = recorded("unbounded")
+    rule = FeedbackRule(feedback.Constants(**result["plan"]["rule"]["constants"]))
+    checks: dict[float, list] = {}
+    for check in alerts_of(DATA / "unbounded", result["started_unix_s"]):
+        checks.setdefault(check["t_s"], []).append(check)
+    for t_s, of_check in checks.items():
+        rule.decide(t_s, of_check[0]["users"], [check["alert"] for check in of_check if check["state"] == "alert"])
+    assert rule.result is not None
+    assert rule.result.supported == result["result"]["supported"]
+    assert rule.result.slope == pytest.approx(result["result"]["slope"], abs=0.01)
+    assert [rule.result.bracket.low, rule.result.bracket.high] == [*result["result"]["bracket"].values()]
+    assert rule.result.alerted == result["result"]["alerted"]
+
+
+@pytest.mark.parametrize("kind", ["bounded", "unbounded"])
+def test_our_counts_and_means_are_locusts_own(kind):
+    """Locust's statistics go on for the last second after the load's end."""
+    ours: dict[str, list[float]] = {}
+    with (DATA / kind / "requests.csv").open() as file:
+        for row in csv.DictReader(file):
+            if row["kind"] == HTTP:
+                counts = ours.setdefault(row["request"], [0, 0.0])
+                counts[0] += int(row["count"])
+                counts[1] += float(row["sum_s"])
+    compared = 0
+    with (DATA / kind / "locust_stats.csv").open() as file:
+        for row in csv.DictReader(file):
+            count = int(row["Request Count"])
+            if row["Name"] == "Aggregated":
+                assert 0.9 * count < sum(n for n, _ in ours.values()) <= count
+            elif ours[row["Name"]][0] == count:
+                mean_ms = 1000 * ours[row["Name"]][1] / count
+                assert mean_ms == pytest.approx(float(row["Average Response Time"]), rel=1e-3)
+                compared += 1
+            else:
+                assert ours[row["Name"]][0] < count
+    assert compared > 10
+
+
+@pytest.mark.parametrize(
+    ("file", "change", "said"),
+    [
+        ("load.json", lambda text: text[: len(text) // 2], "load.json is truncated"),
+        ("load.json", lambda text: text.replace('"schema": 1', '"schema": 9'), "schema 9"),
+        ("users.csv", lambda text: text[:-8], "users.csv: line .* is cut off"),
+        ("requests.csv", lambda text: text.rpartition("\n")[0].rpartition(",")[0], "requests.csv: line .* is cut off"),
+        ("histograms.hlog", lambda text: text[:-10], "line"),
+        ("histograms.hlog", lambda text: text[: text.rstrip().rindex("\n") + 1], "histograms.hlog has"),
+        ("histograms.hlog", None, "histograms.hlog is missing"),
+        ("workers.csv", None, "workers.csv is missing"),
+    ],
+)
+def test_files_that_are_cut_off_or_missing_are_refused(tmp_path, file, change, said):
+    folder = tmp_path / "files"
+    shutil.copytree(DATA / "bounded", folder)
+    result = json.loads((folder / "load.json").read_text())
+    if change is None:
+        (folder / file).unlink()
+    else:
+        (folder / file).write_text(change((folder / file).read_text()))
+    began = result["started_unix_s"]
+    with pytest.raises(ParseError, match=said):
+        parse_load(folder, began, (began, began + 1000.0))
+
+
+def test_files_of_another_time_are_refused():
+    result = json.loads((DATA / "bounded" / "load.json").read_text())
+    began = result["started_unix_s"]
+    with pytest.raises(ParseError, match="another clock"):
+        parse_load(DATA / "bounded", began, (began + 3600, began + 3700))
