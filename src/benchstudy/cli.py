@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from benchstudy import __version__, paths
+from benchstudy.comparing import add_command as add_compare_command
 from benchstudy.errors import BenchstudyError
 from benchstudy.exporting import add_command as add_export_command
 from benchstudy.provenance.commands import add_commands as add_provenance_commands
@@ -57,6 +58,7 @@ def _parser() -> argparse.ArgumentParser:
     imports.set_defaults(command=_import)
 
     add_export_command(commands)
+    add_compare_command(commands)
 
     for command in (check, cases):
         command.add_argument("study", nargs="?", type=Path, default=_EMBEDDED, metavar="STUDY", help=_STUDY_HELP)

@@ -27,6 +27,11 @@ def published(root: Path) -> Path:
     return root / "data" / "published"
 
 
+def comparisons(root: Path) -> Path:
+    """Pages of two studies."""
+    return root / "reports" / "comparisons"
+
+
 def local_state(root: Path) -> Path:
     """Keys, sockets and logs of this machine only; git ignores it."""
     return root / ".benchstudy"

@@ -16,6 +16,7 @@ from uuid import uuid4
 
 from benchstudy import looks, paths
 from benchstudy.controller import ends_with_controller
+from benchstudy.differences import environment_diff
 from benchstudy.errors import BenchstudyError, SessionFailed, TrialFailed
 from benchstudy.families.base import Case, ParseError
 from benchstudy.hostagent import HostAgent
@@ -355,27 +356,3 @@ class _Session:
         write_atomically(folder / "session.json", as_json(record))
         seal(folder)
         folder.rename(folder.with_name(self._uuid[:8]))
-
-
-# What moves all the time by itself says nothing about whether the host stayed the same machine.
-_VOLATILE = ("load", "wall_clock", "clock", "meminfo", "memory", "uptime", "free")
-
-
-def environment_diff(before: Mapping[str, Any], after: Mapping[str, Any], where: str = "") -> list[str]:
-    """What changed on a host during a session, one line a fact: `kernel: 6.1.0 -> 6.1.2`."""
-    changes = []
-    for key in sorted({*before, *after}):
-        name = f"{where}.{key}" if where else str(key)
-        if any(word in str(key) for word in _VOLATILE):
-            continue
-        old, new = before.get(key), after.get(key)
-        if isinstance(old, Mapping) and isinstance(new, Mapping):
-            changes += environment_diff(old, new, name)
-        elif old != new:
-            changes.append(f"{name}: {_short(old)} -> {_short(new)}")
-    return changes
-
-
-def _short(value: Any) -> str:
-    text = json.dumps(value, default=str)
-    return text if len(text) <= 120 else f"{text[:117]}…"

@@ -18,7 +18,7 @@ from benchstudy.report.tables import Cell, Table
 from benchstudy.study import Thresholds
 
 # What a metric in this unit should be; a metric in another one has to say.
-_BETTER_BY_UNIT: Mapping[str, Better] = {"s": "lower", "1/s": "higher", "B/s": "higher"}
+BETTER_BY_UNIT: Mapping[str, Better] = {"s": "lower", "1/s": "higher", "B/s": "higher"}
 _VERDICT_KINDS = {"better": "text verdict better", "worse": "text verdict worse"}
 _LARGEST_PERCENT = 10.0
 _NOTHING = Cell(("–",), kind="missing")
@@ -140,7 +140,7 @@ class Comparisons:
     def _outcome(
         self, metric: str, unit: str, base: Estimate, other: Estimate, values: Mapping[tuple[str, str], list]
     ) -> Comparison:
-        better = self._better.get(metric) or _BETTER_BY_UNIT.get(unit)
+        better = self._better.get(metric) or BETTER_BY_UNIT.get(unit)
         if better is None:
             raise BenchstudyError(
                 f"{metric} is in {unit!r}, which does not tell whether higher or lower is better: "
@@ -197,11 +197,11 @@ class Comparisons:
         title = " · ".join(part for part in (row.title if several else "", row.about) if part)
         name = Cell((human.level(row.level), *([title] if title else [])))
         sides = (self._side(row.other, made.other, row.unit), self._side(row.base, made.base, row.unit))
-        ratio = Cell(_ratio_lines(made), trials) if made.ratio is not None else _NOTHING
+        ratio = Cell(ratio_lines(made), trials) if made.ratio is not None else _NOTHING
         if made.adjusted is None or made.smallest_detectable is None:
-            return (name, ratio, _verdict_cell(made), *sides, _NOTHING, _NOTHING)
+            return (name, ratio, verdict_cell(made), *sides, _NOTHING, _NOTHING)
         p = Cell((_p_text(made.adjusted), f"of {made.tests}"), trials)
-        return (name, ratio, _verdict_cell(made), *sides, p, Cell((_percent(made.smallest_detectable),), trials))
+        return (name, ratio, verdict_cell(made), *sides, p, Cell((_percent(made.smallest_detectable),), trials))
 
     def _side(self, levels: Mapping[str, Any], arm: Arm, unit: str) -> Cell:
         """The absolute figure: a ratio without it says nothing of what it is worth."""
@@ -218,8 +218,8 @@ class Comparisons:
     def panels(self, style: Style) -> list[Panel]:
         """A forest plot a metric; ratios without an interval are in the table only."""
         found = []
-        for rows in _by_metric(self.rows).values():
-            frame = _forest(rows)
+        for rows in by_metric(self.rows).values():
+            frame = forest_frame(rows)
             if not frame.is_empty():
                 made = rows[0].outcome
                 title = f"Ratio to {human.level(self.base)} ({made.better} is better)"
@@ -250,14 +250,14 @@ class Comparisons:
         )
 
 
-def _by_metric(rows: Sequence[Row]) -> dict[str, list[Row]]:
+def by_metric(rows: Sequence[Row]) -> dict[str, list[Row]]:
     found: dict[str, list[Row]] = {}
     for row in rows:
         found.setdefault(row.metric, []).append(row)
     return found
 
 
-def _forest(rows: Sequence[Row]) -> pl.DataFrame:
+def forest_frame(rows: Sequence[Row]) -> pl.DataFrame:
     """Ratios that have an interval, as `forest_panel` wants them."""
     texts = dict.fromkeys(("series", "row", "tip ratio", "tip verdict"), pl.String)
     numbers = dict.fromkeys(("x", "low", "high"), pl.Float64)
@@ -269,7 +269,7 @@ def _forest(rows: Sequence[Row]) -> pl.DataFrame:
             "low": row.outcome.low,
             "high": row.outcome.high,
             "decided": row.outcome.verdict in ("better", "worse"),
-            "tip ratio": " ".join(_ratio_lines(row.outcome)),
+            "tip ratio": " ".join(ratio_lines(row.outcome)),
             "tip verdict": f"{row.outcome.verdict}: {row.outcome.why}",
         }
         for row in rows
@@ -320,13 +320,13 @@ def twins(declared: Any) -> list[tuple[str, str]]:
     return found
 
 
-def _verdict_cell(made: Comparison) -> Cell:
+def verdict_cell(made: Comparison) -> Cell:
     if made.verdict == "none":
         return Cell(("no verdict", made.why, *made.warnings), kind="missing verdict")
     return Cell((made.verdict, made.why, *made.warnings), kind=_VERDICT_KINDS.get(made.verdict, "text verdict"))
 
 
-def _ratio_lines(made: Comparison) -> tuple[str, ...]:
+def ratio_lines(made: Comparison) -> tuple[str, ...]:
     if made.ratio is None:
         return ("–",)
     if made.low is None or made.high is None:

@@ -48,7 +48,9 @@ def weaknesses(results: Results, indexes: Sequence[Mapping[str, Any]]) -> Iterat
             yield f"{index['target']}: the session has not come to its first look yet, so that it may go on."
         for entry in stopping["known"]:
             known = Known(**entry)
-            name = f"{human.level(known.case)}{f', {known.metric}' if known.metric else ''}"
+            place = (index["target"], known.case)
+            case = results.case_name(*place) if place in results.anchors else known.case
+            name = f"{case}{f', {known.metric}' if known.metric else ''}"
             if not known.within(stopping["until"]):
                 reached = f"±{100 * known.precision:.1f} %" if known.precision is not None else known.why
                 yield (

@@ -1,0 +1,55 @@
+"""What differs between two nested records, such as a host's facts before and after, or those of two hosts."""
+
+import json
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+# What moves all the time by itself says nothing about whether the host stayed the same machine.
+_VOLATILE = ("load", "wall_clock", "clock", "meminfo", "memory", "uptime", "free")
+_LONGEST = 120
+
+
+@dataclass(frozen=True)
+class Difference:
+    """One leaf: where it is, `kernel.release`, and what each side has there as JSON; empty: it lacks it."""
+
+    name: str
+    before: str
+    after: str
+
+    def __str__(self) -> str:
+        return f"{self.name}: {self.before or 'null'} -> {self.after or 'null'}"
+
+
+def differences(before: Any, after: Any, where: str = "") -> Iterator[Difference]:
+    """Every leaf that differs, by name. Lists of as many things on both sides are compared thing by thing."""
+    if isinstance(before, Mapping) and isinstance(after, Mapping):
+        for key in sorted({*before, *after}, key=str):
+            yield from differences(before.get(key), after.get(key), f"{where}.{key}" if where else str(key))
+    elif isinstance(before, list) and isinstance(after, list) and len(before) == len(after):
+        for index, (mine, its) in enumerate(zip(before, after, strict=True)):
+            yield from differences(mine, its, f"{where}[{index}]")
+    elif before != after:
+        yield Difference(where, _short(before), _short(after))
+
+
+def of_environments(before: Mapping[str, Any], after: Mapping[str, Any]) -> list[Difference]:
+    """What differs between two records of a host's facts, without what moves all the time."""
+    return list(differences(_steady(before), _steady(after)))
+
+
+def environment_diff(before: Mapping[str, Any], after: Mapping[str, Any]) -> list[str]:
+    """What changed on a host during a session, one line a fact: `kernel: 6.1.0 -> 6.1.2`."""
+    return [str(difference) for difference in of_environments(before, after)]
+
+
+def _steady(facts: Any) -> Any:
+    if not isinstance(facts, Mapping):
+        return facts
+    return {key: _steady(v) for key, v in facts.items() if not any(word in str(key) for word in _VOLATILE)}
+
+
+def _short(value: Any) -> str:
+    text = "" if value is None else json.dumps(value, default=str, ensure_ascii=False)
+    return text if len(text) <= _LONGEST else f"{text[: _LONGEST - 3]}…"

@@ -1,0 +1,177 @@
+"""Two studies beside each other: ratios with intervals, what differs between them, and no verdict across sessions."""
+
+import csv
+import json
+import shutil
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+from conftest import CHECKOUT
+from tidy_fixture import HOSTILE, Tables
+
+from benchstudy import cli
+from benchstudy.differences import differences, environment_diff
+from benchstudy.report.comparison import Row
+from benchstudy.report.two_studies import TwoStudies
+
+LEVELS = {"backend": "local", "op": "write", "size": "1MB", "sync": "fsync"}
+BEFORE, AFTER = "10000000-0000-4000-8000-000000000000", "20000000-0000-4000-8000-000000000000"
+SPREAD = (0.98, 1.03, 1.0, 0.97, 1.02, 1.01, 0.99, 1.04)
+
+
+@pytest.fixture
+def project(tmp_path, monkeypatch) -> Path:
+    (tmp_path / "workflow").mkdir()
+    (tmp_path / "workflow" / "Snakefile").touch()
+    (tmp_path / "notebooks").mkdir()
+    shutil.copy(CHECKOUT / "notebooks" / "two_studies.ipynb", tmp_path / "notebooks")
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+def study(
+    root: Path,
+    name: str,
+    session: str,
+    seconds: Mapping[str, float],
+    *,
+    definition: Mapping[str, Any] | None = None,
+    facts: Mapping[str, Any] | None = None,
+    **fields: Any,
+) -> None:
+    """Tables and records of a study in which a backend needs so many seconds, give or take; 0: it always failed."""
+    tables = Tables(root, name, "file_size")
+    for backend, value in seconds.items():
+        for block, factor in enumerate(SPREAD, start=1):
+            failed = {} if value else {"status": "failed", "cause": "no space left"}
+            metrics = {"duration": (value * factor, "s"), "throughput": (1e6 / (value * factor or 1), "B/s")}
+            levels, size = {**LEVELS, "backend": backend}, {"size_bytes": 1_000_000}
+            tables.add(levels, block, metrics, numbers=size, session=session, **failed, **fields)
+    tables.write()
+    path = root / f"data/raw/{name}/this-machine/file_size/session.json"
+    index = json.loads(path.read_text())
+    index["sessions"][0] |= {"uuid": session}
+    index["sessions"][0]["hosts"]["here"]["before"] |= facts or {}
+    index["sessions"][0]["declared"]["families"] = {"file_size": dict(definition or {})}
+    path.write_text(json.dumps(index))
+    for entry in index["trials"]:
+        record = path.parent / entry["path"] / "trial.json"
+        record.parent.mkdir(parents=True)
+        record.write_text(json.dumps({"definition": dict(definition or {})}))
+
+
+def rows(metrics: list[str] | None = None) -> list[Row]:
+    page = TwoStudies(base="before", other="after", tidy="data/tidy", output="reports/x", metrics=metrics or [])
+    (pair,) = page.pairs
+    return pair.rows
+
+
+def test_a_ratio_has_its_interval_and_base_and_no_verdict_when_the_sessions_are_two(project):
+    study(project, "before", BEFORE, {"local": 0.2})
+    study(project, "after", AFTER, {"local": 0.3})
+    (row,) = rows()
+    made = row.outcome
+    assert (row.metric, made.method) == ("duration", "Hodges-Lehmann, Mann-Whitney interval"), "blocks are no pairs"
+    assert made.ratio == pytest.approx(1.5, rel=0.03)
+    assert 1.4 < made.low < made.ratio < made.high < 1.6
+    assert made.base.median == pytest.approx(0.2, rel=0.02)
+    assert (made.verdict, made.adjusted) == ("none", None)
+    assert made.why == "not the same session"
+
+
+def test_of_one_and_the_same_session_there_is_a_verdict_by_pairs(project):
+    study(project, "before", BEFORE, {"local": 0.2})
+    study(project, "after", BEFORE, {"local": 0.3})
+    tweak = iter(SPREAD * 2)
+    for path in project.glob("data/tidy/after/file_size/observations.parquet"):
+        import polars as pl
+
+        seen = pl.read_parquet(path)
+        pl.DataFrame(seen).with_columns(
+            value=pl.Series([v * (1 + (next(tweak) - 1) / 10) for v in seen["value"]])
+        ).write_parquet(path)
+    (row,) = rows()
+    assert (row.outcome.verdict, row.outcome.pairs) == ("worse", len(SPREAD))
+
+
+@pytest.mark.parametrize(
+    ("changed", "says"),
+    [
+        ({"instrument": "other code"}, "not the same session, measuring code"),
+        ({"tool_version": "Python 3.13.0"}, "not the same session, tool"),
+        ({"definition": {"operations": 20}}, "not the same session, definition of the case (operations)"),
+    ],
+)
+def test_what_else_is_not_the_same_is_named(project, changed, says):
+    study(project, "before", BEFORE, {"local": 0.2}, definition={"operations": 10})
+    study(project, "after", AFTER, {"local": 0.3}, **{"definition": {"operations": 10}, **changed})
+    assert rows()[0].outcome.why == says
+
+
+def test_the_page_says_what_differs_and_what_only_one_has(project, capsys):
+    study(project, "before", BEFORE, {"local": 0.2, "gone": 0.1, HOSTILE: 0.2})
+    study(
+        project, "after", AFTER, {"local": 0.3, "new": 0.1, HOSTILE: 0.0},
+        facts={"kernel": {"release": "6.12.0"}, "memory_total_bytes": 16e9}, definition={"operations": 20},
+    )  # fmt: skip
+    assert cli.main(["compare", "before", "after"]) == 0
+    said = capsys.readouterr().out
+    assert "local · write · 1MB · fsync, duration: 1.5× (95 %: " in said
+    assert " of 201.00 ms; no verdict: not the same session" in said
+    assert "all 8 trials failed" in said
+    page = (project / "reports/comparisons/before--after.html").read_text()
+    assert "<title>after against before" in page
+    assert HOSTILE not in page
+    assert "Only before has: gone" in page and "Only after has: new" in page
+    assert "no difference between them gets a verdict" in page
+    for verdict in ("better", "worse", "equivalent", "inconclusive"):
+        assert f'class="text verdict {verdict}"' not in page and f">{verdict}<" not in page
+    tables = project / "reports/comparisons/before--after/tables"
+    conditions = {row[0]: row[2:] for row in csv.reader((tables / "conditions.csv").open())}
+    assert conditions["Kernel of host"] == ["6.1.0", "6.12.0"]
+    assert conditions["Memory of host"] == ["8 GB", "16 GB"]
+    assert conditions["Session"][0].endswith(BEFORE[:8])
+    declared = {row[0]: row[2:] for row in csv.reader((tables / "declared.csv").open())}
+    assert declared["file_size.operations"] == ["–", "20"]
+    assert (project / "reports/comparisons/before--after/figures/file_size-ratios.svg").is_file()
+    assert (tables / "file_size-ratios.tex").is_file()
+    assert 'href="../after/file_size.html#case-' in page
+
+
+def test_another_metric_may_be_asked_for(project):
+    study(project, "before", BEFORE, {"local": 0.2})
+    study(project, "after", AFTER, {"local": 0.1})
+    (row,) = rows(["throughput"])
+    assert (row.metric, row.unit) == ("throughput", "B/s")
+    assert row.outcome.ratio == pytest.approx(2, rel=0.03)
+
+
+def test_what_cannot_be_compared_says_why(project, capsys):
+    study(project, "before", BEFORE, {"local": 0.2})
+    for arguments, says in (
+        (["before", "before"], "a study is not compared with itself"),
+        (["before", "missing"], "missing: no tables in"),
+        (["before", "../etc"], "neither a study's file nor its name"),
+    ):
+        assert cli.main(["compare", *arguments]) == 1
+        assert says in capsys.readouterr().err
+    assert "studies with tables: before" in _error(["before", "missing"], capsys)
+    study(project, "after", AFTER, {"local": 0.1})
+    assert "no case that both measured gives latency" in _error(["before", "after", "--metric", "latency"], capsys)
+
+
+def _error(arguments: list[str], capsys) -> str:
+    assert cli.main(["compare", *arguments]) == 1
+    return capsys.readouterr().err
+
+
+def test_differences_are_told_leaf_by_leaf():
+    before = {"a": {"b": 1, "c": [1, 2]}, "d": "x", "e": [1]}
+    after = {"a": {"b": 1, "c": [1, 3]}, "e": [1, 2], "f": True}
+    found = [(d.name, d.before, d.after) for d in differences(before, after)]
+    assert found == [("a.c[1]", "2", "3"), ("d", '"x"', ""), ("e", "[1]", "[1, 2]"), ("f", "", "true")]
+    facts = {"kernel": {"release": "6.1"}, "uptime_s": 1, "memory": {"free": 2}, "load": [1]}
+    changed = {"kernel": {"release": "6.2"}, "uptime_s": 9, "memory": {"free": 3}, "load": [2]}
+    assert environment_diff(facts, changed) == ['kernel.release: "6.1" -> "6.2"']
