@@ -1,6 +1,7 @@
 """The family load_test where someone else ran the load: windows of a real Prometheus, and of a file exported before."""
 
 import base64
+import contextlib
 import json
 import os
 import re
@@ -18,6 +19,7 @@ import pytest
 from load_test_study import FAMILY, history, hold, plan_of, scraped, window
 from prometheus_server import Prometheus, backfill, free_port, prometheus
 from sshd_hosts import SshdHost
+from waiting import until
 
 from benchstudy import families
 from benchstudy.families.load_run.facts import FACTS
@@ -246,6 +248,15 @@ def test_a_clock_that_is_an_hour_off_is_refused_or_corrected(
         assert values_of(trial)["store_mean"] == pytest.approx(0.007, rel=1e-6)
 
 
+def _serving(folder: str) -> list[Path]:
+    found = []
+    for place in Path("/proc").glob("[0-9]*/cmdline"):
+        with contextlib.suppress(OSError):
+            if folder.encode() in place.read_bytes():
+                found.append(place)
+    return found
+
+
 def test_check_says_what_a_session_would_find(
     past: Past, host: dict[str, Any], root: Path, monkeypatch: pytest.MonkeyPatch
 ):
@@ -262,6 +273,8 @@ def test_check_says_what_a_session_would_find(
         agent = HostAgent.deploy(remote, lease_s=30.0, reconnect_s=0.0, on_event=lambda _: None)
         found = HostCheck(HostConnection(remote, agent), ["sut"])
         plan.family.check(plan.config, found)
+    # The agent's desk ends by itself once nobody talks to it.
+    until(lambda: not _serving(host["work_dir"]))
     fine = [text for good, text, _ in found.findings if good]
     wrong = [text for good, text, _ in found.findings if not good]
     assert len(fine) == 1 and fine[0].startswith("source p: Prometheus answers")

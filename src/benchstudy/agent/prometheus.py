@@ -121,7 +121,8 @@ def _fetch(spec: dict) -> dict:
 
 def _wanted(spec: dict) -> dict[str, list[str]]:
     """Names by kind, each once: one that is asked for twice would be counted twice."""
-    given = spec.get("metrics") or {"system": SYSTEM, "host": HOST}
+    usual = {"system": SYSTEM, "host": HOST}
+    given = {**usual, **(spec.get("metrics") or {})}
     wanted: dict[str, list[str]] = {"system": [], "host": []}
     known: set[str] = set()
     for kind, names in wanted.items():

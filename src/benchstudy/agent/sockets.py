@@ -8,20 +8,39 @@ import socket
 import processes
 
 _LISTEN = "0A"
+_FIRST = 10_000  # below are those that programs are known by
+_MOST_TRIES = 50
 
 
 def free_ports(names: list[str]) -> dict[str, int]:
-    """A port for each name that nothing on this host uses now. Whether the service got it is proven later."""
+    """A port for each name that nothing on this host uses now. Whether the service got it is proven later.
+
+    None that the kernel gives to connections, which on a busy host might have one by the time a service listens on it.
+    """
     held = []
     try:
         for _ in names:
             probe = socket.socket()
             held.append(probe)
-            probe.bind(("", 0))
+            _bind_somewhere(probe)
         return {name: held[position].getsockname()[1] for position, name in enumerate(names)}
     finally:
         for probe in held:
             probe.close()
+
+
+def _bind_somewhere(probe: socket.socket) -> None:
+    try:
+        with open("/proc/sys/net/ipv4/ip_local_port_range", encoding="ascii") as file:
+            last = int(file.read().split()[0]) - 1
+    except (OSError, ValueError, IndexError):
+        last = 0
+    for _ in range(_MOST_TRIES if last >= 2 * _FIRST else 0):
+        try:
+            return probe.bind(("", _FIRST + int.from_bytes(os.urandom(4), "big") % (last + 1 - _FIRST)))
+        except OSError:
+            continue
+    return probe.bind(("", 0))
 
 
 def foreign_listener(wanted: dict[str, int], supervisor: int) -> str | None:

@@ -20,6 +20,7 @@ class LoadTest(Family):
     name = "load_test"
     title = "Two releases under load"
     Config = LoadTestConfig
+    primary_metrics: ClassVar[tuple[str, ...]] = ("supported_users", "api_mean", "store_mean")
     series_schemas: ClassVar[Mapping[str, Mapping[str, str]]] = {
         "panels": {
             "panel": "String",
@@ -109,6 +110,7 @@ def _run_case(config: LoadTestConfig, database: str, version: str, load: LoadLev
         "behaviour": config.behaviour.model_dump(**plain),
         "system": config.system.model_dump(**plain),
         "prometheus": monitor.model_dump(**plain),
+        "metrics": config.metrics.given,
         "services": {name: s for one in wanted for name, s in services.definition(config.services, one).items()},
     }
     return Case({"database": database, "version": version, "load": load.name}, definition, most_blocks=load.blocks)
@@ -123,7 +125,7 @@ def _scraped_cases(config: LoadTestConfig) -> list[Case]:
                 windows = config.windows_of(levels)
                 if windows:
                     by_block = [_defined(config, window) for window in windows]
-                    cases.append(Case(levels, {"mode": "scrape"}, by_block))
+                    cases.append(Case(levels, {"mode": "scrape", "metrics": config.metrics.given}, by_block))
     return cases
 
 

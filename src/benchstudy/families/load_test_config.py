@@ -15,6 +15,7 @@ from benchstudy.names import Name, nearest
 from benchstudy.units import DurationField, parse_duration
 
 _VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
+_METRIC = re.compile(r"[A-Za-z_:][A-Za-z0-9_:]*")
 _MATCHERS = re.compile(r'\{\s*(?:[A-Za-z_][A-Za-z0-9_]*\s*(?:=|!=|=~|!~)\s*"(?:[^"\\]|\\.)*"\s*(?:,\s*|(?=\})))*\}')
 _SCRAPE_INTERVAL = re.compile(r"(?m)^[^#\n]*?\bscrape_interval:\s*['\"]?([0-9a-z]+)")
 _AROUND_S = 120.0  # of a load: its users come and go
@@ -76,6 +77,35 @@ class SaidVersion(Strict):
 
     path: str = Field(pattern="^/", description="asked by GET, without a login")
     key: str
+
+
+class MetricNames(Strict):
+    """What a system calls its metrics, and labels of them, where it does not do so as Mattermost does."""
+
+    api: str | None = Field(None, description="histogram in s of the times of API calls, without _bucket, _sum, _count")
+    api_label: str | None = Field(None, description="its label that tells calls apart: `handler`")
+    store: str | None = Field(None, description="histogram in s of the times of calls to the database")
+    store_label: str | None = Field(None, description="its label that tells calls apart: `method`")
+    status_label: str | None = Field(None, description="label of `api` with the HTTP status")
+    requests: str | None = Field(None, description="counter of requests")
+    errors: str | None = Field(None, description="counter of those that failed, where `api` has no status_label")
+    devices: str | None = Field(None, description="gauge of connected users")
+    cpu: str | None = Field(None, description="counter of processor time, s")
+    started: str | None = Field(None, description="gauge of when the process started, Unix s")
+    goroutines: str | None = Field(None, description="gauge")
+    heap: str | None = Field(None, description="gauge, B")
+    stack: str | None = Field(None, description="gauge, B")
+
+    @field_validator("*")
+    @classmethod
+    def _a_name(cls, value: str | None) -> str | None:
+        if value is not None and not _METRIC.fullmatch(value):
+            raise ValueError(f"{value!r} is no name of a metric or label: letters, digits, _ and :")
+        return value
+
+    @property
+    def given(self) -> dict[str, str]:
+        return self.model_dump(exclude_none=True)
 
 
 class System(Strict):
@@ -213,6 +243,7 @@ class LoadTestConfig(FamilyConfig):
     behaviour: Behaviour = Behaviour()
     system: System = System()
     prometheus: Monitor | None = Field(None, description="of each trial that is run here")
+    metrics: MetricNames = MetricNames()
     windows: list[Window] = Field([], description="of a load that someone else ran: nothing is started, only read")
     sources: list[Source] = Field([], description="where the windows are read")
 

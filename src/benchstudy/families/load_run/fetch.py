@@ -36,7 +36,7 @@ class Span:
     """What is fetched: Unix seconds on Prometheus' own clock, and the matchers of the series.
 
     `margin_s`: also so much before the start, for rates at the start. `select_hosts`: of the hosts' own series;
-    `select` when empty. `scrape_interval_s`: None when it is not known beforehand.
+    `select` when empty. `names`: of metrics, where the system has its own; see MetricNames.
     """
 
     start_s: float
@@ -44,7 +44,8 @@ class Span:
     margin_s: float
     select: str
     select_hosts: str
-    scrape_interval_s: float | None
+    scrape_interval_s: float
+    names: Mapping[str, str] = field(default_factory=dict)
 
 
 def ask_clock(trial: "TrialContext", server: Server) -> dict[str, Any]:
@@ -72,6 +73,7 @@ def fetch(trial: "TrialContext", server: Server, span: Span) -> dict[str, Any]:
         "scrape_interval_s": span.scrape_interval_s,
         "select": span.select or None,
         "select_host": span.select_hosts or None,
+        "metrics": {"system": metrics_of(span.names)} if span.names else None,
         "credentials": server.credentials,
         "ca_file": server.ca_file,
         "into": FILE,
@@ -86,6 +88,17 @@ def fetch(trial: "TrialContext", server: Server, span: Span) -> dict[str, Any]:
         label=METRICS,
     )
     return _answer(trial.execute(command, server.role))
+
+
+def metrics_of(names: Mapping[str, str]) -> list[str]:
+    """All that is fetched of a system that has its own names for some of them."""
+    from benchstudy.parsers.load_metrics import Names  # with numpy, which most sessions do without
+
+    known = Names(**names)
+    histograms = [f"{name}_{part}" for name in (known.api, known.store) for part in ("bucket", "sum", "count")]
+    counters = [known.requests, known.errors, known.cpu]
+    gauges = [known.devices, known.started, known.goroutines, known.heap, known.stack]
+    return [*histograms, *counters, *gauges, "up"]
 
 
 def _answer(done: "TrialExecution") -> dict[str, Any]:

@@ -6,7 +6,7 @@ from benchstudy.errors import TrialFailed
 from benchstudy.families.base import Case
 from benchstudy.families.load_run.clocks import clock_of, require_steady
 from benchstudy.families.load_run.facts import rate_window_s, write_facts
-from benchstudy.families.load_run.fetch import Server, Span, ask_clock, fetch
+from benchstudy.families.load_run.fetch import Server, Span, fetch
 from benchstudy.families.load_run.scrape import problems_of
 from benchstudy.families.load_run.system import Site, Watch, fresh_site, said_version, wait_for_targets, watched
 from benchstudy.families.load_test_config import LoadLevel, LoadTestConfig
@@ -28,19 +28,20 @@ def run_load_trial(case: Case, trial: "TrialContext") -> None:
     with fresh_site(trial, levels["version"], levels["database"], load.most_users) as site:
         version = said_version(trial, site)
         wait_for_targets(trial, site)
-        server = Server(site.prometheus_url, site.prometheus_role)
-        before = _Clocks(trial, site, server)
+        before = _Clocks(trial, site)
         with watched(site, trial.event) as watch:
             loaded = _loaded(trial, load, site, watch)
-        after = _Clocks(trial, site, server)
+        after = _Clocks(trial, site)
         phases = before.to_prometheus(loaded.phases)
         steady = next(((start, end) for name, start, end in phases if name in _STEADY), None)
         if steady is None:
             raise TrialFailed(f"the load came to no steady phase: {'; '.join(loaded.problems) or 'nobody says why'}")
         window = phases[0][1], phases[-1][2]
         margin_s = rate_window_s(steady[1] - steady[0], _interval_s(config))
-        summary = fetch(trial, server, Span(*window, margin_s, SYSTEM, HOSTS, _interval_s(config)))
-        stepped_s = max((before.stepped_s(after)), key=abs)
+        server = Server(site.prometheus_url, site.prometheus_role)
+        span = Span(*window, margin_s, SYSTEM, HOSTS, _interval_s(config), config.metrics.given)
+        summary = fetch(trial, server, span)
+        stepped_s = max(before.stepped_s(after), key=abs)
     write_facts(
         trial,
         mode="run",
@@ -50,6 +51,7 @@ def run_load_trial(case: Case, trial: "TrialContext") -> None:
         scrape_interval_s=_interval_s(config),
         select=SYSTEM,
         select_hosts=HOSTS,
+        metrics=config.metrics.given,
         bounded=load.is_bounded,
         users_asked=load.users,
         load=loaded.result,
@@ -94,11 +96,12 @@ def _loaded(trial: "TrialContext", load: LoadLevel, site: Site, watch: Watch) ->
 class _Clocks:
     """At one moment: of Prometheus, of the hosts, all against this machine's."""
 
-    def __init__(self, trial: "TrialContext", site: Site, server: Server):
-        self._trial, self._site = trial, site
-        self.hosts = {trial.roles[role]: trial.clock_offset_s(role) for role in (site.prometheus_role, site.load_role)}
+    def __init__(self, trial: "TrialContext", site: Site):
+        roles = {trial.roles[role]: role for role in (site.prometheus_role, site.load_role)}
+        self.hosts = {host: trial.clock_offset_s(role) for host, role in roles.items()}
         self._prometheus_host, self._load_host = trial.roles[site.prometheus_role], trial.roles[site.load_role]
-        self.prometheus = clock_of(ask_clock(trial, server), self.hosts[self._prometheus_host])
+        answer = trial.agent_call("prometheus-clock", site.prometheus_url, role=site.prometheus_role)
+        self.prometheus = clock_of(answer, self.hosts[self._prometheus_host])
 
     @property
     def load_minus_prometheus_s(self) -> float:

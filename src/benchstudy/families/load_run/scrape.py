@@ -35,6 +35,7 @@ def scrape_trial(case: Case, trial: "TrialContext") -> None:
         scrape_interval_s=source.scrape_interval,
         select=window.select or None,
         select_hosts=window.select_hosts or None,
+        metrics=config.metrics.given,
         **found,
     )
 
@@ -57,7 +58,8 @@ def _from_server(trial: "TrialContext", source: Source, window: Window) -> tuple
     shift_s = correction_s(before, source.clock, source.name)
     start_s, end_s = window.start.timestamp() + shift_s, window.end.timestamp() + shift_s
     margin_s = rate_window_s(end_s - start_s, source.scrape_interval)
-    span = Span(start_s, end_s, margin_s, window.select, window.select_hosts, source.scrape_interval)
+    names = trial.config.metrics.given
+    span = Span(start_s, end_s, margin_s, window.select, window.select_hosts, source.scrape_interval, names)
     summary = fetch(trial, server, span)
     after = clock_of(summary["clock"], trial.clock_offset_s(source.role))
     return (start_s, end_s), {

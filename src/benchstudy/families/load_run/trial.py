@@ -3,8 +3,10 @@
 from typing import TYPE_CHECKING
 
 from benchstudy.families.base import Case
+from benchstudy.families.load_run.fetch import METRICS
 from benchstudy.families.load_run.run import run_load_trial
 from benchstudy.families.load_run.scrape import scrape_trial
+from benchstudy.families.load_run.system import LOAD, SERVER
 
 if TYPE_CHECKING:
     from benchstudy.trial import TrialContext
@@ -12,7 +14,12 @@ if TYPE_CHECKING:
 
 def run_trial(case: Case, trial: "TrialContext") -> None:
     """See the family. Raises TrialFailed with a cause a person understands."""
-    if trial.config.scraped:
-        scrape_trial(case, trial)
-    else:
-        run_load_trial(case, trial)
+    try:
+        if trial.config.scraped:
+            scrape_trial(case, trial)
+        else:
+            run_load_trial(case, trial)
+    finally:
+        # The trial's program is what loaded, and what was loaded comes before what watched.
+        order = {LOAD: 0, SERVER: 1, METRICS: 2}
+        trial.commands.sort(key=lambda command: order.get(command.label, len(order)))
