@@ -3,6 +3,7 @@
 import csv
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -161,6 +162,11 @@ class _Files:
         shares = [(r[-1][1] - r[0][1]) / (r[-1][0] - r[0][0]) for r in seen.values() if r[-1][0] > r[0][0]]
         return max(shares, default=None)
 
+    def _length_s(self) -> float:
+        """Of all intervals in the steady time. The master has a row at the end of each, whatever happened in it."""
+        ends = [float(row["t_s"]) for row in self.rows(WORKERS) if row["worker"] == MASTER]
+        return sum(end - start for start, end in pairwise([0.0, *ends]) if self.is_steady(start, end - start))
+
     def _rule_values(self) -> dict[str, tuple[float, str]]:
         result = self.result.get("result")
         if not result:
@@ -210,12 +216,6 @@ class _Files:
     def _client_values(
         self, http: Measured, requests: Mapping[str, Measured], failures: Mapping[tuple[str, str], int]
     ) -> dict[str, tuple[float, str]]:
-        # Intervals that the ends of the steady time cut are left out.
-        lengths = {
-            row["t_s"]: float(row["length_s"])
-            for row in self.rows(REQUESTS)
-            if self.is_steady(float(row["t_s"]), float(row["length_s"]))
-        }
         errors = sum(
             count
             for (label, failure), count in failures.items()
@@ -226,7 +226,7 @@ class _Files:
         }
         return {
             "client_requests": (http.count, "1"),
-            "client_rate": (http.count / sum(lengths.values()), "1/s"),
+            "client_rate": (http.count / self._length_s(), "1/s"),
             "client_mean": (http.sum_s / http.count, "s"),
             **{metric: (value, unit) for metric, (value, unit) in quantiles.items() if value is not None},
             "client_errors": (errors / http.count, "1"),

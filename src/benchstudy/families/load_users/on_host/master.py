@@ -116,8 +116,8 @@ class Collector:
             self._write(FAILURES, length_s, label, failure, count, fresh.examples[label, failure], t_s=start_s)
         for worker in self.workers.values():
             row = (worker.host, worker.users, worker.ready, f"{worker.cpu_s:.3f}", worker.rss_bytes)
-            self._write(WORKERS, worker.number, *row)
-        self._write(WORKERS, MASTER, os.uname().nodename, 0, 0, f"{time.process_time():.3f}", 0)
+            self._write(WORKERS, worker.number, *row, t_s=end_s)
+        self._write(WORKERS, MASTER, os.uname().nodename, 0, 0, f"{time.process_time():.3f}", 0, t_s=end_s)
 
     def _write(self, table: str, *values: Any, t_s: float | None = None) -> None:
         self._tables[table].writerow((f"{self.now_s if t_s is None else t_s:.3f}", *values))
