@@ -32,6 +32,8 @@ class Axis:
     values: Sequence[float] | None = None
     # Values of every panel that shares the axis: panels side by side are compared by eye.
     shared: Sequence[float] = ()
+    # Of a linear axis: whether it begins at zero. Where only a small part of it is looked at, it does not.
+    from_zero: bool = True
 
     def encode(self, data: Sequence[float]) -> dict[str, Any]:
         """Vega-Lite's axis and scale for these values. Values of zero or less have no place on a log axis."""
@@ -43,7 +45,9 @@ class Axis:
             axis["values"] = list(ticks)
         scale: dict[str, Any] = {"type": "log", "nice": False} if self.log else {"type": "linear", "zero": True}
         if not self.log and positive:
-            scale["domain"] = [0, max(positive) * 1.05]
+            room = 0.05 * (max(positive) - (0 if self.from_zero else min(positive)) or max(positive))
+            scale["domain"] = [0 if self.from_zero else min(positive) - room, max(positive) + room]
+            scale["zero"] = self.from_zero
         if self.log and positive:
             scale["domain"] = [min(positive) / 1.35, max(positive) * 1.35]
         return {"axis": alt.Axis(**axis), "scale": alt.Scale(**scale)}

@@ -17,8 +17,12 @@ from benchstudy.report.charts import Figure
 from benchstudy.report.layers import Panel
 from benchstudy.report.listings import Listing
 from benchstudy.report.styles import Style
-from benchstudy.report.tables import TABLE_FORMATS, Table
+from benchstudy.report.tables import TABLE_FORMATS, Table, unbroken
 from benchstudy.report.vega import FIGURE_FORMATS
+
+# What a page leaves for the study's overview, beside its figures and tables.
+NOTES, HEADLINE, ANSWER = "overview.json", "headline.html", "answer.json"
+OVERVIEW_PANELS = 2
 
 
 class Exhibits:
@@ -30,11 +34,21 @@ class Exhibits:
     def __init__(self, *, study: str, output: str | Path):
         self.root = paths.project_root()
         self.study, self.output = study, self.root / output
+        # The figure of the page that the study's overview shows, by its name; the first one when left empty.
+        self.headline = ""
+        self._noted: dict[str, dict[str, Any]] = {}
+
+    def note(self, kind: str, name: str, entry: Any) -> None:
+        """Keep `entry`, plain data, for the study's overview: `overview.json` has them by kind and name."""
+        self._noted.setdefault(kind, {})[name] = entry
+        self.output.mkdir(parents=True, exist_ok=True)
+        text = json.dumps(self._noted, ensure_ascii=False, indent=1, allow_nan=False)
+        (self.output / NOTES).write_text(text + "\n", encoding="utf-8")
 
     def show_answers(self, answers: Sequence[Mapping[str, Any]]) -> None:
         """`{what, lines: [{name, value, evidence}], note}` each, all plain text: here, and in `answer.json`."""
         self.output.mkdir(parents=True, exist_ok=True)
-        (self.output / "answer.json").write_text(json.dumps(answers, ensure_ascii=False, indent=1), encoding="utf-8")
+        (self.output / ANSWER).write_text(json.dumps(answers, ensure_ascii=False, indent=1), encoding="utf-8")
         show(evidence.answers(answers))
 
     def say(self, sentences: Iterable[str]) -> None:
@@ -44,6 +58,12 @@ class Exhibits:
     def heading(self, text: str) -> None:
         """A heading that comes from data, of the third level."""
         show(f"<h3>{html.escape(text)}</h3>")
+
+    def points(self, groups: Iterable[tuple[str, Iterable[str]]]) -> None:
+        """Sentences that come from data, as a list under each heading."""
+        for title, sentences in groups:
+            items = "".join(f"<li>{html.escape(unbroken(text))}</li>" for text in sentences)
+            show(f'<h3>{html.escape(title)}</h3><ul class="weak">{items}</ul>')
 
     def flags(self, sentences: Iterable[str]) -> None:
         """Findings that a reader must not overlook, each in a paragraph of its own."""
@@ -86,6 +106,9 @@ class Exhibits:
         alt = f"{caption} The same figures stand in the tables of this page."
         figure = Figure(name, caption, alt, tuple(panels), style, shown, legend)
         figure.write(self.output / "figures")
+        if name == self.headline or not (self.headline or "figures" in self._noted):
+            self.note("figures", name, {"caption": caption, "panels": len(panels), "shown": OVERVIEW_PANELS})
+            (self.output / HEADLINE).write_text(figure.static_html(OVERVIEW_PANELS), encoding="utf-8")
         show(f'{figure.html()}<p class="downloads">{self._downloads("figures", name, FIGURE_FORMATS)}</p>')
 
     def _table_html(self, table: Table) -> str:

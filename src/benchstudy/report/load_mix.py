@@ -138,10 +138,10 @@ class LoadMix:
     # -- words -------------------------------------------------------------------------------------------------------
 
     def sentence(self, reading: Reading) -> str:
-        """What a person found by hand on the seed's page, in one sentence made of the results."""
+        """What a person found by hand on the seed's page, made of the results; of which load, stands before it."""
         shift, group = reading.shift, GROUPS[reading.group]
         told = (
-            f"{self.load.title(reading.contrast)}, {group} times: {reading.verdict}. The mean is "
+            f"{group[0].upper()}{group[1:]} times: {reading.verdict}. The mean is "
             f"{signed(shift.change, 's')} ({signed_percent(shift.new_mean / shift.base_mean)}): "
             f"{signed(shift.within, 's')} from the {LABELS[reading.group]}s themselves, {signed(shift.mix, 's')} "
             "from how often each is called"

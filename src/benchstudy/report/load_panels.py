@@ -23,7 +23,7 @@ from benchstudy.report.tables import MISSING, Cell, Table, slug
 
 # What Exhibits.show_figure takes: name, caption, panels, style, series in the legend.
 Drawn = tuple[str, str, list[Panel], Style, list[str]]
-_MOST_POINTS = 160  # of a line: more than its width in pixels on a phone shows
+_MOST_POINTS = 100  # of a line: the page holds forty of these graphs and more, and stays below 3 MB
 
 
 @dataclass(frozen=True)
@@ -59,12 +59,13 @@ class LoadPanels:
     # -- graphs ------------------------------------------------------------------------------------------------------
 
     def figures(self) -> Iterator[tuple[str, list[Drawn]]]:
-        """For each target, database and load its title, and one figure of ten panels with every version."""
+        """For each target, database and load its title, and one figure of ten panels with base and new."""
         keys = ("target", "database", "load")
         for key, cases in self.load.results.cases.group_by(keys, maintain_order=True):
             by_version = {row["version"]: row["case"] for row in cases.iter_rows(named=True)}
             trials = {v: self.load.trials(str(key[0]), by_version[v]) for v in self.load.versions if v in by_version}
-            trials = {version: found for version, found in trials.items() if found}
+            # The same version again stands in the band, not between the two.
+            trials = {version: found for version, found in trials.items() if found and version not in self.load.same_as}
             where = f" on {key[0]}" if len(self.load.results.targets) > 1 else ""
             title = f"{str(key[2]).capitalize()} {self.load.database(str(key[1]))}{where}"
             panels = [p for metric, kind in PANELS.items() if (p := self._panel(metric, kind, trials)) is not None]

@@ -9,7 +9,7 @@ from benchstudy.report.load_cells import percent, percent_interval, signed, sign
 from benchstudy.report.load_labels import WORSE, LoadLabels
 from benchstudy.report.load_mix import LoadMix, Reading
 from benchstudy.report.load_test import FEWEST, GROUPS, LABELS, Contrast, LoadTest
-from benchstudy.report.load_users import METRIC, PAGE_BAND, LoadUsers, alert_word
+from benchstudy.report.load_users import AT_MAXIMUM, METRIC, PAGE_BAND, LoadUsers, alert_word
 
 _NAMED = 3  # labels that a sentence names
 
@@ -51,6 +51,8 @@ class LoadSummary:
         parts = [" → ".join(f"{m:,.0f}" for m in medians if m is not None)]
         parts += [percent_interval(made.low, made.high)] if made.low is not None and made.high is not None else []
         parts += [made.verdict if made.low is not None else "no verdict: one trial an arm or few"]
+        full = [t for side in self.load.sides(contrast) for t in side if self.load.value(t.uuid, AT_MAXIMUM)]
+        parts += ["not limited: at least so many"] if full else []
         parts += [failure] if failure else []
         return {"name": self.load.title(contrast), "value": signed_percent(ratio), "evidence": "; ".join(parts)}
 
@@ -79,15 +81,15 @@ class LoadSummary:
 
     # -- comments ----------------------------------------------------------------------------------------------------
 
-    def comments(self) -> Iterator[str]:
-        """The page's comments, each figure of them from the results."""
-        yield from self._about_trials()
-        for contrast in self.users.outcomes:
-            yield self._about_users(contrast)
-        for reading in self.mix.readings:
-            yield self.mix.sentence(reading)
+    def comments(self) -> Iterator[tuple[str, list[str]]]:
+        """The page's comments by load and database, each figure of them from the results."""
+        first = list(self._about_trials())
+        if first:
+            yield "All of them", first
         for contrast in self.load.contrasts:
-            yield self.labels.summary(contrast) + self._worst(contrast)
+            own = [self._about_users(contrast)] if contrast in self.users.outcomes else []
+            own += [self.mix.sentence(reading) for reading in self.mix.readings if reading.contrast == contrast]
+            yield self.load.title(contrast), [*own, self.labels.summary(contrast) + self._worst(contrast)]
 
     def _about_trials(self) -> Iterator[str]:
         if not self.load.contrasts:
@@ -102,12 +104,12 @@ class LoadSummary:
             )
 
     def _about_users(self, contrast: Contrast) -> str:
-        made, place = self.users.outcomes[contrast], self.load.title(contrast)
+        made = self.users.outcomes[contrast]
         ratio, band = self.users.ratio(contrast, made), self.users.band(contrast)
         if ratio is None:
-            return f"{place}: supported users are not known of both versions: {made.why}."
+            return f"Supported users are not known of both versions: {made.why}."
         base, new = (self.load.median(METRIC, contrast.target, case) for case in contrast.cases.values())
-        told = f"{place}: {signed_percent(ratio)} supported users ({base:,.0f} against {new:,.0f})"
+        told = f"{signed_percent(ratio)} supported users ({base:,.0f} → {new:,.0f})"
         if made.low is not None and made.high is not None:
             told += f", {percent_interval(made.low, made.high)}: {made.verdict}, {made.why}"
         told += "."
@@ -151,24 +153,22 @@ class LoadSummary:
 
     def actions(self) -> list[str]:
         """What somebody should look at before the release, and nothing that the data do not say."""
-        found = []
-        for contrast, made in self.users.outcomes.items():
-            if made.verdict == "worse":
-                found.append(f"{self.load.title(contrast)}: fewer supported users, {made.why}.")
-        for reading in self.mix.readings:
-            if reading.worse and reading.tested:
-                found.append(f"{self.load.title(reading.contrast)}, {GROUPS[reading.group]} times: {reading.verdict}.")
-            elif reading.worse:
-                found.append(
-                    f"{self.load.title(reading.contrast)}, {GROUPS[reading.group]} times: slower like for like by "
-                    f"{signed(reading.shift.within, 's')} in too few trials for a verdict; repeat it."
-                )
-        for line in self.labels.lines:
-            if line.outcome.verdict == "worse":
-                found.append(f"{self.load.title(line.contrast)}: {line.label}, {line.outcome.why}.")
-        for case, cause in self._failures():
-            found.append(f"{case}: {cause}.")
+        found = [text for contrast in self.load.contrasts for text in self._actions(contrast)]
+        found += [f"{case}: {cause}." for case, cause in self._failures()]
         return found or [self._nothing_worse]
+
+    def _actions(self, contrast: Contrast) -> Iterator[str]:
+        place, users = self.load.title(contrast), self.users.outcomes.get(contrast)
+        if users is not None and users.verdict == "worse":
+            yield f"{place}: fewer supported users, {users.why}."
+        for reading in self.mix.readings:
+            if reading.contrast == contrast and reading.worse:
+                times = f"{place}: {GROUPS[reading.group]} times are slower like for like"
+                few = "" if reading.tested else " in too few trials for a verdict: repeat it"
+                yield f"{times}, {signed(reading.shift.within, 's')}{few}."
+        worse = [x for x in self.labels.lines if x.contrast == contrast and x.outcome.verdict == "worse"]
+        for line in worse:
+            yield f"{place}: {line.label} is slower, {line.outcome.why}."
 
     @cached_property
     def _nothing_worse(self) -> str:

@@ -133,7 +133,8 @@ class LoadTest:
 
     @cached_property
     def style(self) -> Style:
-        return Style(tuple(self.versions))
+        """Of what figures compare; the same version again stands in tables only."""
+        return Style(tuple(version for version in self.versions if version not in self.same_as))
 
     def load(self, name: str) -> Mapping[str, Any]:
         """What the study says of a load; {} where someone else ran it."""

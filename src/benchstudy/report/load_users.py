@@ -1,8 +1,8 @@
 """Supported users of unbounded loads: the page's table with intervals and the study's own band, and users over time."""
 
 from collections import Counter
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
 from functools import cached_property
 
 import polars as pl
@@ -16,6 +16,8 @@ from benchstudy.report.panels import Axis, time_panel
 from benchstudy.report.tables import MISSING, Cell, Table, slug
 
 METRIC = "supported_users"
+# 1 in a trial that stayed at the rule's greatest number of users without an alert.
+AT_MAXIMUM = "at_maximum"
 # The band that the page calls usual; RIGOR: it belongs to its own machines.
 PAGE_BAND = 0.05
 _ALERT_WORDS = {
@@ -23,6 +25,7 @@ _ALERT_WORDS = {
     "client_errors": "errors at the client", "cpu": "CPU", "memory": "memory", "tcp_retransmits": "TCP retransmits",
 }  # fmt: skip
 _SHOWN_ALERTS = 60
+_MOST_POINTS = 400  # of a line; its teeth are steps of the rule
 
 
 @dataclass(frozen=True)
@@ -92,7 +95,7 @@ class LoadUsers:
     def table(self) -> Table:
         """The page's table: a row a database and load, both versions, the delta; and what the page lacks."""
         versions = [v for v in self.load.versions if v not in self.load.same_as]
-        heads = ("Test", "Base", "New", "Delta", "Verdict", "This study's own band", "The page's band")
+        heads = ("Test", "Base", "New", "Delta", "This study's own band", "The page's band", "Verdict")
         body = [self._row(c, made) for c, made in self.outcomes.items()]
         if len(versions) == 2:
             heads = ("Test", versions[0], versions[1], *heads[3:])
@@ -104,14 +107,14 @@ class LoadUsers:
         own = MISSING
         if band is not None:
             ends = f"{signed_percent(band.low)} to {signed_percent(band.high)}"
-            own = Cell((ends, human.plural(band.n, "pair"), band.source), kind="text")
+            own = Cell((ends, f"{human.plural(band.n, 'pair')}: {band.source}"), kind="text verdict")
         return (
             Cell.text(self.load.title(contrast)),
             *sides,
             self._delta(contrast, made),
-            verdict_cell(made),
             own,
-            Cell((percent(PAGE_BAND, 0), "usual elsewhere; decides nothing here"), kind="published"),
+            Cell((percent(PAGE_BAND, 0), "usual elsewhere:", "decides nothing"), kind="published"),
+            verdict_cell(made),
         )
 
     def _side(self, contrast: Contrast, case: str) -> Cell:
@@ -135,9 +138,10 @@ class LoadUsers:
         return ["one trial"]
 
     def _marks(self, contrast: Contrast, case: str) -> tuple[str, ...]:
-        found = [self.bracket(t) for t in self.load.trials(contrast.target, case)]
-        known = [b for b in found if b is not None]
-        return ("no alert: at least",) if known and not any(b.alerts for b in known) else ()
+        """Where the load came to its greatest number of users without an alert, that is no limit of the system."""
+        trials = self.load.trials(contrast.target, case)
+        full = sum(bool(self.load.value(t.uuid, AT_MAXIMUM)) for t in trials)
+        return (f"at least: {full} of {len(trials)} not limited",) if full else ()
 
     def _delta(self, contrast: Contrast, made: Comparison) -> Cell:
         href = cells.href(self.load.results, contrast.target, contrast.new_case)
@@ -225,28 +229,54 @@ class LoadUsers:
                 yield from self._figure(contrast)
 
     def _figure(self, contrast: Contrast) -> Iterator[Drawn]:
-        cases = {}
-        for other in [
-            c for c in (*self.outcomes, *self.load.repeats) if self.load.place(c) == self.load.place(contrast)
-        ]:
-            cases |= other.cases
-        panels, told = [], []
-        for version, case in cases.items():
-            trial = self.load.typical(contrast.target, case, METRIC)
-            rows = self.load.series("users", trial.uuid) if trial is not None else None
-            if trial is None or rows is None or rows.is_empty():
-                continue
-            lines = rows.select(
-                pl.lit(version).alias("series"), pl.lit("").alias("line"), x="t_s", y=pl.col("users").cast(pl.Float64)
+        place, chosen = self.load.place(contrast), {}
+        for other in self.outcomes:
+            if self.load.place(other) == place:
+                for version, case in other.cases.items():
+                    trial = self.load.typical(contrast.target, case, METRIC)
+                    if trial is not None and self.load.series("users", trial.uuid) is not None:
+                        chosen[version] = trial
+        lines, marks = self._lines(chosen), self._marked(chosen)
+        if lines.is_empty():
+            return
+        phases = self.panels.phases(list(chosen.values()))
+        x = Axis("Since the window began", "time", log=False)
+        y = Axis("Active users", "1", log=False)
+        panels = [time_panel("Active users", lines, x, y, self.load.style, phases, marks=marks)]
+        last = phases[-1:]  # the window that the result is the mean of
+        if len(phases) > 1:
+            inside = pl.col("x").is_between(last[0].start, last[0].end)
+            x, y = (replace(axis, from_zero=False) for axis in (x, y))
+            shown = lines.filter(inside), marks.filter(inside)
+            if not shown[0].is_empty():
+                title = f"Active users, {last[0].name} (the axis does not begin at zero)"
+                panels.append(time_panel(title, shown[0], x, y, self.load.style, marks=shown[1]))
+        told = "; ".join(f"{version}: trial {trial.uuid}" for version, trial in chosen.items())
+        caption = (
+            f"{place}: active users of the trial nearest to the median ({told}). Marks: an alert begins, and users are "
+            "taken away."
+        )
+        yield slug(f"users-{place}"), caption, panels, self.load.style, [*chosen]
+
+    def _lines(self, chosen: Mapping[str, Trial]) -> pl.DataFrame:
+        schema = {"series": pl.String, "line": pl.String, "x": pl.Float64, "y": pl.Float64}
+        parts = [pl.DataFrame(schema=schema)]
+        for version, trial in chosen.items():
+            rows = self.load.series("users", trial.uuid)
+            assert rows is not None, "chosen for its users"
+            every = max(1, -(-rows.height // _MOST_POINTS))
+            values = pl.col("users").cast(pl.Float64)
+            parts.append(
+                rows.sort("t_s")
+                .gather_every(every)
+                .select(pl.lit(version).alias("series"), pl.lit("").alias("line"), x="t_s", y=values)
             )
-            x, y = Axis("Since the window began", "time", log=False), Axis("Active users", "1", log=False)
-            phases = self.panels.phases([trial])
-            panels.append(time_panel(version, lines, x, y, self.load.style, phases, marks=_alerts(rows, version)))
-            told.append(f"{version}: trial {trial.uuid} of {len(self.load.trials(contrast.target, case))}")
-        if panels:
-            place = self.load.place(contrast)
-            caption = f"{place}: active users ({'; '.join(told)}). Marks: an alert begins, which takes users away."
-            yield slug(f"users-{place}"), caption, panels, self.load.style, []
+        return pl.concat(parts)
+
+    def _marked(self, chosen: Mapping[str, Trial]) -> pl.DataFrame:
+        rows = {version: self.load.series("users", trial.uuid) for version, trial in chosen.items()}
+        schema = {"series": pl.String, "x": pl.Float64, "y": pl.Float64, "tip alert": pl.String}
+        return pl.concat([pl.DataFrame(schema=schema), *(_alerts(r, v) for v, r in rows.items() if r is not None)])
 
 
 def alert_word(name: str) -> str:

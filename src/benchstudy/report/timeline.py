@@ -13,7 +13,7 @@ from benchstudy.report.layers import HIDDEN, Panel, escaped, tooltips, visible
 from benchstudy.report.styles import DASHES, MUTED, REFERENCE, Style
 
 _CROSSHAIR = "crosshair"
-_MOST_STOPS = 240  # of the cross-hair: more than a pointer can be put on
+_MOST_STOPS = 100  # of the cross-hair: a pointer hardly finds more
 _NAMED_FROM = 0.12  # of the axis: a narrower phase has no room for its name
 _SHADES = (0.13, 0.05)  # neighbours differ
 _TIME_STEPS = (1, 2, 5, 10, 15, 30, 60, 120, 300, 600, 900, 1800, 3600, 7200, 14400, 43200, 86400)
@@ -45,18 +45,21 @@ def time_panel(
     ends = [*frame["y"].drop_nulls().to_list(), *between["low"].to_list(), *between["high"].to_list()]
     base_x, y_encoding = _time_axis(x, frame, phases), y.encode(ends)
     line = (
-        alt.Chart(frame)
+        alt.Chart(frame if len(names) > 1 else frame.drop("line"))
         .mark_line(strokeWidth=1.8, aria=False)
         .encode(
             x=base_x,
             y=alt.Y("y:Q", **y_encoding),
             color=style.colour(),
-            strokeDash=alt.StrokeDash("line:N", scale=alt.Scale(domain=names, range=dashes), legend=None),
         )
     )
+    if len(names) > 1:
+        line = line.encode(
+            strokeDash=alt.StrokeDash("line:N", scale=alt.Scale(domain=names, range=dashes), legend=None)
+        )
     layers = _phase_layers(phases, base_x)
     if not between.is_empty():
-        area = alt.Chart(between).mark_area(opacity=0.18, aria=False, interpolate="step-after")
+        area = alt.Chart(between).mark_area(opacity=0.18, aria=False)
         layers.append(visible(area.encode(x=base_x, y=alt.Y("low:Q", **y_encoding), y2="high:Q", color=style.colour())))
     layers.append(visible(line))
     if marks is not None and not marks.is_empty():
@@ -79,10 +82,11 @@ def _time_axis(x: Axis, frame: pl.DataFrame, phases: Sequence[Phase]) -> alt.X:
     times = [*frame["x"].to_list(), *(t for phase in phases for t in (phase.start, phase.end)), *x.shared]
     encoding = x.encode([t for t in times if t > 0])
     low, high = min(times, default=0.0), max(times, default=1.0)
-    if low < 0 or phases or x.shared:
-        encoding["scale"] = alt.Scale(type="linear", domain=[min(low, 0.0), high], nice=False)
+    low = min(low, 0.0) if x.from_zero else low
+    if low or phases or x.shared:
+        encoding["scale"] = alt.Scale(type="linear", domain=[low, high], nice=False)
     if x.unit in ("s", "time"):
-        encoding["axis"]["values"] = time_ticks(min(low, 0.0), high)
+        encoding["axis"]["values"] = time_ticks(low, high)
     return alt.X("x:Q", **encoding)
 
 

@@ -1,0 +1,340 @@
+"""What the page of load tests says, from tidy tables with known values."""
+
+import json
+import re
+from pathlib import Path
+
+import numpy as np
+import pytest
+from load_fixture import AGAIN, BASE, DECLARED, DRIVER, ENTERED, NEW, LoadTables, levels_of, write_load
+
+from benchstudy.report import sessions, within_trial
+from benchstudy.report.load_client import LoadClient
+from benchstudy.report.load_panels import PANELS, LoadPanels
+from benchstudy.report.load_setup import LoadSetup
+from benchstudy.report.load_summary import LoadSummary
+from benchstudy.report.load_test import LoadTest
+from benchstudy.report.results import Results
+
+
+def load_of(tidy: Path, declared=DECLARED) -> LoadTest:
+    root = tidy.parents[3]
+    results = Results(tidy, study="embedded", family="load_test")
+    return LoadTest(results, declared, sessions.family_indexes(root, "embedded", "load_test"))
+
+
+@pytest.fixture(scope="module")
+def load(tmp_path_factory) -> LoadTest:
+    return load_of(write_load(tmp_path_factory.mktemp("project")))
+
+
+@pytest.fixture(scope="module")
+def once(tmp_path_factory) -> LoadTest:
+    """Someone else's load, once each: one window of base, one of new, nothing else."""
+    tables = LoadTables(tmp_path_factory.mktemp("project"))
+    for number, version in enumerate((BASE, NEW)):
+        start = 1.79e9 + 7200 * number
+        window = {"start_s": start, "end_s": start + 72}
+        facts = {"mode": "scrape", "window": window, "steady": {"start_s": start + 12, "end_s": start + 72}}
+        tables.run(levels_of(version), 1, facts=facts)
+        tables.run(levels_of(version, load="unbounded"), 1, facts=facts, users=13223.0 if number == 0 else 12832.0)
+    declared = {k: v for k, v in DECLARED.items() if k == "databases"}
+    return load_of(tables.write(), declared)
+
+
+def said(cell) -> str:
+    return " | ".join(cell.all_lines)
+
+
+def row(table, name: str) -> dict:
+    found = [r for r in table.rows if name in " ".join(r[0].lines)]
+    found = [r for r in found if r[0].lines[0] == name] or found
+    assert len(found) == 1, (name, [r[0].lines for r in table.rows])
+    return dict(zip(table.columns, found[0], strict=True))
+
+
+def reading(load: LoadTest, place: str, group: str):
+    (found,) = [r for r in LoadSummary(load).mix.readings if load.place(r.contrast) == place and r.group == group]
+    return found
+
+
+# -- mix shift -----------------------------------------------------------------------------------------
+
+
+def test_a_label_that_is_no_longer_called_is_no_regression_and_is_named_without_a_persons_help(load):
+    found = reading(load, "PostgreSQL 15, bounded", "store")
+    assert found.verdict == "mix-driven, no regression"
+    assert [part.label for part in found.drivers] == [DRIVER]
+    assert found.raw.verdict == "worse" and found.like.verdict == "equivalent"
+    text = LoadSummary(load).mix.sentence(found)
+    assert re.match(r"Store times: mix-driven, no regression\. The mean is \+1\.\d\d ms", text)
+    assert f"Without {DRIVER} (no longer called) the mean is −0.0" in text
+    assert "both in the same bucket" in text, "14.7 ms within a bucket of 50 ms are an interpolation"
+    answers = {a["what"]: a["lines"] for a in LoadSummary(load).answers()}
+    line = answers["Store times, new against base, like for like"][0]
+    assert "mix-driven, no regression" in line["evidence"] and f"label: {DRIVER}" in line["evidence"]
+    actions = LoadSummary(load).actions()
+    assert not any("store times" in text for text in actions), "nobody need look at it"
+
+
+def test_a_label_that_is_hardly_called_any_more_is_found_too(tmp_path):
+    tables = LoadTables(tmp_path)
+    for block in (1, 2, 3, 4):
+        for version in (BASE, NEW):
+            tables.run(levels_of(version), block, few=200.0)
+    found = reading(load_of(tables.write()), "PostgreSQL 15, bounded", "store")
+    assert found.verdict == "mix-driven, no regression" and found.drivers[0].few
+    tables = list(LoadSummary(load_of(tmp_path / "data/tidy/embedded/load_test")).mix.entered_and_left())
+    left = row(next(t for t in tables if "store" in t.caption), DRIVER)
+    assert said(left[""]) == "left, but for a few calls"
+
+
+def test_one_trial_an_arm_describes_the_mix_and_gives_no_verdict_over_trials(once):
+    found = reading(once, "PostgreSQL 15, bounded", "store")
+    assert found.verdict == "mix-driven, no regression" and not found.tested
+    text = LoadSummary(once).mix.sentence(found)
+    assert DRIVER in text and text.endswith("From 1 trial an arm: a description, no verdict over trials.")
+
+
+def test_a_slower_handler_is_a_regression_like_for_like(load):
+    found = reading(load, "PostgreSQL 15, bounded", "api")
+    assert found.verdict == "regression" and found.worse and found.like.verdict == "worse"
+    actions = LoadSummary(load).actions()
+    assert any("API times are slower like for like, +" in text for text in actions)
+    assert any("createPost is slower, higher by at least 3" in text for text in actions)
+
+
+def test_a_regression_that_the_mix_hides_is_found(tmp_path):
+    """Every method is a fifth slower, and the slowest is called less: the mean of all of them falls."""
+    tables = LoadTables(tmp_path)
+    shape = [0.5, 0.7, 0.9] + [1.0] * 9
+    for block in (1, 2, 3, 4, 5, 6):
+        for version in (BASE, NEW):
+            slower, many = (1.2, 60_000.0) if version == NEW else (1.0, 100_000.0)
+            calls = {
+                "slow": (many, many * 0.02 * slower, [many * s for s in shape]),
+                "fast": (300_000.0, 300_000 * 0.001 * slower, [300_000 * s for s in shape]),
+            }
+            tables.run(levels_of(version), block, calls={"store": calls, "api": calls})
+    found = reading(load_of(tables.write()), "PostgreSQL 15, bounded", "store")
+    assert found.shift.change < 0 and found.like.verdict == "worse"
+    assert found.verdict == "regression hidden by the mix" and found.worse and found.shift.alarm
+
+
+def test_the_same_version_twice_shows_no_shift(load):
+    for again in LoadSummary(load).mix.repeats:
+        assert again.contrast.new == AGAIN and again.verdict == "no change of 5 % or more"
+
+
+def test_labels_of_one_side_have_no_ratio_and_are_never_an_improvement_to_nothing(load):
+    summary = LoadSummary(load)
+    tables = {t.caption: t for t in summary.mix.entered_and_left()}
+    left = row(tables["PostgreSQL 15, bounded, store: entered and left"], DRIVER)
+    assert said(left[""]) == "left" and said(left["Mean, new"]) == "not called"
+    entered = row(tables["PostgreSQL 15, bounded, api: entered and left"], ENTERED)
+    assert said(entered[""]) == "entered" and said(entered["Mean, base"]) == "not called"
+    labels = {line.label for line in summary.labels.lines}
+    assert not labels & {DRIVER, ENTERED}
+    everything = [t for c in load.contrasts for t in (*summary.labels.changed(c), *summary.labels.others(c))]
+    assert "100 %" not in " ".join(said(cell) for t in everything for r in t.rows for cell in r)
+
+
+def test_five_labels_stand_with_what_each_adds(load):
+    top = next(t for t in LoadSummary(load).mix.top() if t.caption.startswith("PostgreSQL 15, bounded, store"))
+    assert len(top.rows) == 5 and top.rows[0][0].lines == (DRIVER, "no longer called")
+    first = row(top, DRIVER)
+    assert said(first["Of the label itself"]) == "+0.00 ms" and said(first["It adds"]).startswith("+1.9")
+
+
+# -- labels --------------------------------------------------------------------------------------------
+
+
+def test_lists_have_the_verdict_how_many_were_tested_and_counts_means_and_sums_side_by_side(load):
+    labels, contrast = LoadSummary(load).labels, load.contrasts[0]
+    worse = {t.caption: t for t in labels.changed(contrast) if t.rows}
+    assert list(worse) == ["PostgreSQL 15, bounded: API handlers that worsened"]
+    found = row(worse["PostgreSQL 15, bounded: API handlers that worsened"], "createPost")
+    assert said(found["Ratio of means"]).startswith("1.33× | 95 %: +3")
+    assert "of 15 tests" in said(found["Verdict"]) and "p99" in said(found["Verdict"])
+    assert said(found["Calls a second"]) == "333/s → 333/s" and "s → " in said(found["Time a second"])
+    assert "15 labels tested (Benjamini-Hochberg over all of them): 1 worsened, 0 improved" in labels.summary(contrast)
+
+
+def test_p99s_in_one_bucket_are_not_distinguishable_and_the_lowest_bucket_is_no_figure(load):
+    others = next(t for t in LoadSummary(load).labels.others(load.contrasts[0]) if "store" in t.caption)
+    found = row(others, "PostStore.Save")
+    assert "p99 not distinguishable: same bucket" in said(found["Verdict"])
+    assert said(found["p99, base"]).startswith("< 5 ms | interpolated: ")
+
+
+def test_a_p99_of_few_calls_is_not_printed(tmp_path):
+    tables = LoadTables(tmp_path)
+    for version in (BASE, NEW):
+        calls = {"rare": (50.0, 0.5, [50.0] * 12), "common": (5000.0, 5.0, [5000.0] * 12)}
+        tables.run(levels_of(version), 1, calls={"store": calls, "api": calls})
+    found = load_of(tables.write())
+    table = next(t for t in LoadSummary(found).labels.others(found.contrasts[0]) if t.rows)
+    assert said(row(table, "rare")["p99, base"]) == "needs 368 calls"
+    assert said(row(table, "common")["p99, base"]).startswith("< 5 ms")
+
+
+# -- supported users -----------------------------------------------------------------------------------
+
+
+def test_supported_users_stand_with_their_interval_this_studys_band_and_the_pages(load):
+    found = row(LoadSummary(load).users.table(), "PostgreSQL 15, unbounded")
+    assert re.fullmatch(r"13,\d{3} \| n = 6, 95 %: 1\d,\d{3}–1\d,\d{3}", said(found[BASE]))
+    assert re.fullmatch(r"−\d\.\d\d % \| 95 %: −\d\.\d\d % to −\d\.\d\d %", said(found["Delta"]))
+    assert said(found["This study's own band"]).endswith("6 pairs: the same version under two names (A/A)")
+    assert said(found["The page's band"]).startswith("5 %")
+    assert AGAIN not in LoadSummary(load).users.table().columns
+
+
+def test_without_the_same_version_twice_the_band_is_of_the_bases_own_trials(load):
+    declared = {**DECLARED, "versions": DECLARED["versions"][:2]}
+    alone = LoadTest(load.results, declared)
+    contrast = next(c for c in alone.contrasts if c.load == "unbounded" and c.new == NEW)
+    band = LoadSummary(alone).users.band(contrast)
+    assert band.n == 15 and band.low < 1 < band.high and "own trials" in band.source
+
+
+def test_the_bracket_lies_between_the_most_users_without_an_alert_and_the_fewest_with_one(load):
+    users, contrast = LoadSummary(load).users, next(c for c in load.contrasts if c.load == "unbounded")
+    for trial in load.sides(contrast)[0]:
+        found = users.bracket(trial)
+        assert found.passed < found.failed and found.failed - found.passed <= 8
+        assert set(found.alerts) == {"client_mean", "cpu"}
+    assert "What limited both most often: mean time at the client." in " ".join(
+        text for _, texts in LoadSummary(load).comments() for text in texts
+    )
+
+
+def test_one_trial_an_arm_has_an_interval_from_within_and_says_so(once):
+    found = row(LoadSummary(once).users.table(), "PostgreSQL 15, unbounded")
+    assert said(found["Delta"]).startswith("−2.96 % | 95 %: ") and said(found["Delta"]).endswith("within one trial")
+    assert said(found["Verdict"]).startswith("no verdict") and said(found["This study's own band"]) == "–"
+    assert any("no verdict" in text for _, texts in LoadSummary(once).comments() for text in texts)
+
+
+def test_a_load_that_reached_its_greatest_number_without_an_alert_is_no_capacity(tmp_path):
+    tables = LoadTables(tmp_path)
+    for version in (BASE, NEW):
+        tables.run(levels_of(version, load="unbounded"), 1, users=200.0, extra={"at_maximum": (1.0, "1")})
+    found = load_of(tables.write())
+    assert "at least: 1 of 1 not limited" in said(row(LoadSummary(found).users.table(), "unbounded")[NEW])
+    assert "not limited: at least so many" in LoadSummary(found).answers()[0]["lines"][0]["evidence"]
+
+
+# -- panels --------------------------------------------------------------------------------------------
+
+
+def test_ten_graphs_of_each_load_and_database_with_base_and_new_and_their_phases(load):
+    drawn = dict(LoadPanels(load).figures())
+    assert list(drawn)[:2] == ["Bounded PostgreSQL 15", "Unbounded PostgreSQL 15"] and len(drawn) == 4
+    _, caption, panels, style, shown = drawn["Bounded PostgreSQL 15"][0]
+    assert f"({BASE}: 6 trials, {NEW}: 6 trials)" in caption and style.names == (BASE, NEW)
+    assert [p.title for p in panels] == [kind.title for kind in PANELS.values()] and shown == [BASE, NEW]
+    spec = json.dumps(panels[0].spec(400, legend=False, live=True))
+    assert '"ramp"' in spec and '"steady"' in spec and "crosshair" in spec
+    assert "crosshair" not in json.dumps(panels[0].spec(400, legend=False)), "a printed figure has no pointer"
+    assert AGAIN not in spec
+    p99 = panels[1].spec(400, legend=False)
+    edges = {(r["low"], r["high"]) for rows in p99["datasets"].values() for r in rows if "low" in r}
+    assert edges == {(0.025, 0.05), (0.05, 0.1)}, "the band of a p99 is its bucket"
+
+
+def test_the_windows_table_gives_quantiles_no_ratio(load):
+    table = LoadPanels(load).table(load.contrasts[0])
+    api, p99 = row(table, "Average API times"), row(table, "p99 of store times")
+    assert said(api["Ratio"]).startswith("+1") and said(api["Verdict"]).startswith("worse")
+    assert said(p99["Ratio"]) == "–" and said(p99["Verdict"]) == "not distinguishable | the same bucket"
+    assert said(p99[f"{BASE}, the base"]).startswith("50–100 ms (6 of 6)")
+    assert said(row(table, "p99 of API times")["Verdict"]) == "higher bucket in 6, lower in 0 | of 6 blocks"
+
+
+def test_one_trial_an_arm_has_intervals_over_blocks_of_its_samples(once):
+    found = row(LoadPanels(once).table(once.contrasts[0]), "CPU utilization")
+    assert re.match(r"[+−]\d\.\d\d % \| 95 %: .* within one trial$", said(found["Ratio"]))
+    assert said(found["Verdict"]) == "no verdict | one trial an arm"
+
+
+@pytest.mark.parametrize(("memory", "low", "high"), [(0.0, 0.90, 1.0), (0.9, 0.80, 1.0)])
+def test_intervals_from_within_a_trial_cover_what_they_say(memory, low, high):
+    """Of samples that remember the ones before, too, where a bootstrap of single ones covers half as often."""
+    random = np.random.default_rng(3)
+    covered = 0
+    for _ in range(100):
+        noise, values = random.normal(size=200), []
+        for e in noise:
+            values.append(memory * (values[-1] if values else 0.0) + e)
+        ends = within_trial.mean_interval([10 + v for v in values])
+        covered += ends[0] <= 10 <= ends[1]
+    assert low <= covered / 100 <= high
+
+
+def test_samples_without_spread_or_too_few_have_no_interval():
+    assert within_trial.mean_interval([5.0] * 100) is None and within_trial.mean_interval([1.0, 2.0, 3.0]) is None
+    assert within_trial.ratio_interval([0.0, 1.0, -1.0] * 20, [1.0, 2.0, 3.0] * 20) is None
+
+
+# -- the rest ------------------------------------------------------------------------------------------
+
+
+def test_the_set_up_is_what_was_recorded_and_declared(load, once):
+    table = LoadSetup(load, sessions.family_indexes(load.results.tidy.parents[3], "embedded", "load_test")).table()
+    assert "12,000 posts" in said(row(table, "Data set")["Value"])
+    rule = said(row(table, "Unbounded: rule")["Value"])
+    assert "at most 20,000 users, 8 users more or less, every 2 s" in rule and "over 30 min" in rule
+    assert said(row(table, "Order of base")["Value"]) == "AB BA AB BA AB BA"
+    assert "A processor" in said(row(table, "Host here")["Value"])
+    scraped = LoadSetup(once, ()).table()
+    assert said(row(scraped, "Load")["Value"]).startswith("run by someone else")
+    assert not any("Order" in r[0].lines[0] for r in scraped.rows)
+
+
+def test_clients_stand_beside_the_server_action_by_action(load):
+    client = LoadClient(load)
+    beside = row(client.beside(), f"PostgreSQL 15, bounded, {BASE}")
+    assert said(beside["Server, p99"]) == "25–50 ms" and "times the server's" in said(beside["Between the two"])
+    actions = next(client.actions())
+    failed = row(actions, "post")
+    assert said(failed["Failed, base"]).startswith("12 | 0.22 %, 95 %: 0.1")
+    assert said(row(actions, "login")["p99, base"]) == "needs 368"
+
+
+def test_failures_gaps_and_resets_are_told(load):
+    client = LoadClient(load)
+    table = client.failures()
+    assert "5 of 6 ok" in said(row(table, f"</script>, bounded, {NEW}")["Trials"])
+    gaps = {r[0].lines[0]: said(r[-2]) for r in table.rows}
+    assert [name for name, count in gaps.items() if count == "1"] == [f"PostgreSQL 15, bounded, {BASE}"]
+    assert len(client.events().rows) == 1 and "no sample for 4 s" in said(client.events().rows[0][-1])
+    weak = " ".join(LoadSummary(load).weaknesses())
+    assert "1 trial with gaps in the samples" in weak
+    assert any("exit status 2" in text for text in LoadSummary(load).actions())
+
+
+def test_windows_that_do_not_alternate_are_held_against_a_scraped_study(once):
+    weak = list(LoadSummary(once).weaknesses())
+    assert any("all windows of one version lie before all of the other" in text for text in weak)
+
+
+def test_a_study_with_one_version_says_that_there_is_nothing_to_compare(tmp_path):
+    tables = LoadTables(tmp_path)
+    tables.run(levels_of(BASE), 1)
+    alone = load_of(tables.write())
+    ((_, (text,)),) = LoadSummary(alone).comments()
+    assert text.startswith("No two versions were measured")
+    assert LoadSummary(alone).mix.table().rows == () and dict(LoadPanels(alone).figures())
+
+
+def test_a_version_that_always_failed_is_told_and_breaks_no_table(tmp_path):
+    tables = LoadTables(tmp_path)
+    for block in (1, 2, 3):
+        tables.run(levels_of(BASE), block)
+        tables.run(levels_of(NEW), block, status="failed", cause="the server could not be built: no registry")
+    found = load_of(tables.write())
+    summary = LoadSummary(found)
+    assert summary.mix.readings == [] and any("could not be built" in text for text in summary.actions())
+    table = LoadPanels(found).table(found.contrasts[0])
+    assert "could not be built" in said(row(table, "CPU utilization")[NEW])
