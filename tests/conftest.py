@@ -81,10 +81,11 @@ def copy_project(root: Path) -> Project:
     """A copy at `root`, for tests that need it for longer than one test."""
     root.mkdir(parents=True)
     ignore = shutil.ignore_patterns("__pycache__", ".ipynb_checkpoints")
-    for folder in ("workflow", "notebooks", "config", "envs", "src", "data/published"):
+    for folder in ("workflow", "notebooks", "config", "envs", "setup", "src", "data/published"):
         if (CHECKOUT / folder).is_dir():
             shutil.copytree(CHECKOUT / folder, root / folder, ignore=ignore)
-    shutil.copy(CHECKOUT / "pyproject.toml", root)
+    for file in ("LICENSE", "Makefile", "pyproject.toml", "requirements.lock"):
+        shutil.copy(CHECKOUT / file, root)
     return Project(root)
 
 

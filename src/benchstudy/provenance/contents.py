@@ -83,13 +83,18 @@ def gather(root: Path, study: Study) -> Contents:
 
     Raises CorruptTrial for an altered raw file, BenchstudyError for what is not there yet, with what to do.
     """
-    declared = study.model_dump(mode="json", serialize_as_any=True, exclude={"measure"})
+    declared = as_declared(study)
     measured = tuple(_measured(root, plan) for plan in study.sessions())
     if not any(each.trials for each in measured):
         raise BenchstudyError(f"study {study.study}: nothing was measured or imported yet, so there is nothing to pack")
     text = json.dumps(declared, indent=2, ensure_ascii=False) + "\n"
     others = [Part.of(STUDY_FILE, text.encode()), *_facts(root, study), *_code(root)]
     return Contents(study, declared, measured, tuple(_reports(root, study)), tuple(others))
+
+
+def as_declared(study: Study) -> dict[str, Any]:
+    """The study as a file has it: what was written and no more, so that it means the same when it is read again."""
+    return study.model_dump(mode="json", serialize_as_any=True, exclude_unset=True, exclude={"measure"})
 
 
 def _measured(root: Path, plan: SessionPlan) -> Measured:

@@ -54,14 +54,14 @@ def build_crate(root: Path, study: Study, archive: Path, accepted: Collection[st
 
 
 def _described(contents: Contents) -> list[Part]:
-    """All files, behind what describes and lists them."""
-    parts = [Part.of("README.md", readme(contents).encode()), *contents.parts]
+    """All files, then what describes and lists them: where a secret is found, it is named where it comes from."""
+    parts = [*contents.parts, Part.of("README.md", readme(contents).encode())]
     for part in parts:
         if "\n" in part.name or "\\" in part.name:
             raise BenchstudyError(f"{part.name!r}: such a name cannot be listed in {SUMS}; rename the file")
-    parts.insert(0, Part.of(METADATA, metadata(contents, parts).encode()))
+    parts.append(Part.of(METADATA, metadata(contents, parts).encode()))
     sums = "".join(f"{part.sha256}  {part.name}\n" for part in sorted(parts, key=lambda part: part.name))
-    return [parts[0], Part.of(SUMS, sums.encode()), *parts[1:]]
+    return [*parts, Part.of(SUMS, sums.encode())]
 
 
 def _folders(parts: list[Part]) -> list[str]:

@@ -1,10 +1,11 @@
 """Looks for secrets in what is about to be given away. What measured keeps them out; this is the door behind it."""
 
 import base64
+import html
 import json
 import os
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 from urllib.parse import quote, quote_plus
@@ -27,6 +28,18 @@ _LOOKS = {
     "a password in an address": rb"\b[a-z][a-z0-9+.-]{1,20}://[^\s/:@\"'<>`{}$\\]{1,64}:[^\s/:@\"'<>`{}$\\]{3,128}@[A-Za-z0-9\[]",
 }
 _LOOKS_LIKE = {what: re.compile(pattern) for what, pattern in _LOOKS.items()}
+
+
+_WRITINGS: tuple[Callable[[str], str], ...] = (
+    lambda text: json.dumps(text)[1:-1],
+    lambda text: json.dumps(text, ensure_ascii=False)[1:-1],
+    lambda text: quote(text, safe=""),
+    lambda text: re.sub("%..", lambda match: match[0].lower(), quote(text, safe="")),
+    quote,
+    quote_plus,
+    html.escape,
+    lambda text: html.escape(text, quote=False),
+)
 
 
 class SecretFound(BenchstudyError):
@@ -94,7 +107,8 @@ def _names(value: Any) -> list[str]:
 
 
 def _forms(secret: str) -> list[bytes]:
-    """The ways in which programs write it: plain, in JSON, in an address, in base64."""
-    plain = secret.encode()
-    texts = (json.dumps(secret)[1:-1], quote(secret, safe=""), quote(secret), quote_plus(secret))
-    return [plain, *(text.encode() for text in texts), base64.b64encode(plain).rstrip(b"=")]
+    """The ways in which programs write it: plain, in JSON, in an address, in HTML, one within another; in base64."""
+    texts = {secret}
+    for _ in range(2):
+        texts |= {written(text) for text in texts for written in _WRITINGS}
+    return [text.encode() for text in sorted(texts)] + [base64.b64encode(secret.encode()).rstrip(b"=")]

@@ -47,7 +47,7 @@ def _cells(name: str, was: list[list[str]], now: list[list[str]]) -> Iterator[Di
         for column, (a, b) in enumerate(zip_longest(before, after)):
             if a != b:
                 title = heading[column] if column < len(heading) else f"column {column + 1}"
-                row = f"row {number} ({before[0]})" if number and before else "heading"
+                row = f"row {number} ({' '.join(before[0].split())})" if number and before else "heading"
                 yield Difference(f"{name}, {row}, {title or f'column {column + 1}'}", _shown(a), _shown(b))
 
 

@@ -1,0 +1,504 @@
+"""A study as one file: complete, described, the same bytes again, without secrets, and checked to the last file."""
+
+import base64
+import html
+import json
+import os
+import re
+import shutil
+import subprocess
+import zipfile
+from collections.abc import Mapping
+from pathlib import Path
+from urllib.parse import quote
+
+import offline_validator
+import pytest
+import yaml
+from conftest import CHECKOUT
+from crate_study import LOST, SESSION, CrateStudy
+
+from benchstudy.cli import main
+from benchstudy.errors import BenchstudyError, StudyError
+from benchstudy.provenance import tables
+from benchstudy.provenance.checks import check_crate, check_study
+from benchstudy.provenance.contents import as_declared
+from benchstudy.provenance.crate import Packed, build_crate, crate_path
+from benchstudy.provenance.leaks import SecretFound, Secrets
+from benchstudy.raw import CorruptTrial
+from benchstudy.study import load_study, parse_study
+
+
+@pytest.fixture(scope="module")
+def study(tmp_path_factory: pytest.TempPathFactory) -> CrateStudy:
+    """Tests leave it as it is."""
+    return CrateStudy(tmp_path_factory.mktemp("crate") / "project")
+
+
+@pytest.fixture
+def own_study(tmp_path: Path) -> CrateStudy:
+    """One to alter, with little software in it."""
+    study = CrateStudy(tmp_path / "project")
+    for folder in ("envs", "src/benchstudy", "data/published"):
+        shutil.rmtree(study.root / folder)
+    return study
+
+
+@pytest.fixture(scope="module")
+def packed(study: CrateStudy) -> Packed:
+    return pack(study)
+
+
+def pack(study: CrateStudy, *accepted: str) -> Packed:
+    return build_crate(study.root, study.study, crate_path(study.root, study.study), accepted)
+
+
+@pytest.fixture(scope="module")
+def entities(packed: Packed) -> dict[str, dict]:
+    with zipfile.ZipFile(packed.path) as archive:
+        return {entity["@id"]: entity for entity in json.loads(archive.read("ro-crate-metadata.json"))["@graph"]}
+
+
+def rewrite(path: Path, into: Path, changes: Mapping[str, bytes | None]) -> Path:
+    """A copy of a crate with other files: None leaves one out."""
+    with zipfile.ZipFile(path) as archive, zipfile.ZipFile(into, "w") as out:
+        for name in archive.namelist():
+            content = changes.get(name, archive.read(name))
+            if content is not None:
+                out.writestr(name, content)
+        for name in changes.keys() - set(archive.namelist()):
+            out.writestr(name, changes[name])
+    return into
+
+
+def at(study: CrateStudy, trial: str, file: str) -> str:
+    folder = getattr(study, trial).folder.relative_to(study.root).as_posix()
+    return f"{folder}/{file}"
+
+
+# -- what is in it ----------------------------------------------------------------------
+
+
+def test_a_crate_meets_every_requirement_of_its_profiles(packed, tmp_path):
+    problems, checks = offline_validator.problems(packed.path, tmp_path)
+    assert problems == []
+    assert checks > 60, "those of RO-Crate, Workflow RO-Crate, Process, Workflow and Provenance Run Crate"
+
+
+def test_every_trial_is_in_it_and_says_how_it_ended(study, entities):
+    action = {
+        name: entities[f"#trial-{getattr(study, name).record.uuid}"]
+        for name in ("ok", "failed", "timeout", "aborted", "discarded", "imported")
+    }
+    assert {name: found["actionStatus"].rpartition("/")[2] for name, found in action.items()} == {
+        "ok": "CompletedActionStatus", "failed": "FailedActionStatus", "timeout": "FailedActionStatus",
+        "aborted": "FailedActionStatus", "discarded": "CompletedActionStatus", "imported": "CompletedActionStatus",
+    }  # fmt: skip
+    assert "error" not in action["ok"]
+    assert action["failed"]["error"] == "failed: 403 <script>"
+    assert action["timeout"]["error"] == "timeout: took longer than 600 s"
+    assert "discarded by hand: the disk was being scrubbed" in action["discarded"]["description"]
+    assert "Imported from answer.json" in action["imported"]["description"]
+    assert entities[action["imported"]["instrument"]["@id"]]["softwareVersion"] == "fio-3.33"
+    levels = [entities[ref["@id"]] for ref in action["ok"]["object"] if ref["@id"] != "study.json"]
+    assert {level["name"]: level["value"] for level in levels} == study.ok.record.levels
+    folder = entities[action["ok"]["result"]["@id"]]
+    assert {entities[part["@id"]]["name"] for part in folder["hasPart"]} == {
+        "trial.json", "SHA256SUMS", "stdout", "stderr", "supervisor.json", "answer of it.json",
+    }  # fmt: skip
+
+
+def test_commands_name_their_tool_by_its_hash_their_host_and_what_they_left(study, entities):
+    command = entities[f"#command-{study.failed.record.uuid}-1"]
+    assert command["description"] == "python3 probe 'a b'"
+    assert command["error"] == "exited, exit status 1"
+    tool = entities[command["instrument"]["@id"]]
+    assert (tool["name"], tool["sha256"]) == ("python3", "a" * 64)
+    assert {ref["@id"].rpartition("/prepare/")[2] for ref in command["result"]} == {
+        "stdout", "stderr", "supervisor.json", "files/answer%20of%20it.json",
+    }  # fmt: skip
+    host = entities[command["location"]["@id"]]
+    facts = {entities[ref["@id"]]["name"]: entities[ref["@id"]]["value"] for ref in host["additionalProperty"]}
+    assert facts == {"System": "Debian 12", "Kernel": "6.1.0", "Processors allowed": "2"}
+
+
+def test_sessions_are_steps_also_one_whose_record_was_lost(study, entities):
+    session, lost = entities[f"#session-{SESSION}"], entities[f"#session-{LOST}"]
+    assert len(session["object"]) == 4 and lost["object"]["@id"] == f"#trial-{study.aborted.record.uuid}"
+    assert "lost" in lost["name"] and "lost" not in session["name"]
+    assert entities[session["subjectOf"]["@id"]]["hasPart"]
+    instrument = entities[entities[session["instrument"]["@id"]]["workExample"]["@id"]]
+    assert instrument["sha256"] == "2" * 64
+    root = entities["./"]
+    assert {ref["@id"] for ref in root["mentions"]} >= {"#run", "#engine-run", f"#session-{SESSION}"}
+    assert entities["#snakemake"]["softwareVersion"] in (CHECKOUT / "requirements.lock").read_text()
+
+
+def test_it_says_who_made_it_what_is_allowed_and_how_many_trials_failed(packed, entities):
+    root = entities["./"]
+    assert root["license"]["@id"] == "https://spdx.org/licenses/CC-BY-4.0"
+    author = entities[root["author"]["@id"]]
+    assert (author["@id"], author["name"]) == ("https://orcid.org/0000-0002-1825-0097", "Ada Example")
+    said = "6 trials: 3 ok, 1 failed, 1 timeout, 1 aborted; 1 of them discarded by hand"
+    assert root["description"].startswith("Does the bucket keep up with the disk?") and said in root["description"]
+    assert root["datePublished"].startswith("2026-11-20T10:00")
+    with zipfile.ZipFile(packed.path) as archive:
+        readme = archive.read("README.md").decode()
+    assert said in readme and "By\n\n- Ada Example, Example Lab, <https://orcid.org/0000-0002-1825-0097>\n" in readme
+
+
+def test_a_session_that_could_not_be_held_makes_the_run_a_failed_one(own_study):
+    own_study.index(problem="box: no answer within 120 s")
+    with zipfile.ZipFile(pack(own_study).path) as archive:
+        graph = json.loads(archive.read("ro-crate-metadata.json"))["@graph"]
+        readme = archive.read("README.md").decode()
+    (run,) = [entity for entity in graph if entity["@id"] == "#run"]
+    assert run["actionStatus"].endswith("FailedActionStatus")
+    assert run["error"] == "file_size on one: box: no answer within 120 s"
+    assert "- file_size on one: box: no answer within 120 s\n" in readme
+
+
+def test_it_holds_reports_and_software_and_nothing_that_is_left_lying_about(study, packed):
+    (study.root / "src" / "benchstudy" / "__pycache__").mkdir(exist_ok=True)
+    (study.root / "src" / "benchstudy" / "__pycache__" / "study.pyc").touch()
+    (study.root / "src" / "benchstudy" / ".study.py.swp").touch()
+    with zipfile.ZipFile(pack(study).path) as archive:
+        names = {entry.filename for entry in archive.infolist() if not entry.is_dir()}
+    tops = {name.split("/")[0] for name in names}
+    assert tops == {
+        "ro-crate-metadata.json", "SHA256SUMS", "README.md", "study.json", "LICENSE", "Makefile", "pyproject.toml",
+        "requirements.lock", "setup", "workflow", "src", "envs", "notebooks", "reports", "data",
+    }  # fmt: skip
+    assert {name for name in names if name.startswith("reports/")} == {
+        "reports/small/index.html", "reports/small/file_size.html", "reports/small/file_size/tables/write.csv",
+        "reports/small/notebooks/file_size.ipynb",
+    }  # fmt: skip
+    assert "src/benchstudy/study.py" in names and "data/published/README.md" in names
+    assert not [name for name in names if "__pycache__" in name or "/." in name or ".partial" in name]
+    assert any("/discards/" in name for name in names)
+
+
+def test_the_study_in_it_is_the_one_that_was_declared(study, packed):
+    with zipfile.ZipFile(packed.path) as archive:
+        declared = json.loads(archive.read("study.json"))
+    again = parse_study(declared)
+    assert again == study.study and again.sha256 == study.study.sha256
+
+
+@pytest.mark.parametrize("file", sorted(CHECKOUT.glob("config/**/*.yaml")), ids=lambda path: path.stem)
+def test_every_study_survives_the_form_that_a_crate_has_it_in(file):
+    declared = load_study(file)
+    again = parse_study(json.loads(json.dumps(as_declared(declared))))
+    assert again.sha256 == declared.sha256
+    assert [plan.digest for plan in again.sessions()] == [plan.digest for plan in declared.sessions()]
+
+
+# -- the same data, the same bytes ----------------------------------------------------------------------
+
+
+def test_the_same_files_give_the_same_bytes_wherever_and_whenever(study, packed, tmp_path):
+    elsewhere = tmp_path / "another place"
+    shutil.copytree(study.root, elsewhere)
+    for path in elsewhere.rglob("*"):
+        os.utime(path, (2_000_000_000, 2_000_000_000))
+    again = build_crate(elsewhere, load_study(elsewhere / "config" / "study.yaml"), tmp_path / "x" / "small.crate.zip")
+    assert again.path.read_bytes() == packed.path.read_bytes()
+    assert again.sha256 == packed.sha256
+    assert sorted(path.name for path in again.path.parent.iterdir()) == ["small.crate.zip"]
+
+
+# -- no secret ----------------------------------------------------------------------
+
+SECRET = 'Wj7/kQ"x+29 z&'
+
+
+@pytest.mark.parametrize(
+    "written",
+    [
+        SECRET,
+        json.dumps({"key": SECRET}),
+        f"https://host/?key={quote(SECRET, safe='')}",
+        html.escape(SECRET),
+        base64.b64encode(SECRET.encode()).decode(),
+    ],
+    ids=["plain", "json", "address", "html", "base64"],
+)
+@pytest.mark.parametrize("where", ["raw", "report"])
+def test_a_secret_that_the_study_names_is_never_packed(own_study, monkeypatch, written, where):
+    monkeypatch.setenv("CRATE_TEST_SECRET", SECRET)
+    first = pack(own_study)
+    assert first.not_looked_for == ("CRATE_TEST_KEY",)
+    before = first.path.read_bytes()
+    if where == "raw":
+        case = own_study.ok.record.case
+        own_study.add(case, 4, cause=written, status="failed")
+        own_study.index()
+        name = "data/raw/small/one/file_size/"
+    else:
+        name = "reports/small/index.html"
+        (own_study.root / name).write_text(f"<title>{written}</title>")
+    with pytest.raises(SecretFound, match=f"{name}.*CRATE_TEST_SECRET") as caught:
+        pack(own_study, name)
+    assert SECRET not in str(caught.value) and written not in str(caught.value)
+    assert first.path.read_bytes() == before, "the earlier crate is still there, whole"
+    assert [path.name for path in first.path.parent.iterdir() if path.name.startswith(".")] == []
+
+
+def test_a_secret_is_found_on_the_border_of_two_pieces():
+    secrets = Secrets.of({"secret_key_env": "S"}, {"S": "correct horse"})
+    for cut in range(1, len("correct horse")):
+        content = [b"x" * 10_000 + b"correct horse"[:cut], b"correct horse"[cut:] + b"y" * 10_000]
+        with pytest.raises(SecretFound):
+            list(secrets.refuse("file", content))
+    content = [b"correct", b" mare"]
+    assert list(secrets.refuse("file", content)) == content
+
+
+def test_variables_are_found_wherever_a_study_names_them():
+    declared = {
+        "a": [{"secret_key_env": "ONE"}], "secret_env": {"password": "TWO"}, "header": "Bearer {{env.THREE}}",
+        "env": {"PATH": "/bin"}, "bearer_env": None,
+    }  # fmt: skip
+    environment = {"ONE": "first-secret", "TWO": "short", "THREE": "third-secret", "PATH": "/usr/bin"}
+    secrets = Secrets.of(declared, environment)
+    assert {name for name, _ in secrets.values} == {"ONE", "THREE"}
+    assert secrets.unknown == ("TWO",), "too short to be looked for, and said so"
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "-----BEGIN OPENSSH PRIVATE KEY-----\nb3BlbnNzaC1rZXktdjEAAAAA", "key AKIAIOSFODNN7EXAMPLE.",
+        "GET /x?X-Amz-Date=1&X-Amz-Signature=0123456789abcdef0123456789abcdef", "ghp_" + "a1B2" * 9,
+        "Bearer eyJhbGciOiJIUzI1NiJ9.eyJzdWIiOiIxMjM0NTY3ODkwIn0.dozjgNryP4J3jVmNHl0w5N", "postgres://user:hunter2@db.example/x",
+    ],
+)  # fmt: skip
+def test_what_looks_like_a_secret_is_refused_until_somebody_looked_at_it(own_study, text):
+    name = "reports/small/index.html"
+    (own_study.root / name).write_text(text)
+    with pytest.raises(SecretFound, match=f"{name}: holds what looks like .* `benchstudy crate --accept {name}`"):
+        pack(own_study)
+    assert pack(own_study, name).trials == 6
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "https://user@host/x", "https://host:8080/a@b", "http://{{bind}}:{{port.http}}/@x", "s3://bucket/key:1@2",
+        "AKIAtoo-short",
+    ],
+)  # fmt: skip
+def test_what_only_resembles_one_is_not(text):
+    assert b"".join(Secrets((), ()).refuse("x", [text.encode()])) == text.encode()
+
+
+# -- every file is checked ----------------------------------------------------------------------
+
+
+def flip(path: Path) -> None:
+    path.chmod(0o644)
+    content = bytearray(path.read_bytes())
+    content[len(content) // 2] ^= 1
+    path.write_bytes(content)
+
+
+def test_verify_is_content_with_what_was_stored_and_counts_it(study, packed, monkeypatch, capsys):
+    monkeypatch.chdir(study.root)
+    assert main(["verify", "config/study.yaml"]) == 0
+    told = json.loads(capsys.readouterr().out)
+    assert told["study"] == "small" and told["altered"] == 0 and told["files"] > packed.files
+    assert main(["verify", str(packed.path)]) == 0
+
+
+@pytest.mark.parametrize("file", ["stdout", "trial.json", "files/answer of it.json"])
+def test_one_flipped_bit_is_named_and_nothing_is_packed(own_study, file, monkeypatch, capsys):
+    name = at(own_study, "ok", file)
+    flip(own_study.root / name)
+    assert check_study(own_study.root, own_study.study).differences == [
+        f"{name}: altered: its SHA-256 is not the one in SHA256SUMS"
+    ]
+    with pytest.raises(CorruptTrial, match=re.escape(file)):
+        pack(own_study)
+    assert not crate_path(own_study.root, own_study.study).exists()
+    monkeypatch.chdir(own_study.root)
+    assert main(["verify", "config/study.yaml"]) == 1
+    assert name in capsys.readouterr().err
+
+
+def test_a_sum_that_was_altered_with_its_file_is_named_because_session_json_has_it_too(own_study):
+    folder = own_study.ok.folder
+    (folder / "stdout").chmod(0o644)
+    (folder / "stdout").write_text("better\n")
+    (folder / "SHA256SUMS").chmod(0o644)
+    told = subprocess.run(["sha256sum", "stdout"], cwd=folder, capture_output=True, text=True, check=True).stdout
+    sums = (folder / "SHA256SUMS").read_text()
+    (folder / "SHA256SUMS").write_text(re.sub(r"(?m)^.*  stdout\n", told, sums))
+    name = at(own_study, "ok", "stdout")
+    assert check_study(own_study.root, own_study.study).differences == [
+        f"{name}: SHA256SUMS and session.json do not agree on it"
+    ]
+    with pytest.raises(BenchstudyError, match=r"session\.json"):
+        pack(own_study)
+
+
+def test_what_is_missing_or_was_added_is_named(own_study):
+    for trial in ("ok", "failed", "timeout"):
+        for folder in (getattr(own_study, trial).folder, getattr(own_study, trial).folder / "files"):
+            folder.chmod(0o755)
+    (own_study.ok.folder / "stderr").unlink()
+    (own_study.ok.folder / "nicer.txt").write_text("who put this here?")
+    (own_study.failed.folder / "SHA256SUMS").unlink()
+    shutil.rmtree(own_study.timeout.folder)
+    flip(own_study.store.folder / "sessions" / SESSION[:8] / "session.json")
+    assert sorted(check_study(own_study.root, own_study.study).differences) == sorted(
+        [
+            f"{at(own_study, 'ok', 'nicer.txt')}: was added; SHA256SUMS does not list it",
+            f"{at(own_study, 'ok', 'stderr')}: missing",
+            f"{at(own_study, 'failed', '')[:-1]}: its SHA256SUMS is missing",
+            f"{at(own_study, 'failed', '')[:-1]}: session.json lists this trial, and its folder is gone",
+            f"{at(own_study, 'timeout', '')[:-1]}: session.json lists this trial, and its folder is gone",
+            f"data/raw/small/one/file_size/sessions/{SESSION[:8]}/session.json: "
+            "altered: its SHA-256 is not the one in SHA256SUMS",
+        ]
+    )
+
+
+def test_a_crate_is_only_made_of_what_reports_were_made_of(own_study):
+    own_study.add(own_study.ok.record.case, 9)
+    with pytest.raises(BenchstudyError, match="is on disk, but not listed"):
+        pack(own_study)
+    (own_study.root / "reports" / "small" / "index.html").unlink()
+    own_study.index()
+    with pytest.raises(BenchstudyError, match="there are no reports yet; run `snakemake"):
+        pack(own_study)
+    own_study.store.index.unlink()
+    with pytest.raises(BenchstudyError, match=r"file_size on one: .*session\.json is not there; run `snakemake"):
+        pack(own_study)
+
+
+def test_sha256sum_itself_is_content_with_an_unpacked_crate(packed, tmp_path):
+    with zipfile.ZipFile(packed.path) as archive:
+        archive.extractall(tmp_path)
+    subprocess.run(["sha256sum", "--check", "--quiet", "--strict", "SHA256SUMS"], cwd=tmp_path, check=True)
+    assert check_crate(tmp_path).differences == []
+    (tmp_path / "data" / "tidy").mkdir()
+    (tmp_path / "data" / "tidy" / "x.parquet").touch()
+    assert check_crate(tmp_path).differences == [], "what using it leaves is no part of it"
+    (tmp_path / "data" / "raw" / "x").touch()
+    flip(tmp_path / "reports" / "small" / "index.html")
+    assert check_crate(tmp_path).differences == [
+        "data/raw/x: was added; SHA256SUMS does not list it",
+        "reports/small/index.html: altered: its SHA-256 is not the one in SHA256SUMS",
+    ]
+
+
+def test_whatever_was_done_to_a_crate_is_named(study, packed, tmp_path, capsys):
+    with zipfile.ZipFile(packed.path) as archive:
+        sums = archive.read("SHA256SUMS").decode()
+    ok, failed = at(study, "ok", "stdout"), at(study, "failed", "trial.json")
+    digest = {line[66:]: line[:64] for line in sums.splitlines()}
+    for changes, expected in [
+        ({ok: b"better\n"}, [f"{ok}: altered: its SHA-256 is not the one in SHA256SUMS"]),
+        ({failed: None}, [f"{failed}: missing"]),
+        ({"reports/small/new.html": b"x"}, ["reports/small/new.html: was added; SHA256SUMS does not list it"]),
+        (
+            {"SHA256SUMS": sums.replace(f"{digest[ok]}  {ok}\n", f"{'0' * 64}  {ok}\n").encode()},
+            [
+                f"{ok}: altered: its SHA-256 is not the one in SHA256SUMS",
+                f"{ok}: SHA256SUMS and ro-crate-metadata.json do not agree on it",
+                f"{ok}: SHA256SUMS of the crate and that of its folder do not agree on it",
+            ],
+        ),
+    ]:
+        altered = rewrite(packed.path, tmp_path / "altered.zip", changes)
+        assert check_crate(altered).differences == expected
+        assert main(["verify", str(altered)]) == 1
+        assert all(line in capsys.readouterr().err for line in expected[:1])
+
+
+def test_a_crate_that_was_damaged_on_its_way_is_named_file_by_file(packed, tmp_path):
+    with zipfile.ZipFile(packed.path) as archive:
+        entry = archive.getinfo("requirements.lock")
+    content = bytearray(packed.path.read_bytes())
+    content[entry.header_offset + 200] ^= 0xFF
+    damaged = tmp_path / "damaged.zip"
+    damaged.write_bytes(content)
+    (line,) = check_crate(damaged).differences
+    assert line.startswith("requirements.lock: requirements.lock: cannot be read") or "altered" in line
+    damaged.write_bytes(packed.path.read_bytes()[:-3000])
+    with pytest.raises(BenchstudyError, match="neither a zip file nor a folder"):
+        check_crate(damaged)
+
+
+@pytest.mark.parametrize("name", ["../outside", "/etc/outside", "a/../../outside", "data\\raw", "link", "study.json"])
+@pytest.mark.filterwarnings("ignore:Duplicate name")
+def test_names_that_lead_out_of_a_crate_are_refused(packed, tmp_path, name):
+    hostile = tmp_path / "hostile.zip"
+    shutil.copyfile(packed.path, hostile)
+    with zipfile.ZipFile(hostile, "a") as archive:
+        entry = zipfile.ZipInfo(name)
+        entry.external_attr = (0o120777 if name == "link" else 0o100644) << 16
+        archive.writestr(entry, "/etc/passwd")
+    with pytest.raises(BenchstudyError, match="not opened"):
+        check_crate(hostile)
+
+
+def test_what_is_no_crate_is_refused(tmp_path):
+    with zipfile.ZipFile(tmp_path / "some.zip", "w") as archive:
+        archive.writestr("x", "y")
+    for path in (tmp_path / "some.zip", tmp_path):
+        with pytest.raises(BenchstudyError, match="no crate of benchstudy"):
+            check_crate(path)
+
+
+# -- tables, cell by cell ----------------------------------------------------------------------
+
+
+def test_tables_are_compared_cell_by_cell():
+    was = {
+        "a.csv": b"Size,disk\n1MB,5 ms\n2MB,9 ms\n",
+        "b.csv": b"x\n1\n",
+        "gone.csv": b"x\n",
+        "quoted.csv": b"a,b\n1,2\n",
+    }
+    now = {
+        "a.csv": b"Size,disk\n1MB,5 ms\n2MB,8 ms\n",
+        "b.csv": b"x\n1\n2\n",
+        "new.csv": b"x\n",
+        "quoted.csv": b'a,b\n"1",2\n',
+    }
+    assert [str(difference) for difference in tables.differences(was, now)] == [
+        "a.csv, row 2 (2MB), disk: '9 ms' in the crate, '8 ms' now",
+        "b.csv: 1 rows in the crate, 2 rows now",
+        "gone.csv: a table in the crate, none now",
+        "new.csv: no table in the crate, one now",
+        "quoted.csv: other bytes in the crate, the same cells now",
+    ]
+    assert list(tables.differences(was, was)) == []
+
+
+# -- who answers for it ----------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("orcid", ["0000-0002-1825-0097", "https://orcid.org/0000-0002-1694-233X"])
+def test_authors_are_named_by_a_checked_identifier(study, orcid):
+    data = yaml.safe_load(study.file.read_text()) | {"authors": [{"name": "Ada", "orcid": orcid}]}
+    assert parse_study(data).authors[0].orcid == orcid[-19:]
+
+
+@pytest.mark.parametrize(
+    ("change", "named"),
+    [
+        ({"authors": [{"name": "Ada", "orcid": "0000-0002-1825-0098"}]}, r"authors\.0\.orcid: .*is no ORCID iD"),
+        ({"authors": [{"name": ""}]}, r"authors\.0\.name"),
+        ({"license": "do what you want"}, "license: .*SPDX identifier such as CC-BY-4.0"),
+    ],
+)
+def test_wrong_authors_and_licences_are_refused_by_name(study, change, named):
+    with pytest.raises(StudyError, match=named):
+        parse_study(yaml.safe_load(study.file.read_text()) | change)
+
+
+def test_authors_and_licence_make_no_trial_look_post_hoc(study):
+    data = yaml.safe_load(study.file.read_text())
+    assert parse_study({**data, "authors": [], "license": ""}).sha256 == study.study.sha256
