@@ -13,6 +13,7 @@ import math
 from collections.abc import Callable, Sequence
 from functools import cache
 from pathlib import Path
+from unittest import mock
 
 import numpy as np
 
@@ -127,6 +128,18 @@ def _truth(shape: Simulated, spread: float) -> float:
     return float(np.median(shape(np.random.default_rng(1), spread, (2_000_000, 1))))
 
 
+def report_growth(random: np.random.Generator, sessions: int) -> None:
+    """How far apart looks must be: more blocks mean more looks, and each is one more chance."""
+    print("\n95 % interval covers the true median, %, normal, at most 60 blocks, by how far looks are apart")
+    drawn = [normal(random, spread, (sessions, 60)) for spread in SPREADS]
+    for growth in (1.0, 1.3, 1.5, 2.0):
+        with mock.patch("benchstudy.stopping._GROWTH", growth):
+            at = looks(Stopping(6, 60, UNTIL)) if growth > 1 else list(range(6, 61))
+        found = [stopped(trials, at, UNTIL) for trials in drawn]
+        cells = (f"{100 * covered(1.0, low, high):6.1f} ({blocks.mean():4.1f})" for blocks, low, high in found)
+        print(f"  {growth} times, {len(at):2} looks: {' '.join(cells)}")
+
+
 def report_savings(random: np.random.Generator, sessions: int) -> None:
     wide = Stopping(6, 90, UNTIL)
     print(
@@ -227,6 +240,7 @@ def main() -> None:
     if arguments.replay:
         return report_replay(Path(arguments.replay[0]), arguments.replay[1], random)
     report_coverage(random, arguments.sessions)
+    report_growth(random, arguments.sessions)
     report_savings(random, arguments.sessions)
     report_ratios(random, min(arguments.sessions, 4_000))
     return None

@@ -32,7 +32,7 @@ def facts(index: Mapping[str, Any], where: str) -> list[tuple[str, str]]:
     if stopping["verdict"]:
         lines.append(f"{stopping['verdict'][0].upper()}{stopping['verdict'][1:]}.")
     lines.append(
-        "To stop when an interval is narrow favours narrow ones: simulated, 95 % intervals then cover in 93.8 of 100 "
+        "To stop when an interval is narrow favours narrow ones: simulated, 95 % intervals then cover in 93.6 of 100 "
         "sessions at worst (docs/statistics.md)."
     )
     return [(f"Blocks{where}", "\n".join(lines))]
