@@ -96,7 +96,7 @@ def report_code():
     return [
         *files_below("src/benchstudy/report", "*"),
         *files_below("src/benchstudy/lints", "*"),
-        *(f"src/benchstudy/{module}.py" for module in ("compare", "histograms", "shifts", "stats")),
+        *(f"src/benchstudy/{module}.py" for module in ("compare", "histograms", "looks", "shifts", "stats")),
     ]
 
 
