@@ -159,6 +159,7 @@ QUIET = [1.0, 1.01, 0.99, 1.005, 0.995, 1.0] * 5
 WILD = [1.0, 0.6, 1.01, 1.5, 0.99, 1.0, *QUIET[6:]]
 NEVER = [1.0, 2.0, 3.0] * 10
 BROKEN = [None] * 30
+MOST = {"short": 6}  # the blocks that a case is in
 
 
 class ScriptedConfig(FamilyConfig):
@@ -175,7 +176,7 @@ class Scripted(Family):
     stop_at: ClassVar[list[tuple[str, int]]] = []
 
     def cases(self, config: ScriptedConfig) -> list[Case]:
-        return [Case({"script": name}) for name in config.values]
+        return [Case({"script": name}, most_blocks=MOST.get(name)) for name in config.values]
 
     def run(self, case, trial) -> None:
         name = case.levels["script"]
@@ -314,6 +315,16 @@ def test_a_case_that_never_gives_a_value_holds_nobody_up(lab):
     assert lab.results("broken") == first(6)
     assert index["stopping"]["reached"] is True
     assert "nothing to wait for: script=broken: no trial gave a value" in index["stopping"]["verdict"]
+
+
+def test_a_case_that_has_no_further_blocks_holds_nobody_up(lab):
+    index = lab.hold({"wild": WILD, "short": NEVER})
+    assert (lab.results("wild"), lab.results("short")) == (first(9), first(6))
+    assert index["stopping"]["reached"] is False
+    verdict = (
+        "after 9 blocks 1 of 2 cases are not known to ±5 %, and there are no more (script=short: duration ±50.0 %)"
+    )
+    assert index["stopping"]["verdict"] == verdict
 
 
 def test_a_case_with_too_few_values_waits_for_more(lab):
