@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 from load_fixture import AGAIN, BASE, DECLARED, DRIVER, ENTERED, NEW, LoadTables, levels_of, write_load
 
+from benchstudy.families.load_test import FAMILY
 from benchstudy.report import sessions, within_trial
 from benchstudy.report.load_client import LoadClient
 from benchstudy.report.load_panels import PANELS, LoadPanels
@@ -46,6 +47,22 @@ def said(cell) -> str:
     return " | ".join(cell.all_lines)
 
 
+def captured(root: Path, *versions: tuple[str, str, tuple[str, ...]]) -> LoadTest:
+    """What a Prometheus saw of real servers: (version, captured trial, store methods to leave out)."""
+    tables = LoadTables(root)
+    for version, name, left_out in versions:
+        levels = levels_of(version)
+        parsed = FAMILY.parse(levels, CAPTURED / name)
+        facts = json.loads((CAPTURED / name / "load_test.json").read_text(encoding="utf-8"))
+        values = {o.metric: (o.value, o.unit) for o in parsed.observations if o.value is not None}
+        trial = tables.add(levels, 1, values, verified=json.dumps({"load_test": facts}))
+        head = {"target": "this-machine", "case": tables.trials[-1]["case"], "block": 1, "trial": trial}
+        for series, rows in parsed.series.items():
+            kept = (r for r in rows if not (r.get("group") == "store" and r.get("label") in left_out))
+            tables.series.setdefault(series, []).extend(head | dict(r) for r in kept)
+    return load_of(tables.write(), {})
+
+
 def row(table, name: str) -> dict:
     found = [r for r in table.rows if name in " ".join(r[0].lines)]
     found = [r for r in found if r[0].lines[0] == name] or found
@@ -56,6 +73,9 @@ def row(table, name: str) -> dict:
 def reading(load: LoadTest, place: str, group: str):
     (found,) = [r for r in LoadSummary(load).mix.readings if load.place(r.contrast) == place and r.group == group]
     return found
+
+
+CAPTURED = Path(__file__).parent / "data" / "prometheus"
 
 
 # -- mix shift -----------------------------------------------------------------------------------------
@@ -94,6 +114,27 @@ def test_one_trial_an_arm_describes_the_mix_and_gives_no_verdict_over_trials(onc
     assert found.verdict == "mix-driven, no regression" and not found.tested
     text = LoadSummary(once).mix.sentence(found)
     assert DRIVER in text and text.endswith("From 1 trial an arm: a description, no verdict over trials.")
+
+
+def test_real_servers_the_label_that_left_is_named(tmp_path):
+    """9.9 calls it a third of the time, for a microsecond each, and 10.2 no more: found in what a Prometheus saw."""
+    load = captured(tmp_path, ("9.9.0-dev", "mattermost-9.9", ()), ("10.2.0-dev", "mattermost-10.2", ()))
+    found = reading(load, "postgres, bounded", "store")
+    assert found.shift.parts[0].label == DRIVER and found.shift.parts[0].state == "left"
+    assert found.shift.mix > 0.0005, "of the change, half a millisecond comes from calls that are not made any more"
+    assert f"{DRIVER} (no longer called) adds +0.5" in LoadSummary(load).mix.sentence(found)
+    drawn = dict(LoadPanels(load).figures())
+    assert len(drawn["Bounded postgres"][0][2]) == len(PANELS)
+    assert row(LoadSummary(load).mix.table(), "store") and LoadPanels(load).table(load.contrasts[0]).rows
+
+
+def test_real_servers_a_release_that_only_lost_the_label_is_mix_driven(tmp_path):
+    load = captured(tmp_path, ("9.9.0-dev", "mattermost-9.9", ()), ("9.9.0-lost", "mattermost-9.9", (DRIVER,)))
+    found = reading(load, "postgres, bounded", "store")
+    assert found.verdict == "mix-driven, no regression" and [p.label for p in found.drivers] == [DRIVER]
+    assert found.shift.within == 0 and found.shift.change > 0.0004
+    assert LoadSummary(load).mix.sentence(found).startswith("Store times: mix-driven, no regression. The mean is +0.5")
+    assert not any("store" in text for text in LoadSummary(load).actions())
 
 
 def test_a_slower_handler_is_a_regression_like_for_like(load):

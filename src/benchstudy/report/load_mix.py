@@ -16,7 +16,7 @@ from benchstudy.report.load_cells import (
     signed_percent,
 )
 from benchstudy.report.load_test import FEWEST, GROUPS, HEADS, LABELS, Contrast, LoadTest
-from benchstudy.report.mix_shift import Part, Shift
+from benchstudy.report.mix_shift import NOTICEABLE, Part, Shift
 from benchstudy.report.tables import MISSING, Cell, Table, slug
 
 MIX_DRIVEN = "mix-driven"
@@ -162,15 +162,25 @@ class LoadMix:
     def _about_drivers(self, reading: Reading) -> str:
         drivers = reading.drivers
         if not drivers or not (reading.mix_driven or reading.shift.alarm):
-            return ""
+            return self._about_one_sided(reading)
         rest = reading.shift.without([part.label for part in drivers])
         assert rest is not None, "drivers leave something on both sides"
-        names = " and ".join(f"{part.label} ({self._called(part, reading.shift)})" for part in drivers)
+        names = " and ".join(f"{part.label} ({self._called(part)})" for part in drivers)
         base, new = rest.base_quantile(), rest.new_quantile()
         p99 = f", the p99 {signed(new.value - base.value, 's')}" if base is not None and new is not None else ""
         return f" Without {names} the mean is {signed(rest.change, 's')}{p99}."
 
-    def _called(self, part: Part, shift: Shift) -> str:
+    @staticmethod
+    def _about_one_sided(reading: Reading) -> str:
+        """Labels of one side only that are part of the change, whatever else it is made of."""
+        least = NOTICEABLE * abs(reading.shift.change)
+        found = [p for p in reading.shift.parts[:_TOP] if p.state != "both" and abs(p.influence) > least]
+        words = {"left": "no longer called", "entered": "not called before"}
+        told = [f"{part.label} ({words[part.state]}) adds {signed(part.influence, 's')}" for part in found]
+        return f" Of this, {' and '.join(told)}." if told else ""
+
+    @staticmethod
+    def _called(part: Part) -> str:
         if part.state == "left":
             return "all but no longer called" if part.few else "no longer called"
         if part.state == "entered":
@@ -222,7 +232,7 @@ class LoadMix:
     def _named(self, reading: Reading) -> tuple[str, ...]:
         if not (reading.mix_driven or reading.shift.alarm) or not reading.drivers:
             return ()
-        return tuple(f"{part.label}: {self._called(part, reading.shift)}" for part in reading.drivers)
+        return tuple(f"{part.label}: {self._called(part)}" for part in reading.drivers)
 
     def top(self) -> Iterator[Table]:
         """For each load, database and group the five labels that move the mean most, each left out in turn."""
@@ -241,7 +251,7 @@ class LoadMix:
         contrast = reading.contrast
         base, new = (cells.href(self.load.results, contrast.target, case) for case in contrast.cases.values())
         without = MISSING if part.without is None else Cell((signed(part.without, "s"),), new)
-        state = (self._called(part, reading.shift),) if part.state != "both" else ()
+        state = (self._called(part),) if part.state != "both" else ()
         return (
             Cell((part.label, *state)),
             without,

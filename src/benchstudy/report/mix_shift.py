@@ -20,7 +20,7 @@ State = Literal["both", "entered", "left"]
 ALL_BUT_GONE = 0.01
 # Of the total change: from here on the mix, and not the labels, explains it.
 MOSTLY = 0.5
-_NOTICEABLE = 0.1  # of the total change; parts below it differ in sign by rounding
+NOTICEABLE = 0.1  # of the total change; parts below it differ in sign by rounding
 P99 = 0.99
 
 
@@ -174,7 +174,7 @@ class Shift:
         """Whether the change must not be read as one of the labels: mix and labels pull apart, or it is mostly mix."""
         if not self.change:
             return False
-        apart = self.mix * self.within < 0 and min(abs(self.mix), abs(self.within)) > _NOTICEABLE * abs(self.change)
+        apart = self.mix * self.within < 0 and min(abs(self.mix), abs(self.within)) > NOTICEABLE * abs(self.change)
         return apart or abs(self.mix) > MOSTLY * abs(self.change)
 
     def drivers(self, margin: float, most: int = 3) -> list[Part]:
