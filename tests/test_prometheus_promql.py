@@ -1,12 +1,14 @@
 """Our own arithmetic against what a real Prometheus answers to the seed's PromQL, on a made-up history and live."""
 
 import math
+import re
 import time
 from collections.abc import Iterator
 from pathlib import Path
 
 import numpy as np
 import pytest
+from conftest import CHECKOUT
 from prometheus_history import Calls, Instance, lines
 from prometheus_server import Exporter, Prometheus, backfill, exporter, prometheus
 from prometheus_trial import parsed, trial, write_facts
@@ -16,6 +18,7 @@ from benchstudy.families.base import Parsed, ParseError
 from benchstudy.parsers.load_test import problems_of
 from benchstudy.parsers.prometheus_rates import histogram_quantile
 
+DATA = CHECKOUT / "tests" / "data" / "prometheus"
 SAME = pytest.approx
 CLOSE = 1e-9  # the contract is 1 %; the same arithmetic gives the same numbers
 
@@ -264,9 +267,9 @@ def test_a_series_of_one_window_only_is_never_zero(window):
         left = methods["RoleStore.GetByNames"]
         assert left["count"] == left["rate_per_s"] == 0 and left["mean_s"] is left["p99_s"] is None
     else:
-        (appeared,) = [row for row in events(found, "appeared") if "ChannelStore.Late" in row["detail"]]
+        (appeared,) = events(found, "appeared")
         assert appeared["t_s"] == SAME(140, abs=3)
-        assert "which are not counted" in appeared["detail"]
+        assert re.fullmatch(r"store: .* are not counted: ChannelStore\.Late \(\d+\)", appeared["detail"])
 
 
 def test_quantiles_beyond_the_buckets_are_censored(window):
@@ -330,8 +333,7 @@ def drive(
     server: Prometheus, program: Exporter, seconds: float, *, roles: bool, sockets: int | None
 ) -> tuple[float, float]:
     """A load until so much of it was scraped; from when to when, on Prometheus' clock."""
-    first = scraped(server)
-    begun = None
+    first = begun = None
     while begun is None or scraped(server) < begun + seconds:
         program.observe("mattermost_api_time", 0.03, 3, handler="createPost", status_code="200")
         program.observe("mattermost_api_time", 0.3, 1, handler="login", status_code="200")
@@ -344,6 +346,8 @@ def drive(
         program.gauge("mattermost_http_websockets_total", sockets, origin_client="web")
         program.gauge("mattermost_process_start_time_seconds", program.process.pid)
         time.sleep(0.02)  # the load's own pace
+        # From the first scrape on that came after everything was there.
+        first = first or scraped(server)
         if begun is None and scraped(server) > first:
             begun = scraped(server)
     return begun, scraped(server)
@@ -351,7 +355,7 @@ def drive(
 
 def scraped(server: Prometheus) -> float:
     """When the last answered scrape was, Unix s."""
-    found = server.get("/api/v1/query", query='timestamp(up{job="server"} == 1)')["result"]
+    found = server.get("/api/v1/query", query='timestamp(up{job="server"}) and up{job="server"} == 1')["result"]
     return float(found[0]["value"][1]) if found else 0.0
 
 
@@ -382,7 +386,7 @@ def test_a_live_program_its_restart_and_a_label_of_one_release_only(tmp_path):
                         asked = server.ask(mean(metric, over, f"by ({label})"), end_s, label)
                         rows = {r["label"]: r["mean_s"] for r in found.series["labels"] if r["group"] == group}
                         assert rows == SAME(asked, rel=0.01)
-                    assert values["goroutines"] == 500 and values["scrape_interval"] == SAME(0.25, abs=0.01)
+                    assert values["goroutines"] == 500 and values["scrape_interval"] == SAME(0.25, abs=0.05)
     base_values, base_found = parsed(folders["base"])
     new_values, new_found = parsed(folders["new"])
     labels = [{r["label"] for r in found.series["labels"]} for found in (base_found, new_found)]
@@ -390,13 +394,43 @@ def test_a_live_program_its_restart_and_a_label_of_one_release_only(tmp_path):
     # Before the first client connects there is no such series, which does not mean that there are none.
     assert "devices" not in base_values and new_values["devices"] == 5
     values, found = parsed(folders["both"])
-    assert values["resets"] == 1 and values["gaps"] == 1
-    assert len(events(found, "reset")) == len(events(found, "restart")) == len(events(found, "down")) == 1
+    assert values["resets"] == len(events(found, "reset")) == len(events(found, "restart")) == 1
+    # A busy machine may miss a scrape more.
+    assert values["gaps"] >= len(events(found, "down")) >= 1
 
 
 def not_up(server: Prometheus) -> bool:
     found = server.get("/api/v1/query", query='up{job="server"}')["result"]
     return bool(found) and found[0]["value"][1] == "0"
+
+
+# --- of real servers --------------------------------------------------------------------------------------------
+
+
+def test_two_real_releases_of_which_one_no_longer_calls_what_the_other_called_most():
+    """See data/prometheus/README.md."""
+    values, found = {}, {}
+    for release in ("9.9", "10.2"):
+        values[release], found[release] = parsed(DATA / f"mattermost-{release}")
+        assert problems_of(DATA / f"mattermost-{release}") == []
+        assert values[release]["resets"] == values[release]["gaps"] == 0
+        assert values[release]["server_error_share"] == 0 and values[release]["devices"] == 20
+        assert 90 < values[release]["api_rate"] < values[release]["rps"] + 1 < 110
+        assert values[release]["api_p99_low"] < values[release]["api_p99"] < values[release]["api_p99_high"]
+        assert {row["panel"] for row in found[release].series["panels"]} == set(PANELS)
+    store = {
+        release: {row["label"]: row for row in parsed.series["labels"] if row["group"] == "store"}
+        for release, parsed in found.items()
+    }
+    left = store["9.9"]["RoleStore.GetByNames"]
+    # When it starts it still does, so that there is a counter, which stands still: no zero time, but no time.
+    gone = store["10.2"]["RoleStore.GetByNames"]
+    assert gone["count"] == gone["rate_per_s"] == 0 and gone["mean_s"] is gone["p99_s"] is None
+    assert left["count"] == max(row["count"] for row in store["9.9"].values()) == 895
+    assert left["mean_s"] < 2e-6 and (left["p99_low_s"], left["p99_high_s"]) == (0, 0.005)
+    for release, rows in store.items():
+        total = sum(row["sum_s"] for row in rows.values()) / sum(row["count"] for row in rows.values())
+        assert values[release]["store_mean"] == SAME(total)
 
 
 # --- without a server -------------------------------------------------------------------------------------------

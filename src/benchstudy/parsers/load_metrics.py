@@ -33,6 +33,7 @@ _MOST_STEPS = 400  # of a panel: no screen shows more
 _MOST_INSTANTS = 8192  # at which a gauge is looked at for its mean, so that memory does not grow with duration
 _NICE_S = (1, 2, 5, 10, 15, 30, 60, 120, 300, 600, 1800, 3600)
 _LATE = 1.8  # intervals between two scrapes from which on one is missing
+_EVER_MS = math.inf
 _LOOKBACK = 2.5  # intervals that a gauge's value holds
 
 
@@ -268,18 +269,19 @@ class _Reader:
     def _appeared(self, group: str, totals: Totals, label: str) -> Iterator[Event]:
         """Labels whose counting began within the window: what they had by then, no rate can see."""
         late = self._window.steady_start_ms + _LATE * self._window.interval_ms
-        begun: dict[str, tuple[int, float]] = {}
+        begun: dict[str, float] = {}
+        first = _EVER_MS
         for labels, first_ms, value in zip(
             totals.labels, totals.first_ms.tolist(), totals.first_value.tolist(), strict=True
         ):
             if first_ms > late and value > 0:
                 name = labels.get(label, "")
-                at, calls = begun.get(name, (first_ms, 0.0))
-                begun[name] = min(at, first_ms), calls + value
-        for name, (at, calls) in begun.items():
-            yield Event(
-                int(at), "appeared", f"{group} {name}: first scraped with {calls:g} calls, which are not counted"
-            )
+                begun[name] = begun.get(name, 0.0) + value
+                first = min(first, first_ms)
+        if begun:
+            names = ", ".join(f"{name} ({calls:g})" for name, calls in sorted(begun.items()))
+            detail = f"{group}: called for the first time; the calls before the first scrape are not counted: {names}"
+            yield Event(int(first), "appeared", detail)
 
     def _of_process(self, found: LoadMetrics) -> None:
         times = self._window.steps_ms
