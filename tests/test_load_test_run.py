@@ -1,0 +1,178 @@
+"""The family load_test run here: one session with Mattermost's real server on PostgreSQL, a good one and bad ones."""
+
+import json
+import os
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from conftest import CHECKOUT
+from load_test_study import FAMILY, hold, study_of
+from sshd_hosts import SshdHost
+
+from benchstudy import families
+from benchstudy.families.load_run.facts import FACTS
+from benchstudy.families.load_run.fetch import RAW
+from benchstudy.provision import provision_target
+from benchstudy.raw import StoredTrial
+
+STUDY = CHECKOUT / "config" / "studies" / "mattermost-releases.yaml"
+SMALL = {"users": 40, "teams": 1, "channels": 5, "posts": 300, "direct-posts": 30}
+SERVER = "mattermost-9.9"
+LAST_WORDS = "five users are there: it ends here"
+# Starts the server, and kills it once users have connected.
+DIES = f"""
+import re, subprocess, sys, time, urllib.request
+server = subprocess.Popen(sys.argv[2:])
+opener = urllib.request.build_opener(urllib.request.ProxyHandler({{}}))
+while server.poll() is None:
+    time.sleep(0.1)
+    try:
+        text = opener.open(sys.argv[1] + "/metrics", timeout=5).read().decode()
+    except OSError:
+        continue
+    if sum(float(n) for n in re.findall(r"(?m)^mattermost_http_websockets_total.* (\\S+)$", text)) >= 5:
+        print({LAST_WORDS!r}, file=sys.stderr, flush=True)
+        server.kill()
+sys.exit(server.wait())
+"""
+
+
+def services() -> dict[str, Any]:
+    """As the full study has them, on one host and with few rows; and two that go wrong."""
+    found = yaml.safe_load(STUDY.read_text())["families"][FAMILY]["services"]
+    wanted = {name: found[name] for name in ("dataset", "postgres", SERVER, "node-exporter", "prometheus")}
+    for service in wanted.values():
+        service.pop("role", None)
+    (seeding,) = wanted["dataset"]["setup"]
+    sizes = [re.sub(r"^--([a-z-]+)=\d+$", lambda m: f"--{m[1]}={SMALL.get(m[1], 1)}", word) for word in seeding]
+    # One release is enough.
+    wanted["dataset"]["setup"] = [[word for word in sizes if not word.startswith("--release=10.2")]]
+    server = wanted[SERVER]
+    source = server["env"]["MM_SQLSETTINGS_DATASOURCE"].replace(":{{postgres.port.sql}}", ":9")
+    assert source != server["env"]["MM_SQLSETTINGS_DATASOURCE"]
+    dies = ["python3", "-c", DIES, "http://{{bind}}:{{port.metrics}}", *server["argv"]]
+    return {
+        **wanted,
+        "dies": {**server, "argv": dies},
+        "refused": {
+            **server,
+            "env": {**server["env"], "MM_SQLSETTINGS_DATASOURCE": source},
+            "ready": {**server["ready"], "timeout": "8s"},
+        },
+    }
+
+
+def block() -> dict[str, Any]:
+    return {
+        "blocks": 1,
+        "versions": [
+            {"name": name, "services": {"postgres": service}}
+            for name, service in (("good", SERVER), ("dies", "dies"), ("refused", "refused"))
+        ],
+        "databases": [{"name": "postgres", "label": "PostgreSQL", "service": "postgres"}],
+        # So long that the one whose server dies could not be over by itself.
+        "loads": [{"name": "bounded", "users": 8, "ramp": "2s", "duration": "10s"}],
+        "behaviour": {"think_time": {"least": "100ms", "mean": "300ms"}},
+        "system": yaml.safe_load(STUDY.read_text())["families"][FAMILY]["system"],
+        "prometheus": {"service": "prometheus"},
+        "services": services(),
+    }
+
+
+@dataclass(frozen=True)
+class Session:
+    work: Path
+    trials: Mapping[str, StoredTrial]
+
+
+@pytest.fixture(scope="module")
+def session(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Session]:
+    if os.getuid() != 0:
+        pytest.skip("only root may make control groups here")
+    root = tmp_path_factory.mktemp("session")
+    with SshdHost(root / "sshd") as sshd, pytest.MonkeyPatch.context() as patch:
+        patch.setenv("BENCHSTUDY_HOST_LOCK", str(root / "host.lock"))
+        host = {**sshd.host.model_dump(exclude_none=True, exclude_defaults=True), "work_dir": str(root / "work")}
+        with patch.context() as here:
+            here.chdir(CHECKOUT)
+            provision_target(study_of(block(), host), "bench", root / "facts.json")
+        trials = hold(root, block(), host)
+        yield Session(root / "work", {trial.record.levels["version"]: trial for trial in trials})
+
+
+def facts_of(trial: StoredTrial) -> dict[str, Any]:
+    return json.loads((trial.folder / FACTS).read_text())
+
+
+def test_a_load_is_run_and_what_prometheus_saw_is_kept(session: Session):
+    trial = session.trials["good"]
+    assert trial.record.status == "ok", trial.record.cause
+    parsed = families.get(FAMILY).parse(trial.record.levels, trial.folder)
+    values = {one.metric: one.value for one in parsed.observations}
+    assert values["users"] == pytest.approx(8, abs=0.5) and values["window"] == pytest.approx(10, rel=0.5)
+    assert values["client_errors"] == values["server_error_share"] == 0
+    assert 0 < values["store_mean"] < values["store_p99_high"] and values["api_p99_low"] < values["api_p99_high"]
+    # Users see what the server says it did, and the way there and back.
+    assert values["client_mean"] > 0 and values["api_rate"] == pytest.approx(values["client_rate"], rel=0.5)
+    assert values["cpu"] > 0 and values["heap"] > 1 << 20 and 0 < values["node_cpu"] <= 1
+    assert {row["phase"] for row in parsed.series["phases"]} == {"ramp", "steady"}
+    assert {row["group"] for row in parsed.series["labels"]} == {"api", "store"}
+
+
+def test_what_was_found_around_a_load_stands_with_it(session: Session):
+    trial = session.trials["good"]
+    facts = facts_of(trial)
+    assert (facts["mode"], facts["bounded"], facts["rate_window_s"]) == ("run", True, 5.0)
+    assert facts["versions"]["server"].startswith("9.9") and "PostgreSQL" in facts["versions"]["database"]
+    assert facts["data_set"]["counts"]["users"] >= SMALL["users"]
+    assert abs(facts["clock"]["load_minus_prometheus_s"]) < 0.5 and abs(facts["clock"]["stepped_s"]) < 0.5
+    (ramp, steady), window = facts["phases"], facts["window"]
+    assert (ramp["start_s"], ramp["end_s"], steady["end_s"]) == (
+        window["start_s"],
+        steady["start_s"],
+        window["end_s"],
+    )
+    assert facts["steady"] == {name: steady[name] for name in ("start_s", "end_s")}
+    assert facts["used"][SERVER]["peak_memory_bytes"] > 1 << 20
+    assert trial.record.verified["load_test"] == facts
+    labels = [command.label for command in trial.record.commands]
+    assert labels[:3] == ["load", "server", "metrics"] and {"database", "node-exporter", "prometheus"} <= {*labels}
+    assert (trial.folder / RAW).stat().st_size > 1000
+    for label in ("server", "database", "prometheus"):
+        assert (trial.folder / label / "supervisor.json").is_file()
+
+
+def test_a_server_that_dies_under_load_is_the_cause_and_users_stop(session: Session):
+    record = session.trials["dies"].record
+    assert record.status == "failed"
+    assert re.match(r"the server dies died during the trial: it ended with exit status \d+", record.cause or "")
+    assert LAST_WORDS in (record.cause or "")
+    states = {command.label: command.state for command in record.commands}
+    assert (states["server"], states["prometheus"], states["database"]) == ("exited", "ended", "ended")
+    assert LAST_WORDS in (session.trials["dies"].folder / "server" / "stderr").read_text()
+
+
+def test_a_database_that_refuses_connections_is_named(session: Session):
+    record = session.trials["refused"].record
+    assert record.status == "failed"
+    assert record.cause.startswith("service refused: ")
+    assert re.search(r"127\.0\.0\.1:9.*connection refused", record.cause, re.DOTALL)
+
+
+def test_nothing_survives_the_session(session: Session):
+    left = [path for folder in ("services", "runs", "sessions") for path in (session.work / folder).glob("*")]
+    assert not left
+    assert not [name for name in _processes() if str(session.work / "services") in name]
+
+
+def _processes() -> Iterator[str]:
+    for folder in Path("/proc").glob("[0-9]*"):
+        try:
+            yield os.fsdecode((folder / "cmdline").read_bytes() + (folder / "environ").read_bytes())
+        except OSError:
+            continue
