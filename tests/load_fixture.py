@@ -267,11 +267,13 @@ def _quantile(
     return low + (EDGES[index] - low) * (rank - below) / (counts[index] - below), low, EDGES[index]
 
 
-def write_load(root: Path, *, study: str = "embedded", blocks: int = 6) -> Path:
-    """Two databases, bounded and unbounded, base, new and the base again, with failures."""
+def write_load(
+    root: Path, *, study: str = "embedded", blocks: int = 6, databases: Sequence[str] = ("postgres", "mariadb")
+) -> Path:
+    """Databases, bounded and unbounded, base, new and the base again, with failures."""
     tables = LoadTables(root, study)
     for block in range(1, blocks + 1):
-        for database in ("postgres", "mariadb"):
+        for database in databases:
             order = (BASE, NEW, AGAIN) if block % 2 else (NEW, BASE, AGAIN)
             for version in order:
                 fields: dict[str, Any] = {}

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 from load_fixture import AGAIN, BASE, DECLARED, DRIVER, ENTERED, NEW, LoadTables, levels_of, write_load
 
+from benchstudy import lints
 from benchstudy.families.load_test import FAMILY
 from benchstudy.report import sessions, within_trial
 from benchstudy.report.load_client import LoadClient
@@ -379,3 +380,39 @@ def test_a_version_that_always_failed_is_told_and_breaks_no_table(tmp_path):
     assert summary.mix.readings == [] and any("could not be built" in text for text in summary.actions())
     table = LoadPanels(found).table(found.contrasts[0])
     assert "could not be built" in said(row(table, "CPU utilization")[NEW])
+
+
+# -- lints ---------------------------------------------------------------------------------------------
+
+
+def lints_of(load: LoadTest) -> dict[str, list[str]]:
+    found: dict[str, list[str]] = {}
+    for finding in lints.lint(load.results):
+        found.setdefault(finding.lint, []).append(f"{finding.where}: {finding.what}")
+    return found
+
+
+def test_lints_tell_gaps_resets_short_windows_and_quantiles_at_the_ends_of_a_histogram(tmp_path):
+    tables = LoadTables(tmp_path)
+    low = {"rare": (50.0, 0.05, [50.0] * 12)}
+    high = {"slow": (5000.0, 9e4, [0.0] * 11 + [5000.0])}
+    extra = {"window": (12.0, "s"), "gaps": (2.0, "1"), "resets": (1.0, "1"), "generator_cpu": (0.97, "1")}
+    tables.run(levels_of(BASE), 1, calls={"store": low, "api": high}, extra=extra)
+    values = tables.observations
+    values[:] = [row for row in values if row["value"] is not None]  # above the last edge there is no upper bound
+    found = lints_of(load_of(tables.write()))
+    assert found["counter-reset"][0].endswith("1 counter reset within the window")
+    assert found["scrape-gap"][0].endswith("2 gaps in the samples of the window")
+    assert found["short-window"][0].endswith("12 s scraped every 1 s: 12 scrapes, and 30 are the least")
+    assert any("store: the p99 lies in the lowest bucket, below 5 ms" in text for text in found["histogram-end"])
+    assert any(
+        "api: the p99 lies above the last edge of the histogram, 10 s" in text for text in found["histogram-end"]
+    )
+    assert "97 % of its processors" in found["client-limited"][0]
+
+
+def test_lints_name_the_labels_of_one_version_only(load):
+    found = lints_of(load)["one-sided-label"]
+    assert any(DRIVER in text and "left: 50 % of the store calls" in text for text in found), found
+    assert not any(AGAIN in text for text in found), "the same version again calls the same labels"
+    assert "short-window" not in lints_of(load)

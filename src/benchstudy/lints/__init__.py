@@ -5,14 +5,14 @@ lint(published.read(path), acknowledged)         one, less what somebody took re
 lint(measured.read(results, ceilings))           a family's results
 """
 
-from benchstudy.lints import ceilings, comparisons, load, measured, published, reporting, summaries
+from benchstudy.lints import ceilings, comparisons, load, measured, published, reporting, scraped, summaries
 from benchstudy.lints.acknowledge import acknowledge
 from benchstudy.lints.model import Ceiling, Figure, Finding, Group, Material, Rule, rules
 
 __all__ = ["Ceiling", "Figure", "Finding", "Group", "Material", "Rule", "lint", "measured", "published", "rules"]
 
 # Imported for the rules they define, which is all that naming them here is for.
-_RULES = (summaries, ceilings, comparisons, load, reporting)
+_RULES = (summaries, ceilings, comparisons, load, scraped, reporting)
 
 
 def lint(subject, acknowledged=()) -> list[Finding]:

@@ -1,7 +1,7 @@
 """A family's results, measured or imported, as material for lints."""
 
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING
 
 from benchstudy.lints.model import Ceiling, Figure, Group, Material
@@ -40,7 +40,22 @@ def read(results: "Results", ceilings: Iterable[Ceiling] = ()) -> Material:
     unexplained = Counter(
         Group("", levels.get(key, {"case": key[1]}), {}).where for key in failed.select("target", "case").iter_rows()
     )
-    return Material(results.family, "measured", tuple(groups), tuple(samples), tuple(ceilings), unexplained)
+    labels = _labels(results, {key: Group("", of, {}).where for key, of in levels.items()})
+    return Material(results.family, "measured", tuple(groups), tuple(samples), tuple(ceilings), unexplained, labels)
+
+
+def _labels(results: "Results", names: Mapping[tuple[str, str], str]) -> dict[str, dict[str, dict[str, float]]]:
+    """Calls by label of families that count them, all trials of a case together."""
+    import polars as pl
+
+    rows = results.series("labels")
+    found: dict[str, dict[str, dict[str, float]]] = {}
+    if rows is None or not {"group", "label", "count"} <= set(rows.columns):
+        return found
+    counted = rows.group_by("target", "case", "group", "label", maintain_order=True).agg(pl.col("count").sum())
+    for target, case, group, label, count in counted.iter_rows():
+        found.setdefault(names.get((target, case), case), {}).setdefault(group, {})[label] = count or 0.0
+    return found
 
 
 def _median(values: list[float]) -> float:

@@ -96,6 +96,8 @@ class Material:
     samples: tuple[Group, ...] = ()
     ceilings: tuple[Ceiling, ...] = ()
     unexplained: Mapping[str, int] = field(default_factory=dict)
+    # Calls by label, such as an API's handlers: of a group (by its `where`), by the kind of label.
+    labels: Mapping[str, Mapping[str, Mapping[str, float]]] = field(default_factory=dict)
 
     def by(self, key: Callable[[Group], object]) -> Iterator[tuple[object, list[Group]]]:
         """Groups with an equal key together, in the material's order."""

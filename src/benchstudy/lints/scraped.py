@@ -1,0 +1,117 @@
+"""Rules on what was scraped: counters that began anew, samples that are missing, windows too short for their interval,
+quantiles at the ends of a histogram, labels of one version only."""
+
+from collections.abc import Iterator
+
+from benchstudy.lints import words
+from benchstudy.lints.model import Found, Group, Material, rule
+
+# Scrapes in a window: with fewer, one that is late or missing moves every rate by some percent.
+FEWEST_SCRAPES = 30
+LEAST_SHARE = 0.01  # of all calls; a rarer label that comes or goes moves no mean
+_P99 = "_p99"
+
+
+@rule(
+    "counter-reset",
+    "warning",
+    why="A counter begins anew when its process does. What was counted between the last sample and the restart is "
+    "lost, and the caches of the process were empty again.",
+    action="Find out why it restarted, and measure the window again.",
+)
+def counter_reset(material: Material) -> Found:
+    for group in material.samples:
+        count = group.value("resets")
+        if count:
+            yield group.where, f"{words.plural(int(count), 'counter reset')} within the window"
+
+
+@rule(
+    "scrape-gap",
+    "warning",
+    why="While nobody scraped, nothing is known: a rate over a gap is a mean, and a stall within it is invisible.",
+    action="Give Prometheus processor time of its own, scrape fewer series, and measure the window again.",
+)
+def scrape_gap(material: Material) -> Found:
+    for group in material.samples:
+        count = group.value("gaps")
+        if count:
+            yield group.where, f"{words.plural(int(count), 'gap')} in the samples of the window"
+
+
+@rule(
+    "short-window",
+    "warning",
+    why="Rates are differences between scrapes. In a window of few scrapes each of them decides a large part of every "
+    "figure, and a quantile of a rare call rests on a few of them.",
+    action="Measure for longer, or scrape more often.",
+)
+def short_window(material: Material) -> Found:
+    found: dict[str, tuple[float, float]] = {}
+    for group in material.groups:
+        window, interval = group.value("window"), group.value("scrape_interval")
+        if window and interval and window / interval < FEWEST_SCRAPES:
+            found[group.where] = (window, interval)
+    for where, (window, interval) in found.items():
+        yield (
+            where,
+            (
+                f"{words.time(window)} scraped every {words.time(interval)}: {window / interval:.0f} scrapes, and "
+                f"{FEWEST_SCRAPES} are the least"
+            ),
+        )
+
+
+@rule(
+    "histogram-end",
+    "warning",
+    why="Below the first edge of a histogram, and above its last, a quantile has only one bound. Interpolated figures "
+    "there are the shape of a formula, and no change within the bucket can be seen.",
+    action="Print the bucket, draw no comparison from the figure, and measure with buckets where the calls are.",
+)
+def histogram_end(material: Material) -> Found:
+    for group in material.groups:
+        for name, figure in group.figures.items():
+            if not name.endswith(_P99) or f"{name}_low" not in group.figures or figure.value is None:
+                continue
+            low, high = group.value(f"{name}_low"), group.value(f"{name}_high")
+            what = name.removesuffix(_P99).replace("_", " ")
+            if not low:
+                yield (
+                    group.where,
+                    f"{what}: the p99 lies in the lowest bucket, below {words.time(high or figure.value)}",
+                )
+            elif high is None:
+                yield group.where, f"{what}: the p99 lies above the last edge of the histogram, {words.time(low)}"
+
+
+@rule(
+    "one-sided-label",
+    "note",
+    why="A mean over all calls changes when other calls are made, although none of them got slower or faster. The "
+    "label that left has no time in the new version; read as zero, it becomes an improvement of 100 %.",
+    action="Compare like for like, with the calls of the base, and say which labels entered and left.",
+)
+def one_sided_label(material: Material) -> Found:
+    """Labels of at least a hundredth of the calls of their group that only one of two versions called."""
+    for place, base, new in _neighbours(material):
+        for kind, labels in material.labels.get(base.where, {}).items():
+            others = material.labels.get(new.where, {}).get(kind, {})
+            for state, own, its in (("left", labels, others), ("entered", others, labels)):
+                total = sum(own.values())
+                gone = {
+                    label: count for label, count in own.items() if not its.get(label) and count >= 0.01 * total > 0
+                }
+                for label, count in gone.items():
+                    yield place, f"{label} {state}: {words.percent(round(count / total, 3))} of the {kind} calls"
+
+
+def _neighbours(material: Material) -> Iterator[tuple[str, Group, Group]]:
+    """Cases that differ in their version only: the first against each other one, and what the two are called."""
+    if not material.labels:
+        return
+    for _, groups in material.by(lambda group: group.but("version")):
+        versions = [group for group in groups if "version" in group.levels]
+        for other in versions[1:]:
+            both = f"{versions[0].levels['version']} → {other.levels['version']}"
+            yield Group("", {**dict(other.but("version")), "version": both}, {}).where, versions[0], other
