@@ -1,0 +1,177 @@
+"""The reports of a crate made again by a second clone that knows no host, from a study that was really measured."""
+
+import csv
+import io
+import json
+import re
+import shutil
+import zipfile
+from hashlib import sha256
+from pathlib import Path
+
+import pytest
+from conftest import Project, copy_project
+
+from benchstudy.provenance.checks import check_crate
+
+STUDY = {
+    "study": "tiny",
+    "question": "Is a folder that is not there slower?",
+    "blocks": 2,
+    "hosts": {"local": {"loopback": True, "work_dir": "/var/tmp/benchstudy-test-reproduce"}},
+    "targets": {"one": {"roles": {"sut": "local"}}},
+    "thresholds": {"lease": "4s"},
+    "families": {
+        "file_size": {
+            "backends": [
+                {"name": "disk", "kind": "path", "path": "/var/tmp"},
+                {"name": "gone", "kind": "path", "path": "/var/tmp/benchstudy-is-not-there"},
+            ],
+            "sizes": ["100KB"],
+            "sync": ["fsync"],
+            "cache": ["cold"],
+            "operations": 2,
+        }
+    },
+}
+
+
+@pytest.fixture(scope="module")
+def measured(tmp_path_factory: pytest.TempPathFactory) -> Project:
+    """A study of which one half failed, measured, reported and packed."""
+    project = copy_project(tmp_path_factory.mktemp("measured") / "project")
+    project.write_study(STUDY)
+    with pytest.MonkeyPatch.context() as patch:
+        # Another suite on the same machine must not look like a second controller.
+        patch.setenv("BENCHSTUDY_HOST_LOCK", str(tmp_path_factory.mktemp("lock") / "host.lock"))
+        project.snakemake("crate", "--configfile", "config/study.yaml")
+    return project
+
+
+@pytest.fixture(scope="module")
+def crate(measured: Project) -> Path:
+    return measured.root / "reports" / "tiny.crate.zip"
+
+
+@pytest.fixture(scope="module")
+def clone(measured: Project, tmp_path_factory: pytest.TempPathFactory) -> Project:
+    """A checkout of the same software that never measured anything."""
+    root = tmp_path_factory.mktemp("clone") / "project"
+    made = shutil.ignore_patterns(
+        "raw", "tidy", "provision", "reports", "logs", ".snakemake", ".benchstudy", "__pycache__"
+    )
+    shutil.copytree(measured.root, root, ignore=made)
+    return Project(root)
+
+
+def reproduce(clone: Project, crate: Path, into: Path, **options):
+    return clone.run("python", "-m", "benchstudy.cli", "reproduce", crate, "--into", into, "--cores", "2", **options)
+
+
+def test_a_crate_holds_every_trial_of_a_study_that_partly_failed(measured, crate):
+    index = json.loads((measured.root / "data/raw/tiny/one/file_size/session.json").read_text())
+    with zipfile.ZipFile(crate) as archive:
+        records = [json.loads(archive.read(n)) for n in archive.namelist() if n.endswith("/trial.json")]
+    assert {record["uuid"] for record in records} == {trial["uuid"] for trial in index["trials"]}
+    assert sorted(record["status"] for record in records) == ["failed"] * 4 + ["ok"] * 4
+    assert check_crate(crate).differences == []
+
+
+def test_packing_again_plans_nothing_and_gives_the_same_bytes(measured, crate):
+    before = crate.read_bytes()
+    arguments = ("crate", "--configfile", "config/study.yaml", "--config", "measure=false")
+    planned = measured.snakemake("-n", *arguments)
+    assert "Nothing to be done" in planned.stdout + planned.stderr
+    measured.run("python", "-m", "benchstudy.cli", "crate", "config/study.yaml")
+    assert crate.read_bytes() == before
+
+
+def test_a_second_clone_makes_the_same_tables_without_any_host(clone, crate, tmp_path):
+    (clone.root / "src/benchstudy/report/human.py").open("a").write("# An edit that changes no figure.\n")
+    lock = clone.root / "requirements.lock"
+    lock.write_text(re.sub(r"(?m)^rich==\S+", "rich==1.2.3", lock.read_text()))
+    into = tmp_path / "again"
+    done = reproduce(clone, crate, into)
+    with zipfile.ZipFile(crate) as archive:
+        tables = [name for name in archive.namelist() if name.startswith("reports/tiny/") and name.endswith(".csv")]
+        for name in tables:
+            assert (into / name).read_bytes() == archive.read(name), name
+        pinned = re.search(r"(?m)^rich==(\S+)", archive.read("requirements.lock").decode())[1]
+    assert len(tables) > 3
+    assert f"{len(tables)} tables, the same in every cell" in done.stdout
+    assert "no host contacted" in done.stdout
+    assert "the software here is not that of the crate:\n  src/benchstudy/report/human.py\n" in done.stdout
+    assert f"packages here are not those of the crate:\n  rich {pinned}, here 1.2.3\n" in done.stdout
+    log = (into / "snakemake.log").read_text()
+    assert "execute_notebook" in log and not re.search("measure_session|provision_target", log)
+    assert not (into / ".benchstudy" / "loopback").exists(), "no key, no sshd, no connection"
+    assert (into / "reports/index.html").is_file()
+
+
+def test_tables_that_raw_files_do_not_give_are_named_and_the_true_crate_comes_out_again(measured, crate, tmp_path):
+    into = tmp_path / "again"
+    done = reproduce(measured, altered(crate, tmp_path / "altered.zip"), into, check=False)
+    assert done.returncode == 1
+    cell = r"file_size/tables/\S+\.csv, row 1 \(.*\), .*: '.*, but faster' in the crate, '.*' now"
+    assert re.search(
+        rf"TABLES DIFFER:\n  {cell}\n  file_size/tables/invented\.csv: a table in the crate, none now", done.stderr
+    )
+    assert "these differ" not in done.stdout, "pages, figures, tables in other formats: the same bytes"
+    assert "is not that of the crate" not in done.stdout
+    # The strongest form of "the same": what is made again, packed by the same software, is the very same file.
+    Project(into).run("python", "-m", "benchstudy.cli", "crate", "study.json")
+    assert (into / "reports" / "tiny.crate.zip").read_bytes() == crate.read_bytes()
+
+
+def altered(crate: Path, into: Path) -> Path:
+    """A crate whose sums all agree, and whose tables are not those that its raw files give."""
+    with zipfile.ZipFile(crate) as archive:
+        files = {entry.filename: archive.read(entry) for entry in archive.infolist() if not entry.is_dir()}
+    name = min(name for name in files if re.fullmatch(r"reports/tiny/file_size/tables/[^/]*\.csv", name))
+    rows = list(csv.reader(io.StringIO(files[name].decode(), newline="")))
+    rows[1][-1] += ", but faster"
+    csv.writer(text := io.StringIO(newline=""), lineterminator="\n").writerows(rows)
+    invented = {name: text.getvalue().encode()}
+    invented["reports/tiny/file_size/tables/invented.csv"] = b"x\n1\n"
+    description = json.loads(files["ro-crate-metadata.json"])
+    for entity in description["@graph"]:
+        if entity["@id"] == name:
+            entity["sha256"] = sha256(invented[name]).hexdigest()
+    files |= invented | {"ro-crate-metadata.json": json.dumps(description).encode()}
+    del files["SHA256SUMS"]
+    files["SHA256SUMS"] = "".join(f"{sha256(content).hexdigest()}  {n}\n" for n, content in files.items()).encode()
+    with zipfile.ZipFile(into, "w") as out:
+        for n, content in files.items():
+            out.writestr(n, content)
+    return into
+
+
+def test_nothing_is_made_of_a_crate_that_is_not_as_it_was_packed(clone, crate, tmp_path):
+    copy = tmp_path / "altered.zip"
+    with zipfile.ZipFile(crate) as archive, zipfile.ZipFile(copy, "w") as out:
+        for entry in archive.infolist():
+            content = archive.read(entry)
+            out.writestr(entry.filename, content + b" " if entry.filename.endswith("/trial.json") else content)
+    done = reproduce(clone, copy, tmp_path / "into", check=False)
+    assert done.returncode == 1
+    assert done.stderr.count("trial.json: altered: its SHA-256 is not the one in SHA256SUMS") == 8
+    assert not (tmp_path / "into").exists()
+
+
+def test_no_folder_of_anybody_else_is_replaced(clone, crate, tmp_path):
+    (tmp_path / "precious").write_text("mine")
+    done = reproduce(clone, crate, tmp_path, check=False)
+    assert done.returncode == 1 and "holds no earlier reproduction; name another folder with --into" in done.stderr
+    assert (tmp_path / "precious").read_text() == "mine"
+
+
+def test_make_reproduce_needs_no_ssh_and_says_what_it_is_given(clone, crate, tmp_path):
+    done = clone.run("make", "reproduce", check=False)
+    assert done.returncode != 0 and "name the crate: make reproduce CRATE=" in done.stderr
+    tools = tmp_path / "bin"
+    tools.mkdir()
+    for tool in ("sh", "dirname", "awk", "id"):
+        (tools / tool).symlink_to(shutil.which(tool))
+    script = f'PATH={tools}; . setup/packages.sh; require_commands reproduce; echo "missing:$missing"'
+    assert clone.run("sh", "-c", script).stdout == "missing:\n"
+    assert "openssh-client" in clone.run("sh", "-c", script.replace(" reproduce", " report")).stdout
