@@ -71,8 +71,9 @@ class Prometheus:
     def ready(self) -> bool:
         if self.process.poll() is not None:
             raise AssertionError(f"Prometheus ended: {self.log.read_text()[-2000:]}")
+        headers = {"Authorization": self.authorization} if self.authorization else {}
         try:
-            self.get("/api/v1/query", query="vector(1)")
+            urllib.request.urlopen(urllib.request.Request(f"{self.url}/-/ready", headers=headers), timeout=30).close()
         except (urllib.error.URLError, ConnectionError):
             return False
         return True

@@ -171,6 +171,17 @@ def test_a_limit_below_one_series_is_named(data, window, tmp_path):
     assert "refuses even one series" in said and "too many samples" in said and "--query.max-samples" in said
 
 
+def test_a_server_that_gives_queries_no_time_is_named(data, window, tmp_path):
+    folder = tmp_path / "hurried"
+    folder.mkdir()
+    (folder / "data").symlink_to(copied(data, tmp_path))
+    with prometheus(folder, None, "--query.timeout=0s") as hurried:
+        said = refused(tmp_path, spec_of(hurried.url, window))
+        assert said.startswith(f"Prometheus at {hurried.url}, asked for /api/v1/query: query timed out")
+        done = agent("prometheus-clock", hurried.url)
+        assert done.returncode == 3 and "query timed out" in json.loads(done.stdout)["error"]
+
+
 def copied(data: Path, tmp_path: Path) -> Path:
     """Blocks are never changed, but a server locks its folder."""
     subprocess.run(["cp", "-a", data / "data", tmp_path / "blocks"], check=True)
@@ -255,21 +266,20 @@ def test_the_beginning_of_another_window_is_not_gone_on_with(server, window, tmp
     assert "401" in said or "is the beginning of something else" in said
 
 
-@pytest.mark.parametrize("trouble", ["cut", "503"])
-def test_what_is_over_in_a_moment_is_waited_for(server, window, whole, tmp_path, trouble):
-    troubled: set[str] = set()
+def test_what_is_over_in_a_moment_is_waited_for(server, window, whole, tmp_path):
+    troubled: dict[str, str] = {}
 
     def behave(request, number: int) -> str | None:
-        # Each page once.
-        if number > 8 and request.path not in troubled:
-            troubled.add(request.path)
-            return trouble
-        return None
+        # Each page once, in one way or the other.
+        if "/query?" not in request.path or "time%28%29" in request.path or request.path in troubled:
+            return None
+        return troubled.setdefault(request.path, ("cut", "503")[len(troubled) % 2])
 
+    few = {"system": ["mattermost_api_time_count", "go_goroutines"], "host": []}
     with proxy(server, behave) as url:
-        fetch(url, tmp_path, *window)
-    assert len(troubled) > 10
-    assert samples(tmp_path / FILE) == samples(whole)
+        fetch(url, tmp_path, *window, metrics=few, page_s=50.0)
+    assert len(troubled) == 12
+    assert samples(tmp_path / FILE) == {sample for sample in samples(whole) if sample[0] in few["system"]}
 
 
 def test_patience_ends(server, window, tmp_path):

@@ -318,6 +318,40 @@ def test_a_metric_that_one_release_lacks_is_absent_and_told(server, begin_s, tmp
     ]
 
 
+def test_without_up_other_samples_tell_of_a_gap(server, begin_s, tmp_path):
+    metrics = {"system": ["go_goroutines", "mattermost_http_requests_total"], "host": []}
+    folder = trial(server, tmp_path, (begin_s + 660, begin_s + 760), metrics=metrics, width_s=5.0)
+    values, found = parsed(folder)
+    assert values["gaps"] == 1
+    (gap,) = events(found, "gap")
+    assert gap["detail"] == f"app1:8067: no sample for {len(AWAY) + 1:.1f} s"
+
+
+def test_a_server_away_to_the_end_of_the_window_is_told(server, begin_s, tmp_path):
+    folder = trial(server, tmp_path, (begin_s + 660, begin_s + AWAY.start + 5), width_s=5.0)
+    _, found = parsed(folder)
+    (down,) = events(found, "down")
+    assert "app1:8067" in down["detail"] and re.search(r"no sample for [56]\.\d s, [56] scrapes failed", down["detail"])
+
+
+def test_a_window_scraped_seldom_is_read_at_its_own_interval(begin_s, tmp_path):
+    backfill(tmp_path / "server", lines(INSTANCES[:1], begin_s, SECONDS, interval_s=15.0))
+    window = begin_s + 60, begin_s + 660
+    with prometheus(tmp_path / "server") as seldom:
+        folder = trial(seldom, tmp_path / "trial", window)  # says that it is 1 s
+        values, found = parsed(folder)
+        assert (values["scrape_interval"], values["rate_window"], values["gaps"]) == (15, 60, 0)
+        for panel in ("store_p99", "goroutines"):
+            rows = [row for row in found.series["panels"] if row["panel"] == panel]
+            assert len(rows) >= 40
+            for row in rows[:: len(rows) // 4]:
+                asked = seldom.ask(PANELS[panel]("60s"), window[0] + row["t_s"])[""]
+                assert row["value"] == SAME(asked, rel=CLOSE)
+        write_facts(folder, window, window, width_s=20.0, interval_s=1.0)
+        values, _ = parsed(folder)
+    assert values["rate_window"] == 75  # over 20 s no scrape but one would be there
+
+
 def test_a_steady_part_outside_of_what_was_fetched_is_refused(server, begin_s, tmp_path):
     folder = trial(server, tmp_path, (begin_s + 60, begin_s + 120), width_s=5.0)
     longer = begin_s + 60, begin_s + 200
@@ -364,14 +398,14 @@ def test_a_live_program_its_restart_and_a_label_of_one_release_only(tmp_path):
         port = first.port
         with prometheus(tmp_path / "prometheus", {"server": [first.address]}, interval="250ms") as server:
             until(lambda: scraped(server), 60)
-            base = drive(server, first, 4, roles=True, sockets=None)
-            restarted = drive(server, first, 2, roles=True, sockets=3)
+            base = drive(server, first, 3, roles=True, sockets=None)
+            restarted = drive(server, first, 1, roles=True, sockets=3)
             first.process.stdin.close()
             first.process.wait(20)
             until(lambda: not_up(server))
             with exporter(port) as second:
                 until(lambda: scraped(server) > restarted[1])
-                new = drive(server, second, 4, roles=False, sockets=5)
+                new = drive(server, second, 3, roles=False, sockets=5)
                 shifted = {"interval_s": 0.25, "width_s": 1.25, "metrics": None}
                 folders = {
                     name: trial(server, tmp_path / name, window, **shifted)

@@ -48,15 +48,15 @@ _SELECTOR = re.compile(r"\s*\{(.*?),?\s*\}\s*", re.DOTALL)
 def fetch(arguments: list[str]) -> int:
     """`prometheus-fetch`: first stdin line {"url", "start_s", "end_s": Unix s on the server's clock, "margin_s": before
     the start, "scrape_interval_s", "select": "{…}" or null, "select_host": of node_*, null: as `select`,
-    "metrics": {"system": […], "host": […]} or null, "credentials": "bearer", "basic" or null, "into": a file,
-    "partial": where it grows; a run that finds its own there goes on, "page_s", "most_answer_bytes": of a page,
-    "patience_s", "ca_file"}.
+    "metrics": {"system": […], "host": […]}: other names than SYSTEM and HOST, "credentials": "bearer", "basic" or null,
+    "into": a file, "partial": where it grows; a run that finds its own there goes on, "page_s",
+    "most_answer_bytes": of a page, "patience_s", "ca_file"}.
 
     Prints a summary. Exit status 1, with the cause and its mending on stderr, when something cannot be fetched.
     """
     try:
         wire.emit(_fetch(wire.read_spec(wire.Lines())))
-    except (wire.AgentError, TooMuch) as error:
+    except wire.AgentError as error:
         sys.stderr.write(f"{error}\n")
         return 1
     return 0
@@ -198,8 +198,8 @@ class _Group:
         found = sorted(values[label])
         if len(found) < 2:
             raise wire.AgentError(
-                f"{metric}: the server refuses even one series over the shortest time ({said}); raise its "
-                "--query.max-samples"
+                f"{metric}: the server refuses even one series over the shortest time ({said}); raise its limits, "
+                "such as --query.max-samples and --query.timeout"
             )
         middle = len(found) // 2
         return [self._part(label, part) for part in (found[:middle], found[middle:])]
@@ -239,7 +239,7 @@ class _Fetcher:
         for kind, path in (("buildinfo", "/api/v1/status/buildinfo"), ("targets", "/api/v1/targets")):
             try:
                 content, answer = self._client.json(path)
-            except (wire.AgentError, TooMuch) as error:
+            except wire.AgentError as error:
                 self._problems.append(f"no {kind}: {error}")
                 continue
             head = {"kind": kind}

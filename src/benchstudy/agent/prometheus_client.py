@@ -62,7 +62,7 @@ class Client:
         self._met = False
 
     def json(self, path: str, **parameters: object) -> tuple[dict, bytes]:
-        """An answer that fits into memory: (its content, as it came)."""
+        """An answer to a question that cannot be made smaller: (its content, as it came). Raises AgentError."""
         body = bytearray()
 
         def take(chunk: bytes) -> None:
@@ -70,7 +70,10 @@ class Client:
             if len(body) > _MOST_IN_MEMORY:
                 raise TooMuch(f"the answer has more than {_MOST_IN_MEMORY >> 20} MiB")
 
-        self.stream(path, parameters, take, body.clear)
+        try:
+            self.stream(path, parameters, take, body.clear)
+        except TooMuch as error:
+            raise wire.AgentError(f"Prometheus at {self.url}, asked for {path}: {error}") from None
         return json.loads(body), bytes(body)
 
     def stream(self, path: str, parameters: dict, take, again) -> None:

@@ -89,7 +89,7 @@ class _Trial(NamedTuple):
 def _read(files: Path) -> _Trial:
     facts = _facts(files / FACTS)
     try:
-        names = Names(**facts.get("metrics", {}))
+        names = Names(**(facts.get("metrics") or {}))
     except TypeError as error:
         raise ParseError(f"{FACTS}: metrics: {error}") from error
     window = _window(facts, scrape_interval_s(files / METRICS))
