@@ -15,7 +15,9 @@ from pathlib import Path
 from typing import Any
 
 import bcrypt
+import polars as pl
 import pytest
+from conftest import CHECKOUT
 from load_test_study import FAMILY, history, hold, plan_of, scraped, window
 from prometheus_server import Prometheus, backfill, free_port, prometheus
 from sshd_hosts import SshdHost
@@ -23,10 +25,12 @@ from waiting import until
 
 from benchstudy import families
 from benchstudy.families.load_run.facts import FACTS
+from benchstudy.families.load_run.fetch import RAW
 from benchstudy.hostagent import HostAgent
 from benchstudy.raw import StoredTrial
 from benchstudy.remote import Remote
 from benchstudy.session import hold_session
+from benchstudy.tidy import tidy_family
 from benchstudy.trial import HostCheck, HostConnection
 
 PASSWORD = "canary-7f3-of-the-reader"
@@ -169,6 +173,25 @@ def test_a_file_gives_what_its_server_gave(past: Past, host: dict[str, Any], roo
         block = scraped(windows=past.windows, sources=[{**kept, "file": f"data/exports/{file}"}])
         for cause in causes(root / file, host, block):
             assert re.search(why, cause), cause
+
+
+def test_what_was_kept_of_two_real_releases_becomes_tables(host: dict[str, Any], root: Path):
+    """Where no server can be built, this is what there is."""
+    windows, sources = [], []
+    for version in ("9.9", "10.2"):
+        folder = CHECKOUT / "tests" / "data" / "prometheus" / f"mattermost-{version}"
+        shutil.copy(folder / RAW, root / f"{version}.gz")
+        steady = json.loads((folder / FACTS).read_text())["steady"]
+        windows.append(window(version, steady["start_s"], steady["end_s"], source=version))
+        sources.append({"name": version, "file": f"{version}.gz", "scrape_interval": "1s"})
+    block = scraped(windows=windows, sources=sources)
+    trials = hold(root, block, host)
+    assert {trial.record.status for trial in trials} == {"ok"}
+    tidy_family(root, [plan_of(block, host)], root / "tidy")
+    labels = pl.read_parquet(root / "tidy" / "labels.parquet").filter(pl.col("group") == "store", pl.col("count") > 0)
+    called = {version: set(labels.filter(pl.col("case").str.contains(version))["label"]) for version in ("9.9", "10.2")}
+    assert "RoleStore.GetByNames" in called["9.9"] - called["10.2"] and len(called["9.9"] & called["10.2"]) > 20
+    assert set(families.get(FAMILY).series_schemas) <= {path.stem for path in (root / "tidy").glob("*.parquet")}
 
 
 def test_what_a_prometheus_cannot_be_asked_fails_with_the_cause(past: Past, host: dict[str, Any], root: Path):

@@ -24,6 +24,7 @@ _SPARE_FILES = 1024
 _TARGETS_S = 60.0  # Prometheus looks for what it is to scrape every five seconds
 _LOOK_EVERY_S = 0.25
 _WATCH_EVERY_S = 2.0
+_BUILT = "{{tools}}/"
 _METRICS_PORT, _MASTER_PORT = "metrics", "master"
 
 
@@ -67,6 +68,7 @@ def fresh_site(trial: "TrialContext", version: str, database: str, most_users: i
     monitor = config.prometheus
     assert monitor is not None
     role = load_role(trial.roles)
+    _require_programs(trial, [config.database(database).service or "", config.server(version, database)])
     ports = trial.agent_call("free-ports", _METRICS_PORT, _MASTER_PORT, role=role)["ports"]
     # Of the load there is nothing yet but where it will be scraped.
     load = RunningService(LOAD, "", "", "", ports, {}, host=trial.roles[role], bind=trial.address(role))
@@ -101,6 +103,15 @@ def fresh_site(trial: "TrialContext", version: str, database: str, most_users: i
             load_role=role,
             load_ports=ports,
         )
+
+
+def _require_programs(trial: "TrialContext", names: Sequence[str]) -> None:
+    """Raises TrialFailed for a program that could not be built here: what needs it would only time out."""
+    for name in names:
+        service = trial.config.services[name]
+        for argv in (service.argv, *service.setup):
+            if argv[0].startswith(_BUILT):
+                trial.tool_path(argv[0].removeprefix(_BUILT), service.role)
 
 
 def _accounts(trial: "TrialContext", server: RunningService, database: RunningService) -> Accounts:
