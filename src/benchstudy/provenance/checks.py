@@ -104,7 +104,8 @@ class Crate:
             self._zip = zipfile.ZipFile(path)
             self.names = frozenset(_members(path, self._zip))
         else:
-            raise BenchstudyError(f"{path}: no crate: neither a zip file nor a folder")
+            what = "neither a zip file nor a folder" if path.exists() else "there is no such file"
+            raise BenchstudyError(f"{path}: no crate: {what}")
         if not {SUMS, METADATA} <= self.names:
             raise BenchstudyError(f"{path}: no crate of benchstudy: it needs {METADATA} and {SUMS} at its top")
         self.sums = _sums(self.read(SUMS).decode(errors="replace"))

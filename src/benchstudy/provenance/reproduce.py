@@ -26,7 +26,7 @@ from benchstudy.study import Study, parse_study
 _MARKER = ".benchstudy-reproduction"
 _LOG = "snakemake.log"
 _PINNED = re.compile(r"^([A-Za-z0-9._-]+)==(\S+)", re.MULTILINE)
-_LAST_LINES = 15
+_LAST_LINES, _LONGEST_LINE = 30, 200
 
 
 @dataclass(frozen=True)
@@ -121,7 +121,7 @@ def _unpack(crate: Crate, study: Study, into: Path) -> None:
 
 def _make_reports(into: Path, cores: int) -> None:
     command = [sys.executable, "-m", "snakemake", "--cores", str(cores), "reports/index.html"]
-    command += ["--configfile", STUDY_FILE, "--config", "measure=false"]
+    command += ["--configfile", STUDY_FILE, "--config", "measure=false", "--show-failed-logs"]
     environment = {name: value for name, value in os.environ.items() if not name.startswith("BENCHSTUDY_CONTROLLER")}
     environment["PATH"] = f"{Path(sys.executable).parent}:{environment.get('PATH', os.defpath)}"
     environment["PYTHONPATH"] = str(into / "src")
@@ -130,8 +130,9 @@ def _make_reports(into: Path, cores: int) -> None:
             command, cwd=into, env=environment, stdin=subprocess.DEVNULL, stdout=log, stderr=subprocess.STDOUT
         )
     if done.returncode != 0:
-        lines = (into / _LOG).read_text(errors="replace").splitlines()[-_LAST_LINES:]
-        raise BenchstudyError(f"the reports could not be made; all of it is in {into / _LOG}:\n" + "\n".join(lines))
+        lines = [line[:_LONGEST_LINE] for line in (into / _LOG).read_text(errors="replace").splitlines()]
+        last = "\n".join(lines[-_LAST_LINES:])
+        raise BenchstudyError(f"the reports could not be made; all of it is in {into / _LOG}:\n{last}")
 
 
 def _compare(crate: Crate, study: Study, root: Path, into: Path, files: int) -> Reproduction:
