@@ -123,6 +123,7 @@ def test_the_page_says_what_differs_and_what_only_one_has(project, capsys):
     assert "all 8 trials failed" in said
     page = (project / "reports/comparisons/before--after.html").read_text()
     assert "<title>after against before" in page
+    assert '<a href="../before/index.html">Study before</a> · <a href="../after/index.html">' in page
     assert HOSTILE not in page
     assert "Only before has: gone" in page and "Only after has: new" in page
     assert "no difference between them gets a verdict" in page

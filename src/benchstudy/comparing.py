@@ -71,5 +71,6 @@ def compare_studies(root: Path, base: str, other: str, metrics: list[str]) -> tu
     trace = root / "logs" / "compare" / f"{name}.ipynb"
     execute(root / "notebooks" / f"{_NOTEBOOK}.ipynb", trace=trace, output=executed, parameters=given)
     page = exports.with_name(f"{name}.html")
-    render_notebook(executed, page, title=f"{other} against {base}")
+    up = [(f"Study {study}", f"../{study}/index.html") for study in (base, other)]
+    render_notebook(executed, page, title=f"{other} against {base}", up=up)
     return page, text

@@ -31,7 +31,9 @@ def page_title(page: str) -> str:
     return families.get(page).title if page in families.names() else STUDY_PAGES[page]
 
 
-def render_notebook(notebook: Path, html: Path, *, title: str) -> None:
+def render_notebook(
+    notebook: Path, html: Path, *, title: str, up: Sequence[tuple[str, str]] = (("Study overview", "index.html"),)
+) -> None:
     """The executed `notebook` as one HTML file that loads nothing.
 
     Figures are interactive, and static where scripts are off. Code is left out; it stays in the executed notebook.
@@ -44,6 +46,7 @@ def render_notebook(notebook: Path, html: Path, *, title: str) -> None:
         "script": template_text("page.js"),
         "bundle": _BUNDLE,
         "contents": _CONTENTS,
+        "up": up,
     }
     config = Config()
     config.HTMLExporter.exclude_anchor_links = True
