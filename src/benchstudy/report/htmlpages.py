@@ -37,7 +37,7 @@ def render_notebook(
     """The executed `notebook` as one HTML file that loads nothing.
 
     Figures are interactive, and static where scripts are off. Code is left out; it stays in the executed notebook.
-    Raises nbformat errors for a file that is not a notebook.
+    `up`: where the page leads back to, text and address. Raises nbformat errors for a file that is not a notebook.
     """
     executed = nbformat.read(notebook, as_version=4)
     page = {
