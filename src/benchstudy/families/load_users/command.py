@@ -20,7 +20,6 @@ _SHORT_S = 600.0  # up to this long, what was measured is written down every sec
 _INTERVALS_S = (1.0, 10.0)
 _FILES_FOR_A_USER = 4  # websocket, request, and the same while they are replaced
 _SPARE_FILES = 256
-_WORKERS_WAIT_S = 120  # for a slow host's Python to start
 # Its own configuration files are looked for in the home: none of a user's may change a measurement.
 _ENVIRONMENT = {"HOME": "/nonexistent", "LC_ALL": "C.UTF-8"}
 
@@ -67,7 +66,6 @@ class Started:
             f"--master-bind-host={self.address}",
             f"--master-bind-port={self.port}",
             f"--expect-workers={self.workers}",
-            f"--expect-workers-max-wait={_WORKERS_WAIT_S}",
             "--csv=locust",
         ]
         return self._command(argv, MASTER, stop_when, _SPARE_FILES)

@@ -123,15 +123,16 @@ class _Run:
         watcher = threading.Thread(target=self._watch, name="load-watch", daemon=True)
         for thread in (*workers, watcher):
             thread.start()
+        ended_well = False
         try:
             master = trial.execute(self.started.master(*places[self.roles[0]], self.ending), self.roles[0])
+            ended_well = master.execution.exit_status == 0
         finally:
             self.over.set()
-            for worker in workers:
-                worker.join(timeout=_WORKERS_END_S)
-            self.ending.set()  # what has not ended by itself
-            for worker in workers:
-                worker.join(timeout=_WORKERS_END_S)
+            for patience_s in (_WORKERS_END_S if ended_well else 0.0, _WORKERS_END_S):
+                for worker in workers:
+                    worker.join(timeout=patience_s)
+                self.ending.set()  # what has not ended by itself
         if self.cancelled.is_set():
             raise TrialFailed("the load was ended early")
         if self.problems:

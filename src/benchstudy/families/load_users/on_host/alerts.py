@@ -15,6 +15,7 @@ from . import histogram
 
 OK, ALERT, IGNORED, UNKNOWN = "ok", "alert", "ignored", "unknown"
 _LARGEST_ANSWER = 1 << 20
+_WRONG_QUERY = (400, 422)
 
 
 @dataclass(frozen=True)
@@ -36,11 +37,15 @@ class Alert:
 
 
 class PrometheusSilent(Exception):
-    """Prometheus did not answer, or refused the query."""
+    """Prometheus did not answer."""
+
+
+class QueryRefused(PrometheusSilent):
+    """Prometheus does not understand the query, and never will."""
 
 
 def ask_prometheus(url: str, query: str, timeout_s: float) -> float | None:
-    """The first value of an instant query now; None for an empty vector. Raises PrometheusSilent."""
+    """The first value of an instant query now; None for an empty vector. Raises PrometheusSilent, QueryRefused."""
     question = f"{url.rstrip('/')}/api/v1/query?" + urllib.parse.urlencode({"query": query})
     try:
         with _DIRECT.open(question, timeout=timeout_s) as response:
@@ -51,7 +56,8 @@ def ask_prometheus(url: str, query: str, timeout_s: float) -> float | None:
         return float(result[1] if answer["data"]["resultType"] == "scalar" else result[0]["value"][1])
     except urllib.error.HTTPError as error:
         said = error.read(2000).decode(errors="replace")
-        raise PrometheusSilent(f"{url} answered {error.code} to {query!r}: {said}") from error
+        kind = QueryRefused if error.code in _WRONG_QUERY else PrometheusSilent
+        raise kind(f"{url} answered {error.code} to {query!r}: {said}") from error
     except (OSError, ValueError, KeyError, IndexError, TypeError) as error:
         raise PrometheusSilent(f"{url} gave no answer to {query!r}: {error}") from error
 

@@ -9,7 +9,7 @@ from typing import Any
 
 import gevent
 
-from .alerts import UNKNOWN, Alert, PrometheusSilent, ask_prometheus
+from .alerts import UNKNOWN, Alert, PrometheusSilent, QueryRefused, ask_prometheus
 from .feedback import SETTLED, FeedbackRule
 from .master import Collector
 from .plan import Plan, Rule
@@ -132,6 +132,9 @@ class Watch:
         jobs = [gevent.spawn(self._try, ask_prometheus, self.url, alert.query, timeout_s) for alert in alerts]
         gevent.joinall(jobs)
         silent = [job.value for job in jobs if isinstance(job.value, PrometheusSilent)]
+        refused = next((error for error in silent if isinstance(error, QueryRefused)), None)
+        if refused is not None:
+            raise LoadFailed(f"an alert cannot be asked for: {refused}")
         if not silent:
             self._heard = time.monotonic()
         elif time.monotonic() - self._heard > _SILENT_CHECKS * self.rule.constants.every_s:

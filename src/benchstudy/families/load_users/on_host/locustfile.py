@@ -17,7 +17,9 @@ from load_users.users import Accounts, MattermostUser, refuse_unknown
 from locust import LoadTestShape, events
 from locust.runners import MasterRunner, WorkerRunner
 
-_REPORT_INTERVAL_S = 1.0
+_REPORT_INTERVAL_S = 0.5
+_USERS_INTERVAL_S = 1.0
+_WORKERS_WAIT_S = 120.0  # for a slow host's Python to start
 _WORKER_LOST_S = 10.0
 _KEY = "benchstudy"
 
@@ -58,7 +60,7 @@ class Shape(LoadTestShape):
         self.collector = collector = Collector(PLAN)
         self.control = (Unbounded if PLAN.rule else Bounded)(PLAN, collector)
         self._writers = [
-            gevent.spawn(repeat, _REPORT_INTERVAL_S, collector.tell_users),
+            gevent.spawn(repeat, _USERS_INTERVAL_S, collector.tell_users),
             gevent.spawn(repeat, PLAN.interval_s, collector.write_interval),
         ]
         STATE.collector = collector
@@ -109,11 +111,34 @@ def begin(environment, runner, **_):
     environment.stop_timeout = 0.0  # users leave by themselves, see MattermostUser
     if isinstance(runner, MasterRunner):
         serve_metrics()
+        quit_once(runner)
+        await_workers(runner)
     elif isinstance(runner, WorkerRunner):
         MattermostUser.recorder = STATE.recorder
         MattermostUser.accounts = Accounts(PLAN.accounts, runner.worker_index, PLAN.workers)
         environment.events.request.add_listener(record)
         environment.events.report_to_master.add_listener(add_report)
+
+
+def quit_once(runner):
+    """Locust tells its workers four times to quit, and waits for them each time."""
+    quit_runner, done = runner.quit, []
+
+    def once():
+        if not done:
+            done.append(True)
+            quit_runner()
+
+    runner.quit = once
+
+
+def await_workers(runner):
+    """Locust looks once a second whether they are there."""
+    deadline = time.monotonic() + _WORKERS_WAIT_S
+    while len(runner.clients.ready) < PLAN.workers and time.monotonic() < deadline:
+        gevent.sleep(0.02)
+    if len(runner.clients.ready) < PLAN.workers:
+        sys.exit(f"{len(runner.clients.ready)} of {PLAN.workers} Locust workers came within {_WORKERS_WAIT_S:g} s")
 
 
 def serve_metrics():

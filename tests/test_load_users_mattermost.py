@@ -1,0 +1,334 @@
+"""Loads on Mattermost's real server: what users do, what is recorded of it, and what goes wrong. One server for all."""
+
+import csv
+import json
+import os
+import re
+import signal
+import socket
+import threading
+import time
+import urllib.parse
+import urllib.request
+import uuid
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from conftest import CHECKOUT
+from load_test_study import FAMILY, study_of
+from sshd_hosts import SshdHost
+from waiting import runs, until
+
+from benchstudy.errors import TrialFailed
+from benchstudy.families.load_run.system import fresh_site, wait_for_targets
+from benchstudy.families.load_users.config import ORIGINAL_ACTIONS, Behaviour, Load, Rule
+from benchstudy.families.load_users.on_host.feedback import AT_MAXIMUM, AT_MINIMUM, SETTLED
+from benchstudy.families.load_users.run import Loaded, Site, run_load
+from benchstudy.hostagent import HostAgent
+from benchstudy.parsers.locust import LoadResult, parse_load
+from benchstudy.provision import provision_target
+from benchstudy.remote import Remote
+from benchstudy.trial import HostConnection, SessionState, TrialContext
+
+STUDY = CHECKOUT / "config" / "studies" / "mattermost-releases.yaml"
+SMALL = {"users": 24, "teams": 2, "channels": 4, "posts": 200, "direct-posts": 40}
+SERVER = "mattermost-9.9"
+QUICK = Behaviour(think_time={"least": "50ms", "mean": "150ms"})
+SESSION = "11111111-2222-4333-8444-555555555555"
+WEBSOCKETS = "mattermost_http_websockets_total"
+
+
+def block() -> dict[str, Any]:
+    """The full study's system on one host with few rows, and no release but one."""
+    family = yaml.safe_load(STUDY.read_text())["families"][FAMILY]
+    wanted = ("dataset", "postgres", SERVER, "node-exporter", "prometheus")
+    services = {name: family["services"][name] for name in wanted}
+    for service in services.values():
+        service.pop("role", None)
+    (seeding,) = services["dataset"]["setup"]
+    sizes = [re.sub(r"^--([a-z-]+)=\d+$", lambda m: f"--{m[1]}={SMALL.get(m[1], 1)}", word) for word in seeding]
+    services["dataset"]["setup"] = [[word for word in sizes if not word.startswith("--release=10.2")]]
+    return {
+        "versions": [{"name": name, "services": {"postgres": SERVER}} for name in ("one", "two")],
+        "databases": [{"name": "postgres", "service": "postgres"}],
+        "loads": [{"name": "bounded", "users": 8, "ramp": "2s", "duration": "10s"}],
+        "system": family["system"],
+        "prometheus": {"service": "prometheus"},
+        "services": services,
+    }
+
+
+@dataclass(frozen=True)
+class Place:
+    """A server that is up, and a way to load it."""
+
+    state: SessionState
+    root: Path
+    site: Site
+    metrics_url: str
+
+    def load(self, load: Load, behaviour: Behaviour = QUICK, **changes: Any) -> tuple[Loaded, Path]:
+        """(what the load says, its trial's folder)"""
+        folder = self.root / uuid.uuid4().hex[:8]
+        folder.mkdir()
+        site = replace(self.site, **{"cancelled": threading.Event(), **changes})
+        return run_load(TrialContext(self.state, "trial", folder, 1), load, behaviour, site), folder
+
+    def ask(self, query: str) -> float:
+        """The first value that Prometheus has now; 0 when it has none."""
+        found = get_json(f"{self.site.prometheus_url}/api/v1/query?" + urllib.parse.urlencode({"query": query}))
+        return float(found["data"]["result"][0]["value"][1]) if found["data"]["result"] else 0.0
+
+    def count(self, metric: str) -> float:
+        """The sum over all labels, as the server itself says it now."""
+        with urllib.request.urlopen(self.metrics_url, timeout=20) as answer:
+            text = answer.read().decode()
+        return sum(float(value) for value in re.findall(rf"(?m)^{metric}(?:\{{.*\}})? (\S+)$", text))
+
+
+def get_json(url: str) -> Any:
+    with urllib.request.urlopen(url, timeout=20) as answer:
+        return json.load(answer)
+
+
+@pytest.fixture(scope="module")
+def place(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Place]:
+    if os.getuid() != 0:
+        pytest.skip("only root may make control groups here")
+    root = tmp_path_factory.mktemp("load")
+    with SshdHost(root / "sshd") as sshd, pytest.MonkeyPatch.context() as patch:
+        patch.setenv("BENCHSTUDY_HOST_LOCK", str(root / "host.lock"))
+        host = {**sshd.host.model_dump(exclude_none=True, exclude_defaults=True), "work_dir": str(root / "work")}
+        study = study_of(block(), host)
+        with patch.context() as here:
+            here.chdir(CHECKOUT)
+            provision_target(study, "bench", root / "facts.json")
+        with Remote("here", study.hosts["here"]) as remote:
+            agent = HostAgent.deploy(remote, lease_s=60.0, reconnect_s=10.0, on_event=print)
+            with agent.lock(SESSION, {"user": "tests"}):
+                yield from _place(root, study, HostConnection(remote, agent))
+
+
+def _place(root: Path, study: Any, connection: HostConnection) -> Iterator[Place]:
+    state = SessionState(SESSION, study.session("bench", FAMILY), {"here": connection}, root / "session", print)
+    (root / "site").mkdir()
+    trial = TrialContext(state, "site", root / "site", 1)
+    try:
+        with fresh_site(trial, "one", "postgres", SMALL["users"]) as up:
+            wait_for_targets(trial, up)
+            site = Site(
+                url=up.url,
+                prometheus_url=up.prometheus_url,
+                accounts=up.accounts.content,
+                address=trial.address("sut"),
+                port=up.load_ports["master"],
+                metrics_port=up.load_ports["metrics"],
+                cancelled=threading.Event(),
+            )
+            yield Place(state, root, site, f"http://{up.server.address}:{up.server.ports['metrics']}/metrics")
+    finally:
+        state.close()
+
+
+def bounded(users: int, duration: str = "6s") -> Load:
+    return Load(name="bounded", users=users, ramp="1s", duration=duration)
+
+
+def unbounded(**changes: Any) -> Load:
+    short = {"step": 1, "every": "1s", "window": "6s", "ignore_first": "0s", "alert_window": "4s", "at_most": "60s"}
+    return Load(name="unbounded", rule=Rule(**{**short, **changes}))
+
+
+def read(loaded: Loaded, folder: Path) -> LoadResult:
+    (start, end) = next(phase[1:] for phase in loaded.phases if phase[0] in ("steady", "stable"))
+    return parse_load(folder / "load" / "files", loaded.started_s, (start, end))
+
+
+def rows(folder: Path, name: str) -> list[dict[str, str]]:
+    with (folder / "load" / "files" / name).open(newline="") as file:
+        return list(csv.DictReader(file))
+
+
+def locust_processes(root: Path) -> list[int]:
+    """Python processes that run the load's own file from this test's folder."""
+    found = []
+    for path in Path("/proc").glob("[0-9]*/cmdline"):
+        try:
+            words = path.read_bytes()
+        except OSError:
+            continue
+        if b"locustfile.py" in words and os.fsencode(root) in words and runs(int(path.parent.name)):
+            found.append(int(path.parent.name))
+    return found
+
+
+# --- a load that goes well ---------------------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def good(place: Place) -> tuple[Loaded, Path, float]:
+    """A load on two workers in which every action is as frequent as any other, and what the server counted of it."""
+    # All but one: a login takes the server as long as a hundred other requests.
+    actions = {action: 1.0 for action in ORIGINAL_ACTIONS if action != "log_in_again"}
+    before = place.count("mattermost_api_time_count")
+    loaded, folder = place.load(bounded(10, "10s"), QUICK.model_copy(update={"actions": actions, "workers": 2}))
+    return loaded, folder, place.count("mattermost_api_time_count") - before
+
+
+def test_every_action_meets_a_server_that_can_do_it(good):
+    loaded, folder, _ = good
+    assert loaded.problems == []
+    assert [name for name, _, _ in loaded.phases] == ["ramp", "steady"]
+    ramp, steady = loaded.phases
+    assert ramp[2] == steady[1] and steady[2] - steady[1] >= 10
+    result = read(loaded, folder)
+    done = {row["action"] for row in result.series["client"] if row["count"]}
+    # Rarely done ones may find nothing to do, such as a channel that is not joined yet.
+    assert len(done & set(ORIGINAL_ACTIONS)) >= len(ORIGINAL_ACTIONS) - 5
+    assert {"connect", "delivery"} <= done
+    # Somebody may answer a post that its writer deletes at that moment: that is 4xx, and no other failure occurs.
+    assert {row["failure"] for row in rows(folder, "failures.csv")} <= {"4xx"}
+    assert result.values["client_errors"] == (0.0, "1")
+    assert result.values["events"][0] > 0
+
+
+def test_all_users_are_there_in_the_steady_time_on_both_workers(good):
+    loaded, folder, _ = good
+    result = read(loaded, folder)
+    assert result.values["users"] == result.values["users_max"] == (10.0, "1")
+    last = {row["worker"]: row for row in rows(folder, "workers.csv")}
+    assert [last[worker]["ready"] for worker in ("0", "1")] == ["5", "5"]
+    assert 0 < result.values["generator_cpu"][0] < 1.1
+    assert rows(folder, "users.csv")[-1]["ready"] == "10"
+
+
+def test_the_server_counts_the_requests_that_users_say_they_made(good):
+    """Locust's own counts, which go to the very end."""
+    _, folder, answered = good
+    http = sum(int(row["Request Count"]) for row in rows(folder, "locust_stats.csv") if row["Name"] == "Aggregated")
+    # What users were told to leave alone is only in one of them.
+    assert answered == pytest.approx(http, rel=0.15)
+
+
+def test_prometheus_has_what_the_users_see(place: Place, good):
+    loaded, folder, _ = good
+    end = loaded.phases[1][2]
+
+    def at_most(query: str) -> float:
+        return place.ask(f"max_over_time(({query})[30m:1s])")
+
+    ours = sum(int(row["count"]) for row in rows(folder, "requests.csv") if row["kind"] == "http")
+    # The scrape before the end is up to a second old.
+    assert 0.5 * ours < at_most('sum(benchstudy_client_request_seconds_count{kind="http"})') <= ours * 1.1
+    assert at_most("sum(benchstudy_client_websockets)") == at_most("sum(benchstudy_client_ready)") == 10
+    assert at_most("sum(benchstudy_client_cpu_seconds_total)") > 0
+    assert loaded.started_s < end
+
+
+# --- the rule on the real server ---------------------------------------------------------------------------------
+
+
+def test_the_rule_finds_how_many_a_real_server_takes_by_what_prometheus_sees_of_it(place: Place):
+    """Its "capacity" is how many websockets the server itself says are open, which no other load on this machine
+    changes: six.
+    """
+    alerts = {"sockets": {"above": 6.0, "query": f"sum({WEBSOCKETS})"}, "client_errors": "2.5 %", "memory": "99 %"}
+    loaded, folder = place.load(unbounded(max_users=20, slope=0.4, window="12s", at_most="120s", alerts=alerts))
+    result = loaded.result["result"]
+    assert (result["why"], result["limited_by"], result["first_alert"]) == (SETTLED, "sockets", "sockets")
+    values = read(loaded, folder).values
+    assert values["supported_users"][0] == pytest.approx(6, abs=2.5)
+    assert values["at_maximum"] == (0.0, "1") and abs(values["slope"][0]) < 0.4
+    assert [name for name, _, _ in loaded.phases] == ["search", "stable"]
+    states = {row["alert"]: row["state"] for row in rows(folder, "alerts.csv")}
+    assert states.keys() == alerts.keys() and states["memory"] == "ok"
+    assert "sockets" in {row["alert"] for row in rows(folder, "users.csv")}
+
+
+def test_what_nothing_limits_and_what_everything_limits_is_no_number_of_the_system(place: Place):
+    alerts = {"nothing": {"above": 1e9, "query": "vector(1)"}, "typo": {"above": 1, "query": "no_such_metric"}}
+    loaded, folder = place.load(unbounded(max_users=2, alerts=alerts))
+    assert loaded.result["result"]["why"] == AT_MAXIMUM
+    assert read(loaded, folder).values["at_maximum"] == (1.0, "1")
+    assert "typo had no value" in loaded.problems[0] and "at least as many" in loaded.problems[1]
+    loaded, folder = place.load(unbounded(max_users=2, alerts={"always": {"above": 0.5, "query": "vector(1)"}}))
+    assert loaded.result["result"]["why"] == AT_MINIMUM
+    assert "supported_users" not in read(loaded, folder).values
+    assert "however few" in loaded.problems[0]
+
+
+# --- a load that does not ----------------------------------------------------------------------------------------
+
+
+def failure(place: Place, *arguments: Any, **changes: Any) -> str:
+    with pytest.raises(TrialFailed) as caught:
+        place.load(*arguments, **changes)
+    until(lambda: locust_processes(place.root) == [])
+    return str(caught.value)
+
+
+def test_users_who_cannot_log_in_are_said_with_the_servers_words(place: Place):
+    accounts = json.loads(place.site.accounts)
+    for user in accounts["users"]:
+        user["password"] = "not-the-one"
+    behaviour = QUICK.model_copy(update={"arrival": 3.0})
+    said = failure(place, bounded(2), behaviour, accounts=json.dumps(accounts).encode())
+    assert said.startswith("only 0 of 2 users could log in")
+    assert "log_in/log_in: 4xx" in said and "401" in said
+
+
+def test_too_few_accounts_are_refused_before_anything_starts(place: Place):
+    said = failure(place, bounded(SMALL["users"] + 1))
+    assert f"the data set has {SMALL['users']}" in said
+
+
+@pytest.mark.parametrize("port", ["port", "metrics_port"])
+def test_a_port_that_is_taken_fails_the_load_with_its_number(place: Place, port: str):
+    with socket.create_server(("127.0.0.1", 0)) as other:
+        number = other.getsockname()[1]
+        assert f"127.0.0.1:{number}" in failure(place, bounded(1), **{port: number})
+
+
+def test_a_silent_prometheus_ends_the_rule(place: Place):
+    with socket.create_server(("127.0.0.1", 0)) as other:
+        number = other.getsockname()[1]
+    rule = unbounded(max_users=3, alerts={"cpu": "85 %"})
+    said = failure(place, rule, prometheus_url=f"http://127.0.0.1:{number}")
+    assert "nothing decides about users any more" in said and str(number) in said
+
+
+def test_a_wrong_query_ends_the_rule_with_prometheus_words(place: Place):
+    rule = unbounded(max_users=3, alerts={"wrong": {"above": 1, "query": "sum(("}})
+    assert "parse error" in failure(place, rule)
+
+
+def test_a_cancelled_load_ends_soon_and_leaves_nothing(place: Place):
+    cancelled = threading.Event()
+    threading.Thread(
+        target=lambda: (until(lambda: place.count(WEBSOCKETS) >= 2, 60), cancelled.set()), daemon=True
+    ).start()
+    begun = time.monotonic()
+    assert "ended early" in failure(place, bounded(2, "5min"), cancelled=cancelled)
+    assert time.monotonic() - begun < 120
+
+
+def test_a_worker_that_is_killed_fails_the_load(place: Place):
+    def kill() -> None:
+        until(lambda: place.count(WEBSOCKETS) >= 2, 60)
+        # The process that was forked last runs users; its parent only waits for it.
+        os.kill(max(locust_processes(place.root), key=started_at), signal.SIGKILL)
+
+    until(lambda: place.count(WEBSOCKETS) == 0)  # of the loads before
+    killer = threading.Thread(target=kill, daemon=True)
+    killer.start()
+    said = failure(place, bounded(2, "5min"))
+    killer.join()
+    assert "do not answer any more" in said or "ended before the load did" in said
+
+
+def started_at(pid: int) -> int:
+    return int(Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[19])
