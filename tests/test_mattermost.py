@@ -22,13 +22,16 @@ from pathlib import Path
 
 import pytest
 import yaml
-from conftest import CHECKOUT, copy_project
+from conftest import CHECKOUT, copy_project, left_processes
 from waiting import until
 
 from benchstudy.families import load_data
+from benchstudy.hostagent import HostAgent
 from benchstudy.needs import named_tools, started_programs
+from benchstudy.remote import Remote
 from benchstudy.services import PLACEHOLDER
-from benchstudy.study import load_study
+from benchstudy.study import load_study, parse_study
+from benchstudy.trial import HostCheck, HostConnection
 
 ON_HOST = Path(load_data.__file__).parent / "on_host"
 SEED = ON_HOST / "seed.py"
@@ -183,6 +186,30 @@ def test_the_full_study_is_whole_and_its_programs_go_where_they_run():
     assert {"postgres", "mariadbd"} <= started_programs(block, ["db"])
     assert "prometheus" in started_programs(block, ["monitor"])
     assert "prometheus-node-exporter" in started_programs(block, ["sut"])
+
+
+def test_check_names_what_a_host_lacks(studies, tmp_path):
+    """A host that nobody provisioned, but for what its packages bring."""
+    block = studies["config.yaml"]
+    study = parse_study(
+        {
+            "study": "check",
+            "hosts": {"here": {"loopback": True, "work_dir": str(tmp_path / "work")}},
+            "targets": {"bench": {"roles": {"sut": "here", "load": "here"}}},
+            "families": {"load_test": block},
+        }
+    )
+    plan = study.session("bench", "load_test")
+    with Remote("here", plan.hosts["here"]) as remote:
+        agent = HostAgent.deploy(remote, lease_s=30.0, reconnect_s=0.0, on_event=lambda _: None)
+        found = HostCheck(HostConnection(remote, agent), ["sut", "load"])
+        plan.family.check(plan.config, found)
+    # The agent's desk ends by itself once nobody talks to it.
+    until(lambda: not left_processes(str(tmp_path)), 60.0)
+    lacking = {text.removesuffix(" is missing") for good, text, _ in found.findings if not good}
+    tools = {"mattermost-9.9", "mattermost-10.2", "mattermost-9.9-import"}
+    assert lacking >= {*(f"services: {tool}" for tool in tools), "users: locust"}
+    assert any(good and text.startswith("services: /") and text.endswith("/cp") for good, text, _ in found.findings)
 
 
 # --- the real ones ---------------------------------------------------------------------------------------------------

@@ -2,7 +2,7 @@
 
 from typing import TYPE_CHECKING
 
-from benchstudy import paths
+from benchstudy import needs, paths
 from benchstudy.errors import BenchstudyError
 from benchstudy.families.load_run.clocks import MOST_OFFSET_S
 from benchstudy.families.load_test_config import LoadTestConfig, Source
@@ -13,9 +13,26 @@ if TYPE_CHECKING:
 
 def check_host(config: LoadTestConfig, host: "HostCheck") -> None:
     """Report with host.ok and host.problem."""
+    _check_programs(config, host)
     for source in config.sources:
         if source.role in host.roles:
             _check_source(source, host)
+
+
+def _check_programs(config: LoadTestConfig, host: "HostCheck") -> None:
+    """Those that services on this host begin with, or name as provisioned; and what users are made with."""
+    if not config.services:
+        return
+    family = config.model_dump(mode="json", serialize_as_any=True)
+    services = [service for service in config.services.values() if service.role in host.roles]
+    begun = {argv[0] for service in services for argv in (service.argv, *service.setup)}
+    for program in sorted(begun | {f"{{{{tools}}}}/{name}" for name in needs.named_tools(family, host.roles)}):
+        host.program(program, "services")
+    for variable in sorted({name for service in services for name in service.secret_env.values()}):
+        host.variable(variable)
+    generates = [role for role in host.target_roles if role == "load" or role.startswith("load-")] or ["sut"]
+    if set(generates) & set(host.roles):
+        host.program("locust", "users")
 
 
 def _check_source(source: Source, host: "HostCheck") -> None:
