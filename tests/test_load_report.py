@@ -13,6 +13,7 @@ from benchstudy.families.load_test import FAMILY
 from benchstudy.report import sessions, within_trial
 from benchstudy.report.load_client import LoadClient
 from benchstudy.report.load_panels import PANELS, LoadPanels
+from benchstudy.report.load_published import LoadPublished
 from benchstudy.report.load_setup import LoadSetup
 from benchstudy.report.load_summary import LoadSummary
 from benchstudy.report.load_test import LoadTest
@@ -77,6 +78,7 @@ def reading(load: LoadTest, place: str, group: str):
 
 
 CAPTURED = Path(__file__).parent / "data" / "prometheus"
+PUBLISHED = Path(__file__).parents[1] / "data" / "published"
 
 
 # -- mix shift -----------------------------------------------------------------------------------------
@@ -416,3 +418,26 @@ def test_lints_name_the_labels_of_one_version_only(load):
     assert any(DRIVER in text and "left: 50 % of the store calls" in text for text in found), found
     assert not any(AGAIN in text for text in found), "the same version again calls the same labels"
     assert "short-window" not in lints_of(load)
+
+
+# -- beside the page -----------------------------------------------------------------------------------
+
+
+def test_the_pages_own_figures_stand_beside_ours_and_what_it_found_by_hand_beside_what_we_find(load):
+    tables = LoadPublished(PUBLISHED, load)
+    postgres = row(tables.users(), "Postgres")
+    assert said(postgres["Published: change"]) == "-2.96%" and said(postgres["Measured: change"]).startswith("−2.")
+    assert said(row(tables.users(), "MySQL")["Measured: base"]) == "–", "MariaDB is no MySQL"
+    assert said(row(tables.users(), "MariaDB")["Published: v9.11.0"]) == "–"
+    shift = tables.shift()
+    everything, rest = row(shift, "All methods, mean"), row(shift, f"Without {DRIVER}, mean")
+    (measured,) = (c for c in shift.columns if c.startswith("Measured: PostgreSQL 15, bounded"))
+    assert said(everything["Published"]) == "1.9 milliseconds slower"
+    assert said(everything[measured]).endswith("mix-driven, no regression")
+    assert said(rest["Published"]) == "0.0525 milliseconds faster" and said(rest[measured]).startswith("−0.0")
+    assert said(rest[measured]).endswith(f"without {DRIVER}")
+
+
+def test_the_page_stands_alone_where_no_load_test_was_measured():
+    tables = LoadPublished(PUBLISHED, None)
+    assert len(tables.users().rows) == 2 and tables.shift().columns == ("Of", "Published")

@@ -72,6 +72,33 @@ def borrowed_variance(material: Material) -> Found:
         )
 
 
+@rule(
+    "mix-driven",
+    "warning",
+    why="A mean over many kinds of calls changes when other calls are made, although none of them got slower or "
+    "faster. Without the kind of call that left or entered, the change is another one.",
+    action="Compare like for like, with the calls of the base; show the part of the calls and the part of the mix.",
+)
+def mix_driven(material: Material) -> Found:
+    for _, groups in material.by(lambda group: (group.section, group.but("series"))):
+        everything = [g for g in groups if g.levels.get("series", "").startswith("all ")]
+        for group, rest in [(g, r) for g in everything for r in groups if _leaves_out(r)]:
+            for name, figure in group.figures.items():
+                other = rest.figures.get(name)
+                if not name.endswith("_difference") or other is None or not figure.value or other.value is None:
+                    continue
+                if other.value * figure.value < 0 or abs(other.value) < 0.5 * abs(figure.value):
+                    statistic = name.removesuffix("_difference")
+                    yield (
+                        group.where,
+                        f"{statistic}: {_said(figure)}, and {_said(other)} {rest.levels['series']}",
+                    )
+
+
+def _leaves_out(group: Group) -> bool:
+    return group.levels.get("series", "").startswith("without ")
+
+
 def _is_repeated(group: Group) -> bool:
     return bool({"n", "runs", "repetitions", "aa_variance"} & set(group.figures))
 

@@ -15,6 +15,8 @@ from benchstudy.report import cells, human, lint_list, published, sessions
 from benchstudy.report.exhibits import Exhibits, show
 from benchstudy.report.http_load import HttpLoad
 from benchstudy.report.http_published import Published
+from benchstudy.report.load_published import LoadPublished
+from benchstudy.report.load_test import LoadTest
 from benchstudy.report.log_published import LogPublished
 from benchstudy.report.log_write import LogWrite
 from benchstudy.report.results import Estimate, Results
@@ -153,11 +155,15 @@ class PublishedPage(Exhibits):
         self.show_tables([_all(self._folder / file) for file in files], "Nothing is published.", folded=True)
 
     def releases(self) -> None:
-        """What the comparison of two versions prints, in its own columns."""
+        """What the comparison of two versions prints, beside ours where a load test was measured."""
+        results, load = self._results("load_test"), None
+        if results is not None:
+            indexes = sessions.family_indexes(self.root, self.study, "load_test")
+            load = LoadTest(results, sessions.declared(indexes, "load_test"), indexes)
+        tables = LoadPublished(self._folder, load)
+        self.show_table(_elsewhere(tables.users(), "load_test"))
+        self.show_table(_elsewhere(tables.shift(), "load_test"))
         rows = published.read(self._folder / "mattermost-v9.11-v10.0.csv", {})
-        users = rows.filter(pl.col("statistic").is_in(["supported_users", "users_change"]))
-        users = users.filter(pl.col("section") == "Supported users in unbounded tests")
-        self.show_table(_versions(users, "test", "users", "Supported users, published"))
         for kind, title in (("Store times", "Store"), ("API times", "API")):
             times = rows.filter(pl.col("section").str.ends_with(kind))
             caption = f"{title} times, bounded test on Postgres, published: series with a p99 of exactly 5 ms or none"
