@@ -28,12 +28,17 @@ def clock_of(answer: Mapping[str, Any], host_offset_s: float) -> Clock:
 def require_steady(before: Clock, after: Clock) -> float:
     """How far the clock was set in between. Raises TrialFailed when that is too far to know when anything happened."""
     stepped_s = after.from_here_s - before.from_here_s
-    if abs(stepped_s) > _MOST_STEP_S + before.uncertainty_s + after.uncertainty_s:
-        raise TrialFailed(
-            f"the clock of Prometheus was set by {stepped_s:+.3f} s during the trial, so that nobody knows what belongs"
-            " into its window; synchronise the host's clock (chrony) and measure again"
-        )
+    require_small_step("Prometheus", stepped_s, before.uncertainty_s + after.uncertainty_s)
     return stepped_s
+
+
+def require_small_step(whose: str, stepped_s: float, uncertainty_s: float) -> None:
+    """Raises TrialFailed for a clock that was set during the trial."""
+    if abs(stepped_s) > _MOST_STEP_S + uncertainty_s:
+        raise TrialFailed(
+            f"the clock of {whose} was set by {stepped_s:+.3f} s during the trial, so that nobody knows what belongs "
+            "into its window; synchronise the host's clock (chrony) and measure again"
+        )
 
 
 def correction_s(clock: Clock, of_windows: str | None, source: str) -> float:

@@ -4,7 +4,7 @@ from typing import TYPE_CHECKING, Any
 
 from benchstudy.errors import TrialFailed
 from benchstudy.families.base import Case
-from benchstudy.families.load_run.clocks import clock_of, require_steady
+from benchstudy.families.load_run.clocks import clock_of, require_small_step, require_steady
 from benchstudy.families.load_run.facts import rate_window_s, write_facts
 from benchstudy.families.load_run.fetch import Server, Span, fetch
 from benchstudy.families.load_run.scrape import problems_of
@@ -41,7 +41,7 @@ def run_load_trial(case: Case, trial: "TrialContext") -> None:
         server = Server(site.prometheus_url, site.prometheus_role)
         span = Span(*window, margin_s, SYSTEM, HOSTS, _interval_s(config), config.metrics.given)
         summary = fetch(trial, server, span)
-        stepped_s = max(before.stepped_s(after), key=abs)
+        stepped_s = before.require_steady(after)
     write_facts(
         trial,
         mode="run",
@@ -112,10 +112,13 @@ class _Clocks:
         shift_s = self.load_minus_prometheus_s
         return [(name, start - shift_s, end - shift_s) for name, start, end in phases]
 
-    def stepped_s(self, after: "_Clocks") -> list[float]:
+    def require_steady(self, after: "_Clocks") -> float:
         """By how much clocks were set in between. Raises TrialFailed when that is too much."""
-        moved = require_steady(self.prometheus, after.prometheus)
-        return [moved, after.load_minus_prometheus_s - self.load_minus_prometheus_s]
+        stepped_s = require_steady(self.prometheus, after.prometheus)
+        between_s = after.load_minus_prometheus_s - self.load_minus_prometheus_s
+        uncertainty_s = self.prometheus.uncertainty_s + after.prometheus.uncertainty_s
+        require_small_step(self._load_host, between_s, uncertainty_s)
+        return max(stepped_s, between_s, key=abs)
 
     def facts(self) -> dict[str, Any]:
         return {
