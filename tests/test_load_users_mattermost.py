@@ -111,6 +111,7 @@ def place(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Place]:
             agent = HostAgent.deploy(remote, lease_s=60.0, reconnect_s=10.0, on_event=print)
             with agent.lock(SESSION, {"user": "tests"}):
                 yield from _place(root, study, HostConnection(remote, agent))
+        until(lambda: processes(root, b"/agent-") == [])  # it notices that nobody asks any more
 
 
 def _place(root: Path, study: Any, connection: HostConnection) -> Iterator[Place]:
@@ -154,14 +155,18 @@ def rows(folder: Path, name: str) -> list[dict[str, str]]:
 
 
 def locust_processes(root: Path) -> list[int]:
-    """Python processes that run the load's own file from this test's folder."""
+    return processes(root, b"locustfile.py")
+
+
+def processes(root: Path, word: bytes) -> list[int]:
+    """Those with a word and this test's folder in their command."""
     found = []
     for path in Path("/proc").glob("[0-9]*/cmdline"):
         try:
             words = path.read_bytes()
         except OSError:
             continue
-        if b"locustfile.py" in words and os.fsencode(root) in words and runs(int(path.parent.name)):
+        if word in words and os.fsencode(root) in words and runs(int(path.parent.name)):
             found.append(int(path.parent.name))
     return found
 
@@ -308,9 +313,12 @@ def test_a_wrong_query_ends_the_rule_with_prometheus_words(place: Place):
 
 def test_a_cancelled_load_ends_soon_and_leaves_nothing(place: Place):
     cancelled = threading.Event()
-    threading.Thread(
-        target=lambda: (until(lambda: place.count(WEBSOCKETS) >= 2, 60), cancelled.set()), daemon=True
-    ).start()
+
+    def cancel() -> None:
+        until(lambda: place.count(WEBSOCKETS) >= 2, 60)
+        cancelled.set()
+
+    threading.Thread(target=cancel, daemon=True).start()
     begun = time.monotonic()
     assert "ended early" in failure(place, bounded(2, "5min"), cancelled=cancelled)
     assert time.monotonic() - begun < 120

@@ -14,7 +14,7 @@ from .feedback import SETTLED, FeedbackRule
 from .master import Collector
 from .plan import Plan, Rule
 
-_SILENT_CHECKS = 10  # a rule that sees nothing would add users for ever
+_SILENT_CHECKS = 5  # a rule that sees nothing would add users for ever; a window has at least as many
 _AT_ONCE = 1000.0  # users/s: a step is one step
 
 
