@@ -458,18 +458,21 @@ def test_tables_are_compared_cell_by_cell():
     was = {
         "a.csv": b"Size,disk\n1MB,5 ms\n2MB,9 ms\n",
         "b.csv": b"x\n1\n",
+        "c.csv": b"Size,disk\n1MB,5 ms\n",
         "gone.csv": b"x\n",
         "quoted.csv": b"a,b\n1,2\n",
     }
     now = {
         "a.csv": b"Size,disk\n1MB,5 ms\n2MB,8 ms\n",
         "b.csv": b"x\n1\n2\n",
+        "c.csv": b"Size,bucket,disk\n1MB,5 ms,5 ms\n",
         "new.csv": b"x\n",
         "quoted.csv": b'a,b\n"1",2\n',
     }
     assert [str(difference) for difference in tables.differences(was, now)] == [
         "a.csv, row 2 (2MB), disk: '9 ms' in the crate, '8 ms' now",
         "b.csv: 1 rows in the crate, 2 rows now",
+        "c.csv, heading: 'Size', 'disk' in the crate, 'Size', 'bucket', 'disk' now",
         "gone.csv: a table in the crate, none now",
         "new.csv: no table in the crate, one now",
         "quoted.csv: other bytes in the crate, the same cells now",

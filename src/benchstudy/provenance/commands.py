@@ -87,6 +87,9 @@ def _reproduce(arguments: argparse.Namespace) -> int:
     if done.differences:
         _tell("TABLES DIFFER", [str(difference) for difference in done.differences], sys.stderr)
         print(f"{done.tables} tables the same, the others are not", file=sys.stderr)
+        if done.code or done.packages:
+            way = f"unpack the crate, and run `make reproduce CRATE={arguments.crate.absolute()}` there"
+            print(f"the software may be why; to make them with that of the crate, {way}", file=sys.stderr)
         return 1
     print(f"{done.tables} tables, the same in every cell")
     return 0

@@ -40,6 +40,9 @@ def _rows(content: bytes) -> list[list[str]]:
 
 def _cells(name: str, was: list[list[str]], now: list[list[str]]) -> Iterator[Difference]:
     heading = was[0] if was else []
+    if was[:1] != now[:1]:
+        yield Difference(f"{name}, heading", _columns(was), _columns(now))
+        return
     if len(was) != len(now):
         yield Difference(name, _counted(was), _counted(now))
         return
@@ -47,8 +50,12 @@ def _cells(name: str, was: list[list[str]], now: list[list[str]]) -> Iterator[Di
         for column, (a, b) in enumerate(zip_longest(before, after)):
             if a != b:
                 title = heading[column] if column < len(heading) else f"column {column + 1}"
-                row = f"row {number} ({' '.join(before[0].split())})" if number and before else "heading"
+                row = f"row {number} ({' '.join(before[0].split())})" if before else f"row {number}"
                 yield Difference(f"{name}, {row}, {title or f'column {column + 1}'}", _shown(a), _shown(b))
+
+
+def _columns(rows: list[list[str]]) -> str:
+    return ", ".join(map(_shown, rows[0])) if rows else "nothing"
 
 
 def _counted(rows: list[list[str]]) -> str:
