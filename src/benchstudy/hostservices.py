@@ -164,7 +164,7 @@ def start_service(
             "tools": agent.tools_dir,
             "confinement": confinement.spec(),
         }
-        timeout_s = _SETUP_S + service.ready.timeout
+        timeout_s = max(_SETUP_S, len(service.setup) * (service.setup_timeout or 0.0)) + service.ready.timeout
         return (
             uuid,
             folder,

@@ -85,6 +85,7 @@ class Service(_Strict):
     libraries: list[Name] = Field([], description='what is shipped to the host before, such as "rclone"')
     files: dict[str, str] = Field({}, description="files written below {{dir}} before the start")
     setup: list[list[str]] = Field([], description="commands run to their end before the start")
+    setup_timeout: DurationField | None = Field(None, description="of each of them; 10 min when left out")
     argv: list[str] = Field(min_length=1, description="the server, in the foreground")
     env: dict[str, str] = {}
     ready: Ready

@@ -57,6 +57,7 @@ def start(arguments: list[str]) -> None:
         "secret_env": {name: fill(text) for name, text in service["env"].items()},
         "setup": [[fill(text) for text in argv] for argv in service["setup"]],
         "stop": [fill(text) for text in service["stop"]] if service["stop"] else None,
+        **({"setup_timeout_s": service["setup_timeout"]} if service.get("setup_timeout") else {}),
         **spec["confinement"],
     }
     watcher.start(folder, supervised)
