@@ -162,7 +162,7 @@ def test_a_regression_that_the_mix_hides_is_found(tmp_path):
             tables.run(levels_of(version), block, calls={"store": calls, "api": calls})
     found = reading(load_of(tables.write()), "PostgreSQL 15, bounded", "store")
     assert found.shift.change < 0 and found.like.verdict == "worse"
-    assert found.verdict == "regression hidden by the mix" and found.worse and found.shift.alarm
+    assert found.verdict == "regression, hidden by the mix" and found.worse and found.shift.alarm
 
 
 def test_the_same_version_twice_shows_no_shift(load):

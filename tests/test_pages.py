@@ -11,6 +11,7 @@ import browser
 import nbformat
 import pytest
 import yaml
+from load_fixture import write_load
 from log_fixture import write_log
 from tidy_fixture import HOSTILE, write_file_size, write_fio
 
@@ -19,7 +20,7 @@ from benchstudy.report import htmlpages
 from benchstudy.study import load_study
 
 CHECKOUT = paths.project_root(Path(__file__).parent)
-FAMILIES = ("file_size", "fio", "log_write")
+FAMILIES = ("file_size", "fio", "log_write", "load_test")
 PAGES = (
     *(f"embedded/{name}.html" for name in (*FAMILIES, *notebooks.STUDY_PAGES)),
     "embedded/index.html",
@@ -40,6 +41,7 @@ def reports(tmp_path_factory):
     write_file_size(root, blocks=25)
     write_fio(root)
     write_log(root)
+    write_load(root, databases=("mariadb",))
     declare_ceilings(root)
     with pytest.MonkeyPatch.context() as patch:
         patch.chdir(root)
@@ -270,7 +272,7 @@ def test_published_tables_stand_beside_ours_and_lead_to_our_trials(reports, text
     assert "Published: Local (EBS)" in page and "Measured: local, fsync" in page and "Measured: local, cold" in page
     assert "70.66 s" in page and "3,802,036" in page and "33,415/s" in page and "not done" in page
     links = set(re.findall(r'href="\./([a-z_]+\.html)#([^"]+)"', page))
-    assert {target for target, _ in links} == {"file_size.html", "fio.html", "log_write.html"}
+    assert {target for target, _ in links} == {"file_size.html", "fio.html", "log_write.html", "load_test.html"}
     for target, anchor in links:
         assert f'id="{html.unescape(anchor)}"' in html.unescape(texts[f"embedded/{target}"]), anchor
     for file in ("storage-write.csv", "storage-read.rst", "file-system.md", "log-qps.csv", "transcripts.csv"):

@@ -11,7 +11,9 @@ _LARGEST_PERCENT = 10.0  # as a share; a larger change is said as a multiple
 
 def signed(value: float, unit: str) -> str:
     """A difference for a reader: "+1.90 ms", "−0.0525 ms"; times below a second are in the page's milliseconds."""
-    size = f"{abs(value) * 1e3:#,.3g} ms" if unit == "s" and abs(value) < 1 else human.quantity(abs(value), unit)
+    size = human.quantity(abs(value), unit)
+    if unit == "s" and abs(value) < 1:
+        size = f"{f'{abs(value) * 1e3:#,.3g}'.removesuffix('.')} ms"
     return ("+" if value >= 0 else "−") + size
 
 

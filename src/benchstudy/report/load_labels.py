@@ -12,6 +12,8 @@ from benchstudy.report.load_test import FEWEST, GROUPS, HEADS, LABELS, Contrast,
 from benchstudy.report.mix_shift import P99, Calls, Quantile, quantile
 from benchstudy.report.tables import Cell, Table, slug
 
+# Without trials to tell what is chance, a mean of fewer calls is not said to have changed.
+FEWEST_CALLS = 100
 WORSE, BETTER, OTHER = "worsened", "improved", "neither"
 
 
@@ -38,6 +40,8 @@ class Line:
         """By the verdict; without any, by whether the means differ by more than the margin."""
         if self.outcome.low is not None:
             return {"worse": WORSE, "better": BETTER}.get(self.outcome.verdict, OTHER)
+        if min(self.base.count, self.new.count) < FEWEST_CALLS:
+            return OTHER
         edge = 1 + self.outcome.margin
         return WORSE if self.ratio > edge else BETTER if self.ratio < 1 / edge else OTHER
 
@@ -94,8 +98,8 @@ class LoadLabels:
             why = f"{human.plural(self.load.n(contrast), 'trial')} an arm, so no verdict" if few else "no verdict"
             return (
                 f"{title}: {human.plural(len(own), 'label')} called on both sides, {why}. By their means alone "
-                f"{counts[WORSE]} are slower and {counts[BETTER]} faster by more than the margin, and nothing tells "
-                "how many of them are so by chance."
+                f"{counts[WORSE]} of those with {FEWEST_CALLS} calls or more are slower and {counts[BETTER]} faster by "
+                "more than the margin, and nothing tells how many of them are so by chance."
             )
         missing = verdicts.count("none")
         left = f", {missing} without a verdict" if missing else ""

@@ -1,6 +1,6 @@
 """Mix shift of each load and database: is it the calls that got slower, or are other ones called?"""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -16,7 +16,7 @@ from benchstudy.report.load_cells import (
     signed_percent,
 )
 from benchstudy.report.load_test import FEWEST, GROUPS, HEADS, LABELS, Contrast, LoadTest
-from benchstudy.report.mix_shift import NOTICEABLE, Part, Shift
+from benchstudy.report.mix_shift import MOSTLY, NOTICEABLE, Part, Shift
 from benchstudy.report.tables import MISSING, Cell, Table, slug
 
 MIX_DRIVEN = "mix-driven"
@@ -73,18 +73,32 @@ class Reading:
         return self._like_moved and self.shift.within > 0
 
     @property
+    def named(self) -> list[Part]:
+        """Labels to name: those that explain the mix, else those of one side that are a part of the change."""
+        if self.drivers and (self.mix_driven or self.shift.alarm):
+            return self.drivers
+        least = NOTICEABLE * abs(self.shift.change)
+        return [p for p in self.shift.parts[:_TOP] if p.state != "both" and abs(p.influence) > least]
+
+    @property
     def verdict(self) -> str:
-        raw = "regression" if self.shift.change > 0 else "improvement"
-        like = "regression" if self.shift.within > 0 else "improvement"
+        """In a few words; where no trials stand behind it, what the means do and no regression or improvement."""
+        shift = self.shift
+        raw = "regression" if shift.change > 0 else "improvement"
         if self.mix_driven:
             sure = not self.tested or self.like.verdict == "equivalent"
             return f"{MIX_DRIVEN}, no {raw}" + ("" if sure else " shown")
+        like = "regression" if shift.within > 0 else "improvement"
+        if not self.tested:
+            raw, like = ("slower" if part > 0 else "faster" for part in (shift.change, shift.within))
+            like += " like for like"
         if self.hidden:
-            return f"{like} hidden by the mix"
+            return f"{like}, hidden by the mix"
         if self._like_moved:
-            return f"{like}, in part by the mix" if self.shift.alarm else like
+            mostly = abs(shift.mix) > MOSTLY * abs(shift.change) and shift.mix * shift.change > 0
+            return f"{like}, {'mostly' if mostly else 'in part'} by the mix" if shift.alarm else like
         if self._raw_moved:
-            return f"{raw} of the mean, not shown like for like"
+            return f"{raw} in the mean, not shown like for like"
         both = self.tested and self.raw.verdict == self.like.verdict == "equivalent"
         if both:
             return f"no change of {percent(self.margin, 0)} or more"
@@ -162,7 +176,7 @@ class LoadMix:
     def _about_drivers(self, reading: Reading) -> str:
         drivers = reading.drivers
         if not drivers or not (reading.mix_driven or reading.shift.alarm):
-            return self._about_one_sided(reading)
+            return self._about_one_sided(reading.named)
         rest = reading.shift.without([part.label for part in drivers])
         assert rest is not None, "drivers leave something on both sides"
         names = " and ".join(f"{part.label} ({self._called(part)})" for part in drivers)
@@ -170,13 +184,9 @@ class LoadMix:
         p99 = f", the p99 {signed(new.value - base.value, 's')}" if base is not None and new is not None else ""
         return f" Without {names} the mean is {signed(rest.change, 's')}{p99}."
 
-    @staticmethod
-    def _about_one_sided(reading: Reading) -> str:
+    def _about_one_sided(self, found: Sequence[Part]) -> str:
         """Labels of one side only that are part of the change, whatever else it is made of."""
-        least = NOTICEABLE * abs(reading.shift.change)
-        found = [p for p in reading.shift.parts[:_TOP] if p.state != "both" and abs(p.influence) > least]
-        words = {"left": "no longer called", "entered": "not called before"}
-        told = [f"{part.label} ({words[part.state]}) adds {signed(part.influence, 's')}" for part in found]
+        told = [f"{part.label} ({self._called(part)}) adds {signed(part.influence, 's')}" for part in found]
         return f" Of this, {' and '.join(told)}." if told else ""
 
     @staticmethod
@@ -230,9 +240,7 @@ class LoadMix:
         )
 
     def _named(self, reading: Reading) -> tuple[str, ...]:
-        if not (reading.mix_driven or reading.shift.alarm) or not reading.drivers:
-            return ()
-        return tuple(f"{part.label}: {self._called(part)}" for part in reading.drivers)
+        return tuple(f"{part.label}: {self._called(part)}" for part in reading.named)
 
     def top(self) -> Iterator[Table]:
         """For each load, database and group the five labels that move the mean most, each left out in turn."""

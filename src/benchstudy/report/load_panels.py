@@ -130,13 +130,13 @@ class LoadPanels:
         known = {m: k for m, k in PANELS.items() if self._known(contrast, m)}
         made = {m: self.load.compared(contrast, m, k.better) for m, k in known.items() if not k.quantile}
         judged = dict(zip(made, judge(list(made.values())), strict=True))
-        one = self.load.n(contrast) < FEWEST
+        few = self.load.n(contrast) < FEWEST
         body = []
         for metric, kind in known.items():
             sides = [self._side(contrast, case, metric, kind) for case in contrast.cases.values()]
             outcome = judged.get(metric)
             if outcome is not None:
-                body.append((Cell.text(kind.title), *sides, *self._outcome(contrast, metric, outcome, one)))
+                body.append((Cell.text(kind.title), *sides, *self._outcome(contrast, metric, outcome, few)))
             else:
                 body.append((Cell.text(kind.title), *sides, MISSING, self._buckets(contrast, metric)))
         columns = ("Over the steady window", f"{contrast.base}, the base", contrast.new, "Ratio", "Verdict")
@@ -179,23 +179,24 @@ class LoadPanels:
         return Cell((f"higher bucket in {higher}, lower in {lower}", f"of {human.plural(len(pairs), 'block')}"),
                     kind="text verdict")  # fmt: skip
 
-    def _outcome(self, contrast: Contrast, metric: str, made: Comparison, one: bool) -> tuple[Cell, Cell]:
+    def _outcome(self, contrast: Contrast, metric: str, made: Comparison, few: bool) -> tuple[Cell, Cell]:
         href = cells.href(self.load.results, contrast.target, contrast.new_case)
-        if one:
+        if few:
             return self._within(contrast, metric, href)
         if made.ratio is None:
             return MISSING, verdict_cell(made)
         return Cell((signed_percent(made.ratio), *interval_lines(made)), href), verdict_cell(made)
 
     def _within(self, contrast: Contrast, metric: str, href: str) -> tuple[Cell, Cell]:
-        """One trial an arm: how far its own samples go, by blocks of them, and no verdict."""
-        verdict = no_verdict("one trial an arm")
+        """Too few trials for a verdict; of one an arm, how far its own samples go, by blocks of them."""
+        n = self.load.n(contrast)
+        verdict = no_verdict("one trial an arm" if n == 1 else f"{human.plural(n, 'trial')} an arm")
         samples = [[v for t in side[:1] for v in self.steady(metric, t)] for side in self.load.sides(contrast)]
         medians = [self.load.median(metric, contrast.target, case) for case in contrast.cases.values()]
         if not medians[0] or medians[1] is None:
             return MISSING, verdict
-        ends = within_trial.ratio_interval(*samples)
-        said = "too few samples for an interval"
+        ends = within_trial.ratio_interval(*samples) if n == 1 else None
+        said = "too few samples for an interval" if n == 1 else "n too small for an interval"
         if ends is not None:
             said = f"{percent_interval(*ends)}, {within_trial.WITHIN}"
         return Cell((signed_percent(medians[1] / medians[0]), said), href), verdict

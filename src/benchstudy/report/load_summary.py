@@ -46,7 +46,8 @@ class LoadSummary:
         base, new = (self.load.estimate(METRIC, contrast.target, case) for case in contrast.cases.values())
         failure = next((e.failure for e in (new, base) if e is not None and e.failed), "")
         if ratio is None:
-            return {"name": self.load.title(contrast), "value": "–", "evidence": failure or "nothing was measured"}
+            why = "; ".join(f"{version}: {text}" for version, text in self.users.unsettled(contrast).items())
+            return {"name": self.load.title(contrast), "value": "–", "evidence": failure or why or made.why}
         medians = [self.load.median(METRIC, contrast.target, case) for case in contrast.cases.values()]
         parts = [" → ".join(f"{m:,.0f}" for m in medians if m is not None)]
         parts += [percent_interval(made.low, made.high)] if made.low is not None and made.high is not None else []
@@ -67,7 +68,7 @@ class LoadSummary:
     def _mix_line(self, reading: Reading) -> dict[str, str]:
         shift = reading.shift
         raw = f"raw {signed(shift.change, 's')} ({signed_percent(shift.new_mean / shift.base_mean)})"
-        named = ", ".join(part.label for part in reading.drivers) if reading.mix_driven else ""
+        named = ", ".join(part.label for part in reading.named)
         parts = [reading.verdict, raw, *([f"label: {named}"] if named else [])]
         if reading.like.low is not None and reading.like.high is not None:
             parts.append(percent_interval(reading.like.low, reading.like.high))
@@ -97,17 +98,18 @@ class LoadSummary:
             return
         counts = {self.load.n(contrast) for contrast in self.load.contrasts}
         if max(counts) < FEWEST:
-            how = "one load" if max(counts) == 1 else "so few trials"
+            within = " Intervals are from within that trial." if max(counts) == 1 else ""
             yield (
-                f"{human.plural(max(counts), 'trial')} of each version: intervals are from within {how}, and there is "
-                f"no verdict, as nothing tells how two loads of the same version differ. {FEWEST} trials are the least."
+                f"{human.plural(max(counts), 'trial')} of each version: no verdict, as nothing tells how far two loads "
+                f"of the same version lie apart; {FEWEST} trials are the least.{within}"
             )
 
     def _about_users(self, contrast: Contrast) -> str:
         made = self.users.outcomes[contrast]
         ratio, band = self.users.ratio(contrast, made), self.users.band(contrast)
         if ratio is None:
-            return f"Supported users are not known of both versions: {made.why}."
+            why = "; ".join(f"{version}: {text}" for version, text in self.users.unsettled(contrast).items())
+            return f"Supported users are not known of both versions. {why or made.why}.{self._limited_by(contrast)}"
         base, new = (self.load.median(METRIC, contrast.target, case) for case in contrast.cases.values())
         told = f"{signed_percent(ratio)} supported users ({base:,.0f} → {new:,.0f})"
         if made.low is not None and made.high is not None:
@@ -143,7 +145,7 @@ class LoadSummary:
 
     def _worst(self, contrast: Contrast) -> str:
         worst = [line for group in GROUPS for line in self.labels.of(contrast, group, WORSE)]
-        if not worst:
+        if not worst or self.load.n(contrast) < FEWEST:
             return ""
         named = ", ".join(f"{line.label} {signed_percent(line.ratio)}" for line in worst[:_NAMED])
         more = f" and {len(worst) - _NAMED} more" if len(worst) > _NAMED else ""

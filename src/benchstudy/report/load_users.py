@@ -60,17 +60,23 @@ class LoadUsers:
     @cached_property
     def outcomes(self) -> dict[Contrast, Comparison]:
         """Every contrast of an unbounded load, judged together."""
-        found = {
-            c: self.load.compared(c, METRIC, "higher")
-            for c in self.load.contrasts
-            if any(self.load.estimate(METRIC, c.target, case) for case in c.cases.values()) and self._searched(c)
-        }
+        found = {c: self.load.compared(c, METRIC, "higher") for c in self.load.contrasts if self._searched(c)}
         return dict(zip(found, judge(list(found.values())), strict=True))
 
     def _searched(self, contrast: Contrast) -> bool:
-        """Whether this load looks for the users; a bounded one that failed has no such figure either."""
+        """Whether this load looks for the users, and not only keeps as many as it was told."""
         gave = any(self.load.median(METRIC, contrast.target, case) is not None for case in contrast.cases.values())
-        return gave or "rule" in self.load.load(contrast.load)
+        return gave or bool(self.load.load(contrast.load).get("rule"))
+
+    def unsettled(self, contrast: Contrast) -> dict[str, str]:
+        """Versions without a number of supported users though the load ran, and what it said of that."""
+        found = {}
+        for version, case in contrast.cases.items():
+            trials = self.load.trials(contrast.target, case)
+            if trials and self.load.median(METRIC, contrast.target, case) is None:
+                said = [str(p) for t in trials for p in (t.facts.get("load") or {}).get("problems") or ()]
+                found[version] = next(iter(said), "the number of users did not settle")
+        return found
 
     # -- the band ----------------------------------------------------------------------------------------------------
 
@@ -121,7 +127,9 @@ class LoadUsers:
         estimate = self.load.estimate(METRIC, contrast.target, case)
         cell = cells.estimate_cell(self.load.results, estimate, "median")
         if estimate is None or estimate.summary.median is None:
-            return cell
+            why = [text for version, text in self.unsettled(contrast).items() if contrast.cases[version] == case]
+            href = cells.href(self.load.results, contrast.target, case)
+            return Cell(("did not settle", *why), href, "failed") if why else cell
         summary = estimate.summary
         lines = [f"{summary.median:,.0f}", *cell.lines[1:]]
         if summary.interval_low is not None and summary.interval_high is not None:
@@ -233,7 +241,8 @@ class LoadUsers:
         for other in self.outcomes:
             if self.load.place(other) == place:
                 for version, case in other.cases.items():
-                    trial = self.load.typical(contrast.target, case, METRIC)
+                    trials = self.load.trials(contrast.target, case)
+                    trial = self.load.typical(contrast.target, case, METRIC) or next(iter(trials), None)
                     if trial is not None and self.load.series("users", trial.uuid) is not None:
                         chosen[version] = trial
         lines, marks = self._lines(chosen), self._marked(chosen)
@@ -253,8 +262,8 @@ class LoadUsers:
                 panels.append(time_panel(title, shown[0], x, y, self.load.style, marks=shown[1]))
         told = "; ".join(f"{version}: trial {trial.uuid}" for version, trial in chosen.items())
         caption = (
-            f"{place}: active users of the trial nearest to the median ({told}). Marks: an alert begins, and users are "
-            "taken away."
+            f"{place}: active users ({told}, of several the one nearest to the median). Marks: an alert begins, and "
+            "users are taken away."
         )
         yield slug(f"users-{place}"), caption, panels, self.load.style, [*chosen]
 

@@ -180,11 +180,12 @@ class Shift:
     def drivers(self, margin: float, most: int = 3) -> list[Part]:
         """The fewest labels, by their influence, without which the mean changes by no more than `margin` (0.05 is 5 %).
 
-        Empty when so few do not explain it.
+        Only such as are called more or less often, rather than slower or faster. Empty when so few do not explain it.
         """
         chosen: list[Part] = []
         for part in self.parts:
-            if len(chosen) == most or part.influence * self.change <= 0 or part.base_share == part.new_share:
+            by_mix = part.mix * self.change > 0 and abs(part.mix) >= abs(part.within)
+            if len(chosen) == most or part.influence * self.change <= 0 or not by_mix:
                 continue
             chosen.append(part)
             rest = self.without([p.label for p in chosen])
