@@ -93,6 +93,25 @@ def test_a_missing_python_is_named_with_the_way_out(sshd, tmp_path):
 # --- commands ----------------------------------------------------------------------------------------------------
 
 
+def test_a_command_that_is_told_to_stop_has_ended_and_is_no_result_that_was_cut_off(agent, tmp_path):
+    told = threading.Event()
+    begun = tmp_path / "begun"
+    done = []
+    command = Command(["sh", "-c", f"touch {begun}; echo so far; exec sleep 600"], stop_when=told)
+    thread = threading.Thread(target=lambda: done.append(agent.execute(SESSION, command)))
+    thread.start()
+    until(begun.exists)
+    told.set()
+    thread.join(timeout=60)
+    (execution,) = done
+    assert execution.state == "ended" and execution.duration_s < 60
+    agent.fetch(execution, tmp_path / "here")
+    assert (tmp_path / "here" / "stdout").read_text() == "so far\n"
+    agent.discard(execution)
+    # One that is over by itself is what it always was.
+    assert agent.execute(SESSION, Command(["true"], stop_when=threading.Event())).state == "exited"
+
+
 def test_a_command_and_its_files_come_back_and_nothing_stays(agent, tmp_path):
     script = "cat; echo $A-$B; echo made > made.txt; exit 5"
     command = Command(["sh", "-c", script], env={"A": "a"}, secret_env={"B": "b"}, stdin=b"in ")
