@@ -59,9 +59,9 @@ def limit_of(files: Path) -> str:
     facts = _facts(files / FACTS)
     label, at_its_limit = LOAD, None
     if facts["mode"] == SEARCH:
-        failed = facts["bracket"]["lowest_fail"]
+        failed, highest = facts["bracket"]["lowest_fail"], facts["bracket"]["highest_pass"]
         if failed is None:
-            return f"nothing: every rate up to {facts['search']['highest']} kept the objective"
+            return f"nothing: every rate that was tried kept the objective, up to {highest:g}/s"
         label = [row["label"] for row in facts["steps"] if row["rate_per_s"] == failed and row["why"]][-1]
         at_its_limit = True
     window = measured(facts, files, label)

@@ -215,7 +215,9 @@ class _Trial:
             steps.append(tried(rate, objective, partial(self._attempt, rows, number, rate)))
         found = bracket(steps)
         if found.highest_pass is None:
-            raise TrialFailed(f"no rate from {objective.lowest} on keeps the objective; the last: {steps[-1].why}")
+            least = min(steps, key=lambda step: step.rate_per_s)
+            tried_so_far = f"none of {len(steps)} rates that were tried, down to {least.rate_per_s:g}/s"
+            raise TrialFailed(f"{tried_so_far}, kept the objective; at that one: {least.why}")
         return {
             "search": objective.model_dump(mode="json"),
             "steps": rows,
