@@ -116,5 +116,3 @@ for host in STUDY.hosts:
     workflow.register_resource(f"host_{host}", ALL_PLACES)
 WHOLE_HOSTS = {f"host_{host}": partial(places_taken, host) for host in STUDY.hosts}
 BESIDE_NO_MEASUREMENT = {f"host_{name}": 1 for name, host in STUDY.hosts.items() if host.loopback}
-# Many kernels starting at once miss the 60 s in which Jupyter expects them.
-workflow.register_resource("kernels", 2)

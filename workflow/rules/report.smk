@@ -16,11 +16,11 @@ rule execute_notebook:
         text="logs/execute_notebook/{study}/{page}.log",
     resources:
         **BESIDE_NO_MEASUREMENT,
-        kernels=1,
     params:
         acknowledged=acknowledged_findings(),
-    script:
-        "../scripts/execute_notebook.py"
+    shell:
+        "python workflow/scripts/execute_notebook.py {wildcards.page:q} {input.notebook:q} {log.notebook:q}"
+        " {output.notebook:q} {output.exports:q} {input.tables:q} {log.text:q}"
 
 
 rule render_report:
@@ -34,8 +34,8 @@ rule render_report:
         "logs/render_report/{study}/{page}.log",
     resources:
         **BESIDE_NO_MEASUREMENT,
-    script:
-        "../scripts/render_report.py"
+    shell:
+        "python workflow/scripts/render_report.py {wildcards.page:q} {input.notebook:q} {output.page:q} {log:q}"
 
 
 rule build_index:
@@ -53,8 +53,8 @@ rule build_index:
         f"logs/build_index/{STUDY.study}.log",
     params:
         study=STUDY.sha256,
-    script:
-        "../scripts/build_index.py"
+    shell:
+        "python workflow/scripts/build_index.py {log:q}"
 
 
 rule build_crate:

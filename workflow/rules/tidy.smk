@@ -16,8 +16,9 @@ rule tidy_family:
         **BESIDE_NO_MEASUREMENT,
     params:
         cases=cases_of_family,
-    script:
-        "../scripts/tidy_family.py"
+    shell:
+        # No `script:`, here and in all reports: its preamble would import what preloaded.py has imported already.
+        "python workflow/scripts/tidy_family.py {wildcards.family:q} {output.tables:q} {log:q}"
 
 
 rule confirm_sessions:

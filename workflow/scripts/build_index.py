@@ -1,15 +1,16 @@
-"""Build the first page of the study, and the one of the whole folder of reports."""
+"""Build the first page of the study, and the one of the whole folder of reports: build_index.py LOG."""
 
 from pathlib import Path
 
-from benchstudy.job import script_job
+from benchstudy import paths
+from benchstudy.preloaded import report_job
 
-with script_job(snakemake) as (root, study):
+with report_job() as (root, study, _):
     from benchstudy.report.htmlpages import build_index
 
     build_index(
         study,
-        tidy=dict(zip(study.families, map(Path, snakemake.input.tables), strict=True)),
-        sessions=[Path(path) for path in snakemake.input.sessions],
+        tidy={family: Path(f"data/tidy/{study.study}/{family}") for family in study.families},
+        sessions=[paths.session_index(Path(), study.study, p.target, p.family_name) for p in study.sessions()],
         reports=Path("reports"),
     )

@@ -1,22 +1,13 @@
-"""Run one notebook through papermill."""
+"""Run one notebook through papermill: execute_notebook.py PAGE NOTEBOOK TRACE OUTPUT EXPORTS TABLES … LOG."""
 
 from pathlib import Path
 
-from benchstudy.job import script_job
+from benchstudy.preloaded import report_job
 
-with script_job(snakemake) as (root, study):
+with report_job() as (root, study, (page, notebook, trace, output, exports, tables, *_)):
     from benchstudy.notebooks import execute
 
     # A family's page is made from its folder of tables, a page of the study from the folder that holds those.
-    page, folders = snakemake.wildcards.page, [Path(path) for path in snakemake.input.tables]
-
-    execute(
-        Path(snakemake.input.notebook),
-        trace=Path(snakemake.log.notebook),
-        output=Path(snakemake.output.notebook),
-        parameters={
-            "study": study.study,
-            "tidy": str(folders[0] if page in study.families else folders[0].parent),
-            "output": snakemake.output.exports,
-        },
-    )
+    tidy = tables if page in study.families else str(Path(tables).parent)
+    parameters = {"study": study.study, "tidy": tidy, "output": exports}
+    execute(Path(notebook), trace=Path(trace), output=Path(output), parameters=parameters)

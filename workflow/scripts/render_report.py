@@ -1,11 +1,11 @@
-"""Render one executed notebook as a self-contained page."""
+"""Render one executed notebook as a self-contained page: render_report.py PAGE NOTEBOOK HTML LOG."""
 
 from pathlib import Path
 
-from benchstudy.job import script_job
+from benchstudy.preloaded import report_job
 
-with script_job(snakemake) as (root, study):
+with report_job() as (root, study, (page, notebook, html)):
     from benchstudy.report.htmlpages import page_title, render_notebook
 
-    title = f"{page_title(snakemake.wildcards.page)} – {study.title or study.study}"
-    render_notebook(Path(snakemake.input.notebook), Path(snakemake.output.page), title=title)
+    title = f"{page_title(page)} – {study.title or study.study}"
+    render_notebook(Path(notebook), Path(html), title=title)

@@ -1,11 +1,11 @@
-"""Parse the trials of one family into tables."""
+"""Parse the trials of one family into tables: tidy_family.py FAMILY TABLES LOG."""
 
 from pathlib import Path
 
-from benchstudy.job import script_job
+from benchstudy.preloaded import report_job
 
-with script_job(snakemake) as (root, study):
+with report_job() as (root, study, (family, tables)):
     from benchstudy.tidy import tidy_family
 
-    plans = [plan for plan in study.sessions() if plan.family_name == snakemake.wildcards.family]
-    tidy_family(root, plans, Path(snakemake.output.tables))
+    plans = [plan for plan in study.sessions() if plan.family_name == family]
+    tidy_family(root, plans, Path(tables))
