@@ -12,7 +12,7 @@ from tidy_fixture import HOSTILE, Tables, write_file_size
 
 from benchstudy import paths
 from benchstudy.errors import BenchstudyError
-from benchstudy.report import cells, evidence, human, published
+from benchstudy.report import cells, evidence, human, published, triallist
 from benchstudy.report.page import Page
 from benchstudy.report.results import Results
 from benchstudy.report.tables import Cell, Table, anchor, link
@@ -283,7 +283,7 @@ def test_every_trial_is_listed_with_its_command_and_files(tables, tmp_path):
     add(tables, 0.001, 0.002)
     add(tables, 0, status="failed", cause=f"broke {HOSTILE}")
     page_folder = tmp_path / "reports" / "study"
-    text = evidence.trials(results_of(tables), ["duration"], tmp_path, page_folder)
+    text = triallist.trials(results_of(tables), ["duration"], tmp_path, page_folder)
     assert text.count("<tr id=") == 3
     assert text.count("<pre>") == 1, "one command for all: they differ in their run folder only"
     assert "<script" not in text

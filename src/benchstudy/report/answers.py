@@ -3,7 +3,7 @@
 from itertools import pairwise
 from typing import Any
 
-from benchstudy.report import figuredata, human
+from benchstudy.report import cells, figuredata, human
 from benchstudy.report.results import Estimate, Results, Where
 
 
@@ -15,12 +15,15 @@ def answer(results: Results, label: str, metric: str, where: Where, series: str)
         {
             "name": figuredata.label(results, e.levels, series),
             "value": human.brief(e.summary.median, e.unit),
-            "evidence": human.evidence(e.summary, e.unit) + (f"; {e.failure}" if e.failed else ""),
+            "evidence": "; ".join([human.evidence(e.summary, e.unit), *cells.failures(e)]),
         }
         for e in known
     ]
     lost = [e for e in estimates if e.summary.median is None]
-    lines += [{"name": figuredata.label(results, e.levels, series), "value": "–", "evidence": e.failure} for e in lost]
+    lines += [
+        {"name": figuredata.label(results, e.levels, series), "value": "–", "evidence": "; ".join(cells.failures(e))}
+        for e in lost
+    ]
     # Only within a target: figures of different hosts allow no verdict, so none is denied either.
     by_target = [[e for e in known if e.target == target] for target in results.targets]
     unclear = [

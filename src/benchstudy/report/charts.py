@@ -53,40 +53,58 @@ class Figure:
 
     def html(self) -> str:
         """`<figure>` with static SVG, the specification beside it, and a legend whose buttons hide a series."""
-        views = "".join(self._panel_html(index, panel) for index, panel in enumerate(self.panels))
+        views = "".join(map(self._panel_html, self.panels, self._static))
         many = " many" if len(self.panels) > 1 else ""
         return (
             f'<figure class="chart" id="figure-{html.escape(self.name)}">{self._legend_html()}'
             f'<div class="panels{many}">{views}</div><figcaption>{html.escape(self.caption)}</figcaption></figure>'
         )
 
-    def _panel_html(self, index: int, panel: Panel) -> str:
-        title = f"<p class='panel-title'>{html.escape(panel.title)}</p>" if panel.title else ""
-        spec = panel.spec("container", legend=False, live=True)
-        alt_text = f"{panel.title}. {self.alt}" if panel.title else self.alt
-        spec |= {
-            "config": _CONFIG,
-            "description": alt_text,
-            "autosize": {"type": "fit-x", "contains": "padding"},
-        }
-        static = vega.svg({**panel.spec(_EMBEDDED_WIDTH, legend=False), "config": _CONFIG, "description": alt_text})
+    def static_html(self, panels: int) -> str:
+        """`<figure>` with the first `panels` as static SVG, for a page that has no scripts and other tables."""
+        shown = list(zip(self.panels, self._static, strict=True))[:panels]
+        views = "".join(self._view_html(panel, static, "its page") for panel, static in shown)
+        many = " many" if len(shown) > 1 else ""
         return (
-            f'<div class="panel">{title}'
-            f'<div class="view" role="img" aria-label="{html.escape(alt_text)}">{static}</div>'
-            f'<script type="application/json" class="spec">{vega.script_json(spec)}</script></div>'
+            f'<figure class="chart">{self._legend_html(buttons=False)}<div class="panels{many}">{views}</div>'
+            f"<figcaption>{html.escape(self.caption)}</figcaption></figure>"
         )
 
-    def _legend_html(self) -> str:
+    def _alt_text(self, panel: Panel) -> str:
+        return f"{panel.title}. {self.alt}" if panel.title else self.alt
+
+    @cached_property
+    def _static(self) -> list[str]:
+        specs = [(panel.spec(_EMBEDDED_WIDTH, legend=False), self._alt_text(panel)) for panel in self.panels]
+        return [vega.svg({**spec, "config": _CONFIG, "description": alt_text}) for spec, alt_text in specs]
+
+    def _view_html(self, panel: Panel, static: str, where: str, more: str = "") -> str:
+        title = f"<p class='panel-title'>{html.escape(panel.title)}</p>" if panel.title else ""
+        label = html.escape(self._alt_text(panel).replace("this page", where))
+        return f'<div class="panel">{title}<div class="view" role="img" aria-label="{label}">{static}</div>{more}</div>'
+
+    def _panel_html(self, panel: Panel, static: str) -> str:
+        spec = panel.spec("container", legend=False, live=True)
+        spec |= {
+            "config": _CONFIG,
+            "description": self._alt_text(panel),
+            "autosize": {"type": "fit-x", "contains": "padding"},
+        }
+        script = f'<script type="application/json" class="spec">{vega.script_json(spec)}</script>'
+        return self._view_html(panel, static, "this page", script)
+
+    def _legend_html(self, buttons: bool = True) -> str:
         if self.style is None or len(self.shown) < 2:
             return ""
         items = []
         for name, colour, shape in zip(self.style.names, self.style.colours, self.style.shapes, strict=True):
             if name in self.shown:
-                items.append(
-                    f'<li><button type="button" aria-pressed="true" data-series="{html.escape(name)}">'
-                    f"{_symbol(shape, colour)}{html.escape(name)}</button></li>"
-                )
-        label = html.escape(f"{self.legend}; press one to hide it")
+                entry = f"{_symbol(shape, colour)}{html.escape(name)}"
+                if buttons:
+                    pressed = f'type="button" aria-pressed="true" data-series="{html.escape(name)}"'
+                    entry = f"<button {pressed}>{entry}</button>"
+                items.append(f"<li>{entry}</li>")
+        label = html.escape(f"{self.legend}; press one to hide it" if buttons else self.legend)
         return f'<ul class="legend" aria-label="{label}">{"".join(items)}</ul>'
 
     def write(self, folder: Path) -> None:

@@ -1,6 +1,5 @@
 """Comparisons of a page: which cases stand against which, by which margin, and how the outcome is shown."""
 
-import math
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -299,8 +298,8 @@ def _calibration(found: Calibration, names: str) -> str:
         f"A/A: {names} are the same case under two names, so that every difference between them is a false alarm. "
         f"{alarms.count} of {human.plural(alarms.n, 'comparison')} got a verdict of better or worse "
         f"({alarms.interval}); {outside.count} of {outside.n} intervals leave out a ratio of 1, and one in twenty is "
-        f"expected to. Their ratios lie between {_times(found.lowest)} and {_times(found.highest)}: a smaller "
-        "difference than that is noise on this set-up."
+        f"expected to. Their ratios lie between {human.times(found.lowest)} and {human.times(found.highest)}: a "
+        "smaller difference than that is noise on this set-up."
     )
 
 
@@ -330,16 +329,8 @@ def ratio_lines(made: Comparison) -> tuple[str, ...]:
     if made.ratio is None:
         return ("–",)
     if made.low is None or made.high is None:
-        return (_times(made.ratio),)
-    return (_times(made.ratio), f"95 %: {_times(made.low)}–{_times(made.high)}")
-
-
-def _times(ratio: float) -> str:
-    """Two decimals, or three significant digits: "1.02×", "0.0123×", "1,240×"."""
-    if not math.isfinite(ratio) or ratio == 0:
-        return "∞" if ratio else "0×"
-    digits = max(0, 2 - math.floor(math.log10(ratio)))
-    return f"{ratio:,.{digits}f}×"
+        return (human.times(made.ratio),)
+    return (human.times(made.ratio), f"95 %: {human.times(made.low)}–{human.times(made.high)}")
 
 
 def _percent(value: float) -> str:

@@ -14,14 +14,14 @@ from IPython.display import HTML, display
 from benchstudy import paths
 from benchstudy.report import evidence, listings
 from benchstudy.report.charts import Figure
+from benchstudy.report.exhibitfiles import ANSWER, HEADLINE, NOTES
 from benchstudy.report.layers import Panel
 from benchstudy.report.listings import Listing
 from benchstudy.report.styles import Style
 from benchstudy.report.tables import TABLE_FORMATS, Table, unbroken
 from benchstudy.report.vega import FIGURE_FORMATS
 
-# What a page leaves for the study's overview, beside its figures and tables.
-NOTES, HEADLINE, ANSWER = "overview.json", "headline.html", "answer.json"
+# Of a page's figure, on the study's overview.
 OVERVIEW_PANELS = 2
 
 

@@ -88,6 +88,7 @@ def build_index(study: Study, *, tidy: Mapping[str, Path], sessions: Sequence[Pa
     workflow puts it: `<family>.html`, `<family>/`, `notebooks/` in the study's folder of reports.
     """
     # Here, because a page that is rendered needs no tables.
+    from benchstudy.report.studyfacts import StudyFacts
     from benchstudy.report.studyindex import StudyIndex
 
     environment = jinja2.Environment(autoescape=True, trim_blocks=True, undefined=jinja2.StrictUndefined)
@@ -96,8 +97,9 @@ def build_index(study: Study, *, tidy: Mapping[str, Path], sessions: Sequence[Pa
     indexes = [json.loads(path.read_text(encoding="utf-8")) | {"file": path} for path in sessions if path.is_file()]
     own = reports / study.study
     for folder in (own, reports):
-        index = StudyIndex(study, tidy=tidy, indexes=indexes, reports=reports, page_folder=folder)
+        facts = StudyFacts(study, tidy=tidy, indexes=indexes, reports=reports, page_folder=folder)
         folder.mkdir(parents=True, exist_ok=True)
-        (folder / "index.html").write_text(template.render(study=index.context(), style=style), encoding="utf-8")
+        text = template.render(study=StudyIndex(facts).context(), style=style)
+        (folder / "index.html").write_text(text, encoding="utf-8")
         if folder == own:
             write_bundle(own, [*tidy, *STUDY_PAGES], reports / f"{study.study}.zip")

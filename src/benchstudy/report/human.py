@@ -107,3 +107,11 @@ def interval(summary: Summary, unit: str) -> str:
     assert summary.interval_low is not None and summary.interval_high is not None, "this summary has no interval"
     unit_of_cell = scale(summary.median or summary.interval_high, unit)
     return f"95 %: {unit_of_cell.number(summary.interval_low)}–{unit_of_cell.text(summary.interval_high)}"
+
+
+def times(ratio: float) -> str:
+    """Two decimals, or three significant digits: "1.02×", "0.0123×", "1,240×"."""
+    if not math.isfinite(ratio) or ratio == 0:
+        return "∞" if ratio else "0×"
+    digits = max(0, 2 - math.floor(math.log10(ratio)))
+    return f"{ratio:,.{digits}f}×"

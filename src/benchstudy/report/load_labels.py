@@ -86,25 +86,25 @@ class LoadLabels:
 
     # -- words -------------------------------------------------------------------------------------------------------
 
-    def summary(self, contrast: Contrast) -> str:
-        """How many were tested, and what came of it."""
+    def summary(self, contrast: Contrast, *, titled: bool = True) -> str:
+        """How many were tested, and what came of it; `titled`: under which load."""
         own = [line for line in self.lines if line.contrast == contrast]
         tests = next((line.outcome.tests for line in own if line.outcome.tests), 0)
         counts = {kind: sum(line.kind == kind for line in own) for kind in (WORSE, BETTER)}
         verdicts = [line.outcome.verdict for line in own]
-        title = self.load.title(contrast)
+        title = f"{self.load.title(contrast)}: " if titled else ""
         if not tests:
             few = self.load.n(contrast) < FEWEST
             why = f"{human.plural(self.load.n(contrast), 'trial')} an arm, so no verdict" if few else "no verdict"
             return (
-                f"{title}: {human.plural(len(own), 'label')} called on both sides, {why}. By their means alone "
+                f"{title}{human.plural(len(own), 'label')} called on both sides, {why}. By their means alone "
                 f"{counts[WORSE]} of those with {FEWEST_CALLS} calls or more are slower and {counts[BETTER]} faster by "
                 "more than the margin, and nothing tells how many of them are so by chance."
             )
         missing = verdicts.count("none")
         left = f", {missing} without a verdict" if missing else ""
         return (
-            f"{title}: {human.plural(tests, 'label')} tested (Benjamini-Hochberg over all of them): {counts[WORSE]} "
+            f"{title}{human.plural(tests, 'label')} tested (Benjamini-Hochberg over all of them): {counts[WORSE]} "
             f"worsened, {counts[BETTER]} improved, {verdicts.count('equivalent')} equivalent, "
             f"{verdicts.count('inconclusive')} inconclusive{left}."
         )

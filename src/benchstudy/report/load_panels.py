@@ -23,6 +23,7 @@ from benchstudy.report.tables import MISSING, Cell, Table, slug
 
 # What Exhibits.show_figure takes: name, caption, panels, style, series in the legend.
 Drawn = tuple[str, str, list[Panel], Style, list[str]]
+_TOWERING, _HEADROOM = 4.0, 1.3  # of what is measured: higher is cut off, there
 _MOST_POINTS = 100  # of a line: the page holds forty of these graphs and more, and stays below 3 MB
 
 
@@ -99,12 +100,13 @@ class LoadPanels:
             return None
         pitch = _pitch([frame for rows in frames.values() for frame in rows])
         drawn = [_on_grid(rows, pitch, kind.quantile).with_columns(series=pl.lit(v)) for v, rows in frames.items()]
-        together = pl.concat(drawn)
+        phases = self.phases([t for found in trials.values() for t in found])
+        together, cut = _cut_off(pl.concat(drawn), phases[-1:])
         lines = together.select("series", pl.lit("").alias("line"), "x", "y")
         bands = together.filter(pl.col("high") > pl.col("low")).select("series", "x", "low", "high")
         x, y = Axis("Since the window began", "time", log=False), Axis(kind.axis, kind.unit, log=False)
-        every = [t for found in trials.values() for t in found]
-        return time_panel(kind.title, lines, x, y, self.load.style, self.phases(every), bands, height=200)
+        title = f"{kind.title} (cut off before the {phases[-1].name} phase)" if cut else kind.title
+        return time_panel(title, lines, x, y, self.load.style, phases, bands, height=200)
 
     def _rows(self, metric: str, trial: Trial) -> pl.DataFrame | None:
         rows = self.load.series("panels", trial.uuid)
@@ -211,6 +213,17 @@ class LoadPanels:
             begin, end = (steady[e] - window["start_s"] for e in ("start_s", "end_s"))
             rows = rows.filter(pl.col("t_s").is_between(begin, end))
         return rows["value"].to_list()
+
+
+def _cut_off(rows: pl.DataFrame, measured: Sequence[Phase]) -> tuple[pl.DataFrame, bool]:
+    """x, y, low, high without the heights of a ramp that would press what is measured to the ground; and whether any
+    were cut."""
+    inside = rows.filter(pl.any_horizontal(False, *(pl.col("x").is_between(p.start, p.end) for p in measured)))
+    top = max((v for column in ("y", "high") for v in inside[column].drop_nulls()), default=0.0)
+    highest = max((v for column in ("y", "high") for v in rows[column].drop_nulls()), default=0.0)
+    if not top or highest <= _TOWERING * top:
+        return rows, False
+    return rows.with_columns(pl.col("y", "low", "high").clip(upper_bound=_HEADROOM * top)), True
 
 
 def _pitch(frames: Sequence[pl.DataFrame]) -> float:

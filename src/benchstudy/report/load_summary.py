@@ -90,7 +90,7 @@ class LoadSummary:
         for contrast in self.load.contrasts:
             own = [self._about_users(contrast)] if contrast in self.users.outcomes else []
             own += [self.mix.sentence(reading) for reading in self.mix.readings if reading.contrast == contrast]
-            yield self.load.title(contrast), [*own, self.labels.summary(contrast) + self._worst(contrast)]
+            yield self.load.title(contrast), [*own, self.labels.summary(contrast, titled=False) + self._worst(contrast)]
 
     def _about_trials(self) -> Iterator[str]:
         if not self.load.contrasts:

@@ -148,7 +148,7 @@ class LogFigures:
     def _phases(self, chosen: Sequence[tuple[Sweep, Point, str]]) -> list[Phase]:
         """Of the trial that lasted longest: all of a log's have the same warm-up and window."""
         rows = self.load.results.series("phases")
-        if rows is None:
+        if rows is None or not chosen:
             return []
         mine = [rows.filter(pl.col("trial") == trial).sort("start_s") for _, _, trial in chosen]
         longest = max(mine, key=lambda frame: frame["end_s"].max() or 0.0)

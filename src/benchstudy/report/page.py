@@ -6,11 +6,22 @@ Every call shows its result, and writes it below the page's exports (`figures/*.
 
 import html
 from collections.abc import Iterable, Mapping, Sequence
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
 from benchstudy import paths
-from benchstudy.report import answers, evidence, figuredata, lint_list, published, sessions
+from benchstudy.report import (
+    answers,
+    evidence,
+    figuredata,
+    lint_list,
+    published,
+    scrutiny,
+    sessions,
+    triallist,
+    verdicts,
+)
 from benchstudy.report.comparison import Comparisons, calibrations
 from benchstudy.report.exhibits import show
 from benchstudy.report.layers import Reference
@@ -80,6 +91,7 @@ class Page(PageTables, PageFigures):
         found = Comparisons(self.results, self._indexes, metrics, factor=factor, **choice)
         if not found.rows:
             return show(f'<p class="none">{html.escape(found.nothing(caption))}</p>')
+        self.note("comparisons", name, verdicts.summarised(found, caption))
         show(f"<p>{html.escape(found.summary())}</p>")
         style = figuredata.style(self.results, factor, choice.get("where"))
         panels = found.panels(style)
@@ -94,6 +106,7 @@ class Page(PageTables, PageFigures):
         `choice`: `better`, for metrics whose unit does not tell.
         """
         found = calibrations(self.results, self._indexes, metrics, self.declared, **choice)
+        self.note("calibration", ", ".join(metrics), found)
         none = "This study describes no case twice, so that its own rate of false alarms is not known (A/A)."
         show("".join(f"<p>{html.escape(text)}</p>" for text in found or [none]))
 
@@ -116,9 +129,15 @@ class Page(PageTables, PageFigures):
 
     def weaknesses(self, extra: Iterable[str] = ()) -> None:
         """What a sceptical reader should hold against the figures, and a section of its own for what lints find."""
+        weak = [*extra, *evidence.weak_points(self.results, self._indexes), *scrutiny.points(self._scrutiny)]
         found = lint_list.of_family(self.results, lint_list.declared(self.root, self.study))
-        lints = f"<h2>Lints</h2>{lint_list.section(found)}"
-        show(evidence.weaknesses(self.results, self._indexes, extra) + lints)
+        for kind, entry in scrutiny.notes(self._scrutiny, weak, found).items():
+            self.note(kind, self.family, entry)
+        show(f"{evidence.weakness_list(weak)}<h2>Lints</h2>{lint_list.section(found)}")
+
+    @cached_property
+    def _scrutiny(self) -> scrutiny.Scrutiny:
+        return scrutiny.scrutinise(self.results, self._indexes)
 
     def trials(self, metrics: Sequence[str]) -> None:
         """Every trial with its command and raw files, and the estimates of every metric as a CSV file."""
@@ -127,5 +146,5 @@ class Page(PageTables, PageFigures):
         show(
             f'<p class="downloads">Every estimate of every metric, in base units: '
             f"{self._downloads('tables', 'estimates', ('csv',))}</p>"
-            + evidence.trials(self.results, metrics, self.root, self.output.parent)
+            + triallist.trials(self.results, metrics, self.root, self.output.parent, self._scrutiny.flagged)
         )

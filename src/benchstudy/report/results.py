@@ -155,12 +155,23 @@ class Results:
             grouped.setdefault(row[:3], []).append(row[3:])
         return grouped
 
+    def by_case(self, metric: str) -> dict[tuple[str, str], list[tuple[str, float, str]]]:
+        """(target, case) to its trials' (trial, value, unit), for the cases that gave the metric."""
+        return self._by_metric.get(metric, {})
+
+    @cached_property
+    def _by_metric(self) -> dict[str, dict[tuple[str, str], list[tuple[str, float, str]]]]:
+        grouped: dict[str, dict[tuple[str, str], list[tuple[str, float, str]]]] = {}
+        for (target, case, metric), trials in self._values.items():
+            grouped.setdefault(metric, {})[target, case] = trials
+        return grouped
+
     @cached_property
     def _levels(self) -> dict[tuple[str, str], dict[str, Any]]:
         return {(row["target"], row["case"]): row for row in self.cases.iter_rows(named=True)}
 
     @cached_property
-    def _outcomes(self) -> dict[tuple[str, str], list[tuple[str, str | None]]]:
+    def outcomes(self) -> dict[tuple[str, str], list[tuple[str, str | None]]]:
         grouped: dict[tuple[str, str], list[tuple[str, str | None]]] = {}
         for target, case, status, cause in self.counted.select("target", "case", "status", "cause").iter_rows():
             grouped.setdefault((target, case), []).append((status, cause))
@@ -169,7 +180,7 @@ class Results:
     def estimate(self, metric: str, target: str, case: str) -> Estimate | None:
         """What the trials of one case say; None when it neither gave the metric nor failed."""
         values = self._values.get((target, case, metric), [])
-        outcomes = self._outcomes.get((target, case), [])
+        outcomes = self.outcomes.get((target, case), [])
         causes = [cause or status for status, cause in outcomes if status != "ok"]
         if not values and not causes:
             return None

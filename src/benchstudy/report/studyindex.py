@@ -1,50 +1,61 @@
 """What the first page of a study says, as plain data: the template puts it into HTML and escapes all of it."""
 
 import json
-import os
+import textwrap
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import polars as pl
+from jinja2.utils import markupsafe
 
 from benchstudy import families
 from benchstudy.notebooks import STUDY_PAGES
 from benchstudy.report import evidence, human, sessions
+from benchstudy.report.checklist import answered
+from benchstudy.report.exhibitfiles import ANSWER
 from benchstudy.report.results import Results
-from benchstudy.report.tables import TABLE_FORMATS, link
+from benchstudy.report.studyfacts import FamilyFacts, StudyFacts
+from benchstudy.report.tables import TABLE_FORMATS, anchor
 from benchstudy.report.vega import FIGURE_FORMATS
-from benchstudy.study import Study
+
+Markup = markupsafe.Markup
+# The first page is read in five minutes; everything stands on the pages behind it.
+_MOST_LINES, _MOST_POINTS, _LONGEST_POINT = 6, 4, 320
 
 
 class StudyIndex:
-    """One study's tables, sessions and pages, described for a page that lies in the folder `page_folder`."""
+    """One study's facts, described for the page they are seen from."""
 
-    def __init__(
-        self, study: Study, *, tidy: Mapping[str, Path], indexes: Sequence[Mapping[str, Any]], reports: Path,
-        page_folder: Path,
-    ):  # fmt: skip
-        self._study, self._indexes = study, indexes
-        self._folder, self._page_folder = reports / study.study, page_folder
-        self._results = {name: Results(folder, study=study.study, family=name) for name, folder in tidy.items()}
-
-    def _link(self, path: Path) -> str:
-        return link(os.path.relpath(path, self._page_folder))
+    def __init__(self, facts: StudyFacts):
+        self._facts, self._study, self._indexes = facts, facts.study, facts.indexes
+        self._folder, self._page_folder, self._link = facts.folder, facts.page_folder, facts.link
+        self._results = {family.name: family.results for family in facts.families}
 
     def context(self) -> dict[str, Any]:
         """Everything the template shows."""
+        checklist = [
+            {"number": number, "title": title, "status": a.status, "text": a.text, "href": a.href}
+            for number, (title, a) in enumerate(answered(self._facts), start=1)
+        ]
         return {
             "name": self._study.study,
             "title": self._study.title or self._study.study,
             "question": self._study.question,
+            "authors": ", ".join(author.name for author in self._study.authors),
+            "licence": self._study.license,
             "badges": evidence.count_badges(self._total()),
             "archive": self._archive(),
-            "families": [self._family(name, results) for name, results in self._results.items()],
+            "families": [self._family(family) for family in self._facts.families],
             "pages": self._pages(),
             "problems": self._problems(),
+            "weak": [self._weak(family) for family in self._facts.families],
             "failures": [row for name, results in self._results.items() for row in self._failures(name, results)],
             "set_aside": [row for name, results in self._results.items() for row in self._set_aside(name, results)],
             "hosts": self._hosts(),
+            "checklist": checklist,
+            "checked": Counter(row["status"] for row in checklist),
             "sessions": self._sessions(),
             "hashes": self._hashes(),
             "others": self._others(),
@@ -54,19 +65,55 @@ class StudyIndex:
         counts = [results.counts() for results in self._results.values()]
         return {key: sum(c[key] for c in counts) for key in counts[0]} if counts else {"trials": 0}
 
-    def _family(self, name: str, results: Results) -> dict[str, Any]:
-        exports = self._folder / name
-        answer = exports / "answer.json"
-        raw = [self._link(Path(path)) for path in self._index_paths(name)]
+    def _family(self, family: FamilyFacts) -> dict[str, Any]:
+        answer = family.exports / ANSWER
+        raw = [self._link(Path(path)) for path in self._index_paths(family.name)]
+        figures = list(family.notes.get("figures", {}).values())
         return {
-            "title": families.get(name).title,
-            "badges": evidence.count_badges(results.counts()),
+            "name": family.name,
+            "title": family.title,
+            "badges": evidence.count_badges(family.results.counts()),
             "answers": json.loads(answer.read_text(encoding="utf-8")) if answer.is_file() else [],
-            "report": self._link(self._folder / f"{name}.html"),
-            "notebook": self._link(self._folder / "notebooks" / f"{name}.ipynb"),
-            "files": self._files(exports / "tables", TABLE_FORMATS) + self._files(exports / "figures", FIGURE_FORMATS),
+            "comparisons": [self._comparison(family, *found) for found in family.notes.get("comparisons", {}).items()],
+            "calibrations": [s for found in family.notes.get("calibration", {}).values() for s in found],
+            "figure": Markup(family.figure()),
+            "more_panels": max(figures[-1]["panels"] - figures[-1]["shown"], 0) if figures else 0,
+            "report": family.page,
+            "notebook": self._link(self._folder / "notebooks" / f"{family.name}.ipynb"),
+            "files": self._files(family.exports / "tables", TABLE_FORMATS)
+            + self._files(family.exports / "figures", FIGURE_FORMATS),
             "raw": raw,
         }
+
+    def _comparison(self, family: FamilyFacts, name: str, found: Mapping[str, Any]) -> dict[str, Any]:
+        """One table of verdicts; a comparison of many levels is cut, and the rest stands on the page."""
+        lines = found["lines"]
+        return {
+            "caption": found["caption"],
+            "summary": found["summary"],
+            "lines": lines[:_MOST_LINES],
+            "more": len(lines) - _MOST_LINES if len(lines) > _MOST_LINES else 0,
+            "href": f"{family.page}#{anchor('table', name)}",
+        }
+
+    def _weak(self, family: FamilyFacts) -> dict[str, Any]:
+        """What its page holds against itself, the first few, and what lints found open."""
+        points = family.noted("weak") or []
+        order = ("error", "warning", "note")
+        lints = sorted((r for r in family.lints if r["open"]), key=lambda rule: order.index(rule["severity"]))
+        return {
+            "title": family.title,
+            "href": f"{family.page}#what-is-weak",
+            "points": [self._shortened(text) for text in points[:_MOST_POINTS]],
+            "more": max(len(points) - _MOST_POINTS, 0),
+            "lints": lints,
+            "lints_href": f"{family.page}#lints",
+            "silent": family.noted("weak") is None,
+        }
+
+    @staticmethod
+    def _shortened(text: str) -> str:
+        return textwrap.shorten(text, _LONGEST_POINT, placeholder=" …")
 
     def _files(self, folder: Path, formats: Sequence[str]) -> list[dict[str, Any]]:
         """Each table or figure once, by its name, with a link for every format it has."""
@@ -104,16 +151,18 @@ class StudyIndex:
     def _failures(self, name: str, results: Results) -> list[dict[str, Any]]:
         """One row a case and cause, with the way to the first trial it happened in."""
         lost = results.counted.filter(pl.col("status") != "ok")
+        intervals = next(f for f in self._facts.families if f.name == name).noted("failures") or {"by_case": {}}
         page = self._link(self._folder / f"{name}.html")
         rows = []
         for (target, case, cause), group in lost.group_by("target", "case", "cause", maintain_order=True):
-            total = results.counted.filter((pl.col("case") == case) & (pl.col("target") == target)).height
+            total = len(results.outcomes[target, case])
             rows.append(
                 {
                     "family": families.get(name).title,
                     "case": human.level(case),
                     "target": target,
                     "count": f"{group.height} of {human.plural(total, 'trial')}",
+                    "interval": intervals["by_case"].get(f"{target}/{case}", ""),
                     "cause": cause or "no cause recorded",
                     "href": f"{page}#trial-{group['trial'][0]}",
                 }
@@ -147,7 +196,6 @@ class StudyIndex:
         return list(found.values())
 
     def _sessions(self) -> list[dict[str, Any]]:
-        pairs = [(index, session) for index in self._indexes for session in index["sessions"]]
         return [
             {
                 "family": index["family"],
@@ -158,7 +206,7 @@ class StudyIndex:
                 "controller": session["controller"],
                 "events": session["events"],
             }
-            for index, session in sorted(pairs, key=lambda pair: pair[1]["started"])
+            for index, session in self._facts.sessions
         ]
 
     def _hashes(self) -> list[tuple[str, str]]:

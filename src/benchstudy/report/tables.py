@@ -71,8 +71,9 @@ class Table:
         )
         caption = html.escape(self.caption)
         return (
-            f'<div class="table-frame" role="region" aria-label="{caption}" tabindex="0"><table>'
-            f"<caption>{caption}</caption><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table></div>"
+            f'<div class="table-frame" id="{anchor("table", self.name)}" role="region" tabindex="0" '
+            f'aria-label="{caption}">'
+            f"<table><caption>{caption}</caption><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table></div>"
         )
 
     def csv(self) -> str:

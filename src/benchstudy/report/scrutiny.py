@@ -1,0 +1,102 @@
+"""What a family's page finds out about its own credibility: outliers, drift, failures, lints.
+
+It is told on the page, and kept as plain data for the study's overview and its checklist.
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from benchstudy.compare import share
+from benchstudy.lints import Finding
+from benchstudy.report import drift, evidence, human, outliers, tails
+from benchstudy.report.drift import Drift
+from benchstudy.report.outliers import Outlier
+from benchstudy.report.results import Results
+
+_MOST_NAMED = 5
+
+
+@dataclass(frozen=True)
+class Scrutiny:
+    results: Results
+    outliers: tuple[Outlier, ...]
+    drift: Drift
+
+    @property
+    def flagged(self) -> dict[str, str]:
+        """Remarks on trials that are outliers."""
+        found: dict[str, list[str]] = {}
+        for outlier in self.outliers:
+            found.setdefault(outlier.trial, []).append(outlier.text)
+        return {trial: "; ".join(texts) for trial, texts in found.items()}
+
+
+def scrutinise(results: Results, indexes: evidence.Indexes) -> Scrutiny:
+    found = outliers.find(results, evidence.busy_trials(results, indexes), indexes)
+    return Scrutiny(results, tuple(found), drift.find(results))
+
+
+def points(found: Scrutiny) -> list[str]:
+    """Sentences for the list of what is weak."""
+    said = []
+    if found.outliers:
+        explained = sum(bool(o.events) for o in found.outliers)
+        said.append(
+            f"{human.plural(len(found.flagged), 'trial')} of {found.results.counted.height} lie far from the others "
+            f"of their case; all are kept, and marked in the list of trials. With {explained} of them something was "
+            "noticed on the host."
+        )
+    moving = found.drift.cases
+    if moving:
+        named = ", ".join(found.results.case_name(*key) for key in moving[:_MOST_NAMED])
+        more = f" and {len(moving) - _MOST_NAMED} more" if len(moving) > _MOST_NAMED else ""
+        cases = human.plural(len(moving), "case")
+        said.append(f"{cases} of {found.drift.looked_at} not in a steady state ({found.drift.rule}): {named}{more}.")
+    return said
+
+
+def notes(found: Scrutiny, weak: Sequence[str], lints: Iterable[Finding]) -> dict[str, Any]:
+    """The same as plain data, by kind."""
+    return {
+        "weak": list(weak),
+        "lints": _lints(lints),
+        "outliers": {
+            "flagged": len(found.flagged),
+            "explained": len({o.trial for o in found.outliers if o.events}),
+            "trials": found.results.counted.height,
+            "metrics": outliers.primary_metrics(found.results),
+        },
+        "steady": {
+            "rule": found.drift.rule,
+            "looked_at": found.drift.looked_at,
+            "drifting": len(found.drift.cases),
+        },
+        "failures": _failures(found.results),
+        "tails": tails.unsupported(found.results),
+    }
+
+
+def _lints(found: Iterable[Finding]) -> list[dict[str, Any]]:
+    """A line a rule: how many findings are open, how many acknowledged, and the first open one."""
+    rules: dict[str, dict[str, Any]] = {}
+    for finding in found:
+        empty = {"lint": finding.lint, "severity": finding.severity, "open": 0, "acknowledged": 0, "first": ""}
+        rule = rules.setdefault(finding.lint, empty)
+        rule["acknowledged" if finding.acknowledged else "open"] += 1
+        if not finding.acknowledged and not rule["first"]:
+            rule["first"] = f"{finding.where}: {finding.what}"
+    return list(rules.values())
+
+
+def _failures(results: Results) -> dict[str, Any]:
+    """How many trials failed, in all and by case, each with Wilson's interval."""
+    by_case: dict[str, str] = {}
+    for (target, case), outcomes in results.outcomes.items():
+        failed = sum(status != "ok" for status, _ in outcomes)
+        if failed:
+            by_case[f"{target}/{case}"] = share(failed, len(outcomes)).interval
+    trials = results.counted
+    failed = trials.height - (trials["status"] == "ok").sum()
+    total: Mapping[str, Any] = {"failed": failed, "trials": trials.height}
+    return {**total, "interval": share(failed, trials.height).interval if trials.height else "", "by_case": by_case}

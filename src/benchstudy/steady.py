@@ -1,0 +1,23 @@
+"""Whether measurements of the same thing, one after the other, had stopped drifting."""
+
+from collections.abc import Sequence
+
+# Source: SNIA's Solid State Storage Performance Test Specification, "steady state": over five consecutive rounds the
+# values lie within a fifth of their mean, and the line fitted to them rises or falls by no more than a tenth of it.
+ROUNDS = 5
+_MOST_EXCURSION, _MOST_SLOPE = 0.20, 0.10
+
+
+def is_steady(rounds: Sequence[float]) -> bool | None:
+    """Whether the last five of these values, in the order of measuring, are in a steady state.
+
+    None when there are fewer than five, or when their mean is not above zero and relative limits mean nothing.
+    """
+    window = list(rounds[-ROUNDS:])
+    mean = sum(window) / len(window) if window else 0.0
+    if len(window) < ROUNDS or not 0 < mean < float("inf"):
+        return None
+    middle = (ROUNDS - 1) / 2
+    slope = sum((i - middle) * v for i, v in enumerate(window)) / sum((i - middle) ** 2 for i in range(ROUNDS))
+    excursion = abs(slope) * (ROUNDS - 1)
+    return max(window) - min(window) <= _MOST_EXCURSION * mean and excursion <= _MOST_SLOPE * mean

@@ -1,0 +1,351 @@
+"""The first page of a study: answers, verdicts, what is weak, and thirty questions answered from its data."""
+
+import html
+import json
+import re
+from functools import partial
+
+import polars as pl
+import pytest
+import yaml
+from conftest import CHECKOUT
+from tidy_fixture import HOSTILE, Tables, write_file_size, write_fio
+
+from benchstudy import prose, steady
+from benchstudy.report import checklist, drift, htmlpages, outliers
+from benchstudy.report.page import Page
+from benchstudy.report.results import Results
+from benchstudy.report.studyfacts import StudyFacts
+from benchstudy.study import parse_study
+
+# As the list of a credible report has them.
+ASKED = (
+    "raw samples", "n in each cell", "interval", "median and supported tails", "outliers", "order", "warm-up", "cache",
+    "fsync", "steady-state", "duration", "environment", "versions", "argv", "saturated", "loop", "failures", "offered",
+    "mix shift", "effect", "multiplicity", "thresholds", "smallest detectable", "plausibility", "same session", "prose",
+    "capacity", "archived", "summaries", "calibration",
+)  # fmt: skip
+LEVELS = {"backend": "local", "op": "write", "size": "1MB", "sync": "fsync"}
+LOAD = {"server": "nginx", "generator": "ab", "concurrency": "10"}
+
+
+def declared(families=("file_size", "fio"), **changes):
+    whole = yaml.safe_load((CHECKOUT / "config" / "config.yaml").read_text(encoding="utf-8"))
+    kept = {name: block for name, block in whole["families"].items() if name in families}
+    return parse_study(whole | {"families": kept} | changes)
+
+
+@pytest.fixture
+def project(tmp_path, monkeypatch):
+    (tmp_path / "workflow").mkdir()
+    (tmp_path / "workflow" / "Snakefile").touch()
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+def show_file_size(page):
+    """What the family's notebook calls, as far as the overview is concerned."""
+    page.answer({"Write": ("duration", {"op": "write", "size": "100MB"})}, series="backend")
+    page.trend(
+        "duration", "duration", x="size_bytes", x_title="Size", y_title="Time", series="backend", caption="Times.",
+        views=page.views("Write", "sync", shared=["server"], op="write") | page.views("Read", "cache", op="read"),
+    )  # fmt: skip
+    page.compare(
+        "backends",
+        {"duration": "Time"},
+        factor="backend",
+        caption="Backends",
+        counterparts={"sync": {"server": "fsync"}},
+    )
+    page.calibration({"duration": "Time"})
+    page.weaknesses()
+    page.trials(["duration"])
+
+
+def show_others(page):
+    page.weaknesses()
+
+
+def facts_of(project, shows, study=None, folder=None):
+    """The facts of a study whose pages were shown: {family: what its notebook calls}."""
+    study = study or declared(shows)
+    tidy = {family: project / "data" / "tidy" / "embedded" / family for family in shows}
+    for family, show in shows.items():
+        show(Page(family, study="embedded", tidy=tidy[family], output=f"reports/embedded/{family}"))
+    reports = project / "reports"
+    indexes = [
+        json.loads(path.read_text()) | {"file": path} for path in (project / "data" / "raw").rglob("session.json")
+    ]
+    return StudyFacts(study, tidy=tidy, indexes=indexes, reports=reports, page_folder=folder or reports)
+
+
+def answers(facts):
+    found = checklist.answered(facts)
+    return {word: answer for word, (_, answer) in zip(ASKED, found, strict=True)}
+
+
+def one_family(project, family="file_size", add=None, study=None, show=show_others):
+    """The answers about a family whose tables `add` fills."""
+    tables = Tables(project, "embedded", family)
+    add(tables)
+    tables.write()
+    return answers(facts_of(project, {family: show}, study))
+
+
+def six(tables, levels=LEVELS, metric="duration", unit="s", **fields):
+    for block in range(1, 7):
+        tables.add(levels, block, {metric: (1.0 + block / 100, unit)}, numbers={"size_bytes": 1}, **fields)
+
+
+# -- the checklist ----------------------------------------------------------------------
+
+
+def test_there_are_thirty_questions_in_the_order_of_the_list():
+    titles = [question.title.lower() for question in checklist.questions()]
+    assert len(titles) == 30
+    assert [asked for asked, title in zip(ASKED, titles, strict=True) if asked not in title] == []
+
+
+def test_every_question_has_an_answer_in_words_and_most_lead_somewhere(project):
+    write_file_size(project)
+    write_fio(project)
+    found = answers(facts_of(project, {"file_size": show_file_size, "fio": show_others}))
+    assert {answer.status for answer in found.values()} == {"satisfied", "not satisfied", "does not apply"}
+    assert all(re.fullmatch(r".{15,}[.”]", answer.text, re.DOTALL) for answer in found.values())
+    applying = [answer for answer in found.values() if answer.status != "does not apply"]
+    assert sum(bool(answer.href) for answer in applying) >= len(applying) - 3
+    assert found["interval"].status == "not satisfied" and "fewer than 6 successful trials" in found["interval"].text
+    assert found["failures"].text.startswith("file_size 8 of 244 (95 %: ")
+    assert found["cache"].status == "not satisfied" and "proofs are missing" in found["cache"].text
+    assert found["fsync"].status == "satisfied"
+    assert found["loop"].status == found["offered"].status == "does not apply"
+    assert found["plausibility"].status == "not satisfied" and "no ceiling" in found["plausibility"].text
+    assert found["calibration"].status == "not satisfied"
+
+
+def test_raw_files_that_are_missing_are_counted(project):
+    def add(tables):
+        six(tables)
+        tables.add(LEVELS, 7, {"duration": (1.0, "s")}, raw_files=None)
+
+    found = one_family(project, add=add)
+    assert found["raw samples"].status == "not satisfied" and "1 of 7 trials" in found["raw samples"].text
+
+
+@pytest.mark.parametrize(
+    ("fields", "asked", "words"),
+    [
+        ({"tool_sha256": None}, "versions", "0 of 6 trials"),
+        ({"argv": None}, "argv", "0 of 6 trials"),
+        ({"verified": "{}"}, "raw samples", ""),
+    ],
+)
+def test_what_records_lack_is_not_satisfied(project, fields, asked, words):
+    found = one_family(project, add=lambda tables: six(tables, **fields))
+    assert (found[asked].status == "not satisfied") is bool(words)
+    assert words in found[asked].text
+
+
+def test_the_same_order_in_every_block_is_not_random(project):
+    def add(tables, turned):
+        for block in range(1, 7):
+            backends = ["a", "b", "c"]
+            for place, backend in enumerate(backends[block % 3 * turned :] + backends[: block % 3 * turned]):
+                when = f"2026-11-20T10:{block:02d}:{place:02d}.000+00:00"
+                values = {"duration": (1.0, "s")}
+                tables.add({**LEVELS, "backend": backend}, block, values, numbers={"size_bytes": 1}, started=when)
+
+    fixed, mixed = (one_family(project, add=partial(add, turned=turned))["order"] for turned in (0, 1))
+    assert fixed.status == "not satisfied" and "file_size on this-machine has the same order" in fixed.text
+    assert mixed.status == "satisfied" and "seed 7" in mixed.text
+
+
+def test_a_load_is_asked_for_its_loop_its_warm_up_its_window_and_its_generator(project):
+    known = json.dumps({"loop": "open"})
+    files = json.dumps([{"name": "warm-up/stdout", "size": 1, "sha256": "0"}])
+
+    def add(tables, whole):
+        for block in range(1, 7):
+            values = {"throughput": (100.0 + block, "1/s"), "duration": (30.0 if whole else 2.0, "s")}
+            values |= {"generator_cpu": (0.2, "1"), "offered": (100.0, "1/s")} if whole else {}
+            fields = {"verified": known if whole else '{"loop": "open"}', "raw_files": files if whole else "[]"}
+            tables.add(LOAD, block, values, **fields)
+
+    asked = ("warm-up", "duration", "saturated", "loop", "offered")
+    whole, lacking = (one_family(project, "http_concurrency", partial(add, whole=w)) for w in (True, False))
+    assert [whole[name].status for name in asked] == ["satisfied"] * 5
+    assert [lacking[name].status for name in asked if name != "loop"] == ["not satisfied"] * 4
+    assert "http_concurrency 2.00 s" in lacking["duration"].text
+    assert "http_concurrency does not tell what was offered" in lacking["offered"].text
+
+
+def test_ceilings_margins_and_a_licence_are_taken_from_the_study(project):
+    write_file_size(project, hostile=False)
+    ceiling = {"family": "file_size", "op": "read", "rate": "100GB/s", "where": "*", "source": "a label"}
+    study = declared(("file_size",), ceilings=[ceiling], license="CC-BY-4.0")
+    found = answers(facts_of(project, {"file_size": show_file_size}, study))
+    assert found["plausibility"].status == "satisfied" and "1 ceiling declared" in found["plausibility"].text
+    assert found["archived"].status == "satisfied" and "CC-BY-4.0" in found["archived"].text
+    assert found["thresholds"].status == "satisfied"
+    index = next((project / "data" / "raw").rglob("session.json"))
+    text = json.loads(index.read_text())
+    del text["sessions"][0]["declared"]["thresholds"]
+    index.write_text(json.dumps(text))
+    found = answers(facts_of(project, {"file_size": show_file_size}, study))
+    assert found["thresholds"].status == "not satisfied" and "post hoc" in found["thresholds"].text
+
+
+def test_a_number_typed_into_an_executed_notebook_is_named(project):
+    notebooks = project / "reports" / "embedded" / "notebooks"
+    notebooks.mkdir(parents=True)
+    cell = {"cell_type": "markdown", "id": "the-cell", "metadata": {}, "source": ["The disk writes at 230 MB/s."]}
+    (notebooks / "file_size.ipynb").write_text(json.dumps({"cells": [cell]}))
+    found = one_family(project, add=six)["prose"]
+    assert found.status == "not satisfied"
+    assert "cell the-cell of file_size" in found.text and "230 MB/s" in found.text
+
+
+# -- the page ----------------------------------------------------------------------
+
+
+@pytest.fixture
+def index(project):
+    """The first page as a reader gets it, without style."""
+    tidy = {"file_size": write_file_size(project), "fio": write_fio(project)}
+    study = declared(question=f"Which one is faster? {HOSTILE}")
+    facts_of(project, {"file_size": show_file_size, "fio": show_others}, study)
+    sessions = list((project / "data" / "raw").rglob("session.json"))
+    htmlpages.build_index(study, tidy=tidy, sessions=sessions, reports=project / "reports")
+    return re.sub(r"<style>.*?</style>", "", (project / "reports" / "index.html").read_text(), flags=re.DOTALL)
+
+
+def test_the_first_page_answers_before_it_lists(index):
+    headings = [html.unescape(text) for text in re.findall(r"<h2[^>]*>(.*?)</h2>", index)]
+    assert headings[:5] == [
+        "Answers and verdicts", "What is weak", "What failed, and why", "Environment", "Checklist of a credible report",
+    ]  # fmt: skip
+    assert index.index("Which one is faster?") < index.index("of 30 satisfied") < index.index('<h2 id="results">')
+    assert len(re.findall(r'<td class="answer ', index)) == 30
+
+
+def test_the_first_page_has_verdicts_that_lead_to_their_table(index, project):
+    (row,) = re.findall(r"<tr><th scope=\"row\">s3 against local</th>.*?</tr>", index)
+    assert re.search(r'<td class="text verdict (?:worse|mixed)">worse', row)
+    (href,) = re.findall(r'<a href="(?:\./)?embedded/file_size\.html#(table-backends)">', row)
+    assert (project / "reports/embedded/file_size/tables/backends.csv").is_file() and href
+
+
+def test_the_first_page_has_one_figure_a_family_whose_points_lead_to_trials_of_its_page(index):
+    assert index.count('<figure class="chart">') == 1, "fio's notebook showed none here"
+    assert index.count('<div class="panel">') == 2 and "3 more panels" in index
+    assert '<div class="view" role="img" aria-label="Write, sync fsync. Times.' in index
+    links = re.findall(r'href="([^"]*)#trial-', index)
+    assert len(links) > 50 and set(links) <= {"./embedded/file_size.html", "embedded/file_size.html"}
+    assert "<button" not in index
+
+
+def test_names_from_data_stay_text(index):
+    assert "<script" not in index
+    assert html.escape(HOSTILE, quote=False) in html.unescape(index).replace("<", "&lt;").replace(">", "&gt;")
+
+
+# -- what pages find out about themselves ----------------------------------------------------------------------
+
+
+def results_with(project, values, **fields):
+    tables = Tables(project, "embedded", "file_size")
+    trials = [
+        tables.add(LEVELS, block, {"duration": (value, "s")}, numbers={"size_bytes": 1}, **fields)
+        for block, value in enumerate(values, start=1)
+    ]
+    return Results(tables.write(), study="embedded", family="file_size"), trials
+
+
+def test_an_outlier_is_flagged_and_kept_with_what_happened_on_its_host(project):
+    results, trials = results_with(project, [1.0, 1.02, 5.0, 0.99, 1.01, 1.0, 1.03])
+    event = "2026-11-20T10:03:00.500+00:00 connection to here lost"
+    index = {"target": "this-machine", "sessions": [{"events": [event, event.replace("10:03", "11:03")]}]}
+    (found,) = outliers.find(results, [trials[2]], [index])
+    assert (found.trial, found.metric) == (trials[2], "duration") and found.times == pytest.approx(5 / 1.01)
+    assert found.events == ("its host was busy before it", "connection to here lost")
+    page = Page("file_size", study="embedded", tidy="data/tidy/embedded/file_size", output="reports/embedded/file_size")
+    assert results.estimate("duration", "this-machine", found.case).summary.n == 7, "kept"
+    assert list(page._scrutiny.flagged) == [trials[2]]
+
+
+@pytest.mark.parametrize("values", [[1.0, 1.0, 1.0, 1.0, 1.03, 1.0], [1.0, 1.0, 9.0, 1.0, 1.0], [0.0, 1.0] * 4])
+def test_no_outlier_within_a_few_hundredths_nor_among_few_trials_nor_beside_zeros(project, values):
+    results, _ = results_with(project, values)
+    assert outliers.find(results, [], []) == []
+
+
+@pytest.mark.parametrize(
+    ("values", "is_steady"),
+    [
+        ([9.0, 1.0, 1.0, 1.0, 1.0, 1.0], True),
+        ([1.0, 1.0, 1.0, 1.0, 1.25], False),
+        ([1.0, 1.03, 1.06, 1.09, 1.12], False),
+        ([1.0, 1.09, 1.0, 1.09, 1.0], True),
+        ([1.0, 1.0, 1.0, 1.0], None),
+        ([0.0] * 5, None),
+    ],
+)
+def test_steady_is_what_snia_calls_so(values, is_steady):
+    """The third rises by 12 % of its mean within limits of 20 %: a slope, and no noise."""
+    assert steady.is_steady(values) is is_steady
+
+
+def test_a_trend_over_the_blocks_is_drift_and_noise_is_none(project):
+    tables = Tables(project, "embedded", "http_concurrency")
+    for block in range(1, 13):
+        for server, rate in (("rising", 100.0 + 3 * block), ("noisy", 100.0 + 30 * (block % 2))):
+            when = f"2026-11-20T10:{block:02d}:00.000+00:00"
+            tables.add({**LOAD, "server": server}, block, {"throughput": (rate, "1/s")}, started=when)
+    found = drift.find(Results(tables.write(), study="embedded", family="http_concurrency"))
+    assert found.looked_at == 2 and found.rule == drift.TREND_RULE
+    assert [case for _, case in found.cases] == ["server=rising,generator=ab,concurrency=10"]
+
+
+# -- prose ----------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("text", "numbers"),
+    [
+        ("It writes 230 MB/s, or 1,000 files in 2.5 s.", ["230 MB/s", "1,000", "2.5 s"]),
+        ("-3 % against the base, and 1.02× the other.", ["-3 %", "1.02×"]),
+        ("## 6 trials", ["6"]),
+        ("The p99 of S3 on v10.0, an x86-64 host and HTTP/2.", []),
+        ("`fio --bs=4k` over `{0..1000}` with its 95 % interval.", []),
+        ("[the page](https://example.org/2024/11) says", []),
+        ("```\nab -c 3000\n```", []),
+        ("Half of them, two in three.", []),
+    ],
+)
+def test_a_typed_number_is_found_in_prose_and_only_there(text, numbers):
+    notebook = {"cells": [{"cell_type": "markdown", "source": text}, {"cell_type": "code", "source": "x = 5"}]}
+    assert [found.number for found in prose.typed_numbers(notebook)] == numbers
+
+
+@pytest.mark.parametrize("path", sorted((CHECKOUT / "notebooks").glob("*.ipynb")), ids=lambda path: path.stem)
+def test_no_notebook_has_a_number_typed_into_its_prose(path):
+    assert prose.read(path) == []
+
+
+def test_tables_stay_as_they_were_for_readers_of_files(project):
+    """The notes of a page are beside its tables, not in them."""
+    write_file_size(project)
+    facts_of(project, {"file_size": show_file_size})
+    notes = json.loads((project / "reports/embedded/file_size/overview.json").read_text())
+    assert set(notes) == {
+        "figures",
+        "comparisons",
+        "calibration",
+        "weak",
+        "lints",
+        "outliers",
+        "steady",
+        "failures",
+        "tails",
+    }
+    assert pl.read_csv(project / "reports/embedded/file_size/tables/estimates.csv").height > 20
