@@ -5,18 +5,20 @@ import re
 from pathlib import Path
 
 import numpy as np
+import polars as pl
 import pytest
 from load_fixture import AGAIN, BASE, DECLARED, DRIVER, ENTERED, NEW, LoadTables, levels_of, write_load
 
 from benchstudy import lints
 from benchstudy.families.load_test import FAMILY
-from benchstudy.report import sessions, within_trial
+from benchstudy.report import load_panels, sessions, within_trial
 from benchstudy.report.load_client import LoadClient
 from benchstudy.report.load_panels import PANELS, LoadPanels
 from benchstudy.report.load_published import LoadPublished
 from benchstudy.report.load_setup import LoadSetup
 from benchstudy.report.load_summary import LoadSummary
 from benchstudy.report.load_test import LoadTest
+from benchstudy.report.panels import Phase
 from benchstudy.report.results import Results
 
 
@@ -247,10 +249,32 @@ def test_the_bracket_lies_between_the_most_users_without_an_alert_and_the_fewest
     for trial in load.sides(contrast)[0]:
         found = users.bracket(trial)
         assert found.passed < found.failed and found.failed - found.passed <= 8
-        assert set(found.alerts) == {"client_mean", "cpu"}
+        assert list(found.alerts) == ["client_mean", "cpu"] and found.limited_by == "client_mean"
     assert "What limited both most often: mean time at the client." in " ".join(
         text for _, texts in LoadSummary(load).comments() for text in texts
     )
+
+
+def test_a_load_that_did_not_settle_says_why_instead_of_a_number(tmp_path):
+    tables = LoadTables(tmp_path)
+    for version in (BASE, NEW):
+        facts = {"load": {"result": {"why": "at_minimum", "limited_by": "cpu"}}}
+        tables.run(levels_of(version, load="unbounded"), 1, facts=facts)
+    found = load_of(tables.write())
+    summary = LoadSummary(found)
+    cell = row(summary.users.table(), "unbounded")[BASE]
+    assert said(cell) == "did not settle | an alert was on however few users there were" and cell.kind == "failed"
+    assert "an alert was on however few" in summary.answers()[0]["lines"][0]["evidence"]
+    assert any(text.startswith("Supported users are not known") for _, texts in summary.comments() for text in texts)
+    assert [panels for _, _, panels, *_ in summary.users.figures()], "users over time are shown all the same"
+
+
+def test_the_heights_of_a_ramp_do_not_press_what_is_measured_to_the_ground():
+    heights = {"y": [90.0, 50.0, 1.0, 1.2], "low": [0.5] * 4, "high": [99.0, 60.0, 1.1, 1.3]}
+    rows = pl.DataFrame({"x": [0.0, 1.0, 2.0, 3.0], **heights})
+    cut, was = load_panels._cut_off(rows, [Phase("steady", 2, 3)])
+    assert was and cut["y"].to_list() == [1.3 * 1.3, 1.3 * 1.3, 1.0, 1.2] and cut["high"].max() == 1.3 * 1.3
+    assert not load_panels._cut_off(rows, [Phase("all", 0, 3)])[1] and not load_panels._cut_off(rows, [])[1]
 
 
 def test_one_trial_an_arm_has_an_interval_from_within_and_says_so(once):

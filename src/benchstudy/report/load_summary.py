@@ -1,5 +1,6 @@
 """The first and the last words of the page of load tests: the answer, comments, what to look at, what is weak."""
 
+from collections import Counter
 from collections.abc import Iterator
 from functools import cached_property
 from typing import Any
@@ -132,11 +133,9 @@ class LoadSummary:
         limits = {}
         for version, case in contrast.cases.items():
             brackets = [self.users.bracket(t) for t in self.load.trials(contrast.target, case)]
-            alerts = sum((b.alerts for b in brackets if b is not None), start=type(brackets[0].alerts)()) if any(
-                brackets
-            ) else None  # fmt: skip
-            if alerts:
-                limits[version] = alert_word(alerts.most_common(1)[0][0])
+            named = Counter(b.limited_by for b in brackets if b is not None and b.limited_by)
+            if named:
+                limits[version] = alert_word(named.most_common(1)[0][0])
         if not limits:
             return ""
         if len(set(limits.values())) == 1 and len(limits) == 2:

@@ -4,6 +4,7 @@ from collections import Counter
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
+from typing import Any
 
 import polars as pl
 
@@ -24,6 +25,10 @@ _ALERT_WORDS = {
     "server_errors": "server errors", "client_mean": "mean time at the client", "client_p99": "p99 at the client",
     "client_errors": "errors at the client", "cpu": "CPU", "memory": "memory", "tcp_retransmits": "TCP retransmits",
 }  # fmt: skip
+_WHY = {
+    "at_minimum": "an alert was on however few users there were",
+    "too_long": "the number of users did not settle in time",
+}
 _SHOWN_ALERTS = 60
 _MOST_POINTS = 400  # of a line; its teeth are steps of the rule
 
@@ -31,11 +36,14 @@ _MOST_POINTS = 400  # of a line; its teeth are steps of the rule
 @dataclass(frozen=True)
 class Bracket:
     """From one trial's users over time: `passed`, the most that ran without an alert below `failed`, the fewest at
-    which one began; None when there was no such step. `alerts`: how often each began."""
+    which one began; None when there was no such step. `alerts`: the share of the time that each was on, the longest
+    first. `limited_by`: the one that the load itself named, else the first of them.
+    """
 
     passed: float | None
     failed: float | None
-    alerts: Counter[str]
+    alerts: Mapping[str, float]
+    limited_by: str | None
 
 
 @dataclass(frozen=True)
@@ -74,8 +82,8 @@ class LoadUsers:
         for version, case in contrast.cases.items():
             trials = self.load.trials(contrast.target, case)
             if trials and self.load.median(METRIC, contrast.target, case) is None:
-                said = [str(p) for t in trials for p in (t.facts.get("load") or {}).get("problems") or ()]
-                found[version] = next(iter(said), "the number of users did not settle")
+                why = next((_WHY[r] for t in trials if (r := _result(t).get("why")) in _WHY), None)
+                found[version] = why or "the number of users did not settle"
         return found
 
     # -- the band ----------------------------------------------------------------------------------------------------
@@ -192,12 +200,14 @@ class LoadUsers:
             return None
         on = pl.col("alert").fill_null("") != ""
         begun = rows.sort("t_s").filter(on & ~on.shift(1, fill_value=False))
-        alerts = Counter(name for text in begun["alert"] for name in str(text).split("+"))
+        names = Counter(name for text in rows.filter(on)["alert"] for name in str(text).split("+"))
+        alerts = {name: count / rows.height for name, count in names.most_common()}
         if begun.is_empty():
-            return Bracket(float(rows["users"].max()), None, alerts)
+            return Bracket(float(rows["users"].max()), None, alerts, None)
         failed = float(begun["users"].min())
         below = rows.filter(~on & (pl.col("users") < failed))["users"]
-        return Bracket(float(below.max()) if len(below) else None, failed, alerts)
+        named = _result(trial).get("limited_by") or next(iter(alerts), None)
+        return Bracket(float(below.max()) if len(below) else None, failed, alerts, named)
 
     def limits(self) -> Table:
         """A row a trial of an unbounded load: the result, the bracket, the alerts."""
@@ -209,13 +219,20 @@ class LoadUsers:
                     row = self._limit_row(contrast, version, trial)
                     if row not in body:
                         body.append(row)
-        columns = ("Test", "Supported users", "Most without an alert", "Fewest with one", "Slope", "Alerts that began")
+        columns = (
+            "Test",
+            "Supported users",
+            "Most without an alert",
+            "Fewest with one",
+            "Slope",
+            "Alerts, share of the time",
+        )
         return Table("limits", "What limited the users, trial by trial", columns, tuple(body))
 
     def _limit_row(self, contrast: Contrast, version: str, trial: Trial) -> tuple[Cell, ...]:
         href, found = f"#trial-{trial.uuid}", self.bracket(trial)
         users, slope = (self.load.value(trial.uuid, metric) for metric in (METRIC, "slope"))
-        alerts = [f"{alert_word(name)}: {count}" for name, count in found.alerts.most_common()] if found else []
+        alerts = [f"{alert_word(name)}: {percent(share, 0)}" for name, share in found.alerts.items()] if found else []
         return (
             Cell((f"{self.load.place(contrast)}, {version}", f"block {trial.block}")),
             MISSING if users is None else Cell((f"{users:,.0f}",), href),
@@ -286,6 +303,11 @@ class LoadUsers:
         rows = {version: self.load.series("users", trial.uuid) for version, trial in chosen.items()}
         schema = {"series": pl.String, "x": pl.Float64, "y": pl.Float64, "tip alert": pl.String}
         return pl.concat([pl.DataFrame(schema=schema), *(_alerts(r, v) for v, r in rows.items() if r is not None)])
+
+
+def _result(trial: Trial) -> Mapping[str, Any]:
+    """What the load itself said of its outcome."""
+    return (trial.facts.get("load") or {}).get("result") or {}
 
 
 def alert_word(name: str) -> str:
