@@ -3,11 +3,9 @@
 import pytest
 from conftest import Project
 
-DIGESTS = (
-    "from benchstudy.instrument import instrument_sha256 as sha; "
-    "print(*(sha(name) for name in ('file_size', 'fio', 'http_concurrency')))"
-)
-ALL, NONE = {"file_size", "fio", "http_concurrency"}, set()
+FAMILIES = ("file_size", "fio", "http_concurrency", "load_test")
+DIGESTS = f"from benchstudy.instrument import instrument_sha256 as sha; print(*(sha(name) for name in {FAMILIES}))"
+ALL, NONE = set(FAMILIES), set()
 
 
 @pytest.mark.parametrize(
@@ -27,6 +25,10 @@ ALL, NONE = {"file_size", "fio", "http_concurrency"}, set()
         # Imported inside a function, and read by the load generators.
         ("families/http_load/trial.py", {"http_concurrency"}),
         ("families/http_load/wrk.lua", {"http_concurrency"}),
+        # Sent to hosts, and not imported here.
+        ("families/load_users/on_host/users.py", {"load_test"}),
+        ("families/load_data/on_host/seed.py", {"load_test"}),
+        ("parsers/locust.py", NONE),
         ("parsers/file_size.py", NONE),
         ("parsers/fio_json.py", NONE),
         ("parsers/wrk.py", NONE),
@@ -47,4 +49,4 @@ def test_what_an_edit_makes_another_instrument(project: Project, file: str, fami
 
 def digests(project: Project) -> dict[str, str]:
     printed = project.run("python", "-c", DIGESTS).stdout.split()
-    return dict(zip(("file_size", "fio", "http_concurrency"), printed, strict=True))
+    return dict(zip(FAMILIES, printed, strict=True))

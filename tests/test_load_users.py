@@ -22,6 +22,7 @@ from benchstudy.families.load_users.on_host.exposition import exposition
 from benchstudy.families.load_users.on_host.feedback import AT_MAXIMUM, AT_MINIMUM, SETTLED, TOO_LONG, FeedbackRule
 from benchstudy.families.load_users.on_host.histogram import Line
 from benchstudy.families.load_users.on_host.recording import HTTP, SERVER_ERROR, TIMEOUT, WEBSOCKET, Records, Worker
+from benchstudy.families.load_users.on_host.thinking import first_think_s, think_s
 from benchstudy.families.load_users.run import load_roles
 from benchstudy.parsers.locust import alerts_of, parse_load
 
@@ -138,6 +139,22 @@ def test_the_bracket_lies_where_alerts_and_quiet_checks_meet():
     assert feedback.bracket(checks((80, 0), (88, 0), (96, 1), (88, 0))) == feedback.Bracket(88, 96)
     overlapping = checks((80, 0), (88, 1), (96, 0), (104, 1), (72, 0))
     assert feedback.bracket(overlapping) == feedback.Bracket(80, 104)
+
+
+# --- time to think -----------------------------------------------------------------------------------------------
+
+
+def test_users_act_as_often_at_first_as_ever_after():
+    chance, least_s, mean_s, users = random.Random(11), 1.0, 20.0, 8000
+    acted = []
+    for _ in range(users):
+        at_s = first_think_s(chance, least_s, mean_s)
+        while at_s < 60:
+            acted.append(at_s)
+            at_s += think_s(chance, least_s, mean_s)
+    for begin_s in range(0, 60, 4):
+        expected = users * 4 / mean_s
+        assert sum(begin_s <= at_s < begin_s + 4 for at_s in acted) == pytest.approx(expected, abs=5 * expected**0.5)
 
 
 # --- alerts ------------------------------------------------------------------------------------------------------

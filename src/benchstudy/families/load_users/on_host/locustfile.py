@@ -15,7 +15,7 @@ from load_users.master import Collector
 from load_users.plan import Plan
 from load_users.users import Accounts, MattermostUser, refuse_unknown
 from locust import LoadTestShape, events
-from locust.runners import MasterRunner, WorkerRunner
+from locust.runners import STATE_MISSING, MasterRunner, WorkerRunner
 
 _REPORT_INTERVAL_S = 0.5
 _USERS_INTERVAL_S = 1.0
@@ -48,10 +48,10 @@ class Shape(LoadTestShape):
             self._require_workers()
             wanted = self.control.adjust()
         except LoadFailed as failure:
-            self._end(str(failure))
+            self.end(str(failure))
             return None
         if wanted is None:
-            self._end()
+            self.end()
             return None
         self.collector.wanted = wanted[0]
         return wanted
@@ -63,7 +63,7 @@ class Shape(LoadTestShape):
             gevent.spawn(repeat, _USERS_INTERVAL_S, collector.tell_users),
             gevent.spawn(repeat, PLAN.interval_s, collector.write_interval),
         ]
-        STATE.collector = collector
+        STATE.collector, STATE.shape = collector, self
 
     def _require_workers(self):
         """Users of a lost worker would silently be missing."""
@@ -75,7 +75,8 @@ class Shape(LoadTestShape):
         if time.monotonic() - self._missing_since > _WORKER_LOST_S:
             raise LoadFailed(f"{len(lost)} of {PLAN.workers} Locust workers do not answer any more")
 
-    def _end(self, failure=None):
+    def end(self, failure=None):
+        """Write down what there is. `failure`: why it is no result."""
         gevent.killall(self._writers)
         STATE.collector = None
         outcome = self.control.outcome(self.collector.now_s)
@@ -98,6 +99,7 @@ class State:
     """What Locust's events have in common."""
 
     runner = None
+    shape = None
     collector = None  # the master's, while the load goes on
     recorder = recording.Recorder()  # a worker's; each process has its own
 
@@ -118,6 +120,14 @@ def begin(environment, runner, **_):
         MattermostUser.accounts = Accounts(PLAN.accounts, runner.worker_index, PLAN.workers)
         environment.events.request.add_listener(record)
         environment.events.report_to_master.add_listener(add_report)
+
+
+@events.quitting.add_listener
+def end_early(environment, **_):
+    """Locust ends by itself when it has no workers any more, and when it is told to by a signal."""
+    if STATE.collector is not None:
+        gone = all(node.state == STATE_MISSING for node in STATE.runner.clients.values())
+        STATE.shape.end(f"Locust lost all of its workers ({PLAN.workers})" if gone else "the load was told to end")
 
 
 def quit_once(runner):

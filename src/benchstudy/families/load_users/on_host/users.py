@@ -20,6 +20,7 @@ from . import actions, recording
 from .plan import Account, Plan
 from .recording import Recorder
 from .session import Refused, Session
+from .thinking import first_think_s, think_s
 
 _RETRY_S = (1.0, 5.0)  # after a failed login, and between attempts to get a broken websocket back
 _STATUSES_EVERY_S = 60.0  # a client asks for the statuses of those it knows
@@ -81,21 +82,18 @@ class MattermostUser(FastHttpUser):
             ready = self._arrive()
             self.recorder.ready += ready
             self._statuses_at = time.monotonic() + _STATUSES_EVERY_S
-            self._wait(self.chance.uniform(0.0, self._longest_think_s))  # not all at the same time after a ramp
+            times = self.plan.think_least_s, self.plan.think_mean_s
+            self._wait(first_think_s(self.chance, *times))
             names, weights = list(self.plan.actions), list(self.plan.actions.values())
             while not self._leaving.is_set():
                 self._act_as(self.chance.choices(names, weights)[0])
                 self._ask_for_statuses()
-                self._wait(self.chance.uniform(self.plan.think_least_s, self._longest_think_s))
+                self._wait(think_s(self.chance, *times))
         finally:
             self.recorder.ready -= ready
             self.session.disconnect()
             self.client.client.close()
             self.accounts.give_back(number)
-
-    @property
-    def _longest_think_s(self) -> float:
-        return 2 * self.plan.think_mean_s - self.plan.think_least_s
 
     def _wait(self, seconds: float) -> None:
         self._leaving.wait(seconds)
