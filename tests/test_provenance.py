@@ -87,7 +87,7 @@ def test_a_crate_meets_every_requirement_of_its_profiles(packed, tmp_path):
 
 def test_every_trial_is_in_it_and_says_how_it_ended(study, entities):
     action = {
-        name: entities[f"#trial-{getattr(study, name).record.uuid}"]
+        name: entities[f"#trial/{getattr(study, name).record.uuid}"]
         for name in ("ok", "failed", "timeout", "aborted", "discarded", "imported")
     }
     assert {name: found["actionStatus"].rpartition("/")[2] for name, found in action.items()} == {
@@ -109,7 +109,7 @@ def test_every_trial_is_in_it_and_says_how_it_ended(study, entities):
 
 
 def test_commands_name_their_tool_by_its_hash_their_host_and_what_they_left(study, entities):
-    command = entities[f"#command-{study.failed.record.uuid}-1"]
+    command = entities[f"#command/{study.failed.record.uuid}/1"]
     assert command["description"] == "python3 probe 'a b'"
     assert command["error"] == "exited, exit status 1"
     tool = entities[command["instrument"]["@id"]]
@@ -123,14 +123,14 @@ def test_commands_name_their_tool_by_its_hash_their_host_and_what_they_left(stud
 
 
 def test_sessions_are_steps_also_one_whose_record_was_lost(study, entities):
-    session, lost = entities[f"#session-{SESSION}"], entities[f"#session-{LOST}"]
-    assert len(session["object"]) == 4 and lost["object"]["@id"] == f"#trial-{study.aborted.record.uuid}"
+    session, lost = entities[f"#session/{SESSION}"], entities[f"#session/{LOST}"]
+    assert len(session["object"]) == 4 and lost["object"]["@id"] == f"#trial/{study.aborted.record.uuid}"
     assert "lost" in lost["name"] and "lost" not in session["name"]
     assert entities[session["subjectOf"]["@id"]]["hasPart"]
     instrument = entities[entities[session["instrument"]["@id"]]["workExample"]["@id"]]
     assert instrument["sha256"] == "2" * 64
     root = entities["./"]
-    assert {ref["@id"] for ref in root["mentions"]} >= {"#run", "#engine-run", f"#session-{SESSION}"}
+    assert {ref["@id"] for ref in root["mentions"]} >= {"#run", "#engine-run", f"#session/{SESSION}"}
     assert entities["#snakemake"]["softwareVersion"] in (CHECKOUT / "requirements.lock").read_text()
 
 
@@ -148,14 +148,14 @@ def test_it_says_who_made_it_what_is_allowed_and_how_many_trials_failed(packed, 
 
 
 def test_a_session_that_could_not_be_held_makes_the_run_a_failed_one(own_study):
-    own_study.index(problem="box: no answer within 120 s")
+    own_study.index(problem="box: no answer\nwithin 120 s <script>")
     with zipfile.ZipFile(pack(own_study).path) as archive:
         graph = json.loads(archive.read("ro-crate-metadata.json"))["@graph"]
         readme = archive.read("README.md").decode()
     (run,) = [entity for entity in graph if entity["@id"] == "#run"]
     assert run["actionStatus"].endswith("FailedActionStatus")
-    assert run["error"] == "file_size on one: box: no answer within 120 s"
-    assert "- file_size on one: box: no answer within 120 s\n" in readme
+    assert run["error"] == "file_size on one: box: no answer\nwithin 120 s <script>"
+    assert "- file_size on one: box: no answer within 120 s &lt;script&gt;\n" in readme
 
 
 def test_it_holds_reports_and_software_and_nothing_that_is_left_lying_about(study, packed):

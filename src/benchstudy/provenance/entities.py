@@ -26,8 +26,8 @@ def address(name: str) -> str:
 
 
 def fragment(*parts: str) -> str:
-    """The identifier of something that is no file: `#tool-fio-0a1b`."""
-    return "#" + "-".join(quote(part, safe="=") for part in parts)
+    """The identifier of something that is no file: `#tool/fio/0a1b`. Different parts give different ones."""
+    return "#" + "/".join(quote(part, safe="=") for part in parts)
 
 
 def to(name: str) -> Reference:

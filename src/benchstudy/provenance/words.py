@@ -1,5 +1,6 @@
 """What a crate says in sentences: its description, its licence, and the README for whoever unpacks it."""
 
+import html
 import re
 from collections import Counter
 
@@ -52,20 +53,25 @@ def license_text(declared: str) -> tuple[str, str, str]:
     return where, declared, f"The study's data and reports are under {declared}. {_CODE_LICENSE}"
 
 
+def _plain(text: str) -> str:
+    """On one line, and no markup: others render the README as HTML."""
+    return html.escape(" ".join(text.split()), quote=False)
+
+
 def readme(contents: Contents) -> str:
     """Markdown."""
     study = contents.study
-    problems = "".join(f"- {problem}\n" for problem in problems_of(contents))
+    problems = "".join(f"- {_plain(problem)}\n" for problem in problems_of(contents))
     authors = "".join(
-        f"- {author.name}{f', {author.affiliation}' if author.affiliation else ''}"
+        f"- {_plain(', '.join(filter(None, (author.name, author.affiliation))))}"
         f"{f', <https://orcid.org/{author.orcid}>' if author.orcid else ''}\n"
         for author in study.authors
     )
     families = "".join(f"- {m.plan.family_name} on {m.plan.target}: {counted(m)}\n" for m in contents.measured)
     _, _, licence = license_text(study.license)
-    text = f"""# {study.title or study.study}
+    text = f"""# {_plain(study.title or study.study)}
 
-{description_of(contents)}
+{_plain(description_of(contents))}
 
 {f"By{chr(10)}{chr(10)}{authors}" if authors else ""}
 ## Read
