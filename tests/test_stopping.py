@@ -9,10 +9,11 @@ from typing import Any, ClassVar
 
 import numpy as np
 import pytest
+import yaml
 from sshd_hosts import SshdHost
 from waiting import until
 
-from benchstudy import families, paths
+from benchstudy import cli, families, paths
 from benchstudy.errors import StudyError
 from benchstudy.families.base import Case, Family, FamilyConfig, Observation, Parsed, ParseError
 from benchstudy.hostagent import Command
@@ -303,11 +304,22 @@ def test_killed_between_the_last_trial_and_the_look_it_is_taken_next_time_and_no
     assert again["sessions"] == index["sessions"]
 
 
-def test_the_most_is_the_end_and_it_is_said_what_was_not_reached(lab):
-    index = lab.hold({"quiet": QUIET, "never": NEVER}, blocks={"min": 6, "max": 7})
+def test_the_most_is_the_end_and_it_is_said_what_was_not_reached(lab, monkeypatch, capsys):
+    values, blocks = {"quiet": QUIET, "never": NEVER}, {"min": 6, "max": 7}
+    index = lab.hold(values, blocks=blocks)
     assert lab.results("never") == first(7)
     assert index["stopping"]["reached"] is False
     assert "1 of 2 cases are not known to ±5 %, and that is the most allowed" in index["stopping"]["verdict"]
+    (lab.root / "workflow").mkdir()
+    (lab.root / "workflow" / "Snakefile").touch()
+    study = lab.root / "study.yaml"
+    study.write_text(yaml.safe_dump(lab.study(values, blocks=blocks).model_dump(mode="json", serialize_as_any=True)))
+    monkeypatch.chdir(lab.root)
+    assert cli.main(["cases", str(study)]) == cli.main(["check", "--no-hosts", str(study)]) == 0
+    said = capsys.readouterr().out
+    assert "2 cases, 6 to 7 blocks until every case is known to ±5 %" in said
+    assert "script=never  7 ok, duration ±50.0 %" in said
+    assert "1 sessions, 12 to 14 trials" in said
 
 
 def test_a_case_that_never_gives_a_value_holds_nobody_up(lab):
