@@ -177,7 +177,7 @@ def test_labels_of_one_side_have_no_ratio_and_are_never_an_improvement_to_nothin
     tables = {t.caption: t for t in summary.mix.entered_and_left()}
     left = row(tables["PostgreSQL 15, bounded, store: entered and left"], DRIVER)
     assert said(left[""]) == "left" and said(left["Mean, new"]) == "not called"
-    entered = row(tables["PostgreSQL 15, bounded, api: entered and left"], ENTERED)
+    entered = row(tables["PostgreSQL 15, bounded, API: entered and left"], ENTERED)
     assert said(entered[""]) == "entered" and said(entered["Mean, base"]) == "not called"
     labels = {line.label for line in summary.labels.lines}
     assert not labels & {DRIVER, ENTERED}

@@ -10,10 +10,11 @@ _LARGEST_PERCENT = 10.0  # as a share; a larger change is said as a multiple
 
 
 def signed(value: float, unit: str) -> str:
-    """A difference for a reader: "+1.90 ms", "−0.0525 ms"; times below a second are in the page's milliseconds."""
+    """A difference for a reader: "+1.90 ms", "−0.0525 ms"; times below a second in the page's milliseconds."""
     size = human.quantity(abs(value), unit)
     if unit == "s" and abs(value) < 1:
-        size = f"{f'{abs(value) * 1e3:#,.3g}'.removesuffix('.')} ms"
+        factor, name = (1e3, "ms") if abs(value) >= 1e-6 or not value else (1e6, "µs")
+        size = f"{f'{abs(value) * factor:#,.3g}'.removesuffix('.')} {name}"
     return ("+" if value >= 0 else "−") + size
 
 

@@ -216,7 +216,7 @@ class LoadMix:
         """A row a load, database and group: the change, and what it is made of."""
         body = [self._row(reading) for reading in [*self.readings, *self.repeats]]
         columns = (
-            "Times", "Verdict", "Mean, base", "Mean, new", "Change", "of the labels", "of the mix",
+            "Times", "Verdict", "Mean, base", "Mean, new", "Change", "Of the labels", "Of the mix",
             "p99, base", "p99, new", "p99, new with the calls of the base",
         )  # fmt: skip
         return Table("mix", "Mix shift: what the change of the mean is made of", columns, tuple(body))
@@ -227,7 +227,7 @@ class LoadMix:
         kind = "text verdict worse" if reading.worse else "text verdict"
         again = ("the same version twice",) if contrast.again else ()
         return (
-            Cell((f"{self.load.title(contrast)}, {reading.group}", *again)),
+            Cell((f"{self.load.title(contrast)}, {GROUPS[reading.group]}", *again)),
             Cell((reading.verdict, *self._named(reading)), kind=kind, marks=("mix",) if shift.alarm else ()),
             Cell((human.quantity(shift.base_mean, "s"), _calls(shift.base_count)), base),
             Cell((human.quantity(shift.new_mean, "s"), _calls(shift.new_count)), new),
@@ -247,7 +247,7 @@ class LoadMix:
         for reading in self.readings:
             shift = reading.shift
             body = [self._part_row(part, reading) for part in shift.parts[:_TOP]]
-            name = f"{self.load.title(reading.contrast)}, {reading.group}"
+            name = f"{self.load.title(reading.contrast)}, {GROUPS[reading.group]}"
             caption = f"{name}: the {human.plural(len(body), LABELS[reading.group])} that move the mean most"
             columns = (
                 HEADS[reading.group], "Change without it", "It adds", "Of the label itself", "Of the mix",
@@ -278,7 +278,7 @@ class LoadMix:
             parts = [part for part in reading.shift.parts if part.state != "both"]
             if not parts:
                 continue
-            name = f"{self.load.title(reading.contrast)}, {reading.group}"
+            name = f"{self.load.title(reading.contrast)}, {GROUPS[reading.group]}"
             body = [self._one_sided(part, reading) for part in parts]
             columns = (
                 HEADS[reading.group], "", "Calls a second, base", "Calls a second, new", "Mean, base",
