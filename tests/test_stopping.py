@@ -292,16 +292,33 @@ def test_an_interrupted_session_goes_on_to_the_same_end(lab, monkeypatch):
     assert [look["blocks"] for look in index["stopping"]["looks"]] == [6, 9], "no look at what the interrupt left"
 
 
+def forget_looks(lab: Lab) -> None:
+    """As if the controller had been killed between the last trial and the look."""
+    for look in (lab.store.folder / "looks").iterdir():
+        look.chmod(0o755)
+        for file in look.iterdir():
+            file.unlink()
+        look.rmdir()
+
+
 def test_killed_between_the_last_trial_and_the_look_it_is_taken_next_time_and_no_host_is_asked(lab):
     index = lab.hold({"quiet": QUIET})
-    (look,) = (lab.store.folder / "looks").iterdir()
-    look.chmod(0o755)
-    for file in look.iterdir():
-        file.unlink()
-    look.rmdir()
+    forget_looks(lab)
     again = lab.hold({"quiet": QUIET})
     assert again["stopping"]["known"] == index["stopping"]["known"]
     assert again["sessions"] == index["sessions"]
+
+
+def test_nothing_is_decided_on_trials_that_can_no_longer_be_read(lab, monkeypatch):
+    index = lab.hold({"quiet": QUIET})
+    forget_looks(lab)
+    with monkeypatch.context() as newer:
+        newer.setattr(Scripted, "edited", staticmethod(lambda value: -value))
+        broken = lab.hold({"quiet": QUIET})
+    assert "was parsed when it was measured, and now: ParseError: a negative duration" in broken["problem"]
+    assert broken["sessions"] == index["sessions"] and lab.store.looks() == []
+    mended = lab.hold({"quiet": QUIET})
+    assert mended["problem"] is None and mended["stopping"]["known"] == index["stopping"]["known"]
 
 
 def test_the_most_is_the_end_and_it_is_said_what_was_not_reached(lab, monkeypatch, capsys):

@@ -4,18 +4,16 @@ A look is taken once, from the trials on disk, and stored with them (`TrialStore
 stored look that decides, never the trials again: a parser that reads them in another way later plans no measurement.
 """
 
-import logging
 from collections.abc import Container, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 from uuid import uuid4
 
-from benchstudy.families.base import Case, Family, ParseError
+from benchstudy.errors import SessionFailed
+from benchstudy.families.base import Case, Family
 from benchstudy.raw import StoredTrial, now
 from benchstudy.stopping import Stopping
 from benchstudy.study import SessionPlan
-
-log = logging.getLogger("benchstudy")
 
 # Results by case and block, as `session.adopt` gives them.
 Adopted = Mapping[tuple[str, int], StoredTrial]
@@ -86,7 +84,7 @@ def _holds(seen: Mapping[str, Any], wanted: Mapping[str, str], present: Containe
 
 
 def take_look(plan: SessionPlan, blocks: int, adopted: Adopted) -> dict[str, Any]:
-    """What is known of every case of the plan after `blocks` blocks, as it is stored."""
+    """What is known of every case of the plan after `blocks` blocks, as it is stored. Raises SessionFailed."""
     cases = {}
     for case in plan.cases:
         trials = [adopted[case.id, block] for block in range(1, blocks + 1) if case.is_in(block)]
@@ -121,14 +119,19 @@ def known_of(family: Family, case: Case, trials: Sequence[StoredTrial]) -> list[
 
 
 def _values(family: Family, trial: StoredTrial) -> dict[str, tuple[float, str]]:
-    """Metrics of a trial that succeeded, with their units; none of one that did not."""
+    """Metrics of a trial that succeeded, with their units; none of one that did not.
+
+    Raises SessionFailed for one that cannot be read any more: it would count as a failure, and decide as one.
+    """
     if trial.record.status != "ok":
         return {}
     try:
         parsed = family.parse(trial.record.levels, trial.folder)
-    except ParseError as error:  # it parsed when it was measured: the parser is newer
-        log.warning("%s: %s", trial.folder, error)
-        return {}
+    except Exception as error:
+        raise SessionFailed(
+            f"whether more blocks are needed cannot be told: {trial.folder} was parsed when it was measured, and now: "
+            f"{type(error).__name__}: {error}. Mend the parser; what was measured stays"
+        ) from error
     return {o.metric: (o.value, o.unit) for o in parsed.observations if o.value is not None}
 
 

@@ -103,7 +103,8 @@ def missing_trials(
     """What is to be measured next: all that is missing; in an adaptive session, what is missing before its next look.
 
     Where nothing is, the look is taken from the verified `trials`, stored, told by `say`, and decides. A look that was
-    stored is never taken again. [] when the session has all that it asks for. Raises SessionFailed as `adopt`.
+    stored is never taken again. [] when the session has all that it asks for. Raises SessionFailed as `adopt`, and when
+    a trial can no longer be parsed that a look needs.
     """
     adopted = adopt(plan, trials, store.discards())
     stopping = plan.stopping
