@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import random
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -16,6 +16,7 @@ from .recording import Recorder
 
 _API = "/api/v4"
 _PAGE = 30  # posts that a client loads at once, in either direction
+_ON_A_SCREEN = 15
 _POSTS_KEPT = 120  # of a channel, in a client's memory
 _OPEN, _PRIVATE, _DIRECT, _GROUP = "O", "P", "D", "G"
 
@@ -224,14 +225,16 @@ class Session:
             del channel.posts[old]
         return fresh
 
-    def learn(self, posts: Iterable[Post]) -> None:
-        """Ask for what the client does not know of the writers of posts: statuses, names, pictures. Raises Refused."""
+    def learn(self, posts: Sequence[Post]) -> None:
+        """Ask for what the client does not know of the writers of posts, the newest first: statuses, names, and the
+        pictures of those that fit on a screen. Raises Refused.
+        """
         writers = sorted({post.user for post in posts} - self.known_users)
         if writers:
             self.post("statuses", "/users/status/ids", writers)
             self.post("writers", "/users/ids", writers)
             self.known_users.update(writers)
-        for writer in writers:
+        for writer in dict.fromkeys(post.user for post in posts[:_ON_A_SCREEN]):
             if writer not in self.pictures:
                 self.get("pictures", f"/users/{writer}/image")
                 self.pictures.add(writer)
