@@ -123,8 +123,12 @@ def decode(text: str) -> Counts:
         raise ValueError(f"a histogram of another layout: {digits} digits, from {lowest}")
     counts: Counts = {}
     index = offset = 0
-    while offset < len(body):
-        value, offset = _number(body, offset)
+    while offset < length:
+        byte = body[offset]
+        if byte < 0x80:  # nearly all of them
+            value, offset = (byte >> 1) ^ -(byte & 1), offset + 1
+        else:
+            value, offset = _number(body, offset)
         if value < 0:
             index -= value
             continue
