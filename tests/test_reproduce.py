@@ -64,8 +64,9 @@ def clone(measured: Project, tmp_path_factory: pytest.TempPathFactory) -> Projec
     return Project(root)
 
 
-def reproduce(clone: Project, crate: Path, into: Path, **options):
-    return clone.run("python", "-m", "benchstudy.cli", "reproduce", crate, "--into", into, "--cores", "2", **options)
+def reproduce(clone: Project, crate: Path, into: Path | None = None, **options):
+    where = ["--into", into] if into else []
+    return clone.run("python", "-m", "benchstudy.cli", "reproduce", crate, *where, "--cores", "2", **options)
 
 
 def test_a_crate_holds_every_trial_of_a_study_that_partly_failed(measured, crate):
@@ -86,12 +87,12 @@ def test_packing_again_plans_nothing_and_gives_the_same_bytes(measured, crate):
     assert crate.read_bytes() == before
 
 
-def test_a_second_clone_makes_the_same_tables_without_any_host(clone, crate, tmp_path):
+def test_a_second_clone_makes_the_same_tables_without_any_host(clone, crate):
     (clone.root / "src/benchstudy/report/human.py").open("a").write("# An edit that changes no figure.\n")
     lock = clone.root / "requirements.lock"
     lock.write_text(re.sub(r"(?m)^rich==\S+", "rich==1.2.3", lock.read_text()))
-    into = tmp_path / "again"
-    done = reproduce(clone, crate, into)
+    done = reproduce(clone, crate)
+    into = clone.root / "reproduced" / "tiny"
     with zipfile.ZipFile(crate) as archive:
         tables = [name for name in archive.namelist() if name.startswith("reports/tiny/") and name.endswith(".csv")]
         for name in tables:
@@ -124,26 +125,42 @@ def test_tables_that_raw_files_do_not_give_are_named_and_the_true_crate_comes_ou
 
 
 def altered(crate: Path, into: Path) -> Path:
-    """A crate whose sums all agree, and whose tables are not those that its raw files give."""
+    """A crate whose tables are not those that its raw files give: one cell is another, and one table is invented."""
     with zipfile.ZipFile(crate) as archive:
-        files = {entry.filename: archive.read(entry) for entry in archive.infolist() if not entry.is_dir()}
-    name = min(name for name in files if re.fullmatch(r"reports/tiny/file_size/tables/[^/]*\.csv", name))
-    rows = list(csv.reader(io.StringIO(files[name].decode(), newline="")))
+        found = (name for name in archive.namelist() if re.fullmatch(r"reports/tiny/file_size/tables/[^/]*\.csv", name))
+        name = min(found)
+        rows = list(csv.reader(io.StringIO(archive.read(name).decode(), newline="")))
     rows[1][-1] += ", but faster"
     csv.writer(text := io.StringIO(newline=""), lineterminator="\n").writerows(rows)
-    invented = {name: text.getvalue().encode()}
-    invented["reports/tiny/file_size/tables/invented.csv"] = b"x\n1\n"
+    return resealed(
+        crate, into, {name: text.getvalue().encode(), "reports/tiny/file_size/tables/invented.csv": b"x\n1\n"}
+    )
+
+
+def resealed(crate: Path, into: Path, changes: dict[str, bytes]) -> Path:
+    """A copy with other files, all of whose sums agree with them."""
+    with zipfile.ZipFile(crate) as archive:
+        files = {entry.filename: archive.read(entry) for entry in archive.infolist() if not entry.is_dir()} | changes
     description = json.loads(files["ro-crate-metadata.json"])
     for entity in description["@graph"]:
-        if entity["@id"] == name:
-            entity["sha256"] = sha256(invented[name]).hexdigest()
-    files |= invented | {"ro-crate-metadata.json": json.dumps(description).encode()}
+        if entity["@id"] in changes:
+            entity["sha256"] = sha256(changes[entity["@id"]]).hexdigest()
+    files["ro-crate-metadata.json"] = json.dumps(description).encode()
     del files["SHA256SUMS"]
     files["SHA256SUMS"] = "".join(f"{sha256(content).hexdigest()}  {n}\n" for n, content in files.items()).encode()
     with zipfile.ZipFile(into, "w") as out:
-        for n, content in files.items():
-            out.writestr(n, content)
+        for name, content in files.items():
+            out.writestr(name, content)
     return into
+
+
+def test_a_study_of_a_newer_version_is_left_to_the_software_in_its_crate(clone, crate, tmp_path):
+    with zipfile.ZipFile(crate) as archive:
+        study = json.loads(archive.read("study.json")) | {"telepathy": True}
+    newer = resealed(crate, tmp_path / "newer.zip", {"study.json": json.dumps(study).encode()})
+    done = reproduce(clone, newer, check=False)
+    assert done.returncode == 1
+    assert "cannot read its study (telepathy: unknown key" in done.stderr and "unpack it, and run" in done.stderr
 
 
 def test_nothing_is_made_of_a_crate_that_is_not_as_it_was_packed(clone, crate, tmp_path):

@@ -123,8 +123,12 @@ class Crate:
             with self._zip.open(name) if self._zip else (self.path / name).open("rb") as file:
                 while piece := file.read(_CHUNK):
                     yield piece
-        except (zipfile.BadZipFile, zlib.error, OSError, EOFError, ValueError, RuntimeError) as error:
+        except (zipfile.BadZipFile, zlib.error, OSError, EOFError, KeyError, ValueError, RuntimeError) as error:
             raise BenchstudyError(f"{name}: cannot be read: {error}") from error
+
+    def size(self, name: str) -> int:
+        """In bytes, unpacked."""
+        return self._zip.getinfo(name).file_size if self._zip else (self.path / name).stat().st_size
 
     def read(self, name: str) -> bytes:
         return b"".join(self.pieces(name))

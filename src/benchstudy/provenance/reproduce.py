@@ -67,7 +67,7 @@ def reproduce(path: Path, root: Path, into: Path | None = None, cores: int = 2) 
                 f"{path}: not as it was packed, so nothing is made from it:\n" + "\n".join(checked.differences)
             )
         study = _study(crate)
-        into = into or root / "reproduced" / study.study
+        into = (into or root / "reproduced" / study.study).absolute()
         _prepare(into)
         _copy_software(root, into)
         _unpack(crate, study, into)
@@ -109,14 +109,17 @@ def _copy_software(root: Path, into: Path) -> None:
 
 def _unpack(crate: Crate, study: Study, into: Path) -> None:
     """Data only. No file of a crate ever becomes code."""
-    wanted = (f"data/raw/{study.study}/", f"data/provision/{study.study}/", f"{PUBLISHED}/")
-    for name in sorted(crate.names):
-        if name == STUDY_FILE or name.startswith(wanted):
-            target = into / name
-            target.parent.mkdir(parents=True, exist_ok=True)
-            with target.open("wb") as out:
-                for piece in crate.pieces(name):
-                    out.write(piece)
+    folders = (f"data/raw/{study.study}/", f"data/provision/{study.study}/", f"{PUBLISHED}/")
+    wanted = [name for name in sorted(crate.names) if name == STUDY_FILE or name.startswith(folders)]
+    needed, free = sum(map(crate.size, wanted)), shutil.disk_usage(into).free
+    if needed > free:
+        raise BenchstudyError(f"{into}: has {free} B free, and the crate's data need {needed} B; give another --into")
+    for name in wanted:
+        target = into / name
+        target.parent.mkdir(parents=True, exist_ok=True)
+        with target.open("wb") as out:
+            for piece in crate.pieces(name):
+                out.write(piece)
 
 
 def _make_reports(into: Path, cores: int) -> None:
