@@ -51,7 +51,9 @@ def services() -> dict[str, Any]:
     (seeding,) = wanted["dataset"]["setup"]
     sizes = [re.sub(r"^--([a-z-]+)=\d+$", lambda m: f"--{m[1]}={SMALL.get(m[1], 1)}", word) for word in seeding]
     # One release is enough.
-    wanted["dataset"]["setup"] = [[word for word in sizes if not word.startswith("--release=10.2")]]
+    wanted["dataset"]["setup"] = [
+        [word for word in sizes if word != "--settle" and not word.startswith("--release=10.2")]
+    ]
     server = wanted[SERVER]
     source = server["env"]["MM_SQLSETTINGS_DATASOURCE"].replace(":{{postgres.port.sql}}", ":9")
     assert source != server["env"]["MM_SQLSETTINGS_DATASOURCE"]
@@ -62,7 +64,7 @@ def services() -> dict[str, Any]:
         "refused": {
             **server,
             "env": {**server["env"], "MM_SQLSETTINGS_DATASOURCE": source},
-            "ready": {**server["ready"], "timeout": "8s"},
+            "ready": {**server["ready"], "timeout": "4s"},
         },
     }
 
@@ -76,7 +78,7 @@ def block() -> dict[str, Any]:
         ],
         "databases": [{"name": "postgres", "label": "PostgreSQL", "service": "postgres"}],
         # So long that the one whose server dies could not be over by itself.
-        "loads": [{"name": "bounded", "users": 8, "ramp": "2s", "duration": "10s"}],
+        "loads": [{"name": "bounded", "users": 8, "ramp": "1s", "duration": "7s"}],
         "behaviour": {"think_time": {"least": "100ms", "mean": "300ms"}},
         "system": yaml.safe_load(STUDY.read_text())["families"][FAMILY]["system"],
         "prometheus": {"service": "prometheus"},
@@ -114,7 +116,7 @@ def test_a_load_is_run_and_what_prometheus_saw_is_kept(session: Session):
     assert trial.record.status == "ok", trial.record.cause
     parsed = families.get(FAMILY).parse(trial.record.levels, trial.folder)
     values = {one.metric: one.value for one in parsed.observations}
-    assert values["users"] == pytest.approx(8, abs=0.5) and values["window"] == pytest.approx(10, rel=0.5)
+    assert values["users"] == pytest.approx(8, abs=0.5) and values["window"] == pytest.approx(7, rel=0.5)
     assert values["client_errors"] == values["server_error_share"] == 0
     assert 0 < values["store_mean"] < values["store_p99_high"] and values["api_p99_low"] < values["api_p99_high"]
     # Users see what the server says it did, and the way there and back.
