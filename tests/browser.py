@@ -68,7 +68,7 @@ def ask(page: Path, script: str, *, fragment: str = "", width: int = 390) -> str
 <output></output>
 <script>
 const settled = (w) => new Promise((done) => {{
-  const look = () => (w.document.querySelectorAll(".panel").length ===
+  const look = () => (w.document.querySelectorAll("script.spec").length ===
     w.document.querySelectorAll(".view[data-rendered]").length ? done() : setTimeout(look, 50));
   look();
 }});

@@ -32,7 +32,7 @@ class Panel:
         chart = (self.live if live and self.live is not None else self.chart).properties(
             width=width, height=self.height
         )
-        spec = chart.to_dict()
+        spec = chart.to_dict(validate=False)
         if not legend:
             _remove_legends(spec)
         return spec
@@ -54,11 +54,12 @@ def visible(chart: alt.Chart) -> alt.Chart:
 
 def tooltips(frame: pl.DataFrame) -> list[alt.Tooltip]:
     """Every text column that begins with `tip ` becomes a line of the tooltip, under the rest of its name."""
-    return [alt.Tooltip(f"{escaped(c)}:N", title=c.removeprefix("tip ")) for c in frame.columns if c.startswith("tip ")]
+    return [
+        alt.Tooltip(f"{_escaped(c)}:N", title=c.removeprefix("tip ")) for c in frame.columns if c.startswith("tip ")
+    ]
 
 
-def escaped(column: str) -> str:
-    """A column's name as Vega-Lite's shorthand takes it."""
+def _escaped(column: str) -> str:
     return re.sub(r"([.:\[\]])", r"\\\1", column)
 
 

@@ -1,5 +1,6 @@
 """Lines over time: phases shaded behind them, what is only known to lie between two values as a band, a cross-hair."""
 
+import json
 import math
 from collections.abc import Sequence
 from typing import NamedTuple
@@ -9,7 +10,7 @@ import polars as pl
 
 from benchstudy.report import human
 from benchstudy.report.axes import Axis
-from benchstudy.report.layers import HIDDEN, Panel, escaped, tooltips, visible
+from benchstudy.report.layers import HIDDEN, Panel, tooltips, visible
 from benchstudy.report.styles import DASHES, MUTED, REFERENCE, Style
 
 _CROSSHAIR = "crosshair"
@@ -143,18 +144,18 @@ def _crosshair(frame: pl.DataFrame, x: alt.X, unit: str) -> alt.Chart:
     near = alt.selection_point(
         name=_CROSSHAIR, nearest=True, on="pointermove", clear="pointerout", fields=["x"], empty=False
     )
+    # Under the pointer is never the rule but a cell of the Voronoi diagram that Vega lays over it: its datum is the
+    # rule's mark, and the row is that mark's datum.
+    row = "(datum.datum || datum)"
+    said = ", ".join(f"{json.dumps(title)}: {row}.{column}" for column, title in named.items())
     return (
         alt.Chart(told)
-        .mark_rule(color=MUTED, strokeWidth=1.2, aria=False)
-        .encode(
-            x=x,
-            opacity=alt.condition(near, alt.value(0.9), alt.value(0)),
-            tooltip=[alt.Tooltip(f"{escaped(column)}:N", title=title) for column, title in named.items()],
-        )
+        .mark_rule(color=MUTED, strokeWidth=1.2, aria=False, tooltip=alt.ExprRef(f"{{{said}}}"))
+        .encode(x=x, opacity=alt.condition(near, alt.value(0.9), alt.value(0)))
         .add_params(near)
     )
 
 
 def _moment(seconds: float) -> str:
     sign, whole = ("−" if seconds < 0 else ""), abs(seconds)
-    return f"{sign}{whole:g} s" if whole < 120 else f"{sign}{int(whole // 60)} min {whole % 60:.0f} s"
+    return f"{sign}{round(whole, 1):g} s" if whole < 120 else f"{sign}{int(whole // 60)} min {whole % 60:.0f} s"
