@@ -12,7 +12,11 @@ from pathlib import Path
 import pytest
 from conftest import Project, copy_project
 
+from benchstudy import paths
 from benchstudy.provenance.checks import check_crate
+from benchstudy.raw import TrialStore
+from benchstudy.session import write_index
+from benchstudy.study import load_study
 
 STUDY = {
     "study": "tiny",
@@ -35,16 +39,22 @@ STUDY = {
     },
 }
 
+PROBLEM = "local: no answer within 120 s"
+
 
 @pytest.fixture(scope="module")
 def measured(tmp_path_factory: pytest.TempPathFactory) -> Project:
-    """A study of which one half failed, measured, reported and packed."""
+    """A study of which one half failed and whose session did not come to its end, measured, reported and packed."""
     project = copy_project(tmp_path_factory.mktemp("measured") / "project")
-    project.write_study(STUDY)
+    file = project.write_study(STUDY)
     with pytest.MonkeyPatch.context() as patch:
         # Another suite on the same machine must not look like a second controller.
         patch.setenv("BENCHSTUDY_HOST_LOCK", str(tmp_path_factory.mktemp("lock") / "host.lock"))
-        project.snakemake("crate", "--configfile", "config/study.yaml")
+        project.snakemake("measure", "--configfile", "config/study.yaml")
+    (plan,) = load_study(file).sessions()
+    store = TrialStore(paths.family_raw(project.root, "tiny", "one", "file_size"))
+    write_index(plan, store, store.trials(), PROBLEM)
+    project.snakemake("crate", "--configfile", "config/study.yaml", "--config", "measure=false")
     return project
 
 
@@ -76,6 +86,7 @@ def test_a_crate_holds_every_trial_of_a_study_that_partly_failed(measured, crate
     assert {record["uuid"] for record in records} == {trial["uuid"] for trial in index["trials"]}
     assert sorted(record["status"] for record in records) == ["failed"] * 4 + ["ok"] * 4
     assert check_crate(crate).differences == []
+    assert index["problem"] == PROBLEM, "a run that only takes what there is keeps it"
 
 
 def test_packing_again_plans_nothing_and_gives_the_same_bytes(measured, crate):
@@ -106,7 +117,7 @@ def test_a_second_clone_makes_the_same_tables_without_any_host(clone, crate):
     log = (into / "snakemake.log").read_text()
     assert "execute_notebook" in log and not re.search("measure_session|provision_target", log)
     assert not (into / ".benchstudy" / "loopback").exists(), "no key, no sshd, no connection"
-    assert (into / "reports/index.html").is_file()
+    assert PROBLEM in (into / "reports/index.html").read_text()
 
 
 def test_tables_that_raw_files_do_not_give_are_named_and_the_true_crate_comes_out_again(measured, crate, tmp_path):
