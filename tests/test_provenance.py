@@ -129,6 +129,7 @@ def test_sessions_are_steps_also_one_whose_record_was_lost(study, entities):
     assert entities[session["subjectOf"]["@id"]]["hasPart"]
     instrument = entities[entities[session["instrument"]["@id"]]["workExample"]["@id"]]
     assert instrument["sha256"] == "2" * 64
+    assert instrument["description"].endswith("src/ of this crate holds another version of it")
     root = entities["./"]
     assert {ref["@id"] for ref in root["mentions"]} >= {"#run", "#engine-run", f"#session/{SESSION}"}
     assert entities["#snakemake"]["softwareVersion"] in (CHECKOUT / "requirements.lock").read_text()

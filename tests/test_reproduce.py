@@ -83,9 +83,13 @@ def test_a_crate_holds_every_trial_of_a_study_that_partly_failed(measured, crate
     index = json.loads((measured.root / "data/raw/tiny/one/file_size/session.json").read_text())
     with zipfile.ZipFile(crate) as archive:
         records = [json.loads(archive.read(n)) for n in archive.namelist() if n.endswith("/trial.json")]
+        graph = json.loads(archive.read("ro-crate-metadata.json"))["@graph"]
     assert {record["uuid"] for record in records} == {trial["uuid"] for trial in index["trials"]}
     assert sorted(record["status"] for record in records) == ["failed"] * 4 + ["ok"] * 4
     assert check_crate(crate).differences == []
+    (instrument,) = [entity for entity in graph if entity["@id"].startswith("#instrument/file_size/")]
+    assert instrument["sha256"] == records[0]["instrument"]
+    assert instrument["description"].endswith("; src/ of this crate holds it")
     assert index["problem"] == PROBLEM, "a run that only takes what there is keeps it"
 
 

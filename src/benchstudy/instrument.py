@@ -23,48 +23,51 @@ _COMMON = (
 )
 
 
-def instrument_sha256(family: str) -> str:
-    """Of the measuring code of a family: every module of `instrument_files`, by name and content."""
+def instrument_sha256(family: str, package: Path = _PACKAGE) -> str:
+    """Of the measuring code of a family: every module of `instrument_files`, by name and content.
+
+    `package`: the folder of the package, this very one when left out.
+    """
     digest = hashlib.sha256()
-    for path in instrument_files(family):
-        digest.update(path.relative_to(_PACKAGE).as_posix().encode() + b"\0" + path.read_bytes() + b"\0")
+    for path in instrument_files(family, package):
+        digest.update(path.relative_to(package).as_posix().encode() + b"\0" + path.read_bytes() + b"\0")
     return digest.hexdigest()
 
 
-def instrument_files(family: str) -> list[Path]:
+def instrument_files(family: str, package: Path = _PACKAGE) -> list[Path]:
     """The agent, what all families share, the family's module, and what it imports of `families`, wherever in it.
 
     With what a family's own package has besides modules, such as scripts for its tools, and with all that lies in its
     folder `on_host`: that runs on hosts, and may never be imported here.
     """
-    modules = _family_modules(f"{_FAMILIES}.{family}")
-    packages = {path.parent for path in modules} - {_PACKAGE / "families"}
+    modules = _family_modules(f"{_FAMILIES}.{family}", package)
+    packages = {path.parent for path in modules} - {package / "families"}
     scripts = {
         path
-        for package in packages
-        for path in package.rglob("*")
+        for folder in packages
+        for path in folder.rglob("*")
         if path.is_file() and path.suffix != ".pyc" and (path.suffix != ".py" or _ON_HOST in path.parts)
     }
-    common = {_PACKAGE / name for name in _COMMON}
-    return sorted({*_PACKAGE.glob("agent/**/*.py"), *common, *modules, *scripts})
+    common = {package / name for name in _COMMON}
+    return sorted({*package.glob("agent/**/*.py"), *common, *modules, *scripts})
 
 
-def _family_modules(start: str) -> set[Path]:
+def _family_modules(start: str, package: Path) -> set[Path]:
     found: set[Path] = set()
     names = [start]
     while names:
-        path = _source(names.pop())
+        path = _source(names.pop(), package)
         if path is not None and path not in found:
             found.add(path)
             names += _imports(ast.parse(path.read_bytes(), str(path)))
     return found
 
 
-def _source(module: str) -> Path | None:
+def _source(module: str, package: Path) -> Path | None:
     """The file of a module below `families`; None for any other, and for names that are no module."""
     if not module.startswith(f"{_FAMILIES}."):
         return None
-    path = _PACKAGE.joinpath(*module.split(".")[1:])
+    path = package.joinpath(*module.split(".")[1:])
     places = (path.with_name(f"{path.name}.py"), path / "__init__.py")
     return next((place for place in places if place.is_file()), None)
 

@@ -9,6 +9,7 @@ from typing import Any
 
 from benchstudy import paths
 from benchstudy.errors import BenchstudyError
+from benchstudy.instrument import instrument_sha256
 from benchstudy.notebooks import STUDY_PAGES
 from benchstudy.raw import SUMS, StoredFile, StoredTrial, TrialStore, verify
 from benchstudy.report.bundle import report_files
@@ -59,10 +60,14 @@ class Measured:
 
 @dataclass(frozen=True)
 class Contents:
-    """A whole study. `declared` is what was declared, as the workflow reads it."""
+    """A whole study. `declared` is what was declared, as the workflow reads it.
+
+    `instruments`: SHA-256 of the measuring code that is packed, by family; trials may have been measured by another.
+    """
 
     study: Study
     declared: Mapping[str, Any]
+    instruments: Mapping[str, str]
     measured: tuple[Measured, ...]
     reports: tuple[Part, ...]
     others: tuple[Part, ...]
@@ -89,7 +94,9 @@ def gather(root: Path, study: Study) -> Contents:
         raise BenchstudyError(f"study {study.study}: nothing was measured or imported yet, so there is nothing to pack")
     text = json.dumps(declared, indent=2, ensure_ascii=False) + "\n"
     others = [Part.of(STUDY_FILE, text.encode()), *_facts(root, study), *_code(root)]
-    return Contents(study, declared, measured, tuple(_reports(root, study)), tuple(others))
+    package = root / "src" / "benchstudy"
+    instruments = {family: instrument_sha256(family, package) for family in study.families} if package.is_dir() else {}
+    return Contents(study, declared, instruments, measured, tuple(_reports(root, study)), tuple(others))
 
 
 def as_declared(study: Study) -> dict[str, Any]:

@@ -31,7 +31,7 @@ class Runs:
     def __init__(self, contents: Contents, graph: Graph, files: Files, authors: list[Reference]):
         self._graph, self._files, self._authors = graph, files, authors
         self._positions = {family: str(number) for number, family in enumerate(contents.study.families, start=1)}
-        self._facts = _latest_facts(contents)
+        self._facts, self._packed = _latest_facts(contents), contents.instruments
         self._tools: dict[str, Reference] = {}
         self.actions: list[Reference] = []
         self.sessions: list[Reference] = []
@@ -163,12 +163,13 @@ class Runs:
 
     def _instrument(self, family: str, digest: str) -> Reference:
         """The measuring code of a family, in one version."""
+        place = f"src/ of this crate holds {'it' if self._packed.get(family) == digest else 'another version of it'}"
         return self._known_tool(
             fragment("instrument", family, digest[:12]),
             name=f"benchstudy's measuring code of {family}",
             softwareVersion=digest[:12],
             sha256=digest,
-            description="The SHA-256 is of all code that decides what is executed on a host, by name and content",
+            description=f"All code that decides what is executed on a host, by name and content; {place}",
         )
 
     def _tool(self, tool: ToolRecord) -> Reference:
