@@ -86,12 +86,16 @@ def make_project(root: Path, source: Path, trials: int) -> int:
     for name in ("workflow", "notebooks", "config", "envs", "src", "data/published"):
         shutil.copytree(CHECKOUT / name, root / name, ignore=shutil.ignore_patterns("__pycache__"))
     measured = load_study(STUDY)
-    stored = {plan: _stored(source, plan) for plan in measured.sessions()}
+    every = {plan: _stored(source, plan) for plan in measured.sessions()}
+    stored = {plan: by_case for plan, by_case in every.items() if by_case}
     cases = sum(len(by_case) for by_case in stored.values())
     if not cases:
         sys.exit(f"{source}: no trial of study {measured.study}; run `make report` there first")
     blocks = math.ceil(trials / cases)
     declared = yaml.safe_load(STUDY.read_text()) | {"measure": False, "blocks": blocks}
+    # A family that was not measured there would make its page of nothing, and each of the others' share larger.
+    measured_families = {plan.family_name for plan in stored}
+    declared["families"] = {name: f for name, f in declared["families"].items() if name in measured_families}
     (root / "config" / "config.yaml").write_text(yaml.safe_dump(declared, sort_keys=False))
     os.fsync = lambda descriptor: None  # what a power failure would spare is of no interest here
     for plan in load_study(root / "config" / "config.yaml").sessions():

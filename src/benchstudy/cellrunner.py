@@ -29,17 +29,25 @@ class InProcessEngine(Engine):
         """Runs the code cells up to the first that fails; papermill raises for it. Ctrl-C passes through."""
         with tempfile.TemporaryDirectory(prefix="benchstudy-shell-") as folder:
             shell = _Shell.instance(ipython_dir=folder, config=Config({"HistoryManager": {"enabled": False}}))
-            for index, cell in enumerate(nb_man.nb.cells):
-                nb_man.cell_start(cell, index)
-                error = _run(shell, cell) if cell.cell_type == "code" else None
-                if error is not None:
-                    nb_man.cell_exception(cell, index, exception=error)
-                nb_man.cell_complete(cell, index)
-                if isinstance(error, KeyboardInterrupt):
-                    raise error
-                if error is not None:
-                    break
+            try:
+                _run_all(shell, nb_man)
+            finally:
+                # What `display` looks for is this very instance; the next notebook gets another.
+                _Shell.clear_instance()
         nb_man.nb.metadata["language_info"] = {"name": "python", "version": platform.python_version()}
+
+
+def _run_all(shell: "_Shell", nb_man: NotebookExecutionManager) -> None:
+    for index, cell in enumerate(nb_man.nb.cells):
+        nb_man.cell_start(cell, index)
+        error = _run(shell, cell) if cell.cell_type == "code" else None
+        if error is not None:
+            nb_man.cell_exception(cell, index, exception=error)
+        nb_man.cell_complete(cell, index)
+        if isinstance(error, KeyboardInterrupt):
+            raise error
+        if error is not None:
+            return
 
 
 def _run(shell: "_Shell", cell: NotebookNode) -> BaseException | None:

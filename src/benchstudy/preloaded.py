@@ -90,14 +90,18 @@ def _connect(path: Path) -> socket.socket:
                 connection.connect(str(path))
                 # Its threads would not be there in a fork.
                 environment = {**os.environ, "OPENBLAS_NUM_THREADS": "1"}
-                subprocess.Popen(
-                    [sys.executable, "-m", "benchstudy.preloaded", str(listening.fileno()), str(path)],
-                    pass_fds=[listening.fileno()],
-                    env=environment,
-                    stdin=subprocess.DEVNULL,
-                    # Ctrl-C is for the jobs, each of which passes it on.
-                    start_new_session=True,
-                )
+                # It must not hold the streams of this job, whose reader waits for their end.
+                with path.with_name("preloaded.log").open("wb") as log:
+                    subprocess.Popen(
+                        [sys.executable, "-m", "benchstudy.preloaded", str(listening.fileno()), str(path)],
+                        pass_fds=[listening.fileno()],
+                        env=environment,
+                        stdin=subprocess.DEVNULL,
+                        stdout=log,
+                        stderr=log,
+                        # Ctrl-C is for the jobs, each of which passes it on.
+                        start_new_session=True,
+                    )
     return connection
 
 

@@ -22,7 +22,7 @@ from benchstudy.report.vega import FIGURE_FORMATS
 
 Markup = markupsafe.Markup
 # The first page is read in five minutes; everything stands on the pages behind it.
-_MOST_LINES, _MOST_POINTS, _LONGEST_POINT = 6, 4, 320
+_MOST_LINES, _MOST_POINTS, _LONGEST_TEXT = 6, 4, 240
 
 
 class StudyIndex:
@@ -73,7 +73,7 @@ class StudyIndex:
             "name": family.name,
             "title": family.title,
             "badges": evidence.count_badges(family.results.counts()),
-            "answers": json.loads(answer.read_text(encoding="utf-8")) if answer.is_file() else [],
+            "answers": [self._answer(found) for found in self._json(answer)],
             "comparisons": [self._comparison(family, *found) for found in family.notes.get("comparisons", {}).items()],
             "calibrations": [s for found in family.notes.get("calibration", {}).values() for s in found],
             "figure": Markup(family.figure()),
@@ -84,6 +84,15 @@ class StudyIndex:
             + self._files(family.exports / "figures", FIGURE_FORMATS),
             "raw": raw,
         }
+
+    @staticmethod
+    def _json(path: Path) -> list[dict[str, Any]]:
+        return json.loads(path.read_text(encoding="utf-8")) if path.is_file() else []
+
+    def _answer(self, found: Mapping[str, Any]) -> dict[str, Any]:
+        """One card; the whole log of a server that died belongs to its trial."""
+        lines = [line | {"evidence": self._shortened(line["evidence"])} for line in found["lines"]]
+        return {**found, "lines": lines}
 
     def _comparison(self, family: FamilyFacts, name: str, found: Mapping[str, Any]) -> dict[str, Any]:
         """One table of verdicts; a comparison of many levels is cut, and the rest stands on the page."""
@@ -113,7 +122,7 @@ class StudyIndex:
 
     @staticmethod
     def _shortened(text: str) -> str:
-        return textwrap.shorten(text, _LONGEST_POINT, placeholder=" …")
+        return textwrap.shorten(text, _LONGEST_TEXT, placeholder=" …")
 
     def _files(self, folder: Path, formats: Sequence[str]) -> list[dict[str, Any]]:
         """Each table or figure once, by its name, with a link for every format it has."""
@@ -163,7 +172,7 @@ class StudyIndex:
                     "target": target,
                     "count": f"{group.height} of {human.plural(total, 'trial')}",
                     "interval": intervals["by_case"].get(f"{target}/{case}", ""),
-                    "cause": cause or "no cause recorded",
+                    "cause": self._shortened(cause or "no cause recorded"),
                     "href": f"{page}#trial-{group['trial'][0]}",
                 }
             )

@@ -7,7 +7,7 @@ import re
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 from benchstudy.report import human, sessions
 from benchstudy.report.results import Results, raw_files
@@ -15,7 +15,18 @@ from benchstudy.report.tables import link
 
 # Above this many trials files are listed without a link each: the trial's folder is linked, and the page stays small.
 _LINK_EACH_FILE_UP_TO = 300
+# Above this many they are counted only: in its folder `SHA256SUMS` lists them, and a page stays one that opens.
+_LIST_FILES_UP_TO = 1_200
 _RUN_SPECIFIC = re.compile(r"[0-9a-f]{8,}(?:-[0-9a-f]{4,}){0,4}")
+
+# How much is said of a trial's files.
+Detail = Literal["linked", "listed", "counted"]
+
+
+def _detail(trials: int) -> Detail:
+    if trials > _LIST_FILES_UP_TO:
+        return "counted"
+    return "linked" if trials <= _LINK_EACH_FILE_UP_TO else "listed"
 
 
 def trials(
@@ -29,7 +40,7 @@ def trials(
         }
         for metric in metrics
     }
-    link_files = results.trials.height <= _LINK_EACH_FILE_UP_TO
+    detail = _detail(results.trials.height)
     groups: dict[tuple[str, str], list[dict[str, Any]]] = {key: [] for key in results.anchors}
     for row in results.trials.sort("block", "started").iter_rows(named=True):
         groups[row["target"], row["case"]].append(row)
@@ -41,7 +52,7 @@ def trials(
             rows,
             values,
             away,
-            link_files,
+            detail,
             flagged or {},
         )
         for (target, case), rows in groups.items()
@@ -51,7 +62,7 @@ def trials(
 
 def _case_trials(
     anchor: str, name: str, rows: list[dict[str, Any]], values: Mapping[str, Mapping[str, str]], away: str,
-    link_files: bool, flagged: Mapping[str, str],
+    detail: Detail, flagged: Mapping[str, str],
 ) -> str:  # fmt: skip
     outcomes = Counter("discarded" if row["discarded_why"] else row["status"] for row in rows)
     summary = ", ".join(f"{count} {status}" for status, count in outcomes.most_common())
@@ -61,7 +72,7 @@ def _case_trials(
     odd = sum(row["trial"] in flagged for row in rows)
     summary += f", {human.plural(odd, 'outlier')}" if odd else ""
     remarks = (flagged.get(row["trial"], "") for row in rows)
-    body = "".join(_trial_row(*row, shown, values, away, link_files) for row in zip(rows, remarks, strict=True))
+    body = "".join(_trial_row(*row, shown, values, away, detail) for row in zip(rows, remarks, strict=True))
     return (
         f'<details class="case" id="{html.escape(anchor)}"><summary><code>{html.escape(name)}</code> '
         f'<span class="count">{html.escape(summary)}</span></summary>{_commands(rows)}{_verified(rows)}'
@@ -103,21 +114,27 @@ def _leaves(node: Any, name: str = "") -> Iterator[tuple[str, str]]:
 
 def _trial_row(
     row: Mapping[str, Any], remark: str, shown: Sequence[str], values: Mapping[str, Mapping[str, str]], away: str,
-    link_files: bool,
+    detail: Detail,
 ) -> str:  # fmt: skip
     folder = html.escape(link(f"{away}/{row['raw']}"))
     outcome, trial = html.escape(_outcome(row) + (f"; outlier: {remark}" if remark else "")), html.escape(row["trial"])
     kind = "" if row["status"] == "ok" and not row["discarded_why"] else ' class="failed"'
     figures = "".join(f"<td>{html.escape(values[m].get(row['trial'], '–'))}</td>" for m in shown)
     stored = raw_files(row)
-    files = "".join(_file(file, folder if link_files else None) for file in stored if file["size"])
-    empty = ", ".join(file["name"] for file in stored if not file["size"])
-    files += f"<li>empty: {html.escape(empty)}</li>" if empty else ""
+    files = human.plural(len(stored), "file")
+    if detail != "counted":
+        files = f"<details><summary>{files}</summary>{_files(stored, folder, detail)}</details>"
     return (
         f'<tr id="trial-{trial}"><td>{row["block"]}</td><td><a href="{folder}">{trial}</a></td><td{kind}>{outcome}</td>'
-        f"{figures}<td>{html.escape(sessions.moment(row['started'] or ''))}</td><td class=files><details>"
-        f"<summary>{human.plural(len(stored), 'file')}</summary><ul>{files}</ul></details></td></tr>"
+        f"{figures}<td>{html.escape(sessions.moment(row['started'] or ''))}</td><td class=files>{files}</td></tr>"
     )
+
+
+def _files(stored: Sequence[Mapping[str, Any]], folder: str, detail: Detail) -> str:
+    files = "".join(_file(file, folder if detail == "linked" else None) for file in stored if file["size"])
+    empty = ", ".join(file["name"] for file in stored if not file["size"])
+    files += f"<li>empty: {html.escape(empty)}</li>" if empty else ""
+    return f"<ul>{files}</ul>"
 
 
 def _outcome(row: Mapping[str, Any]) -> str:

@@ -1,0 +1,163 @@
+"""How reports are made quickly: cells without a kernel, jobs in forks of a process that has its imports."""
+
+import json
+import os
+import re
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import nbformat
+import pytest
+from conftest import CHECKOUT
+from waiting import until
+
+from benchstudy.controller import CONTROLLER_PID
+from benchstudy.errors import BenchstudyError
+from benchstudy.notebooks import execute
+
+# -- cells ----------------------------------------------------------------------
+
+
+def run(folder, *cells, kernel="python3"):
+    """The executed notebook, as it is handed on and as the log keeps it."""
+    made = [nbformat.v4.new_code_cell("given = 1", metadata={"tags": ["parameters"]}), *cells]
+    for index, cell in enumerate(made):
+        cell["id"] = f"cell-{index}"
+    metadata = {"kernelspec": {"name": kernel, "language": "python", "display_name": "Python 3"}}
+    (folder / "n.ipynb").write_text(json.dumps(nbformat.v4.new_notebook(cells=made, metadata=metadata)))
+    execute(folder / "n.ipynb", folder / "log.ipynb", folder / "out.ipynb", {"given": 2})
+    return [nbformat.read(folder / name, as_version=4) for name in ("out.ipynb", "log.ipynb")]
+
+
+def code(text):
+    return nbformat.v4.new_code_cell(text)
+
+
+def test_outputs_stand_in_the_order_in_which_a_cell_made_them(tmp_path):
+    cell = code(
+        "import sys\nfrom IPython.display import HTML, display\nprint('one', given)\ndisplay(HTML('<b>two</b>'))\n"
+        "print('three', file=sys.stderr)\nprint('four', file=sys.stderr)\n{'five': 5}"
+    )
+    executed, _ = run(tmp_path, nbformat.v4.new_markdown_cell("Prose."), cell)
+    outputs = executed["cells"][-1]["outputs"]
+    kinds = [(output["output_type"], output.get("name")) for output in outputs]
+    assert kinds == [("stream", "stdout"), ("display_data", None), ("stream", "stderr"), ("execute_result", None)]
+    assert outputs[0]["text"] == "one 2\n", "the parameter that was handed in"
+    assert outputs[1]["data"]["text/html"] == "<b>two</b>"
+    assert outputs[2]["text"] == "three\nfour\n"
+    assert outputs[3]["data"]["text/plain"] == "{'five': 5}"
+
+
+def test_a_notebook_knows_nothing_of_the_one_before_nor_of_this_process(tmp_path):
+    run(tmp_path, code("left = 1"))
+    second, _ = run(tmp_path, code("print('left' in globals(), __name__, 'tmp_path' in globals())"))
+    assert second["cells"][-1]["outputs"][0]["text"] == "False __main__ False\n"
+    assert sys.stdout is not None and sys.modules["__main__"].__name__ == "__main__"
+
+
+def test_a_failing_cell_keeps_its_traceback_in_the_log_and_hands_nothing_on(tmp_path):
+    with pytest.raises(BenchstudyError, match=r"n\.ipynb: cell \d failed with ZeroDivisionError: division by zero"):
+        run(tmp_path, code("print('before')"), code("1 / 0"), code("print('after')"))
+    assert not (tmp_path / "out.ipynb").exists()
+    log = nbformat.read(tmp_path / "log.ipynb", as_version=4)
+    errors = [o for cell in log["cells"] for o in cell.get("outputs", []) if o["output_type"] == "error"]
+    assert errors[0]["ename"] == "ZeroDivisionError" and "1 / 0" in re.sub(
+        r"\x1b\[[0-9;]*m", "", "".join(errors[0]["traceback"])
+    )
+    assert [cell["outputs"] for cell in log["cells"] if cell["source"] == "print('after')"] == [[]]
+
+
+def test_ctrl_c_in_a_cell_ends_the_job(tmp_path):
+    with pytest.raises(KeyboardInterrupt):
+        run(tmp_path, code("raise KeyboardInterrupt"))
+
+
+def test_an_executed_notebook_is_the_same_bytes_and_its_log_tells_when_it_ran(tmp_path):
+    runs = []
+    for _ in range(2):
+        executed, log = run(tmp_path, code("given"))
+        runs.append((tmp_path / "out.ipynb").read_bytes())
+        assert "papermill" not in executed["metadata"] and log["metadata"]["papermill"]["start_time"]
+    assert runs[0] == runs[1]
+
+
+# -- jobs ----------------------------------------------------------------------
+
+
+@pytest.fixture
+def jobs(tmp_path):
+    """A folder for job scripts, and a command of the user's that they belong to until the test ends."""
+    controller = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(600)"])
+    yield tmp_path, controller
+    controller.kill()
+    controller.wait()
+    # What it started goes with it, and takes its socket along.
+    until(lambda: not list((tmp_path / ".benchstudy").glob("preloaded-*.sock")))
+
+
+def start(jobs, text, *arguments, controller=True):
+    folder, command = jobs
+    (folder / "job.py").write_text("from benchstudy import preloaded\npreloaded.hand_over()\n" + text)
+    environment = {k: v for k, v in os.environ.items() if k != CONTROLLER_PID} | {"PYTHONPATH": str(CHECKOUT / "src")}
+    if controller:
+        environment[CONTROLLER_PID] = str(command.pid)
+    argv = [sys.executable, "job.py", *arguments]
+    return subprocess.Popen(
+        argv, cwd=folder, env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    )
+
+
+TELL = (
+    "import json, os, sys\n"
+    "loaded = [name for name in ('polars', 'altair', 'benchstudy.report.page') if name in sys.modules]\n"
+    "print(json.dumps([os.getpid(), os.getppid(), os.getcwd(), sys.argv, loaded]))\nprint('told', file=sys.stderr)\n"
+)
+
+
+def test_jobs_go_on_in_forks_of_one_process_with_libraries_and_without_the_package(jobs):
+    answers = []
+    for number in range(2):
+        job = start(jobs, TELL + "sys.exit(3)", str(number))
+        out, err = job.communicate(timeout=120)
+        assert job.returncode == 3 and err == "told\n"
+        answers.append((job.pid, *json.loads(out)))
+    (asked, one, parent, folder, argv, loaded), (_, other, same_parent, *_) = answers
+    assert len({asked, one, other}) == 3 and parent == same_parent
+    assert Path(folder) == jobs[0] and argv == ["job.py", "0"]
+    assert loaded == ["polars", "altair"], "an edit of the package must reach the next job"
+
+
+@pytest.mark.parametrize(
+    ("text", "status", "words"),
+    [
+        ("import sys; sys.exit('no such study')", 1, "no such study\n"),
+        ("raise RuntimeError('a defect')", 1, "RuntimeError: a defect\n"),
+        ("import os, signal; os.kill(os.getpid(), signal.SIGKILL)", 1, "was it killed?\n"),
+        ("", 0, ""),
+    ],
+)
+def test_how_a_job_ends_is_how_its_process_ends(jobs, text, status, words):
+    job = start(jobs, text)
+    _, err = job.communicate(timeout=120)
+    assert job.returncode == status and err.endswith(words)
+
+
+def test_a_job_whose_process_is_killed_is_interrupted_in_its_fork(jobs):
+    folder, _ = jobs
+    text = (
+        "import os, time\nopen('pid', 'w').write(str(os.getpid()))\ntry:\n    time.sleep(600)\n"
+        "except KeyboardInterrupt:\n    open('interrupted', 'w').close()\n"
+    )
+    job = start(jobs, text)
+    until(lambda: (folder / "pid").is_file())
+    job.send_signal(signal.SIGKILL)
+    job.communicate()
+    until(lambda: (folder / "interrupted").is_file())
+
+
+def test_without_a_command_of_the_users_a_job_stays_in_its_process(jobs):
+    job = start(jobs, TELL, controller=False)
+    out, _ = job.communicate(timeout=120)
+    assert json.loads(out)[0] == job.pid
