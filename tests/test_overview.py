@@ -11,7 +11,7 @@ import yaml
 from conftest import CHECKOUT
 from tidy_fixture import HOSTILE, Tables, write_file_size, write_fio
 
-from benchstudy import prose, steady
+from benchstudy import cli, prose, steady
 from benchstudy.report import checklist, drift, htmlpages, outliers
 from benchstudy.report.page import Page
 from benchstudy.report.results import Results
@@ -330,6 +330,16 @@ def test_a_typed_number_is_found_in_prose_and_only_there(text, numbers):
 @pytest.mark.parametrize("path", sorted((CHECKOUT / "notebooks").glob("*.ipynb")), ids=lambda path: path.stem)
 def test_no_notebook_has_a_number_typed_into_its_prose(path):
     assert prose.read(path) == []
+
+
+def test_the_command_names_what_it_finds_and_fails(tmp_path, capsys):
+    notebook = tmp_path / "n.ipynb"
+    cell = {"cell_type": "markdown", "id": "c", "metadata": {}, "source": "Reads take 3.2 ms."}
+    notebook.write_text(json.dumps({"cells": [cell]}))
+    assert cli.main(["prose", str(notebook)]) == 1
+    assert "cell c: 3.2 ms: … Reads take 3.2 ms. …" in capsys.readouterr().out
+    notebook.write_text(json.dumps({"cells": [cell | {"source": "Reads are quick."}]}))
+    assert cli.main(["prose", str(notebook)]) == 0
 
 
 def test_tables_stay_as_they_were_for_readers_of_files(project):

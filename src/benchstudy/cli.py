@@ -57,6 +57,10 @@ def _parser() -> argparse.ArgumentParser:
     imports.add_argument("--target", help="the study's target they belong to; its first one when left out")
     imports.set_defaults(command=_import)
 
+    prose = commands.add_parser("prose", help="find numbers that were typed into the prose of notebooks")
+    prose.add_argument("notebooks", nargs="*", type=Path, metavar="NOTEBOOK", help="all of notebooks/ when left out")
+    prose.set_defaults(command=_prose)
+
     add_export_command(commands)
     add_compare_command(commands)
 
@@ -112,6 +116,18 @@ def _cases(arguments: argparse.Namespace) -> int:
 
 def _from_to(fewest: int, most: int) -> str:
     return str(fewest) if fewest == most else f"{fewest} to {most}"
+
+
+def _prose(arguments: argparse.Namespace) -> int:
+    from benchstudy.prose import read
+
+    notebooks = arguments.notebooks or sorted((paths.project_root() / "notebooks").glob("*.ipynb"))
+    found = [(notebook, typed) for notebook in notebooks for typed in read(notebook)]
+    for notebook, typed in found:
+        print(f"{notebook}: cell {typed.cell}: {typed.number}: … {typed.sentence} …")
+    if found:
+        print("results change and prose does not: say them with page.say, or quote them as `code`", file=sys.stderr)
+    return 1 if found else 0
 
 
 def _discard(arguments: argparse.Namespace) -> int:

@@ -7,7 +7,10 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from benchstudy import prose
 from benchstudy.errors import BenchstudyError
+
+log = logging.getLogger("benchstudy")
 
 # A kernel that starts while the machine is still busy needs more than Jupyter's minute.
 _START_TIMEOUT_S = 180
@@ -33,6 +36,8 @@ def execute(notebook: Path, trace: Path, output: Path, parameters: Mapping[str, 
 
     from benchstudy.cellrunner import InProcessEngine
 
+    for typed in prose.read(notebook):
+        log.warning("%s: cell %s has a number typed into its prose: %s", notebook, typed.cell, typed.number)
     logging.getLogger("papermill").setLevel(logging.ERROR)
     papermill_engines.register(_OWN_ENGINE, InProcessEngine)
     trace.parent.mkdir(parents=True, exist_ok=True)
