@@ -24,6 +24,11 @@ class Scrutiny:
     drift: Drift
 
     @property
+    def explained(self) -> int:
+        """Trials that are outliers, and with which something happened on their host."""
+        return len({outlier.trial for outlier in self.outliers if outlier.events})
+
+    @property
     def flagged(self) -> dict[str, str]:
         """Remarks on trials that are outliers."""
         found: dict[str, list[str]] = {}
@@ -41,11 +46,10 @@ def points(found: Scrutiny) -> list[str]:
     """Sentences for the list of what is weak."""
     said = []
     if found.outliers:
-        explained = sum(bool(o.events) for o in found.outliers)
         said.append(
             f"{human.plural(len(found.flagged), 'trial')} of {found.results.counted.height} lie far from the others "
-            f"of their case; all are kept, and marked in the list of trials. With {explained} of them something was "
-            "noticed on the host."
+            "of their case; all are kept, and marked in the list of trials. "
+            f"With {found.explained} of them something was noticed on the host."
         )
     moving = found.drift.cases
     if moving:
@@ -63,7 +67,7 @@ def notes(found: Scrutiny, weak: Sequence[str], lints: Iterable[Finding]) -> dic
         "lints": _lints(lints),
         "outliers": {
             "flagged": len(found.flagged),
-            "explained": len({o.trial for o in found.outliers if o.events}),
+            "explained": found.explained,
             "trials": found.results.counted.height,
             "metrics": outliers.primary_metrics(found.results),
         },

@@ -231,6 +231,10 @@ class StudyIndex:
         return lines
 
     def _others(self) -> list[dict[str, str]]:
-        """Other studies that have a page beside this one's folder."""
+        """Other studies that have a page beside this one's folder, and pages that compare this one with another."""
         pages = sorted(self._folder.parent.glob("*/index.html"))
-        return [{"name": p.parent.name, "href": self._link(p)} for p in pages if p.parent != self._folder]
+        others = [{"name": p.parent.name, "href": self._link(p)} for p in pages if p.parent != self._folder]
+        sides = [(p, p.stem.split("--")) for p in sorted((self._folder.parent / "comparisons").glob("*--*.html"))]
+        return others + [
+            {"name": " against ".join(names), "href": self._link(p)} for p, names in sides if self._study.study in names
+        ]
