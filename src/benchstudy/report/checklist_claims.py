@@ -9,9 +9,9 @@ from benchstudy.report import human
 from benchstudy.report.checklist import Answer, does_not_apply, question, satisfied_if
 from benchstudy.report.checklist_numbers import first_page, named
 from benchstudy.report.studyfacts import FamilyFacts, StudyFacts
+from benchstudy.report.tables import anchor
 
 _NO_COMPARISON = "No page compares two cases."
-_COMPARISONS = "#comparisons"
 # Metrics that only a search for the highest rate gives: what passed, and what did not.
 _SEARCHED = ("capacity_pass", "supported_users")
 _BEYOND_CEILING = ("cache-speed-reads", "unsynced-writes")
@@ -19,6 +19,12 @@ _BEYOND_CEILING = ("cache-speed-reads", "unsynced-writes")
 
 def _comparing(facts: StudyFacts) -> list[FamilyFacts]:
     return [family for family in facts.families if family.comparisons]
+
+
+def _first_table(facts: StudyFacts) -> str:
+    """Where the first comparison stands."""
+    family = _comparing(facts)[0]
+    return f"{family.page}#{anchor('table', next(iter(family.notes['comparisons'])))}"
 
 
 def _made(facts: StudyFacts) -> list[Mapping[str, Any]]:
@@ -34,7 +40,7 @@ def effect(facts: StudyFacts) -> Answer:
         return Answer("not satisfied", _NO_COMPARISON, "#results")
     text = f"{known} of {human.plural(total, 'comparison')} have a ratio with its 95 % interval, on absolute figures"
     text += "; the others say why not" if known < total else ""
-    return satisfied_if(known > 0, f"{text}.", first_page(_comparing(facts), _COMPARISONS))
+    return satisfied_if(known > 0, f"{text}.", _first_table(facts))
 
 
 @question("Multiplicity")
@@ -45,7 +51,7 @@ def multiplicity(facts: StudyFacts) -> Answer:
     families = human.plural(len(tests), "declared group")
     listed = ", ".join(map(str, tests))
     text = f"{sum(tests)} tests in {families} ({listed}), each adjusted by Benjamini-Hochberg"
-    return Answer("satisfied", f"{text}.", first_page(_comparing(facts), _COMPARISONS))
+    return Answer("satisfied", f"{text}.", _first_table(facts))
 
 
 @question("Thresholds declared before, and hashed")
@@ -70,7 +76,7 @@ def smallest_detectable(facts: StudyFacts) -> Answer:
         return does_not_apply("Nothing was tested." if _made(facts) else _NO_COMPARISON)
     span = " to ".join(f"{float(f'{100 * end:.2g}'):,g} %" for end in (min(ends), max(ends)))
     text = f"Printed with each comparison: {span} beyond the margin"
-    return Answer("satisfied", f"{text}.", first_page(_comparing(facts), _COMPARISONS))
+    return Answer("satisfied", f"{text}.", _first_table(facts))
 
 
 @question("Plausibility against declared ceilings")
@@ -99,7 +105,7 @@ def same_session(facts: StudyFacts) -> Answer:
     total = sum(sum(m["verdicts"].values()) for m in made)
     text = f"Verdicts are on trials of one session only: {total - other} of {human.plural(total, 'comparison')}"
     text += f"; {other} would have crossed sessions and got none" if other else ""
-    return Answer("satisfied", f"{text}.", first_page(_comparing(facts), _COMPARISONS))
+    return Answer("satisfied", f"{text}.", _first_table(facts))
 
 
 @question("Numbers in prose generated from results")
@@ -154,4 +160,4 @@ def calibration(facts: StudyFacts) -> Answer:
             "not satisfied", "No case is described twice, so the study's own rate of false alarms is not known."
         )
     sentences = [s for f in done for found in f.notes["calibration"].values() for s in found]
-    return Answer("satisfied", f"{named(done)}: {sentences[0]}", first_page(done, "#false-alarms"))
+    return Answer("satisfied", f"{named(done)}: {sentences[0]}", first_page(done))
