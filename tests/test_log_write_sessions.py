@@ -19,6 +19,7 @@ from log_write_study import BACKEND, FAMILY, HAMMER, LOG, OPEN, POSIX, POSIX_ARG
 from sshd_hosts import SshdHost
 
 from benchstudy import families
+from benchstudy.criteria import ACHIEVED
 from benchstudy.hostagent import HostAgent
 from benchstudy.provision import provision_target
 from benchstudy.raw import StoredTrial
@@ -220,7 +221,9 @@ def test_the_open_loop_writes_what_it_was_asked_to_and_the_log_has_it(everything
         assert values["qps"] == pytest.approx(160, rel=0.4) and values["achieved_share"] == pytest.approx(1, rel=0.4)
     record = everything.trial("posix", antispam="yes").record
     assert record.commands[0].tool.name == "logbench" and record.commands[0].tool.sha256
-    assert record.verified["limited_by"] == "nothing: the offered rate was met"
+    # Where the suite's own other work kept the log from it, that is said instead.
+    met = values["achieved_share"] >= ACHIEVED
+    assert record.verified["limited_by"].startswith("nothing: the offered rate was met" if met else "unknown: ")
     assert {command.label for command in record.commands} >= {"load", "server", "store", "samples-here"}
 
 
