@@ -500,6 +500,24 @@ def test_an_unknown_placeholder_is_named(agent):
         agent.start_service(SESSION, "web", service)
 
 
+def test_a_port_is_the_servers_own_whatever_it_opens_and_closes_meanwhile(agent):
+    busy = """
+import os, socket, sys
+server = socket.create_server(("127.0.0.1", int(sys.argv[1])))
+while True:
+    for descriptor in [os.open("/dev/null", os.O_RDONLY) for _ in range(50)]:
+        os.close(descriptor)
+"""
+    argv = [sys.executable, "-c", busy, "{{port.web}}"]
+    service = Service(ports=["web"], argv=argv, ready={"tcp": "web", "timeout": "30s"})
+    with agent.lock(SESSION, OWNER):
+        running = agent.start_service(SESSION, "busy", service)
+        port = str(running.ports["web"])
+        said = [agent.call("server-listens", running.folder, "web", port)["problem"] for _ in range(25)]
+        agent.stop_service(running)
+    assert said == [None] * len(said)
+
+
 def test_a_port_that_somebody_else_took_is_not_ready(agent):
     # The service tells its port to a server of ours, outside of it, and only then sleeps.
     with socket.socket() as foreign, agent.lock(SESSION, OWNER):

@@ -72,10 +72,16 @@ def _socket_inodes(pids: list[int]) -> set[str]:
     inodes = set()
     for pid in pids:
         try:
-            links = [os.readlink(entry.path) for entry in os.scandir(f"/proc/{pid}/fd")]
+            descriptors = os.listdir(f"/proc/{pid}/fd")
         except OSError:
             continue  # ended, or of a user whose descriptors we may not see
-        inodes.update(link[8:-1] for link in links if link.startswith("socket:["))
+        for descriptor in descriptors:
+            try:
+                link = os.readlink(f"/proc/{pid}/fd/{descriptor}")
+            except OSError:
+                continue  # closed since: servers close connections all the time
+            if link.startswith("socket:["):
+                inodes.add(link[8:-1])
     return inodes
 
 
