@@ -269,15 +269,13 @@ def measure_reads(request, answer):
     size, path = request["size"], request["file"]
     buffer = mmap.mmap(-1, request["chunk"], flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
     buffer.write(bytes(len(buffer)))  # its pages exist before the first measured read
-    memory = os.memfd_create("wake", os.MFD_CLOEXEC)
-    os.write(memory, buffer)
     on_device = _on_block_device(path)
     answer["cache"] = {"system_caches": None, "proof": [PROOF_BEFORE]}
     answer["cache"]["proof"].append(PROOF_AFTER if on_device else PROOF_ENDS)
     if size <= REHEARSAL_BYTES:
-        _read_once(path, size, buffer, memory, request, answer, on_device)
+        _read_once(path, size, buffer, request, answer, on_device)
     for _ in range(request["operations"]):
-        answer["operations"].append(_read_once(path, size, buffer, memory, request, answer, on_device))
+        answer["operations"].append(_read_once(path, size, buffer, request, answer, on_device))
     if request["verify"]:
         _verify(path, size, request["sha256"], buffer)
         answer["verified"] = {"sha256": request["sha256"], "bytes": size}
@@ -288,7 +286,7 @@ PROOF_AFTER = "read_bytes of /proc/self/io: what this process fetched from the b
 PROOF_ENDS = "nothing is known of what a server, or a file system in user space, caches by itself"
 
 
-def _read_once(path, size, buffer, memory, request, answer, on_device):
+def _read_once(path, size, buffer, request, answer, on_device):
     for attempts_left in reversed(range(MOST_PREPARATIONS)):
         if request["cache"] == "warm":
             _warm(path, size, buffer)
@@ -297,13 +295,13 @@ def _read_once(path, size, buffer, memory, request, answer, on_device):
             answer["cache"]["system_caches"] = page_cache.drop_system()
             sleep(REST_S)
         try:
-            return _timed_read(path, size, buffer, memory, request, on_device)
+            return _timed_read(path, size, buffer, request, on_device)
         except NotInState:  # another process may have emptied the caches, or read the file, in between
             if not attempts_left:
                 raise
 
 
-def _timed_read(path, size, buffer, memory, request, on_device):
+def _timed_read(path, size, buffer, request, on_device):
     direct = request["direct"]
     flags = os.O_RDONLY | os.O_CLOEXEC | (os.O_DIRECT if direct else 0)
     begin = perf_counter_ns()
@@ -319,9 +317,6 @@ def _timed_read(path, size, buffer, memory, request, on_device):
             # Having looked is seen in the processor's caches, by a fifth of the time that 1 MB takes from memory.
             read_file(fd, buffer, size)
             os.lseek(fd, 0, os.SEEK_SET)
-        else:
-            # The same call in memory: a buffer that rested as long as the disk took 1 MB a tenth longer to fill.
-            os.preadv(memory, (buffer,), 0)
         reading = perf_counter_ns()
         read_file(fd, buffer, size)
         finished = perf_counter_ns()
