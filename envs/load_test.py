@@ -10,6 +10,7 @@ from pathlib import Path
 from pyinfra import host
 
 from benchstudy.deploy import go_tool, install_programs, python_tool, wanted_programs
+from benchstudy.families.under_load import generates_load
 
 HERE = Path(__file__).parent
 MODEL = "github.com/mattermost/mattermost/server/public/model"
@@ -74,7 +75,7 @@ if "mattermost-9.9-import" in wanted:
         pins=HERE / "mattermost-9.9",
         sources=["bulkimport"],
     )
-runs_load = any(role == "load" or role.startswith("load-") for role in host.data.target_roles)
-loads_here = any(role == "load" or role.startswith("load-") for role in host.data.roles)
+runs_load = any(map(generates_load, host.data.target_roles))
+loads_here = any(map(generates_load, host.data.roles))
 if host.data.family.get("services") and (loads_here or not runs_load):
     python_tool("the load generator", "locust", HERE / "locust-requirements.txt")

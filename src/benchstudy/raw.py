@@ -236,7 +236,7 @@ class PartialTrial:
 def seal(folder: Path) -> None:
     """Hash every file below `folder` into SHA256SUMS, fsync all of it and make it read-only."""
     files = sorted(p for p in folder.rglob("*") if p.is_file() and not p.is_symlink())
-    sums = "".join(f"{_sha256(path)}  {path.relative_to(folder).as_posix()}\n" for path in files)
+    sums = "".join(f"{sha256_of(path)}  {path.relative_to(folder).as_posix()}\n" for path in files)
     (folder / SUMS).write_text(sums)
     for path in (*files, folder / SUMS):
         path.chmod(0o444)
@@ -268,7 +268,7 @@ def verify(folder: Path) -> list[StoredFile]:
         path = folder / entry.name
         if entry.size < 0:
             raise CorruptTrial(f"{path}: missing; restore it, or `benchstudy discard {folder.name[-8:]} --why …`")
-        if _sha256(path) != entry.sha256:
+        if sha256_of(path) != entry.sha256:
             raise CorruptTrial(
                 f"{path}: its SHA-256 is not the one stored in {SUMS}, so the raw file was altered; restore it from a "
                 f"copy, or have the trial measured again with `benchstudy discard {folder.name[-8:]} --why …`"
@@ -316,7 +316,8 @@ def as_json(value: Mapping[str, Any]) -> str:
     return json.dumps(value, indent=2, default=str) + "\n"
 
 
-def _sha256(path: Path) -> str:
+def sha256_of(path: Path) -> str:
+    """Of a file's content, in hexadecimal."""
     with path.open("rb") as file:
         return hashlib.file_digest(file, "sha256").hexdigest()
 

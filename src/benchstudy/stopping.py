@@ -4,7 +4,6 @@ docs/design.md has the rule and docs/statistics.md what it costs in coverage; `l
 """
 
 import math
-import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cache
@@ -13,6 +12,7 @@ from typing import Annotated, Any
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError, model_validator
 
 from benchstudy.names import nearest
+from benchstudy.units import parse_percent
 
 LEVEL = 0.95
 _ONE_IN = 20  # the interval misses the median, at most
@@ -22,13 +22,12 @@ _MOST_BLOCKS = 10_000
 # Simulated (benchmarks/adaptive_stopping.py): with a look at each block a 95 % interval covers 92.3 % at worst, with
 # looks 1.3 times apart 92.6 %, with these 93.6 %.
 _GROWTH = 1.5
-_PERCENT = re.compile(r"\s*(\d+(?:\.\d+)?)\s*%\s*")
 
 
 def share_of_percent(value: Any) -> float | None:
     """0.05 of "5 %" or of 0.05 itself; None when it is no share between 0 and 1, both excluded."""
-    match = _PERCENT.fullmatch(value) if isinstance(value, str) else None
-    share = float(match[1]) / 100 if match else value
+    written = parse_percent(value)
+    share = value if written is None else written
     return share if isinstance(share, float) and 0 < share < 1 else None
 
 

@@ -25,6 +25,7 @@ _DURATION_UNITS = {
     "h": 3600.0,
     "d": 86400.0,
 }
+_PERCENT = re.compile(r"\s*(\d+(?:\.\d+)?)\s*%\s*")
 _QUANTITY = re.compile(r"\s*(\d+(?:\.\d+)?)\s*([A-Za-zµ]+)\s*")
 
 
@@ -53,6 +54,12 @@ class Size(str):
 def parse_duration(value: Any) -> float:
     """Seconds of "30s", "5min", "250ms" and the like; a bare number is refused, because it hides its unit."""
     return _parse(value, _DURATION_UNITS, "duration", '"30s" or "5min"')
+
+
+def parse_percent(value: Any) -> float | None:
+    """0.025 of "2.5 %"; None for what is not written so."""
+    match = _PERCENT.fullmatch(value) if isinstance(value, str) else None
+    return float(match[1]) / 100 if match else None
 
 
 def _size(value: Any) -> Size:

@@ -1,7 +1,6 @@
 """What a study says about the family log_write: backends, limits, generators, rates, the capacity search, sweeps."""
 
 import math
-import re
 from collections.abc import Iterator
 from typing import Literal
 
@@ -10,10 +9,9 @@ from pydantic import Field, field_validator, model_validator
 from benchstudy.families.base import FamilyConfig, Strict
 from benchstudy.families.under_load import UNLIMITED, Limit, Rate
 from benchstudy.names import Name, nearest
-from benchstudy.units import DurationField, SizeField
+from benchstudy.units import DurationField, SizeField, parse_percent
 
 SEARCH = "search"  # the level of the factor rate for the capacity search
-_PERCENT = re.compile(r"\s*(\d+(?:\.\d+)?)\s*%\s*")
 _LEAST_WINDOW_S = {"gcp": 60.0}  # by kind: a checkpoint comes every 10 s whatever is asked for
 _MOST_UNDER_WAY = 16_000  # each has a connection: a file at either end, and a port
 _LEAST_STEPS = 3  # publish steps in a window, so that there is a rate between checkpoints and not only two ends
@@ -31,10 +29,10 @@ _FOR_ONE_TOOL = {
 
 def share_of(text: str) -> float:
     """0.1 of "10%". Raises ValueError."""
-    match = _PERCENT.fullmatch(text) if isinstance(text, str) else None
-    if match is None or float(match[1]) > 100:
+    share = parse_percent(text)
+    if share is None or share > 1:
         raise ValueError(f'{text!r} is not a share: write it as "10%"')
-    return float(match[1]) / 100
+    return share
 
 
 class Backend(Strict):

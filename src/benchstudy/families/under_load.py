@@ -108,6 +108,11 @@ def cpus_for_generator(trial: "TrialContext", role: str, name: str, wanted: int 
     return cpus
 
 
+def generates_load(role: str) -> bool:
+    """Whether the role's host makes load: `load`, or `load-…` where several do."""
+    return role == "load" or role.startswith("load-")
+
+
 def load_role(roles: Collection[str]) -> str:
     """Where the generators run: on the host that plays `load`, and beside the server where none does."""
     return "load" if "load" in roles else "sut"

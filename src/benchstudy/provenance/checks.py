@@ -13,7 +13,7 @@ from typing import Any
 from benchstudy import paths
 from benchstudy.errors import BenchstudyError
 from benchstudy.provenance.entities import METADATA, address
-from benchstudy.raw import SUMS
+from benchstudy.raw import SUMS, sha256_of
 from benchstudy.study import Study
 
 _LINE = re.compile(r"([0-9a-f]{64})  (.+)")
@@ -236,5 +236,4 @@ def _digest(pieces: Iterable[bytes]) -> str:
 def _sha256(path: Path) -> str:
     if path.is_symlink():
         raise BenchstudyError("a link in the place of a file")
-    with path.open("rb") as file:
-        return hashlib.file_digest(file, "sha256").hexdigest()
+    return sha256_of(path)

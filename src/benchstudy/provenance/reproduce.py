@@ -4,7 +4,6 @@ With the software of this checkout, never with that in the crate: who reads a cr
 differ, that is said.
 """
 
-import hashlib
 import json
 import os
 import re
@@ -20,6 +19,7 @@ from benchstudy.notebooks import STUDY_PAGES
 from benchstudy.provenance import tables
 from benchstudy.provenance.checks import Crate
 from benchstudy.provenance.contents import CODE, PUBLISHED, STUDY_FILE, files_below
+from benchstudy.raw import sha256_of
 from benchstudy.report.bundle import report_files
 from benchstudy.study import Study, parse_study
 
@@ -142,7 +142,7 @@ def _compare(crate: Crate, study: Study, root: Path, into: Path, files: int) -> 
     place = f"reports/{study.study}/"
     was = {name: crate.sums[name] for name in crate.names if name.startswith(place)}
     pages = [*study.families, *STUDY_PAGES]
-    now = {p.relative_to(into).as_posix(): _sha256(p) for p in report_files(into / "reports" / study.study, pages)}
+    now = {p.relative_to(into).as_posix(): sha256_of(p) for p in report_files(into / "reports" / study.study, pages)}
     csvs = {name for name in was.keys() | now.keys() if name.endswith(".csv")}
     unequal = {name for name in csvs if was.get(name) != now.get(name)}
     found = tables.differences(
@@ -175,7 +175,7 @@ def _other_code(crate: Crate, into: Path) -> Iterable[str]:
             yield f"{name} (not here)"
         elif name not in theirs:
             yield f"{name} (only here)"
-        elif _sha256(ours[name]) != crate.sums[name]:
+        elif sha256_of(ours[name]) != crate.sums[name]:
             yield name
 
 
@@ -192,8 +192,3 @@ def _other_packages(crate: Crate, root: Path) -> Iterable[str]:
     for name in sorted(theirs.keys() | ours.keys()):
         if theirs.get(name) != ours.get(name):
             yield f"{name} {theirs.get(name, 'not there')}, here {ours.get(name, 'not')}"
-
-
-def _sha256(path: Path) -> str:
-    with path.open("rb") as file:
-        return hashlib.file_digest(file, "sha256").hexdigest()

@@ -6,6 +6,7 @@ from benchstudy import needs, paths
 from benchstudy.errors import BenchstudyError
 from benchstudy.families.load_run.clocks import MOST_OFFSET_S
 from benchstudy.families.load_test_config import LoadTestConfig, Source
+from benchstudy.families.under_load import generates_load
 
 if TYPE_CHECKING:
     from benchstudy.trial import HostCheck
@@ -30,7 +31,7 @@ def _check_programs(config: LoadTestConfig, host: "HostCheck") -> None:
         host.program(program, "services")
     for variable in sorted({name for service in services for name in service.secret_env.values()}):
         host.variable(variable)
-    generates = [role for role in host.target_roles if role == "load" or role.startswith("load-")] or ["sut"]
+    generates = [role for role in host.target_roles if generates_load(role)] or ["sut"]
     if set(generates) & set(host.roles):
         host.program("locust", "users")
 

@@ -1,8 +1,6 @@
 """A trial of a load that someone else ran: one window of a Prometheus, or of a file that was exported before."""
 
-import hashlib
 from collections.abc import Mapping
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from benchstudy import paths
@@ -12,6 +10,7 @@ from benchstudy.families.load_run.clocks import clock_of, correction_s, require_
 from benchstudy.families.load_run.facts import rate_window_s, write_facts
 from benchstudy.families.load_run.fetch import PASSWORD, RAW, TOKEN, USER, Server, Span, ask_clock, fetch
 from benchstudy.families.load_test_config import LoadTestConfig, Source, Window
+from benchstudy.raw import sha256_of
 
 if TYPE_CHECKING:
     from benchstudy.trial import TrialContext
@@ -102,15 +101,10 @@ def _from_file(trial: "TrialContext", source: Source, window: Window) -> tuple[t
             "name": source.name,
             "kind": "file",
             "file": source.file,
-            "sha256": _sha256(path),
+            "sha256": sha256_of(path),
             "url": section.url,
         },
         "prometheus": {"version": section.version},
         "clock": {"recorded": section.clock, "correction_s": 0.0},
         "problems": problems_of({"missing": section.missing, "problems": section.problems}),
     }
-
-
-def _sha256(path: Path) -> str:
-    with path.open("rb") as file:
-        return hashlib.file_digest(file, "sha256").hexdigest()

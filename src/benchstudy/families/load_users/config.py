@@ -1,6 +1,5 @@
 """What a study says about the load of load_test: what users do and how often, how many there are, what limits them."""
 
-import re
 from collections.abc import Mapping
 from typing import Annotated, Any
 
@@ -8,10 +7,9 @@ from pydantic import BeforeValidator, Field, model_validator
 
 from benchstudy.families.base import Strict
 from benchstudy.names import Name, nearest
-from benchstudy.units import DurationField, parse_duration
+from benchstudy.units import DurationField, parse_duration, parse_percent
 
 WINDOW = "{{window}}"  # in a query: the time that an alert looks back over, such as 60s
-_PERCENT = re.compile(r"\s*(\d+(?:\.\d+)?)\s*%\s*")
 _SHORTEST_STEP_S = 1.0  # Locust adjusts its users once a second
 _FEWEST_CHECKS = 5  # in a window, for a slope
 
@@ -47,10 +45,10 @@ def _share(value: Any) -> float:
     """0.025 of "2.5 %"; a bare number stays what it is."""
     if isinstance(value, int | float) and not isinstance(value, bool):
         return float(value)
-    match = _PERCENT.fullmatch(value) if isinstance(value, str) else None
-    if match is None:
+    share = parse_percent(value)
+    if share is None:
         raise ValueError(f'{value!r} is not a share: write it as "2.5 %"')
-    return float(match[1]) / 100
+    return share
 
 
 ShareField = Annotated[float, BeforeValidator(_share)]

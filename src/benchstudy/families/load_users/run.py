@@ -12,6 +12,7 @@ from benchstudy.families.base import ParseError
 from benchstudy.families.load_users.command import LIBRARY, MASTER, TOOL, WORKER, Started
 from benchstudy.families.load_users.config import Behaviour, Load
 from benchstudy.families.load_users.on_host.master import RESULT
+from benchstudy.families.under_load import generates_load
 from benchstudy.parsers.files import read_json
 
 if TYPE_CHECKING:
@@ -59,7 +60,7 @@ def load_roles(roles: Mapping[str, str]) -> list[str]:
 
     `roles`: role to host; a host that plays several counts once.
     """
-    found = [role for role in sorted(roles) if role == "load" or role.startswith("load-")] or ["sut"]
+    found = [role for role in sorted(roles) if generates_load(role)] or ["sut"]
     by_host: dict[str, str] = {}
     for role in found:
         by_host.setdefault(roles[role], role)
