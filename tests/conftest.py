@@ -72,6 +72,15 @@ class Project:
 
 
 @pytest.fixture
+def bare_project(tmp_path, monkeypatch):
+    """A folder that counts as a project, and the one that notebooks run in."""
+    (tmp_path / "workflow").mkdir()
+    (tmp_path / "workflow" / "Snakefile").touch()
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+@pytest.fixture
 def project(tmp_path: Path) -> Project:
     """A fresh copy of the project without any data."""
     return copy_project(tmp_path / "project")

@@ -6,7 +6,6 @@ import os
 import signal
 import socket
 import subprocess
-import sys
 import time
 import urllib.error
 import urllib.request
@@ -15,6 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from conftest import CHECKOUT
+from provisioning import provision_here
 
 ORIGIN = "log.test/one"
 
@@ -22,24 +22,7 @@ ORIGIN = "log.test/one"
 def provisioned(work_dir: Path, *programs: str) -> Path:
     """The folder with these programs of envs/log_write.py, and what it was told about them in `facts.json`."""
     family = {"services": {name: {"argv": [f"{{{{tools}}}}/{name}"]} for name in programs}}
-    request = {
-        "name": "here",
-        "host": {"loopback": True, "work_dir": str(work_dir)},
-        "roles": ["sut"],
-        "target_roles": ["sut"],
-        "deploys": [{"path": str(CHECKOUT / "envs" / "log_write.py"), "family": family}],
-    }
-    done = subprocess.run(
-        [sys.executable, "-m", "benchstudy.provision_host"],
-        input=json.dumps(request),
-        capture_output=True,
-        text=True,
-        cwd=CHECKOUT,
-        timeout=1800,
-    )
-    assert done.returncode == 0, done.stderr
-    facts = json.loads(done.stdout)["facts"]
-    assert facts["problems"] == []
+    facts = provision_here(CHECKOUT, "log_write", family, work_dir)
     (work_dir / "facts.json").write_text(json.dumps(facts))
     return work_dir / "tools" / "bin"
 

@@ -20,14 +20,6 @@ def tables(tmp_path):
     return Tables(tmp_path, "study", "file_size")
 
 
-@pytest.fixture
-def project(tmp_path, monkeypatch):
-    (tmp_path / "workflow").mkdir()
-    (tmp_path / "workflow" / "Snakefile").touch()
-    monkeypatch.chdir(tmp_path)
-    return tmp_path
-
-
 def add(tables, factor=1.0, blocks=6, first=1, **fields):
     """Trials that drift a tenth from block to block, all backends alike, and differ by a few thousandths."""
     levels = {**LEVELS, **{k: fields.pop(k) for k in list(fields) if k in LEVELS}}
@@ -46,8 +38,8 @@ def only(found):
     return row.outcome
 
 
-def index_of(project):
-    return json.loads((project / "data/raw/study/this-machine/file_size/session.json").read_text())
+def index_of(bare_project):
+    return json.loads((bare_project / "data/raw/study/this-machine/file_size/session.json").read_text())
 
 
 # -- which against which ----------------------------------------------------------------------
@@ -115,21 +107,21 @@ def test_failed_trials_are_counted_and_a_case_that_always_fails_has_no_verdict(t
         ({"imported": True}, "imported: when and on what it was measured is not known"),
     ],
 )
-def test_trials_of_different_conditions_get_no_verdict_but_the_reason(project, tables, fields, why):
+def test_trials_of_different_conditions_get_no_verdict_but_the_reason(bare_project, tables, fields, why):
     add(tables)
     add(tables, 2, backend="other", **fields)
     tables.write()
-    outcome = only(compared(tables, indexes=[index_of(project)]))
+    outcome = only(compared(tables, indexes=[index_of(bare_project)]))
     assert (outcome.verdict, outcome.ratio, outcome.adjusted) == ("none", None, None)
     assert why in outcome.why
     assert outcome.base.median and outcome.other.median, "both figures are shown all the same"
 
 
-def test_different_targets_are_different_hosts_and_their_differences_are_told(project, tables):
+def test_different_targets_are_different_hosts_and_their_differences_are_told(bare_project, tables):
     for target in ("here", "there"):
         add(tables, target=target)
     tables.write()
-    index = index_of(project)
+    index = index_of(bare_project)
     other = json.loads(json.dumps(index).replace("6.1.0", "5.10.0"))
     indexes = [index | {"target": "here"}, other | {"target": "there"}]
     outcome = only(compared(tables, indexes=indexes, factor="target"))
@@ -197,12 +189,12 @@ def test_a_case_described_twice_tells_the_false_alarm_rate(tables):
 
 
 @pytest.fixture
-def shown(project, capsys):
-    tidy = write_file_size(project, study="study")
+def shown(bare_project, capsys):
+    tidy = write_file_size(bare_project, study="study")
     page = Page("file_size", study="study", tidy=tidy, output="reports/study/file_size")
     page.compare("backends", DURATION, factor="backend", caption="Backends", where={"op": "write"})
     page.calibration(DURATION)
-    return project / "reports/study/file_size"
+    return bare_project / "reports/study/file_size"
 
 
 def test_a_comparison_is_a_table_in_all_formats_and_a_figure(shown):
@@ -224,8 +216,8 @@ def test_a_comparison_is_a_table_in_all_formats_and_a_figure(shown):
     assert "Ratio to local (lower is better)" in svg and "100KB · fsync" in svg
 
 
-def test_the_page_says_margin_adjustment_and_method_and_that_there_is_no_a_a(project, capsys):
-    tidy = write_file_size(project, study="study")
+def test_the_page_says_margin_adjustment_and_method_and_that_there_is_no_a_a(bare_project, capsys):
+    tidy = write_file_size(bare_project, study="study")
     page = Page("file_size", study="study", tidy=tidy, output="reports/study/file_size")
     shown = []
     with pytest.MonkeyPatch.context() as patch:
@@ -242,7 +234,7 @@ def test_the_page_says_margin_adjustment_and_method_and_that_there_is_no_a_a(pro
     assert HOSTILE not in text and "&lt;script&gt;document" in text
 
 
-def test_the_same_data_give_the_same_bytes(shown, project):
+def test_the_same_data_give_the_same_bytes(shown, bare_project):
     found = sorted(shown.rglob("backends.*"))
     assert len(found) == 7
     first = {path: path.read_bytes() for path in found}

@@ -23,6 +23,7 @@ from pathlib import Path
 import pytest
 import yaml
 from conftest import CHECKOUT, copy_project, left_processes
+from provisioning import provision_here
 from waiting import until
 
 from benchstudy.families import load_data
@@ -63,25 +64,15 @@ def programs(tmp_path_factory):
         "machine": {"argv": ["prometheus-node-exporter"]},
         "elsewhere": {"role": "storage", "argv": ["/usr/sbin/sshd"]},
     }
-    request = {
-        "name": "here",
-        "host": {"loopback": True, "work_dir": str(root / "work")},
-        "roles": ["sut"],
-        "target_roles": ["sut", "load"],  # so that this host needs no Locust
-        "deploys": [{"path": str(project.root / "envs" / "load_test.py"), "family": {"services": services}}],
-    }
-    done = subprocess.run(
-        [sys.executable, "-m", "benchstudy.provision_host"],
-        input=json.dumps(request),
-        capture_output=True,
-        text=True,
-        cwd=project.root,
-        env=project.environment,
-        timeout=3000,
+    facts = provision_here(
+        project.root,
+        "load_test",
+        {"services": services},
+        root / "work",
+        target_roles=["sut", "load"],  # so that this host needs no Locust
+        environment=project.environment,
+        timeout_s=3000,
     )
-    assert done.returncode == 0, done.stderr
-    facts = json.loads(done.stdout)["facts"]
-    assert facts["problems"] == []
     packages = {"postgresql", "mariadb-server", "prometheus", "prometheus-node-exporter"}
     assert set(facts["packages"]) == packages and all(facts["packages"].values())
     assert set(facts["tools"]) == {"mattermost-9.9", "mattermost-10.2", "mattermost-9.9-import"}

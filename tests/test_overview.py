@@ -35,14 +35,6 @@ def declared(families=("file_size", "fio"), **changes):
     return parse_study(whole | {"families": kept} | changes)
 
 
-@pytest.fixture
-def project(tmp_path, monkeypatch):
-    (tmp_path / "workflow").mkdir()
-    (tmp_path / "workflow" / "Snakefile").touch()
-    monkeypatch.chdir(tmp_path)
-    return tmp_path
-
-
 def show_file_size(page):
     """What the family's notebook calls, as far as the overview is concerned."""
     page.answer({"Write": ("duration", {"op": "write", "size": "100MB"})}, series="backend")
@@ -66,15 +58,15 @@ def show_others(page):
     page.weaknesses()
 
 
-def facts_of(project, shows, study=None, folder=None):
+def facts_of(bare_project, shows, study=None, folder=None):
     """The facts of a study whose pages were shown: {family: what its notebook calls}."""
     study = study or declared(shows)
-    tidy = {family: project / "data" / "tidy" / "embedded" / family for family in shows}
+    tidy = {family: bare_project / "data" / "tidy" / "embedded" / family for family in shows}
     for family, show in shows.items():
         show(Page(family, study="embedded", tidy=tidy[family], output=f"reports/embedded/{family}"))
-    reports = project / "reports"
+    reports = bare_project / "reports"
     indexes = [
-        json.loads(path.read_text()) | {"file": path} for path in (project / "data" / "raw").rglob("session.json")
+        json.loads(path.read_text()) | {"file": path} for path in (bare_project / "data" / "raw").rglob("session.json")
     ]
     return StudyFacts(study, tidy=tidy, indexes=indexes, reports=reports, page_folder=folder or reports)
 
@@ -84,12 +76,12 @@ def answers(facts):
     return {word: answer for word, (_, answer) in zip(ASKED, found, strict=True)}
 
 
-def one_family(project, family="file_size", add=None, study=None, show=show_others):
+def one_family(bare_project, family="file_size", add=None, study=None, show=show_others):
     """The answers about a family whose tables `add` fills."""
-    tables = Tables(project, "embedded", family)
+    tables = Tables(bare_project, "embedded", family)
     add(tables)
     tables.write()
-    return answers(facts_of(project, {family: show}, study))
+    return answers(facts_of(bare_project, {family: show}, study))
 
 
 def six(tables, levels=LEVELS, metric="duration", unit="s", **fields):
@@ -106,10 +98,10 @@ def test_there_are_thirty_questions_in_the_order_of_the_list():
     assert [asked for asked, title in zip(ASKED, titles, strict=True) if asked not in title] == []
 
 
-def test_every_question_has_an_answer_in_words_and_most_lead_somewhere(project):
-    write_file_size(project)
-    write_fio(project)
-    found = answers(facts_of(project, {"file_size": show_file_size, "fio": show_others}))
+def test_every_question_has_an_answer_in_words_and_most_lead_somewhere(bare_project):
+    write_file_size(bare_project)
+    write_fio(bare_project)
+    found = answers(facts_of(bare_project, {"file_size": show_file_size, "fio": show_others}))
     assert {answer.status for answer in found.values()} == {"satisfied", "not satisfied", "does not apply"}
     assert all(re.fullmatch(r".{15,}[.”]", answer.text, re.DOTALL) for answer in found.values())
     applying = [answer for answer in found.values() if answer.status != "does not apply"]
@@ -123,12 +115,12 @@ def test_every_question_has_an_answer_in_words_and_most_lead_somewhere(project):
     assert found["calibration"].status == "not satisfied"
 
 
-def test_raw_files_that_are_missing_are_counted(project):
+def test_raw_files_that_are_missing_are_counted(bare_project):
     def add(tables):
         six(tables)
         tables.add(LEVELS, 7, {"duration": (1.0, "s")}, raw_files=None)
 
-    found = one_family(project, add=add)
+    found = one_family(bare_project, add=add)
     assert found["raw samples"].status == "not satisfied" and "1 of 7 trials" in found["raw samples"].text
 
 
@@ -140,13 +132,13 @@ def test_raw_files_that_are_missing_are_counted(project):
         ({"verified": "{}"}, "raw samples", ""),
     ],
 )
-def test_what_records_lack_is_not_satisfied(project, fields, asked, words):
-    found = one_family(project, add=lambda tables: six(tables, **fields))
+def test_what_records_lack_is_not_satisfied(bare_project, fields, asked, words):
+    found = one_family(bare_project, add=lambda tables: six(tables, **fields))
     assert (found[asked].status == "not satisfied") is bool(words)
     assert words in found[asked].text
 
 
-def test_the_same_order_in_every_block_is_not_random(project):
+def test_the_same_order_in_every_block_is_not_random(bare_project):
     def add(tables, turned):
         for block in range(1, 7):
             backends = ["a", "b", "c"]
@@ -155,12 +147,12 @@ def test_the_same_order_in_every_block_is_not_random(project):
                 values = {"duration": (1.0, "s")}
                 tables.add({**LEVELS, "backend": backend}, block, values, numbers={"size_bytes": 1}, started=when)
 
-    fixed, mixed = (one_family(project, add=partial(add, turned=turned))["order"] for turned in (0, 1))
+    fixed, mixed = (one_family(bare_project, add=partial(add, turned=turned))["order"] for turned in (0, 1))
     assert fixed.status == "not satisfied" and "file_size on this-machine has the same order" in fixed.text
     assert mixed.status == "satisfied" and "seed 7" in mixed.text
 
 
-def test_a_load_is_asked_for_its_loop_its_warm_up_its_window_and_its_generator(project):
+def test_a_load_is_asked_for_its_loop_its_warm_up_its_window_and_its_generator(bare_project):
     known = json.dumps({"loop": "open"})
     files = json.dumps([{"name": "warm-up/stdout", "size": 1, "sha256": "0"}])
 
@@ -172,35 +164,35 @@ def test_a_load_is_asked_for_its_loop_its_warm_up_its_window_and_its_generator(p
             tables.add(LOAD, block, values, **fields)
 
     asked = ("warm-up", "duration", "saturated", "loop", "offered")
-    whole, lacking = (one_family(project, "http_concurrency", partial(add, whole=w)) for w in (True, False))
+    whole, lacking = (one_family(bare_project, "http_concurrency", partial(add, whole=w)) for w in (True, False))
     assert [whole[name].status for name in asked] == ["satisfied"] * 5
     assert [lacking[name].status for name in asked if name != "loop"] == ["not satisfied"] * 4
     assert "http_concurrency 2.00 s" in lacking["duration"].text
     assert "http_concurrency does not tell what was offered" in lacking["offered"].text
 
 
-def test_ceilings_margins_and_a_licence_are_taken_from_the_study(project):
-    write_file_size(project, hostile=False)
+def test_ceilings_margins_and_a_licence_are_taken_from_the_study(bare_project):
+    write_file_size(bare_project, hostile=False)
     ceiling = {"family": "file_size", "op": "read", "rate": "100GB/s", "where": "*", "source": "a label"}
     study = declared(("file_size",), ceilings=[ceiling], license="CC-BY-4.0")
-    found = answers(facts_of(project, {"file_size": show_file_size}, study))
+    found = answers(facts_of(bare_project, {"file_size": show_file_size}, study))
     assert found["plausibility"].status == "satisfied" and "1 ceiling declared" in found["plausibility"].text
     assert found["archived"].status == "satisfied" and "CC-BY-4.0" in found["archived"].text
     assert found["thresholds"].status == "satisfied"
-    index = next((project / "data" / "raw").rglob("session.json"))
+    index = next((bare_project / "data" / "raw").rglob("session.json"))
     text = json.loads(index.read_text())
     del text["sessions"][0]["declared"]["thresholds"]
     index.write_text(json.dumps(text))
-    found = answers(facts_of(project, {"file_size": show_file_size}, study))
+    found = answers(facts_of(bare_project, {"file_size": show_file_size}, study))
     assert found["thresholds"].status == "not satisfied" and "post hoc" in found["thresholds"].text
 
 
-def test_a_number_typed_into_an_executed_notebook_is_named(project):
-    notebooks = project / "reports" / "embedded" / "notebooks"
+def test_a_number_typed_into_an_executed_notebook_is_named(bare_project):
+    notebooks = bare_project / "reports" / "embedded" / "notebooks"
     notebooks.mkdir(parents=True)
     cell = {"cell_type": "markdown", "id": "the-cell", "metadata": {}, "source": ["The disk writes at 230 MB/s."]}
     (notebooks / "file_size.ipynb").write_text(json.dumps({"cells": [cell]}))
-    found = one_family(project, add=six)["prose"]
+    found = one_family(bare_project, add=six)["prose"]
     assert found.status == "not satisfied"
     assert "cell the-cell of file_size" in found.text and "230 MB/s" in found.text
 
@@ -209,14 +201,14 @@ def test_a_number_typed_into_an_executed_notebook_is_named(project):
 
 
 @pytest.fixture
-def index(project):
+def index(bare_project):
     """The first page as a reader gets it, without style."""
-    tidy = {"file_size": write_file_size(project), "fio": write_fio(project)}
+    tidy = {"file_size": write_file_size(bare_project), "fio": write_fio(bare_project)}
     study = declared(question=f"Which one is faster? {HOSTILE}")
-    facts_of(project, {"file_size": show_file_size, "fio": show_others}, study)
-    sessions = list((project / "data" / "raw").rglob("session.json"))
-    htmlpages.build_index(study, tidy=tidy, sessions=sessions, reports=project / "reports")
-    return re.sub(r"<style>.*?</style>", "", (project / "reports" / "index.html").read_text(), flags=re.DOTALL)
+    facts_of(bare_project, {"file_size": show_file_size, "fio": show_others}, study)
+    sessions = list((bare_project / "data" / "raw").rglob("session.json"))
+    htmlpages.build_index(study, tidy=tidy, sessions=sessions, reports=bare_project / "reports")
+    return re.sub(r"<style>.*?</style>", "", (bare_project / "reports" / "index.html").read_text(), flags=re.DOTALL)
 
 
 def test_the_first_page_answers_before_it_lists(index):
@@ -228,11 +220,11 @@ def test_the_first_page_answers_before_it_lists(index):
     assert len(re.findall(r'<td class="answer ', index)) == 30
 
 
-def test_the_first_page_has_verdicts_that_lead_to_their_table(index, project):
+def test_the_first_page_has_verdicts_that_lead_to_their_table(index, bare_project):
     (row,) = re.findall(r"<tr><th scope=\"row\">s3 against local</th>.*?</tr>", index)
     assert re.search(r'<td class="text verdict (?:worse|mixed)">worse', row)
     (href,) = re.findall(r'<a href="(?:\./)?embedded/file_size\.html#(table-backends)">', row)
-    assert (project / "reports/embedded/file_size/tables/backends.csv").is_file() and href
+    assert (bare_project / "reports/embedded/file_size/tables/backends.csv").is_file() and href
 
 
 def test_the_first_page_has_one_figure_a_family_whose_points_lead_to_trials_of_its_page(index):
@@ -252,8 +244,8 @@ def test_names_from_data_stay_text(index):
 # -- what pages find out about themselves ----------------------------------------------------------------------
 
 
-def results_with(project, values, **fields):
-    tables = Tables(project, "embedded", "file_size")
+def results_with(bare_project, values, **fields):
+    tables = Tables(bare_project, "embedded", "file_size")
     trials = [
         tables.add(LEVELS, block, {"duration": (value, "s")}, numbers={"size_bytes": 1}, **fields)
         for block, value in enumerate(values, start=1)
@@ -261,8 +253,8 @@ def results_with(project, values, **fields):
     return Results(tables.write(), study="embedded", family="file_size"), trials
 
 
-def test_an_outlier_is_flagged_and_kept_with_what_happened_on_its_host(project):
-    results, trials = results_with(project, [1.0, 1.02, 5.0, 0.99, 1.01, 1.0, 1.03])
+def test_an_outlier_is_flagged_and_kept_with_what_happened_on_its_host(bare_project):
+    results, trials = results_with(bare_project, [1.0, 1.02, 5.0, 0.99, 1.01, 1.0, 1.03])
     event = "2026-11-20T10:03:00.500+00:00 connection to here lost"
     index = {"target": "this-machine", "sessions": [{"events": [event, event.replace("10:03", "11:03")]}]}
     (found,) = outliers.find(results, [trials[2]], [index])
@@ -273,19 +265,19 @@ def test_an_outlier_is_flagged_and_kept_with_what_happened_on_its_host(project):
     assert list(page._scrutiny.flagged) == [trials[2]]
 
 
-def test_many_trials_have_their_files_counted_and_not_listed(project, monkeypatch):
-    results, trials = results_with(project, [1.0] * 4)
-    shown = [triallist.trials(results, ["duration"], project, project / "reports")]
+def test_many_trials_have_their_files_counted_and_not_listed(bare_project, monkeypatch):
+    results, trials = results_with(bare_project, [1.0] * 4)
+    shown = [triallist.trials(results, ["duration"], bare_project, bare_project / "reports")]
     monkeypatch.setattr(triallist, "_LIST_FILES_UP_TO", 3)
-    shown.append(triallist.trials(results, ["duration"], project, project / "reports"))
+    shown.append(triallist.trials(results, ["duration"], bare_project, bare_project / "reports"))
     assert [text.count("<summary>5 files</summary>") for text in shown] == [4, 0]
     assert shown[1].count("<td class=files>5 files</td>") == 4
     assert all(f'id="trial-{trial}"' in shown[1] for trial in trials)
 
 
 @pytest.mark.parametrize("values", [[1.0, 1.0, 1.0, 1.0, 1.03, 1.0], [1.0, 1.0, 9.0, 1.0, 1.0], [0.0, 1.0] * 4])
-def test_no_outlier_within_a_few_hundredths_nor_among_few_trials_nor_beside_zeros(project, values):
-    results, _ = results_with(project, values)
+def test_no_outlier_within_a_few_hundredths_nor_among_few_trials_nor_beside_zeros(bare_project, values):
+    results, _ = results_with(bare_project, values)
     assert outliers.find(results, [], []) == []
 
 
@@ -305,8 +297,8 @@ def test_steady_is_what_snia_calls_so(values, is_steady):
     assert steady.is_steady(values) is is_steady
 
 
-def test_a_trend_over_the_blocks_is_drift_and_noise_is_none(project):
-    tables = Tables(project, "embedded", "http_concurrency")
+def test_a_trend_over_the_blocks_is_drift_and_noise_is_none(bare_project):
+    tables = Tables(bare_project, "embedded", "http_concurrency")
     for block in range(1, 13):
         for server, rate in (("rising", 100.0 + 3 * block), ("noisy", 100.0 + 30 * (block % 2))):
             when = f"2026-11-20T10:{block:02d}:00.000+00:00"
@@ -352,11 +344,11 @@ def test_the_command_names_what_it_finds_and_fails(tmp_path, capsys):
     assert cli.main(["prose", str(notebook)]) == 0
 
 
-def test_tables_stay_as_they_were_for_readers_of_files(project):
+def test_tables_stay_as_they_were_for_readers_of_files(bare_project):
     """The notes of a page are beside its tables, not in them."""
-    write_file_size(project)
-    facts_of(project, {"file_size": show_file_size})
-    notes = json.loads((project / "reports/embedded/file_size/overview.json").read_text())
+    write_file_size(bare_project)
+    facts_of(bare_project, {"file_size": show_file_size})
+    notes = json.loads((bare_project / "reports/embedded/file_size/overview.json").read_text())
     assert set(notes) == {
         "figures",
         "comparisons",
@@ -368,4 +360,4 @@ def test_tables_stay_as_they_were_for_readers_of_files(project):
         "failures",
         "tails",
     }
-    assert pl.read_csv(project / "reports/embedded/file_size/tables/estimates.csv").height > 20
+    assert pl.read_csv(bare_project / "reports/embedded/file_size/tables/estimates.csv").height > 20

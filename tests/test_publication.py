@@ -40,14 +40,6 @@ def rows_of(latex):
     return [read(line) for line in latex.splitlines() if line.endswith(r"\\") and not line.startswith(r"\caption")]
 
 
-@pytest.fixture
-def project(tmp_path, monkeypatch):
-    (tmp_path / "workflow").mkdir()
-    (tmp_path / "workflow" / "Snakefile").touch()
-    monkeypatch.chdir(tmp_path)
-    return tmp_path
-
-
 # -- LaTeX ----------------------------------------------------------------------
 
 
@@ -96,7 +88,7 @@ def test_long_texts_are_broken_and_long_tables_go_on_on_the_next_page():
 # -- the same data, the same bytes ----------------------------------------------------------------------
 
 
-def files_of_a_page(project, output):
+def files_of_a_page(bare_project, output):
     """Every table and figure of a run on the tables that are there."""
     page = Page("file_size", study="embedded", tidy="data/tidy/embedded/file_size", output=output)
     where = {"op": "write"}
@@ -110,7 +102,9 @@ def files_of_a_page(project, output):
     page.trials(["duration"])
     fio = Page("fio", study="embedded", tidy="data/tidy/embedded/fio", output=output)
     fio.latency_table("latency", [50, 99], kind="clat", caption="Latency")
-    return {str(path.relative_to(project / output)): path.read_bytes() for path in (project / output).rglob("*.*")}
+    return {
+        str(path.relative_to(bare_project / output)): path.read_bytes() for path in (bare_project / output).rglob("*.*")
+    }
 
 
 def shuffle(folder, seed):
@@ -123,20 +117,20 @@ def shuffle(folder, seed):
             mixed.write_parquet(path)
 
 
-def test_tables_and_drawings_are_the_same_bytes_on_every_run_and_in_any_order_of_rows(project):
-    write_file_size(project, blocks=7)
-    write_fio(project)
-    first = files_of_a_page(project, "reports/embedded/first")
+def test_tables_and_drawings_are_the_same_bytes_on_every_run_and_in_any_order_of_rows(bare_project):
+    write_file_size(bare_project, blocks=7)
+    write_fio(bare_project)
+    first = files_of_a_page(bare_project, "reports/embedded/first")
     names = {"all", "write", "against", "latency"}
     assert {f"tables/{name}.{suffix}" for name in names for suffix in TABLE_FORMATS} < set(first)
     assert {f"figures/{name}.{suffix}" for name in ("trend", "against") for suffix in FIGURE_FORMATS} < set(first)
     assert first["figures/trend.pdf"].startswith(b"%PDF-")
-    again = files_of_a_page(project, "reports/embedded/again")
+    again = files_of_a_page(bare_project, "reports/embedded/again")
     assert [name for name in first if first[name] != again[name]] == []
     assert first.keys() == again.keys()
     for seed in (1, 2):
-        shuffle(project / "data" / "tidy", seed)
-        mixed = files_of_a_page(project, f"reports/embedded/mixed-{seed}")
+        shuffle(bare_project / "data" / "tidy", seed)
+        mixed = files_of_a_page(bare_project, f"reports/embedded/mixed-{seed}")
         assert [name for name in first if name.startswith("tables/") and first[name] != mixed[name]] == []
 
 
@@ -177,9 +171,9 @@ def test_of_two_equally_frequent_failures_the_same_one_is_named_in_any_order_of_
 # -- one file for upload ----------------------------------------------------------------------
 
 
-def test_the_archive_of_a_study_has_its_reports_and_nothing_else(project):
-    tidy = write_file_size(project, study="embedded")
-    reports = project / "reports"
+def test_the_archive_of_a_study_has_its_reports_and_nothing_else(bare_project):
+    tidy = write_file_size(bare_project, study="embedded")
+    reports = bare_project / "reports"
     page = Page("file_size", study="embedded", tidy=tidy, output="reports/embedded/file_size")
     page.table("write", "duration", rows="size", columns=["backend"], where={"op": "write"}, caption="Time of a write")
     (reports / "embedded" / "notebooks").mkdir()

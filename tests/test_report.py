@@ -219,29 +219,20 @@ def test_links_cannot_change_their_scheme():
 # -- a page ----------------------------------------------------------------------
 
 
-@pytest.fixture
-def project(tmp_path, monkeypatch):
-    """A folder that counts as a project, and the one that notebooks run in."""
-    (tmp_path / "workflow").mkdir()
-    (tmp_path / "workflow" / "Snakefile").touch()
-    monkeypatch.chdir(tmp_path)
-    return tmp_path
-
-
 def page_of(tables):
     return Page("file_size", study="study", tidy=tables.write(), output="reports/study/file_size")
 
 
-def test_a_study_of_two_targets_has_a_column_for_each(project, tables):
+def test_a_study_of_two_targets_has_a_column_for_each(bare_project, tables):
     for target in ("one", "two"):
         for block in range(1, 7):
             tables.add(LEVELS, block, {"duration": (0.001 * block, "s")}, target=target, numbers={"size_bytes": 1})
     page_of(tables).table("t", "duration", rows="size", columns=["backend"], where={"op": "write"}, caption="c")
-    rows = list(csv.reader((project / "reports/study/file_size/tables/t.csv").open()))
+    rows = list(csv.reader((bare_project / "reports/study/file_size/tables/t.csv").open()))
     assert rows[0] == ["Size", "one · local", "two · local"]
 
 
-def test_an_order_is_named_only_when_intervals_part_and_never_between_targets(project, tables):
+def test_an_order_is_named_only_when_intervals_part_and_never_between_targets(bare_project, tables):
     for target in ("one", "two"):
         for backend, factor in (("fast", 1), ("as-fast", 1.01), ("slow", 100)):
             levels = {**LEVELS, "backend": backend}
@@ -249,7 +240,7 @@ def test_an_order_is_named_only_when_intervals_part_and_never_between_targets(pr
                 seconds = 0.001 * factor * (1 + block / 100)
                 tables.add(levels, block, {"duration": (seconds, "s")}, target=target, numbers={"size_bytes": 1})
     page_of(tables).answer({"Write": ("duration", {"op": "write"})}, series="backend")
-    (answer,) = json.loads((project / "reports/study/file_size/answer.json").read_text())
+    (answer,) = json.loads((bare_project / "reports/study/file_size/answer.json").read_text())
     assert [line["name"] for line in answer["lines"]][-2:] == ["slow on one", "slow on two"]
     assert answer["note"] == (
         "So few trials do not establish the order of fast on one and as-fast on one, "

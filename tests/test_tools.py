@@ -16,6 +16,7 @@ from pathlib import Path
 
 import pytest
 from conftest import TOOL_STORE
+from provisioning import provision_here
 from sshd_hosts import SshdHost
 
 from benchstudy import toolbuilder
@@ -321,25 +322,7 @@ def test_the_servers_and_generators_of_http_concurrency_are_installed_and_run(pr
         "elsewhere": {"role": "storage", "argv": ["/usr/sbin/sshd"]},
     }
     family = {"services": services, "generators": [{"name": tool, "tool": tool} for tool in ("ab", "wrk", "k6")]}
-    request = {
-        "name": "here",
-        "host": {"loopback": True, "work_dir": str(tmp_path / "work")},
-        "roles": ["sut"],
-        "target_roles": ["sut"],
-        "deploys": [{"path": str(project.root / "envs" / "http_concurrency.py"), "family": family}],
-    }
-    done = subprocess.run(
-        [sys.executable, "-m", "benchstudy.provision_host"],
-        input=json.dumps(request),
-        capture_output=True,
-        text=True,
-        cwd=project.root,
-        env=project.environment,
-        timeout=1800,
-    )
-    assert done.returncode == 0, done.stderr
-    facts = json.loads(done.stdout)["facts"]
-    assert facts["problems"] == []
+    facts = provision_here(project.root, "http_concurrency", family, tmp_path / "work", environment=project.environment)
     assert set(facts["packages"]) == {"nginx-light", "sshfs", "fuse3", "apache2-utils", "wrk"}
     assert all(facts["packages"].values())
     assert set(facts["programs"]) == {"nginx", "sshfs", "fusermount3", "ab", "wrk"}

@@ -1,0 +1,44 @@
+"""Provisions this machine with one family's deploy, in the process that a session's provisioning uses for each host."""
+
+import json
+import subprocess
+import sys
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+
+def provision_here(
+    root: Path,
+    family: str,
+    block: Mapping[str, Any],
+    work_dir: Path,
+    *,
+    target_roles: Sequence[str] = ("sut",),
+    environment: Mapping[str, str] | None = None,
+    timeout_s: float = 1800,
+) -> dict[str, Any]:
+    """The facts of this machine, as the role `sut`, after envs/<family>.py of the project at `root`; without problems.
+
+    `block`: the family's block of a study. `target_roles`: all roles of the target that this host is in.
+    """
+    request = {
+        "name": "here",
+        "host": {"loopback": True, "work_dir": str(work_dir)},
+        "roles": ["sut"],
+        "target_roles": list(target_roles),
+        "deploys": [{"path": str(root / "envs" / f"{family}.py"), "family": block}],
+    }
+    done = subprocess.run(
+        [sys.executable, "-m", "benchstudy.provision_host"],
+        input=json.dumps(request),
+        capture_output=True,
+        text=True,
+        cwd=root,
+        env=environment,
+        timeout=timeout_s,
+    )
+    assert done.returncode == 0, done.stderr
+    facts = json.loads(done.stdout)["facts"]
+    assert facts["problems"] == []
+    return facts
