@@ -3,6 +3,7 @@
 import json
 import re
 import sys
+import threading
 from functools import partial
 from pathlib import Path
 
@@ -51,6 +52,13 @@ wildcard_constraints:
     target="|".join(map(re.escape, STUDY.targets)),
     family="|".join(FAMILIES),
     page="|".join(PAGES),
+
+
+def end_timers():
+    """Let the command end with its last job: Python waits for timers that nobody waits for any more."""
+    for thread in threading.enumerate():
+        if isinstance(thread, threading.Timer):
+            thread.cancel()
 
 
 def session_indexes(wildcards=None):
