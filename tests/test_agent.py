@@ -1,6 +1,7 @@
 """The agent on its own, through its command line, as a host runs it."""
 
 import ast
+import hashlib
 import json
 import os
 import subprocess
@@ -379,6 +380,23 @@ def test_facts_of_this_machine():
     assert any(mount["point"] == "/" for mount in facts["mounts"])
     assert len(facts["tools"]["sh"]["sha256"]) == 64
     assert facts["tools"]["no-such-tool"] == {"path": None, "version": None, "sha256": None}
+
+
+def test_a_program_tells_its_version_even_where_it_ends_with_a_status_or_was_built_here(tmp_path):
+    program = tmp_path / "bin" / "wrk"
+    program.parent.mkdir()
+    program.write_text("#!/bin/sh\necho wrk 4.2\nexit 1\n")
+    silent = program.with_name("logbench")
+    silent.write_text("#!/bin/sh\nexit 2\n")
+    for path in (program, silent):
+        path.chmod(0o755)
+    assert ask("tool", str(program))["version"] == "wrk 4.2"
+    assert ask("tool", str(silent))["version"] is None
+    built = {"version": "v1", "sha256": hashlib.sha256(silent.read_bytes()).hexdigest()}
+    (tmp_path / "tool.json").write_text(json.dumps(built))
+    assert ask("tool", str(silent))["version"] == "v1"
+    silent.write_text("#!/bin/sh\nexit 3\n")
+    assert ask("tool", str(silent))["version"] is None, "what was built is no longer what lies there"
 
 
 def test_facts_without_any_tool_are_null_and_no_error(tmp_path):

@@ -22,6 +22,7 @@ _COMMAND_TIMEOUT_S = 10.0
 # Only what no program takes for something to do; `touch version` would make a file.
 _VERSION_ARGUMENTS = (["--version"], ["-V"])
 _VERSION_ARGUMENTS_OF = {"go": (["version"],), "versitygw": (["--version"],), "rclone": (["--version"],)}
+_STATUS_OF = {"wrk": 1}  # what it ends with after it has told its version
 
 
 def facts(arguments: list[str]) -> None:
@@ -80,10 +81,22 @@ def tool(program: str) -> dict[str, Any]:
     path = shutil.which(program)
     if path is None:
         return {"path": None, "version": None, "sha256": None}
-    path = os.path.realpath(path)
-    ways = _VERSION_ARGUMENTS_OF.get(os.path.basename(path), _VERSION_ARGUMENTS)
-    versions = (_first_line_of([path, *arguments]) for arguments in ways)
-    return {"path": path, "version": next(filter(None, versions), None), "sha256": _sha256(path)}
+    path, name = os.path.realpath(path), os.path.basename(os.path.realpath(path))
+    sha256 = _sha256(path)
+    ways = _VERSION_ARGUMENTS_OF.get(name, _VERSION_ARGUMENTS)
+    versions = (_first_line_of([path, *arguments], _STATUS_OF.get(name, 0)) for arguments in ways)
+    return {"path": path, "version": next(filter(None, versions), None) or _built(path, sha256), "sha256": sha256}
+
+
+def _built(path: str, sha256: str | None) -> str | None:
+    """The version of a program that was built here, which its builder wrote beside it with the SHA-256 of this file."""
+    beside = _text(os.path.join(os.path.dirname(os.path.dirname(path)), "tool.json"))
+    try:
+        built = json.loads(beside or "null")
+    except ValueError:
+        return None
+    known = isinstance(built, dict) and sha256 is not None and built.get("sha256") == sha256
+    return str(built["version"]) if known and built.get("version") else None
 
 
 def path_info(arguments: list[str]) -> None:
@@ -110,7 +123,7 @@ def path_info(arguments: list[str]) -> None:
     )
 
 
-def _run(argv: list[str]) -> str | None:
+def _run(argv: list[str], status: int = 0) -> str | None:
     try:
         done = subprocess.run(
             argv,
@@ -121,11 +134,11 @@ def _run(argv: list[str]) -> str | None:
         )
     except (OSError, subprocess.TimeoutExpired):
         return None
-    return done.stdout.decode("utf-8", "replace") if done.returncode == 0 else None
+    return done.stdout.decode("utf-8", "replace") if done.returncode == status else None
 
 
-def _first_line_of(argv: list[str]) -> str | None:
-    text = (_run(argv) or "").strip()
+def _first_line_of(argv: list[str], status: int = 0) -> str | None:
+    text = (_run(argv, status) or "").strip()
     return text.splitlines()[0].strip()[:200] if text else None
 
 
