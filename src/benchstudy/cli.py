@@ -2,6 +2,8 @@
 
 import argparse
 import json
+import os
+import re
 import sys
 from collections.abc import Sequence
 from pathlib import Path
@@ -10,18 +12,29 @@ from benchstudy import __version__, paths
 from benchstudy.comparing import add_command as add_compare_command
 from benchstudy.errors import BenchstudyError
 from benchstudy.exporting import add_command as add_export_command
+from benchstudy.names import nearest
 from benchstudy.provenance.commands import add_commands as add_provenance_commands
 from benchstudy.study import Study, load_study
 
 _EMBEDDED = Path("config/config.yaml")
 _STUDY_HELP = "the study's file (default: %(default)s)"
+_TRIAL_ID = re.compile(r"[0-9a-f][0-9a-f-]{3,35}")
 
 
 def main(argv: Sequence[str] | None = None) -> int:
     arguments = _parser().parse_args(argv)
     try:
-        return arguments.command(arguments)
-    except (BenchstudyError, FileNotFoundError) as error:
+        status = arguments.command(arguments)
+        sys.stdout.flush()
+        return status
+    except BrokenPipeError:  # who reads, such as `head`, has seen enough
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 128 + 13
+    except OSError as error:
+        what = f"{error.filename}: {error.strerror}" if error.filename and error.strerror else str(error)
+        print(f"benchstudy: {what}", file=sys.stderr)
+        return 1
+    except BenchstudyError as error:
         print(f"benchstudy: {error}", file=sys.stderr)
         return 1
     except KeyboardInterrupt:
@@ -122,6 +135,8 @@ def _prose(arguments: argparse.Namespace) -> int:
     from benchstudy.prose import read
 
     notebooks = arguments.notebooks or sorted((paths.project_root() / "notebooks").glob("*.ipynb"))
+    if not notebooks:
+        raise BenchstudyError("notebooks/ has no notebook: name those to read")
     found = [(notebook, typed) for notebook in notebooks for typed in read(notebook)]
     for notebook, typed in found:
         print(f"{notebook}: cell {typed.cell}: {typed.number}: … {typed.sentence} …")
@@ -135,18 +150,22 @@ def _discard(arguments: argparse.Namespace) -> int:
 
     if not arguments.why.strip():
         raise BenchstudyError("--why: give the reason; the report prints it")
-    chosen = []
+    chosen, cases = [], set()
     if arguments.trials:
         raw = paths.project_root() / "data" / "raw"
         for prefix in arguments.trials:
+            if not _TRIAL_ID.fullmatch(prefix):
+                raise BenchstudyError(f"{prefix!r} is no trial's id: give the first letters that a report shows of it")
             found = find_trials(raw, prefix)
             if len(found) != 1:
-                raise BenchstudyError(f"{prefix}: {len(found) or 'no'} trial{'s' * (len(found) != 1)} with this id")
+                many = f"{len(found)} trials begin so: give more of the id" if found else "no trial has this id"
+                raise BenchstudyError(f"{prefix}: {many}")
             chosen += found
     elif arguments.case or arguments.status:
         study = load_study(arguments.study)
         for plan in study.sessions():
             store = TrialStore(_raw(study, plan.target, plan.family_name))
+            cases |= {trial.record.case for trial in store.trials()}
             chosen += [
                 (store, trial)
                 for trial in store.trials()
@@ -154,11 +173,17 @@ def _discard(arguments: argparse.Namespace) -> int:
             ]
     else:
         raise BenchstudyError("name the trials: TRIAL …, --case CASE or --status failed")
+    if arguments.case and not arguments.trials and arguments.case not in cases:
+        raise BenchstudyError(
+            f"--case: {study.study} has no trial of {arguments.case!r}: {nearest(arguments.case, cases)}"
+        )
     chosen = [
         (store, trial)
         for store, trial in chosen
         if trial.record.uuid not in store.discards() and trial.record.status in RESULTS
     ]
+    if not chosen:
+        raise BenchstudyError("nothing to discard: no such trial has a result, or each is discarded already")
     for store, trial in chosen:
         store.discard(trial, arguments.why.strip())
         print(f"discarded {trial.short}: {trial.record.case}, block {trial.record.block} ({trial.record.status})")

@@ -10,7 +10,8 @@ import shutil
 import subprocess
 import sys
 import tempfile
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -59,7 +60,8 @@ def _export(arguments: argparse.Namespace) -> int:
             select=arguments.select,
             select_hosts=arguments.select_hosts,
         )
-        margin_s, interval_s = parse_duration(arguments.margin), parse_duration(arguments.scrape_interval)
+        margin_s = _duration("--margin", arguments.margin)
+        interval_s = _duration("--scrape-interval", arguments.scrape_interval)
     except ValueError as error:
         raise BenchstudyError(_first_message(error)) from error
     section = export_window(
@@ -70,6 +72,13 @@ def _export(arguments: argparse.Namespace) -> int:
     for text in (*(["no series of " + ", ".join(section.missing)] if section.missing else []), *section.problems):
         print(f"  {text}")
     return 0
+
+
+def _duration(option: str, text: str) -> float:
+    try:
+        return parse_duration(text)
+    except ValueError as error:
+        raise BenchstudyError(f"{option}: {error}") from error
 
 
 def export_window(
@@ -84,7 +93,6 @@ def export_window(
 
     if file.exists() and not append:
         raise BenchstudyError(f"{file} is there already: name another, or add to it with --append")
-    file.parent.mkdir(parents=True, exist_ok=True)
     spec = {
         "url": source.url,
         "start_s": window.start.timestamp(),
@@ -97,7 +105,7 @@ def export_window(
         "ca_file": source.ca_file,
         "into": FILE,
     }
-    with tempfile.TemporaryDirectory(dir=file.parent, prefix=".export-") as folder:
+    with _folder(file.parent), tempfile.TemporaryDirectory(dir=file.parent, prefix=".export-") as folder:
         fetched = Path(folder) / FILE
         _fetch(spec, _secrets(source), Path(folder))
         (section,) = sections(fetched)
@@ -111,6 +119,20 @@ def export_window(
             fetched = whole
         fetched.replace(file)
     return section
+
+
+@contextmanager
+def _folder(folder: Path) -> Iterator[None]:
+    """There for what is written in it; what was made for that goes again when nothing could be written."""
+    made = [place for place in (folder, *folder.parents) if not place.exists()]
+    folder.mkdir(parents=True, exist_ok=True)
+    try:
+        yield
+    except BaseException:
+        for place in made:
+            with suppress(OSError):
+                place.rmdir()
+        raise
 
 
 def _fetch(spec: Mapping[str, Any], secrets: Mapping[str, str], folder: Path) -> None:

@@ -5,6 +5,8 @@ import re
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from benchstudy.errors import BenchstudyError
+
 # What is quoted as it stands: code, and where links lead.
 _QUOTED = re.compile(r"```.*?```|`[^`\n]*`|(?<=\])\([^)\s]*\)|<https?://[^>]*>", re.DOTALL)
 # The level of every interval is a constant of the method (stats.LEVEL).
@@ -41,5 +43,8 @@ def _blank(match: re.Match[str]) -> str:
 
 
 def read(notebook: Path) -> list[Typed]:
-    """The same of a file."""
-    return typed_numbers(json.loads(notebook.read_text(encoding="utf-8")))
+    """The same of a file. Raises BenchstudyError when it is no notebook."""
+    try:
+        return typed_numbers(json.loads(notebook.read_text(encoding="utf-8")))
+    except (ValueError, KeyError, TypeError) as error:
+        raise BenchstudyError(f"{notebook}: not a notebook: {error}") from error

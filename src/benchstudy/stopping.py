@@ -13,6 +13,7 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationEr
 
 from benchstudy.names import nearest
 from benchstudy.units import parse_percent
+from benchstudy.wording import explain
 
 LEVEL = 0.95
 _ONE_IN = 20  # the interval misses the median, at most
@@ -76,7 +77,7 @@ def _told(problem: Any) -> str:
     where = ".".join(map(str, problem["loc"]))
     if problem["type"] == "extra_forbidden":
         return f"{where}: unknown key: {nearest(where, BlockRange.model_fields)}"
-    return f"{where}: {problem['msg']}" if where else str(problem["ctx"]["error"])
+    return f"{where}: {explain(problem)}" if where else explain(problem)
 
 
 BlocksField = Annotated[int | BlockRange, BeforeValidator(_blocks)]

@@ -19,6 +19,7 @@ from benchstudy.lints.declared import Acknowledgement, DeclaredCeiling
 from benchstudy.names import Name, nearest
 from benchstudy.stopping import BlockRange, BlocksField, PrecisionField, Stopping, share_of_percent
 from benchstudy.units import DurationField
+from benchstudy.wording import explain
 
 
 class Host(Strict):
@@ -90,7 +91,7 @@ MarginField = Annotated[float, BeforeValidator(_margin)]
 class Thresholds(Strict):
     """Declared before the measurement and hashed with the study, so that nobody can move them afterwards unseen."""
 
-    lease: DurationField = Field(30.0, description="a host ends our processes when the controller is silent this long")
+    lease: DurationField = Field(30.0, ge=SHORTEST_LEASE_S, description="a host ends our processes when the controller is silent this long")
     reconnect: DurationField = Field(120.0, description="how long to try to get a lost connection back")
     margin: MarginField = Field(
         0.05, description="the smallest difference that matters: a comparison's verdict is on it"
@@ -137,7 +138,9 @@ class Study(Strict):
     families: dict[str, FamilyConfig] = Field(min_length=1)
     thresholds: Thresholds = Thresholds()
     ceilings: list[DeclaredCeiling] = Field([], description="what the hardware can give at most, for lints")
-    acknowledge: list[Acknowledgement] = Field([], description="lints' findings that stay, each with the reason")
+    acknowledge: list[Acknowledgement] = Field(
+        [], description="findings of lints, and questions of the checklist, that stay as they are, each with the reason"
+    )
     authors: list[Author] = Field([], description="who answers for it; stands in its crate")
     license: LicenceField = Field(
         "", description="of its data and reports: an SPDX identifier such as `CC-BY-4.0`, or an address"
@@ -170,6 +173,10 @@ class Study(Strict):
                     raise ValueError(
                         f"targets.{target_name}.roles.{role}: no host {host!r}: {nearest(host, self.hosts)}"
                     )
+        for index, ceiling in enumerate(self.ceilings):
+            if ceiling.measured is not None and ceiling.measured.family not in self.families:
+                hint = nearest(ceiling.measured.family, self.families)
+                raise ValueError(f"ceilings.{index}.measured.family: this study measures no such family: {hint}")
         for family_name, config in self.families.items():
             for target_name in config.targets or ():
                 if target_name not in self.targets:
@@ -298,10 +305,14 @@ _UniqueKeyLoader.add_constructor(yaml.resolver.BaseResolver.DEFAULT_MAPPING_TAG,
 def load_study(path: Path) -> Study:
     """The study in a YAML file. Raises StudyError with the file named."""
     try:
-        data = yaml.load(path.read_text(), _UniqueKeyLoader)
+        data = yaml.load(path.read_text(encoding="utf-8"), _UniqueKeyLoader)
         return parse_study(data)
     except FileNotFoundError as error:
         raise StudyError(f"{path}: there is no such study file") from error
+    except OSError as error:
+        raise StudyError(f"{path}: cannot be read as a study: {error.strerror}") from error
+    except UnicodeDecodeError as error:
+        raise StudyError(f"{path}: no text in UTF-8: {error.reason} at byte {error.start}") from error
     except yaml.YAMLError as error:
         raise StudyError(f"{path}: not valid YAML: {error}") from error
     except StudyError as error:
@@ -319,10 +330,8 @@ def _explain(error: ValidationError, model: type[BaseModel], prefix: tuple[str, 
             parent = _model_at(model, problem["loc"][:-1])
             hint = nearest(str(problem["loc"][-1]), parent.model_fields) if parent else "remove it"
             lines.append(f"{where}: unknown key: {hint}")
-        elif problem["type"] == "missing":
-            lines.append(f"{where}: this key is missing")
         else:
-            message = str(cause) if cause else problem["msg"]
+            message = explain(problem)
             lines.append(f"{where}: {message}" if where else message)
     return lines
 

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from benchstudy import paths
+from benchstudy.errors import BenchstudyError
 from benchstudy.study import load_study
 
 _MOST_SHOWN = 40
@@ -51,6 +52,8 @@ def _verify(arguments: argparse.Namespace) -> int:
         root, study = paths.project_root(), load_study(what)
         name = {"study": study.study}
         checked += check_study(root, study)
+        if not checked.files and not checked.differences:  # no difference in nothing would be taken for a check
+            raise BenchstudyError(f"{what}: nothing to verify: data/raw/{study.study} has no file yet")
         packed = crate_path(root, study)
         if packed.is_file():
             of_crate = check_crate(packed)

@@ -1,0 +1,73 @@
+"""What is wrong with a value of a study, in words of our own: the model's speak of Python's types."""
+
+import re
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+_WANTED = {
+    "int_parsing": "a whole number",
+    "int_type": "a whole number",
+    "int_from_float": "a whole number",
+    "float_parsing": "a number",
+    "float_type": "a number",
+    "bool_parsing": "true or false, without quotes",
+    "bool_type": "true or false, without quotes",
+    "string_type": "text; in quotes where YAML would take it for a number, a date or true",
+    "list_type": "a list, such as [a, b]",
+    "dict_type": "a mapping of names to values",
+    "model_type": "a mapping of keys to values",
+    "datetime_type": "a time such as 2024-09-10T10:00:00Z",
+    "datetime_from_date_parsing": "a time such as 2024-09-10T10:00:00Z",
+    "datetime_parsing": "a time such as 2024-09-10T10:00:00Z",
+}
+_BOUNDS = {
+    "greater_than": ("gt", "above {}"),
+    "greater_than_equal": ("ge", "{} or more"),
+    "less_than": ("lt", "below {}"),
+    "less_than_equal": ("le", "{} at most"),
+}
+_SHOWN = 60
+_SECRET = re.compile("pass|secret|token|key|header|env", re.IGNORECASE)
+
+
+def explain(problem: Mapping[str, Any]) -> str:
+    """One of pydantic's `errors()` as a sentence with the value and what is wanted. Unknown keys are the caller's."""
+    kind, context = problem["type"], problem.get("ctx", {})
+    given = _shown(problem.get("input"), problem["loc"])
+    if "error" in context:
+        return str(context["error"])
+    if kind in _WANTED:
+        return f"{given}: write {_WANTED[kind]}"
+    if kind in _BOUNDS:
+        key, words = _BOUNDS[kind]
+        return f"{given}: give {words.format(context[key])}"
+    if kind == "literal_error":
+        return f"{given}: write {context['expected']}"
+    if kind == "too_short":
+        return f"it is empty: give {context['min_length']} at least"
+    if kind == "string_too_short":
+        return f"{given} is too short: write {context['min_length']} letters at least"
+    if kind == "missing":
+        return "this key is missing"
+    if kind in ("union_tag_not_found", "union_tag_invalid"):
+        key = context["discriminator"].strip("'")
+        if "tag" not in context:
+            return f"{key}: this key is missing"
+        return f"{key}: {context['tag']!r}: write {_either(context['expected_tags'])}"
+    return problem["msg"]
+
+
+def _either(tags: str) -> str:
+    """'a', 'b' as 'a' or 'b'."""
+    first, comma, last = tags.rpartition(", ")
+    return f"{first} or {last}" if comma else last
+
+
+def _shown(given: Any, where: Sequence[int | str]) -> str:
+    """What is given, unless its place may hold what nobody should read in a log."""
+    if given is None:
+        return "nothing is given"
+    if any(_SECRET.search(str(part)) for part in where):
+        return "what is given"
+    text = {True: "true", False: "false"}[given] if isinstance(given, bool) else repr(given)
+    return text if len(text) <= _SHOWN else f"{text[:_SHOWN]}…"
