@@ -8,7 +8,6 @@ from pydantic import AfterValidator, Field
 from benchstudy.families.base import Strict
 
 _ORCID = re.compile(r"(?:https://orcid\.org/)?(\d{4}-\d{4}-\d{4}-\d{3}[\dX])")
-_SPDX = re.compile(r"[A-Za-z0-9][A-Za-z0-9.+-]*")
 _ADDRESS = re.compile(r"https?://\S+")
 
 
@@ -29,9 +28,17 @@ def _check_digit(digits: str) -> str:
 
 
 def _licence(value: str) -> str:
-    if value and not (_SPDX.fullmatch(value) or _ADDRESS.fullmatch(value)):
-        raise ValueError(f"{value!r}: give an SPDX identifier such as CC-BY-4.0, or the licence's address")
-    return value
+    """An identifier of the SPDX list, or several joined by AND and OR, as the list spells it; an address as it is."""
+    from packaging.licenses import InvalidLicenseExpression, canonicalize_license_expression
+
+    if not value or _ADDRESS.fullmatch(value):
+        return value
+    try:
+        return str(canonicalize_license_expression(value))
+    except InvalidLicenseExpression as error:
+        raise ValueError(
+            f"{value!r} is not on SPDX's list: give an identifier such as CC-BY-4.0, or the licence's address"
+        ) from error
 
 
 LicenceField = Annotated[str, AfterValidator(_licence)]

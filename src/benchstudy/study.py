@@ -91,7 +91,9 @@ MarginField = Annotated[float, BeforeValidator(_margin)]
 class Thresholds(Strict):
     """Declared before the measurement and hashed with the study, so that nobody can move them afterwards unseen."""
 
-    lease: DurationField = Field(30.0, ge=SHORTEST_LEASE_S, description="a host ends our processes when the controller is silent this long")
+    lease: DurationField = Field(
+        30.0, ge=1.0, description="a host ends our processes when the controller is silent this long"
+    )
     reconnect: DurationField = Field(120.0, description="how long to try to get a lost connection back")
     margin: MarginField = Field(
         0.05, description="the smallest difference that matters: a comparison's verdict is on it"

@@ -11,7 +11,7 @@ from benchstudy.lints.model import Finding
 class Acknowledged(Protocol):
     """An entry of a study's `acknowledge`."""
 
-    lint: str
+    lint: str | None
     where: str
     reason: str
 
