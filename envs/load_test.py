@@ -75,7 +75,8 @@ if "mattermost-9.9-import" in wanted:
         pins=HERE / "mattermost-9.9",
         sources=["bulkimport"],
     )
-runs_load = any(map(generates_load, host.data.target_roles))
-loads_here = any(map(generates_load, host.data.roles))
-if host.data.family.get("services") and (loads_here or not runs_load):
+# Users run where a role says so; where none does, beside the server.
+somewhere = any(map(generates_load, host.data.target_roles))
+here = any(map(generates_load, host.data.roles)) if somewhere else "sut" in host.data.roles
+if host.data.family.get("services") and here:
     python_tool("the load generator", "locust", HERE / "locust-requirements.txt")
