@@ -20,10 +20,7 @@ _P99 = "_p99"
     action="Find out why it restarted, and measure the window again.",
 )
 def counter_reset(material: Material) -> Found:
-    for group in material.samples:
-        count = group.value("resets")
-        if count:
-            yield group.where, f"{words.plural(int(count), 'counter reset')} within the window"
+    yield from _counted(material, "resets", "counter reset", "within the window")
 
 
 @rule(
@@ -33,10 +30,7 @@ def counter_reset(material: Material) -> Found:
     action="Give Prometheus processor time of its own, scrape fewer series, and measure the window again.",
 )
 def scrape_gap(material: Material) -> Found:
-    for group in material.samples:
-        count = group.value("gaps")
-        if count:
-            yield group.where, f"{words.plural(int(count), 'gap')} in the samples of the window"
+    yield from _counted(material, "gaps", "gap", "in the samples of the window")
 
 
 @rule(
@@ -104,6 +98,14 @@ def one_sided_label(material: Material) -> Found:
                 }
                 for label, count in gone.items():
                     yield place, f"{label} {state}: {words.percent(round(count / total, 3))} of the {kind} calls"
+
+
+def _counted(material: Material, metric: str, what: str, where: str) -> Found:
+    """Trials in which a fault of the samples was counted."""
+    for group in material.samples:
+        count = group.value(metric)
+        if count:
+            yield group.where, f"{words.plural(int(count), what)} {where}"
 
 
 def _neighbours(material: Material) -> Iterator[tuple[str, Group, Group]]:

@@ -4,7 +4,7 @@ Which metrics these are is the system's affair: `Names`; by default those of the
 """
 
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import NamedTuple, TypeVar
@@ -12,8 +12,8 @@ from typing import NamedTuple, TypeVar
 import numpy as np
 
 from benchstudy.families.base import ParseError
+from benchstudy.parsers.prometheus_faults import LATE, Changes, Scrapes
 from benchstudy.parsers.prometheus_rates import (
-    Batch,
     GroupOf,
     Labels,
     Levels,
@@ -32,7 +32,6 @@ GROUPS = ("api", "store")
 _MOST_STEPS = 400  # of a panel: no screen shows more
 _MOST_INSTANTS = 8192  # at which a gauge is looked at for its mean, so that memory does not grow with duration
 _NICE_S = (1, 2, 5, 10, 15, 30, 60, 120, 300, 600, 1800, 3600)
-_LATE = 1.8  # intervals between two scrapes from which on one is missing
 _EVER_MS = math.inf
 _LOOKBACK = 2.5  # intervals that a gauge's value holds
 
@@ -179,9 +178,10 @@ class _Reader:
         self._gauges = {name: self._gauge(getattr(names, name)) for name in _GAUGES}
         self._node = {name: self._totals(name) for name in (_NODE_CPU, *_TCP)}
         self._memory = {name: self._add(name, self._levels(window.instants_ms)) for name in _MEMORY}
-        self._up = self._add("up", Scrapes(window, lambda values: values == 1))
+        times = window.start_ms, window.end_ms, window.interval_ms
+        self._up = self._add("up", Scrapes(*times, lambda values: values == 1))
         # Where nobody kept `up`, what every program of the kind tells stands for it.
-        self._seen = self._add(names.goroutines, Scrapes(window, lambda values: ~np.isnan(values)))
+        self._seen = self._add(names.goroutines, Scrapes(*times, lambda values: ~np.isnan(values)))
         self._started = self._add(names.started, Changes())
 
     def read(self, path: Path) -> LoadMetrics:
@@ -268,7 +268,7 @@ class _Reader:
 
     def _appeared(self, group: str, totals: Totals, label: str) -> Iterator[Event]:
         """Labels whose counting began within the window: what they had by then, no rate can see."""
-        late = self._window.steady_start_ms + _LATE * self._window.interval_ms
+        late = self._window.steady_start_ms + LATE * self._window.interval_ms
         begun: dict[str, float] = {}
         first = _EVER_MS
         for labels, first_ms, value in zip(
@@ -430,86 +430,6 @@ class _Sums:
         p99 = (float(part[0]) for part in histogram_quantile(TAIL, edges, rates))
         counts = [self._buckets[edge][0] for edge in edges]
         return Histogram(self._increase["count"], self._increase["sum"], self._rate, edges, counts, *p99)
-
-
-class Changes:
-    """When a gauge that stays as it is did not, such as the time at which a process was started."""
-
-    reach_ms = 0
-
-    def __init__(self) -> None:
-        self._labels: list[Labels] = []
-        self.found: list[tuple[int, Labels]] = []
-
-    def meet(self, labels: Labels) -> None:
-        self._labels.append(labels)
-
-    def take(self, batch: Batch, after_ms: int, until_ms: int) -> None:
-        begun = max(batch.fresh - 1, 0)
-        for place, step in np.argwhere(np.diff(batch.values[:, begun:], axis=1) != 0):
-            self.found.append((int(batch.times_ms[begun + step + 1]), self._labels[batch.rows[place]]))
-
-
-class Gap(NamedTuple):
-    """Between two samples of an instance; `failed`: scrapes that it did not answer meanwhile."""
-
-    instance: str
-    start_ms: int
-    end_ms: int
-    failed: int
-
-
-class Scrapes:
-    """Where instances were not scraped. `answered`: which values say that one was."""
-
-    reach_ms = 0
-
-    def __init__(self, window: Window, answered: Callable[[np.ndarray], np.ndarray]):
-        self._window, self._answered = window, answered
-        self._instances: list[str] = []
-        self._last_ms: list[int] = []
-        self._failed: list[int] = []
-        self._found: list[Gap] = []
-
-    @property
-    def any(self) -> bool:
-        return bool(self._instances)
-
-    def meet(self, labels: Labels) -> None:
-        self._instances.append(labels.get("instance", ""))
-        self._last_ms.append(self._window.start_ms)
-        self._failed.append(0)
-
-    def take(self, batch: Batch, after_ms: int, until_ms: int) -> None:
-        times = batch.times_ms[batch.fresh :]
-        times = times[times <= self._window.end_ms]
-        for row, values in zip(batch.rows.tolist(), batch.values[:, batch.fresh :], strict=True):
-            answered = self._answered(values[: len(times)])
-            good = times[answered]
-            if not len(good):
-                self._failed[row] += len(times)
-                continue
-            ends = np.concatenate([[self._last_ms[row]], good])
-            late = np.flatnonzero(np.diff(ends) > _LATE * self._window.interval_ms)
-            for number in late.tolist():
-                before = self._failed[row] if number == 0 else 0
-                failed = before + int(((times > ends[number]) & (times < ends[number + 1]) & ~answered).sum())
-                self._note(row, int(ends[number]), int(ends[number + 1]), failed)
-            self._last_ms[row] = max(int(good[-1]), self._window.start_ms)
-            self._failed[row] = int((~answered[times > good[-1]]).sum())
-
-    def gaps(self) -> list[Gap]:
-        """After the last sample, also those that reach to the window's end."""
-        end_ms = self._window.end_ms
-        for row, last_ms in enumerate(self._last_ms):
-            if end_ms - last_ms > _LATE * self._window.interval_ms:
-                self._note(row, last_ms, end_ms, self._failed[row])
-                self._last_ms[row] = end_ms
-        return self._found
-
-    def _note(self, row: int, start_ms: int, end_ms: int, failed: int) -> None:
-        if end_ms > self._window.start_ms:
-            self._found.append(Gap(self._instances[row], start_ms, end_ms, failed))
 
 
 def _one(matrix: np.ndarray, times_ms: np.ndarray) -> np.ndarray:
