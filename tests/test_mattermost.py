@@ -166,6 +166,21 @@ def test_every_release_of_a_shipped_study_finds_its_own_tables(studies):
                 assert f"--database={database}" in data
 
 
+def test_the_study_with_verdicts_starts_what_the_embedded_one_starts(studies):
+    """Each file is whole, so that one can be read, changed and packed without the other; they must not drift apart."""
+
+    def but_sizes(block):
+        setup = json.dumps({name: block[name] for name in ("services", "system", "prometheus", "databases")})
+        return re.sub(r"--(users|posts|direct-posts)=\d+", "", setup)
+
+    assert but_sizes(studies["mattermost-this-machine.yaml"]) == but_sizes(studies["config.yaml"])
+    plan = load_study(CHECKOUT / "config" / "studies" / "mattermost-this-machine.yaml").session(
+        "this-machine", "load_test"
+    )
+    bounded = [case for case in plan.cases if case.levels["load"] == "bounded"]
+    assert len(bounded) == 3 and plan.blocks >= 6, "a median of six has an interval of 95 %"
+
+
 def test_the_full_study_is_whole_and_its_programs_go_where_they_run():
     study = load_study(CHECKOUT / "config" / "studies" / "mattermost-releases.yaml")
     plan = study.session("bench", "load_test")
