@@ -17,6 +17,7 @@ from benchstudy.errors import StudyError
 from benchstudy.families.base import Case, Family, FamilyConfig, Strict
 from benchstudy.lints.declared import Acknowledgement, DeclaredCeiling
 from benchstudy.names import Name, nearest
+from benchstudy.references import dangling
 from benchstudy.stopping import BlockRange, BlocksField, PrecisionField, Stopping, share_of_percent
 from benchstudy.units import DurationField
 from benchstudy.wording import explain
@@ -276,6 +277,12 @@ def parse_study(data: Mapping[str, Any]) -> Study:
         study = Study.model_validate(dict(data))
     except ValidationError as error:
         raise StudyError("\n".join(_explain(error, Study))) from error
+    for name, config in study.families.items():
+        roles = {target: study.targets[target].roles for target in config.targets or study.targets}
+        family = families.get(name)
+        nowhere = dangling(name, config.services, roles, family.runs_on, family.trial_names)
+        if nowhere:
+            raise StudyError("\n".join(nowhere))
     for plan in study.sessions():
         ids = [case.id for case in plan.cases]
         if not ids:

@@ -112,6 +112,10 @@ class Family(ABC):
     # What its cases are measured for: adaptive stopping wants all of these precise that a case gives, and two studies
     # are compared by them. Left empty, or of a case that gives none of them: its first time or rate.
     primary_metrics: ClassVar[tuple[str, ...]] = ()
+    # The role whose host its commands run on, whatever services there are; None where services say it.
+    runs_on: ClassVar[str | None] = None
+    # What its services may speak of besides what they need: `server` of `{{server.bind}}`, the trial's own.
+    trial_names: ClassVar[tuple[str, ...]] = ()
 
     @abstractmethod
     def cases(self, config: FamilyConfig) -> list[Case]:

@@ -41,6 +41,7 @@ class Fio(Family):
     title = "Random I/O and small files"
     Config = FioConfig
     primary_metrics: ClassVar[tuple[str, ...]] = ("read_iops", "write_iops", "trim_iops", "write_time", "read_time")
+    runs_on: ClassVar[str | None] = "sut"
     series_schemas: ClassVar[Mapping[str, Mapping[str, str]]] = {
         "latency_histogram": {
             "op": "String",

@@ -21,6 +21,7 @@ class LoadTest(Family):
     title = "Two releases under load"
     Config = LoadTestConfig
     primary_metrics: ClassVar[tuple[str, ...]] = ("supported_users", "api_mean", "store_mean")
+    trial_names: ClassVar[tuple[str, ...]] = ("server", "load")
     series_schemas: ClassVar[Mapping[str, Mapping[str, str]]] = {
         "panels": {
             "panel": "String",

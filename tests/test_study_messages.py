@@ -1,0 +1,94 @@
+"""What a wrong study is told: the field, what is wrong, and what to write; before any host is contacted."""
+
+import copy
+from pathlib import Path
+
+import pytest
+import yaml
+
+from benchstudy.cli import main
+from benchstudy.errors import StudyError
+from benchstudy.study import load_study, parse_study
+
+EMBEDDED = yaml.safe_load((Path(__file__).parent.parent / "config" / "config.yaml").read_text())
+FILE_SIZE = "families.file_size.services"
+
+
+def changed(path: str, value: object) -> dict:
+    """The embedded study with the value at `path` (dots; numbers are places in lists) replaced."""
+    study = copy.deepcopy(EMBEDDED)
+    *way, last = (int(part) if part.isdigit() else part for part in path.split("."))
+    inner = study
+    for part in way:
+        inner = inner[part]
+    inner[last] = value
+    return study
+
+
+@pytest.mark.parametrize(
+    ("path", "value", "told"),
+    [
+        (f"{FILE_SIZE}.sshfs.needs", ["sshdd"], f"{FILE_SIZE}.sshfs.needs: no service 'sshdd': did you mean \"sshd\"?"),
+        (f"{FILE_SIZE}.sshfs.needs", [], f"{FILE_SIZE}.sshfs.argv: {{{{sshd.dir}}}} is nothing that it has: add sshd"),
+        (f"{FILE_SIZE}.sshd.needs", ["sshfs"], f"{FILE_SIZE}.sshd.needs: sshd needs itself, through sshfs"),
+        (f"{FILE_SIZE}.rclone.ready", {"tcp": "s33"}, f"{FILE_SIZE}.rclone.ready.tcp: no port 's33' in ports"),
+        (f"{FILE_SIZE}.rclone.env", {"K": "{{secret.acces}}"}, 'did you mean "secret.access_key"?'),
+        (f"{FILE_SIZE}.rclone.files", {"../x": ""}, "'../x' must be a path below the service's own folder"),
+        ("targets.this-machine.roles", {"stu": "local"}, "targets.this-machine.roles: families.file_size.services."),
+        ("seed", "abc", "seed: 'abc': write a whole number"),
+        ("hosts.local", None, "hosts.local: nothing is given: write a mapping"),
+        ("hosts.local.loopback", "maybe", "hosts.local.loopback: 'maybe': write true or false"),
+        ("families.fio.directories", [], "families.fio.directories: it is empty: give 1 at least"),
+        ("families.fio.jobs", [{"name": "x", "rw": "raed"}], "families.fio.jobs.0.rw: 'raed': write 'read', 'write'"),
+        ("families.file_size.backends.0.kind", "pth", "backends.0: kind: 'pth': write 'path' or 's3'"),
+        ("blocks", {"min": 6, "max": 3}, "blocks: max: 3: give 6 or more"),
+    ],
+)
+def test_the_field_and_what_to_write_are_named(path, value, told):
+    with pytest.raises(StudyError) as error:
+        parse_study(changed(path, value))
+    assert told in str(error.value)
+
+
+def test_a_role_that_many_services_need_is_told_once():
+    with pytest.raises(StudyError) as error:
+        parse_study(changed("targets.this-machine.roles", {"stu": "local"}))
+    assert len(str(error.value).splitlines()) == 1
+
+
+def test_a_value_where_a_secret_may_stand_is_not_repeated():
+    with pytest.raises(StudyError) as error:
+        parse_study(changed("families.http_concurrency.servers.0.login.password", 271828))
+    assert "password: what is given: write text" in str(error.value)
+    assert "271828" not in str(error.value)
+
+
+def test_what_is_no_study_file_is_told(tmp_path):
+    (tmp_path / "binary.yaml").write_bytes(b"\xff\xfe")
+    with pytest.raises(StudyError, match="cannot be read as a study: Is a directory"):
+        load_study(tmp_path)
+    with pytest.raises(StudyError, match="no text in UTF-8"):
+        load_study(tmp_path / "binary.yaml")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "told"),
+    [
+        (["discard", "*", "--why", "x"], "'*' is no trial's id"),
+        (["discard", "--case", "nope", "--why", "x"], "--case: embedded has no trial of 'nope'"),
+        (["verify"], "nothing to verify"),
+        (["prose", "README.md"], "README.md: not a notebook"),
+        (["prose", "docs"], "docs: Is a directory"),
+        (["export", "new/x.gz", "--url", "http://h:1", "--start", "2024", "--end", "2025"], "--start: '2024' is not a"),
+    ],
+)
+def test_wrong_arguments_are_told_and_change_nothing(arguments, told, bare_project, capsys):
+    for folder in ("config", "docs"):
+        (bare_project / folder).mkdir()
+    (bare_project / "config" / "config.yaml").write_text(yaml.safe_dump(EMBEDDED))
+    (bare_project / "README.md").write_text("no notebook\n")
+    before = sorted(bare_project.rglob("*"))
+    assert main(arguments) == 1
+    said = capsys.readouterr().err
+    assert told in said and "Traceback" not in said
+    assert sorted(bare_project.rglob("*")) == before
