@@ -4,14 +4,14 @@ import json
 import re
 from pathlib import Path
 
-import numpy as np
 import polars as pl
 import pytest
 from load_fixture import AGAIN, BASE, DECLARED, DRIVER, ENTERED, NEW, LoadTables, levels_of, write_load
 
 from benchstudy import lints
 from benchstudy.families.load_test import FAMILY
-from benchstudy.report import load_panels, sessions, within_trial
+from benchstudy.report import load_panels, sessions
+from benchstudy.report.load_cells import signed_percent
 from benchstudy.report.load_client import LoadClient
 from benchstudy.report.load_panels import PANELS, LoadPanels
 from benchstudy.report.load_published import LoadPublished
@@ -172,6 +172,19 @@ def test_the_same_version_twice_shows_no_shift(load):
         assert again.contrast.new == AGAIN and again.verdict == "no change of 5 % or more"
 
 
+def test_beside_a_change_of_times_stands_what_the_base_differs_from_itself_by(load, once):
+    mix = LoadSummary(load).mix
+    for found in mix.readings:
+        twin, text = mix.twin(found), mix.sentence(found)
+        assert twin.contrast.base == found.contrast.base and twin.group == found.group
+        own = re.search(rf"{re.escape(BASE)} against itself, measured as often: ([+−][\d.]+ %) \(", text)
+        assert own and own[1] == signed_percent(twin.like.ratio)
+        assert text.endswith("elsewhere 5 % are usual.")
+    assert not any(
+        "against itself" in LoadSummary(once).mix.sentence(found) for found in LoadSummary(once).mix.readings
+    )
+
+
 def test_labels_of_one_side_have_no_ratio_and_are_never_an_improvement_to_nothing(load):
     summary = LoadSummary(load)
     tables = {t.caption: t for t in summary.mix.entered_and_left()}
@@ -324,25 +337,6 @@ def test_one_trial_an_arm_has_intervals_over_blocks_of_its_samples(once):
     found = row(LoadPanels(once).table(once.contrasts[0]), "CPU utilization")
     assert re.match(r"[+−]\d\.\d\d % \| 95 %: .* within one trial$", said(found["Ratio"]))
     assert said(found["Verdict"]) == "no verdict | one trial an arm"
-
-
-@pytest.mark.parametrize(("memory", "low", "high"), [(0.0, 0.90, 1.0), (0.9, 0.80, 1.0)])
-def test_intervals_from_within_a_trial_cover_what_they_say(memory, low, high):
-    """Of samples that remember the ones before, too, where a bootstrap of single ones covers half as often."""
-    random = np.random.default_rng(3)
-    covered = 0
-    for _ in range(100):
-        noise, values = random.normal(size=200), []
-        for e in noise:
-            values.append(memory * (values[-1] if values else 0.0) + e)
-        ends = within_trial.mean_interval([10 + v for v in values])
-        covered += ends[0] <= 10 <= ends[1]
-    assert low <= covered / 100 <= high
-
-
-def test_samples_without_spread_or_too_few_have_no_interval():
-    assert within_trial.mean_interval([5.0] * 100) is None and within_trial.mean_interval([1.0, 2.0, 3.0]) is None
-    assert within_trial.ratio_interval([0.0, 1.0, -1.0] * 20, [1.0, 2.0, 3.0] * 20) is None
 
 
 # -- the rest ------------------------------------------------------------------------------------------

@@ -15,7 +15,7 @@ from benchstudy.report.load_cells import (
     signed,
     signed_percent,
 )
-from benchstudy.report.load_test import FEWEST, GROUPS, HEADS, LABELS, Contrast, LoadTest
+from benchstudy.report.load_test import FEWEST, GROUPS, HEADS, LABELS, PAGE_BAND, Contrast, LoadTest
 from benchstudy.report.mix_shift import MOSTLY, NOTICEABLE, Part, Shift
 from benchstudy.report.tables import MISSING, Cell, Table, slug
 
@@ -129,6 +129,15 @@ class LoadMix:
             for i, r in enumerate(found)
         ]
 
+    def twin(self, reading: Reading) -> Reading | None:
+        """The base against itself under another name, in the same group, load and database: what nothing amounts to."""
+
+        def place(of: Reading) -> tuple[str, ...]:
+            found = of.contrast
+            return of.group, found.target, found.database, found.load, found.base
+
+        return next((repeat for repeat in self.repeats if place(repeat) == place(reading)), None)
+
     @property
     def tests(self) -> int:
         return next((r.raw.tests or r.like.tests for r in self.readings if r.raw.tests or r.like.tests), 0)
@@ -160,7 +169,8 @@ class LoadMix:
             f"{signed(shift.within, 's')} from the {LABELS[reading.group]}s themselves, {signed(shift.mix, 's')} "
             "from how often each is called"
         )
-        return f"{told}.{self._about_quantile(reading)}{self._about_drivers(reading)}{self._how_sure(reading)}"
+        further = (self._about_quantile, self._about_drivers, self._how_sure, self._own_band)
+        return f"{told}.{''.join(about(reading) for about in further)}"
 
     def _about_quantile(self, reading: Reading) -> str:
         base, new = reading.shift.base_quantile(), reading.shift.new_quantile()
@@ -208,6 +218,18 @@ class LoadMix:
         return (
             f" Like for like {signed_percent(like.ratio)} ({percent_interval(like.low, like.high)}, "
             f"{like.verdict}, {human.plural(like.tests, 'test')} in this section)."
+        )
+
+    def _own_band(self, reading: Reading) -> str:
+        """What this study finds between two measurements of one version, beside what is usual elsewhere."""
+        twin = self.twin(reading)
+        if twin is None or twin.like.ratio is None:
+            return ""
+        like = twin.like
+        ends = "" if like.low is None or like.high is None else f" ({percent_interval(like.low, like.high)})"
+        return (
+            f" {reading.contrast.base} against itself, measured as often: {signed_percent(like.ratio)}{ends}; "
+            f"elsewhere {percent(PAGE_BAND, 0)} are usual."
         )
 
     # -- tables ------------------------------------------------------------------------------------------------------

@@ -9,8 +9,8 @@ from benchstudy.report import human
 from benchstudy.report.load_cells import percent, percent_interval, signed, signed_percent
 from benchstudy.report.load_labels import WORSE, LoadLabels
 from benchstudy.report.load_mix import LoadMix, Reading
-from benchstudy.report.load_test import FEWEST, GROUPS, LABELS, Contrast, LoadTest
-from benchstudy.report.load_users import AT_MAXIMUM, METRIC, PAGE_BAND, LoadUsers, alert_word
+from benchstudy.report.load_test import FEWEST, GROUPS, LABELS, PAGE_BAND, Contrast, LoadTest
+from benchstudy.report.load_users import AT_MAXIMUM, METRIC, LoadUsers, alert_word
 
 _NAMED = 3  # labels that a sentence names
 

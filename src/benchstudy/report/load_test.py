@@ -23,6 +23,8 @@ GROUPS = {"store": "store", "api": "API"}
 # What a label of each group is called, and at the head of a table.
 LABELS = {"store": "store method", "api": "API handler"}
 HEADS = {"store": "Store method", "api": "API handler"}
+# The band that the published page calls usual; it belongs to its own machines.
+PAGE_BAND = 0.05
 FEWEST = 3  # trials an arm; below it there is no interval over trials, and no verdict
 
 # Value of each trial of one arm, by trial, in the unit of the comparison.
