@@ -8,13 +8,23 @@ from typing import Any
 import pytest
 from log_write_study import BACKEND, FAMILY, HAMMER, OPEN, SERVICES, family, plan_of, study_of
 
-from benchstudy import families
+from benchstudy import families, within_trial
 from benchstudy.errors import StudyError
 from benchstudy.families.base import ParseError
 from benchstudy.families.log_load.causes import explained
 from benchstudy.families.log_load.growth import growth, growth_rows
 from benchstudy.families.log_load.samples import Found, Shares, limited_by
-from benchstudy.families.log_load.search import Bracket, Step, Window, bracket, is_narrow, next_rate, tried, verdict
+from benchstudy.families.log_load.search import (
+    Attempt,
+    Bracket,
+    Step,
+    Window,
+    bracket,
+    is_narrow,
+    next_rate,
+    tried,
+    verdict,
+)
 from benchstudy.families.log_write_config import Backend, CapacitySearch, LogGenerator
 from benchstudy.importing import import_outputs
 
@@ -170,10 +180,10 @@ def test_the_search_ends_where_its_range_does():
 
 
 def test_a_rate_fails_only_when_every_attempt_does():
-    stalled_once = tried(100.0, OBJECTIVE, lambda attempt: "the disk stalled" if attempt == 1 else "")
+    stalled_once = tried(100.0, OBJECTIVE, lambda attempt: Attempt("the disk stalled" if attempt == 1 else ""))
     assert stalled_once == Step(100.0, passed=True)
     attempts: list[int] = []
-    too_fast = tried(100.0, OBJECTIVE, lambda attempt: attempts.append(attempt) or f"too slow, {attempt}")
+    too_fast = tried(100.0, OBJECTIVE, lambda attempt: attempts.append(attempt) or Attempt(f"too slow, {attempt}"))
     assert too_fast == Step(100.0, passed=False, why="too slow, 2") and attempts == [1, 2]
 
 
@@ -220,8 +230,9 @@ def test_growth_is_taken_over_whole_publish_steps():
     # 512 leaves every second, seen with a poll's delay; the window's ends cut two steps in two.
     seen = [(n + 0.03 * (n % 2), 512 * n) for n in range(40)]
     found = growth(seen, 5.5, 35.5, 1.0)
-    assert found.steps == 30 and found.qps == pytest.approx(512, rel=0.002)
-    assert found.low <= 512 <= found.high and found.high - found.low < 0.05 * 512
+    assert len(found.grew) == 30 and found.qps == pytest.approx(512, rel=0.002)
+    low, high = within_trial.rate_interval(found.grew, found.took_s)
+    assert low <= 512 <= high and high - low < 0.05 * 512
     rows = growth_rows(seen)
     assert rows[0] == {"t_s": 0, "size": 0, "qps": None} and rows[2]["qps"] == pytest.approx(512 / 0.97)
 

@@ -6,8 +6,9 @@ from statistics import median
 
 import polars as pl
 
+from benchstudy import within_trial
 from benchstudy.compare import Better, Comparison, judge
-from benchstudy.report import cells, human, within_trial
+from benchstudy.report import cells, human
 from benchstudy.report.load_cells import (
     bucket,
     interval_lines,

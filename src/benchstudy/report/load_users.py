@@ -8,8 +8,9 @@ from typing import Any
 
 import polars as pl
 
+from benchstudy import within_trial
 from benchstudy.compare import Comparison, judge
-from benchstudy.report import cells, human, within_trial
+from benchstudy.report import cells, human
 from benchstudy.report.load_cells import interval_lines, percent, percent_interval, signed_percent, verdict_cell
 from benchstudy.report.load_panels import Drawn, LoadPanels
 from benchstudy.report.load_test import FEWEST, Contrast, LoadTest, Trial

@@ -10,23 +10,20 @@ from itertools import pairwise
 import numpy as np
 
 Seen = tuple[float, int]  # when it was seen first, in s, and its size
-_RESAMPLES = 2000
-_LEAST_STEPS = 10  # for an interval
 _STALLED = 2.5  # publish steps without a checkpoint
 
 
 @dataclass(frozen=True)
 class Growth:
-    """Of a window: `qps` in 1/s over `steps` publish steps and `duration_s`. `slope`: by least squares over all of
-    them, on which a single late checkpoint has little weight. `low`, `high`: 95 % interval, None with too few steps.
+    """Of a window: `qps` in 1/s over all publish steps and `duration_s`. `slope`: by least squares over all of them, on
+    which a single late checkpoint has little weight. `grew`, `took_s`: each step's leaves and its time.
     """
 
     qps: float
     slope: float
     duration_s: float
-    steps: int
-    low: float | None
-    high: float | None
+    grew: tuple[int, ...]
+    took_s: tuple[float, ...]
 
 
 def growth(seen: Sequence[Seen], begin: float, end: float, publish_interval_s: float) -> Growth | None:
@@ -44,8 +41,9 @@ def growth(seen: Sequence[Seen], begin: float, end: float, publish_interval_s: f
         return None
     (first, small), (last, large) = rows[0], rows[-1]
     qps = (large - small) / (last - first)
-    low, high = _interval(rows)
-    return Growth(qps, _slope(rows), last - first, len(rows) - 1, low, high)
+    grew = tuple(b - a for (_, a), (_, b) in pairwise(rows))
+    took_s = tuple(b - a for (a, _), (b, _) in pairwise(rows))
+    return Growth(qps, _slope(rows), last - first, grew, took_s)
 
 
 def growth_rows(seen: Sequence[Seen]) -> list[dict[str, float | int | None]]:
@@ -60,19 +58,3 @@ def _slope(rows: Sequence[Seen]) -> float:
     t, size = np.array(rows, dtype=float).T
     t -= t.mean()
     return float((t * (size - size.mean())).sum() / (t * t).sum())
-
-
-def _interval(rows: Sequence[Seen]) -> tuple[float | None, float | None]:
-    """Percentile interval of a moving-block bootstrap over publish steps, which depend on their neighbours."""
-    t, size = np.array(rows, dtype=float).T
-    took, grew = np.diff(t), np.diff(size)
-    n = len(took)
-    if n < _LEAST_STEPS:
-        return None, None
-    block = max(2, round(n ** (1 / 3)))
-    random = np.random.default_rng(20240917)  # the same interval whenever the same files are read
-    starts = random.integers(0, n - block + 1, (_RESAMPLES, -(-n // block)))
-    picked = (starts[:, :, None] + np.arange(block)).reshape(_RESAMPLES, -1)[:, :n]
-    rates = grew[picked].sum(axis=1) / took[picked].sum(axis=1)
-    low, high = np.quantile(rates, (0.025, 0.975))
-    return float(low), float(high)

@@ -8,6 +8,7 @@ from pathlib import Path
 from statistics import fmean
 from typing import Any
 
+from benchstudy import within_trial
 from benchstudy.criteria import ACHIEVED
 from benchstudy.families.base import ParseError
 from benchstudy.families.log_load.command import RESULT
@@ -191,10 +192,11 @@ def _size_at(seen: Sequence[Seen], moment: float) -> int:
 def _growth_values(grown: Growth | None, checkpoints: Sequence[Any]) -> Values:
     if grown is None:
         raise ParseError("no two checkpoints were seen in the window: is it shorter than a publish step?")
+    low, high = within_trial.rate_interval(grown.grew, grown.took_s) or (None, None)
     return {
         "qps": (grown.qps, "1/s"),
-        "qps_low": (grown.low, "1/s"),
-        "qps_high": (grown.high, "1/s"),
+        "qps_low": (low, "1/s"),
+        "qps_high": (high, "1/s"),
         "tree_size": (checkpoints[-1].size, "1"),
     }
 
