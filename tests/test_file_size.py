@@ -12,12 +12,14 @@ from typing import Any
 
 import pytest
 from file_size_study import file_size_study, measure, trials_by_case
+from pydantic import ValidationError
 from sshd_hosts import SshdHost
 
 from benchstudy import families
 from benchstudy.errors import StudyError
 from benchstudy.families.base import ParseError
 from benchstudy.raw import StoredTrial
+from benchstudy.report.comparison import twins
 from benchstudy.study import parse_study
 
 FAMILY = families.get("file_size")
@@ -193,11 +195,47 @@ def test_small_files_are_measured_several_times_and_large_ones_once() -> None:
     assert [config.operations_of(size) for size in config.sizes] == [20, 5, 1]
 
 
+def family_with(*backends: dict[str, Any]) -> dict[str, Any]:
+    return {"backends": list(backends), "sizes": ["1MB", "100MB"]}
+
+
+def test_a_backend_is_described_twice_for_some_sizes_and_changes_nothing_of_the_first() -> None:
+    first = {"name": "a", "kind": "path", "path": "/srv", "direct": True}
+    again = {"name": "a-again", "same_as": "a", "sizes": ["1MB"]}
+    alone, both = (FAMILY.Config.model_validate(family_with(*given)) for given in ([first], [first, again]))
+    assert both.model_dump(mode="json")["backends"][:1] == alone.model_dump(mode="json")["backends"]
+    cases = {case.id: case.definition["backend"] for case in FAMILY.cases(both)}
+    assert {case.id for case in FAMILY.cases(alone)} < set(cases)
+    extra = [case_id for case_id in cases if "a-again" in case_id]
+    assert extra == [
+        "backend=a-again,op=write,size=1MB,sync=fsync",
+        "backend=a-again,op=read,size=1MB,cache=direct",
+    ]
+    assert cases[extra[0]] | {"name": "a"} == cases[extra[0].replace("a-again", "a")]
+    assert twins(both.model_dump(mode="json")) == [("a", "a-again")]
+
+
+@pytest.mark.parametrize(
+    ("again", "told"),
+    [
+        ({"same_as": "b"}, "backend again: same_as: 'b' is none: known: a"),
+        ({"same_as": "a", "path": "/mnt"}, "backend again: it is the same as a: leave out path"),
+        ({"same_as": "a", "sizes": ["2MB"]}, "backend again: 2MB is none of the family's sizes (1MB, 100MB)"),
+        ({"same_as": "again"}, "backend again: same_as: 'again' is none"),
+    ],
+)
+def test_a_backend_cannot_be_the_same_as_something_else(again: dict[str, Any], told: str) -> None:
+    family = family_with({"name": "a", "kind": "path", "path": "/srv"}, {"name": "again", **again})
+    with pytest.raises(ValidationError) as raised:
+        FAMILY.Config.model_validate(family)
+    assert told in str(raised.value)
+
+
 @pytest.mark.parametrize(
     ("changed", "told"),
     [
         ({"expect": "ext4"}, 'backends.0.path.expect: unknown key: did you mean "expect_fs"?'),
-        ({"kind": "nfs"}, "backends.0: Input tag 'nfs'"),
+        ({"kind": "nfs"}, "backends.0: kind: 'nfs': write 'path' or 's3'"),
         ({"path": "srv"}, "'srv': give an absolute path"),
         ({"path": "/srv/../etc"}, "'/srv/../etc': give an absolute path, or one below ~/, without '..'"),
         ({"path": "{{service.dir}}/x"}, "backend a: a text with {{…}} needs `service: NAME`"),

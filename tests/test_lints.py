@@ -14,6 +14,7 @@ from benchstudy.errors import BenchstudyError, StudyError
 from benchstudy.lints import Finding
 from benchstudy.lints.acknowledge import fits
 from benchstudy.lints.load import plateau
+from benchstudy.report import ceilings
 from benchstudy.report.results import Results
 from benchstudy.study import load_study, parse_study
 
@@ -259,15 +260,48 @@ def test_every_rule_explains_itself_and_is_called_once():
 
 
 DECLARED = load_study(Path(__file__).parents[1] / "config" / "config.yaml").model_dump(
-    mode="json", exclude_defaults=True, serialize_as_any=True
+    mode="json", exclude_defaults=True, serialize_as_any=True, exclude={"ceilings", "acknowledge"}
 )
+
+
+MEASURED_BY_FIO = {"family": "fio", "metric": "read_bandwidth", "where": "*job=in-a-row"}
+
+
+def test_a_ceiling_is_what_other_cases_of_the_study_measured_on_the_same_target(tmp_path: Path):
+    ceiling = {"family": "file_size", "op": "read", "measured": MEASURED_BY_FIO, "source": "fio", "where": "backend=d*"}
+    study = parse_study(DECLARED | {"ceilings": [ceiling]})
+    files, jobs = Tables(tmp_path, "s", "file_size"), Tables(tmp_path, "s", "fio")
+    for target, rate in (("slow", 100e6), ("fast", 900e6)):
+        levels = {"backend": "d", "op": "read", "size": "1GB", "cache": "cold"}
+        numbers = {"size_bytes": 1_000_000_000}
+        files.add(levels, 1, {"duration": (2.0, "s")}, numbers=numbers, target=target)
+        for block, share in enumerate((0.9, 1.0), start=1):
+            bandwidth = {"read_bandwidth": (share * rate, "B/s")}
+            jobs.add({"directory": "d", "test": "fio", "job": "in-a-row"}, block, bandwidth, target=target)
+        jobs.add({"directory": "d", "test": "fio", "job": "other"}, 1, {"read_bandwidth": (9e9, "B/s")}, target=target)
+    own = Results(files.write(), study="s", family="file_size")
+    ((_, nothing),) = ceilings.known(study, "file_size", ceilings.beside(own))
+    assert nothing == [], "fio has no tables yet"
+    jobs.write()
+    ((_, known),) = ceilings.known(study, "file_size", ceilings.beside(own))
+    assert {c.levels["target"]: c.rate for c in known} == {"slow": 100e6, "fast": 900e6}
+    (finding,) = lints.lint(lints.measured.read(own, known))
+    assert finding.lint == "cache-speed-reads" and "slow" in finding.where and "100 MB/s (fio)" in finding.what
+
+
+def test_a_metric_of_ours_that_fell_to_zero_is_no_series_that_is_missing(tmp_path: Path):
+    tables = Tables(tmp_path, "s", "load_test")
+    for version, share in (("old", 0.01), ("new", 0.0)):
+        tables.add({"version": version, "load": "l"}, 1, {"tcp_retransmits": (share, "1")})
+    assert lints.lint(Results(tables.write(), study="s", family="load_test")) == []
 
 
 def test_a_study_declares_ceilings_and_acknowledges_findings():
     acknowledged = {"lint": "single-outlier", "where": "file_size: s3*", "reason": "The first one opens the link."}
     ceiling = {"family": "file_size", "op": "read", "rate": "125MiB/s", "source": "its data sheet"}
     plain = parse_study(DECLARED)
-    later = parse_study(DECLARED | {"acknowledge": [acknowledged]})
+    short = {"question": "Enough duration", "reason": "The whole study has ten minutes."}
+    later = parse_study(DECLARED | {"acknowledge": [acknowledged, short]})
     assert later.acknowledge[0].where == "file_size: s3*"
     assert later.sha256 == plain.sha256, "it comes after the measurement and must not make it look post hoc"
     bounded = parse_study(DECLARED | {"ceilings": [ceiling]})
@@ -286,6 +320,14 @@ def test_a_study_declares_ceilings_and_acknowledges_findings():
             {"ceilings": [{"family": "fio", "op": "read", "rate": "1GB", "source": "AWS"}]},
             "ceilings.0.rate: '1GB' is not",
         ),
+        ({"ceilings": [{"family": "fio", "op": "read", "source": "AWS"}]}, "give `rate`, or with `measured` the cases"),
+        (
+            {"ceilings": [{"family": "file_size", "op": "read", "source": "fio", "measured": MEASURED_BY_FIO}]}
+            | {"families": {"file_size": DECLARED["families"]["file_size"]}},
+            "ceilings.0.measured.family: this study measures no such family",
+        ),
+        ({"acknowledge": [{"question": "Enough durations", "reason": "no time is left"}]}, 'mean "Enough duration"?'),
+        ({"acknowledge": [{"reason": "no time is left"}]}, "name a lint or a question of the checklist"),
     ],
 )
 def test_what_a_study_cannot_say_about_lints(said: dict, why: str):

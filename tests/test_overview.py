@@ -32,7 +32,9 @@ LOAD = {"server": "nginx", "generator": "ab", "concurrency": "10"}
 def declared(families=("file_size", "fio"), **changes):
     whole = yaml.safe_load((CHECKOUT / "config" / "config.yaml").read_text(encoding="utf-8"))
     kept = {name: block for name, block in whole["families"].items() if name in families}
-    return parse_study(whole | {"families": kept} | changes)
+    # What the embedded study says about itself, a test says where it is about that.
+    bare = {"families": kept, "ceilings": [], "acknowledge": [], "license": ""}
+    return parse_study(whole | bare | changes)
 
 
 def show_file_size(page):
@@ -185,6 +187,33 @@ def test_ceilings_margins_and_a_licence_are_taken_from_the_study(bare_project):
     index.write_text(json.dumps(text))
     found = answers(facts_of(bare_project, {"file_size": show_file_size}, study))
     assert found["thresholds"].status == "not satisfied" and "post hoc" in found["thresholds"].text
+
+
+def test_what_the_study_acknowledges_is_not_satisfied_and_no_longer_open(bare_project):
+    reason = "Six trials of this would take a day."
+    entries = [{"question": title, "reason": reason} for title in ("An interval for each number", "Raw samples")]
+
+    def add(tables):
+        tables.add(LEVELS, 1, {"duration": (1.0, "s")}, numbers={"size_bytes": 1})
+
+    found = one_family(bare_project, add=add, study=declared(("file_size",), acknowledge=entries))
+    assert found["interval"].status == "acknowledged" and found["interval"].reason == reason
+    assert "fewer than 6 successful trials" in found["interval"].text, "what is lacking is still said"
+    assert found["raw samples"].status == "satisfied" and not found["raw samples"].reason
+    assert found["steady-state"].status == "not satisfied", "nobody said why"
+
+
+def test_a_ceiling_that_its_cases_did_not_measure_is_not_satisfied(bare_project):
+    measured = {"family": "fio", "metric": "read_bandwidth", "where": "*job=none*"}
+    ceiling = {"family": "file_size", "op": "read", "measured": measured, "source": "fio"}
+    write_file_size(bare_project, hostile=False)
+    write_fio(bare_project)
+    shows = {"file_size": show_file_size, "fio": show_others}
+    found = answers(facts_of(bare_project, shows, declared(ceilings=[ceiling])))["plausibility"]
+    assert found.status == "not satisfied" and "none is known" in found.text
+    ceiling["measured"] = measured | {"where": "*"}
+    found = answers(facts_of(bare_project, shows, declared(ceilings=[ceiling])))["plausibility"]
+    assert found.status == "satisfied" and re.search(r"reads at most \S+ .B/s \(fio\)", found.text)
 
 
 def test_a_number_typed_into_an_executed_notebook_is_named(bare_project):

@@ -496,6 +496,8 @@ def test_authors_are_named_by_a_checked_identifier(study, orcid):
         ({"authors": [{"name": "Ada", "orcid": "0000-0002-1825-0098"}]}, r"authors\.0\.orcid: .*is no ORCID iD"),
         ({"authors": [{"name": ""}]}, r"authors\.0\.name"),
         ({"license": "do what you want"}, "license: .*SPDX identifier such as CC-BY-4.0"),
+        ({"license": "CC-BY-9.0"}, "license: 'CC-BY-9.0': give an SPDX identifier"),
+        ({"license": "MIT OR Apache-2.0"}, "license: .*give an SPDX identifier"),
     ],
 )
 def test_wrong_authors_and_licences_are_refused_by_name(study, change, named):
@@ -506,3 +508,4 @@ def test_wrong_authors_and_licences_are_refused_by_name(study, change, named):
 def test_authors_and_licence_make_no_trial_look_post_hoc(study):
     data = yaml.safe_load(study.file.read_text())
     assert parse_study({**data, "authors": [], "license": ""}).sha256 == study.study.sha256
+    assert parse_study({**data, "license": "cc-by-4.0"}).license == "CC-BY-4.0", "as SPDX spells it"

@@ -8,6 +8,7 @@ from pydantic import AfterValidator, Field
 from benchstudy.families.base import Strict
 
 _ORCID = re.compile(r"(?:https://orcid\.org/)?(\d{4}-\d{4}-\d{4}-\d{3}[\dX])")
+_ONE_LICENCE = re.compile(r"[A-Za-z0-9.+-]+")
 _ADDRESS = re.compile(r"https?://\S+")
 
 
@@ -28,17 +29,19 @@ def _check_digit(digits: str) -> str:
 
 
 def _licence(value: str) -> str:
-    """An identifier of the SPDX list, or several joined by AND and OR, as the list spells it; an address as it is."""
+    """An identifier of the SPDX list as the list spells it; an address as it is."""
     from packaging.licenses import InvalidLicenseExpression, canonicalize_license_expression
 
     if not value or _ADDRESS.fullmatch(value):
         return value
     try:
-        return str(canonicalize_license_expression(value))
-    except InvalidLicenseExpression as error:
-        raise ValueError(
-            f"{value!r} is not on SPDX's list: give an identifier such as CC-BY-4.0, or the licence's address"
-        ) from error
+        known = str(canonicalize_license_expression(value))
+    except InvalidLicenseExpression:
+        known = ""
+    # Neither "A OR B" nor a reference of one's own leads to the text of a licence.
+    if not _ONE_LICENCE.fullmatch(known) or known.startswith("LicenseRef-"):
+        raise ValueError(f"{value!r}: give an SPDX identifier such as CC-BY-4.0, or the licence's address")
+    return known
 
 
 LicenceField = Annotated[str, AfterValidator(_licence)]

@@ -77,8 +77,12 @@ def cases_of_family(wildcards):
 
 
 def tables_of_page(wildcards):
-    """The tables that a page's notebook reads: the family's, or those of all families."""
-    families = FAMILIES if wildcards.page in STUDY_PAGES else [wildcards.page]
+    """The tables that a page's notebook reads: the family's own first, or those of all families."""
+    if wildcards.page in STUDY_PAGES:
+        families = FAMILIES
+    else:
+        ceilings = [c.measured.family for c in STUDY.ceilings if c.measured and c.family == wildcards.page]
+        families = dict.fromkeys([wildcards.page, *ceilings])
     return [f"data/tidy/{STUDY.study}/{family}" for family in families]
 
 

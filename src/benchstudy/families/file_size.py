@@ -22,6 +22,8 @@ if TYPE_CHECKING:
 
 ACCESS_KEY, SECRET_KEY = "BENCHSTUDY_S3_ACCESS_KEY", "BENCHSTUDY_S3_SECRET_KEY"
 _SLACK = 1.05  # a file takes a little more than its size
+# The variable that carries a key may be called otherwise tomorrow, and other sizes be measured.
+_NO_PART_OF_A_CASE = {"access_key_env", "secret_key_env", "same_as", "sizes"}
 
 
 class FileSize(Family):
@@ -31,6 +33,7 @@ class FileSize(Family):
     title = "Files by size"
     Config = FileSizeConfig
     primary_metrics: ClassVar[tuple[str, ...]] = ("duration",)
+    runs_on: ClassVar[str | None] = "sut"
     numeric_levels: ClassVar[Mapping[str, tuple[str, Any]]] = {"size": ("size_bytes", lambda text: Size(text).bytes)}
 
     series_schemas: ClassVar[Mapping[str, Mapping[str, str]]] = {
@@ -57,7 +60,7 @@ class FileSize(Family):
             )
             for backend in config.backends
             for op in config.ops
-            for size in config.sizes
+            for size in config.sizes_of(backend)
             for factor, level in _conditions(config, backend, op)
         ]
 
@@ -110,8 +113,7 @@ def _conditions(config: FileSizeConfig, backend: PathBackend | S3Backend, op: st
 
 def _definition(config: FileSizeConfig, backend: PathBackend | S3Backend, size: Size) -> dict[str, Any]:
     definition = {
-        # The environment variable that carries a key may be called otherwise tomorrow.
-        "backend": backend.model_dump(mode="json", exclude={"access_key_env", "secret_key_env"}, exclude_defaults=True),
+        "backend": backend.model_dump(mode="json", exclude=_NO_PART_OF_A_CASE, exclude_defaults=True),
         "chunk": str(config.chunk),
         "operations": config.operations_of(size),
         "services": services.definition(config.services, backend.service),
@@ -285,7 +287,7 @@ def _check_path(config: FileSizeConfig, backend: PathBackend, host: "HostCheck")
         host.problem(f"{where} is not writable for the SSH user", "give the user the right to write there")
         return
     # Files that are read stay for the session; one that is written lives beside them.
-    sizes = [size.bytes for size in config.sizes]
+    sizes = [size.bytes for size in config.sizes_of(backend)]
     needed = int(_SLACK * (sum(sizes) * ("read" in config.ops) + max(sizes) * ("write" in config.ops)))
     if found["free_bytes"] < needed:
         host.problem(

@@ -1,11 +1,12 @@
 """What a study says about the family file_size."""
 
 import re
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated, Any, Literal
 from urllib.parse import urlsplit
 
-from pydantic import Field, field_validator, model_validator
+from pydantic import Field, SerializerFunctionWrapHandler, field_validator, model_serializer, model_validator
 
 from benchstudy.families.base import FamilyConfig, Strict
 from benchstudy.names import Name, nearest
@@ -19,9 +20,21 @@ _SMALLEST_CHUNK = 128 * 1024
 _SMALLEST_PART = 5 * 1024**2  # S3 refuses smaller ones
 
 
+_ONLY_IN_SOME_STUDIES = ("same_as", "sizes")
+
+
 class _Backend(Strict):
     name: Name
     service: Name | None = Field(None, description="a service below `services` that must be up for it")
+    sizes: list[SizeField] | None = Field(None, min_length=1, description="of the family's only these, such as of A/A")
+    same_as: Name | None = Field(
+        None, description="the backend that this one is, under another name (A/A): all else is taken from there"
+    )
+
+    @model_serializer(mode="wrap")
+    def _as_declared(self, dump: SerializerFunctionWrapHandler) -> dict[str, Any]:
+        """A study's hash must stay what it was before there were these keys."""
+        return {key: v for key, v in dump(self).items() if key not in _ONLY_IN_SOME_STUDIES or v is not None}
 
 
 class PathBackend(_Backend):
@@ -113,6 +126,14 @@ class FileSizeConfig(FamilyConfig):
     operations: int = Field(10, ge=1, le=10_000, description="whole files a trial, as far as the next line allows")
     max_bytes_per_trial: SizeField = Field(Size("1GB"), description="bounds a trial; one file is always done")
 
+    @field_validator("backends", mode="before")
+    @classmethod
+    def _same_as(cls, value: Any) -> Any:
+        if not isinstance(value, list):
+            return value
+        named = {entry["name"]: entry for entry in value if isinstance(entry, Mapping) and "name" in entry}
+        return [_whole(entry, named) if isinstance(entry, Mapping) else entry for entry in value]
+
     @field_validator("chunk")
     @classmethod
     def _aligned(cls, value: Size) -> Size:
@@ -126,6 +147,15 @@ class FileSizeConfig(FamilyConfig):
         if any(size.bytes == 0 for size in value):
             raise ValueError("a file of no bytes has no transfer to time")
         return value
+
+    @model_validator(mode="after")
+    def _sizes_of_backends(self) -> "FileSizeConfig":
+        for backend in self.backends:
+            for size in backend.sizes or ():
+                if size not in self.sizes:
+                    known = ", ".join(map(str, self.sizes))
+                    raise ValueError(f"backend {backend.name}: {size} is none of the family's sizes ({known})")
+        return self
 
     @model_validator(mode="after")
     def _services_exist(self) -> "FileSizeConfig":
@@ -156,8 +186,26 @@ class FileSizeConfig(FamilyConfig):
         """Operations in one trial: small files several times, so that a trial is not one short moment."""
         return max(1, min(self.operations, self.max_bytes_per_trial.bytes // size.bytes))
 
+    def sizes_of(self, backend: PathBackend | S3Backend) -> list[Size]:
+        return backend.sizes or self.sizes
+
     def backend(self, name: str) -> PathBackend | S3Backend:
         return next(backend for backend in self.backends if backend.name == name)
 
     def is_direct(self, backend: PathBackend) -> bool:
         return self.direct if backend.direct is None else backend.direct
+
+
+def _whole(entry: Mapping[str, Any], named: Mapping[str, Mapping[str, Any]]) -> Mapping[str, Any]:
+    """A backend with what it takes from the one that it is the `same_as`."""
+    first = entry.get("same_as")
+    if first is None:
+        return entry
+    if first not in named or named[first].get("same_as") is not None:
+        others = [name for name, other in named.items() if other.get("same_as") is None]
+        raise ValueError(f"backend {entry.get('name')}: same_as: {first!r} is none: {nearest(str(first), others)}")
+    whole = {key: v for key, v in named[first].items() if key != "sizes"} | dict(entry)
+    differing = [key for key in named[first] if key not in ("name", "sizes") and whole[key] != named[first][key]]
+    if differing:
+        raise ValueError(f"backend {entry.get('name')}: it is the same as {first}: leave out {', '.join(differing)}")
+    return whole

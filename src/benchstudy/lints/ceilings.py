@@ -53,7 +53,7 @@ def _above(material: Material, op: str, noun: str) -> Iterator[tuple[str, str]]:
 
 
 def _holds_for(ceiling: Ceiling, group: Group) -> bool:
-    case = ",".join(f"{factor}={level}" for factor, level in group.levels.items())
+    case = ",".join(f"{factor}={level}" for factor, level in group.levels.items() if factor != "target")
     return all(group.levels.get(f) == level for f, level in ceiling.levels.items()) and fnmatchcase(case, ceiling.where)
 
 

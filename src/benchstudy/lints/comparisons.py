@@ -18,7 +18,8 @@ _CHANGE = "_change"
 def vanished_series(material: Material) -> Found:
     for where, statistic, old, new, change in _pairs(material):
         low = change is not None and (change.value or 0.0) < -1
-        if old.value and new.value == 0:
+        # Of ours a series that is missing has no figure at all, so a zero is a zero: no packet was sent twice.
+        if old.value and new.value == 0 and material.kind == "published":
             said = f", which is printed as {_percent(change)}" if change is not None else ""
             impossible = "; nothing can fall by more than 100 %" if low else ""
             yield where, f"{statistic} fell from {_said(old)} to {_said(new)}{said}: the series is missing{impossible}"

@@ -111,13 +111,12 @@ class DeclaredCeiling(Strict):
         """A study's hash must stay what it was before ceilings could be measured."""
         return {key: value for key, value in dump(self).items() if value is not None}
 
-    def ceiling(self, measured: float | None = None) -> lints.Ceiling | None:
-        """`measured`: the rate that its cases gave, in bytes a second. None when they gave none."""
+    def ceiling(self, measured: float | None = None) -> lints.Ceiling:
+        """`measured`: the rate that its cases gave, in bytes a second, where they find it out."""
         from benchstudy.lints import words
 
-        rate = self.rate if self.measured is None else measured
-        if rate is None:
-            return None
+        rate = self.rate if measured is None else measured
+        assert rate is not None, "a ceiling that is measured is known once its cases are"
         return lints.Ceiling(self.op, rate, f"{words.rate(rate)} ({self.source})", where=self.where)
 
 

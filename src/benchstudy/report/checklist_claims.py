@@ -5,6 +5,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from benchstudy import prose
+from benchstudy.report import ceilings as report_ceilings
 from benchstudy.report import human
 from benchstudy.report.checklist import Answer, does_not_apply, question, satisfied_if
 from benchstudy.report.checklist_numbers import first_page, named
@@ -81,14 +82,17 @@ def smallest_detectable(facts: StudyFacts) -> Answer:
 
 @question("Plausibility against declared ceilings")
 def ceilings(facts: StudyFacts) -> Answer:
-    declared = len(facts.study.ceilings)
+    results = {family.name: family.results for family in facts.families}
+    declared = [d for family in facts.families for d in report_ceilings.known(facts.study, family.name, results.get)]
+    lost = sum(not known for _, known in declared)
     beyond = [f for f in facts.families if _open(f, _BEYOND_CEILING)]
     if not declared:
         return Answer("not satisfied", "The study declares no ceiling of its disks or networks (`ceilings`).")
-    text = f"{human.plural(declared, 'ceiling')} declared; " + (
-        f"figures of {named(beyond)} lie above" if beyond else "no figure lies above, or the study says why"
-    )
-    return satisfied_if(not beyond, f"{text}.", first_page(beyond or facts.families, "#lints"))
+    told = "; ".join(f"{c.op}s at most {c.source}" for _, known in declared for c in known)
+    text = f"{human.plural(len(declared), 'ceiling')} declared: {told or 'none is known'}"
+    text += f"; {lost} of them not known, because the cases that measure it gave nothing" if lost else ""
+    text += f"; figures of {named(beyond)} lie above" if beyond else "; no figure lies above, or the study says why"
+    return satisfied_if(not beyond and not lost, f"{text}.", first_page(beyond or facts.families, "#lints"))
 
 
 def _open(family: FamilyFacts, lints: tuple[str, ...]) -> int:

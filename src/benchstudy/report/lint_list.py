@@ -7,6 +7,7 @@ from pathlib import Path
 
 from benchstudy import lints, paths
 from benchstudy.lints import Finding
+from benchstudy.report import ceilings
 from benchstudy.report.results import Results
 from benchstudy.report.tables import Cell, Table, unbroken
 from benchstudy.study import Study, load_study
@@ -30,8 +31,9 @@ def declared(root: Path, study: str) -> Study | None:
 
 def of_family(results: Results, study: Study | None) -> list[Finding]:
     """What the rules find in a family's results, with the study's ceilings and acknowledgements."""
-    ceilings = [c.ceiling() for c in study.ceilings if c.family == results.family] if study else []
-    return lints.lint(lints.measured.read(results, ceilings), study.acknowledge if study else ())
+    known = ceilings.known(study, results.family, ceilings.beside(results)) if study else []
+    held_against = [ceiling for _, of_declared in known for ceiling in of_declared]
+    return lints.lint(lints.measured.read(results, held_against), study.acknowledge if study else ())
 
 
 def section(found: Sequence[Finding], level: int = 3, nothing: str = "No rule finds anything.") -> str:

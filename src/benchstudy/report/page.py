@@ -22,7 +22,7 @@ from benchstudy.report import (
     triallist,
     verdicts,
 )
-from benchstudy.report.comparison import Comparisons, calibrations
+from benchstudy.report.comparison import Comparisons, calibrations, twins
 from benchstudy.report.exhibits import show
 from benchstudy.report.layers import Reference
 from benchstudy.report.pagefigures import PageFigures
@@ -85,9 +85,16 @@ class Page(PageTables, PageFigures):
     def compare(self, name: str, metrics: Mapping[str, str], *, factor: str, caption: str, **choice: Any) -> None:
         """Each level of `factor` against one of them, as a figure and a table of ratios with their verdicts.
 
+        A level that is another one under a second name (A/A) is left out: `calibration` is about it.
+
         `metrics`: {metric: title}. `choice`: what `Comparisons` takes: `base`, `where`, `counterparts`, `better`,
         `across_tools`. All comparisons of one call are one family for the adjustment of their p values.
         """
+        again = {second for _, second in twins(self.declared)}
+        levels = self.results.levels(factor, choice.get("where"))
+        if again & set(levels):
+            kept = [level for level in levels if level not in again]
+            choice["where"] = {**(choice.get("where") or {}), factor: kept}
         found = Comparisons(self.results, self._indexes, metrics, factor=factor, **choice)
         if not found.rows:
             return show(f'<p class="none">{html.escape(found.nothing(caption))}</p>')

@@ -36,7 +36,7 @@ class StudyIndex:
     def context(self) -> dict[str, Any]:
         """Everything the template shows."""
         checklist = [
-            {"number": number, "title": title, "status": a.status, "text": a.text, "href": a.href}
+            {"number": number, "title": title, "status": a.status, "text": a.text, "href": a.href, "reason": a.reason}
             for number, (title, a) in enumerate(answered(self._facts), start=1)
         ]
         return {
