@@ -9,20 +9,15 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import yaml
-from conftest import CHECKOUT
-from load_test_study import FAMILY, hold, study_of
-from sshd_hosts import SshdHost
+from load_test_study import FAMILY, hold
+from mattermost_small import SERVER, block_of, provisioned
 
 from benchstudy import families
 from benchstudy.families.load_run.facts import FACTS
 from benchstudy.families.load_run.fetch import RAW
-from benchstudy.provision import provision_target
 from benchstudy.raw import StoredTrial
 
-STUDY = CHECKOUT / "config" / "studies" / "mattermost-releases.yaml"
 SMALL = {"users": 40, "teams": 1, "channels": 5, "posts": 300, "direct-posts": 30}
-SERVER = "mattermost-9.9"
 LAST_WORDS = "five users are there: it ends here"
 # Starts the server, and kills it once users have connected.
 DIES = f"""
@@ -42,47 +37,34 @@ sys.exit(server.wait())
 """
 
 
-def services() -> dict[str, Any]:
-    """As the full study has them, on one host and with few rows; and two that go wrong."""
-    found = yaml.safe_load(STUDY.read_text())["families"][FAMILY]["services"]
-    wanted = {name: found[name] for name in ("dataset", "postgres", SERVER, "node-exporter", "prometheus")}
-    for service in wanted.values():
-        service.pop("role", None)
-    (seeding,) = wanted["dataset"]["setup"]
-    sizes = [re.sub(r"^--([a-z-]+)=\d+$", lambda m: f"--{m[1]}={SMALL.get(m[1], 1)}", word) for word in seeding]
-    # One release is enough.
-    wanted["dataset"]["setup"] = [
-        [word for word in sizes if word != "--settle" and not word.startswith("--release=10.2")]
-    ]
-    server = wanted[SERVER]
+def block() -> dict[str, Any]:
+    found = block_of(
+        SMALL,
+        blocks=1,
+        versions=[
+            {"name": name, "services": {"postgres": service}}
+            for name, service in (("good", SERVER), ("dies", "dies"), ("refused", "refused"))
+        ],
+        # So long that the one whose server dies could not be over by itself.
+        loads=[{"name": "bounded", "users": 8, "ramp": "1s", "duration": "7s"}],
+        behaviour={"think_time": {"least": "100ms", "mean": "300ms"}},
+    )
+    found["services"] |= bad_servers(found["services"][SERVER])
+    return found
+
+
+def bad_servers(server: Mapping[str, Any]) -> dict[str, Any]:
+    """One that dies under load, and one whose database refuses connections."""
     source = server["env"]["MM_SQLSETTINGS_DATASOURCE"].replace(":{{postgres.port.sql}}", ":9")
     assert source != server["env"]["MM_SQLSETTINGS_DATASOURCE"]
     dies = ["python3", "-c", DIES, "http://{{bind}}:{{port.metrics}}", *server["argv"]]
     return {
-        **wanted,
         "dies": {**server, "argv": dies},
         "refused": {
             **server,
             "env": {**server["env"], "MM_SQLSETTINGS_DATASOURCE": source},
             "ready": {**server["ready"], "timeout": "4s"},
         },
-    }
-
-
-def block() -> dict[str, Any]:
-    return {
-        "blocks": 1,
-        "versions": [
-            {"name": name, "services": {"postgres": service}}
-            for name, service in (("good", SERVER), ("dies", "dies"), ("refused", "refused"))
-        ],
-        "databases": [{"name": "postgres", "label": "PostgreSQL", "service": "postgres"}],
-        # So long that the one whose server dies could not be over by itself.
-        "loads": [{"name": "bounded", "users": 8, "ramp": "1s", "duration": "7s"}],
-        "behaviour": {"think_time": {"least": "100ms", "mean": "300ms"}},
-        "system": yaml.safe_load(STUDY.read_text())["families"][FAMILY]["system"],
-        "prometheus": {"service": "prometheus"},
-        "services": services(),
     }
 
 
@@ -94,15 +76,8 @@ class Session:
 
 @pytest.fixture(scope="module")
 def session(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Session]:
-    if os.getuid() != 0:
-        pytest.skip("only root may make control groups here")
     root = tmp_path_factory.mktemp("session")
-    with SshdHost(root / "sshd") as sshd, pytest.MonkeyPatch.context() as patch:
-        patch.setenv("BENCHSTUDY_HOST_LOCK", str(root / "host.lock"))
-        host = {**sshd.host.model_dump(exclude_none=True, exclude_defaults=True), "work_dir": str(root / "work")}
-        with patch.context() as here:
-            here.chdir(CHECKOUT)
-            provision_target(study_of(block(), host), "bench", root / "facts.json")
+    with provisioned(root, block()) as host:
         trials = hold(root, block(), host)
         yield Session(root / "work", {trial.record.levels["version"]: trial for trial in trials})
 

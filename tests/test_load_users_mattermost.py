@@ -17,10 +17,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import yaml
-from conftest import CHECKOUT
 from load_test_study import FAMILY, study_of
-from sshd_hosts import SshdHost
+from mattermost_small import SERVER, block_of, provisioned
 from waiting import runs, until
 
 from benchstudy.errors import TrialFailed
@@ -30,36 +28,21 @@ from benchstudy.families.load_users.on_host.feedback import AT_MAXIMUM, AT_MINIM
 from benchstudy.families.load_users.run import Loaded, Site, run_load
 from benchstudy.hostagent import HostAgent
 from benchstudy.parsers.locust import LoadResult, parse_load
-from benchstudy.provision import provision_target
 from benchstudy.remote import Remote
 from benchstudy.trial import HostConnection, SessionState, TrialContext
 
-STUDY = CHECKOUT / "config" / "studies" / "mattermost-releases.yaml"
 SMALL = {"users": 24, "teams": 2, "channels": 4, "posts": 200, "direct-posts": 40}
-SERVER = "mattermost-9.9"
 QUICK = Behaviour(think_time={"least": "50ms", "mean": "150ms"})
 SESSION = "11111111-2222-4333-8444-555555555555"
 WEBSOCKETS = "mattermost_http_websockets_total"
 
 
 def block() -> dict[str, Any]:
-    """The full study's system on one host with few rows, and no release but one."""
-    family = yaml.safe_load(STUDY.read_text())["families"][FAMILY]
-    wanted = ("dataset", "postgres", SERVER, "node-exporter", "prometheus")
-    services = {name: family["services"][name] for name in wanted}
-    for service in services.values():
-        service.pop("role", None)
-    (seeding,) = services["dataset"]["setup"]
-    sizes = [re.sub(r"^--([a-z-]+)=\d+$", lambda m: f"--{m[1]}={SMALL.get(m[1], 1)}", word) for word in seeding]
-    services["dataset"]["setup"] = [[word for word in sizes if not word.startswith("--release=10.2")]]
-    return {
-        "versions": [{"name": name, "services": {"postgres": SERVER}} for name in ("one", "two")],
-        "databases": [{"name": "postgres", "service": "postgres"}],
-        "loads": [{"name": "bounded", "users": 8, "ramp": "2s", "duration": "10s"}],
-        "system": family["system"],
-        "prometheus": {"service": "prometheus"},
-        "services": services,
-    }
+    return block_of(
+        SMALL,
+        versions=[{"name": name, "services": {"postgres": SERVER}} for name in ("one", "two")],
+        loads=[{"name": "bounded", "users": 8, "ramp": "2s", "duration": "10s"}],
+    )
 
 
 @dataclass(frozen=True)
@@ -97,16 +80,9 @@ def get_json(url: str) -> Any:
 
 @pytest.fixture(scope="module")
 def place(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Place]:
-    if os.getuid() != 0:
-        pytest.skip("only root may make control groups here")
     root = tmp_path_factory.mktemp("load")
-    with SshdHost(root / "sshd") as sshd, pytest.MonkeyPatch.context() as patch:
-        patch.setenv("BENCHSTUDY_HOST_LOCK", str(root / "host.lock"))
-        host = {**sshd.host.model_dump(exclude_none=True, exclude_defaults=True), "work_dir": str(root / "work")}
+    with provisioned(root, block()) as host:
         study = study_of(block(), host)
-        with patch.context() as here:
-            here.chdir(CHECKOUT)
-            provision_target(study, "bench", root / "facts.json")
         with Remote("here", study.hosts["here"]) as remote:
             agent = HostAgent.deploy(remote, lease_s=60.0, reconnect_s=10.0, on_event=print)
             with agent.lock(SESSION, {"user": "tests"}):
@@ -322,6 +298,27 @@ def test_a_cancelled_load_ends_soon_and_leaves_nothing(place: Place):
     begun = time.monotonic()
     assert "ended early" in failure(place, bounded(2, "5min"), cancelled=cancelled)
     assert time.monotonic() - begun < 120
+
+
+def test_files_are_attached_and_others_look_at_them(place: Place):
+    """As the server itself counts it, and until it has."""
+    looked_at = 'sum(mattermost_api_time_count{handler="getFilePreview", status_code="200"})'
+    cancelled = threading.Event()
+
+    def cancel() -> None:
+        try:
+            until(lambda: place.ask(looked_at) >= 3, 120)
+        finally:
+            cancelled.set()
+
+    watcher = threading.Thread(target=cancel, daemon=True)
+    watcher.start()
+    doing = {"actions": {"post": 1.0, "view_channel": 1.0}, "uploads": 1.0}
+    assert "ended early" in failure(place, bounded(6, "5min"), QUICK.model_copy(update=doing), cancelled=cancelled)
+    watcher.join()
+    assert place.ask(looked_at) >= 3
+    # In the folder of the trial's server, which goes with it.
+    assert list((place.root / "work" / "services").rglob("screenshot_preview.*"))
 
 
 def test_a_worker_that_is_killed_fails_the_load(place: Place):

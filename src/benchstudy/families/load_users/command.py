@@ -103,6 +103,7 @@ class Started:
             "think_least_s": behaviour.think_time.least,
             "think_mean_s": behaviour.think_time.mean,
             "replies": behaviour.replies,
+            "uploads": behaviour.uploads,
             "request_timeout_s": behaviour.request_timeout,
             "arrival_s": behaviour.arrival,
             "seed": self.seed,

@@ -2,24 +2,18 @@
 
 from __future__ import annotations
 
-import random
 import time
 from collections.abc import Callable, Mapping
 from urllib.parse import quote
 
+from .attachments import FILES
+from .organising import ORGANISING
 from .session import Channel, Session
+from .wording import WORDS, sentence, typed
 
 _EMOJIS = ("+1", "tada", "point_up", "raised_hands")
-_TEXT = """
-about after answer before branch build change check close customer deploy draft error file first follow found
-great issue later latest link list log meeting merge message minute morning next note number open order page plan
-please point question quick ready reason release report request result review running second seen server should
-simple small start status step still system team test thanks think thread time today tomorrow update version week
-where which while working
-"""
-_WORDS = _TEXT.split()
-_SENTENCE = (3, 24)  # words of a post
-_MENTIONS, _LINKS = 0.10, 0.10  # shares of the posts
+_MENTIONS, _LINKS, _PERMALINKS = 0.10, 0.10, 0.01  # shares of the posts
+_TO_A_GROUP = 2  # others in a new conversation of several
 _PICTURE_OF_OTHERS = 5
 
 
@@ -38,18 +32,16 @@ def open_direct(session: Session) -> None:
 
 def start_direct(session: Session) -> None:
     """Look whom one could write to, begin a conversation with one of them, and write."""
-    users = session.get("users", "/users?page=0&per_page=100", parse=True)
-    others = sorted(user["id"] for user in users if user["id"] != session.user)
-    if not others:
-        return
-    for other in session.chance.sample(others, min(_PICTURE_OF_OTHERS, len(others))):
-        if other not in session.pictures:
-            session.get("pictures", f"/users/{other}/image")
-            session.pictures.add(other)
-    made = session.post("create", "/channels/direct", [session.user, session.chance.choice(others)], parse=True)
-    channel = session.channels.setdefault(made["id"], Channel(made["id"], made["type"]))
-    session.view(channel)
-    session.write(sentence(session.chance))
+    others = _others(session)
+    if others:
+        _begin(session, "/channels/direct", [session.user, session.chance.choice(others)])
+
+
+def start_group(session: Session) -> None:
+    """As `start_direct`, with two others at once."""
+    others = _others(session)
+    if len(others) >= _TO_A_GROUP:
+        _begin(session, "/channels/group", [session.user, *session.chance.sample(others, _TO_A_GROUP)])
 
 
 def read_older(session: Session) -> None:
@@ -80,10 +72,19 @@ def post(session: Session) -> None:
     message = sentence(session.chance)
     if session.chance.random() < _MENTIONS:
         other = session.chance.choice(session.plan.accounts).username
+        where = f"in_team={session.team}&in_channel={_current(session).id}"
+        for part in typed(other):
+            session.get("mention", f"/users/autocomplete?{where}&name={quote(part)}")
         message = f"@{other} {message}"
     if session.chance.random() < _LINKS:
-        message += f" https://example.com/{session.chance.choice(_WORDS)}"
-    session.write(message, (answered.root or answered.id) if answered else "")
+        message += f" https://example.com/{session.chance.choice(WORDS)}"
+    if session.chance.random() < _PERMALINKS:
+        linked = session.choose_post()
+        message += f" {session.plan.url}/{session.team_names[session.team]}/pl/{linked.id}" if linked else ""
+    files = []
+    if session.chance.random() < session.plan.uploads:
+        files = session.chance.sample(FILES, session.chance.randint(1, len(FILES)))
+    session.write(message, (answered.root or answered.id) if answered else "", files)
 
 
 def edit_post(session: Session) -> None:
@@ -147,19 +148,25 @@ def view_profile(session: Session) -> None:
 
 
 def search_posts(session: Session) -> None:
-    terms = {"terms": _word(session), "is_or_search": False, "time_zone_offset": 0, "page": 0, "per_page": 20}
+    terms = {"terms": _a_word(session), "is_or_search": False, "time_zone_offset": 0, "page": 0, "per_page": 20}
     session.post("search", f"/teams/{session.team}/posts/search", terms)
 
 
 def search_channels(session: Session) -> None:
-    for part in _typed(_word(session)):
+    for part in typed(_a_word(session)):
         session.get("autocomplete", f"/teams/{session.team}/channels/search_autocomplete?name={quote(part)}")
 
 
 def search_users(session: Session) -> None:
     name = session.chance.choice(session.plan.accounts).username
-    for part in _typed(name):
+    for part in typed(name):
         session.get("autocomplete", f"/users/autocomplete?in_team={session.team}&name={quote(part)}")
+
+
+def search_conversations(session: Session) -> None:
+    """Of several users, by the name of one of them."""
+    name = session.chance.choice(session.plan.accounts).username
+    session.post("search", "/channels/group/search", {"term": name})
 
 
 def join_channel(session: Session) -> None:
@@ -186,6 +193,7 @@ ACTIONS: Mapping[str, Callable[[Session], None]] = {
         view_channel,
         open_direct,
         start_direct,
+        start_group,
         read_older,
         check_unread,
         post,
@@ -200,14 +208,30 @@ ACTIONS: Mapping[str, Callable[[Session], None]] = {
         search_posts,
         search_channels,
         search_users,
+        search_conversations,
         join_channel,
         switch_team,
+        *ORGANISING,
     )
 }
 
 
-def sentence(chance: random.Random) -> str:
-    return " ".join(chance.choices(_WORDS, k=chance.randint(*_SENTENCE)))
+def _others(session: Session) -> list[str]:
+    """Users whom one could write to, as the client lists them, and pictures of a few."""
+    users = session.get("users", "/users?page=0&per_page=100", parse=True)
+    others = sorted(user["id"] for user in users if user["id"] != session.user)
+    for other in session.chance.sample(others, min(_PICTURE_OF_OTHERS, len(others))):
+        if other not in session.pictures:
+            session.get("pictures", f"/users/{other}/image")
+            session.pictures.add(other)
+    return others
+
+
+def _begin(session: Session, path: str, members: list[str]) -> None:
+    """A conversation, and a first post to it."""
+    made = session.post("create", path, members, parse=True)
+    session.view(session.channels.setdefault(made["id"], Channel(made["id"], made["type"])))
+    session.write(sentence(session.chance))
 
 
 def _current(session: Session) -> Channel:
@@ -218,13 +242,8 @@ def _current(session: Session) -> Channel:
     return session.channel
 
 
-def _word(session: Session) -> str:
+def _a_word(session: Session) -> str:
     """One that stands in a post which the user has read, if there is one."""
     found = session.choose_post()
     words = [word for word in found.message.split() if word.isalpha()] if found else []
-    return session.chance.choice(words or _WORDS)
-
-
-def _typed(word: str) -> list[str]:
-    """What a client asks while the word is typed: after two letters, and in the end."""
-    return [word[:2], word] if len(word) > 2 else [word]
+    return session.chance.choice(words or WORDS)

@@ -38,6 +38,7 @@ class Plan:
     think_least_s: float
     think_mean_s: float
     replies: float
+    uploads: float
     request_timeout_s: float
     arrival_s: float
     seed: str

@@ -31,6 +31,7 @@ class Post:
     user: str
     root: str
     message: str
+    pictures: tuple[str, ...] = ()  # ids of attached files that have a preview
 
 
 @dataclass
@@ -62,8 +63,9 @@ class Session:
         self.team = ""
         self.channels: dict[str, Channel] = {}
         self.channel: Channel | None = None
+        self.team_names: dict[str, str] = {}
         self.known_users: set[str] = set()
-        self.pictures: set[str] = set()
+        self.pictures: set[str] = set()  # of users, and previews of attached files
 
     # --- requests --------------------------------------------------------------------------------------------
 
@@ -80,9 +82,19 @@ class Session:
     def delete(self, part: str, path: str) -> None:
         self._ask("DELETE", part, path, None, False)
 
-    def _ask(self, method: str, part: str, path: str, body: Any, parse: bool) -> Any:
+    def upload(self, part: str, path: str, content: bytes, kind: str) -> Any:
+        """The answer, from JSON, to a body that is a file of the media type `kind`. Raises Refused."""
+        return self._ask("POST", part, path, None, True, (content, kind))
+
+    def _ask(
+        self, method: str, part: str, path: str, body: Any, parse: bool, file: tuple[bytes, str] | None = None
+    ) -> Any:
         headers = {"Authorization": f"Bearer {self._token}"} if self._token else {}
-        response = self._http.request(method, _API + path, name=f"{self.action}/{part}", json=body, headers=headers)
+        sent: dict[str, Any] = {"json": body}
+        if file is not None:
+            sent = {"data": file[0]}
+            headers["Content-Type"] = file[1]
+        response = self._http.request(method, _API + path, name=f"{self.action}/{part}", headers=headers, **sent)
         if not 200 <= response.status_code < 300:
             raise Refused(f"{method} {path}: {response.status_code}")
         if part == "log_in":
@@ -147,7 +159,8 @@ class Session:
         self.get("license", "/license/client?format=old")
         self.get("me", "/users/me")
         self.get("preferences", "/users/me/preferences")
-        self.teams = sorted(team["id"] for team in self.get("teams", "/users/me/teams", parse=True))
+        self.team_names = {team["id"]: team["name"] for team in self.get("teams", "/users/me/teams", parse=True)}
+        self.teams = sorted(self.team_names)
         if not self.teams:
             raise LookupError(f"{self.account.username} is a member of no team")
         self.get("team_members", "/users/me/teams/members")
@@ -215,7 +228,7 @@ class Session:
             raw = found.get(post_id)
             if raw is None or raw["type"] or post_id in channel.posts:
                 continue  # messages of the system are nothing to answer
-            post = Post(post_id, raw["user_id"], raw["root_id"], raw["message"][:200])
+            post = Post(post_id, raw["user_id"], raw["root_id"], raw["message"][:200], _previews(raw))
             channel.posts[post_id] = post
             fresh.append(post)
         order = posts.get("order") or ()
@@ -226,8 +239,8 @@ class Session:
         return fresh
 
     def learn(self, posts: Sequence[Post]) -> None:
-        """Ask for what the client does not know of the writers of posts, the newest first: statuses, names, and the
-        pictures of those that fit on a screen. Raises Refused.
+        """Ask for what the client does not know of posts, the newest first, and of their writers: statuses and names;
+        and of those that fit on a screen the writers' pictures and the previews of attached ones. Raises Refused.
         """
         writers = sorted({post.user for post in posts} - self.known_users)
         if writers:
@@ -238,6 +251,10 @@ class Session:
             if writer not in self.pictures:
                 self.get("pictures", f"/users/{writer}/image")
                 self.pictures.add(writer)
+        for file in [file for post in posts[:_ON_A_SCREEN] for file in post.pictures]:
+            if file not in self.pictures:
+                self.get("previews", f"/files/{file}/preview")
+                self.pictures.add(file)
 
     def choose_post(self, *, own: bool = False) -> Post | None:
         """One of the current channel's that the client knows."""
@@ -247,10 +264,11 @@ class Session:
 
     # --- posts -----------------------------------------------------------------------------------------------
 
-    def write(self, message: str, root: str = "") -> None:
-        """Type and send a post to the current channel. Raises Refused."""
+    def write(self, message: str, root: str = "", files: Sequence[tuple[str, bytes, str]] = ()) -> None:
+        """Type and send a post to the current channel, with files: (name, content, media type). Raises Refused."""
         channel = self.channel
         assert channel is not None
+        attached = [self._attach(channel, *file) for file in files]
         pending = f"{self.user}:{time.time_ns() // 1_000_000}"
         if self._socket is not None:
             try:
@@ -259,9 +277,16 @@ class Session:
             except SocketBroken:
                 pass  # whoever reads from it notices as well
         body = {"channel_id": channel.id, "message": message, "root_id": root, "pending_post_id": pending}
+        if attached:
+            body["file_ids"] = attached
         sent = self.post("send", "/posts", body, parse=True)
         if channel.posts is not None:
             channel.posts[sent["id"]] = Post(sent["id"], self.user, root, message[:200])
+
+    def _attach(self, channel: Channel, name: str, content: bytes, kind: str) -> str:
+        """Upload a file for a post that is about to be sent; its id."""
+        answer = self.upload("upload", f"/files?channel_id={channel.id}&filename={name}", content, kind)
+        return answer["file_infos"][0]["id"]
 
     def _delivered(self, seconds: float) -> None:
         self.recorder.records.add("post/delivery", recording.EVENT, seconds)
@@ -271,3 +296,9 @@ class Session:
         if self._socket is not None:
             for _ in range(self._socket.overdue(self.plan.request_timeout_s)):
                 self.recorder.records.fail("post/delivery", recording.TIMEOUT, "no event told of a post")
+
+
+def _previews(post: dict[str, Any]) -> tuple[str, ...]:
+    """Ids of the files of a post, as the server tells of it, that a client shows a picture of."""
+    files = (post.get("metadata") or {}).get("files") or ()
+    return tuple(file["id"] for file in files if file.get("has_preview_image"))

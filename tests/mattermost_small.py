@@ -1,0 +1,53 @@
+"""The full study's system with one release, few rows and one host, provisioned: what tests of real loads stand on."""
+
+import os
+import re
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from conftest import CHECKOUT
+from load_test_study import FAMILY, study_of
+from sshd_hosts import SshdHost
+
+from benchstudy.provision import provision_target
+
+_STUDY = CHECKOUT / "config" / "studies" / "mattermost-releases.yaml"
+SERVER = "mattermost-9.9"
+_LEFT_OUT = ("--settle", "--release=10.2")  # of the data set's making: one release is enough, and it may be restless
+
+
+def block_of(sizes: Mapping[str, int], **changes: Any) -> dict[str, Any]:
+    """The family's block but for versions and loads. `sizes`: of the data set, as seed.py calls them."""
+    family = yaml.safe_load(_STUDY.read_text())["families"][FAMILY]
+    wanted = ("dataset", "postgres", SERVER, "node-exporter", "prometheus")
+    services = {name: family["services"][name] for name in wanted}
+    for service in services.values():
+        service.pop("role", None)
+    (seeding,) = services["dataset"]["setup"]
+    sized = [re.sub(r"^--([a-z-]+)=\d+$", lambda m: f"--{m[1]}={sizes.get(m[1], 1)}", word) for word in seeding]
+    services["dataset"]["setup"] = [[word for word in sized if not word.startswith(_LEFT_OUT)]]
+    return {
+        "databases": [{"name": "postgres", "label": "PostgreSQL", "service": "postgres"}],
+        "system": family["system"],
+        "prometheus": {"service": "prometheus"},
+        "services": services,
+        **changes,
+    }
+
+
+@contextmanager
+def provisioned(root: Path, block: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
+    """The host, as a study says it, with all that the block needs and a lock of its own; it works in `root`/work."""
+    if os.getuid() != 0:
+        pytest.skip("only root may make control groups here")
+    with SshdHost(root / "sshd") as sshd, pytest.MonkeyPatch.context() as patch:
+        patch.setenv("BENCHSTUDY_HOST_LOCK", str(root / "host.lock"))
+        host = {**sshd.host.model_dump(exclude_none=True, exclude_defaults=True), "work_dir": str(root / "work")}
+        with patch.context() as here:
+            here.chdir(CHECKOUT)
+            provision_target(study_of(block, host), "bench", root / "facts.json")
+        yield host
