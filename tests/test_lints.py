@@ -74,7 +74,7 @@ def test_5_a_change_against_nothing_a_lowest_bucket_and_a_vanished_series():
     (zero,) = called("zero-base", table)
     assert "RoleStore.GetByNames" in zero.where and "3,802,036 %" in zero.what
     old, new = called("lowest-bucket", table)
-    assert old.where.endswith("v9.11.0") and old.what.startswith("23 high percentiles are exactly 5 ms")
+    assert old.where.endswith("v9.11.0") and old.what.startswith("23 figures of p99 are exactly 5 ms")
     assert new.what.startswith("21 ")
     vanished = called("vanished-series", table)
     assert {f.where.rsplit(", ", 1)[1] for f in vanished} == {
@@ -103,8 +103,8 @@ def test_7_rates_that_were_asked_for_windows_of_means_and_pasted_screens():
     (means,) = called("window-of-means", "tessera.csv")
     assert "tick means" in means.what and means.where.count("box") == 5
     (missing,) = called("n-missing", "tessera.csv")
-    assert "5 of the groups pasted screens" in missing.what
-    assert any("589 of 600 writers" in f.what for f in called("client-limited", "tessera.csv"))
+    assert "5 of its tables are screens pasted from a terminal" in missing.what
+    assert any("589 waiting writers, and there were 600" in f.what for f in called("client-limited", "tessera.csv"))
 
 
 def test_8_failures_without_reason_a_sweep_full_from_its_start_and_a_command_that_was_not_run():

@@ -46,7 +46,7 @@ def _above(material: Material, op: str, noun: str) -> Iterator[tuple[str, str]]:
             yield (
                 group.where,
                 (
-                    f"{said}{noun} at {words.rate(rate)}, {rate / ceiling.rate:.1f} times what it can do: "
+                    f"{said}{noun} at {words.rate(rate)}, {rate / ceiling.rate:.1f} times the most that it can be: "
                     f"{ceiling.source}"
                 ),
             )

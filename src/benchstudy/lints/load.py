@@ -63,8 +63,8 @@ def client_limited(material: Material) -> Found:
             yield (
                 group.where,
                 (
-                    f"{words.number(rate)}/s × {words.time(wait)} in queue keep {words.number(rate * wait)} of "
-                    f"{words.number(workers)} writers waiting: the rate is what so many writers can do"
+                    f"{words.number(rate)}/s × {words.time(wait)} in queue take {words.number(rate * wait)} waiting "
+                    f"writers, and there were {words.number(workers)}: the rate is what so many writers can do"
                 ),
             )
         busy = group.value("generator_cpu")

@@ -25,7 +25,7 @@ _A_PROGRAM_S = 1e-3  # less than starting one costs
 def n_missing(material: Material) -> Found:
     if material.kind == "published" and not _tells(material, _REPETITIONS) and (count := _count(material)):
         screens = sum("window" in group.figures for group in material.groups)
-        pasted = f", {screens} of the groups pasted screens" if screens else ""
+        pasted = f"; {screens} of its tables are screens pasted from a terminal, each of one run" if screens else ""
         yield "all figures", f"{words.plural(count, 'figure')} and no number of repetitions{pasted}"
 
 

@@ -40,9 +40,12 @@ def impossible_mean_median(material: Material) -> Found:
                     f"{prefix}the standard deviation is negative: {group.figures[sd].printed or values[1]}",
                 )
             elif distance > values[1] + slack:
-                printed = [group.figures[name].printed or f"{group.figures[name].value:g}" for name in (mean, median)]
-                apart = f"{distance / values[1]:.1f} standard deviations" if values[1] else "and the deviation is zero"
-                yield group.where, f"{prefix}mean {printed[0]} and median {printed[1]} lie {apart} apart"
+                printed = [
+                    group.figures[name].printed or f"{group.figures[name].value:g}" for name in (mean, sd, median)
+                ]
+                said = f"{prefix}mean {printed[0]} (±{printed[1].removeprefix('±')}) and median {printed[2]} lie "
+                apart = f"{distance / values[1]:.1f} standard deviations apart" if values[1] else "apart"
+                yield group.where, f"{said}{apart}; in one sample it is one deviation at most"
 
 
 @rule(
@@ -127,20 +130,26 @@ def lowest_bucket(material: Material) -> Found:
         return  # generators that print whole milliseconds hit the edge by chance; no family reads such histograms
     for version, groups in material.by(lambda group: group.levels.get("version", "")):
         seconds = [
-            figure.value
+            (figure.value, name)
             for group in groups
             for name, figure in group.figures.items()
             if _PERCENTILE.fullmatch(name) and figure.unit == "s" and figure.value
         ]
-        lowest = min(seconds, default=None)
-        if lowest in _LOWEST_EDGES and (count := seconds.count(lowest)) >= _AT_EDGE:
+        lowest = min((value for value, _ in seconds), default=None)
+        names = [name for value, name in seconds if value == lowest]
+        if lowest in _LOWEST_EDGES and (count := len(names)) >= _AT_EDGE:
             yield (
                 str(version) or "all",
                 (
-                    f"{count} high percentiles are exactly {words.time(lowest)}, and none is lower: that is "
+                    f"{count} figures of {_named(names)} are exactly {words.time(lowest)}, and none is lower: that is "
                     "the edge of the lowest bucket"
                 ),
             )
+
+
+def _named(statistics: list[str]) -> str:
+    """ "p99" of one kind, "p95 and p99" of several."""
+    return " and ".join(sorted({name.rpartition("_")[2] for name in statistics}))
 
 
 def _triples(group: Group) -> Iterator[tuple[str, str, str, str]]:
