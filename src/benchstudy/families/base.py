@@ -117,6 +117,9 @@ class Family(ABC):
     # What its services may speak of besides what they need: `server` of `{{server.bind}}`, the trial's own.
     trial_names: ClassVar[tuple[str, ...]] = ()
 
+    # How `order` puts the cases of a block, as pages say it.
+    ordering: ClassVar[str] = "in random order within a block"
+
     @abstractmethod
     def cases(self, config: FamilyConfig) -> list[Case]:
         """All cases, in a deterministic order, each id once."""

@@ -22,6 +22,10 @@ class LoadTest(Family):
     Config = LoadTestConfig
     primary_metrics: ClassVar[tuple[str, ...]] = ("supported_users", "api_mean", "store_mean")
     trial_names: ClassVar[tuple[str, ...]] = ("server", "load")
+    ordering: ClassVar[str] = (
+        "versions side by side, the base first in odd blocks and last in even ones (ABBA), databases and loads in "
+        "random order"
+    )
     series_schemas: ClassVar[Mapping[str, Mapping[str, str]]] = {
         "panels": {
             "panel": "String",
