@@ -5,6 +5,7 @@ docs/families/log_write.md.
 """
 
 from collections.abc import Iterator, Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
@@ -128,7 +129,8 @@ def _sweep_cases(config: LogWriteConfig, sweep: LogSweep, where: str) -> Iterato
             generator.under_way(_highest_rate(config, rate))
         except ValueError as error:
             raise StudyError(f"{where}: {error}") from error
-        yield _case(config, backend, antispam, limit, front_ends, duplicates, generator, rate)
+        case = _case(config, backend, antispam, limit, front_ends, duplicates, generator, rate)
+        yield replace(case, most_blocks=sweep.blocks)
 
 
 def _highest_rate(config: LogWriteConfig, rate: str) -> float:

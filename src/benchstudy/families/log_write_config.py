@@ -173,6 +173,9 @@ class CapacitySearch(Strict):
     max_errors: float = Field(0.001, ge=0, lt=1, description="share of the leaves sent; pushback is no error, but lost")
     max_integrate_p99: DurationField = Field(5.0, description="of the time until a verified checkpoint covers a leaf")
     max_steps: int = Field(24, ge=2, le=100, description="rates that are tried at most")
+    max_restarts: int = Field(
+        8, ge=0, le=100, description="fresh logs after servers that died at a rate; one more ends the trial"
+    )
 
     @field_validator("start", "lowest", "highest")
     @classmethod
@@ -201,6 +204,9 @@ class LogSweep(Strict):
     duplicates: list[str] | None = Field(None, description="the family's when left out")
     generators: list[Name] | None = None
     rates: list[str] | None = Field(None, description="the family's when left out")
+    blocks: int | None = Field(
+        None, ge=1, description="they are measured in the first so many blocks only; in all if left out"
+    )
 
     @field_validator("antispam", mode="before")
     @classmethod

@@ -1,10 +1,11 @@
 """What one trial of log_write says: its generator's files, and what was found around the load. Pure."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from benchstudy.families.base import Observation, Parsed, ParseError
+from benchstudy.families.log_load.command import RESULT
 from benchstudy.families.log_load.growth import growth_rows
 from benchstudy.families.log_load.imported import SAVED_SCREEN, screen_values
 from benchstudy.families.log_load.samples import DATABASE, GENERATOR, SERVER, Found, limited_by, read_samples
@@ -29,7 +30,7 @@ def parse_trial(levels: Mapping[str, str], files: Path) -> Parsed:
     steps: Rows = []
     label = LOAD
     if facts["mode"] == SEARCH:
-        label = _best(facts)
+        label = _best(facts)["label"]
         values |= {f"capacity_{name}": (facts["bracket"][f"{key}"], "1/s") for name, key in _BRACKET.items()}
         steps = _step_rows(facts, files)
     window = measured(facts, files, label)
@@ -51,7 +52,15 @@ def parse_trial(levels: Mapping[str, str], files: Path) -> Parsed:
 def problems_of(files: Path) -> list[str]:
     """What a reader must know beside a trial's figures. Raises ParseError."""
     facts = _facts(files / FACTS)
-    return list(measured(facts, files, _best(facts) if facts["mode"] == SEARCH else LOAD).problems)
+    found = list(measured(facts, files, _best(facts)["label"] if facts["mode"] == SEARCH else LOAD).problems)
+    died = [row for row in facts.get("steps", ()) if row.get("died")]
+    if died:
+        found.append(
+            f"died: servers died at {len(died)} of {len(facts['steps'])} windows of the search, the first time at "
+            f"{died[0]['rate_per_s']:g}/s ({died[0]['died']}); each time it went on with a fresh log, and what the one "
+            "before had accepted last was asked for no more"
+        )
+    return found
 
 
 def limit_of(files: Path) -> str:
@@ -62,11 +71,19 @@ def limit_of(files: Path) -> str:
         failed, highest = facts["bracket"]["lowest_fail"], facts["bracket"]["highest_pass"]
         if failed is None:
             return f"nothing: every rate that was tried kept the objective, up to {highest:g}/s"
-        label = [row["label"] for row in facts["steps"] if row["rate_per_s"] == failed and row["why"]][-1]
-        at_its_limit = True
+        decided = [row for row in facts["steps"] if row["rate_per_s"] == failed and row["why"]][-1]
+        if decided.get("died"):
+            return _fatal(decided)
+        label, at_its_limit = decided["label"], True
     window = measured(facts, files, label)
     found = _samples(facts, files, window)
     return limited_by(found, at_its_limit=window.at_its_limit if at_its_limit is None else at_its_limit)
+
+
+def _fatal(row: Mapping[str, Any]) -> str:
+    """What limited a log whose servers died at the lowest rate that failed."""
+    how, at = row["died"], f"at {row['rate_per_s']:g}/s"
+    return f"memory: {how} {at}" if how.startswith("OOM:") else f"{how} {at}"
 
 
 def _screen_alone(screen: HammerScreen) -> Values:
@@ -94,7 +111,7 @@ def _around(facts: Mapping[str, Any], found: Found, window: Measured) -> Values:
         shares = found.processes.get(name)
         if shares is not None and window.values.get(f"{name}_cpu", (None, ""))[0] is None:
             values[f"{name}_cpu"] = (shares.cpu, "1")
-    peaks = [server.get("peak_memory_bytes") for server in facts["servers"]]
+    peaks = [server.get("peak_memory_bytes") for server in _servers(facts)]
     if peaks and None not in peaks:
         values["server_peak_memory"] = (sum(peaks), "B")
     elif SERVER in found.processes:
@@ -102,36 +119,50 @@ def _around(facts: Mapping[str, Any], found: Found, window: Measured) -> Values:
     return values
 
 
+def _servers(facts: Mapping[str, Any]) -> Sequence[Mapping[str, Any]]:
+    """What the servers used of the start in which the window was that a trial's figures are of.
+
+    Nothing of one that died afterwards, at another rate: its peak is that rate's.
+    """
+    if facts["mode"] != SEARCH or "starts" not in facts:
+        return facts["servers"]
+    start = facts["starts"][_best(facts)["start"] - 1]
+    return () if start["died"] else start["servers"]
+
+
 _BRACKET = {"pass": "highest_pass", "fail": "lowest_fail"}
 
 
-def _best(facts: Mapping[str, Any]) -> str:
+def _best(facts: Mapping[str, Any]) -> Mapping[str, Any]:
     """The last window at the highest rate that passed."""
     passed = facts["bracket"]["highest_pass"]
-    return [row["label"] for row in facts["steps"] if row["rate_per_s"] == passed][-1]
+    return [row for row in facts["steps"] if row["rate_per_s"] == passed][-1]
 
 
 def _step_rows(facts: Mapping[str, Any], files: Path) -> Rows:
     """A row for each attempt at a rate, of its window that decided: the one that failed, else the last."""
     # Trials of before a rate could be tried again have no number of the attempt.
     decided = {(row["step"], row.get("attempt", 1)): row for row in facts["steps"]}
-    rows = []
-    for (number, attempt), row in decided.items():
-        window = window_of(files / row["label"], facts["cpus"][GENERATOR], facts["publish_interval_s"])
-        rows.append(
-            {
-                "step": number,
-                "attempt": attempt,
-                "offered_per_s": row["rate_per_s"],
-                "achieved_per_s": window.achieved_per_s,
-                "errors": window.errors,
-                "pushback": window.pushback,
-                "integrate_p99_s": window.integrate_p99_s,
-                "passed": not row["why"],
-                "why": row["why"] or None,
-            }
-        )
-    return rows
+    return [
+        {"step": number, "attempt": attempt, **_step_values(facts, files, row), "why": row["why"] or None}
+        for (number, attempt), row in decided.items()
+    ]
+
+
+def _step_values(facts: Mapping[str, Any], files: Path, row: Mapping[str, Any]) -> dict[str, Any]:
+    found = {"offered_per_s": row["rate_per_s"], "passed": not row["why"]}
+    nothing = dict.fromkeys(("achieved_per_s", "errors", "pushback", "integrate_p99_s"))
+    # A generator whose log went away may have left no result.
+    if row.get("died") and not (files / row["label"] / "files" / RESULT).is_file():
+        return found | nothing
+    window = window_of(files / row["label"], facts["cpus"][GENERATOR], facts["publish_interval_s"])
+    return found | {
+        "achieved_per_s": window.achieved_per_s,
+        "errors": window.errors,
+        "pushback": window.pushback,
+        # Of a server that died only the leaves that were quick enough have a time.
+        "integrate_p99_s": None if row.get("died") else window.integrate_p99_s,
+    }
 
 
 def _compare(levels: Mapping[str, str], facts: Mapping[str, Any]) -> None:

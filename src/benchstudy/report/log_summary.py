@@ -13,6 +13,7 @@ _OWN_PROBLEMS = {
     "late": "leaves begun late",
     "polls": "checkpoints that could not be read",
     "errors": "errors",
+    "died": "servers that died in the capacity search",
 }
 
 

@@ -51,15 +51,18 @@ class Log:
 
 
 @contextmanager
-def fresh_log(wanted: Wanted, trial: "TrialContext") -> Iterator[Log]:
-    """Store and servers started afresh, ended with the block. Raises TrialFailed with a cause a person understands."""
+def fresh_log(wanted: Wanted, trial: "TrialContext", suffix: str = "") -> Iterator[Log]:
+    """Store and servers started afresh, ended with the block. Raises TrialFailed with a cause a person understands.
+
+    `suffix`: of their labels, where a trial has one log after the other.
+    """
     backend = wanted.backend
     role = trial.config.services[wanted.service].role
     placement, of_servers = _places(wanted, trial, role)
     with ExitStack() as stack:
         beside = []
         if backend.store is not None:
-            beside.append(stack.enter_context(trial.server(backend.store, label=STORE)))
+            beside.append(stack.enter_context(trial.server(backend.store, label=STORE + suffix)))
         servers = [
             stack.enter_context(
                 trial.server(
@@ -67,7 +70,7 @@ def fresh_log(wanted: Wanted, trial: "TrialContext") -> Iterator[Log]:
                     limits=wanted.limits,
                     cpu_list=cpu_list,
                     open_files=wanted.under_way + _SPARE_FILES,
-                    label=SERVER if number == 1 else f"{SERVER}-{number}",
+                    label=(SERVER if number == 1 else f"{SERVER}-{number}") + suffix,
                     beside=beside,
                 )
             )

@@ -46,8 +46,9 @@ def sampled(
     program: str,
     load_role: str,
     disk: str | None,
+    suffix: str = "",
 ) -> Iterator[None]:
-    """Samples while the block runs, on each host that has a part; `<trial>/samples-<host>/stdout` has them.
+    """Samples while the block runs, on each host that has a part; `<trial>/samples-<host><suffix>/stdout` has them.
 
     `program`: of the generator. `disk`: a folder on the first server's host. Sampling that fails is a note, no failure.
     """
@@ -62,7 +63,7 @@ def sampled(
             on(role).services.setdefault(name, []).append(running.folder)
     on(load_role).programs[GENERATOR] = program
     on(trial.config.services[servers[0].name].role).disk = disk
-    samplers = [_Sampler(trial, host, what) for host, what in watched.items()]
+    samplers = [_Sampler(trial, host, what, suffix) for host, what in watched.items()]
     for sampler in samplers:
         sampler.start()
     try:
@@ -73,10 +74,10 @@ def sampled(
 
 
 class _Sampler(Thread):
-    def __init__(self, trial: "TrialContext", host: str, what: _Watched):
+    def __init__(self, trial: "TrialContext", host: str, what: _Watched, suffix: str):
         super().__init__(name=f"samples of {host}", daemon=True)
-        self.trial, self.host, self.what = trial, host, what
-        self.until = f"{trial.scratch('/tmp', what.role)}/samples-{trial.uuid}"
+        self.trial, self.host, self.what, self.suffix = trial, host, what, suffix
+        self.until = f"{trial.scratch('/tmp', what.role)}/samples-{trial.uuid}{suffix}"
 
     def run(self) -> None:
         from benchstudy.hostagent import Command
@@ -94,7 +95,7 @@ class _Sampler(Thread):
             stdin=json.dumps(spec).encode() + b"\n",
             timeout_s=self.trial.config.timeout + 60.0,
             max_output_bytes=64 << 20,
-            label=f"{SAMPLES}-{self.host}",
+            label=f"{SAMPLES}-{self.host}{self.suffix}",
         )
         try:
             done = self.trial.execute(command, self.what.role)

@@ -32,6 +32,14 @@ class Window:
 
 
 @dataclass(frozen=True)
+class Attempt:
+    """One attempt at a rate. `why`: it failed, in a sentence; empty when it passed. `is_final`: no other would pass."""
+
+    why: str = ""
+    is_final: bool = False
+
+
+@dataclass(frozen=True)
 class Step:
     """One rate that was tried. `why`: it failed, in a sentence; empty when it passed."""
 
@@ -76,17 +84,18 @@ def _failure(window: Window, objective: CapacitySearch) -> str:
     return ""
 
 
-def tried(rate_per_s: float, objective: CapacitySearch, attempt: Callable[[int], str]) -> Step:
-    """A rate has failed when every attempt at it has, so that one stall of a disk or a neighbour is no capacity.
+def tried(rate_per_s: float, objective: CapacitySearch, attempt: Callable[[int], Attempt]) -> Step:
+    """A rate has failed when every attempt at it has, so that one stall of a disk or a neighbour is no capacity, or
+    when one failed finally.
 
-    `attempt`: runs the windows of the attempt with that number, from 1 on, and says why it failed, or nothing.
+    `attempt`: runs the windows of the attempt with that number, from 1 on.
     """
-    why = ""
+    result = Attempt()
     for number in range(1, objective.attempts + 1):
-        why = attempt(number)
-        if not why:
+        result = attempt(number)
+        if result.is_final or not result.why:
             break
-    return Step(rate_per_s, passed=not why, why=why)
+    return Step(rate_per_s, passed=not result.why, why=result.why)
 
 
 def bracket(steps: Sequence[Step]) -> Bracket:

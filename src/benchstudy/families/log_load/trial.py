@@ -3,9 +3,10 @@
 What was found around the load goes into `log.json` in the trial's folder, so that parsing needs the files alone.
 """
 
+import re
 import time
-from collections.abc import Iterator, Sequence
-from contextlib import ExitStack, contextmanager
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import asdict
 from functools import partial
 from threading import Thread
@@ -15,9 +16,9 @@ from benchstudy.errors import BenchstudyError, TrialFailed
 from benchstudy.families.base import Case, ParseError
 from benchstudy.families.log_load.causes import explain, explained
 from benchstudy.families.log_load.command import Load
-from benchstudy.families.log_load.log import Log, Wanted, fresh_log
-from benchstudy.families.log_load.samples import sampled
-from benchstudy.families.log_load.search import Step, bracket, next_rate, tried, verdict
+from benchstudy.families.log_load.log import Log, Wanted
+from benchstudy.families.log_load.search import Attempt, Step, bracket, next_rate, tried, verdict
+from benchstudy.families.log_load.starts import ServerDied, Starts
 from benchstudy.families.log_load.windows import HAMMER, LOAD, WATCH, read_hammer_log, read_written, window_of
 from benchstudy.families.log_write_config import SEARCH, LogWriteConfig, share_of
 from benchstudy.families.under_load import Rate, load_role
@@ -32,6 +33,8 @@ if TYPE_CHECKING:
 
 _OPEN = "open"
 _LEAST_COOL_DOWN_S = 1.0
+# What logbench says of a log that had answered before, and is still at its end after a rate that was too high.
+_UNANSWERED = re.compile(r"no checkpoint at .*(deadline exceeded|timeout|refused|reset by peer|EOF)", re.IGNORECASE)
 _LONGER_S = 120.0  # than its load and its waiting a generator may take before it hangs
 
 
@@ -51,7 +54,8 @@ class _NothingAccepted(TrialFailed):
 
 
 class _Trial:
-    log: Log
+    starts: Starts
+    loaded = 0  # the last start that a load was run on
 
     def __init__(self, case: Case, trial: "TrialContext"):
         self.trial, levels = trial, case.levels
@@ -80,8 +84,7 @@ class _Trial:
         self.program = trial.tool_path(self.generator.tool, self.role)
         self.logbench = trial.tool_path("logbench", self.role)
         trial.note(loop="open" if self.generator.is_open else "closed")
-        with ExitStack() as stack:
-            self.log = stack.enter_context(fresh_log(self.wanted, trial))
+        with Starts(self.wanted, trial, self.program) as self.starts:
             facts: dict[str, Any] = {
                 "schema": 1,
                 "tool": self.generator.tool,
@@ -93,17 +96,20 @@ class _Trial:
                 "placement": asdict(self.log.placement),
                 "cpus": self.log.cpus,
             }
-            log = self.log
-            with sampled(trial, log.servers, log.databases, self.program, self.role, log.directory):
-                facts |= self._loaded()
+            facts |= self._loaded()
             self._require_no_known_cause(facts)
-            stack.close()  # from now on the servers' records say what they used
-            facts["servers"] = [dict((server.record or {}).get("limits") or {}) for server in log.servers]
+        # They have ended, and their records say what they used.
+        facts["starts"] = self.starts.described()
+        facts["servers"] = facts["starts"][-1]["servers"]
         write_atomically(trial.files / FACTS, as_json(facts))
         try:
             trial.note(limited_by=limit_of(trial.files), problems=problems_of(trial.files))
         except ParseError as error:
             raise TrialFailed(str(error)) from error
+
+    @property
+    def log(self) -> Log:
+        return self.starts.log
 
     # --- load ------------------------------------------------------------------------------------------------
 
@@ -134,7 +140,7 @@ class _Trial:
         return min(load.total_s + generator.drain + generator.request_timeout + _LONGER_S, self.config.timeout)
 
     def _write(self, load: Load, label: str = LOAD) -> None:
-        """One run of the open loop. Raises TrialFailed when a leaf was lost, or none was accepted.
+        """One run of the open loop. Raises ServerDied, and TrialFailed when a leaf was lost, or none was accepted.
 
         In a search a leaf that is only late is no lost one: the rate was too high.
         """
@@ -142,13 +148,16 @@ class _Trial:
         done = self.trial.execute(command, self.role)
         self._require(done)
         written = self._read(label)
+        self._require_nothing_lost(written)
+        if not written.window.accepted:
+            said = "; ".join(f"{text.count}× {text.kind}: {text.text}" for text in written.texts[:3])
+            raise _NothingAccepted(f"the log accepted no leaf in the window: {said or 'no answer came'}")
+
+    def _require_nothing_lost(self, written: "LogbenchResult") -> None:
         lost = written.proofs.lost_count - (written.proofs.not_integrated if self.rate is None else 0)
         if lost > 0:
             first = written.proofs.lost[0]
             raise TrialFailed(f"{lost} accepted leaves are lost, such as that of index {first.index}: {first.why}")
-        if not written.window.accepted:
-            said = "; ".join(f"{text.count}× {text.kind}: {text.text}" for text in written.texts[:3])
-            raise _NothingAccepted(f"the log accepted no leaf in the window: {said or 'no answer came'}")
 
     def _read(self, label: str) -> "LogbenchResult":
         try:
@@ -158,8 +167,14 @@ class _Trial:
 
     def _require(self, done: "TrialExecution") -> None:
         """As require_success, with what the servers say: a refused connection is only the symptom."""
-        self.log.check()
-        done.require_success()
+        self.starts.check()
+        try:
+            done.require_success()
+        except TrialFailed as error:
+            if self.rate is None and self.starts.number == self.loaded and _UNANSWERED.search(str(error)):
+                raise ServerDied("server hung: no checkpoint came before the load began") from error
+            raise
+        self.loaded = self.starts.number
 
     def _hammer(self, load: Load) -> None:
         """The hammer on a terminal, and logbench beside it, which looks at the checkpoints and has leaves proved."""
@@ -168,7 +183,7 @@ class _Trial:
         hammer = load.hammer(self.program, LOAD, cpus, load.total_s)
         with self._beside(load.watch(self.logbench, WATCH, None, self._timeout_s(load))) as watching:
             done = self.trial.execute(hammer, self.role)
-            self.log.check()
+            self.starts.check()
             if done.execution.state != "timeout":
                 done.require_success()
                 raise TrialFailed(f"the hammer ended by itself after {done.execution.duration_s:.0f} s")
@@ -204,26 +219,38 @@ class _Trial:
     # --- capacity --------------------------------------------------------------------------------------------
 
     def _search(self) -> dict[str, Any]:
-        """Rates up and down on one server, until the bracket is narrow. Raises TrialFailed when no rate passes."""
+        """Rates up and down on one log, until the bracket is narrow; on a fresh one when a server died at a rate.
+
+        Raises TrialFailed when no rate passes, or servers died too often.
+        """
         objective = self.objective
         steps: list[Step] = []
         rows: list[dict[str, Any]] = []
         begun = time.monotonic()
         while (rate := next_rate(steps, objective)) is not None:
             self._require_time(begun, rate, steps)
-            number = len(steps) + 1
-            steps.append(tried(rate, objective, partial(self._attempt, rows, number, rate)))
+            steps.append(tried(rate, objective, partial(self._attempt, steps, rows, rate)))
         found = bracket(steps)
         if found.highest_pass is None:
-            least = min(steps, key=lambda step: step.rate_per_s)
-            tried_so_far = f"none of {len(steps)} rates that were tried, down to {least.rate_per_s:g}/s"
-            raise TrialFailed(f"{tried_so_far}, kept the objective; at that one: {least.why}")
+            raise TrialFailed(_none_passed(steps))
         return {
             "search": objective.model_dump(mode="json"),
             "steps": rows,
             "bracket": asdict(found),
             "under_way": self.wanted.under_way,
         }
+
+    def _ensure_up(self, steps: Sequence[Step], rows: Sequence[Mapping[str, Any]]) -> None:
+        """Raises TrialFailed when the log does not come up again, or died too often."""
+        deaths, most = self.starts.deaths, self.objective.max_restarts
+        if deaths > most:
+            last, passed = rows[-1], bracket(steps).highest_pass
+            shown = "none passed" if passed is None else f"{passed:g}/s passed"
+            raise TrialFailed(
+                f"{last['why']}, at {last['rate_per_s']:g}/s; servers have died {deaths} times in this search "
+                f"({shown}), and max_restarts is {most}: start nearer to the capacity, or raise it"
+            )
+        self.starts.ensure_up()
 
     def _require_time(self, begun: float, rate: float, steps: Sequence[Step]) -> None:
         objective = self.objective
@@ -239,25 +266,42 @@ class _Trial:
     def _timeout_free_s(self, rate: float) -> float:
         return self._load_of(rate, self.objective.warm_up, self.objective.window).total_s
 
-    def _attempt(self, rows: list[dict[str, Any]], number: int, rate: float, attempt: int) -> str:
-        """Why the rate failed this time, in its first window that did; empty when all passed. `rows` gets them."""
-        objective = self.objective
-        why = ""
+    def _attempt(self, steps: Sequence[Step], rows: list[dict[str, Any]], rate: float, attempt: int) -> Attempt:
+        """How the rate did this time, by its first window that failed. `rows` gets what each window showed."""
+        objective, number = self.objective, len(steps) + 1
+        result = Attempt()
         for turn in range(1, objective.windows + 1):
+            self._ensure_up(steps, rows)
             label = f"{SEARCHED}{number:02d}-attempt-{attempt}-window-{turn}"
             load = self._load_of(rate, objective.warm_up, objective.window)
+            row = {"step": number, "attempt": attempt, "window": turn, "label": label, "rate_per_s": rate}
+            row["start"] = self.starts.number
             try:
                 self._write(load, label)
                 window = window_of(self.trial.files / label, self.log.placement.usable, self.backend.publish_interval)
-                why = verdict(window, objective)
+                result = Attempt(verdict(window, objective))
             except _NothingAccepted as error:
-                why = str(error)
-            rows.append(
-                {"step": number, "attempt": attempt, "window": turn, "label": label, "rate_per_s": rate, "why": why}
-            )
-            if why:
+                result = Attempt(str(error))
+            except ServerDied as error:
+                row["died"] = self._died(error, label)
+                # Memory that is used up is no stall that passes: a rate that can end the log is not tried again.
+                result = Attempt(row["died"], is_final=row["died"].startswith("OOM:"))
+            rows.append({**row, "why": result.why})
+            if result.why:
                 break
-        return why
+        return result
+
+    def _died(self, symptom: ServerDied, label: str) -> str:
+        """Take the log down: how its servers ended.
+
+        Raises TrialFailed when a wrong setup is the cause, or when leaves are lost.
+        """
+        how, said = self.starts.end(symptom)
+        if explain(said) is not None:
+            raise TrialFailed(said)
+        with suppress(ParseError):  # a generator whose log goes away may leave nothing
+            self._require_nothing_lost(read_written(self.trial.files / label))
+        return how
 
     # --- afterwards ------------------------------------------------------------------------------------------
 
@@ -268,13 +312,24 @@ class _Trial:
             said = read_hammer_log(self.trial.files)
             errors, texts = said.error_count, [*said.errors]
         else:
-            for label in [row["label"] for row in facts.get("steps", ())] or [LOAD]:
+            # Where a server died, nobody was there to answer: that has been told.
+            for label in [row["label"] for row in facts.get("steps", ()) if "died" not in row] or [LOAD]:
                 written = self._read(label)
                 errors += written.window.errors
                 texts += [text.text for text in written.texts]
         if not errors:
             return
-        logs = [str(server.agent.service_status(server)["log"]) for server in self.log.servers]
+        up = self.log.servers if self.starts.is_up else ()
+        logs = [str(server.agent.service_status(server)["log"]) for server in up]
         cause = explain(*texts, *logs)
         if cause:
             raise TrialFailed(f"{cause}: {errors} errors" + (f", such as {texts[0]}" if texts else ""))
+
+
+def _none_passed(steps: Sequence[Step]) -> str:
+    """The cause of a search without any rate that passed, by the lowest that was tried."""
+    least = min(steps, key=lambda step: step.rate_per_s)
+    tried_so_far = f"no rate kept the objective, {len(steps)} tried, down to {least.rate_per_s:g}/s"
+    if least.why.startswith("OOM:"):
+        return f"{least.why}, at {least.rate_per_s:g}/s; {tried_so_far}"
+    return f"{tried_so_far}; at that one: {least.why}"
