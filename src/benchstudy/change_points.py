@@ -1,0 +1,157 @@
+"""Moments at which a series went to another level and stayed there. They annotate a figure; no verdict uses them.
+
+PELT (Killick, Fearnhead and Eckley, J. Am. Stat. Assoc. 107, 2012; `ruptures`) looks for the steps that reduce the
+squared error by more than `_PENALTY` · log n times the noise each. What makes false alarms is dealt with before:
+
+- outliers and skewed values: it works on normal scores, which know the order of values only;
+- samples that depend on the ones before: the noise is the one of means over long stretches, from the differences of
+  neighbours and of those next to them, which a step hardly enters (in the manner of Chakar and others, Bernoulli 23,
+  2017). Where samples remember more than half, means of stretches take their place, until they remember less; where
+  too few are left, nothing is said;
+- a slow drift, which steps would be drawn along: a straight line is preferred where it fits as well.
+"""
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+
+import numpy as np
+
+FEWEST_SAMPLES = 30
+MOST_STRETCHES = 100
+SHORTEST = 5  # stretches: less is an excursion and no level
+_FEWEST_STRETCHES = 20
+_PENALTY = 4.0
+_MOST_MEMORY = 0.5
+_KEPT = 0.9  # of squared differences: the largest are where steps would be
+
+
+@dataclass(frozen=True)
+class Change:
+    """From `at` on the level is another: `before` and `after` are medians of the samples on both sides, up to the next
+    change. `at` is known to within `blur`, a stretch; both on the scale of the series' times.
+    """
+
+    at: float
+    blur: float
+    before: float
+    after: float
+
+    @property
+    def relative(self) -> float | None:
+        """0.2 is 20 % more than before; None from zero or a change of sign, where no percentage makes sense."""
+        return self.after / self.before - 1 if self.before * self.after > 0 else None
+
+
+@dataclass(frozen=True)
+class Changes:
+    """What was found in `n` samples. `drift`: a line fits better than steps, from `before` to `after`, and there are no
+    `found`. `why`: nothing can be said, in words for a reader.
+    """
+
+    n: int
+    found: tuple[Change, ...] = ()
+    drift: Change | None = None
+    why: str = ""
+
+    @property
+    def steady(self) -> bool | None:
+        """No change and no drift; None when nothing can be said."""
+        return None if self.why else not self.found and self.drift is None
+
+
+def find(times: Sequence[float], values: Sequence[float], memory: float = 0.0) -> Changes:
+    """Changes of level of a series whose samples follow one another at about equal steps of time.
+
+    `memory`: how far a sample looks back, such as the window of a rate, on the scale of `times`: within it there is
+    nothing new. Samples that are not finite are left out. Raises ValueError when times and values differ in number.
+    """
+    if len(times) != len(values):
+        raise ValueError(f"{len(times)} times and {len(values)} values")
+    at, level = np.asarray(times, dtype=float), np.asarray(values, dtype=float)
+    at, level = at[np.isfinite(level)], level[np.isfinite(level)]
+    n = len(level)
+    if n < FEWEST_SAMPLES:
+        return Changes(n, why=f"{n} samples, and {FEWEST_SAMPLES} are the least")
+    if np.ptp(level) == 0:
+        return Changes(n)
+    pitch = float(np.median(np.diff(at)))
+    each = max(-(-n // MOST_STRETCHES), math.ceil(memory / pitch - 1e-9) if pitch > 0 else 1)
+    while n // each >= _FEWEST_STRETCHES:
+        scores = _normal_scores(_means(level, each))
+        kept, noise, least = _memory_and_noise(scores)
+        if kept <= _MOST_MEMORY:
+            return _segmented(at, level, each, scores / math.sqrt(noise))
+        # Memory only makes noise of what seems a change: where even none leaves no change, it need not be known.
+        if _segmented(at, level, each, scores / math.sqrt(least)).steady:
+            return Changes(n)
+        each *= 2
+    return Changes(n, why="samples depend too much on the ones before")
+
+
+def _means(level: np.ndarray, each: int) -> np.ndarray:
+    """Of `each` neighbours; what does not fill a stretch is left out at the beginning."""
+    return level[len(level) % each :].reshape(-1, each).mean(axis=1)
+
+
+def _normal_scores(values: np.ndarray) -> np.ndarray:
+    """Blom's; equal values share one."""
+    from scipy import special
+    from scipy import stats as scipy_stats
+
+    return special.ndtri((scipy_stats.rankdata(values) - 0.375) / (len(values) + 0.25))
+
+
+def _memory_and_noise(scores: np.ndarray) -> tuple[float, float, float]:
+    """How much of itself a score keeps to the next one, at most, as far as so few tell; the variance that means over
+    long stretches have because of it, times their length (both of a first-order autoregression); and without memory."""
+    near, far = (_squared_differences(scores, lag) for lag in (1, 2))
+    unsure = 1 / math.sqrt(len(scores))
+    kept = max(0.0, _usual(far) / _usual(near) - 1) if _usual(near) else 0.0  # hardly any differ: clean steps
+    kept, single = kept + unsure, (_usual(near) or float(near.mean())) / 2
+    return kept, single * (1 + kept) / (1 - kept) ** 2 if kept < 1 else math.inf, single
+
+
+def _squared_differences(scores: np.ndarray, lag: int) -> np.ndarray:
+    return np.sort((scores[lag:] - scores[:-lag]) ** 2)
+
+
+def _usual(squares: np.ndarray) -> float:
+    """The mean of sorted squares without the largest, made as large as that of all of them if they are normal."""
+    from scipy import special
+
+    most = squares[: max(1, int(_KEPT * len(squares)))]
+    # The share of a chi-squared variable's mean that lies below its quantile `_KEPT`.
+    share = float(special.gammainc(1.5, special.chdtri(1, 1 - _KEPT) / 2)) / _KEPT
+    return float(most.mean()) / share
+
+
+def _segmented(at: np.ndarray, level: np.ndarray, each: int, scores: np.ndarray) -> Changes:
+    from ruptures import KernelCPD  # a tenth of a second, and no other page needs it
+
+    n, penalty = len(level), _PENALTY * math.log(len(scores))
+    ends = KernelCPD(kernel="linear", min_size=SHORTEST).fit(scores[:, None]).predict(pen=penalty)
+    if len(ends) < 2:
+        return Changes(n)
+    steps = sum(_squared_error(part) for part in np.split(scores, ends[:-1])) + penalty * (len(ends) - 1)
+    place = np.arange(len(scores))
+    line = np.polynomial.Polynomial.fit(place, scores, 1)(place)
+    parts = np.split(level, [n % each + end * each for end in ends[:-1]])
+    if float(((scores - line) ** 2).sum()) + penalty <= steps:
+        fifth = n // 5
+        return Changes(n, drift=Change(float(at[0]), 0.0, _median(level[:fifth]), _median(level[-fifth:])))
+    found, begin = [], 0
+    for before, after in pairwise(parts):
+        begin += len(before)
+        blur = float(at[begin] - at[max(0, begin - each)])
+        found.append(Change(float(at[begin]), blur, _median(before), _median(after)))
+    return Changes(n, tuple(found))
+
+
+def _squared_error(part: np.ndarray) -> float:
+    return float(((part - part.mean()) ** 2).sum())
+
+
+def _median(part: np.ndarray) -> float:
+    return float(np.median(part))
