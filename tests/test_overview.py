@@ -12,7 +12,7 @@ from conftest import CHECKOUT
 from tidy_fixture import HOSTILE, Tables, write_file_size, write_fio
 
 from benchstudy import cli, prose, steady
-from benchstudy.report import checklist, drift, htmlpages, outliers, triallist
+from benchstudy.report import checklist, drift, htmlpages, outliers
 from benchstudy.report.page import Page
 from benchstudy.report.results import Results
 from benchstudy.report.studyfacts import StudyFacts
@@ -292,16 +292,6 @@ def test_an_outlier_is_flagged_and_kept_with_what_happened_on_its_host(bare_proj
     page = Page("file_size", study="embedded", tidy="data/tidy/embedded/file_size", output="reports/embedded/file_size")
     assert results.estimate("duration", "this-machine", found.case).summary.n == 7, "kept"
     assert list(page._scrutiny.flagged) == [trials[2]]
-
-
-def test_many_trials_have_their_files_counted_and_not_listed(bare_project, monkeypatch):
-    results, trials = results_with(bare_project, [1.0] * 4)
-    shown = [triallist.trials(results, ["duration"], bare_project, bare_project / "reports")]
-    monkeypatch.setattr(triallist, "_LIST_FILES_UP_TO", 3)
-    shown.append(triallist.trials(results, ["duration"], bare_project, bare_project / "reports"))
-    assert [text.count("<summary>5 files</summary>") for text in shown] == [4, 0]
-    assert shown[1].count("<td class=files>5 files</td>") == 4
-    assert all(f'id="trial-{trial}"' in shown[1] for trial in trials)
 
 
 @pytest.mark.parametrize("values", [[1.0, 1.0, 1.0, 1.0, 1.03, 1.0], [1.0, 1.0, 9.0, 1.0, 1.0], [0.0, 1.0] * 4])

@@ -12,7 +12,7 @@ from tidy_fixture import HOSTILE, Tables, write_file_size
 
 from benchstudy import paths
 from benchstudy.errors import BenchstudyError
-from benchstudy.report import cells, evidence, human, published, triallist
+from benchstudy.report import cells, estimatefiles, evidence, human, published, triallist
 from benchstudy.report.page import Page
 from benchstudy.report.results import Results
 from benchstudy.report.tables import Cell, Table, anchor, link
@@ -285,7 +285,7 @@ def test_every_trial_is_listed_with_its_command_and_files(tables, tmp_path):
 
 def test_estimates_are_written_in_base_units(tables, tmp_path):
     add(tables, 0.001, 0.002, 0.003)
-    evidence.write_estimates(results_of(tables).estimates("duration"), tmp_path / "estimates.csv")
+    estimatefiles.write_estimates(results_of(tables).estimates("duration"), tmp_path / "estimates.csv")
     row = pl.read_csv(tmp_path / "estimates.csv").row(0, named=True)
     assert (row["n"], row["median"], row["unit"], row["failed"]) == (3, 0.002, "s", 0)
 

@@ -7,6 +7,7 @@ import hashlib
 import json
 import math
 from collections.abc import Iterator, Mapping
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +23,7 @@ _BACKENDS = {
     "sshfs": (0.011, 2e8, 1.7e8, 3e9),
 }
 _SHA = hashlib.sha256(b"").hexdigest()
+_STARTED = datetime(2026, 11, 20, 10, tzinfo=UTC)
 _SESSION = "00000000-0000-4000-8000-000000000000"
 
 
@@ -63,7 +65,7 @@ class Tables:
             "position": len(self.trials) + 1,
             "status": "ok",
             "cause": None,
-            "started": f"2026-11-20T10:{block:02d}:00.000+00:00",
+            "started": (_STARTED + timedelta(minutes=block)).isoformat(timespec="milliseconds"),
             "duration_s": 1.5,
             "argv": f"python3 -I ~/.benchstudy/agent-0123456789ab file-size {case} --folder /tmp/benchstudy-{trial}",
             "raw": raw,

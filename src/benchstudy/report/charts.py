@@ -7,6 +7,7 @@ gets. The legend is made of HTML, so that it wraps and never covers data; export
 import html
 import json
 import re
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
@@ -57,7 +58,19 @@ class Figure:
         many = " many" if len(self.panels) > 1 else ""
         return (
             f'<figure class="chart" id="figure-{html.escape(self.name)}">{self._legend_html()}'
-            f'<div class="panels{many}">{views}</div><figcaption>{html.escape(self.caption)}</figcaption></figure>'
+            f'<div class="panels{many}">{views}</div><figcaption>{html.escape(self._said(self.panels))}</figcaption>'
+            "</figure>"
+        )
+
+    def _said(self, panels: Sequence[Panel]) -> str:
+        """The caption, and what of the trials is drawn in these panels where not all of them are."""
+        points, trials = (sum(getattr(panel, name) for panel in panels) for name in ("points", "trials"))
+        if points == trials:
+            return self.caption
+        stop = "" if self.caption.endswith(".") else "."
+        return (
+            f"{self.caption}{stop} {points:,} of {trials:,} points are drawn: of each case the least, the greatest, "
+            "and others in equal steps of rank. Medians and intervals are of all; trials.csv has all."
         )
 
     def static_html(self, panels: int) -> str:
@@ -67,7 +80,7 @@ class Figure:
         many = " many" if len(shown) > 1 else ""
         return (
             f'<figure class="chart">{self._legend_html(buttons=False)}<div class="panels{many}">{views}</div>'
-            f"<figcaption>{html.escape(self.caption)}</figcaption></figure>"
+            f"<figcaption>{html.escape(self._said([panel for panel, _ in shown]))}</figcaption></figure>"
         )
 
     def _alt_text(self, panel: Panel) -> str:

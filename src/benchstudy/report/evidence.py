@@ -1,17 +1,15 @@
 """The parts of a page that answer "how do you know?": counts, method, weaknesses, and every trial with its files."""
 
-import csv
 import html
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from pathlib import Path
 from typing import Any
 
 import polars as pl
 
-from benchstudy import stats
+from benchstudy import families, stats
 from benchstudy.report import human, sessions, stopping
-from benchstudy.report.results import Estimate, Results
+from benchstudy.report.results import Results
 from benchstudy.report.tables import definition_list, unbroken
 
 Indexes = Sequence[Mapping[str, Any]]
@@ -86,11 +84,15 @@ def method(results: Results, indexes: Indexes) -> str:
     """How this was measured, from the records of the sessions and trials."""
     counted = results.counted
     blocks = counted["block"].n_unique()
+    of_case = counted.group_by("target", "case").agg(pl.col("block").n_unique())["block"]
+    often = f"each once in every one of {human.plural(blocks, 'block')}"
+    if of_case.min() != of_case.max():
+        often = f"each once in a block, in {of_case.min()} to {human.plural(of_case.max(), 'block')}"
     facts = [
         (
             "Design",
-            f"{human.plural(results.cases.height, 'case')}, each once in every one of {human.plural(blocks, 'block')}, "
-            "in random order within a block; one trial at a time on a host.",
+            f"{human.plural(results.cases.height, 'case')}, {often}, {families.get(results.family).ordering}; "
+            "one trial at a time on a host.",
         ),
         ("Unit of statistics", "the trial. n counts trials, never the operations inside them."),
         (
@@ -194,15 +196,3 @@ def _weak_trials(results: Results, indexes: Indexes) -> list[str]:
             "average was more than its processors and the trial before account for."
         )
     return found
-
-
-def write_estimates(estimates: Iterable[Estimate], path: Path) -> None:
-    """One row a case and metric, in base units, for whoever wants to go on from here."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    names = ["n", "mean", "sd", "median", "interval_low", "interval_high", "method", "note"]
-    with path.open("w", newline="", encoding="utf-8") as out:
-        writer = csv.writer(out, lineterminator="\n")
-        writer.writerow(["target", "case", "metric", "unit", "results", "failed", *names])
-        for e in estimates:
-            row = [e.target, e.case, e.metric, e.unit, e.results, e.failed]
-            writer.writerow(row + [getattr(e.summary, name) for name in names])

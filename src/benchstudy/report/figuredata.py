@@ -41,7 +41,14 @@ def points(results: Results, metric: str, series: str, where: Where, x: str | No
     if x is not None:
         columns["x"] = pl.col(x).cast(pl.Float64)
         names.append("x")
-    return found.with_columns(**columns).select(names)
+    return leading(results, found.with_columns(**columns).select(names))
+
+
+def leading(results: Results, points: pl.DataFrame) -> pl.DataFrame:
+    """With the way to each `trial` as `href`, where that is not the page of the figure."""
+    if results.places.detail != "apart":
+        return points
+    return points.with_columns(href=pl.col("trial").map_elements(results.places.href, return_dtype=pl.String))
 
 
 def estimates(results: Results, metric: str, series: str, where: Where, x: str | None = None) -> pl.DataFrame:

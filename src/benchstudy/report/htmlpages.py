@@ -6,7 +6,6 @@ from collections.abc import Mapping, Sequence
 from importlib import resources
 from pathlib import Path
 
-import jinja2
 import nbformat
 from nbconvert import HTMLExporter
 from traitlets.config import Config
@@ -15,15 +14,12 @@ from benchstudy import families
 from benchstudy.notebooks import STUDY_PAGES
 from benchstudy.report import vega
 from benchstudy.report.bundle import write_bundle
+from benchstudy.report.pagetemplates import page_style, render, template_text
 from benchstudy.study import Study
 
 _HEADING = re.compile(r"<h2>(.*?)</h2>", re.DOTALL)
 # Filled in last: headings are looked for in what the notebook says, not in a library's code.
 _CONTENTS, _BUNDLE = "<!-- contents -->", "/* bundle */"
-
-
-def template_text(name: str) -> str:
-    return resources.files("benchstudy.report").joinpath("templates", name).read_text(encoding="utf-8")
 
 
 def page_title(page: str) -> str:
@@ -91,15 +87,12 @@ def build_index(study: Study, *, tidy: Mapping[str, Path], sessions: Sequence[Pa
     from benchstudy.report.studyfacts import StudyFacts
     from benchstudy.report.studyindex import StudyIndex
 
-    environment = jinja2.Environment(autoescape=True, trim_blocks=True, undefined=jinja2.StrictUndefined)
-    template = environment.from_string(template_text("index.html.j2"))
-    style = jinja2.utils.markupsafe.Markup(template_text("page.css"))
     indexes = [json.loads(path.read_text(encoding="utf-8")) | {"file": path} for path in sessions if path.is_file()]
     own = reports / study.study
     for folder in (own, reports):
         facts = StudyFacts(study, tidy=tidy, indexes=indexes, reports=reports, page_folder=folder)
         folder.mkdir(parents=True, exist_ok=True)
-        text = template.render(study=StudyIndex(facts).context(), style=style)
+        text = render("index.html.j2", study=StudyIndex(facts).context(), style=page_style())
         (folder / "index.html").write_text(text, encoding="utf-8")
         if folder == own:
             write_bundle(own, [*tidy, *STUDY_PAGES], reports / f"{study.study}.zip")

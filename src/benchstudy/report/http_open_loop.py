@@ -7,6 +7,7 @@ import polars as pl
 
 from benchstudy.criteria import ACHIEVED
 from benchstudy.report import cells, human
+from benchstudy.report.figuredata import leading
 from benchstudy.report.http_load import HttpLoad, Point, Sweep
 from benchstudy.report.panels import Axis, Panel, Style, trend_panel
 from benchstudy.report.tables import MISSING, Cell, Table
@@ -116,7 +117,18 @@ class OpenAgainstClosed:
         for (target, *rest), (points, estimates) in frames.items():
             several = [target] if len(self.load.results.targets) > 1 else []
             x, y = Axis("Answers a second", "1/s"), Axis(title, "s", shared=shared)
-            found.append(trend_panel(" · ".join([*several, *rest]), points, estimates, x, y, style, apart=False))
+            found.append(
+                trend_panel(
+                    " · ".join([*several, *rest]),
+                    points,
+                    estimates,
+                    x,
+                    y,
+                    style,
+                    apart=False,
+                    case=("series", "tip load"),
+                )
+            )
         return found
 
     def _frames(self, metric: str, both: tuple[list[Sweep], list[Sweep]]) -> tuple[pl.DataFrame, pl.DataFrame]:
@@ -145,7 +157,7 @@ class OpenAgainstClosed:
         tips = dict.fromkeys(("tip median", "tip evidence"), pl.String)
         ends = {"low": number, "high": number, "order": pl.Int64} | tips
         return (
-            pl.DataFrame(points, schema=text | {"x": number, "y": number}),
+            leading(self.load.results, pl.DataFrame(points, schema=text | {"x": number, "y": number})),
             pl.DataFrame(
                 estimates, schema={k: v for k, v in text.items() if k != "trial"} | {"x": number, "y": number} | ends
             ),

@@ -21,12 +21,17 @@ class Reference:
 
 @dataclass(frozen=True)
 class Panel:
-    """One Vega-Lite view without a width: the figure gives it one. `live`: what stands for it where scripts run."""
+    """One Vega-Lite view without a width: the figure gives it one. `live`: what stands for it where scripts run.
+
+    `trials` that it is about, and the `points` that are drawn of them; 0 where points are no trials.
+    """
 
     title: str
     chart: alt.LayerChart
     height: int = 300
     live: alt.LayerChart | None = None
+    trials: int = 0
+    points: int = 0
 
     def spec(self, width: int | str, *, legend: bool, live: bool = False) -> dict[str, Any]:
         chart = (self.live if live and self.live is not None else self.chart).properties(

@@ -11,7 +11,7 @@ from benchstudy.report import cells, human
 from benchstudy.report.load_cells import bucket, percent, signed, signed_percent
 from benchstudy.report.load_test import Contrast, LoadTest, Trial
 from benchstudy.report.mix_shift import Quantile
-from benchstudy.report.tables import MISSING, Cell, Table, slug
+from benchstudy.report.tables import MISSING, MOST_OF_TRIALS, Cell, Table, slug
 
 _TIMES = {"client_mean": "mean", "client_p50": "p50", "client_p95": "p95", "client_p99": "p99"}
 _PERCENTILES = (50, 95, 99)
@@ -179,12 +179,10 @@ class LoadClient:
                 shown = list(dict.fromkeys(filter(None, details)))
                 more = f" and {len(shown) - 3} more" if len(shown) > 3 else ""
                 at = f"from {min(times):,.0f} s on" if len(times) > 1 else f"at {times[0]:,.0f} s"
-                body.append(
-                    (Cell.text(name), Cell.text(what), Cell((f"{len(times)}", at), f"#trial-{trial}"),
-                     Cell.text("; ".join(shown[:3]) + more or "–"))
-                )  # fmt: skip
+                often = Cell((f"{len(times)}", at), self.load.results.places.href(trial))
+                body.append((Cell.text(name), Cell.text(what), often, Cell.text("; ".join(shown[:3]) + more or "–")))
         columns = ("Case", "What", "How often", "Detail")
-        return Table("events", "Gaps, resets and restarts, trial by trial", columns, tuple(body))
+        return Table("events", "Gaps, resets and restarts, trial by trial", columns, tuple(body), MOST_OF_TRIALS)
 
 
 def _failed(action: Action, href: str) -> Cell:

@@ -15,7 +15,7 @@ from benchstudy.report.load_cells import interval_lines, percent, percent_interv
 from benchstudy.report.load_panels import Drawn, LoadPanels
 from benchstudy.report.load_test import FEWEST, Contrast, LoadTest, Trial
 from benchstudy.report.panels import Axis, time_panel
-from benchstudy.report.tables import MISSING, Cell, Table, slug
+from benchstudy.report.tables import MISSING, MOST_OF_TRIALS, Cell, Table, slug
 
 METRIC = "supported_users"
 # 1 in a trial that stayed at the rule's greatest number of users without an alert.
@@ -228,10 +228,10 @@ class LoadUsers:
             "Slope",
             "Alerts, share of the time",
         )
-        return Table("limits", "What limited the users, trial by trial", columns, tuple(body))
+        return Table("limits", "What limited the users, trial by trial", columns, tuple(body), MOST_OF_TRIALS)
 
     def _limit_row(self, contrast: Contrast, version: str, trial: Trial) -> tuple[Cell, ...]:
-        href, found = f"#trial-{trial.uuid}", self.bracket(trial)
+        href, found = self.load.results.places.href(trial.uuid), self.bracket(trial)
         users, slope = (self.load.value(trial.uuid, metric) for metric in (METRIC, "slope"))
         alerts = [f"{alert_word(name)}: {percent(share, 0)}" for name, share in found.alerts.items()] if found else []
         return (

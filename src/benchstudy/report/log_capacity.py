@@ -9,7 +9,7 @@ from benchstudy.report import cells, human
 from benchstudy.report.log_summary import bracket_width
 from benchstudy.report.log_tables import LogTables
 from benchstudy.report.log_write import LogWrite, Point, Sweep
-from benchstudy.report.tables import MISSING, Cell, Table, slug
+from benchstudy.report.tables import MISSING, MOST_OF_TRIALS, Cell, Table, slug
 
 
 class LogCapacity:
@@ -61,18 +61,17 @@ class LogCapacity:
         columns = ("Block, step, attempt", "Offered", "Achieved", "Integrated, p99", "Errors", "Pushed back", "Verdict")
         for sweep, point in self.searches:
             mine = rows.filter((pl.col("target") == sweep.target) & (pl.col("case") == point.case))
-            body = tuple(_step_row(row) for row in mine.sort("block", "trial", "step", "attempt").iter_rows(named=True))
+            in_order = mine.sort("block", "trial", "step", "attempt").iter_rows(named=True)
+            body = tuple(_step_row(row, self.load.results.places.href(row["trial"])) for row in in_order)
             name = self.load.name(sweep)
-            yield Table(slug(f"steps-{name}"), f"Rates tried: {name}", columns, body)
+            yield Table(slug(f"steps-{name}"), f"Rates tried: {name}", columns, body, MOST_OF_TRIALS)
 
 
 def _bracket(passed: float, failed: float | None) -> str:
     return f"{passed:,.0f}/s, none failed" if failed is None else f"{passed:,.0f}–{failed:,.0f}/s"
 
 
-def _step_row(row: dict[str, Any]) -> tuple[Cell, ...]:
-    href = f"#trial-{row['trial']}"
-
+def _step_row(row: dict[str, Any], href: str) -> tuple[Cell, ...]:
     def figure(column: str, unit: str) -> Cell:
         return Cell((human.quantity(row[column], unit),), href)
 

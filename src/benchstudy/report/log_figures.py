@@ -6,6 +6,7 @@ from typing import Any
 import polars as pl
 
 from benchstudy.report import human
+from benchstudy.report.figuredata import leading
 from benchstudy.report.log_write import LogWrite, Point, Sweep
 from benchstudy.report.panels import Axis, Panel, Phase, Style, time_panel, trend_panel
 from benchstudy.report.tables import slug
@@ -105,7 +106,8 @@ class LogFigures:
                         "tip evidence": human.evidence(summary, found.unit),
                     }
                 )
-        return pl.DataFrame(points, schema=_POINTS), pl.DataFrame(estimates, schema=_ESTIMATES)
+        drawn = leading(self.load.results, pl.DataFrame(points, schema=_POINTS))
+        return drawn, pl.DataFrame(estimates, schema=_ESTIMATES)
 
     # -- over time -------------------------------------------------------------------------------------------------
 

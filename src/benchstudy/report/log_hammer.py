@@ -105,7 +105,9 @@ class LogHammer:
             return None
         which = f", the nearest to the median of {len(values)}" if len(values) > 1 else ", the only one"
         note = f"Trial {trial}{which}, as it stood at the end. Its min/avg/max are of tick means, not of leaves."
-        return Listing(f"Hammer's own screen at {point.level}", screen.box(), note, f"#trial-{trial}")
+        return Listing(
+            f"Hammer's own screen at {point.level}", screen.box(), note, self.load.results.places.href(trial)
+        )
 
     # -- does it agree? --------------------------------------------------------------------------------------------
 

@@ -137,7 +137,7 @@ class LogTables:
         if "qps_low" not in values or "qps_high" not in values:
             return MISSING
         ends = human.value_range((values["qps_low"], values["qps_high"]), "1/s")
-        return Cell((ends, "one trial, nearest to the median"), f"#trial-{trial}")
+        return Cell((ends, "one trial, nearest to the median"), self.load.results.places.href(trial))
 
     def figure(self, metric: str, unit: str | None = None) -> Draw:
         """The median of a metric with what stands behind it."""

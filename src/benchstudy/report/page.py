@@ -13,6 +13,7 @@ from typing import Any
 from benchstudy import paths
 from benchstudy.report import (
     answers,
+    estimatefiles,
     evidence,
     figuredata,
     lint_list,
@@ -20,6 +21,7 @@ from benchstudy.report import (
     scrutiny,
     sessions,
     triallist,
+    trialpages,
     verdicts,
 )
 from benchstudy.report.comparison import Comparisons, calibrations, twins
@@ -147,11 +149,14 @@ class Page(PageTables, PageFigures):
         return scrutiny.scrutinise(self.results, self._indexes)
 
     def trials(self, metrics: Sequence[str]) -> None:
-        """Every trial with its command and raw files, and the estimates of every metric as a CSV file."""
+        """Every trial with its command and raw files; as CSV every estimate and every trial with all metrics."""
         estimates = [e for metric in sorted(self.results.metrics) for e in self.results.estimates(metric)]
-        evidence.write_estimates(estimates, self.output / "tables" / "estimates.csv")
+        estimatefiles.write_estimates(estimates, self.output / "tables" / "estimates.csv")
+        estimatefiles.write_trials(self.results, self.output / "tables" / "trials.csv")
+        found = triallist.TrialList(self.results, metrics, self.root, self.output.parent, self._scrutiny.flagged)
+        trialpages.write(found, self.output / "trials")
         show(
-            f'<p class="downloads">Every estimate of every metric, in base units: '
-            f"{self._downloads('tables', 'estimates', ('csv',))}</p>"
-            + triallist.trials(self.results, metrics, self.root, self.output.parent, self._scrutiny.flagged)
+            f'<p class="downloads">In base units, every estimate of every metric: '
+            f"{self._downloads('tables', 'estimates', ('csv',))}, and every trial with its values: "
+            f"{self._downloads('tables', 'trials', ('csv',))}</p>{found.html()}"
         )

@@ -10,6 +10,7 @@ from benchstudy.report.axes import Axis
 from benchstudy.report.forest import forest_panel
 from benchstudy.report.layers import HIDDEN, Panel, Reference, present, reference_layers, tooltips, visible
 from benchstudy.report.styles import Style
+from benchstudy.report.thinning import thinned
 from benchstudy.report.timeline import Phase, time_panel
 
 # Who makes panels needs no other module.
@@ -30,25 +31,29 @@ __all__ = [
 def trend_panel(
     title: str, points: pl.DataFrame, estimates: pl.DataFrame, x: Axis, y: Axis, style: Style,
     references: Sequence[Reference] = (), curves: pl.DataFrame | None = None, apart: bool = True,
+    case: Sequence[str] = ("series", "x"),
 ) -> Panel:  # fmt: skip
-    """Every trial as a point, the median of each x as a line, and its interval as a bar.
+    """Trials as points, the median of each x as a line, and its interval as a bar.
 
-    `points`: series, x, y, trial, and `tip …` text columns. `estimates`: series, x, y (median), low, high (null without
-    an interval), `tip …`, and `order` where the line must not go from left to right. `curves`: series, x, y, low, high
-    of a law fitted to the trials; a series that has one has no line through its medians. With `apart` the x values of
-    the series are drawn a little apart, so that none hides another.
+    `points`: series, x, y, trial, `href` where trials are not on the figure's page, and `tip …` text columns; the
+    columns `case` tell apart what is thinned by itself where there are more than a page can hold. `estimates`: series,
+    x, y (median), low, high (null without an interval), `tip …`, and `order` where the line must not go from left to
+    right. `curves`: series, x, y, low, high of a law fitted to the trials; a series that has one has no line through
+    its medians. With `apart` the x values of the series are drawn a little apart, so that none hides another.
     """
     if curves is None:
         curves = pl.DataFrame(schema={"series": pl.String, **dict.fromkeys(("x", "y", "low", "high"), pl.Float64)})
     x_encoding = x.encode(points["x"].to_list())
-    points, estimates, curves = (_dodged(frame, style, x.log, apart) for frame in (points, estimates, curves))
+    every, points = points, thinned(points, case)
+    places = _places(every, style) if x.log and apart else {}
+    points, estimates = (_dodged(frame, places) for frame in (points, estimates))
+    curves = _dodged(curves, {})  # a law is read off at its x
     ends = [*present(estimates, "low", "high"), *present(curves, "low", "high"), *(r.value for r in references)]
-    y_encoding = y.encode([*points["y"].to_list(), *ends])
+    y_encoding = y.encode([*every["y"].to_list(), *ends])
     colour, shape = style.colour(), style.shape()
     base_x = alt.X("drawn_x:Q", **x_encoding)
     trials = (
-        alt.Chart(points)
-        .transform_calculate(href="'#trial-' + datum.trial")
+        _leading_to_trials(points)
         .mark_point(size=34, opacity=0.5, strokeWidth=1.2, aria=False)
         .encode(
             x=base_x,
@@ -75,7 +80,14 @@ def trend_panel(
         visible(trials),
         *(reference_layers(references, horizontal=True, encoding=y_encoding)),
     ]
-    return Panel(title, alt.layer(*layers).add_params(HIDDEN))
+    chart = alt.layer(*layers).add_params(HIDDEN)
+    return Panel(title, chart, trials=every.height, points=points.height)
+
+
+def _leading_to_trials(points: pl.DataFrame) -> alt.Chart:
+    """On the page of the figure, unless the points say where else."""
+    chart = alt.Chart(points)
+    return chart if "href" in points.columns else chart.transform_calculate(href="'#trial-' + datum.trial")
 
 
 def _curve_layers(curves: pl.DataFrame, x: alt.X, y_encoding: dict[str, Any], colour: alt.Color) -> list[alt.Chart]:
@@ -94,13 +106,14 @@ def strip_panel(
     title: str, points: pl.DataFrame, estimates: pl.DataFrame, value: Axis, style: Style,
     references: Sequence[Reference] = (),
 ) -> Panel:  # fmt: skip
-    """One row a series: its trials as points, the median as a bar across, the interval as a band.
+    """One row a series: trials as points, the median as a bar across, the interval as a band.
 
     Columns as for `trend_panel`, without x. Reference values are vertical lines.
     """
     encoding = value.encode(
         [*points["x"].to_list(), *present(estimates, "low", "high"), *(r.value for r in references)]
     )
+    every, points = points, thinned(points, ["series"])
     rows = alt.Y("series:N", sort=list(style.names), axis=alt.Axis(title=None, grid=False, labelLimit=150))
     base_x, colour = alt.X("x:Q", **encoding), style.colour()
     band = alt.Chart(estimates.drop_nulls(["low", "high"])).mark_bar(height=18, opacity=0.22, aria=False)
@@ -108,8 +121,7 @@ def strip_panel(
         *(reference_layers(references, horizontal=False, encoding=encoding)),
         visible(band.encode(x=alt.X("low:Q", **encoding), x2="high:Q", y=rows, color=colour)),
         visible(
-            alt.Chart(points)
-            .transform_calculate(href="'#trial-' + datum.trial")
+            _leading_to_trials(points)
             .mark_point(size=42, opacity=0.65, strokeWidth=1.3, aria=False)
             .encode(x=base_x, y=rows, color=colour, shape=style.shape(), href="href:N", tooltip=tooltips(points))
         ),
@@ -121,7 +133,8 @@ def strip_panel(
     ]
     # Labels of reference lines stand upright and need room of their own.
     height = max(190 if references else 70, 44 * points["series"].n_unique() + 24)
-    return Panel(title, alt.layer(*layers).add_params(HIDDEN), height)
+    chart = alt.layer(*layers).add_params(HIDDEN)
+    return Panel(title, chart, height, trials=every.height, points=points.height)
 
 
 def cdf_panel(title: str, steps: pl.DataFrame, x: Axis, style: Style) -> Panel:
@@ -144,8 +157,15 @@ def cdf_panel(title: str, steps: pl.DataFrame, x: Axis, style: Style) -> Panel:
     return Panel(title, alt.layer(visible(lines)).add_params(HIDDEN))
 
 
-def _dodged(frame: pl.DataFrame, style: Style, log: bool, apart: bool) -> pl.DataFrame:
-    order = {name: index - (len(style.names) - 1) / 2 for index, name in enumerate(style.names)}
-    offset = pl.col("series").replace_strict(order, default=0.0, return_dtype=pl.Float64)
-    drawn = pl.col("x") * pl.lit(1.16).pow(offset) if log and apart else pl.col("x")
-    return frame.select(pl.exclude("x", "unit"), drawn.round_sig_figs(5).alias("drawn_x"))
+def _places(points: pl.DataFrame, style: Style) -> dict[str, float]:
+    """By what each series that the panel has is moved on a logarithmic axis: by some pixels, whatever the axis spans."""
+    here = set(points["series"])
+    names = [name for name in style.names if name in here]
+    span = math.log10(points["x"].max() / points["x"].min()) if len(points) else 0.0
+    step = 10 ** (_APART * max(span, 1.0))
+    return {name: step ** (index - (len(names) - 1) / 2) for index, name in enumerate(names)}
+
+
+def _dodged(frame: pl.DataFrame, places: Mapping[str, float]) -> pl.DataFrame:
+    moved = pl.col("series").replace_strict(dict(places), default=1.0, return_dtype=pl.Float64) if places else pl.lit(1.0)
+    return frame.select(pl.exclude("x", "unit"), (pl.col("x") * moved).round_sig_figs(5).alias("drawn_x"))

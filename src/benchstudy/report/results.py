@@ -14,6 +14,7 @@ from benchstudy import stats
 from benchstudy.errors import BenchstudyError
 from benchstudy.report import human
 from benchstudy.report.tables import anchor
+from benchstudy.report.trialplaces import TrialPlaces, trial_places
 
 # What a trial's status may be when it is a result; an aborted one is done again and a discarded one was replaced.
 RESULT_STATUSES = ("ok", "failed", "timeout")
@@ -128,6 +129,11 @@ class Results:
             taken = set(found.values())
             found[target, case] = name if name not in taken else f"{name}-{len(taken)}"
         return found
+
+    @cached_property
+    def places(self) -> TrialPlaces:
+        """Where each trial is listed."""
+        return trial_places(self.family, self.trials, self.anchors)
 
     def case_name(self, target: str, case: str, but: Sequence[str] = ()) -> str:
         """A case's levels for a reader, without those of the factors in `but`: "disk · gitlab"."""

@@ -64,7 +64,9 @@ class FamilyFacts:
         """The page's own figure for the overview, as HTML whose links lead to that page; empty without one."""
         path = self.exports / HEADLINE
         text = path.read_text(encoding="utf-8") if path.is_file() else ""
-        return text.replace('href="#trial-', f'href="{self.page}#trial-')
+        beside = self.page.removesuffix(f"{self.name}.html")
+        text = text.replace('href="#trial-', f'href="{self.page}#trial-')
+        return text.replace(f'href="{self.name}/trials/', f'href="{beside}{self.name}/trials/')
 
 
 class StudyFacts:

@@ -161,7 +161,6 @@ class StudyIndex:
         """One row a case and cause, with the way to the first trial it happened in."""
         lost = results.counted.filter(pl.col("status") != "ok")
         intervals = next(f for f in self._facts.families if f.name == name).noted("failures") or {"by_case": {}}
-        page = self._link(self._folder / f"{name}.html")
         rows = []
         for (target, case, cause), group in lost.group_by("target", "case", "cause", maintain_order=True):
             total = len(results.outcomes[target, case])
@@ -173,24 +172,26 @@ class StudyIndex:
                     "count": f"{group.height} of {human.plural(total, 'trial')}",
                     "interval": intervals["by_case"].get(f"{target}/{case}", ""),
                     "cause": self._shortened(cause or "no cause recorded"),
-                    "href": f"{page}#trial-{group['trial'][0]}",
+                    "href": self._trial_link(results, group["trial"][0]),
                 }
             )
         return rows
 
     def _set_aside(self, name: str, results: Results) -> list[dict[str, Any]]:
         """Trials that do not count: discarded by somebody, or aborted and done again."""
-        page = self._link(self._folder / f"{name}.html")
         aside = results.trials.filter(pl.col("discarded_why").is_not_null() | (pl.col("status") == "aborted"))
         return [
             {
                 "trial": row["trial"],
                 "case": human.level(row["case"]),
                 "what": f"discarded: {row['discarded_why']}" if row["discarded_why"] else f"aborted: {row['cause']}",
-                "href": f"{page}#trial-{row['trial']}",
+                "href": self._trial_link(results, row["trial"]),
             }
             for row in aside.iter_rows(named=True)
         ]
+
+    def _trial_link(self, results: Results, trial: str) -> str:
+        return f"{self._link(self._folder / results.places.page(trial))}#trial-{trial}"
 
     def _hosts(self) -> list[dict[str, Any]]:
         """Each host once, as the latest session found it, with every change that any session saw."""

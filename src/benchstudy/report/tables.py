@@ -17,6 +17,8 @@ _SPREADSHEET_FORMULA = re.compile(r"[=+@-](?!\d)")
 _CELL_WIDTH = 34  # characters; where lines of a cell are broken that no reader's window breaks
 _LATEX_FIRST_WIDTH = 28  # characters of a cell's first line in LaTeX, whose other lines are smaller
 _LONG_LATEX_TABLE = 45  # lines; above it a table is a longtable, which may go on on the next page
+# Of a table with a row or more for each trial, on a page.
+MOST_OF_TRIALS = 200
 _LONG_HEADING = 24  # characters; above it a row's heading gets room of its own in a wide table
 # A line may break inside a cell, but not between a figure and its unit, nor inside the brackets of a mean.
 _KEPT_TOGETHER = re.compile(r"\(±[^()]*\)|\d (?:[µmn]?s|[kKMGT]?i?B|%)(?![A-Za-z])|n = \d+")
@@ -51,12 +53,16 @@ MISSING = Cell(("–",), kind="missing", title="not part of the study")
 
 @dataclass(frozen=True)
 class Table:
-    """`rows` hold as many cells as `columns` has headings; the first cell of each row is its heading."""
+    """`rows` hold as many cells as `columns` has headings; the first cell of each row is its heading.
+
+    `most_shown`: rows on a page, for tables that grow with the number of trials; files have all of them.
+    """
 
     name: str
     caption: str
     columns: tuple[str, ...]
     rows: tuple[tuple[Cell, ...], ...]
+    most_shown: int | None = None
 
     def __post_init__(self) -> None:
         wrong = [len(row) for row in self.rows if len(row) != len(self.columns)]
@@ -66,10 +72,12 @@ class Table:
     def html(self) -> str:
         """A table in its own scrolling frame, so that a phone scrolls the table and not the page."""
         head = "".join(f'<th scope="col">{html.escape(c)}</th>' for c in self.columns)
+        shown = self.rows[: self.most_shown]
         body = "".join(
-            f"<tr>{_html_cell(row[0], heading=True)}{''.join(map(_html_cell, row[1:]))}</tr>" for row in self.rows
+            f"<tr>{_html_cell(row[0], heading=True)}{''.join(map(_html_cell, row[1:]))}</tr>" for row in shown
         )
-        caption = html.escape(self.caption)
+        cut = f" (the first {len(shown):,} of {len(self.rows):,} rows; its files have all)"
+        caption = html.escape(self.caption + (cut if len(shown) < len(self.rows) else ""))
         return (
             f'<div class="table-frame" id="{anchor("table", self.name)}" role="region" tabindex="0" '
             f'aria-label="{caption}">'

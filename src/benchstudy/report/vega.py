@@ -21,10 +21,10 @@ _LONG_DECIMAL = re.compile(r"-?[0-9]+[.][0-9]{3,}(?:e-?[0-9]+)?")
 
 
 def svg(spec: dict[str, Any]) -> str:
-    """A Vega-Lite specification drawn. Links in it lead to ids of the page it will stand in."""
+    """A Vega-Lite specification drawn. Links in it are relative to the page that it will stand in."""
     drawn = vl_convert.vegalite_to_svg(spec, vl_version=VEGALITE_VERSION)
-    # The converter makes links within the page absolute, to a site of its own.
-    drawn = re.sub(r'xlink:href="[^"#]*#', 'href="#', drawn)
+    # The converter makes relative links absolute, to a site of its own.
+    drawn = re.sub(r'xlink:href="https?://[^"]*?/vega-datasets/', 'href="', drawn)
     # Vega prints 17 digits; two decimals of a pixel are enough and halve the page.
     return _COORDINATES.sub(lambda m: f' {m[1]}="{_LONG_DECIMAL.sub(_two_decimals, m[2])}"', drawn)
 

@@ -1,0 +1,22 @@
+"""The templates of pages and what all of them hold."""
+
+from importlib import resources
+from typing import Any
+
+import jinja2
+from markupsafe import Markup
+
+
+def template_text(name: str) -> str:
+    return resources.files("benchstudy.report").joinpath("templates", name).read_text(encoding="utf-8")
+
+
+def page_style() -> Markup:
+    """The style sheet, to be put into a page as it is."""
+    return Markup(template_text("page.css"))
+
+
+def render(name: str, **values: Any) -> str:
+    """A template filled in: texts are escaped, `Markup` is not, and a value that is missing is an error."""
+    environment = jinja2.Environment(autoescape=True, trim_blocks=True, undefined=jinja2.StrictUndefined)
+    return environment.from_string(template_text(name)).render(**values)

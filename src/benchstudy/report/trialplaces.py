@@ -1,0 +1,80 @@
+"""Where each trial of a family is listed: on the family's page while there is room, else in pages of their own.
+
+A page of some 1 000 trials holds them all, and is complete when it is sent to somebody alone. Of 10 000 trials the raw
+files' SHA-256 by themselves are more than a page may weigh, and do not compress: there each case gets a page beside.
+"""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Literal
+
+import polars as pl
+
+# Bytes of the list of trials on a family's page, which holds its figures and their script too and stays below 3 MB.
+ROOM = 1_000_000
+# Bytes of a page of nothing but trials; a case that has more gets several.
+_ROOM_OF_ITS_OWN = 2_000_000
+# Markup and short texts around a trial, and around a file that is linked.
+_A_ROW, _A_LINK = 450, 40
+# A case is a folder's name, so up to 255 characters; a file name must hold a suffix and a number as well.
+_LONGEST_STEM = 180
+
+# "linked": on the page, each raw file a link; "listed": on the page, only the trial's folder is a link; "apart": in
+# pages of their own, each raw file a link.
+Detail = Literal["linked", "listed", "apart"]
+
+
+@dataclass(frozen=True)
+class TrialPlaces:
+    """`files`: the page of each trial that is listed apart, relative to the folder of the study's reports."""
+
+    family: str
+    detail: Detail
+    files: Mapping[str, str]
+
+    def page(self, trial: str) -> str:
+        """The page that lists the trial, relative to the folder of the study's reports."""
+        return self.files.get(trial, f"{self.family}.html")
+
+    def href(self, trial: str) -> str:
+        """The link from the family's page to the trial."""
+        return f"{self.files.get(trial, '')}#trial-{trial}"
+
+
+def trial_places(family: str, trials: pl.DataFrame, anchors: Mapping[tuple[str, str], str]) -> TrialPlaces:
+    """`trials`: the table of trials; `anchors`: (target, case) to the id of its trials on the family's page."""
+    sized = in_order(trials).select("trial", "target", "case", *_weights())
+    linked, listed = (int(sized[name].sum()) for name in ("linked", "listed"))
+    if linked <= ROOM:
+        return TrialPlaces(family, "linked", {})
+    if listed <= ROOM:
+        return TrialPlaces(family, "listed", {})
+    return TrialPlaces(family, "apart", dict(_files(family, sized, anchors)))
+
+
+def in_order(trials: pl.DataFrame) -> pl.DataFrame:
+    """Trials as they are listed; the last column is for two that began in the same moment."""
+    return trials.sort("block", "started", "trial")
+
+
+def _weights() -> tuple[pl.Expr, pl.Expr]:
+    """Bytes that a trial takes, about: a list of files in HTML is as long as it is in JSON."""
+    files = pl.col("raw_files").fill_null("")
+    folder = pl.col("raw").fill_null("").str.len_bytes()
+    listed = _A_ROW + folder + files.str.len_bytes() + pl.col("cause").fill_null("").str.len_bytes()
+    # The name of a file is a fifth of what the list says of it, and stands in the link once more.
+    links = files.str.count_matches('"sha256"') * (folder + _A_LINK) + files.str.len_bytes() // 5
+    return listed.alias("listed"), (listed + links).alias("linked")
+
+
+def _files(
+    family: str, sized: pl.DataFrame, anchors: Mapping[tuple[str, str], str]
+) -> Iterator[tuple[str, str]]:  # fmt: skip
+    part = (pl.col("linked").cum_sum() // _ROOM_OF_ITS_OWN).over("target", "case")
+    numbers = {place: number for number, place in enumerate(anchors, start=1)}
+    for trial, target, case, number in sized.select("trial", "target", "case", part.alias("part")).iter_rows():
+        anchor = anchors[target, case]
+        # Two names that begin alike must not become one file.
+        stem = anchor if len(anchor) <= _LONGEST_STEM else f"{anchor[:_LONGEST_STEM]}-{numbers[target, case]}"
+        more = f"-part-{number + 1}" if number else ""
+        yield trial, f"{family}/trials/{stem}{more}.html"
