@@ -1,0 +1,85 @@
+"""Samples of real processes that wait for the one core they have, from the kernel to the sentence on a page."""
+
+import json
+import os
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+from sshd_hosts import SshdHost
+
+from benchstudy.families.log_load.samples import SERVER, Found, limited_by, read_samples
+from benchstudy.hostagent import Command, HostAgent
+from benchstudy.remote import Remote
+from benchstudy.services import Confinement, Service
+
+SESSION, OWNER = "session-samples", {"study": "tests", "controller": "here"}
+LASTS_S = 2.5
+# Processes that all have work at the same moments: every tenth of a second, each for so much processor time.
+BURSTS = """
+import os, sys, time
+count, busy_s, ready = int(sys.argv[1]), float(sys.argv[2]), sys.argv[3]
+for _ in range(count - 1):
+    if os.fork() == 0:
+        break
+open(ready, "w").close()
+while True:
+    time.sleep(0.1 - time.time() % 0.1)
+    until = time.process_time() + busy_s
+    while time.process_time() < until:
+        pass
+"""
+
+
+@pytest.fixture
+def sampled(tmp_path: Path):
+    """What the agent's sampler says of such processes on one core, read as a trial's samples are."""
+    with SshdHost(tmp_path / "sshd") as sshd:
+        host = sshd.host.model_copy(update={"work_dir": str(tmp_path / "work")})
+        with Remote("alpha", host) as remote:
+            lock = {"lock_path": str(tmp_path / "host.lock"), "lease_s": 20.0, "reconnect_s": 10.0}
+            agent = HostAgent.deploy(remote, on_event=print, **lock)
+            yield lambda count, busy_s: _sampled(agent, tmp_path, count, busy_s)
+
+
+def _sampled(agent: HostAgent, folder: Path, count: int, busy_s: float) -> Found:
+    argv = [sys.executable, "-c", BURSTS, str(count), str(busy_s), "{{dir}}/ready"]
+    service = Service(argv=argv, ready={"file": "{{dir}}/ready", "timeout": "30s"})
+    one_core = Confinement(cpu_list=(min(os.sched_getaffinity(0)),))
+    with agent.lock(SESSION, OWNER):
+        running = agent.start_service(SESSION, "bursts", service, confinement=one_core)
+        spec: Mapping[str, Any] = {
+            "interval_s": 0.25,
+            "until": str(folder / "never"),
+            "most_s": LASTS_S,
+            "services": {SERVER: [running.folder]},
+        }
+        done = agent.execute(
+            SESSION,
+            Command(agent.argv("log-samples"), stdin=json.dumps(spec).encode() + b"\n", timeout_s=60, label="samples"),
+        )
+        files = folder / f"trial-{count}"
+        agent.fetch(done, files / "samples-alpha")
+        agent.stop_service(running)
+    samples = [json.loads(line) for line in (files / "samples-alpha" / "stdout").read_text().splitlines()[1:]]
+    # The second half: by then all of them have begun.
+    ends = samples[len(samples) // 2]["wall"], samples[-1]["wall"]
+    return read_samples(files, {SERVER: 1}, *ends, ends[0])
+
+
+def test_processes_that_all_want_the_core_at_once_wait_for_it_though_it_is_idle_between(sampled):
+    found = sampled(4, 0.015)
+    server = found.processes[SERVER]
+    assert 0 < server.cpu < 0.8, "at most 15 ms of each 100 are theirs, four times"
+    assert server.cpu_wait > 0.5, "three of four wait while one has it"
+    # What else this machine is doing meanwhile is no part of the test.
+    quiet = Found(found.processes, {}, {}, found.disk_write, 0.1, found.rows)
+    said = limited_by(quiet, at_its_limit=True)
+    assert said.startswith(f"server CPU, in bursts: {server.cpu_wait:.1f} of its threads were ready and had none"), said
+
+
+def test_one_that_has_the_core_to_itself_does_not_wait_for_others_of_its_own(sampled):
+    alone, together = (sampled(count, 0.015).processes[SERVER] for count in (1, 4))
+    assert alone.cpu_wait < together.cpu_wait / 2
