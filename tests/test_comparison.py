@@ -185,6 +185,26 @@ def test_a_case_described_twice_tells_the_false_alarm_rate(tables):
     assert calibrations(results, [], DURATION, {"backends": backends[1:]}) == []
 
 
+def test_the_second_name_of_an_a_a_pair_is_in_no_other_comparison(bare_project, capsys, monkeypatch):
+    tables = Tables(bare_project, "study", "file_size")
+    for backend in ("disk", "disk-again", "other"):
+        for sync in ("none", "fsync"):
+            for block in range(1, 7):
+                levels = {"backend": backend, "op": "write", "size": "1MB", "sync": sync}
+                tables.add(levels, block, {"duration": (tables.noisy(1.0), "s")}, numbers={"size_bytes": 1})
+    tidy = tables.write()
+    backends = [{"name": "disk"}, {"name": "disk-again", "same_as": "disk"}, {"name": "other"}]
+    monkeypatch.setattr(Page, "declared", {"backends": backends})
+    page = Page("file_size", study="study", tidy=tidy, output="reports/study/file_size")
+    page.compare("backends", DURATION, factor="backend", caption="Backends")
+    page.compare("fsync", DURATION, factor="sync", base="none", caption="fsync", where={"op": "write"})
+    page.calibration(DURATION)
+    exports = bare_project / "reports/study/file_size"
+    compared = [row[0] for name in ("backends", "fsync") for row in csv.reader((exports / f"tables/{name}.csv").open())]
+    assert "other\nnone" in compared and "fsync\ndisk" in compared and not any("again" in name for name in compared)
+    assert "disk and disk-again are the same case" in (exports / "overview.json").read_text()
+
+
 # -- as a reader sees it ----------------------------------------------------------------------
 
 

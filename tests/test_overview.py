@@ -12,7 +12,8 @@ from conftest import CHECKOUT
 from tidy_fixture import HOSTILE, Tables, write_file_size, write_fio
 
 from benchstudy import cli, prose, steady
-from benchstudy.report import checklist, drift, htmlpages, outliers
+from benchstudy.report import cells, checklist, drift, htmlpages, outliers
+from benchstudy.report.answers import answer as answers_of
 from benchstudy.report.page import Page
 from benchstudy.report.results import Results
 from benchstudy.report.studyfacts import StudyFacts
@@ -210,7 +211,7 @@ def test_a_ceiling_that_its_cases_did_not_measure_is_not_satisfied(bare_project)
     write_fio(bare_project)
     shows = {"file_size": show_file_size, "fio": show_others}
     found = answers(facts_of(bare_project, shows, declared(ceilings=[ceiling])))["plausibility"]
-    assert found.status == "not satisfied" and "none is known" in found.text
+    assert found.status == "not satisfied" and "1 ceiling declared; 1 not known" in found.text
     ceiling["measured"] = measured | {"where": "*"}
     found = answers(facts_of(bare_project, shows, declared(ceilings=[ceiling])))["plausibility"]
     assert found.status == "satisfied" and re.search(r"reads at most \S+ .B/s \(fio\)", found.text)
@@ -325,6 +326,21 @@ def test_a_trend_over_the_blocks_is_drift_and_noise_is_none(bare_project):
     found = drift.find(Results(tables.write(), study="embedded", family="http_concurrency"))
     assert found.looked_at == 2 and found.rule == drift.TREND_RULE
     assert [case for _, case in found.cases] == ["server=rising,generator=ab,concurrency=10"]
+
+
+@pytest.mark.parametrize(("last", "marks"), [(1.0, ()), (1.6, (drift.NOT_STEADY,))])
+def test_a_figure_that_is_not_steady_says_so_where_it_stands(bare_project, last, marks):
+    tables = Tables(bare_project, "embedded", "file_size")
+    for block, seconds in enumerate([1.0] * 5 + [last], start=1):
+        values = {"duration": (seconds, "s"), "device_read": (1.0 * block, "B")}
+        tables.add(LEVELS, block, values, numbers={"size_bytes": 1}, started=f"2026-11-20T10:{block:02d}:00.000+00:00")
+    results = Results(tables.write(), study="embedded", family="file_size")
+    (case,) = results.cases["case"]
+    figure, other = (results.estimate(metric, "this-machine", case) for metric in ("duration", "device_read"))
+    assert cells.estimate_cell(results, figure, "page").marks == marks
+    assert cells.estimate_cell(results, other, "page").marks == (), "it is not what the family is read for"
+    (line,) = answers_of(results, "Write", "duration", {}, "backend")["lines"]
+    assert line["evidence"].endswith(drift.NOT_STEADY) is bool(marks)
 
 
 # -- prose ----------------------------------------------------------------------

@@ -3,7 +3,7 @@
 from itertools import pairwise
 from typing import Any
 
-from benchstudy.report import cells, figuredata, human
+from benchstudy.report import cells, drift, figuredata, human
 from benchstudy.report.results import Estimate, Results, Where
 
 
@@ -15,7 +15,7 @@ def answer(results: Results, label: str, metric: str, where: Where, series: str)
         {
             "name": figuredata.label(results, e.levels, series),
             "value": human.brief(e.summary.median, e.unit),
-            "evidence": "; ".join([human.evidence(e.summary, e.unit), *cells.failures(e)]),
+            "evidence": "; ".join([human.evidence(e.summary, e.unit), *_marks(results, e), *cells.failures(e)]),
         }
         for e in known
     ]
@@ -34,6 +34,10 @@ def answer(results: Results, label: str, metric: str, where: Where, series: str)
     ]
     note = f"So few trials do not establish the order of {', nor of '.join(unclear)}." if unclear else ""
     return {"what": label, "lines": lines, "note": note} if lines else None
+
+
+def _marks(results: Results, estimate: Estimate) -> tuple[str, ...]:
+    return drift.mark(results, estimate.metric, (estimate.target, estimate.case))
 
 
 def _apart(a: Estimate, b: Estimate) -> bool:

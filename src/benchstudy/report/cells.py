@@ -8,7 +8,7 @@ from collections.abc import Sequence
 import polars as pl
 
 from benchstudy import histograms, stats
-from benchstudy.report import human
+from benchstudy.report import drift, human
 from benchstudy.report.results import Estimate, Results
 from benchstudy.report.tables import MISSING, Cell, Table
 
@@ -39,7 +39,9 @@ def estimate_cell(results: Results, estimate: Estimate | None, form: str, unit: 
     lines = [_FIGURES[form](summary, unit), human.evidence(summary, unit)]
     if estimate.failed:
         lines.append(estimate.failure)
-    return Cell(tuple(lines), link, "number warning" if estimate.failed else "number", summary.note)
+    kind = "number warning" if estimate.failed else "number"
+    marks = drift.mark(results, estimate.metric, (estimate.target, estimate.case))
+    return Cell(tuple(lines), link, kind, summary.note, marks)
 
 
 def failures(estimate: Estimate) -> list[str]:

@@ -89,8 +89,8 @@ def ceilings(facts: StudyFacts) -> Answer:
     if not declared:
         return Answer("not satisfied", "The study declares no ceiling of its disks or networks (`ceilings`).")
     told = "; ".join(f"{c.op}s at most {c.source}" for _, known in declared for c in known)
-    text = f"{human.plural(len(declared), 'ceiling')} declared: {told or 'none is known'}"
-    text += f"; {lost} of them not known, because the cases that measure it gave nothing" if lost else ""
+    text = f"{human.plural(len(declared), 'ceiling')} declared{f': {told}' if told else ''}"
+    text += f"; {lost} not known, because the cases that measure it gave nothing" if lost else ""
     text += f"; figures of {named(beyond)} lie above" if beyond else "; no figure lies above, or the study says why"
     return satisfied_if(not beyond and not lost, f"{text}.", first_page(beyond or facts.families, "#lints"))
 

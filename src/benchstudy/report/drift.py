@@ -1,6 +1,7 @@
 """Cases whose trials, in the order of measuring, had not come to rest."""
 
 from dataclasses import dataclass
+from functools import lru_cache
 
 from benchstudy import steady
 from benchstudy.report.outliers import primary_metrics
@@ -19,6 +20,21 @@ class Drift:
     rule: str
     looked_at: int
     cases: tuple[Key, ...]
+
+
+NOT_STEADY = "not steady"
+
+
+def mark(results: Results, metric: str, key: Key) -> tuple[str, ...]:
+    """What a figure is marked with where it stands, if it is one that its family is read for and its case drifts."""
+    keys, metrics = _drifting(results)
+    return (NOT_STEADY,) if key in keys and metric in metrics else ()
+
+
+@lru_cache(maxsize=8)
+def _drifting(results: Results) -> tuple[frozenset[Key], frozenset[str]]:
+    """The cases and the metrics, found once for all cells of a page."""
+    return frozenset(find(results).cases), frozenset(primary_metrics(results))
 
 
 def find(results: Results) -> Drift:

@@ -92,11 +92,7 @@ class Page(PageTables, PageFigures):
         `metrics`: {metric: title}. `choice`: what `Comparisons` takes: `base`, `where`, `counterparts`, `better`,
         `across_tools`. All comparisons of one call are one family for the adjustment of their p values.
         """
-        again = {second for _, second in twins(self.declared)}
-        levels = self.results.levels(factor, choice.get("where"))
-        if again & set(levels):
-            kept = [level for level in levels if level not in again]
-            choice["where"] = {**(choice.get("where") or {}), factor: kept}
+        choice["where"] = self._without_twins(choice.get("where") or {})
         found = Comparisons(self.results, self._indexes, metrics, factor=factor, **choice)
         if not found.rows:
             return show(f'<p class="none">{html.escape(found.nothing(caption))}</p>')
@@ -108,6 +104,11 @@ class Page(PageTables, PageFigures):
             told = f"{caption}. Bars: 95 % intervals; filled: better or worse; band: the margin."
             self.show_figure(name, told, panels, style, found.drawn, f"Against {found.base}")
         self.show_table(found.table(name, caption))
+
+    def _without_twins(self, where: Where) -> Where:
+        again = {second for _, second in twins(self.declared)}
+        levels = {f: self.results.levels(f, {f: where[f]} if f in where else {}) for f in self.results.factors}
+        return {**where, **{f: [v for v in known if v not in again] for f, known in levels.items() if again & {*known}}}
 
     def calibration(self, metrics: Mapping[str, str], **choice: Any) -> None:
         """How often this study finds a difference where there is none, if it describes a case twice (A/A).
