@@ -100,9 +100,9 @@ class LogSummary:
         return [f"lost leaf at {', '.join(levels)}"] if levels else []
 
     def objective(self) -> str:
-        """What a rate must keep to pass in the capacity search, as the study declared it before."""
+        """What a rate must keep to pass in the capacity search, as the study declared it before; "" without any search."""
         said: Mapping[str, Any] = self.load.declared.get("search") or {}
-        if not said:
+        if not said or not any(sweep.search for sweep in self.load.sweeps):
             return ""
         return (
             f"A rate passes when in {human.plural(said['windows'], 'window')} of {said['window']:g} s in a row at "

@@ -157,6 +157,16 @@ class LogTables:
 
         return draw
 
+    def _median(self, metric: str, unit: str | None = None) -> Draw:
+        """As `figure`, without what stands behind it: for tables that are wide already."""
+        draw = self.figure(metric, unit)
+
+        def short(sweep: Sweep, point: Point) -> Cell:
+            cell = draw(sweep, point)
+            return cell if cell is MISSING else Cell(cell.lines[:1], cell.href, cell.kind, cell.title)
+
+        return short
+
     def _together(self, which: str, percentile: float) -> Draw:
         """The bucket in which a percentile of all leaves of all trials lies: histograms merge, percentiles do not."""
         found = self._quantiles(which, percentile)
@@ -183,7 +193,8 @@ class LogTables:
     # -- what was the limit ----------------------------------------------------------------------------------------
 
     def limits(self) -> Table:
-        """A row a case that was at its limit: which resource, and what each process used of what it might."""
+        """A row a case that was at its limit in half of its trials: which resource, and what each process used, median
+        over trials, of what it might."""
         shares = {
             "server_cpu": "Server CPU", "database_cpu": "Database CPU", "generator_cpu": "Generator CPU",
             "disk_busy": "Disk busy",
@@ -192,9 +203,10 @@ class LogTables:
         for sweep in self.load.sweeps:
             for point in sweep.every_point:
                 found = self.load.limits(sweep, point)
-                if set(found) - {"nothing"} and self.load.median("qps", sweep, point) is not None:
-                    row = [self.figure(metric, "%")(sweep, point) for metric in shares]
-                    row += [self.figure(metric)(sweep, point) for metric in ("disk_write", "server_peak_memory")]
+                limited = found.total() - found["nothing"]
+                if 2 * limited >= max(found.total(), 1) and self.load.median("qps", sweep, point) is not None:
+                    row = [self._median(metric, "%")(sweep, point) for metric in shares]
+                    row += [self._median(metric)(sweep, point) for metric in ("disk_write", "server_peak_memory")]
                     head = f"{self.load.name(sweep)} · {point.level}"
                     body.append((Cell.text(head), self._limit_cell(sweep, point), *row))
         columns = ("Case", "Limit", *shares.values(), "Disk writes", "Peak memory of the server")
