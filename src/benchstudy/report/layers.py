@@ -80,9 +80,15 @@ def reference_layers(references: Sequence[Reference], *, horizontal: bool, encod
             y=alt.Y("value:Q", **encoding), x=alt.value(4), text="label:N"
         )
         return [rule.encode(y=alt.Y("value:Q", **encoding)), label]
-    label = base.mark_text(align="right", baseline="bottom", angle=270, dy=-4, **text)
-    label = label.encode(x=alt.X("value:Q", **encoding), y=alt.value(2), text="label:N")
-    return [rule.encode(x=alt.X("value:Q", **encoding)), label]
+    in_order = sorted(references, key=lambda reference: reference.value)
+    labels = [
+        # Above the panel, a line each: beside the rule they would lie on points. The lower ones go to the right of it.
+        alt.Chart(pl.DataFrame({"value": [reference.value], "label": [reference.label]}))
+        .mark_text(align="left" if 2 * line < len(references) else "right", baseline="bottom", **text)
+        .encode(x=alt.X("value:Q", **encoding), y=alt.value(-4 - 15 * line), text="label:N")
+        for line, reference in enumerate(in_order)
+    ]
+    return [rule.encode(x=alt.X("value:Q", **encoding)), *labels]
 
 
 def present(frame: pl.DataFrame, *columns: str) -> list[float]:

@@ -1,6 +1,7 @@
 """The kinds of panels that show one metric: against a number, over time, trial by trial, as shares of operations."""
 
-from collections.abc import Sequence
+import math
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import altair as alt
@@ -26,6 +27,9 @@ __all__ = [
     "time_panel",
     "trend_panel",
 ]
+
+# Decades that two series stand apart for each decade that the axis shows: some five pixels.
+_APART = 0.018
 
 
 def trend_panel(
@@ -131,8 +135,7 @@ def strip_panel(
             .encode(x=base_x, y=rows, color=colour, tooltip=tooltips(estimates))
         ),
     ]
-    # Labels of reference lines stand upright and need room of their own.
-    height = max(190 if references else 70, 44 * points["series"].n_unique() + 24)
+    height = max(70, 44 * points["series"].n_unique() + 24)
     chart = alt.layer(*layers).add_params(HIDDEN)
     return Panel(title, chart, height, trials=every.height, points=points.height)
 
@@ -147,7 +150,7 @@ def cdf_panel(title: str, steps: pl.DataFrame, x: Axis, style: Style) -> Panel:
             y=alt.Y(
                 "fraction:Q",
                 scale=alt.Scale(domain=[0, 1]),
-                axis=alt.Axis(title="Share of operations", format=".0%", tickCount=5),
+                axis=alt.Axis(title="Share of operations", labelExpr="round(100 * datum.value) + ' %'", tickCount=5),
             ),
             color=style.colour(),
             tooltip=tooltips(steps),
@@ -158,7 +161,7 @@ def cdf_panel(title: str, steps: pl.DataFrame, x: Axis, style: Style) -> Panel:
 
 
 def _places(points: pl.DataFrame, style: Style) -> dict[str, float]:
-    """By what each series that the panel has is moved on a logarithmic axis: by some pixels, whatever the axis spans."""
+    """By what factor each series that the panel has is moved on a logarithmic axis: some pixels, whatever it spans."""
     here = set(points["series"])
     names = [name for name in style.names if name in here]
     span = math.log10(points["x"].max() / points["x"].min()) if len(points) else 0.0
@@ -167,5 +170,7 @@ def _places(points: pl.DataFrame, style: Style) -> dict[str, float]:
 
 
 def _dodged(frame: pl.DataFrame, places: Mapping[str, float]) -> pl.DataFrame:
-    moved = pl.col("series").replace_strict(dict(places), default=1.0, return_dtype=pl.Float64) if places else pl.lit(1.0)
-    return frame.select(pl.exclude("x", "unit"), (pl.col("x") * moved).round_sig_figs(5).alias("drawn_x"))
+    drawn = pl.col("x")
+    if places:
+        drawn *= pl.col("series").replace_strict(dict(places), default=1.0, return_dtype=pl.Float64)
+    return frame.select(pl.exclude("x", "unit"), drawn.round_sig_figs(5).alias("drawn_x"))
