@@ -8,7 +8,8 @@ import polars as pl
 
 from benchstudy import within_trial
 from benchstudy.compare import Better, Comparison, judge
-from benchstudy.report import cells, human
+from benchstudy.report import cells, human, level_changes
+from benchstudy.report.level_changes import LevelChanges
 from benchstudy.report.load_cells import (
     bucket,
     interval_lines,
@@ -70,12 +71,15 @@ class LoadPanels:
             trials = {version: found for version, found in trials.items() if found and version not in self.load.same_as}
             where = f" on {key[0]}" if len(self.load.results.targets) > 1 else ""
             title = f"{str(key[2]).capitalize()} {self.load.database(str(key[1]))}{where}"
-            panels = [p for metric, kind in PANELS.items() if (p := self._panel(metric, kind, trials)) is not None]
+            changes: dict[str, LevelChanges] = {}
+            panels = [
+                p for metric, kind in PANELS.items() if (p := self._panel(metric, kind, trials, changes)) is not None
+            ]
             if panels:
-                yield (
-                    title,
-                    [(slug(f"panels-{title}"), self._caption(title, trials), panels, self.load.style, [*trials])],
-                )
+                phases = self.phases([t for found in trials.values() for t in found])
+                shifts = level_changes.caption(changes, f"the {phases[-1].name} phase") if phases else ""
+                caption = f"{self._caption(title, trials)} {shifts}".strip()
+                yield (title, [(slug(f"panels-{title}"), caption, panels, self.load.style, [*trials])])
 
     def _caption(self, title: str, trials: dict[str, list[Trial]]) -> str:
         counts = ", ".join(f"{version}: {human.plural(len(found), 'trial')}" for version, found in trials.items())
@@ -90,7 +94,10 @@ class LoadPanels:
             f"interpolation. Shaded: phases.{width}"
         )
 
-    def _panel(self, metric: str, kind: Kind, trials: dict[str, list[Trial]]) -> Panel | None:
+    def _panel(
+        self, metric: str, kind: Kind, trials: dict[str, list[Trial]], changes: dict[str, LevelChanges]
+    ) -> Panel | None:
+        """One graph; what changes its level within the last phase is put into `changes`."""
         frames = {}
         for version, found in trials.items():
             rows = [self._rows(metric, t) for t in found]
@@ -107,7 +114,25 @@ class LoadPanels:
         bands = together.filter(pl.col("high") > pl.col("low")).select("series", "x", "low", "high")
         x, y = Axis("Since the window began", "time", log=False), Axis(kind.axis, kind.unit, log=False)
         title = f"{kind.title} (cut off before the {phases[-1].name} phase)" if cut else kind.title
-        return time_panel(title, lines, x, y, self.load.style, phases, bands, height=200)
+        if phases and not kind.quantile:  # what lies somewhere in a bucket has no level of its own
+            changes[kind.title] = self._changes(frames, phases[-1], kind, [t for own in trials.values() for t in own])
+        found = changes.get(kind.title)
+        return time_panel(title, lines, x, y, self.load.style, phases, bands, height=200, changes=found)
+
+    def _changes(
+        self, frames: dict[str, list[pl.DataFrame]], measured: Phase, kind: Kind, trials: Sequence[Trial]
+    ) -> LevelChanges:
+        """Of medians over trials, sample by sample: a line is drawn of fewer."""
+        samples = [frame for rows in frames.values() for frame in rows]
+        pitch = max((float(step) for f in samples if f.height > 1 and (step := f["t_s"].diff().median())), default=1.0)
+        lines = pl.concat(
+            _on_grid(rows, pitch, kind.quantile).select(series=pl.lit(v), line=pl.lit(""), x="x", y="y")
+            for v, rows in frames.items()
+        )
+        widths = [width for t in trials if (width := self.load.value(t.uuid, "rate_window"))]
+        memory_s = max(widths, default=0.0)
+        # A rate that looks back over the phase's beginning is still one of what was before.
+        return level_changes.find(lines, measured.start + memory_s, measured.end, kind.unit, memory_s)
 
     def _rows(self, metric: str, trial: Trial) -> pl.DataFrame | None:
         rows = self.load.series("panels", trial.uuid)

@@ -8,10 +8,11 @@ from typing import NamedTuple
 import altair as alt
 import polars as pl
 
-from benchstudy.report import human
+from benchstudy.report import human, level_changes
 from benchstudy.report.axes import Axis
 from benchstudy.report.layers import HIDDEN, Panel, tooltips, visible
-from benchstudy.report.styles import DASHES, MUTED, REFERENCE, Style
+from benchstudy.report.level_changes import LevelChanges
+from benchstudy.report.styles import DASHES, INK, MUTED, REFERENCE, Style
 
 _CROSSHAIR = "crosshair"
 _MOST_STOPS = 100  # of the cross-hair: a pointer hardly finds more
@@ -32,12 +33,14 @@ class Phase(NamedTuple):
 def time_panel(
     title: str, lines: pl.DataFrame, x: Axis, y: Axis, style: Style, phases: Sequence[Phase] = (),
     bands: pl.DataFrame | None = None, marks: pl.DataFrame | None = None, height: int = 240,
+    changes: LevelChanges | None = None,
 ) -> Panel:  # fmt: skip
     """A line each series and `line`, such as a percentile, over time: the first `line` is solid, the next dashed.
 
     `lines`: series, line, x (s), y. `bands`: series, x, low, high, between which a value is known to lie. `phases` are
     light bands behind, with their names where there is room. `marks`: series, x, y, `tip …`, of what happened at a
-    moment. On a page a cross-hair tells what every line says at the time under the pointer.
+    moment. `changes` of level are thin upright lines with their size, the largest three. On a page a cross-hair tells
+    what every line says at the time under the pointer.
     """
     names = lines["line"].unique(maintain_order=True).to_list()
     dashes = [list(DASHES[index % len(DASHES)]) for index in range(len(names))]
@@ -67,6 +70,9 @@ def time_panel(
         point = alt.Chart(marks).mark_point(shape="triangle-down", size=55, filled=True, opacity=1, aria=False)
         at = alt.Y("y:Q", **y_encoding)
         layers.append(visible(point.encode(x=base_x, y=at, color=alt.value(REFERENCE), tooltip=tooltips(marks))))
+    if changes is not None:
+        times = [*frame["x"].to_list(), *(end for phase in phases for end in (phase.start, phase.end))]
+        layers += _change_layers(changes, base_x, (min(times) + max(times)) / 2, style)
     # The rule of the cross-hair is only on the page: a figure that is printed has no pointer.
     live = alt.layer(*layers, _crosshair(frame, base_x, y.unit)).add_params(HIDDEN)
     return Panel(title, alt.layer(*layers).add_params(HIDDEN), height, live)
@@ -122,6 +128,29 @@ def _phase_layers(phases: Sequence[Phase], x: alt.X) -> list[alt.Chart]:
     return [band, name.encode(x=at, y=alt.value(0), text="name:N")]
 
 
+def _change_layers(changes: LevelChanges, x: alt.X, middle: float, style: Style) -> list[alt.Chart]:
+    """A rule at each of the largest changes, named in a row of its own below the names of phases."""
+    marked = changes.marks
+    rows = [
+        {"series": line.series, "x": round(change.at, 3), "text": changes.label(line, change)}
+        for line, change in marked[: level_changes.MOST_MARKED]
+    ]
+    if not rows:
+        return []
+    if len(marked) > len(rows):
+        rows[-1]["text"] += f", and {len(marked) - len(rows)} more"
+    rule = alt.Chart(pl.DataFrame(rows)).mark_rule(strokeWidth=1.3, strokeDash=[2, 2], aria=False)
+    layers = [visible(rule.encode(x=x, color=style.colour()))]
+    for number, row in enumerate(sorted(rows, key=lambda row: row["x"])):
+        # Beyond the middle the text stands before its rule, or it would leave the chart.
+        left = row["x"] < middle
+        text = alt.Chart(pl.DataFrame([row])).mark_text(
+            align="left" if left else "right", baseline="top", dx=4 if left else -4, fontSize=11, color=INK, aria=False
+        )
+        layers.append(visible(text.encode(x=x, y=alt.value(18 + 14 * number), text="text:N")))
+    return layers
+
+
 def _crosshair(frame: pl.DataFrame, x: alt.X, unit: str) -> alt.Chart:
     """A rule at the time under the pointer, with what every line says then."""
     stops = frame["x"].unique().sort()
@@ -131,7 +160,7 @@ def _crosshair(frame: pl.DataFrame, x: alt.X, unit: str) -> alt.Chart:
     pitch = float(stops.diff().median() or 1.0)
     several = frame["line"].n_unique() > 1
     named: dict[str, str] = {"time": "time"}
-    told = told.with_columns(time=pl.col("x").map_elements(_moment, return_dtype=pl.String))
+    told = told.with_columns(time=pl.col("x").map_elements(level_changes.moment, return_dtype=pl.String))
     keys = frame.select("series", "line").unique(maintain_order=True).rows()
     for number, (series, line) in enumerate(keys):
         own = frame.filter((pl.col("series") == series) & (pl.col("line") == line)).drop_nulls("y").sort("x")
@@ -154,8 +183,3 @@ def _crosshair(frame: pl.DataFrame, x: alt.X, unit: str) -> alt.Chart:
         .encode(x=x, opacity=alt.condition(near, alt.value(0.9), alt.value(0)))
         .add_params(near)
     )
-
-
-def _moment(seconds: float) -> str:
-    sign, whole = ("−" if seconds < 0 else ""), abs(seconds)
-    return f"{sign}{round(whole, 1):g} s" if whole < 120 else f"{sign}{int(whole // 60)} min {whole % 60:.0f} s"

@@ -1,0 +1,108 @@
+"""Change points of the lines of a chart, for its marks and its caption. Annotation only; no verdict uses them."""
+
+import math
+from collections.abc import Mapping
+from typing import NamedTuple
+
+import polars as pl
+
+from benchstudy import change_points
+from benchstudy.change_points import Change, Changes
+from benchstudy.report import human
+
+NO_VERDICT = "annotation only; no verdict uses it"
+MOST_MARKED = 3  # a panel: more lie over one another
+_MOST_TOLD = 4
+
+
+class Line(NamedTuple):
+    """One line of a chart."""
+
+    series: str
+    line: str  # such as a percentile; "" where each series has one
+
+
+class LevelChanges(NamedTuple):
+    """What was found in every line of a chart; `unit` is the base unit of its values, times are in s."""
+
+    by_line: Mapping[Line, Changes]
+    unit: str
+
+    @property
+    def marks(self) -> list[tuple[Line, Change]]:
+        """All changes of level, the largest first."""
+        found = [(line, change) for line, made in self.by_line.items() for change in made.found]
+        return sorted(found, key=lambda mark: -_size(mark[1]))
+
+    @property
+    def several(self) -> bool:
+        return len(self.by_line) > 1
+
+    def label(self, line: Line, change: Change) -> str:
+        """For a mark in the chart: "v10 p99 +38 % at 41 s"."""
+        named = _named(line) if self.several else ""
+        return f"{named} {self.by_how_much(change)} at {moment(change.at)}".strip()
+
+    def by_how_much(self, change: Change) -> str:
+        if change.relative is None:
+            return self.ends(change)
+        if change.after > 2 * change.before > 0:
+            return human.times(change.after / change.before)
+        percent = 100 * change.relative
+        return f"{'+' if percent > 0 else '−'}{abs(percent):.{0 if abs(percent) >= 9.5 else 1}f} %"
+
+    def ends(self, change: Change) -> str:
+        return f"from {human.quantity(change.before, self.unit)} to {human.quantity(change.after, self.unit)}"
+
+
+def find(lines: pl.DataFrame, begin_s: float, end_s: float, unit: str, memory_s: float = 0.0) -> LevelChanges:
+    """Of each line between two moments. `lines`: series, line, x (s), y in `unit`; `memory_s`: how far back y looks."""
+    inside = lines.filter(pl.col("x").is_between(begin_s, end_s)).drop_nulls("y").sort("x", maintain_order=True)
+    return LevelChanges(
+        {
+            Line(*key): change_points.find(part["x"].to_list(), part["y"].to_list(), memory_s)
+            for key, part in inside.group_by(["series", "line"], maintain_order=True)
+        },
+        unit,
+    )
+
+
+def caption(found: Mapping[str, LevelChanges], where: str) -> str:
+    """What was found in the charts of a figure, by their titles. `where`: such as "the window"."""
+    every = [made for changes in found.values() for made in changes.by_line.values()]
+    told = [made for made in every if made.steady is not None]
+    if not told:
+        reasons = sorted({made.why for made in every})
+        return f"Change points of {where}: nothing can be said ({'; '.join(reasons)})." if reasons else ""
+    said = []
+    for title, changes in found.items():
+        for line, made in changes.by_line.items():
+            named = f"{title}{f', {_named(line)}' if changes.several else ''}"
+            if made.drift is not None:
+                said.append(f"{named}: drifts {changes.ends(made.drift)}")
+        marks = changes.marks
+        for line, change in marks[:1]:
+            rest = f", and {len(marks) - 1} more" if len(marks) > 1 else ""
+            said.append(f"{title}: {changes.label(line, change)} ({changes.ends(change)}){rest}")
+    said, more = said[:_MOST_TOLD], max(0, len(said) - _MOST_TOLD)
+    steady = sum(bool(made.steady) for made in told)
+    text = f"Change points of {where} (PELT; {NO_VERDICT}): {steady} of {human.plural(len(told), 'line')} steady"
+    text += f"; {'; '.join(said)}" if said else ""
+    text += f"; and of {human.plural(more, 'chart')} more" if more else ""
+    silent = len(every) - len(told)
+    text += f"; of {silent} nothing can be said: too few samples, or they depend on one another" if silent else ""
+    return f"{text}."
+
+
+def moment(seconds: float) -> str:
+    sign, whole = ("−" if seconds < 0 else ""), abs(seconds)
+    return f"{sign}{round(whole, 1):g} s" if whole < 120 else f"{sign}{int(whole // 60)} min {whole % 60:.0f} s"
+
+
+def _named(line: Line) -> str:
+    return " ".join(filter(None, line))
+
+
+def _size(change: Change) -> float:
+    relative = change.relative
+    return math.inf if relative is None else abs(math.log1p(relative))
