@@ -88,9 +88,9 @@ def percentile_table(
             for percentile, estimate in zip(percentiles, estimates, strict=True)
         ]
         trials = latencies.filter((pl.col("target") == target) & (pl.col("case") == case))["trial"].n_unique()
-        heads = (results.case_name(target, case, but=("test",)), op, f"{trials}", f"{count:,}")
-        body.append((*map(Cell.text, heads), *cells))
-    columns = ("Case", "Operation", "Trials", "Operations", *(f"p{percentile:g}" for percentile in percentiles))
+        heads = (results.case_name(target, case, but=("test",)), op)
+        body.append((*map(Cell.text, heads), Cell((f"{count:,}", f"of {human.plural(trials, 'trial')}")), *cells))
+    columns = ("Case", "Operation", "Operations", *(f"p{percentile:g}" for percentile in percentiles))
     return Table(name, caption, columns, tuple(body))
 
 

@@ -243,9 +243,10 @@ class Comparisons:
             margin = ", ".join(f"{_percent(value)} ({titles[m]})" for m, value in margins.items())
         tests = next((row.outcome.tests for row in self.rows if row.outcome.tests), 0)
         methods = sorted({row.outcome.method for row in self.rows if row.outcome.method})
+        adjusted = f"Adjusted by Benjamini-Hochberg over {human.plural(tests, 'test')}; {'; '.join(methods)}."
         return (
             f"{human.plural(len(self.rows), 'comparison')}: {verdicts}. The margin is {margin}, {self.margins.note}. "
-            f"Adjusted by Benjamini-Hochberg over {human.plural(tests, 'test')}; {'; '.join(methods) or 'no method'}."
+            + (adjusted if tests else "Nothing could be tested; each line says why.")
         )
 
 

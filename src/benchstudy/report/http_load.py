@@ -124,12 +124,12 @@ class HttpLoad:
         share = throughput / ceiling if throughput is not None and ceiling else None
         reasons = []
         if share is not None and not sweep.is_open and share > LARGEST_SHARE:
-            reasons.append(f"{share:.0%} of what the null server gave the same generator")
+            reasons.append(f"{100 * share:.0f} % of what the null server gave the same generator")
         # With a rate of its own the generator asks the null server for no more than any other.
         if sweep.is_open and ceiling is not None and ceiling < ACHIEVED * point.number:
             reasons.append(f"the null server too was sent only {human.quantity(ceiling, '1/s')}")
         if cpu is not None and cpu > BUSY_GENERATOR:
-            reasons.append(f"the generator used {cpu:.0%} of its processors")
+            reasons.append(f"the generator used {100 * cpu:.0f} % of its processors")
         return ClientLimit(share, cpu, tuple(reasons))
 
     def lacks_ceiling(self, sweep: Sweep, point: Point) -> bool:
@@ -277,8 +277,8 @@ class HttpLoad:
         if broken:
             yield (
                 f"{len(broken)} of {human.plural(len(closed), 'closed-loop point')} break Little's law by more than "
-                f"{LITTLE_TOLERANCE:.0%}: fewer requests were under way than asked for, the run was too short for "
-                "so many connections, or a clock is wrong."
+                f"{100 * LITTLE_TOLERANCE:.0f} %: fewer requests were under way than asked for, the run was too short "
+                "for so many connections, or a clock is wrong."
             )
         if closed:
             yield (

@@ -12,7 +12,8 @@ from benchstudy.stats import smallest_n
 
 CLIENT_LIMITED = "client-limited"
 NO_CEILING = "no ceiling"
-LITTLE_BROKEN = f"Little > {LITTLE_TOLERANCE:.0%}"
+LITTLE_BROKEN = f"Little > {100 * LITTLE_TOLERANCE:.0f} %"
+_ZERO = 1e-6
 # As ab prints them; the longest request is no percentile but a fact.
 PERCENTILES = (50, 66, 75, 80, 90, 95, 98, 99)
 _TIMES = {"connect": "Connect", "processing": "Processing", "waiting": "Waiting", "latency": "Total"}
@@ -260,7 +261,7 @@ class HttpTables:
         lines = [f"{estimate.failed} of {estimate.results}"]
         if estimate.failed:
             failed = share(estimate.failed, estimate.results)
-            lines.append(human.value_range((failed.low, failed.high), "%"))
+            lines.append(f"95 %: {100 * failed.low:.0f}–{100 * failed.high:.0f} %")
         head = f"{self.load.name(sweep)} · {point.level}"
         return (
             Cell.text(head, href),
@@ -280,17 +281,16 @@ class HttpTables:
                 continue
             saturated = self.load.saturation(sweep)
             limited = [p.level for p in sweep.points if self.load.client_limit(sweep, p).reasons]
-            note = f"client-limited at {', '.join(limited)}: of server and generator together" if limited else "–"
+            note = f"client-limited at {', '.join(limited)}: of server and generator together"
             body.append(
                 (
-                    Cell.text(self.load.name(sweep)),
+                    Cell((self.load.name(sweep), *([note] if limited else []))),
                     Cell.text(f"from {saturated.level}" if saturated else "not within the sweep"),
-                    _parameter(fit.single, "{:,.0f}/s"),
+                    _parameter(fit.single, "{:,.0f}", "/s"),
                     _parameter(fit.contention, "{:.3g}"),
                     _parameter(fit.coherency, "{:.2g}"),
                     _peak(fit.peak, sweep),
-                    Cell.text(f"{fit.worst_miss:.1%}"),
-                    Cell.text(note),
+                    Cell.text(f"{100 * fit.worst_miss:.1f} %"),
                 )
             )
         columns = (
@@ -301,7 +301,6 @@ class HttpTables:
             "Coherency, κ",
             "Peak at",
             "Worst miss",
-            "Note",
         )
         caption = "Universal Scalability Law, with 95 % intervals by bootstrap of trials"
         return Table("scalability", caption, columns, tuple(body))
@@ -320,14 +319,15 @@ def _share(errors: float, requests: float) -> Cell:
         return MISSING
     wrong = share(round(errors), round(requests))
     said = human.quantity(errors / requests, "%")
-    return Cell((f"{errors:,.0f} ({said})", f"95 %: {wrong.low:.2%}–{wrong.high:.2%}"), kind="text")
+    return Cell((f"{errors:,.0f} ({said})", f"95 %: {100 * wrong.low:.2g}–{100 * wrong.high:.2g} %"), kind="text")
 
 
-def _parameter(parameter: Parameter | None, form: str) -> Cell:
+def _parameter(parameter: Parameter | None, form: str, unit: str = "") -> Cell:
+    """A cell of `form`. The law's parameters are shares of one: what a fit gives below a millionth is its zero."""
     if parameter is None:
         return Cell(("–",), kind="missing", title="one user alone was not measured")
-    value, low, high = parameter.value, parameter.low, parameter.high
-    return Cell((form.format(value), f"95 %: {form.format(low)}–{form.format(high)}"))
+    value, low, high = (v if abs(v) > _ZERO else 0.0 for v in (parameter.value, parameter.low, parameter.high))
+    return Cell((f"{form.format(value)}{unit}", f"95 %: {form.format(low)}–{form.format(high)}{unit}"))
 
 
 def _peak(peak: Peak | None, sweep: Sweep) -> Cell:

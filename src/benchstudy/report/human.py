@@ -17,6 +17,7 @@ _SCALES: dict[str, list[tuple[float, str]]] = {
     "%": [(0.01, "%")],
 }
 
+_FINEST = 4
 # A rate as a level, alone or inside a case's id: "500-per-s", "backend=posix,rate=500-per-s".
 _RATE_LEVEL = re.compile(r"(^|=)(\d+)((?:\.\d+)?)-per-(s|min)(?![^,])")
 
@@ -106,7 +107,21 @@ def interval(summary: Summary, unit: str) -> str:
     """The 95 % interval of a summary that has one: "95 %: 0.52–0.71 ms"."""
     assert summary.interval_low is not None and summary.interval_high is not None, "this summary has no interval"
     unit_of_cell = scale(summary.median or summary.interval_high, unit)
-    return f"95 %: {unit_of_cell.number(summary.interval_low)}–{unit_of_cell.text(summary.interval_high)}"
+    low, high = (end / unit_of_cell.factor for end in (summary.interval_low, summary.interval_high))
+    if unit_of_cell.unit in ("", "%", "B") and low == round(low) and high == round(high):
+        ends = f"{low:,.0f}–{high:,.0f}"
+    else:
+        ends = f"{_end(low, high)}–{_end(high, high)}"
+    return f"95 %: {ends}{'' if unit_of_cell.unit == '/s' else ' '}{unit_of_cell.unit}".rstrip()
+
+
+def _end(value: float, largest: float) -> str:
+    """An end of an interval: no finer than three digits of the larger end, with two of its own where it is small."""
+    if not value:
+        return "0"
+    enough = min(2, 2 - math.floor(math.log10(abs(largest)))) if largest else 2
+    own = 1 - math.floor(math.log10(abs(value)))
+    return f"{value:,.{min(max(enough, own, 0), _FINEST)}f}"
 
 
 def times(ratio: float) -> str:

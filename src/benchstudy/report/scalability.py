@@ -101,8 +101,8 @@ def fit(trials: Mapping[float, Sequence[float]], resamples: int = _RESAMPLES, se
     worst = int(miss.argmax())
     if miss[worst] > LARGEST_MISS:
         raise UnsupportedFit(
-            f"the law misses what was measured at concurrency {levels[worst]:,.0f} by {miss[worst]:.0%} "
-            f"(more than {LARGEST_MISS:.0%})"
+            f"the law misses what was measured at concurrency {levels[worst]:,.0f} by {100 * miss[worst]:.0f} % "
+            f"(more than {100 * LARGEST_MISS:.0f} %)"
         )
     random = np.random.default_rng(seed)
     draws = np.array([_fit_once(levels, _drawn_means(logs, random), counts) for _ in range(resamples)])
