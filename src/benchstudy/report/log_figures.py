@@ -5,13 +5,14 @@ from typing import Any
 
 import polars as pl
 
-from benchstudy.report import human
+from benchstudy.report import cells, human, level_changes
 from benchstudy.report.figuredata import leading
+from benchstudy.report.level_changes import LevelChanges
+from benchstudy.report.log_searched import AS_OFFERED, crossed_out
 from benchstudy.report.log_write import LogWrite, Point, Sweep
-from benchstudy.report.panels import Axis, Panel, Phase, Style, time_panel, trend_panel
+from benchstudy.report.panels import Axis, Panel, Phase, Reference, Style, time_panel, trend_panel
 from benchstudy.report.tables import slug
 
-AS_OFFERED = "all that was offered"
 STYLE = Style(("no dedup", "dedup", AS_OFFERED))
 # What Page.show_figure takes: name, caption, panels, style, series in the legend.
 Drawn = tuple[str, str, list[Panel], Style, list[str]]
@@ -44,6 +45,12 @@ class LogFigures:
             if panels:
                 name = self._name(sweeps)
                 caption = f"{name}: achieved rate and times by offered rate, open loop.{self._nothing_at(sweeps)}"
+                failed = self._failed_at(sweeps)
+                if failed:
+                    told = ", ".join(f"{line.label} at {human.quantity(line.value, '1/s')}" for line in failed)
+                    caption += f" Where no trial succeeded there is a line in the place of points: {told}."
+                    axis = self._rates(_all_rates(sweeps))
+                    panels = [crossed_out(panel, failed, axis) for panel in panels]
                 shown = [*(sweep.dedup for sweep in sweeps), AS_OFFERED]
                 yield slug(f"saturation-{name}"), caption, panels, STYLE, shown
 
@@ -52,6 +59,17 @@ class LogFigures:
         nothing = [f"{s.dedup} at {p.level}" for s in sweeps for p in s.points if self.load.median("qps", s, p) == 0]
         return f" Nothing was integrated, and so has no point: {', '.join(nothing)}." if nothing else ""
 
+    def _failed_at(self, sweeps: Sequence[Sweep]) -> list[Reference]:
+        """Rates at which every trial of a log failed, and why."""
+        found: dict[float, list[str]] = {}
+        for sweep in sweeps:
+            for point in sweep.points:
+                estimate = self.load.estimate("qps", sweep, point)
+                if estimate is not None and estimate.failed and estimate.summary.median is None:
+                    causes = dict.fromkeys(cells.short_cause(cause) for cause, _ in estimate.causes)
+                    found.setdefault(point.rate or 0.0, []).append(f"{sweep.dedup}: {', '.join(causes)}")
+        return [Reference(rate, "; ".join(whys)) for rate, whys in sorted(found.items())]
+
     def _name(self, sweeps: Sequence[Sweep]) -> str:
         return self.load.name(sweeps[0], dedup=False, generator=False)
 
@@ -59,7 +77,7 @@ class LogFigures:
         points, estimates = self._frames(sweeps, "qps")
         if points.is_empty():
             return
-        rates = sorted({p.rate for s in sweeps for p in s.points if p.rate is not None})
+        rates = _all_rates(sweeps)
         ends = [float(rates[0]), float(rates[-1])]
         line = {"series": [AS_OFFERED] * 2, "x": ends, "y": ends, "low": ends, "high": ends}
         x, y = self._rates(rates), Axis("Integrated leaves a second", "1/s", shared=ends)
@@ -68,7 +86,7 @@ class LogFigures:
     def _latencies(self, sweeps: Sequence[Sweep]) -> Iterator[Panel]:
         frames = {metric: self._frames(sweeps, metric) for metric in _LATENCIES}
         shared = [y for points, _ in frames.values() for y in points["y"].to_list()]
-        rates = sorted({p.rate for s in sweeps for p in s.points if p.rate is not None})
+        rates = _all_rates(sweeps)
         for metric, title in _LATENCIES.items():
             points, estimates = frames[metric]
             if not points.is_empty():
@@ -119,17 +137,22 @@ class LogFigures:
                 for sweep in sweeps
                 if (point := self.load.shown(sweep)) and (trial := self.load.typical(sweep, point))
             ]
-            panels = list(self._time_panels(chosen))
+            changes: dict[str, LevelChanges] = {}
+            panels = list(self._time_panels(chosen, changes))
             if panels:
                 which = ", ".join(f"{s.dedup}: {p.level}, trial {trial}" for s, p, trial in chosen)
                 name = self._name(sweeps)
                 caption = (
                     f"{name}: tree size, QPS, time in queue and to integrate ({which}). Tables are of the window: "
-                    "in the drain nothing new is offered, and what piled up is integrated."
-                )
+                    "in the drain nothing new is offered, and what piled up is integrated. "
+                    f"{level_changes.caption(changes, 'the window')}"
+                ).strip()
                 yield slug(f"time-{name}"), caption, panels, STYLE, [s.dedup for s, _, _ in chosen]
 
-    def _time_panels(self, chosen: Sequence[tuple[Sweep, Point, str]]) -> Iterator[Panel]:
+    def _time_panels(
+        self, chosen: Sequence[tuple[Sweep, Point, str]], changes: dict[str, LevelChanges]
+    ) -> Iterator[Panel]:
+        """The charts of a figure; what changes its level within the window is put into `changes`, by title."""
         drawn = {
             "Tree size": ("growth", {"size": ""}, Axis("Leaves", "1", log=False)),
             "Integrated a second": ("growth", {"qps": ""}, Axis("Leaves a second", "1/s", log=False)),
@@ -145,7 +168,11 @@ class LogFigures:
             lines = self._lines(chosen, series, columns)
             if not lines.is_empty():
                 named = f"{title}: p99, and p50 dashed" if len(columns) > 1 else title
-                yield time_panel(named, lines, Axis("Since the load began", "s", log=False), axis, STYLE, phases)
+                window = next((phase for phase in phases if phase.name == "window"), None)
+                if window is not None and "size" not in columns:  # which grows all the time
+                    changes[title] = level_changes.find(lines, window.start, window.end, axis.unit)
+                x, found = Axis("Since the load began", "s", log=False), changes.get(title)
+                yield time_panel(named, lines, x, axis, STYLE, phases, changes=found)
 
     def _phases(self, chosen: Sequence[tuple[Sweep, Point, str]]) -> list[Phase]:
         """Of the trial that lasted longest: all of a log's have the same warm-up and window."""
@@ -176,3 +203,7 @@ class LogFigures:
             for sweep, _, trial in chosen
         ]
         return pl.concat(found) if found else pl.DataFrame(schema=schema)
+
+
+def _all_rates(sweeps: Sequence[Sweep]) -> list[float]:
+    return sorted({p.rate for s in sweeps for p in s.points if p.rate is not None})
