@@ -2,10 +2,11 @@
 
 import math
 
+import numpy as np
 import pytest
 from scipy.stats import binom
 
-from benchstudy.stats import lint_summary, mean_interval, smallest_n, summarise, supported
+from benchstudy.stats import lint_summary, mean_interval, precision, smallest_n, summarise, supported
 
 
 @pytest.mark.parametrize(("percentile", "n"), [(50, 6), (75, 13), (90, 36), (95, 72), (99, 368), (99.9, 3688)])
@@ -55,6 +56,8 @@ def test_failed_trials_are_counted_and_never_a_number():
         ([None, None], "all 2 trials failed"),
         ([1.0, math.inf], "infinite"),
         ([1.0, math.nan], "infinite or not a number"),
+        ([1.0, -math.inf, None], "infinite or not a number"),
+        ([1.7e308] * 7, "too large to be added up"),
     ],
 )
 def test_values_that_allow_no_estimate_say_so_in_words(values, note):
@@ -73,17 +76,70 @@ def test_one_value_has_no_deviation():
     assert summarise([2.0]).sd is None
 
 
-def test_the_interval_of_a_mean_is_the_same_every_time_and_holds_the_mean():
-    values = [1.0, 2.0, 3.0, 4.0, 5.0, 6.0, 20.0]
+def test_values_of_different_units_have_no_estimate():
+    summary = summarise([1.0, 1000.0, None], ["s", "ms"])
+    assert summary.median is None and summary.note == "values in ms and in s: no estimate over different units"
+    assert summarise([1.0, 2.0], ["s", "s"]).median == 1.5
+
+
+def test_one_zero_is_a_value_like_any_other():
+    summary = summarise([0.0, 1.0, 2.0, 3.0, 4.0, 5.0])
+    assert (summary.median, summary.interval_low, summary.note) == (2.5, 0.0, "")
+    assert precision(summarise([0.0] * 4 + [1.0] * 2)) is None, "nothing is a share of zero"
+
+
+@pytest.mark.parametrize(
+    "drawn",
+    [
+        lambda random, n: random.normal(10, 1, n),
+        lambda random, n: np.exp(random.normal(0, 0.3, n)),
+        lambda random, n: np.where(random.random(n) < 0.5, 1.0, 1.6) + random.normal(0, 0.05, n),
+        lambda random, n: random.standard_t(3, n),
+    ],
+    ids=["normal", "lognormal", "bimodal", "heavy tails"],
+)
+@pytest.mark.parametrize("n", [6, 10, 25])
+def test_the_interval_of_the_median_covers_it_95_times_of_100(drawn, n):
+    random = np.random.default_rng(n)
+    truth = float(np.median(drawn(random, 400_000)))
+    found = [summarise(drawn(random, n)) for _ in range(2000)]
+    covered = sum(made.interval_low <= truth <= made.interval_high for made in found) / len(found)
+    assert 0.94 <= covered <= 0.99, "an exact interval of so few ranks may cover a little more than it says"
+
+
+@pytest.mark.parametrize(("sigma", "least"), [(0.0, 0.90), (0.3, 0.89)])
+def test_the_interval_of_a_mean_covers_it_about_as_often_as_it_says(sigma, least):
+    random = np.random.default_rng(8)
+    truth = math.exp(sigma**2 / 2) if sigma else 0.0
+    covered = 0
+    for _ in range(150):
+        values = np.exp(random.normal(0, sigma, 25)) if sigma else random.normal(0, 1, 25)
+        low, high = mean_interval(values)
+        covered += low <= truth <= high
+    assert least <= covered / 150 <= 0.99
+
+
+def test_the_interval_of_a_mean_is_the_same_every_time_and_on_every_scale():
+    values = [*range(1, 20), 60.0]
     low, high = mean_interval(values)
     assert (low, high) == mean_interval(values)
     assert low < sum(values) / len(values) < high
+    assert high - sum(values) / 20 > sum(values) / 20 - low, "skewed as the values are"
+    for scale in (1e-300, 1e300):
+        assert mean_interval([scale * v for v in values]) == pytest.approx((scale * low, scale * high), rel=0.01)
 
 
-@pytest.mark.parametrize("values", [[1.0] * 9, [1.0, 2.0], [1.0, 2.0, 3.0, 4.0, 5.0, math.inf]])
-def test_the_interval_of_a_mean_refuses_what_it_cannot_resample(values):
-    with pytest.raises(ValueError, match="at least 6 finite values"):
-        mean_interval(values)
+@pytest.mark.parametrize(
+    ("values", "why"),
+    [
+        ([1.0] * 25, "not all equal"),
+        ([*range(24), math.inf], "finite"),
+        (range(19), "19 values: an interval of the mean needs at least 20"),
+    ],
+)
+def test_the_interval_of_a_mean_refuses_what_it_cannot_resample(values, why):
+    with pytest.raises(ValueError, match=why):
+        mean_interval(list(values))
 
 
 def test_an_impossible_summary_is_named():

@@ -139,13 +139,13 @@ def _known(case: str, metric: str, given: Sequence[tuple[float, str] | None]) ->
     # Only a session that looks needs scipy.
     from benchstudy.stats import precision, summarise
 
-    unit = next(found[1] for found in given if found)
+    units = list(dict.fromkeys(found[1] for found in given if found))
     numbers = [found[0] for found in given if found]
-    made = summarise(numbers)
+    made = summarise(numbers, units)
     share = precision(made)
     why = made.note or ("" if share is not None else "its median is zero, and nothing is a share of zero")
     ends = (made.median, made.interval_low, made.interval_high)
-    return Known(case, metric, unit, len(numbers), len(given) - len(numbers), *ends, share, why)
+    return Known(case, metric, " and ".join(units), len(numbers), len(given) - len(numbers), *ends, share, why)
 
 
 def all_known(look: Mapping[str, Any], cases: Iterable[Case]) -> list[Known]:

@@ -8,6 +8,7 @@ from functools import lru_cache
 import numpy as np
 
 LEVEL = 0.95
+FEWEST_FOR_MEAN = 20
 # Resampling must give the same page twice; the seed is a constant so that nobody can pick a lucky one.
 _BOOTSTRAP_SEED = 20_240_229
 _BOOTSTRAP_RESAMPLES = 9_999
@@ -48,11 +49,12 @@ def supported(percentile: float, n: int) -> bool:
     return n >= smallest_n(percentile)
 
 
-def summarise(values: Iterable[float | None]) -> Summary:
+def summarise(values: Iterable[float | None], units: Iterable[str] = ()) -> Summary:
     """Median with its exact order-statistic 95 % interval, mean and sample standard deviation of trials' values.
 
     None is a trial that gave no value: it is counted in the note, never as a number. The interval is the one of
-    `scipy.stats.quantile_test` (inverted binomial test, no assumption on the distribution) and needs 6 values.
+    `scipy.stats.quantile_test` (inverted binomial test, no assumption on the distribution) and needs 6 values. `units`:
+    those of the values, where they may differ; over different ones there is no estimate.
     """
     given = list(values)
     # Sorted: a sum in another order ends in another digit, and the same trials must give the same table.
@@ -66,6 +68,13 @@ def summarise(values: Iterable[float | None]) -> Summary:
     if not np.isfinite(numbers).all():
         # An infinite rate comes from a duration of zero: an average over it would look like a number.
         return _nothing(n, "a value is infinite or not a number: no estimate")
+    different = sorted(set(units))
+    if len(different) > 1:
+        return _nothing(n, f"values in {' and in '.join(different)}: no estimate over different units")
+    with np.errstate(over="ignore"):
+        mean, sd = float(numbers.mean()), float(numbers.std(ddof=1)) if n > 1 else None
+    if not math.isfinite(mean) or (sd is not None and not math.isfinite(sd)):
+        return _nothing(n, "values too large to be added up: no estimate")
     notes = [f"{missing} of {len(given)} trials failed"] if missing else []
     low = high = None
     method = ""
@@ -76,8 +85,6 @@ def summarise(values: Iterable[float | None]) -> Summary:
         method = "order statistics"
     if n > 1 and numbers.min() == numbers.max():
         notes.append("all values are equal: the clock or the tool may round")
-    mean = float(numbers.mean())
-    sd = float(numbers.std(ddof=1)) if n > 1 else None
     return Summary(n, mean, sd, float(np.median(numbers)), low, high, method, "; ".join(notes))
 
 
@@ -105,23 +112,28 @@ def _nothing(n: int, why: str) -> Summary:
 def mean_interval(values: Sequence[float]) -> tuple[float, float]:
     """95 % interval of the mean by the BCa bootstrap (9 999 resamples, fixed seed).
 
-    Raises ValueError for fewer than 6 values, for values that are not finite and for values that are all equal: there
-    the bootstrap has nothing to resample and would return an interval of no width or none at all.
+    From 20 values on: simulated, it covers 92 to 98 % then, and down to 84 % for six of them, whose median has an exact
+    one. Raises ValueError for fewer, for values that are not finite and for values whose spread is none, or lost in
+    rounding: there the bootstrap has nothing to resample and would return an interval of no width or none at all.
     """
     numbers = np.asarray(values, dtype=float)
-    if len(numbers) < smallest_n(50) or not np.isfinite(numbers).all() or np.ptp(numbers) == 0:
-        raise ValueError("an interval of the mean needs at least 6 finite values that are not all equal")
+    if len(numbers) < FEWEST_FOR_MEAN:
+        raise ValueError(f"{len(numbers)} values: an interval of the mean needs at least {FEWEST_FOR_MEAN}")
+    if not np.isfinite(numbers).all() or np.ptp(numbers) == 0:
+        raise ValueError("an interval of the mean needs finite values that are not all equal")
     from scipy import stats as scipy_stats
 
+    # Of values of any size: squares of very small ones, or sums of very large ones, no number holds.
+    middle, size = float(np.median(numbers)), float(np.ptp(numbers))
     result = scipy_stats.bootstrap(
-        (numbers,),
+        ((numbers - middle) / size,),
         np.mean,
         confidence_level=LEVEL,
         n_resamples=_BOOTSTRAP_RESAMPLES,
         method="BCa",
         rng=np.random.default_rng(_BOOTSTRAP_SEED),
     ).confidence_interval
-    return float(result.low), float(result.high)
+    return middle + size * float(result.low), middle + size * float(result.high)
 
 
 def lint_summary(name: str, mean: float, sd: float, median: float, resolution: float = 0.0) -> list[str]:

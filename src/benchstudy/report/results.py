@@ -190,9 +190,10 @@ class Results:
         causes = [cause or status for status, cause in outcomes if status != "ok"]
         if not values and not causes:
             return None
-        unit = values[0][2] if values else ""
+        units = list(dict.fromkeys(unit for _, _, unit in values))
         numbers = tuple(value for _, value, _ in values)
-        summary = stats.summarise([*numbers, *([None] * len(causes))])
+        summary = stats.summarise([*numbers, *([None] * len(causes))], units)
+        unit = " and ".join(units)
         levels = self._levels.get((target, case), {})
         by_cause = tuple(sorted(Counter(causes).items(), key=lambda found: (-found[1], found[0])))
         return Estimate(target, case, levels, metric, unit, summary, numbers, len(outcomes), len(causes), by_cause)
