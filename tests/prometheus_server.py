@@ -24,11 +24,13 @@ from waiting import until
 
 AGENT = CHECKOUT / "src" / "benchstudy" / "agent"
 _SECRETS = ("TOKEN", "USER", "PASSWORD")
+# A folder with `prometheus` and `promtool` of another version than this machine's, for the tests to use instead.
+PROGRAMS = "BENCHSTUDY_TEST_PROMETHEUS"
 
 
 def program(name: str) -> str:
     """`prometheus` or `promtool`; where the machine has none, from Debian's package, which need not be installed."""
-    if found := shutil.which(name):
+    if found := shutil.which(name, path=os.environ.get(PROGRAMS) or None):
         return found
     store = Path(os.environ[TOOL_STORE]) / "prometheus"
     if not (store / "usr" / "bin" / name).is_file():

@@ -133,6 +133,7 @@ TWO = WINDOWS[:2]
         ({"windows": [TWO[0], {**TWO[1], "start": "2024-09-10T10:59:59Z"}]}, ["windows[1] overlap", "same servers"]),
         ({"windows": [{**TWO[0], "end": "2999-01-01T00:00:00Z"}]}, ["windows[0]", "lies in the future", "2999"]),
         ({"windows": [{**TWO[0], "select": "instance=x"}]}, ["windows.0.select", "no label matchers"]),
+        ({"windows": [{**TWO[0], "select": '{"a.b"}'}]}, ["windows.0.select", "no label matchers"]),
         ({"windows": [{**TWO[0], "select": '{a="b"} or vector(1)'}]}, ["windows.0.select", "no label matchers"]),
         ({"windows": [{**TWO[0], "source": "grafna"}]}, ["windows[0].source", 'did you mean "grafana"?']),
         ({"windows": [{**TWO[0], "strat": 1}]}, ["windows.0.strat", 'did you mean "start"?']),

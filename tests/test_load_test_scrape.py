@@ -17,6 +17,7 @@ from typing import Any
 import bcrypt
 import polars as pl
 import pytest
+import yaml
 from conftest import CHECKOUT
 from load_test_study import FAMILY, history, hold, plan_of, scraped, window
 from prometheus_server import Prometheus, backfill, free_port, prometheus
@@ -148,6 +149,13 @@ def export(root: Path, *words: str, **environment: str) -> subprocess.CompletedP
         text=True,
         timeout=120,
     )
+
+
+def test_the_shipped_export_makes_tables_without_any_server(host: dict[str, Any], root: Path):
+    study = yaml.safe_load((CHECKOUT / "config" / "studies" / "prometheus-export.yaml").read_text())
+    (root / "tests").symlink_to(CHECKOUT / "tests")
+    older, newer = (values_of(trial) for trial in hold(root, study["families"][FAMILY], host))
+    assert older["store_mean"] > 0 and newer["store_mean"] > 0 and older["rps"] > 0 and newer["node_cpu"] > 0
 
 
 def test_a_file_gives_what_its_server_gave(past: Past, host: dict[str, Any], root: Path):

@@ -41,7 +41,8 @@ _SCHEMA = 1
 _MOST_ANSWER_BYTES = 16 << 20  # of a page, so that a reader's memory does not depend on the number of series
 _LEAST_INTERVALS = 10  # shorter pages ask for the same blocks again and again: then fewer series at a time
 _AHEAD_S = 30.0  # a window that ends so soon is waited for
-_METRIC = re.compile(r"[a-zA-Z_:][a-zA-Z0-9_:]*")
+_METRIC = re.compile(r"[a-zA-Z_:][a-zA-Z0-9_:./-]*")  # with what OpenTelemetry's names have, for Prometheus 3
+_PLAIN = re.compile(r"[a-zA-Z_:][a-zA-Z0-9_:]*")  # what stands without quotation marks in any version's queries
 _SELECTOR = re.compile(r"\s*\{(.*?),?\s*\}\s*", re.DOTALL)
 
 
@@ -207,8 +208,9 @@ class _Group:
     def _part(self, label: str, values: list[str]) -> _Group:
         # A label that a series lacks is as one with no text in it.
         pattern = json.dumps("|".join(re.escape(value) for value in values), ensure_ascii=False)
+        name = label if _PLAIN.fullmatch(label) else json.dumps(label, ensure_ascii=False)
         series = [labels for labels in self.series if labels.get(label, "") in values]
-        return _Group(", ".join(filter(None, (self.matchers, f"{label}=~{pattern}"))), series)
+        return _Group(", ".join(filter(None, (self.matchers, f"{name}=~{pattern}"))), series)
 
 
 class _Smaller(Exception):
@@ -276,7 +278,7 @@ class _Fetcher:
         }
 
     def _list(self, name: str, matchers: str) -> list[dict]:
-        match = f"{name}{{{matchers}}}"
+        match = _selector(name, matchers)
         times = {"start": _moment(self._begin_ms), "end": _moment(self._end_ms)}
         content, answer = self._client.json("/api/v1/series", **{"match[]": match, **times})
         series = content["data"]
@@ -296,13 +298,20 @@ class _Fetcher:
                 raise _Smaller(number, str(error)) from None
 
     def _page(self, name: str, matchers: str, at_ms: int, until_ms: int, whole: bool) -> None:
-        query = f"{name}{{{matchers}}}[{until_ms - at_ms}ms]"
+        query = f"{_selector(name, matchers)}[{until_ms - at_ms}ms]"
         head = {"kind": "page", "metric": name, "query": query, "start_s": at_ms / 1000, "end_s": until_ms / 1000}
         parameters = {"query": query, "time": _moment(until_ms)}
         with self._spool.line({**head, "whole": whole}, most_bytes=self._most_bytes) as line:
             self._client.stream("/api/v1/query", parameters, line.take, line.again)
             if line.says(b'"warnings":'):
                 self._problems.append(f"the server warns about its answer to {query}")
+
+
+def _selector(metric: str, matchers: str) -> str:
+    """Names beyond letters, digits, _ and : are quoted, which Prometheus understands from version 3 on."""
+    if _PLAIN.fullmatch(metric):
+        return f"{metric}{{{matchers}}}"
+    return "{" + ", ".join(filter(None, (json.dumps(metric), matchers))) + "}"
 
 
 def _moment(ms: int) -> str:

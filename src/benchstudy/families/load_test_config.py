@@ -15,8 +15,9 @@ from benchstudy.names import Name, nearest
 from benchstudy.units import DurationField, parse_duration
 
 _VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
-_METRIC = re.compile(r"[A-Za-z_:][A-Za-z0-9_:]*")
-_MATCHERS = re.compile(r'\{\s*(?:[A-Za-z_][A-Za-z0-9_]*\s*(?:=|!=|=~|!~)\s*"(?:[^"\\]|\\.)*"\s*(?:,\s*|(?=\})))*\}')
+_METRIC = re.compile(r"[A-Za-z_:][A-Za-z0-9_:./-]*")  # dots and the like: as OpenTelemetry and Prometheus 3 have them
+_LABEL = r'(?:[A-Za-z_][A-Za-z0-9_]*|"(?:[^"\\]|\\.)+")'
+_MATCHERS = re.compile(rf'\{{\s*(?:{_LABEL}\s*(?:=~|!~|!=|=)\s*"(?:[^"\\]|\\.)*"\s*(?:,\s*|(?=\}})))*\}}')
 _SCRAPE_INTERVAL = re.compile(r"(?m)^[^#\n]*?\bscrape_interval:\s*['\"]?([0-9a-z]+)")
 _AROUND_S = 120.0  # of a load: its users come and go
 _LEAST_WINDOW_S = 10.0  # below it there are hardly two scrapes in any rate's window
@@ -100,7 +101,7 @@ class MetricNames(Strict):
     @classmethod
     def _a_name(cls, value: str | None) -> str | None:
         if value is not None and not _METRIC.fullmatch(value):
-            raise ValueError(f"{value!r} is no name of a metric or label: letters, digits, _ and :")
+            raise ValueError(f"{value!r} is no name of a metric or label: letters, digits and _ : . / -")
         return value
 
     @property

@@ -208,10 +208,10 @@ class _Reader:
 
     def _totals(self, metric: str) -> Totals:
         window = self._window
-        return self._add(metric, Totals(window.steady_start_ms, window.steady_end_ms, self._section.left_open))
+        return self._add(metric, Totals(window.steady_start_ms, window.steady_end_ms, self._section.dialect))
 
     def _rates(self, metric: str, group_of: GroupOf = one_group) -> Rates:
-        rates = Rates(self._window.steps_ms, self._window.width_ms, group_of, self._section.left_open)
+        rates = Rates(self._window.steps_ms, self._window.width_ms, group_of, self._section.dialect)
         return self._add(metric, rates)
 
     def _levels(self, moments_ms: np.ndarray) -> Levels:

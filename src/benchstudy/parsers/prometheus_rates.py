@@ -11,8 +11,9 @@ from typing import NamedTuple, Protocol
 
 import numpy as np
 
-from benchstudy.parsers.prometheus_raw import Page
+from benchstudy.parsers.prometheus_raw import Dialect, Page
 
+OLDEST = Dialect()
 Labels = Mapping[str, str]
 GroupOf = Callable[[Labels], int]
 
@@ -157,10 +158,11 @@ class Moments:
 class Rates(Moments):
     """`rate(counter[width])` at each moment."""
 
-    def __init__(self, times_ms: np.ndarray, width_ms: int, group_of: GroupOf = one_group, left_open: bool = False):
+    def __init__(self, times_ms: np.ndarray, width_ms: int, group_of: GroupOf = one_group, dialect: Dialect = OLDEST):
         super().__init__(times_ms, group_of)
         self.reach_ms = width_ms
-        self._side = "right" if left_open else "left"
+        self._dialect = dialect
+        self._side = "right" if dialect.left_open else "left"
 
     def take(self, batch: Batch, after_ms: int, until_ms: int) -> None:
         moments = self._between(batch, after_ms, until_ms, self.reach_ms)
@@ -182,6 +184,7 @@ class Rates(Moments):
                 last - first,
                 begin,
                 at,
+                self._dialect.half_first,
             )
         self._add(batch.rows, moments, rates, there)
 
@@ -225,9 +228,9 @@ class Totals:
 
     reach_ms = 0
 
-    def __init__(self, start_ms: int, end_ms: int, left_open: bool = False):
-        self._start_ms, self._end_ms = start_ms, end_ms
-        self._side = "right" if left_open else "left"
+    def __init__(self, start_ms: int, end_ms: int, dialect: Dialect = OLDEST):
+        self._start_ms, self._end_ms, self._dialect = start_ms, end_ms, dialect
+        self._side = "right" if dialect.left_open else "left"
         self.labels: list[Labels] = []
         self.resets: list[Reset] = []
         self._state = np.zeros((6, 0))
@@ -281,7 +284,14 @@ class Totals:
         samples, increase, first_ms, first_value, last_ms, _ = self._state[:, : len(self.labels)]
         with np.errstate(divide="ignore", invalid="ignore"):
             rate = extrapolated_rate(
-                increase, first_value, first_ms, last_ms, samples - 1, self._start_ms, self._end_ms
+                increase,
+                first_value,
+                first_ms,
+                last_ms,
+                samples - 1,
+                self._start_ms,
+                self._end_ms,
+                self._dialect.half_first,
             )
         return np.where(samples > 1, rate, np.nan)
 
@@ -305,18 +315,30 @@ def extrapolated_rate(
     intervals: np.ndarray,
     start_ms: np.ndarray | int,
     end_ms: np.ndarray | int,
+    half_first: bool = False,
 ) -> np.ndarray:
     """PromQL's rate, 1/s: the growth between the first and the last sample, drawn out to the edges of the window.
 
     Up to an edge that is nearer than 1.1 intervals, else by half an interval; never to before the counter was zero.
+    What the last part is applied to differs with Prometheus' release: see Dialect.half_first.
     """
     sampled = (last_ms - first_ms).astype(float)
     to_start, to_end = (first_ms - start_ms).astype(float), (end_ms - last_ms).astype(float)
     interval = sampled / intervals
     to_zero = sampled * first_value / increase
-    to_start = np.where((increase > 0) & (first_value >= 0) & (to_zero < to_start), to_zero, to_start)
-    covered = sampled + sum(np.where(to < 1.1 * interval, to, interval / 2) for to in (to_start, to_end))
+    from_zero = (increase > 0) & (first_value >= 0)
+    if half_first:
+        to_start = _near(to_start, interval)
+        to_start = np.where(from_zero, np.minimum(to_start, to_zero), to_start)
+    else:
+        to_start = _near(np.where(from_zero, np.minimum(to_start, to_zero), to_start), interval)
+    covered = sampled + to_start + _near(to_end, interval)
     return increase * covered / sampled / ((end_ms - start_ms) / 1000)
+
+
+def _near(distance: np.ndarray, interval: np.ndarray) -> np.ndarray:
+    """As far as an edge that is where the next sample is expected, else by half an interval."""
+    return np.where(distance < 1.1 * interval, distance, interval / 2)
 
 
 class Quantile(NamedTuple):

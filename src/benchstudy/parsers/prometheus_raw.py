@@ -4,6 +4,7 @@ Only one answer at a time is in memory, whatever the duration. docs/prometheus.m
 """
 
 import gzip
+import re
 import zlib
 from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, field
@@ -15,6 +16,7 @@ import orjson
 
 from benchstudy.families.base import ParseError
 
+_RELEASE = re.compile(r"v?(\d+)\.(\d+)")
 _ANSWER = b',"answer":'
 _SCHEMA = 1
 _PARTS = (b'"result":[', b'{"metric":', b'"values":[[')
@@ -49,6 +51,18 @@ class Page(NamedTuple):
     series: list[Series]
 
 
+class Dialect(NamedTuple):
+    """What Prometheus' releases compute differently.
+
+    `left_open`: whether `[1m]` leaves out a sample of exactly a minute ago (from 3.0 on). `half_first`: whether a
+    series that begins within a window is drawn out by half an interval at most, and not as far as to where it would
+    have been zero (from 2.51 on).
+    """
+
+    left_open: bool = False
+    half_first: bool = False
+
+
 @dataclass(frozen=True)
 class Section:
     """One window that was fetched.
@@ -77,10 +91,11 @@ class Section:
         return self.start_s - 1e-3 <= start_s and end_s <= self.end_s + 1e-3
 
     @property
-    def left_open(self) -> bool:
-        """Whether `[1m]` leaves out a sample of exactly a minute ago, as it does from Prometheus 3 on."""
-        major = (self.version or "2").partition(".")[0]
-        return major.isdecimal() and int(major) >= 3
+    def dialect(self) -> Dialect:
+        """That of the server; of one that does not tell its version, as of the oldest."""
+        found = _RELEASE.match(self.version or "")
+        release = (int(found[1]), int(found[2])) if found else (0, 0)
+        return Dialect(left_open=release >= (3, 0), half_first=release >= (2, 51))
 
 
 def raw_lines(path: Path) -> Iterator[RawLine]:
