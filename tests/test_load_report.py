@@ -11,6 +11,7 @@ from load_fixture import AGAIN, BASE, DECLARED, DRIVER, ENTERED, NEW, LoadTables
 from benchstudy import lints
 from benchstudy.families.load_test import FAMILY
 from benchstudy.report import load_panels, sessions
+from benchstudy.report.evidence import method
 from benchstudy.report.load_cells import signed_percent
 from benchstudy.report.load_client import LoadClient
 from benchstudy.report.load_panels import PANELS, LoadPanels
@@ -140,6 +141,11 @@ def test_real_servers_a_release_that_only_lost_the_label_is_mix_driven(tmp_path)
     assert found.shift.within == 0 and found.shift.change > 0.0004
     assert LoadSummary(load).mix.sentence(found).startswith("Store times: mix-driven, no regression. The mean is +0.5")
     assert not any("store" in text for text in LoadSummary(load).actions())
+
+
+def test_a_page_says_in_which_order_versions_were_measured(load):
+    said = method(load.results, ())
+    assert "the base first in odd blocks and last in even ones (ABBA)" in said and "in random order within" not in said
 
 
 def test_a_slower_handler_is_a_regression_like_for_like(load):

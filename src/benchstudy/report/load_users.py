@@ -13,15 +13,13 @@ from benchstudy.compare import Comparison, judge
 from benchstudy.report import cells, human
 from benchstudy.report.load_cells import interval_lines, percent, percent_interval, signed_percent, verdict_cell
 from benchstudy.report.load_panels import Drawn, LoadPanels
-from benchstudy.report.load_test import FEWEST, Contrast, LoadTest, Trial
+from benchstudy.report.load_test import FEWEST, PAGE_BAND, Contrast, LoadTest, Trial
 from benchstudy.report.panels import Axis, time_panel
 from benchstudy.report.tables import MISSING, MOST_OF_TRIALS, Cell, Table, slug
 
 METRIC = "supported_users"
 # 1 in a trial that stayed at the rule's greatest number of users without an alert.
 AT_MAXIMUM = "at_maximum"
-# The band that the page calls usual; RIGOR: it belongs to its own machines.
-PAGE_BAND = 0.05
 _ALERT_WORDS = {
     "server_errors": "server errors", "client_mean": "mean time at the client", "client_p99": "p99 at the client",
     "client_errors": "errors at the client", "cpu": "CPU", "memory": "memory", "tcp_retransmits": "TCP retransmits",
