@@ -340,3 +340,23 @@ def test_cases_that_are_the_same_tell_the_false_alarm_rate():
     assert found.alarms.count == 0
     assert found.lowest < 1 < found.highest
     assert calibrate(judge([compared([], [])])) is None
+
+
+@pytest.mark.parametrize(
+    ("factor", "said"),
+    [
+        (1.3, "higher by at least 30.0 %"),
+        (15.87, "at least 15.9 times the base"),
+        (2.5, "at least 2.50 times the base"),
+    ],
+)
+def test_a_verdict_names_its_least_with_the_digits_of_its_interval(factor, said):
+    values = [1.0, 1.0 + 1e-8, 1.0 - 1e-8, 1.0, 1.0 + 2e-8, 1.0]
+    made = compared(values, [factor * v for v in reversed(values)])
+    assert judge([made])[0].why == said
+
+
+def test_a_least_that_no_number_holds_is_told_in_words():
+    made = compared([1e-200, 2e-200, 1e-200], [1e200, 2e200, 2e200])
+    assert made.low == math.inf
+    assert judge([made])[0].why == "more times the base than a number holds"

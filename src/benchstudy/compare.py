@@ -281,14 +281,12 @@ def _adjusted(p_values: Sequence[float | None]) -> list[float]:
 
 
 def _least(low: float) -> str:
-    return (
-        f"higher by at least {_floored(100 * (low - 1))} %" if low < 2 else f"at least {_floored(low)} times the base"
-    )
-
-
-def _floored(value: float) -> str:
-    """To one decimal, and downwards: it is a least."""
-    return f"{math.floor(10 * value) / 10:,.1f}" if math.isfinite(value) else str(value)
+    """With the digits of the interval that stands beside it, rounded as they are: "at least 15.9 times the base"."""
+    if low < 2:
+        return f"higher by at least {100 * (low - 1):.1f} %"
+    if not math.isfinite(low):
+        return "more times the base than a number holds"
+    return f"at least {low:,.{max(0, 2 - math.floor(math.log10(low)))}f} times the base"
 
 
 def _verdict(made: Comparison, p_beyond: float, p_within: float, tests: int) -> Comparison:
@@ -303,7 +301,7 @@ def _verdict(made: Comparison, p_beyond: float, p_within: float, tests: int) -> 
             verdict=verdict,
             adjusted=p_beyond,
             tests=tests,
-            why=_least(made.low) if up else f"lower by at least {_floored(100 * (1 - made.high))} %",
+            why=_least(made.low) if up else f"lower by at least {100 * (1 - made.high):.1f} %",
         )
     if 1 / edge < made.within[0] and made.within[1] < edge and p_within <= ALPHA:
         return replace(

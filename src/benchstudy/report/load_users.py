@@ -271,10 +271,12 @@ class LoadUsers:
         last = phases[-1:]  # the window that the result is the mean of
         if len(phases) > 1:
             inside = pl.col("x").is_between(last[0].start, last[0].end)
-            x, y = (replace(axis, from_zero=False) for axis in (x, y))
             shown = lines.filter(inside), marks.filter(inside)
             if not shown[0].is_empty():
-                title = f"Active users, {last[0].name} (the axis does not begin at zero)"
+                lowest, highest = shown[0]["y"].min(), shown[0]["y"].max()
+                near = lowest > 0.3 * highest  # an axis from zero would leave most of the chart empty
+                x, y = replace(x, from_zero=False), replace(y, from_zero=not near)
+                title = f"Active users, {last[0].name}{' (the axis does not begin at zero)' if near else ''}"
                 panels.append(time_panel(title, shown[0], x, y, self.load.style, marks=shown[1]))
         told = "; ".join(f"{version}: trial {trial.uuid}" for version, trial in chosen.items())
         caption = (

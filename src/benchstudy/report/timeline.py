@@ -16,7 +16,8 @@ from benchstudy.report.styles import DASHES, INK, MUTED, REFERENCE, Style
 
 _CROSSHAIR = "crosshair"
 _MOST_STOPS = 100  # of the cross-hair: a pointer hardly finds more
-_NAMED_FROM = 0.12  # of the axis: a narrower phase has no room for its name
+_LETTER = 1 / 50  # of the axis on a phone: a phase that is narrower than its name goes without
+_LABELS_PX = 46  # of the axis y, at least: panels that stand over one another have the same time at the same place
 _SHADES = (0.13, 0.05)  # neighbours differ
 _TIME_STEPS = (1, 2, 5, 10, 15, 30, 60, 120, 300, 600, 900, 1800, 3600, 7200, 14400, 43200, 86400)
 _MOST_TICKS = 7
@@ -48,6 +49,7 @@ def time_panel(
     between = _without_gaps(bands)
     ends = [*frame["y"].drop_nulls().to_list(), *between["low"].to_list(), *between["high"].to_list()]
     base_x, y_encoding = _time_axis(x, frame, phases), y.encode(ends)
+    y_encoding["axis"]["minExtent"] = _LABELS_PX
     line = (
         alt.Chart(frame if len(names) > 1 else frame.drop("line"))
         .mark_line(strokeWidth=1.8, aria=False)
@@ -114,7 +116,7 @@ def _phase_layers(phases: Sequence[Phase], x: alt.X) -> list[alt.Chart]:
             "to": round(p.end, 3),
             "shade": _SHADES[index % len(_SHADES)],
             "phase": p.name,
-            "name": p.name if p.end - p.start >= _NAMED_FROM * span else "",
+            "name": p.name if p.end - p.start >= _LETTER * (len(p.name) + 1) * span else "",
         }
         for index, p in enumerate(phases)
     ]
@@ -124,12 +126,13 @@ def _phase_layers(phases: Sequence[Phase], x: alt.X) -> list[alt.Chart]:
     shades = alt.Opacity("shade:Q", scale=None, legend=None)
     tip = [alt.Tooltip("phase:N", title="phase")]
     band = base.mark_rect(color=MUTED, aria=False).encode(x=at, x2="to:Q", opacity=shades, tooltip=tip)
-    name = base.mark_text(align="left", baseline="top", dx=4, dy=4, fontSize=11, color=MUTED, aria=False)
+    # Above the plot: within it, lines run through them.
+    name = base.mark_text(align="left", baseline="bottom", dx=2, dy=-3, fontSize=11, color=MUTED, aria=False)
     return [band, name.encode(x=at, y=alt.value(0), text="name:N")]
 
 
 def _change_layers(changes: LevelChanges, x: alt.X, middle: float, style: Style) -> list[alt.Chart]:
-    """A rule at each of the largest changes, named in a row of its own below the names of phases."""
+    """A rule at each of the largest changes, each named in a row of its own."""
     marked = changes.marks
     rows = [
         {"series": line.series, "x": round(change.at, 3), "text": changes.label(line, change)}
@@ -147,7 +150,7 @@ def _change_layers(changes: LevelChanges, x: alt.X, middle: float, style: Style)
         text = alt.Chart(pl.DataFrame([row])).mark_text(
             align="left" if left else "right", baseline="top", dx=4 if left else -4, fontSize=11, color=INK, aria=False
         )
-        layers.append(visible(text.encode(x=x, y=alt.value(18 + 14 * number), text="text:N")))
+        layers.append(visible(text.encode(x=x, y=alt.value(4 + 14 * number), text="text:N")))
     return layers
 
 
