@@ -208,7 +208,7 @@ def test_five_labels_stand_with_what_each_adds(load):
     top = next(t for t in LoadSummary(load).mix.top() if t.caption.startswith("PostgreSQL 15, bounded, store"))
     assert len(top.rows) == 5 and top.rows[0][0].lines == (DRIVER, "no longer called")
     first = row(top, DRIVER)
-    assert said(first["Of the label itself"]) == "+0.00 ms" and said(first["It adds"]).startswith("+1.9")
+    assert said(first["Of the label itself"]) == "–" and said(first["It adds"]).startswith("+1.9")
 
 
 # -- labels --------------------------------------------------------------------------------------------
@@ -313,6 +313,19 @@ def test_a_load_that_reached_its_greatest_number_without_an_alert_is_no_capacity
 
 
 # -- panels --------------------------------------------------------------------------------------------
+
+
+def test_what_is_measured_begins_together_however_long_users_took_to_arrive(tmp_path):
+    tables = LoadTables(tmp_path)
+    for version, later_s in ((BASE, 0.0), (NEW, 6.0)):
+        trial = tables.run(levels_of(version), 1)
+        own = [row for rows in tables.series.values() for row in rows if row["trial"] == trial]
+        for row in own:
+            row |= {name: row[name] + later_s for name in ("t_s", "start_s", "end_s") if row.get(name)}
+    panels = dict(LoadPanels(load_of(tables.write())).figures())["Bounded PostgreSQL 15"][0][2]
+    rows = [r for data in panels[0].spec(400, legend=False)["datasets"].values() for r in data if "y" in r]
+    ends = {version: max(r["x"] for r in rows if r.get("series") == version) for version in (BASE, NEW)}
+    assert ends[BASE] == ends[NEW]
 
 
 def test_ten_graphs_of_each_load_and_database_with_base_and_new_and_their_phases(load):
@@ -442,6 +455,16 @@ def test_lints_name_the_labels_of_one_version_only(load):
     assert any(DRIVER in text and "left: 50 % of the store calls" in text for text in found), found
     assert not any(AGAIN in text for text in found), "the same version again calls the same labels"
     assert "short-window" not in lints_of(load)
+
+
+def test_what_a_lint_calls_left_is_what_the_studys_base_had(tmp_path):
+    """Whatever the order of the observations: by name, 10 comes before 9."""
+    tables = LoadTables(tmp_path)
+    for version in (BASE, NEW):
+        tables.run(levels_of(version), 1)
+    tables.observations.reverse()
+    found = lints_of(load_of(tables.write()))["one-sided-label"]
+    assert any(f"{BASE} → {NEW}" in text and f"{DRIVER} left" in text for text in found), found
 
 
 # -- beside the page -----------------------------------------------------------------------------------

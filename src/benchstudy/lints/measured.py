@@ -30,7 +30,9 @@ def read(results: "Results", ceilings: Iterable[Ceiling] = ()) -> Material:
         units[metric] = unit
         of_case.setdefault((target, case), {}).setdefault(metric, []).append(value)
         of_trial.setdefault((target, case, trial), {})[metric] = Figure(value, unit, values=(value,))
-    for key, metrics in of_case.items():
+    # In the study's order: of two versions, the first is the base.
+    for key in sorted(of_case, key=list({**levels, **of_case}).index):
+        metrics = of_case[key]
         figures = {m: Figure(_median(values), units[m], values=tuple(values)) for m, values in metrics.items()}
         groups.append(Group("", levels.get(key, {"case": key[1]}), figures))
     for (target, case, trial), metrics in of_trial.items():

@@ -241,7 +241,9 @@ class LoadMix:
             "Times", "Verdict", "Mean, base", "Mean, new", "Change", "Of the labels", "Of the mix",
             "p99, base", "p99, new", "p99, new with the calls of the base",
         )  # fmt: skip
-        return Table("mix", "Mix shift: what the change of the mean is made of", columns, tuple(body))
+        return Table(
+            "mix", "Mix shift: what the change of the mean is made of, all trials together", columns, tuple(body)
+        )
 
     def _row(self, reading: Reading) -> tuple[Cell, ...]:
         shift, contrast = reading.shift, reading.contrast
@@ -286,7 +288,8 @@ class LoadMix:
             Cell((part.label, *state)),
             without,
             Cell((signed(part.influence, "s"),), new),
-            Cell((signed(part.within, "s"),), new),
+            # A label that one side does not call has no change of its own.
+            MISSING if part.base is None or part.new is None else Cell((signed(part.within, "s"),), new),
             Cell((signed(part.mix, "s"),), new),
             Cell((percent(part.base_share, 2),), base),
             Cell((percent(part.new_share, 2),), new),

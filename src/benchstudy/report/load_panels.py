@@ -26,6 +26,7 @@ from benchstudy.report.tables import MISSING, Cell, Table, slug
 # What Exhibits.show_figure takes: name, caption, panels, style, series in the legend.
 Drawn = tuple[str, str, list[Panel], Style, list[str]]
 _TOWERING, _HEADROOM = 4.0, 1.3  # of what is measured: higher is cut off, there
+_ALIGNED = "steady"  # users take their time to arrive: what is measured begins together
 _MOST_POINTS = 100  # of a line: the page holds forty of these graphs and more, and stays below 3 MB
 
 
@@ -99,8 +100,10 @@ class LoadPanels:
     ) -> Panel | None:
         """One graph; what changes its level within the last phase is put into `changes`."""
         frames = {}
+        everything = [t for found in trials.values() for t in found]
+        steady_s = next((phase.start for phase in self.phases(everything) if phase.name == _ALIGNED), None)
         for version, found in trials.items():
-            rows = [self._rows(metric, t) for t in found]
+            rows = [self._rows(metric, t, steady_s) for t in found]
             rows = [frame for frame in rows if frame is not None and not frame.is_empty()]
             if rows:
                 frames[version] = rows
@@ -134,12 +137,15 @@ class LoadPanels:
         # A rate that looks back over the phase's beginning is still one of what was before.
         return level_changes.find(lines, measured.start + memory_s, measured.end, kind.unit, memory_s)
 
-    def _rows(self, metric: str, trial: Trial) -> pl.DataFrame | None:
+    def _rows(self, metric: str, trial: Trial, steady_s: float | None = None) -> pl.DataFrame | None:
+        """`steady_s`: where the steady phase is drawn; what a trial took longer to come there lies before it."""
         rows = self.load.series("panels", trial.uuid)
         if rows is None:
             return None
         own = rows.filter((pl.col("panel") == metric) & pl.col("value").is_finite())
-        return own.select("t_s", "value", "low", "high").sort("t_s")
+        begun_s = next((phase.start for phase in self.phases([trial]) if phase.name == _ALIGNED), None)
+        later_s = 0.0 if steady_s is None or begun_s is None else steady_s - begun_s
+        return own.select(pl.col("t_s") + later_s, "value", "low", "high").sort("t_s")
 
     def phases(self, trials: Sequence[Trial]) -> list[Phase]:
         """Phases of the trials, each from the median of its beginnings to that of its ends."""
