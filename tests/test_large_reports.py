@@ -197,7 +197,7 @@ def test_trials_move_out_only_when_there_is_no_room_for_them(tmp_path):
     for room in (MEGABYTE, 8_000, 1_000):
         results, places = places_of(tmp_path / str(room), ["a", "b"], room={"ROOM": room})
         details.append(places.detail)
-        text = triallist.trials(results, ["duration"], tmp_path, tmp_path / "reports")
+        text = triallist.TrialList(results, ["duration"], tmp_path, tmp_path / "reports").html()
         listed = {f'id="trial-{trial}"' in text for trial in results.trials["trial"]}
         assert listed == {places.detail != "apart"}
         assert ("/stdout" in text) == (places.detail == "linked"), "a link to each file"
@@ -227,7 +227,7 @@ def test_commands_are_said_once_and_ports_are_no_difference(tmp_path):
         argv = f"ab -n {500 if block % 2 else 600} http://127.0.0.1:{20_000 + block}/{name}"
         tables.add({"backend": "a"}, block, {"duration": (1.0, "s")}, argv=argv)
     results = Results(tables.write(), study="embedded", family="file_size")
-    text = triallist.trials(results, ["duration"], tmp_path, tmp_path / "reports")
+    text = triallist.TrialList(results, ["duration"], tmp_path, tmp_path / "reports").html()
     said = r"Command (\d), of trial \w+, and but for names and ports of its own that of 19 others"
     assert re.findall(said, text) == ["1", "2"]
     assert text.count("<pre>") == 2 and text.count("<td>2</td>") >= 20, "each row says which"

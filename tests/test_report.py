@@ -255,7 +255,7 @@ def test_weaknesses_are_found_in_the_data(tmp_path):
     folder = write_file_size(tmp_path)
     results = Results(folder, study="embedded", family="file_size")
     index = json.loads((tmp_path / "data/raw/embedded/this-machine/file_size/session.json").read_text())
-    text = evidence.weaknesses(results, [index])
+    text = evidence.weakness_list(evidence.weak_points(results, [index]))
     assert "3 cases of 41 with fewer than 6 successful trials" in text
     assert "6 of 6 trials failed: sshfs: write failed" in text
     assert "discarded by hand" in text and "1 trial aborted" in text
@@ -263,10 +263,18 @@ def test_weaknesses_are_found_in_the_data(tmp_path):
     assert "<script" not in text
 
 
+def test_causes_that_each_trial_has_one_of_its_own_are_counted_and_not_all_listed(tables):
+    for port in range(60):
+        add(tables, 0, status="failed", cause=f"127.0.0.1:{20_000 + port}: connection refused")
+    found = evidence.weak_points(results_of(tables), [])
+    assert sum("connection refused" in text for text in found) == 40
+    assert "20 more trials failed for other causes, which stand with each of them." in found
+
+
 def test_mixed_instruments_and_edited_studies_are_told(tables):
     add(tables, 0.001, 0.002)
     add(tables, 0.003, instrument="b" * 64, study_sha256="c" * 64)
-    text = evidence.weaknesses(results_of(tables), [])
+    text = evidence.weakness_list(evidence.weak_points(results_of(tables), []))
     assert "2 versions of the measuring code" in text and "post hoc" in text
 
 
@@ -274,7 +282,7 @@ def test_every_trial_is_listed_with_its_command_and_files(tables, tmp_path):
     add(tables, 0.001, 0.002)
     add(tables, 0, status="failed", cause=f"broke {HOSTILE}")
     page_folder = tmp_path / "reports" / "study"
-    text = triallist.trials(results_of(tables), ["duration"], tmp_path, page_folder)
+    text = triallist.TrialList(results_of(tables), ["duration"], tmp_path, page_folder).html()
     assert text.count("<tr id=") == 3
     assert text.count("<pre>") == 1, "one command for all: they differ in their run folder only"
     assert "<script" not in text

@@ -86,6 +86,8 @@ def _connect(path: Path) -> socket.socket:
             path.unlink(missing_ok=True)
             with socket.socket(socket.AF_UNIX) as listening:
                 listening.bind(str(path))
+                # Whoever may connect has a script run as this user.
+                path.chmod(0o600)
                 listening.listen()
                 connection.connect(str(path))
                 # Its threads would not be there in a fork.

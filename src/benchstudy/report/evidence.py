@@ -14,6 +14,8 @@ from benchstudy.report.tables import definition_list, unbroken
 
 Indexes = Sequence[Mapping[str, Any]]
 
+# A cause may name a port or an id, so that each trial fails for one of its own.
+_MOST_CAUSES = 40
 # The load average before a trial still holds the trial before, which is no neighbour.
 _OWN_LOAD = 1.0
 
@@ -141,11 +143,8 @@ def weak_points(results: Results, indexes: Indexes) -> list[str]:
     return [*_weak_numbers(results), *stopping.weaknesses(results, indexes), *_weak_trials(results, indexes)]
 
 
-def weaknesses(results: Results, indexes: Indexes, extra: Iterable[str] = ()) -> str:
-    return weakness_list([*extra, *weak_points(results, indexes)])
-
-
 def weakness_list(found: Iterable[str]) -> str:
+    """Sentences that come from data as an HTML list."""
     items = "".join(f"<li>{html.escape(text)}</li>" for text in found)
     return f'<ul class="weak">{items}</ul>' if items else "<p>The data themselves show no weakness.</p>"
 
@@ -167,11 +166,15 @@ def _weak_trials(results: Results, indexes: Indexes) -> list[str]:
     counts = results.counts()
     failed = results.counted.filter(pl.col("status") != "ok")
     found = []
-    for (case, cause), k in Counter(failed.select("case", "cause").iter_rows()).most_common():
+    causes = Counter(failed.select("case", "cause").iter_rows())
+    for (case, cause), k in causes.most_common(_MOST_CAUSES):
         total = results.counted.filter(pl.col("case") == case).height
         found.append(
             f"{human.level(case)}: {k} of {human.plural(total, 'trial')} failed: {cause or 'no cause recorded'}."
         )
+    if len(causes) > _MOST_CAUSES:
+        more = sum(causes.values()) - sum(k for _, k in causes.most_common(_MOST_CAUSES))
+        found.append(f"{human.plural(more, 'more trial')} failed for other causes, which stand with each of them.")
     if len(instruments(results)) > 1:
         found.append(
             f"The trials were measured by {len(instruments(results))} versions of the measuring code: a difference "

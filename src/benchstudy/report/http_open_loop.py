@@ -165,14 +165,12 @@ class OpenAgainstClosed:
 
     def _trials(self, metric: str, sweep: Sweep, point: Point) -> list[Mapping[str, object]]:
         """Each trial's own throughput and latency."""
-        where = (pl.col("target") == sweep.target) & (pl.col("case") == point.case)
-        chosen = self.load.results.observations.filter(where & pl.col("metric").is_in(["throughput", metric]))
-        counted = chosen.join(self.load.results.counted.select("trial"), on="trial", how="semi")
-        values: dict[str, dict[str, float]] = {}
-        for trial, name, value in counted.select("trial", "metric", "value").iter_rows():
-            values.setdefault(trial, {})[name] = value
+        rates, latencies = (
+            {trial: value for trial, value, _ in self.load.results.by_case(name).get((sweep.target, point.case), ())}
+            for name in ("throughput", metric)
+        )
         return [
-            {"trial": trial, "x": found["throughput"], "y": found[metric]}
-            for trial, found in values.items()
-            if found.get("throughput") and found.get(metric)
+            {"trial": trial, "x": rates[trial], "y": latency}
+            for trial, latency in latencies.items()
+            if latency and rates.get(trial)
         ]

@@ -49,6 +49,7 @@ def primary_metrics(results: Results) -> list[str]:
 
 def find(results: Results, busy: Sequence[str], indexes: Sequence[Mapping[str, Any]]) -> list[Outlier]:
     """Of the primary metrics, in cases with six trials or more. `busy`: trials before which their host was busy."""
+    noticed = set(busy)
     moments = {
         trial: (start, took)
         for trial, start, took in results.counted.select("trial", "started", "duration_s").iter_rows()
@@ -64,7 +65,7 @@ def find(results: Results, busy: Sequence[str], indexes: Sequence[Mapping[str, A
             limit = _FARTHEST * max(_SD_OF_MAD * float(np.median(distances)), _LEAST_SPREAD)
             for (trial, value, unit), distance in zip(trials, distances, strict=True):
                 if distance > limit:
-                    events = ["its host was busy before it"] if trial in busy else []
+                    events = ["its host was busy before it"] if trial in noticed else []
                     events += _events(indexes, target, *moments[trial])
                     times = value / median(values)
                     shown = human.quantity(value, unit)

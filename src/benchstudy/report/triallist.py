@@ -29,16 +29,6 @@ _MOST_COMMANDS = 8
 Row = Mapping[str, Any]
 
 
-def trials(
-    results: Results, metrics: Sequence[str], root: Path, page_folder: Path, flagged: Mapping[str, str] | None = None
-) -> str:
-    """Every trial, grouped by case, folded away until a link leads to it. `flagged`: remarks by trial.
-
-    Where there is no room for them, the way to the pages that `TrialList.pages` makes.
-    """
-    return TrialList(results, metrics, root, page_folder, flagged or {}).html()
-
-
 @dataclass(frozen=True)
 class TrialPage:
     """A page of trials only. `path` is relative to the folder of the family's page; `inner` is its content, HTML."""
@@ -85,7 +75,10 @@ class TrialList:
         return human.level(case) + (f" on {target}" if len(self.results.targets) > 1 else "")
 
     def html(self) -> str:
-        """The section of the family's page."""
+        """Every trial, grouped by case, folded away until a link leads to it: a section of the family's page.
+
+        Where there is no room for them, the way to the pages that `pages` makes.
+        """
         apart = self.results.places.detail == "apart"
         said = f"<p>{html.escape(self._apart())}</p>" if apart else ""
         return said + "".join(self._case(key, rows, apart) for key, rows in self._cases.items())
