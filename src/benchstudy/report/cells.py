@@ -89,7 +89,9 @@ def percentile_table(
         ]
         trials = latencies.filter((pl.col("target") == target) & (pl.col("case") == case))["trial"].n_unique()
         heads = (results.case_name(target, case, but=("test",)), op)
-        body.append((*map(Cell.text, heads), Cell((f"{count:,}", f"of {human.plural(trials, 'trial')}")), *cells))
+        body.append(
+            (*map(Cell.text, heads), Cell((f"{count:,}", f"of {human.plural(trials, 'trial')}"), kind="text"), *cells)
+        )
     columns = ("Case", "Operation", "Operations", *(f"p{percentile:g}" for percentile in percentiles))
     return Table(name, caption, columns, tuple(body))
 

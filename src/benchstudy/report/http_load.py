@@ -241,7 +241,11 @@ class HttpLoad:
             groups.setdefault((sweep.limits, sweep.endpoint), []).append(sweep)
         several = len({sweep.generator for sweep in self.sweeps(is_open=False)}) > 1
         return [
-            {"what": f"{endpoint}, {limits}", "lines": [self._answer(s, several) for s in sweeps], "note": ""}
+            {
+                "what": f"Right answers a second: {endpoint}, {limits}",
+                "lines": [self._answer(s, several) for s in sweeps],
+                "note": "",
+            }
             for (limits, endpoint), sweeps in groups.items()
         ]
 
