@@ -17,6 +17,7 @@ from benchstudy.report.tables import slug
 AS_OFFERED = "all that was offered"
 _STYLE = Style(("no dedup, passed", "dedup, passed", "no dedup, failed", "dedup, failed", AS_OFFERED))
 _DIED = "server died"
+_WIDE = 4.0
 _NUMBER = pl.Float64
 _POINTS = {
     "series": pl.String, "trial": pl.String, "x": _NUMBER, "y": _NUMBER, "tip offered": pl.String,
@@ -49,7 +50,9 @@ class LogSearched:
 
     def _panels(self, rows: Sequence[dict[str, Any]]) -> Iterator[Panel]:
         rates = sorted({float(row["offered_per_s"]) for row in rows})
-        x, ends = Axis("Offered leaves a second", "1/s", shared=rates), [rates[0], rates[-1]]
+        ends = [rates[0], rates[-1]]
+        wide = ends[1] > _WIDE * ends[0]  # a logarithmic axis of less than that has hardly a tick
+        x = Axis("Offered leaves a second", "1/s", log=wide, shared=rates, from_zero=False)
         drawn = {
             "Achieved": ("achieved_per_s", "1/s", "Integrated leaves a second", ends),
             "Time to integrate, p99": ("integrate_p99_s", "s", "Time to integrate, p99", []),
@@ -58,7 +61,7 @@ class LogSearched:
         for title, (column, unit, label, shared) in drawn.items():
             points = self._points(rows, column, unit)
             if not points.is_empty():
-                y, curves = Axis(label, unit, shared=shared), line if unit == "1/s" else None
+                y, curves = Axis(label, unit, log=wide, shared=shared), line if unit == "1/s" else None
                 estimates = pl.DataFrame(schema=_ESTIMATES)
                 panel = trend_panel(title, points, estimates, x, y, _STYLE, curves=curves, apart=False)
                 yield crossed_out(panel, [Reference(rate, why) for rate, why in _deaths(rows).items()], x)
