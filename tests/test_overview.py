@@ -271,6 +271,26 @@ def test_names_from_data_stay_text(index):
     assert html.escape(HOSTILE, quote=False) in html.unescape(index).replace("<", "&lt;").replace(">", "&gt;")
 
 
+def test_what_failed_is_a_row_a_case_with_each_cause_and_how_often(bare_project):
+    tables = Tables(bare_project, "embedded", "file_size")
+    for block, cause in enumerate(["no space", "no space", "no space", "no space", "`sync` was refused"], start=1):
+        tables.add(LEVELS, block, {}, status="failed", cause=cause)
+    six(tables)
+    tidy = {"file_size": tables.write()}
+    facts_of(bare_project, {"file_size": show_others})
+    sessions = list((bare_project / "data" / "raw").rglob("session.json"))
+    htmlpages.build_index(declared(("file_size",)), tidy=tidy, sessions=sessions, reports=bare_project / "reports")
+    page = (bare_project / "reports" / "index.html").read_text(encoding="utf-8")
+    (row,) = re.findall(r'<tr><th scope="row"><a href="[^"]*#trial-\w+">backend=local.*?</tr>', page, re.DOTALL)
+    assert "5 of 11 trials" in row and "failing, 95 %: 21–72 %" in row
+    assert re.search(r">4 of them</a>: no space<br><a [^>]*>1 of them</a>", row)
+    assert "2026-11-20 10:00:00 to 10:09:00 UTC" in page
+
+
+def test_what_stands_between_backticks_is_code(index):
+    assert "<code>SHA256SUMS</code>" in index and "`SHA256SUMS`" not in index
+
+
 # -- what pages find out about themselves ----------------------------------------------------------------------
 
 

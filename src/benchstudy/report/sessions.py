@@ -59,3 +59,11 @@ def host_lines(facts: Mapping[str, Any] | None) -> list[tuple[str, str]]:
 def moment(iso: str) -> str:
     """A moment as people read it: "2026-11-20 10:00:00 UTC" of an ISO 8601 text in UTC."""
     return f"{iso[:10]} {iso[11:19]} UTC" if len(iso) >= 19 else iso
+
+
+def span(began: str, ended: str) -> str:
+    """From one moment to another: "2026-11-20 10:00:00 to 10:09:00 UTC"; the day twice where there are two."""
+    first, last = moment(began), moment(ended)
+    if first[:10] == last[:10] and first.endswith(" UTC"):
+        last = last[11:]
+    return f"{first.removesuffix(' UTC')} to {last}"

@@ -149,30 +149,48 @@ class StudyIndex:
     def _index_paths(self, family: str) -> list[str]:
         return [index["file"] for index in self._indexes if index["family"] == family]
 
-    def _pages(self) -> list[dict[str, str]]:
+    def _pages(self) -> list[dict[str, Any]]:
         """The study's own pages that were made."""
-        made = ((title, self._folder / f"{name}.html") for name, title in STUDY_PAGES.items())
-        return [{"title": title, "href": self._link(path)} for title, path in made if path.is_file()]
+        made = [(title, self._folder / f"{name}.html") for name, title in STUDY_PAGES.items()]
+        return [
+            {
+                "title": title,
+                "href": self._link(path),
+                "notebook": self._link(self._folder / "notebooks" / f"{path.stem}.ipynb"),
+                "files": self._files(self._folder / path.stem / "tables", TABLE_FORMATS)
+                + self._files(self._folder / path.stem / "figures", FIGURE_FORMATS),
+            }
+            for title, path in made
+            if path.is_file()
+        ]
 
     def _problems(self) -> list[str]:
         return [f"{i['family']} on {i['target']}: {i['problem']}" for i in self._indexes if i.get("problem")]
 
     def _failures(self, name: str, results: Results) -> list[dict[str, Any]]:
-        """One row a case and cause, with the way to the first trial it happened in."""
+        """One row a case with all its causes, each with how often and the way to the first trial it happened in."""
         lost = results.counted.filter(pl.col("status") != "ok")
         intervals = next(f for f in self._facts.families if f.name == name).noted("failures") or {"by_case": {}}
         rows = []
-        for (target, case, cause), group in lost.group_by("target", "case", "cause", maintain_order=True):
+        for (target, case), of_case in lost.group_by("target", "case", maintain_order=True):
             total = len(results.outcomes[target, case])
+            causes = [
+                {
+                    "text": self._shortened(cause or "no cause recorded"),
+                    "count": group.height,
+                    "href": self._trial_link(results, group["trial"][0]),
+                }
+                for (cause,), group in of_case.group_by("cause", maintain_order=True)
+            ]
             rows.append(
                 {
                     "family": families.get(name).title,
                     "case": human.level(case),
                     "target": target,
-                    "count": f"{group.height} of {human.plural(total, 'trial')}",
+                    "count": f"{of_case.height} of {human.plural(total, 'trial')}",
                     "interval": intervals["by_case"].get(f"{target}/{case}", ""),
-                    "cause": self._shortened(cause or "no cause recorded"),
-                    "href": self._trial_link(results, group["trial"][0]),
+                    "causes": causes,
+                    "href": causes[0]["href"],
                 }
             )
         return rows
@@ -212,7 +230,7 @@ class StudyIndex:
                 "target": index["target"],
                 "uuid": session["uuid"][:8],
                 "seed": session["seed"],
-                "when": f"{sessions.moment(session['started'])} to {sessions.moment(session['finished'])}",
+                "when": sessions.span(session["started"], session["finished"]),
                 "controller": session["controller"],
                 "events": session["events"],
             }

@@ -39,6 +39,7 @@ def _line(found: Comparisons, level: str, title: str, rows: list[Row]) -> dict[s
     counts = Counter(row.outcome.verdict for row in rows)
     said = [verdict for verdict in _IN_ORDER if counts[verdict]]
     verdicts = ", ".join(f"{_WORDS.get(v, v)} in {counts[v]}" if len(rows) > 1 else _WORDS.get(v, v) for v in said)
+    reasons = {row.outcome.why for row in rows} if len(said) == 1 else set()
     ratios = [row.outcome.ratio for row in rows if row.outcome.ratio is not None]
     name = f"{human.level(level)} against {human.level(found.base)}"
     return {
@@ -47,7 +48,7 @@ def _line(found: Comparisons, level: str, title: str, rows: list[Row]) -> dict[s
         # The colour of a line that says one thing only.
         "kind": said[0] if len(said) == 1 else "mixed",
         "ratio": _range(ratios),
-        "why": rows[0].outcome.why if len(rows) == 1 else "",
+        "why": next(iter(reasons)) if len(reasons) == 1 else "",
     }
 
 
@@ -55,4 +56,5 @@ def _range(ratios: list[float]) -> str:
     if not ratios:
         return "no ratio"
     low, high = human.times(min(ratios)), human.times(max(ratios))
-    return low if low == high else f"{low}–{high}"
+    # Of several ratios; a dash would make an interval of it.
+    return low if low == high else f"from {low} to {high}"
