@@ -137,6 +137,8 @@ def _default(field: FieldInfo) -> str:
         return f"`{value * 100:g}%`"
     if isinstance(value, dict):
         return ", ".join(f"`{key}: {_short(item)}`" for key, item in value.items())
+    if isinstance(value, list) and any(isinstance(item, BaseModel) for item in value):
+        return "one with its defaults"
     if isinstance(value, list):
         return ", ".join(f"`{item}`" for item in value)
     return f"`{str(value).lower() if isinstance(value, bool) else value}`"

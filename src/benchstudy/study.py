@@ -311,6 +311,16 @@ def _mapping_without_duplicates(loader: yaml.SafeLoader, node: yaml.MappingNode)
 _UniqueKeyLoader.add_constructor(yaml.resolver.BaseResolver.DEFAULT_MAPPING_TAG, _mapping_without_duplicates)
 
 
+def refuse_repeated_keys(path: Path) -> None:
+    """Raises StudyError for a key that stands twice in a study's file, where Snakemake's reader keeps the last one."""
+    try:
+        yaml.load(path.read_text(encoding="utf-8"), _UniqueKeyLoader)
+    except StudyError as error:
+        raise StudyError(f"{path}: {error}") from error
+    except yaml.YAMLError:
+        return  # Snakemake reads JSON, too, and has said what it cannot read
+
+
 def load_study(path: Path) -> Study:
     """The study in a YAML file. Raises StudyError with the file named."""
     try:

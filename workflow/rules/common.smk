@@ -16,7 +16,7 @@ from benchstudy.needs import programs_by_host
 from benchstudy.notebooks import STUDY_PAGES
 from benchstudy.provision import drop_problem_facts
 from benchstudy.raw import drop_problem_index, write_atomically
-from benchstudy.study import parse_study
+from benchstudy.study import parse_study, refuse_repeated_keys
 
 # Snakemake has nbformat tell a script's language; below it, a JSON schema library builds a grammar of IRIs that nobody
 # here needs, for more than a second at each start. Without this optional part it goes on.
@@ -29,6 +29,8 @@ if not workflow.overwrite_configfiles:
 
 
 try:
+    for file in workflow.configfiles if workflow.is_main_process else ():
+        refuse_repeated_keys(Path(file))
     STUDY = parse_study(config)
     if workflow.is_main_process and not workflow.dryrun:
         announce_controller()
