@@ -29,6 +29,7 @@ _OBSERVATIONS = {
     "unit": pl.String,
     "status": pl.String,
 }
+_SERIES_KEYS = ("target", "case", "block", "trial")
 _TRIALS = {
     "trial": pl.String,
     "target": pl.String,
@@ -68,7 +69,7 @@ def tidy_family(root: Path, plans: Sequence[SessionPlan], output: Path) -> None:
     observations: list[dict[str, Any]] = []
     trials: list[dict[str, Any]] = []
     cases = {(plan.target, case.id): _case_row(family, plan.target, case) for plan in plans for case in plan.cases}
-    series: dict[str, list[dict[str, Any]]] = {name: [] for name in family.series_schemas}
+    series: dict[str, list[pl.DataFrame]] = {name: [] for name in family.series_schemas}
     for plan in plans:
         index_path = paths.session_index(root, plan.study.study, plan.target, plan.family_name)
         index = json.loads(index_path.read_text())
@@ -87,15 +88,21 @@ def tidy_family(root: Path, plans: Sequence[SessionPlan], output: Path) -> None:
             head = {"study": record.study, "family": record.family, **common}
             observations += [head | row for row in rows]
             for name, long_rows in long.items():
-                series[name] += [common | dict(row) for row in long_rows]
+                # As rows in Python, those of a thousand trials would take gigabytes.
+                series[name].append(_series(family.series_schemas[name], common, long_rows))
     output.mkdir(parents=True, exist_ok=True)
     pl.DataFrame(observations, schema=_OBSERVATIONS).write_parquet(output / "observations.parquet")
     pl.DataFrame(trials, schema=_TRIALS).write_parquet(output / "trials.parquet")
     pl.DataFrame(list(cases.values()), infer_schema_length=None).write_parquet(output / "cases.parquet")
-    keys = {name: _OBSERVATIONS[name] for name in ("target", "case", "block", "trial")}
     for name, schema in family.series_schemas.items():
-        pl.DataFrame(series[name], schema=keys | _types(schema)).write_parquet(output / f"{name}.parquet")
+        pl.concat([_series(schema, {}, ()), *series[name]], rechunk=True).write_parquet(output / f"{name}.parquet")
     log.info("%s: %d trials, %d observations", family.name, len(trials), len(observations))
+
+
+def _series(schema: Mapping[str, str], common: Mapping[str, Any], rows: Iterable[Mapping[str, Any]]) -> pl.DataFrame:
+    """Rows of a family's long table, with what all of them have in `common` in front."""
+    keys = [pl.lit(common.get(name), dtype=_OBSERVATIONS[name]).alias(name) for name in _SERIES_KEYS]
+    return pl.DataFrame([dict(row) for row in rows], schema=_types(schema)).select(*keys, pl.all())
 
 
 def _types(schema: Mapping[str, str]) -> dict[str, Any]:
