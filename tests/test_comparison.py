@@ -193,7 +193,11 @@ def test_the_second_name_of_an_a_a_pair_is_in_no_other_comparison(bare_project, 
                 levels = {"backend": backend, "op": "write", "size": "1MB", "sync": sync}
                 tables.add(levels, block, {"duration": (tables.noisy(1.0), "s")}, numbers={"size_bytes": 1})
     tidy = tables.write()
-    backends = [{"name": "disk"}, {"name": "disk-again", "same_as": "disk"}, {"name": "other"}]
+    backends = [
+        {"name": "disk", "path": "/x"},
+        {"name": "disk-again", "same_as": "disk"},
+        {"name": "other", "path": "/y"},
+    ]
     monkeypatch.setattr(Page, "declared", {"backends": backends})
     page = Page("file_size", study="study", tidy=tidy, output="reports/study/file_size")
     page.compare("backends", DURATION, factor="backend", caption="Backends")
