@@ -60,14 +60,23 @@ def thresholds(facts: StudyFacts) -> Answer:
     margins = {m["margin"] for m in _made(facts)}
     edited = [f for f in facts.families if f.measured["study_sha256"].drop_nulls().n_unique() > 1]
     post_hoc = sorted(text for text in margins if "post hoc" in text)
+    of_nothing = _margins_of_nothing(facts)
     text = "The margin was declared in the study before the measurement, under the study's SHA-256"
     if edited:
         text = f"The study was edited between trials of {named(edited)}"
     elif post_hoc:
         text = f"The margin was {post_hoc[0]}"
-    return satisfied_if(
-        bool(margins) and not post_hoc and not edited, f"{text}." if margins else _NO_COMPARISON, "#hashes"
-    )
+    elif of_nothing:
+        text = f"A margin is declared for what no trial gave, and so holds for nothing: {', '.join(of_nothing)}"
+    holds = bool(margins) and not (post_hoc or edited or of_nothing)
+    return satisfied_if(holds, f"{text}." if margins else _NO_COMPARISON, "#hashes")
+
+
+def _margins_of_nothing(facts: StudyFacts) -> list[str]:
+    """Margins of metrics that their family did not measure: a misspelt one would be passed over in silence."""
+    measured = {family.name: family.results.metrics for family in facts.families}
+    declared = [key for key in facts.study.thresholds.margins if "/" in key]
+    return [key for key in declared if key.partition("/")[2] not in measured.get(key.partition("/")[0], ())]
 
 
 @question("Smallest detectable effect")
