@@ -3,6 +3,8 @@
 import json
 import os
 import re
+import subprocess
+import sys
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -11,6 +13,7 @@ from typing import Any
 import pytest
 from load_test_study import FAMILY, hold
 from mattermost_small import SERVER, block_of, provisioned
+from waiting import until
 
 from benchstudy import families
 from benchstudy.families.load_run.facts import FACTS
@@ -18,6 +21,13 @@ from benchstudy.families.load_run.fetch import RAW
 from benchstudy.raw import StoredTrial
 
 SMALL = {"users": 40, "teams": 1, "channels": 5, "posts": 300, "direct-posts": 30}
+# Holds a session of the study on standard input, in the project of its argument.
+HOLD = """
+import json, pathlib, sys
+from benchstudy.session import hold_session
+from benchstudy.study import parse_study
+hold_session(pathlib.Path(sys.argv[1]), parse_study(json.load(sys.stdin)).session("bench", "load_test"))
+"""
 LAST_WORDS = "five users are there: it ends here"
 # Starts the server, and kills it once users have connected.
 DIES = f"""
@@ -70,6 +80,9 @@ def bad_servers(server: Mapping[str, Any]) -> dict[str, Any]:
 
 @dataclass(frozen=True)
 class Session:
+    """One that was held on `host`, whose folder for work is `work`."""
+
+    host: Mapping[str, Any]
     work: Path
     trials: Mapping[str, StoredTrial]
 
@@ -79,7 +92,7 @@ def session(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Session]:
     root = tmp_path_factory.mktemp("session")
     with provisioned(root, block()) as host:
         trials = hold(root, block(), host)
-        yield Session(root / "work", {trial.record.levels["version"]: trial for trial in trials})
+        yield Session(host, root / "work", {trial.record.levels["version"]: trial for trial in trials})
 
 
 def facts_of(trial: StoredTrial) -> dict[str, Any]:
@@ -145,6 +158,46 @@ def test_nothing_survives_the_session(session: Session):
     left = [path for folder in ("services", "runs", "sessions") for path in (session.work / folder).glob("*")]
     assert not left
     assert not [name for name in _processes() if str(session.work / "services") in name]
+
+
+def test_nothing_survives_a_controller_that_is_killed_under_load(session: Session, tmp_path: Path):
+    """Servers, database, Prometheus, Locust with its workers, and the data set: hosts end them by themselves."""
+    study = {
+        "study": "killed",
+        "blocks": 1,
+        "thresholds": {"lease": "3s", "reconnect": "3s"},
+        "hosts": {"here": dict(session.host)},
+        "targets": {"bench": {"roles": {"sut": "here"}}},
+        "families": {
+            FAMILY: block_of(
+                SMALL,
+                versions=[{"name": "good", "services": {"postgres": SERVER}}],
+                loads=[{"name": "bounded", "users": 6, "ramp": "1s", "duration": "5min"}],
+            )
+        },
+    }
+    controller = subprocess.Popen([sys.executable, "-c", HOLD, tmp_path], stdin=subprocess.PIPE, text=True)
+    try:
+        controller.stdin.write(json.dumps(study))
+        controller.stdin.close()
+        until(lambda: controller.poll() is not None or _with(str(session.work), "locustfile.py"), 180)
+        (mark,) = {
+            found for text in _with(str(session.work)) for found in re.findall(r"BENCHSTUDY_SESSION=[-\w]+", text)
+        }
+        there_was = " ".join(_with(mark))
+    finally:
+        controller.kill()
+        controller.wait(60)
+        until(lambda: not _with(str(session.work)), 120)
+    for program in ("postgres", SERVER, "prometheus", "node-exporter", "locustfile.py"):
+        assert program in there_was, f"{program} could have survived"
+    until(lambda: not _with(mark))
+    until(lambda: not [path for name in ("services", "runs", "sessions") for path in (session.work / name).glob("*")])
+
+
+def _with(*words: str) -> list[str]:
+    """Processes that have all these words in their command or environment."""
+    return [text for text in _processes() if all(word in text for word in words)]
 
 
 def _processes() -> Iterator[str]:
