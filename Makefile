@@ -16,25 +16,23 @@ BIN := .venv/bin
 # Snakemake's own jobs call tools of the environment by name.
 export PATH := $(CURDIR)/$(BIN):$(PATH)
 
-.PHONY: help environment study report crate reproduce test lab check format clean-reports clean-environment clean-loopback
+.PHONY: help environment report crate reproduce test lab check format clean-reports clean-environment clean-loopback
 
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-18s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 	@echo
 	@echo "  STUDY=config/studies/x.yaml and CORES=4 apply to report, crate and check."
 
+# A study that is not there is told before anything is installed for it.
 environment:
+	@[ -z "$(STUDY)" ] || [ -f "$(STUDY)" ] || { echo "STUDY=$(STUDY): there is no such study file" >&2; exit 2; }
 	@sh setup/environment.sh
 
-# Before anything is installed for it.
-study:
-	@[ -z "$(STUDY)" ] || [ -f "$(STUDY)" ] || { echo "STUDY=$(STUDY): there is no such study file" >&2; exit 2; }
-
-report: study environment ## set up what is missing, measure what is missing, write reports/index.html
+report: environment ## set up what is missing, measure what is missing, write reports/index.html
 	@snakemake --cores $(CORES) report $(if $(STUDY),--configfile $(STUDY))
 	@echo "$(CURDIR)/reports/index.html"
 
-crate: study environment ## pack the study as it stands, with all that it takes to check it: reports/<study>.crate.zip
+crate: environment ## pack the study as it stands, with all that it takes to check it: reports/<study>.crate.zip
 	@snakemake --cores $(CORES) crate $(if $(STUDY),--configfile $(STUDY)) --config measure=false
 
 # Of the machine it needs nothing but Python: no host is contacted, so no ssh.
