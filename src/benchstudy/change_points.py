@@ -3,7 +3,7 @@
 PELT (Killick, Fearnhead and Eckley, J. Am. Stat. Assoc. 107, 2012; `ruptures`) looks for the steps that reduce the
 squared error by more than `_PENALTY` · log n times the noise each. What makes false alarms is dealt with before:
 
-- outliers and skewed values: it works on normal scores, which know the order of values only;
+- outliers and skewed values: it works on ranks;
 - samples that depend on the ones before: the noise is the one of means over long stretches, from the differences of
   neighbours and of those next to them, which a step hardly enters (in the manner of Chakar and others, Bernoulli 23,
   2017). Where samples remember more than half, means of stretches take their place, until they remember less; where
@@ -22,7 +22,7 @@ FEWEST_SAMPLES = 30
 MOST_STRETCHES = 100
 SHORTEST = 5  # stretches: less is an excursion and no level
 _FEWEST_STRETCHES = 20
-_PENALTY = 4.0
+_PENALTY = 3.0
 _MOST_MEMORY = 0.5
 _KEPT = 0.9  # of squared differences: the largest are where steps would be
 
@@ -79,12 +79,12 @@ def find(times: Sequence[float], values: Sequence[float], memory: float = 0.0) -
     pitch = float(np.median(np.diff(at)))
     each = max(-(-n // MOST_STRETCHES), math.ceil(memory / pitch - 1e-9) if pitch > 0 else 1)
     while n // each >= _FEWEST_STRETCHES:
-        scores = _normal_scores(_means(level, each))
-        kept, noise, least = _memory_and_noise(scores)
+        ranks = _ranks(_means(level, each))
+        kept, noise, least = _memory_and_noise(ranks)
         if kept <= _MOST_MEMORY:
-            return _segmented(at, level, each, scores / math.sqrt(noise))
+            return _segmented(at, level, each, ranks / math.sqrt(noise))
         # Memory only makes noise of what seems a change: where even none leaves no change, it need not be known.
-        if _segmented(at, level, each, scores / math.sqrt(least)).steady:
+        if _segmented(at, level, each, ranks / math.sqrt(least)).steady:
             return Changes(n)
         each *= 2
     return Changes(n, why="samples depend too much on the ones before")
@@ -95,26 +95,31 @@ def _means(level: np.ndarray, each: int) -> np.ndarray:
     return level[len(level) % each :].reshape(-1, each).mean(axis=1)
 
 
-def _normal_scores(values: np.ndarray) -> np.ndarray:
-    """Blom's; equal values share one."""
-    from scipy import special
+def _ranks(values: np.ndarray) -> np.ndarray:
+    """From 0 to 1; equal values share one. With normal scores instead, a drift would be bent, and of several levels the
+    highest and the lowest would have more noise than the others."""
     from scipy import stats as scipy_stats
 
-    return special.ndtri((scipy_stats.rankdata(values) - 0.375) / (len(values) + 0.25))
+    return (scipy_stats.rankdata(values) - 0.5) / len(values)
 
 
-def _memory_and_noise(scores: np.ndarray) -> tuple[float, float, float]:
-    """How much of itself a score keeps to the next one, at most, as far as so few tell; the variance that means over
+def _memory_and_noise(ranks: np.ndarray) -> tuple[float, float, float]:
+    """How much of itself a rank keeps to the next one, at most, as far as so few tell; the variance that means over
     long stretches have because of it, times their length (both of a first-order autoregression); and without memory."""
-    near, far = (_squared_differences(scores, lag) for lag in (1, 2))
-    unsure = 1 / math.sqrt(len(scores))
-    kept = max(0.0, _usual(far) / _usual(near) - 1) if _usual(near) else 0.0  # hardly any differ: clean steps
-    kept, single = kept + unsure, (_usual(near) or float(near.mean())) / 2
-    return kept, single * (1 + kept) / (1 - kept) ** 2 if kept < 1 else math.inf, single
+    unsure = 1 / math.sqrt(len(ranks))
+    differences = np.diff(ranks)
+    if np.count_nonzero(differences) <= len(differences) - int(_KEPT * len(differences)):  # clean steps
+        near, kept = float((differences**2).mean()), unsure
+    else:
+        slope = float(np.polynomial.Polynomial.fit(np.arange(len(ranks)), ranks, 1).convert().coef[-1])
+        near, far = (_usual(_squared_differences(ranks, lag, slope)) for lag in (1, 2))
+        kept = max(0.0, far / near - 1) + unsure
+    return kept, near / 2 * (1 + kept) / (1 - kept) ** 2 if kept < 1 else math.inf, near / 2
 
 
-def _squared_differences(scores: np.ndarray, lag: int) -> np.ndarray:
-    return np.sort((scores[lag:] - scores[:-lag]) ** 2)
+def _squared_differences(ranks: np.ndarray, lag: int, slope: float) -> np.ndarray:
+    """Sorted, without what a steady drift adds to each."""
+    return np.sort((ranks[lag:] - ranks[:-lag] - lag * slope) ** 2)
 
 
 def _usual(squares: np.ndarray) -> float:
@@ -127,18 +132,18 @@ def _usual(squares: np.ndarray) -> float:
     return float(most.mean()) / share
 
 
-def _segmented(at: np.ndarray, level: np.ndarray, each: int, scores: np.ndarray) -> Changes:
+def _segmented(at: np.ndarray, level: np.ndarray, each: int, ranks: np.ndarray) -> Changes:
     from ruptures import KernelCPD  # a tenth of a second, and no other page needs it
 
-    n, penalty = len(level), _PENALTY * math.log(len(scores))
-    ends = KernelCPD(kernel="linear", min_size=SHORTEST).fit(scores[:, None]).predict(pen=penalty)
+    n, penalty = len(level), _PENALTY * math.log(len(ranks))
+    ends = KernelCPD(kernel="linear", min_size=SHORTEST).fit(ranks[:, None]).predict(pen=penalty)
     if len(ends) < 2:
         return Changes(n)
-    steps = sum(_squared_error(part) for part in np.split(scores, ends[:-1])) + penalty * (len(ends) - 1)
-    place = np.arange(len(scores))
-    line = np.polynomial.Polynomial.fit(place, scores, 1)(place)
+    steps = sum(_squared_error(part) for part in np.split(ranks, ends[:-1])) + penalty * (len(ends) - 1)
+    place = np.arange(len(ranks))
+    line = np.polynomial.Polynomial.fit(place, ranks, 1)(place)
     parts = np.split(level, [n % each + end * each for end in ends[:-1]])
-    if float(((scores - line) ** 2).sum()) + penalty <= steps:
+    if float(((ranks - line) ** 2).sum()) + penalty <= steps:
         fifth = n // 5
         return Changes(n, drift=Change(float(at[0]), 0.0, _median(level[:fifth]), _median(level[-fifth:])))
     found, begin = [], 0

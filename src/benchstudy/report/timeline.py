@@ -17,6 +17,7 @@ from benchstudy.report.styles import DASHES, INK, MUTED, REFERENCE, Style
 _CROSSHAIR = "crosshair"
 _MOST_STOPS = 100  # of the cross-hair: a pointer hardly finds more
 _LETTER = 1 / 50  # of the axis on a phone: a phase that is narrower than its name goes without
+_NAMES_PX = 15  # a row of names above the plot
 _LABELS_PX = 46  # of the axis y, at least: panels that stand over one another have the same time at the same place
 _SHADES = (0.13, 0.05)  # neighbours differ
 _TIME_STEPS = (1, 2, 5, 10, 15, 30, 60, 120, 300, 600, 900, 1800, 3600, 7200, 14400, 43200, 86400)
@@ -132,7 +133,7 @@ def _phase_layers(phases: Sequence[Phase], x: alt.X) -> list[alt.Chart]:
 
 
 def _change_layers(changes: LevelChanges, x: alt.X, middle: float, style: Style) -> list[alt.Chart]:
-    """A rule at each of the largest changes, each named in a row of its own."""
+    """A rule at each of the largest changes, each named above the plot and the phases, in a row of its own."""
     marked = changes.marks
     rows = [
         {"series": line.series, "x": round(change.at, 3), "text": changes.label(line, change)}
@@ -148,9 +149,9 @@ def _change_layers(changes: LevelChanges, x: alt.X, middle: float, style: Style)
         # Beyond the middle the text stands before its rule, or it would leave the chart.
         left = row["x"] < middle
         text = alt.Chart(pl.DataFrame([row])).mark_text(
-            align="left" if left else "right", baseline="top", dx=4 if left else -4, fontSize=11, color=INK, aria=False
+            align="left" if left else "right", baseline="bottom", fontSize=11, color=INK, aria=False
         )
-        layers.append(visible(text.encode(x=x, y=alt.value(4 + 14 * number), text="text:N")))
+        layers.append(visible(text.encode(x=x, y=alt.value(-_NAMES_PX * (number + 1)), text="text:N")))
     return layers
 
 
