@@ -10,7 +10,7 @@ from load_fixture import AGAIN, BASE, DECLARED, DRIVER, ENTERED, NEW, LoadTables
 
 from benchstudy import lints
 from benchstudy.families.load_test import FAMILY
-from benchstudy.report import load_panels, sessions
+from benchstudy.report import human, load_panels, sessions
 from benchstudy.report.evidence import method
 from benchstudy.report.load_cells import signed_percent
 from benchstudy.report.load_client import LoadClient
@@ -146,6 +146,13 @@ def test_real_servers_a_release_that_only_lost_the_label_is_mix_driven(tmp_path)
 def test_a_page_says_in_which_order_versions_were_measured(load):
     said = method(load.results, ())
     assert "the base first in odd blocks and last in even ones (ABBA)" in said and "in random order within" not in said
+
+
+def test_a_version_is_told_without_where_the_program_lies():
+    assert human.tool("locust", "locust 2.46.0 from /opt/x/site-packages/locust (Python 3.11.2)") == (
+        "locust 2.46.0 (Python 3.11.2)"
+    )
+    assert human.tool("wrk", "4.1.0") == "wrk 4.1.0" and human.tool("ab", None) == "ab version unknown"
 
 
 def test_a_slower_handler_is_a_regression_like_for_like(load):

@@ -116,8 +116,7 @@ def method(results: Results, indexes: Indexes) -> str:
 
 
 def _tool(name: str, version: str | None, sha256: str | None) -> str:
-    version = version or "version unknown"
-    named = version if version.lower().startswith(name.lower()) else f"{name} {version}"
+    named = human.tool(name, version)
     return f"{named}, SHA-256 {sha256}" if sha256 else named
 
 

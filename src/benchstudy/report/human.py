@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from benchstudy.stats import Summary
 
+_PLACE = re.compile(r" from /\S+")
 _SCALES: dict[str, list[tuple[float, str]]] = {
     # From 0.1 ms downwards microseconds: "0.05 ms" would leave a single digit of a warm read.
     "s": [(1.0, "s"), (1e-3, "ms"), (1e-6, "µs")],
@@ -96,6 +97,12 @@ def level(text: str) -> str:
     """A level, or a case's id, for a reader: "1000-per-s", which a folder can be called, is "1,000/s"."""
     # In an id commas part the levels, so that none may stand in a number.
     return _RATE_LEVEL.sub(lambda m: f"{m[1]}{m[2] if m[1] else f'{int(m[2]):,}'}{m[3]}/{m[4]}", text)
+
+
+def tool(name: str, version: str | None) -> str:
+    """Name and version once each, without where on a host it lies: "locust 2.46.0 (Python 3.11.2)"."""
+    said = _PLACE.sub("", version or "version unknown")
+    return said if said.lower().startswith(name.lower()) else f"{name} {said}"
 
 
 def plural(count: int, noun: str) -> str:

@@ -1,6 +1,5 @@
 """The page's set-up table, from what was recorded and declared instead of typed in."""
 
-import re
 from collections.abc import Iterator, Mapping, Sequence
 from datetime import UTC, datetime
 from statistics import median
@@ -14,7 +13,6 @@ from benchstudy.report.load_test import LoadTest, Trial
 from benchstudy.report.tables import Cell, Table
 
 _DATA = ("users", "teams", "channels", "posts", "direct_posts")
-_PLACE = re.compile(r" from /\S+")
 Rows = Iterator[tuple[str, Sequence[str]]]
 
 
@@ -114,7 +112,7 @@ class LoadSetup:
         columns = (
             self.load.results.counted.select("tool", "tool_version").unique(maintain_order=True).drop_nulls("tool")
         )
-        tools = [_tool(name, version or "") for name, version in columns.iter_rows()]
+        tools = [human.tool(name, version) for name, version in columns.iter_rows()]
         if tools:
             yield "Tools", tools
         offsets = [o for t in self.load.all_trials if (o := _offset(t.facts)) is not None]
@@ -187,12 +185,6 @@ def _range(seconds: Sequence[float]) -> str:
     if high - low <= 0.02 * high:
         return duration(round(median(seconds), 1))
     return f"{duration(round(low, 1))} to {duration(round(high, 1))}"
-
-
-def _tool(name: str, version: str) -> str:
-    """Name and version once each, without where on the host it lies."""
-    version = _PLACE.sub("", version)
-    return version if version.lower().startswith(name.lower()) else f"{name} {version}".strip()
 
 
 def _source(source: Mapping[str, Any]) -> str | None:
