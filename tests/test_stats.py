@@ -5,7 +5,10 @@ import math
 import numpy as np
 import pytest
 from scipy.stats import binom
+from tidy_fixture import Tables
 
+from benchstudy.report import cells
+from benchstudy.report.results import Results
 from benchstudy.stats import lint_summary, mean_interval, precision, smallest_n, summarise, supported
 
 
@@ -158,3 +161,30 @@ def test_possible_summaries_are_left_alone(mean, sd, median):
 
 def test_a_negative_deviation_is_named():
     assert "negative" in lint_summary("x", 1.0, -0.1, 1.0)[0]
+
+
+# -- what the cell of a page says -----------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("given", "lines", "title"),
+    [
+        ([(0.1, "s")] * 2 + [(0.2, "s")], ("100.00 ms", "n = 3: too small for an interval"), "n too small"),
+        ([None] * 3, ("failed: no space left (3 of 3)",), ""),
+        ([(0.1, "s")] * 6, ("100.00 ms", "n = 6, 95 %: 100–100 ms"), "the clock or the tool may round"),
+        ([(0.0, "s")] + [(0.1, "s")] * 5, ("100.00 ms", "n = 6, 95 %: 0–100 ms"), ""),
+        ([(math.inf, "s")] + [(0.1, "s")] * 5, ("a value is infinite or not a number: no estimate",), ""),
+        ([(100.0, "ms")] + [(0.1, "s")] * 5, ("values in ms and in s: no estimate over different units",), ""),
+    ],
+    ids=["too few", "all failed", "all equal", "one zero", "infinite", "different units"],
+)
+def test_a_cell_says_in_words_what_trials_do_not_support(tmp_path, given, lines, title):
+    tables = Tables(tmp_path, "study", "file_size")
+    for block, value in enumerate(given, start=1):
+        failed = {} if value else {"status": "failed", "cause": "no space left"}
+        values = {"duration": value} if value else {}
+        tables.add({"op": "write"}, block, values, **failed)
+    results = Results(tables.write(), study="study", family="file_size")
+    (estimate,) = results.estimates("duration")
+    cell = cells.estimate_cell(results, estimate, "median")
+    assert (cell.lines, title in cell.title) == (lines, True)
