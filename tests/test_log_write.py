@@ -90,6 +90,10 @@ def generator(**changes: Any) -> dict[str, Any]:
         (generator(tool="hammer"), "families.log_write.generators.0.tool"),
         (generator(writers=100), "generator open: writers is for tessera-hammer only"),
         (generator(duration="0s"), "duration: give a time above zero"),
+        (
+            {"timeout": "5s"},
+            "timeout: 5 s are over before generator open has written for its warm_up",
+        ),
         (generator(leaf="1B"), "give 16B to 64000B"),
         ({"generators": [OPEN, OPEN]}, "generators: the name 'open' is given twice"),
         ({"rates": []}, "it needs rates: [...]"),

@@ -269,6 +269,13 @@ class LogWriteConfig(FamilyConfig):
             self._check_services(backend)
         for number, sweep in enumerate(self.sweeps):
             self._check_names(f"sweeps[{number}]", sweep)
+        for generator in self.generators if any(rate != SEARCH for rate in self.rates) else ():
+            writes = generator.warm_up + min(backend.window_s(generator.duration) for backend in self.backends)
+            if self.timeout <= writes:
+                raise ValueError(
+                    f"timeout: {self.timeout:g} s are over before generator {generator.name} has written for its "
+                    f"warm_up and its window, {writes:g} s: give it more, with some for what comes before and after"
+                )
         return self
 
     def _check_services(self, backend: Backend) -> None:

@@ -70,9 +70,13 @@ class LogHammer:
         def median(metric: str) -> float:
             return self.load.median(metric, sweep, point) or 0.0
 
+        # Most trials may have none of them: medians would hide what marks of tables tell of all trials together.
+        dropped, pushback, errors = (
+            f"{self.load.total(metric, sweep, point):.0f}" for metric in ("dropped", "pushback", "errors")
+        )
         lines = [
-            f"Write (open loop): Offered: {median('offered'):.0f}/s. Not begun in the window: {median('dropped'):.0f}",
-            f"Pushed back: {median('pushback'):.0f}. Errors: {median('errors'):.0f}. "
+            f"Write (open loop): Offered: {median('offered'):.0f}/s. Not begun, in all windows: {dropped}",
+            f"Pushed back: {pushback}. Errors: {errors}. "
             f"Proved included: {median('proofs_proved'):.0f} of {median('proofs_asked'):.0f}",
             f"TreeSize: {median('tree_size'):.0f} (Δ {median('qps'):.0f}qps between checkpoints)",
         ]
@@ -85,8 +89,8 @@ class LogHammer:
             lines.append(f"  of leaves: {', '.join(shares)}")
         title = f"Ours at {point.level} ({self.load.loop(sweep)})"
         note = (
-            f"Medians of {human.plural(len(values), 'trial')}; min and max of all leaves of all of them; "
-            "times from when a leaf was due."
+            f"Medians of {human.plural(len(values), 'trial')}; min and max, and leaves not begun, pushed back or "
+            "failed, are of all of them; times from when a leaf was due."
         )
         return Listing(title, framed(lines), note, cells.href(self.load.results, sweep.target, point.case))
 
