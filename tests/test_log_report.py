@@ -196,6 +196,17 @@ def test_the_figures_go_up_to_saturation_and_past_it(load):
     assert '"trial"' in drawn and "#trial-" in drawn
 
 
+def test_a_rate_at_which_every_trial_failed_has_a_line_with_the_cause(load):
+    figures = {caption: panels for _, caption, panels, _, _ in LogFigures(load).saturation()}
+    caption = next(caption for caption in figures if caption.startswith("MariaDB"))
+    line = "no dedup: failed: the database has too few connections"
+    assert f"Where no trial succeeded there is a line in the place of points: {line} at 4,000/s." in caption
+    for panel in figures[caption]:
+        spec = panel.spec(400, legend=False)
+        rules = [rows for rows in spec["datasets"].values() if {"value": 4000.0, "label": line} in rows]
+        assert rules and spec["params"], "the line is drawn, and the legend still hides series"
+
+
 def test_over_time_a_rate_that_was_met_is_shown_by_the_trial_nearest_to_its_median(load):
     captions = [caption for _, caption, *_ in LogFigures(load).over_time()]
     assert any("no dedup: 2,000/s" in c and "dedup: 1,000/s" in c for c in captions)

@@ -53,6 +53,13 @@ def test_every_combination_is_a_case_with_all_factors():
     assert families.get(FAMILY).numeric_levels["rate"][1]("search") is None
 
 
+def test_a_sweep_may_be_measured_in_the_first_blocks_only():
+    sweeps = [{"antispam": ["no"]}, {"antispam": ["no"], "rates": ["200/s", "9000/s"], "blocks": 1}]
+    often, once = plan_of(generators=[OPEN], sweeps=sweeps).cases
+    assert (often.levels["rate"], once.levels["rate"]) == ("200-per-s", "9000-per-s")
+    assert often.is_in(2) and once.is_in(1) and not once.is_in(2), "what two sweeps name is the first one's"
+
+
 def test_a_variant_whose_server_changes_is_another_case_and_a_label_is_not():
     def of(**changes: Any) -> dict[str, str]:
         plan = plan_of(generators=[OPEN], **changes)
