@@ -177,8 +177,16 @@ def test_a_chart_of_steady_lines_is_drawn_as_if_nobody_had_looked():
     assert drawn(lines, found).spec(400, legend=True) == drawn(lines, None).spec(400, legend=True)
     told = level_changes.caption({"Times": found}, "the steady phase")
     assert told == (
-        "Change points of the steady phase (PELT; annotation only; no verdict uses it): 2 of 2 lines steady."
+        "Change points of the steady phase (PELT, from 5 % on; annotation only; no verdict uses it): "
+        "2 of 2 lines steady."
     )
+
+
+def test_a_change_of_less_than_five_per_cent_is_not_told():
+    lines = two_releases([(2000, 1.04)])
+    mine = lines.filter(pl.col("series") == "9.11")
+    assert change_points.find(mine["x"], mine["y"]).found, "it is there"
+    assert not level_changes.find(lines, 600, 3600, "s").marks
 
 
 def test_only_what_lies_within_the_window_is_looked_at():

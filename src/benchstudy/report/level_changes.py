@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import NamedTuple
 
 import polars as pl
@@ -11,6 +12,7 @@ from benchstudy.change_points import Change, Changes
 from benchstudy.report import human
 
 NO_VERDICT = "annotation only; no verdict uses it"
+SMALLEST = 0.05  # as far as verdicts' margin goes when a study declares none: less is of no interest, and clutters
 MOST_MARKED = 3  # a panel: more lie over one another
 _MOST_TOLD = 4
 
@@ -56,11 +58,14 @@ class LevelChanges(NamedTuple):
 
 
 def find(lines: pl.DataFrame, begin_s: float, end_s: float, unit: str, memory_s: float = 0.0) -> LevelChanges:
-    """Of each line between two moments. `lines`: series, line, x (s), y in `unit`; `memory_s`: how far back y looks."""
+    """Changes of 5 % and more of each line between two moments.
+
+    `lines`: series, line, x (s), y in `unit`. `memory_s`: how far back y looks, such as the window of a rate.
+    """
     inside = lines.filter(pl.col("x").is_between(begin_s, end_s)).drop_nulls("y").sort("x", maintain_order=True)
     return LevelChanges(
         {
-            Line(*key): change_points.find(part["x"].to_list(), part["y"].to_list(), memory_s)
+            Line(*key): _large(change_points.find(part["x"].to_list(), part["y"].to_list(), memory_s))
             for key, part in inside.group_by(["series", "line"], maintain_order=True)
         },
         unit,
@@ -86,7 +91,8 @@ def caption(found: Mapping[str, LevelChanges], where: str) -> str:
             said.append(f"{title}: {changes.label(line, change)} ({changes.ends(change)}){rest}")
     said, more = said[:_MOST_TOLD], max(0, len(said) - _MOST_TOLD)
     steady = sum(bool(made.steady) for made in told)
-    text = f"Change points of {where} (PELT; {NO_VERDICT}): {steady} of {human.plural(len(told), 'line')} steady"
+    text = f"Change points of {where} (PELT, from {100 * SMALLEST:g} % on; {NO_VERDICT}): "
+    text += f"{steady} of {human.plural(len(told), 'line')} steady"
     text += f"; {'; '.join(said)}" if said else ""
     text += f"; and of {human.plural(more, 'chart')} more" if more else ""
     silent = len(every) - len(told)
@@ -101,6 +107,12 @@ def moment(seconds: float) -> str:
 
 def _named(line: Line) -> str:
     return " ".join(filter(None, line))
+
+
+def _large(made: Changes) -> Changes:
+    found = tuple(change for change in made.found if _size(change) >= math.log1p(SMALLEST))
+    drift = made.drift if made.drift is not None and _size(made.drift) >= math.log1p(SMALLEST) else None
+    return replace(made, found=found, drift=drift)
 
 
 def _size(change: Change) -> float:
