@@ -17,6 +17,7 @@ import pytest
 from conftest import CHECKOUT
 from log_write_study import FAMILY
 from sshd_hosts import SshdHost
+from waiting import until
 
 from benchstudy import families
 from benchstudy.families.log_load.search import Attempt, Step, tried
@@ -114,7 +115,7 @@ class Host:
         for folder in Path("/proc").glob("[0-9]*"):
             with contextlib.suppress(OSError):
                 words = (folder / "cmdline").read_bytes().replace(b"\0", b" ").decode(errors="replace")
-                if words.startswith(str(self.work)):
+                if str(self.work) in words and "sshd" not in words.split()[0]:
                     found[int(folder.name)] = words
         return found
 
@@ -129,7 +130,9 @@ def host(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Host]:
         with pytest.MonkeyPatch.context() as elsewhere:
             elsewhere.chdir(CHECKOUT)
             provision_target(log_write_study.study_of(block([LIMIT]), described), "bench", folder / "facts.json")
-        yield Host(described, work, tmp_path_factory)
+        made = Host(described, work, tmp_path_factory)
+        yield made
+        until(lambda: not made.running(), 20)  # the agent ends when its connection does, a moment later
 
 
 @pytest.fixture(scope="module")
@@ -210,30 +213,35 @@ def test_a_log_is_not_started_again_for_ever(host: Host):
     assert "servers have died 1 times in this search (none passed), and max_restarts is 0" in record.cause
 
 
-def test_a_server_that_somebody_killed_costs_an_attempt_and_not_the_trial(host: Host):
-    family = block([], start="100/s", highest="150/s")
-    killed: list[int] = []
+def searched_with_a_signal(host: Host, number: signal.Signals, **search: Any) -> Searched:
+    """A search of two rates that any machine keeps; its server gets the signal in the second rate's load."""
+    sent: list[int] = []
     over = Event()
 
-    def kill_in_the_second_window() -> None:
+    def send() -> None:
         generators: set[int] = set()
-        while not over.wait(0.05) and not killed:
+        while not over.wait(0.05) and not sent:
             running = host.running()
-            generators |= {pid for pid, words in running.items() if "logbench write" in words}
-            servers = [pid for pid, words in running.items() if "tessera-posix" in words.split()[0]]
+            generators |= {pid for pid, words in running.items() if "/logbench write " in words}
+            servers = [pid for pid, words in running.items() if words.split()[0].endswith("/tessera-posix")]
             if len(generators) == 2 and servers:
                 time.sleep(0.5)  # into its load: any moment of its six seconds will do
-                os.kill(servers[0], signal.SIGKILL)
-                killed.append(servers[0])
+                os.kill(servers[0], number)
+                sent.append(servers[0])
 
-    thread = Thread(target=kill_in_the_second_window, daemon=True)
+    thread = Thread(target=send, daemon=True)
     thread.start()
     try:
-        searched = host.search(family)
+        searched = host.search(block([], start="100/s", highest="150/s", **search))
     finally:
         over.set()
         thread.join()
-    assert killed
+    assert sent
+    return searched
+
+
+def test_a_server_that_somebody_killed_costs_an_attempt_and_not_the_trial(host: Host):
+    searched = searched_with_a_signal(host, signal.SIGKILL)
     passed, died, again = searched.steps
     assert passed["passed"] and again["passed"] and (again["step"], again["attempt"]) == (2, 2)
     assert died["why"] == "server died: it ended with signal 9" and (died["step"], died["attempt"]) == (2, 1)
@@ -241,6 +249,16 @@ def test_a_server_that_somebody_killed_costs_an_attempt_and_not_the_trial(host: 
     verified = searched.trial.record.verified
     assert verified["limited_by"].startswith("nothing: every rate that was tried kept the objective")
     assert any(problem.startswith("died: servers died at 1 of 3 windows") for problem in verified["problems"])
+    assert {"server", "server-start-2"} <= searched.labels
+
+
+def test_a_server_that_hangs_before_the_next_load_begins_is_started_afresh_too(host: Host):
+    searched = searched_with_a_signal(host, signal.SIGSTOP, attempts=3)
+    first, stopped, hung, again = searched.steps
+    assert first["passed"] and not stopped["passed"]
+    assert hung["why"] == "server hung: no checkpoint came before the load began"
+    assert hung["achieved_per_s"] is None, "its generator left no result"
+    assert again["passed"] and (again["step"], again["attempt"]) == (2, 3)
     assert {"server", "server-start-2"} <= searched.labels
 
 
