@@ -194,7 +194,7 @@ def places_of(root, cases, *, room, trials=3, **fields):
 
 def test_trials_move_out_only_when_there_is_no_room_for_them(tmp_path):
     details = []
-    for room in (MEGABYTE, 8_000, 1_000):
+    for room in (MEGABYTE, 5_000, 1_000):
         results, places = places_of(tmp_path / str(room), ["a", "b"], room={"ROOM": room})
         details.append(places.detail)
         text = triallist.TrialList(results, ["duration"], tmp_path, tmp_path / "reports").html()
