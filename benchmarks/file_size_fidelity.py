@@ -147,7 +147,10 @@ def time_fio(folder: Path, path: Path, operation: str, size: int) -> float:
         in_memory = Path(memory, "file")
         in_memory.write_bytes(bytes(CHUNK))
         touch = _opened(in_memory, [f"{in_memory} {action} 0 {CHUNK}"])
-        _write_log(Path(memory, "second"), [in_memory, path], [*touch, *warming, *timed])
+        # It rests itself, as the probe does: a child that did, and ended just before, would leave freed pages at hand.
+        rest = [f"{in_memory} wait {round(file_size.REST_S * 1e6)} 0"]
+        begins = {"write+fsync": [*rest, *touch], "read cold": [*touch, *rest], "read warm": touch}[operation]
+        _write_log(Path(memory, "second"), [in_memory, path], [*begins, *warming, *timed])
         jobs += ["--name=second", "--stonewall", f"--read_iolog={memory}/second", f"--write_lat_log={memory}/each"]
         jobs += [f"--exec_prerun={_make_ready(folder, beside, operation)}"]
         try:
@@ -183,12 +186,12 @@ def _make_ready(folder: Path, rehearsal: Path, operation: str) -> str:
     """What the probe does before each operation, as a shell command for fio to do just before its own.
 
     Done any earlier, fio would find another machine than the probe: pages that its own rehearsal still holds (a
-    virtual machine's memory is given to it as it is touched: 10 MB took 19 ms instead of 2 ms), or a rested disk.
+    virtual machine's memory is given to it as it is touched: 10 MB took 19 ms instead of 2 ms).
     """
-    settle, rest = f"sync -f {shlex.quote(str(folder))}", f"sleep {file_size.REST_S}"
+    settle = f"sync -f {shlex.quote(str(folder))}"
     return {
-        "write+fsync": f"rm {shlex.quote(str(rehearsal))} && {settle} && {rest}",
-        "read cold": f"{settle} && echo 3 > /proc/sys/vm/drop_caches && {rest}",
+        "write+fsync": f"rm {shlex.quote(str(rehearsal))} && {settle}",
+        "read cold": f"{settle} && echo 3 > /proc/sys/vm/drop_caches",
         "read warm": "true",
     }[operation]
 
