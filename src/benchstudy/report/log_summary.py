@@ -100,7 +100,7 @@ class LogSummary:
         return [f"lost leaf at {', '.join(levels)}"] if levels else []
 
     def objective(self) -> str:
-        """What a rate must keep to pass in the capacity search, as the study declared it before; "" without any search."""
+        """What a rate must keep to pass in the capacity search, as declared before; "" without any search."""
         said: Mapping[str, Any] = self.load.declared.get("search") or {}
         if not said or not any(sweep.search for sweep in self.load.sweeps):
             return ""
