@@ -282,9 +282,11 @@ def test_the_builder_is_python_3_9():
 
 
 def test_programs_are_those_of_the_hosts_own_roles():
-    service = {"argv": ["/usr/sbin/sshd"], "setup": [["ssh-keygen"]], "ready": {"tcp": "ssh"}}
-    tool = {"argv": ["sh", "-c", "exec {{ tools }}/sftpgo serve"], "ready": {"tcp": "http"}, "role": "load"}
-    launched = {"argv": ["sh", "{{dir}}/as-another-user.sh", "postgres", "-D", "x"], "ready": {"tcp": "sql"}}
+    service = {"ports": ["ssh"], "argv": ["/usr/sbin/sshd"], "setup": [["ssh-keygen"]], "ready": {"tcp": "ssh"}}
+    tool = {"ports": ["http"], "argv": ["sh", "-c", "exec {{ tools }}/sftpgo serve"], "role": "load"}
+    launched = {"ports": ["sql"], "argv": ["sh", "{{dir}}/as-another-user.sh", "postgres", "-D", "x"]}
+    for started in (tool, launched):
+        started["ready"] = {"tcp": started["ports"][0]}
     study = parse_study(
         {
             "study": "programs",

@@ -41,7 +41,8 @@ def _of_service(
     if name in _needed(services, service):
         yield f"needs: {name} needs itself, through {', '.join(service.needs)}"
     if service.ready.tcp is not None and service.ready.tcp not in service.ports:
-        yield f"ready.tcp: no port {service.ready.tcp!r} in ports: {nearest(service.ready.tcp, service.ports)}"
+        fix = nearest(service.ready.tcp, service.ports) if service.ports else f"write ports: [{service.ready.tcp}]"
+        yield f"ready.tcp: no port {service.ready.tcp!r} in ports: {fix}"
     for file in service.files:
         if not file or file.startswith("/") or ".." in file.split("/"):
             yield f"files: {file!r} must be a path below the service's own folder"
