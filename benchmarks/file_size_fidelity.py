@@ -146,13 +146,17 @@ def time_fio(folder: Path, path: Path, operation: str, size: int) -> float:
             jobs += ["--name=first", f"--read_iolog={memory}/first"]
         in_memory = Path(memory, "file")
         in_memory.write_bytes(bytes(CHUNK))
-        touch = _opened(in_memory, [f"{in_memory} {action} 0 {CHUNK}"])
+        touch = f"{in_memory} {action} 0 {CHUNK}"
         # It rests itself, as the probe does: a child that did, and ended just before, would leave freed pages at hand.
-        rest = [f"{in_memory} wait {round(file_size.REST_S * 1e6)} 0"]
-        begins = {"write+fsync": [*rest, *touch], "read cold": [*touch, *rest], "read warm": touch}[operation]
+        # fio can rest after each so many calls only, so there are as many in memory before it as calls after it.
+        rested = [touch, *calls] if sync else calls
+        before = [touch] if operation == "read warm" else [touch] * len(rested)
+        begins = _opened(in_memory, [*before, touch] if sync else before)
         _write_log(Path(memory, "second"), [in_memory, path], [*begins, *warming, *timed])
         jobs += ["--name=second", "--stonewall", f"--read_iolog={memory}/second", f"--write_lat_log={memory}/each"]
         jobs += [f"--exec_prerun={_make_ready(folder, beside, operation)}"]
+        if operation != "read warm":
+            jobs += [f"--thinktime={round(file_size.REST_S * 1e6)}", f"--thinktime_blocks={len(rested)}"]
         try:
             # The probe, as an application would, gives the kernel no advice.
             plain = ["--ioengine=psync", "--invalidate=0", "--fadvise_hint=0", "--output-format=json"]
@@ -169,7 +173,7 @@ def time_fio(folder: Path, path: Path, operation: str, size: int) -> float:
         report = json.loads(Path(memory, "report").read_text())
         latencies = [int(line.split(",")[1]) for line in each.read_text().splitlines()]
     syncs, transfers = report["jobs"][-1]["sync"], [line for line in [*warming, *timed] if f" {action} " in line]
-    if len(latencies) != 1 + len(transfers) or syncs["total_ios"] != len(sync):
+    if len(latencies) != len(begins) - 2 + len(transfers) or syncs["total_ios"] != len(sync):
         raise RuntimeError(f"fio did something else: {len(latencies)} calls, {syncs}")
     return (sum(latencies[-len(calls) :]) + (syncs["lat_ns"]["mean"] if sync else 0)) / 1e9
 
@@ -191,7 +195,8 @@ def _make_ready(folder: Path, rehearsal: Path, operation: str) -> str:
     settle = f"sync -f {shlex.quote(str(folder))}"
     return {
         "write+fsync": f"rm {shlex.quote(str(rehearsal))} && {settle}",
-        "read cold": f"{settle} && echo 3 > /proc/sys/vm/drop_caches",
+        # fio sends the last command's words to a file of its own.
+        "read cold": f"{settle} && echo 3 > /proc/sys/vm/drop_caches && true",
         "read warm": "true",
     }[operation]
 
