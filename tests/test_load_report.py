@@ -101,6 +101,9 @@ def test_a_label_that_is_no_longer_called_is_no_regression_and_is_named_without_
     assert "mix-driven, no regression" in line["evidence"] and f"label: {DRIVER}" in line["evidence"]
     actions = LoadSummary(load).actions()
     assert not any("store times" in text for text in actions), "nobody need look at it"
+    window = LoadPanels(load).table(found.contrast)
+    assert "mix-driven, no regression: see Mix shift" in said(row(window, "Average store times")["Verdict"])
+    assert "mix-driven" not in said(row(window, "Average API times")["Verdict"])
 
 
 def test_a_label_that_is_hardly_called_any_more_is_found_too(tmp_path):
@@ -118,6 +121,7 @@ def test_a_label_that_is_hardly_called_any_more_is_found_too(tmp_path):
 def test_one_trial_an_arm_describes_the_mix_and_gives_no_verdict_over_trials(once):
     found = reading(once, "PostgreSQL 15, bounded", "store")
     assert found.verdict == "mix-driven, no regression" and not found.tested
+    assert reading(once, "PostgreSQL 15, bounded", "api").verdict == "no verdict: slower like for like"
     text = LoadSummary(once).mix.sentence(found)
     assert DRIVER in text and text.endswith("From 1 trial an arm: a description, no verdict over trials.")
 

@@ -82,7 +82,12 @@ class Reading:
 
     @property
     def verdict(self) -> str:
-        """In a few words; where no trials stand behind it, what the means do and no regression or improvement."""
+        """In a few words; where no trials stand behind it, what the means do, and that this is no verdict."""
+        said = self._said
+        return said if self.tested or self.mix_driven else f"no verdict: {said}"
+
+    @property
+    def _said(self) -> str:
         shift = self.shift
         raw = "regression" if shift.change > 0 else "improvement"
         if self.mix_driven:

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from statistics import median
 
 import polars as pl
@@ -18,6 +19,7 @@ from benchstudy.report.load_cells import (
     signed_percent,
     verdict_cell,
 )
+from benchstudy.report.load_mix import LoadMix, Reading
 from benchstudy.report.load_test import FEWEST, Contrast, LoadTest, Trial
 from benchstudy.report.mix_shift import Quantile
 from benchstudy.report.panels import Axis, Panel, Phase, Style, time_panel
@@ -219,7 +221,18 @@ class LoadPanels:
             return self._within(contrast, metric, href)
         if made.ratio is None:
             return MISSING, verdict_cell(made)
-        return Cell((signed_percent(made.ratio), *interval_lines(made)), href), verdict_cell(made)
+        verdict = verdict_cell(made, *self._about_mix(contrast, metric))
+        return Cell((signed_percent(made.ratio), *interval_lines(made)), href), verdict
+
+    def _about_mix(self, contrast: Contrast, metric: str) -> Iterator[str]:
+        """What must stand beside the change of a mean over all calls when it is one of which calls are made."""
+        for reading in self._readings:
+            if reading.contrast == contrast and metric == f"{reading.group}_mean" and reading.mix_driven:
+                yield f"{reading.verdict}: see Mix shift"
+
+    @cached_property
+    def _readings(self) -> list[Reading]:
+        return LoadMix(self.load).readings
 
     def _within(self, contrast: Contrast, metric: str, href: str) -> tuple[Cell, Cell]:
         """Too few trials for a verdict; of one an arm, how far its own samples go, by blocks of them."""
