@@ -20,7 +20,8 @@ import statistics
 import subprocess
 import sys
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, nullcontext
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
@@ -32,6 +33,8 @@ from benchstudy.units import Size
 AGENT = Path(agent.__file__).parent
 CHUNK = 1 << 20
 REHEARSAL = 16 << 20  # as the probe's
+# Both on one: pages that a process has freed are at hand for the next on the same processor only.
+ON_PROCESSOR = ("taskset", "-c", "1")
 SIZES = ("100KB", "1MB", "10MB", "100MB")
 OPERATIONS = ("write+fsync", "read cold", "read warm")
 MEDIAN_RATIO, INTERVAL_RATIO, MOST_DIFFERENCE_S = (0.97, 1.03), (0.95, 1.05), 25e-6
@@ -77,9 +80,11 @@ def compare(folder: Path, operation: str, size: str, pairs: int, rng: random.Ran
         path = _prepare(folder, Size(size).bytes)
     measures = {"probe": time_probe, "fio": time_fio}
     found: dict[str, list[float]] = {name: [] for name in measures}
-    for _ in range(pairs):
-        for name in rng.sample(list(measures), k=2):
-            found[name].append(measures[name](folder, path, operation, Size(size).bytes))
+    one_call = operation == "read cold" and Size(size).bytes <= CHUNK
+    with processor_awake() if one_call else nullcontext():
+        for _ in range(pairs):
+            for name in rng.sample(list(measures), k=2):
+                found[name].append(measures[name](folder, path, operation, Size(size).bytes))
     path.unlink(missing_ok=True)
     ratios = [probe / fio for probe, fio in zip(found["probe"], found["fio"], strict=True)]
     differences = [probe - fio for probe, fio in zip(found["probe"], found["fio"], strict=True)]
@@ -148,21 +153,22 @@ def time_fio(folder: Path, path: Path, operation: str, size: int) -> float:
         in_memory.write_bytes(bytes(CHUNK))
         touch = f"{in_memory} {action} 0 {CHUNK}"
         # It rests itself, as the probe does: a child that did, and ended just before, would leave freed pages at hand.
-        # fio can rest after each so many calls only, so there are as many in memory before it as calls after it.
-        rested = [touch, *calls] if sync else calls
-        before = [touch] if operation == "read warm" else [touch] * len(rested)
-        begins = _opened(in_memory, [*before, touch] if sync else before)
+        # fio can rest after each so many calls only: more of them before it than after it, or fio would rest once more
+        # between the last write and its fsync, and the disk with it.
+        rested = len(calls) + 2
+        begins = _opened(in_memory, [touch] * (1 if operation == "read warm" else rested + 1))
         _write_log(Path(memory, "second"), [in_memory, path], [*begins, *warming, *timed])
         jobs += ["--name=second", "--stonewall", f"--read_iolog={memory}/second", f"--write_lat_log={memory}/each"]
         jobs += [f"--exec_prerun={_make_ready(folder, beside, operation)}"]
         if operation != "read warm":
-            jobs += [f"--thinktime={round(file_size.REST_S * 1e6)}", f"--thinktime_blocks={len(rested)}"]
+            jobs += [f"--thinktime={round(file_size.REST_S * 1e6)}", f"--thinktime_blocks={rested}"]
         try:
             # The probe, as an application would, gives the kernel no advice.
             plain = ["--ioengine=psync", "--invalidate=0", "--fadvise_hint=0", "--output-format=json"]
             # The probe's buffer begins with a page. From and to one that does not, as fio's own choice, copies of what
             # is in memory take a sixth longer.
-            plain += [f"--iomem_align={mmap.PAGESIZE}"]
+            # Nor does it change its data before each write, 30 µs a MiB that fio counts as the write's.
+            plain += [f"--iomem_align={mmap.PAGESIZE}", "--scramble_buffers=0"]
             # Its report into a file: what it says of the prerun, in words, would stand before it on stdout.
             _run(["fio", *plain, "--output=report", *jobs], cwd=memory)
         finally:
@@ -172,8 +178,9 @@ def time_fio(folder: Path, path: Path, operation: str, size: int) -> float:
         (each,) = Path(memory).glob("each_lat.*.log")
         report = json.loads(Path(memory, "report").read_text())
         latencies = [int(line.split(",")[1]) for line in each.read_text().splitlines()]
-    syncs, transfers = report["jobs"][-1]["sync"], [line for line in [*warming, *timed] if f" {action} " in line]
-    if len(latencies) != len(begins) - 2 + len(transfers) or syncs["total_ios"] != len(sync):
+    syncs = report["jobs"][-1]["sync"]
+    transfers = [line for line in [*begins, *warming, *timed] if " read " in line or " write " in line]
+    if len(latencies) != len(transfers) or syncs["total_ios"] != len(sync):
         raise RuntimeError(f"fio did something else: {len(latencies)} calls, {syncs}")
     return (sum(latencies[-len(calls) :]) + (syncs["lat_ns"]["mean"] if sync else 0)) / 1e9
 
@@ -207,9 +214,24 @@ def _prepare(folder: Path, size: int) -> Path:
     return Path(json.loads(_run([sys.executable, "-I", str(AGENT), "file-size", json.dumps(request)]))["file"])
 
 
+@contextmanager
+def processor_awake() -> Iterator[None]:
+    """Let the processor never sleep: it runs an empty loop, of a priority that gives way to the measured program.
+
+    How long a virtual machine's processor takes to wake when the disk answers depends on how long it had slept the
+    times before: 30 µs more or less of a cold read that said nothing about either program. For one call only: the
+    kernel's threads that an fsync or a long read waits for are in no hurry to take a processor from the loop.
+    """
+    loop = ["chrt", "--idle", "0", "sh", "-c", "while :; do :; done"]
+    with subprocess.Popen([*ON_PROCESSOR, "setpriv", "--pdeathsig", "KILL", *loop]) as spinning:
+        try:
+            yield
+        finally:
+            spinning.kill()
+
+
 def _run(argv: Sequence[str], cwd: str | None = None) -> bytes:
-    # Both on one processor: pages that a process has freed are at hand for the next on the same one only.
-    done = subprocess.run(["taskset", "-c", "1", *argv], capture_output=True, cwd=cwd)
+    done = subprocess.run([*ON_PROCESSOR, *argv], capture_output=True, cwd=cwd)
     if done.returncode:
         raise RuntimeError(f"{argv[0]}: {done.stderr.decode()}{done.stdout.decode()}")
     return done.stdout

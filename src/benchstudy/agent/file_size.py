@@ -265,88 +265,99 @@ def prepare(request, answer):
     answer["file"], answer["sha256"] = path, pattern.sha256(0, size)
 
 
-def measure_reads(request, answer):
-    size, path = request["size"], request["file"]
-    buffer = mmap.mmap(-1, request["chunk"], flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
-    buffer.write(bytes(len(buffer)))  # its pages exist before the first measured read
-    on_device = _on_block_device(path) and page_cache.device_read_bytes() is not None
-    told_by_device = on_device and request["cache"] == "cold" and not request["direct"]
-    answer["cache"] = {"system_caches": None, "proof": [] if told_by_device else [PROOF_BEFORE]}
-    answer["cache"]["proof"].append(PROOF_AFTER if on_device else PROOF_ENDS)
-    if size <= REHEARSAL_BYTES:
-        _read_once(path, size, buffer, request, answer, on_device)
-    for _ in range(request["operations"]):
-        answer["operations"].append(_read_once(path, size, buffer, request, answer, on_device))
-    if request["verify"]:
-        _verify(path, size, request["sha256"], buffer)
-        answer["verified"] = {"sha256": request["sha256"], "bytes": size}
-
-
 PROOF_BEFORE = "mincore with the file open, before the first read: what this machine's page cache holds of it"
 PROOF_AFTER = "ru_inblock of getrusage: what this process fetched from the block device"
 PROOF_ENDS = "nothing is known of what a server, or a file system in user space, caches by itself"
 
 
-def _read_once(path, size, buffer, request, answer, on_device):
-    for attempts_left in reversed(range(MOST_PREPARATIONS)):
-        if request["cache"] == "warm":
-            _warm(path, size, buffer)
-        else:
-            answer["cache"]["system_caches"] = page_cache.drop_system()
-            if answer["cache"]["system_caches"] != "done":
-                # Only then: the flush that it sends to the disk made the next read of 1 MB a tenth longer.
-                page_cache.drop_file(path)
-            sleep(REST_S)
+def measure_reads(request, answer):
+    reads = _Reads(request)
+    answer["cache"] = {"system_caches": None, "proof": [] if reads.told_by_device else [PROOF_BEFORE]}
+    answer["cache"]["proof"].append(PROOF_AFTER if reads.on_device else PROOF_ENDS)
+    if reads.size <= REHEARSAL_BYTES:
+        reads.once(answer)
+    for _ in range(request["operations"]):
+        answer["operations"].append(reads.once(answer))
+    if request["verify"]:
+        _verify(reads.path, reads.size, request["sha256"], reads.buffer)
+        answer["verified"] = {"sha256": request["sha256"], "bytes": reads.size}
+
+
+class _Reads:
+    """Reads of one file; each finds the page cache as the request wants it, and proves that it did."""
+
+    def __init__(self, request):
+        self.path, self.size, self.direct = request["file"], request["size"], request["direct"]
+        self.warm = request["cache"] == "warm"
+        chunk = request["chunk"]
+        self.buffer = mmap.mmap(-1, chunk, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
+        self.buffer.write(bytes(chunk))  # its pages exist before the first measured read
+        self.memory = os.memfd_create("wake", os.MFD_CLOEXEC)
+        os.write(self.memory, self.buffer)
+        self.on_device = _on_block_device(self.path) and page_cache.device_read_bytes() is not None
+        # The device tells afterwards. To look first made the read of 1 MB by a fiftieth longer.
+        self.told_by_device = self.on_device and not self.warm and not self.direct
+
+    def once(self, answer):
+        """One read's times and proofs, as in the answer's `operations`. Raises NotInState if it cannot be had so."""
+        for attempts_left in reversed(range(MOST_PREPARATIONS)):
+            if self.warm:
+                _warm(self.path, self.size, self.buffer)
+            else:
+                answer["cache"]["system_caches"] = page_cache.drop_system()
+                if answer["cache"]["system_caches"] != "done":
+                    # Only then: the flush that it sends to the disk made the next read of 1 MB a tenth longer.
+                    page_cache.drop_file(self.path)
+                sleep(REST_S)
+                # The same call in memory: a program that reads a file does not come from a rest itself.
+                os.lseek(self.memory, 0, os.SEEK_SET)
+                read_file(self.memory, self.buffer, len(self.buffer))
+            try:
+                return self._timed()
+            except NotInState:  # another process may have emptied the caches, or read the file, in between
+                if not attempts_left:
+                    raise
+
+    def _timed(self):
+        path, size, direct, cached = self.path, self.size, self.direct, None
+        flags = os.O_RDONLY | os.O_CLOEXEC | (os.O_DIRECT if direct else 0)
+        begin = perf_counter_ns()
+        fd = os.open(path, flags)
+        opened = perf_counter_ns()
         try:
-            return _timed_read(path, size, buffer, request, on_device)
-        except NotInState:  # another process may have emptied the caches, or read the file, in between
-            if not attempts_left:
-                raise
-
-
-def _timed_read(path, size, buffer, request, on_device):
-    direct = request["direct"]
-    flags = os.O_RDONLY | os.O_CLOEXEC | (os.O_DIRECT if direct else 0)
-    begin = perf_counter_ns()
-    fd = os.open(path, flags)
-    opened = perf_counter_ns()
-    try:
-        fetched = page_cache.device_read_bytes()
-        if on_device and request["cache"] == "cold" and not direct:
-            # The device tells afterwards. To look first made the read of 1 MB by a fiftieth longer.
-            cached = None
-        else:
-            # Between open and read, because opening may itself change what is cached (FUSE); outside the times.
-            cached = _resident(fd, path, size)
-            if not direct:
-                _assert_state(request["cache"], cached, path)
-        if request["cache"] == "warm":
-            # Having looked is seen in the processor's caches, by a fifth of the time that 1 MB takes from memory.
-            read_file(fd, buffer, size)
-            os.lseek(fd, 0, os.SEEK_SET)
-        reading = perf_counter_ns()
-        read_file(fd, buffer, size)
-        finished = perf_counter_ns()
-        if fetched is not None:
-            fetched = page_cache.device_read_bytes() - fetched
-        cached_after = _resident(fd, path, size)
-    finally:
-        closing = perf_counter_ns()
-        os.close(fd)
-        closed = perf_counter_ns()
-    if direct and cached_after > 0:
-        raise Refused(
-            "%s: O_DIRECT left %.0f %% of the file in the page cache: this file system reads through it"
-            % (path, 100 * cached_after)
-        )
-    if on_device:
-        if cached is None:
+            fetched = page_cache.device_read_bytes()
+            if not self.told_by_device:
+                # Between open and read, because opening may itself change what is cached (FUSE); outside the times.
+                cached = _resident(fd, path, size)
+                if not direct:
+                    _assert_state(self.warm, cached, path)
+            if self.warm:
+                # Having looked is seen in the processor's caches, by a fifth of the time that 1 MB takes from memory.
+                read_file(fd, self.buffer, size)
+                os.lseek(fd, 0, os.SEEK_SET)
+            reading = perf_counter_ns()
+            read_file(fd, self.buffer, size)
+            finished = perf_counter_ns()
+            if fetched is not None:
+                fetched = page_cache.device_read_bytes() - fetched
+            cached_after = _resident(fd, path, size)
+        finally:
+            closing = perf_counter_ns()
+            os.close(fd)
+            closed = perf_counter_ns()
+        if direct and cached_after > 0:
+            raise Refused(
+                "%s: O_DIRECT left %.0f %% of the file in the page cache: this file system reads through it"
+                % (path, 100 * cached_after)
+            )
+        if self.told_by_device:
             cached = max(0.0, 1 - fetched / size)
-            _assert_state("cold", cached, path)
-        _assert_fetched("direct" if direct else request["cache"], fetched, size, path)
-    operation = _named((opened - begin, finished - reading, 0, closed - closing))
-    operation.update(cached_before=cached, cached_after=cached_after, device_read_bytes=fetched)
-    return operation
+            _assert_state(self.warm, cached, path)
+        if self.on_device:
+            _assert_fetched(self.warm and not direct, fetched, size, path)
+        operation = _named((opened - begin, finished - reading, 0, closed - closing))
+        operation.update(cached_before=cached, cached_after=cached_after, device_read_bytes=fetched)
+        return operation
 
 
 def _resident(fd, path, size):
@@ -358,23 +369,23 @@ def _resident(fd, path, size):
         ) from error
 
 
-def _assert_state(wanted, cached, path):
-    if wanted == "cold" and cached > 0:
+def _assert_state(warm, cached, path):
+    if not warm and cached > 0:
         raise NotInState(
             "%s is not cold: %.1f %% of it stays in the page cache after fadvise(DONTNEED) and drop_caches "
             "(a file system in memory, or someone else has it mapped)" % (path, 100 * cached)
         )
-    if wanted == "warm" and cached < 1:
+    if warm and cached < 1:
         raise NotInState(
             "%s is not warm: %.1f %% of it is in the page cache once it is open (too little memory, or a file "
             "system that forgets it when a file is opened): leave 'warm' out" % (path, 100 * cached)
         )
 
 
-def _assert_fetched(wanted, fetched, size, path):
-    if wanted == "warm" and fetched > max(WARM_READ_ALLOWANCE, size // 100):
+def _assert_fetched(warm, fetched, size, path):
+    if warm and fetched > max(WARM_READ_ALLOWANCE, size // 100):
         raise Refused("%s was not read warm: %d of %d bytes came from the device" % (path, fetched, size))
-    if wanted != "warm" and fetched < size:
+    if not warm and fetched < size:
         raise Refused("%s was not read cold: only %d of %d bytes came from the device" % (path, fetched, size))
 
 
