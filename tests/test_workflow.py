@@ -144,6 +144,13 @@ def test_measure_false_plans_no_session_whatever_is_missing(measured):
     assert "measure: " in done.stdout + done.stderr
 
 
+def test_measure_false_with_nothing_measured_says_so(measured):
+    done = report(measured, "--config", "measure=false", "study=another", check=False)
+    assert done.returncode != 0
+    assert "study 'another' has no measured data of: file_size on one" in done.stdout + done.stderr
+    assert "Traceback" not in done.stdout + done.stderr
+
+
 def test_adding_a_block_or_a_case_measures_only_what_is_new(measured):
     before = trials(measured)
     measured.write_study(STUDY | {"blocks": 3})

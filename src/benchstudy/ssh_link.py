@@ -222,6 +222,11 @@ class Link:
             return self._run_proxy_command(hop)
         try:
             sock = socket.create_connection((hop.hostname, hop.port), timeout=left_s)
+        except socket.gaierror as error:
+            raise Unreachable(
+                f"{where}: no address is known for {hop.hostname!r} ({_why(error)}): mend the host's `address` in the "
+                "study, or add the name to ~/.ssh/config"
+            ) from error
         except OSError as error:
             raise Unreachable(f"{where}: nothing answers at {hop.hostname} port {hop.port}: {_why(error)}") from error
         # Without this every command waits ~45 ms for a delayed acknowledgement.

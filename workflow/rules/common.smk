@@ -48,6 +48,18 @@ PLANS = {(plan.target, plan.family_name): plan for plan in STUDY.sessions()}
 FAMILIES = list(STUDY.families)
 PAGES = [*FAMILIES, *STUDY_PAGES]
 
+if not STUDY.measure:
+    unmeasured = [
+        f"{family} on {target}"
+        for target, family in PLANS
+        if not paths.session_index(Path(), STUDY.study, target, family).exists()
+    ]
+    if unmeasured:
+        raise WorkflowError(
+            f"measure is false, and study {STUDY.study!r} has no measured data of: {', '.join(unmeasured)}. "
+            "Leave measure=false out to measure it, or take these families or targets out of the study."
+        )
+
 
 wildcard_constraints:
     study=re.escape(STUDY.study),
