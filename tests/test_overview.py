@@ -2,9 +2,11 @@
 
 import html
 import json
+import math
 import re
 from functools import partial
 
+import numpy as np
 import polars as pl
 import pytest
 import yaml
@@ -12,7 +14,7 @@ from conftest import CHECKOUT
 from tidy_fixture import HOSTILE, Tables, write_file_size, write_fio
 
 from benchstudy import cli, prose, steady
-from benchstudy.report import cells, checklist, drift, htmlpages, outliers
+from benchstudy.report import cells, checklist, drift, htmlpages, outliers, scrutiny
 from benchstudy.report.answers import answer as answers_of
 from benchstudy.report.page import Page
 from benchstudy.report.results import Results
@@ -349,6 +351,24 @@ def test_a_trend_over_the_blocks_is_drift_and_noise_is_none(bare_project):
     found = drift.find(Results(tables.write(), study="embedded", family="http_concurrency"))
     assert found.looked_at == 2 and found.rule == drift.TREND_RULE
     assert [case for _, case in found.cases] == ["server=rising,generator=ab,concurrency=10"]
+
+
+def test_trials_that_resemble_the_one_before_are_told_and_noise_is_not(bare_project):
+    tables = Tables(bare_project, "embedded", "http_concurrency")
+    random = np.random.default_rng(5)
+    waves = [100 + 20 * math.sin(block / 3) for block in range(36)]
+    for block, (wave, noise) in enumerate(zip(waves, random.normal(100, 10, 36), strict=True), start=1):
+        for server, rate in (("waves", wave), ("noisy", noise)):
+            when = f"2026-11-20T10:{block:02d}:00.000+00:00"
+            tables.add({**LOAD, "server": server}, block, {"throughput": (rate, "1/s")}, started=when)
+    results = Results(tables.write(), study="embedded", family="http_concurrency")
+    found = scrutiny.scrutinise(results, {})
+    assert [case for _, case in found.dependent] == ["server=waves,generator=ab,concurrency=10"]
+    assert found.drift.cases == ()
+    (said,) = scrutiny.points(found)
+    assert (
+        said.startswith("Trials of 1 case resemble the one before") and "are too narrow: " in said and "waves" in said
+    )
 
 
 @pytest.mark.parametrize(("last", "marks"), [(1.0, ()), (1.6, (drift.NOT_STEADY,))])

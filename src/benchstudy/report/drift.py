@@ -1,5 +1,7 @@
-"""Cases whose trials, in the order of measuring, had not come to rest."""
+"""Cases whose trials, in the order of measuring, had not come to rest, or depend on one another."""
 
+import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 
@@ -11,6 +13,7 @@ Key = tuple[str, str]  # target, case
 _ALPHA = 0.05
 STORAGE_RULE = f"SNIA's limits over the last {steady.ROUNDS} blocks"
 TREND_RULE = "a trend over the blocks by Kendall's rank correlation, adjusted over the cases (Benjamini-Hochberg)"
+DEPENDENCE_RULE = "each trial with the one before it, by Kendall's rank correlation, adjusted over the cases"
 
 
 @dataclass(frozen=True)
@@ -44,13 +47,33 @@ def find(results: Results) -> Drift:
         found = [(key, steady.is_steady(values)) for key, values in in_order]
         known = {key for key, is_steady in found if is_steady is not None}
         return Drift(STORAGE_RULE, len(known), tuple(sorted({key for key, is_steady in found if is_steady is False})))
+    long = _with_spread(in_order)
+    keys = _significant([(key, range(len(values)), values) for key, values in long], "two-sided")
+    return Drift(TREND_RULE, len({key for key, _ in long}), keys)
+
+
+def find_dependent(results: Results) -> tuple[Key, ...]:
+    """Cases whose trials resemble the one before: their median's interval, made for independent ones, is too narrow.
+
+    Told only where no drift is: a trend makes neighbours alike, too.
+    """
+    drifting = find(results).cases
+    long = [(key, values) for key, values in _with_spread(_in_order(results)) if key not in drifting]
+    return _significant([(key, values[:-1], values[1:]) for key, values in long], "greater")
+
+
+def _with_spread(in_order: list[tuple[Key, list[float]]]) -> list[tuple[Key, list[float]]]:
+    return [(key, values) for key, values in in_order if len(values) >= steady.ROUNDS and min(values) < max(values)]
+
+
+def _significant(pairs: Sequence[tuple[Key, Sequence[float], Sequence[float]]], alternative: str) -> tuple[Key, ...]:
     from scipy import stats as scipy_stats
 
-    long = [(key, v) for key, v in in_order if len(v) >= steady.ROUNDS and min(v) < max(v)]
-    p_values = [float(scipy_stats.kendalltau(range(len(v)), v).pvalue) for _, v in long]
+    found = [float(scipy_stats.kendalltau(x, y, alternative=alternative).pvalue) for _, x, y in pairs]
+    # Of constant values there is no correlation: no evidence, then.
+    p_values = [1.0 if math.isnan(p) else p for p in found]
     adjusted = scipy_stats.false_discovery_control(p_values) if p_values else []
-    cases = {key for (key, _), p in zip(long, adjusted, strict=True) if p <= _ALPHA}
-    return Drift(TREND_RULE, len({key for key, _ in long}), tuple(sorted(cases)))
+    return tuple(sorted({key for (key, *_), p in zip(pairs, adjusted, strict=True) if p <= _ALPHA}))
 
 
 def _in_order(results: Results) -> list[tuple[Key, list[float]]]:

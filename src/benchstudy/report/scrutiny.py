@@ -10,7 +10,7 @@ from typing import Any
 from benchstudy.compare import share
 from benchstudy.lints import Finding
 from benchstudy.report import drift, evidence, human, outliers, tails
-from benchstudy.report.drift import Drift
+from benchstudy.report.drift import Drift, Key
 from benchstudy.report.outliers import Outlier
 from benchstudy.report.results import Results
 
@@ -22,6 +22,7 @@ class Scrutiny:
     results: Results
     outliers: tuple[Outlier, ...]
     drift: Drift
+    dependent: tuple[Key, ...]
 
     @property
     def explained(self) -> int:
@@ -39,7 +40,7 @@ class Scrutiny:
 
 def scrutinise(results: Results, indexes: evidence.Indexes) -> Scrutiny:
     found = outliers.find(results, evidence.busy_trials(results, indexes), indexes)
-    return Scrutiny(results, tuple(found), drift.find(results))
+    return Scrutiny(results, tuple(found), drift.find(results), drift.find_dependent(results))
 
 
 def points(found: Scrutiny) -> list[str]:
@@ -53,11 +54,23 @@ def points(found: Scrutiny) -> list[str]:
         )
     moving = found.drift.cases
     if moving:
-        named = ", ".join(found.results.case_name(*key) for key in moving[:_MOST_NAMED])
-        more = f" and {len(moving) - _MOST_NAMED} more" if len(moving) > _MOST_NAMED else ""
         cases = human.plural(len(moving), "case")
-        said.append(f"{cases} of {found.drift.looked_at} not in a steady state ({found.drift.rule}): {named}{more}.")
+        said.append(
+            f"{cases} of {found.drift.looked_at} not in a steady state ({found.drift.rule}): "
+            f"{_named(found.results, moving)}."
+        )
+    if found.dependent:
+        cases = human.plural(len(found.dependent), "case")
+        said.append(
+            f"Trials of {cases} resemble the one before ({drift.DEPENDENCE_RULE}), so the intervals of their medians "
+            f"are too narrow: {_named(found.results, found.dependent)}."
+        )
     return said
+
+
+def _named(results: Results, keys: Sequence[Key]) -> str:
+    more = f" and {len(keys) - _MOST_NAMED} more" if len(keys) > _MOST_NAMED else ""
+    return ", ".join(results.case_name(*key) for key in keys[:_MOST_NAMED]) + more
 
 
 def notes(found: Scrutiny, weak: Sequence[str], lints: Iterable[Finding]) -> dict[str, Any]:
