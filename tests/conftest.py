@@ -6,6 +6,7 @@ import subprocess
 import sys
 import uuid
 from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -74,10 +75,25 @@ class Project:
 @pytest.fixture
 def bare_project(tmp_path, monkeypatch):
     """A folder that counts as a project, and the one that notebooks run in."""
-    (tmp_path / "workflow").mkdir()
-    (tmp_path / "workflow" / "Snakefile").touch()
-    monkeypatch.chdir(tmp_path)
+    monkeypatch.chdir(as_project(tmp_path))
     return tmp_path
+
+
+def as_project(root: Path) -> Path:
+    """Let `root`, made where it is missing, count as a project."""
+    (root / "workflow").mkdir(parents=True)
+    (root / "workflow" / "Snakefile").touch()
+    return root
+
+
+@contextmanager
+def pages_made_in(root: Path) -> Iterator[None]:
+    """Notebooks executed within run in `root`, a project with the published figures, on this checkout's code."""
+    shutil.copytree(CHECKOUT / "data" / "published", as_project(root) / "data" / "published")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.chdir(root)
+        patch.setenv("PYTHONPATH", str(CHECKOUT / "src"))
+        yield
 
 
 @pytest.fixture

@@ -5,7 +5,6 @@ import html
 import json
 import os
 import re
-import shutil
 from itertools import pairwise
 from pathlib import Path
 from urllib.parse import unquote
@@ -14,7 +13,7 @@ import browser
 import numpy as np
 import polars as pl
 import pytest
-from conftest import CHECKOUT
+from conftest import CHECKOUT, pages_made_in
 from tidy_fixture import HOSTILE, Tables, write_file_size
 
 from benchstudy import notebooks
@@ -30,13 +29,8 @@ TRIALS = 10_000
 def reports(tmp_path_factory):
     """The page of 10 000 trials as the workflow makes it, and the first page; evil names and failures among them."""
     root = tmp_path_factory.mktemp("large")
-    (root / "workflow").mkdir()
-    (root / "workflow" / "Snakefile").touch()
-    shutil.copytree(CHECKOUT / "data" / "published", root / "data" / "published")
     tidy = write_file_size(root, blocks=TRIALS // 40)
-    with pytest.MonkeyPatch.context() as patch:
-        patch.chdir(root)
-        patch.setenv("PYTHONPATH", str(CHECKOUT / "src"))
+    with pages_made_in(root):
         folder = root / "reports" / "embedded"
         executed = folder / "notebooks" / "file_size.ipynb"
         parameters = {"study": "embedded", "tidy": str(tidy.relative_to(root)), "output": "reports/embedded/file_size"}

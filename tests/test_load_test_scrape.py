@@ -18,7 +18,7 @@ import bcrypt
 import polars as pl
 import pytest
 import yaml
-from conftest import CHECKOUT
+from conftest import CHECKOUT, as_project
 from load_test_study import FAMILY, history, hold, plan_of, scraped, window
 from prometheus_server import Prometheus, backfill, free_port, prometheus
 from sshd_hosts import SshdHost
@@ -90,9 +90,7 @@ def host(tmp_path: Path) -> Iterator[dict[str, Any]]:
 @pytest.fixture
 def root(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A project to hold sessions in."""
-    (tmp_path / "project" / "workflow").mkdir(parents=True)
-    (tmp_path / "project" / "workflow" / "Snakefile").touch()
-    monkeypatch.chdir(tmp_path / "project")
+    monkeypatch.chdir(as_project(tmp_path / "project"))
     return tmp_path / "project"
 
 

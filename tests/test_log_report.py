@@ -361,10 +361,7 @@ def test_a_study_of_failures_only_makes_a_page_too(tmp_path):
         assert "the port is taken" in table.html() or table.name == "proofs"
 
 
-def test_the_page_knows_what_the_study_declared(tmp_path, monkeypatch):
-    (tmp_path / "workflow").mkdir()
-    (tmp_path / "workflow" / "Snakefile").touch()
-    monkeypatch.chdir(tmp_path)
-    tidy = write_log(tmp_path, blocks=1)
-    page = Page("log_write", study="embedded", tidy=tidy, output=tmp_path / "reports")
+def test_the_page_knows_what_the_study_declared(bare_project):
+    tidy = write_log(bare_project, blocks=1)
+    page = Page("log_write", study="embedded", tidy=tidy, output=bare_project / "reports")
     assert page.declared["search"]["within"] == 0.05

@@ -3,14 +3,13 @@
 import html
 import json
 import re
-import shutil
 from itertools import pairwise
-from pathlib import Path
 
 import browser
 import nbformat
 import pytest
 import yaml
+from conftest import CHECKOUT, pages_made_in
 from load_fixture import write_load
 from log_fixture import write_log
 from tidy_fixture import HOSTILE, write_file_size, write_fio
@@ -19,7 +18,6 @@ from benchstudy import notebooks, paths
 from benchstudy.report import htmlpages
 from benchstudy.study import load_study
 
-CHECKOUT = paths.project_root(Path(__file__).parent)
 FAMILIES = ("file_size", "fio", "log_write", "load_test")
 PAGES = (
     *(f"embedded/{name}.html" for name in (*FAMILIES, *notebooks.STUDY_PAGES)),
@@ -35,17 +33,12 @@ MEGABYTE = 1_000_000
 def reports(tmp_path_factory):
     """The reports of a made-up study: 1 000 trials of one family, every kind of failure, evil names."""
     root = tmp_path_factory.mktemp("project")
-    (root / "workflow").mkdir()
-    (root / "workflow" / "Snakefile").touch()
-    shutil.copytree(CHECKOUT / "data" / "published", root / "data" / "published")
     write_file_size(root, blocks=25)
     write_fio(root)
     write_log(root)
     write_load(root, databases=("mariadb",))
     declare_ceilings(root)
-    with pytest.MonkeyPatch.context() as patch:
-        patch.chdir(root)
-        patch.setenv("PYTHONPATH", str(CHECKOUT / "src"))
+    with pages_made_in(root):
         folder = root / "reports" / "embedded"
         for page in (*FAMILIES, *notebooks.STUDY_PAGES):
             executed = folder / "notebooks" / f"{page}.ipynb"

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from conftest import CHECKOUT
+from conftest import CHECKOUT, as_project
 from tidy_fixture import HOSTILE, Tables
 
 from benchstudy import cli
@@ -23,9 +23,7 @@ SPREAD = (0.98, 1.03, 1.0, 0.97, 1.02, 1.01, 0.99, 1.04)
 
 @pytest.fixture
 def project(tmp_path, monkeypatch) -> Path:
-    (tmp_path / "workflow").mkdir()
-    (tmp_path / "workflow" / "Snakefile").touch()
-    (tmp_path / "notebooks").mkdir()
+    (as_project(tmp_path) / "notebooks").mkdir()
     shutil.copy(CHECKOUT / "notebooks" / "two_studies.ipynb", tmp_path / "notebooks")
     monkeypatch.chdir(tmp_path)
     return tmp_path

@@ -81,8 +81,8 @@ def tool(program: str) -> dict[str, Any]:
     path = shutil.which(program)
     if path is None:
         return {"path": None, "version": None, "sha256": None}
-    path, name = os.path.realpath(path), os.path.basename(os.path.realpath(path))
-    sha256 = _sha256(path)
+    path = os.path.realpath(path)
+    name, sha256 = os.path.basename(path), _sha256(path)
     ways = _VERSION_ARGUMENTS_OF.get(name, _VERSION_ARGUMENTS)
     versions = (_first_line_of([path, *arguments], _STATUS_OF.get(name, 0)) for arguments in ways)
     return {"path": path, "version": next(filter(None, versions), None) or _built(path, sha256), "sha256": sha256}

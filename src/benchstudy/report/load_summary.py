@@ -74,7 +74,8 @@ class LoadSummary:
         if reading.like.low is not None and reading.like.high is not None:
             parts.append(percent_interval(reading.like.low, reading.like.high))
         else:
-            parts.append(f"{human.plural(self.load.n(reading.contrast), 'trial')} an arm, no verdict over trials")
+            beyond = ", no verdict over trials" if reading.mix_driven else ""  # others' verdict says so itself
+            parts.append(f"{human.plural(self.load.n(reading.contrast), 'trial')} an arm{beyond}")
         return {
             "name": self.load.title(reading.contrast),
             "value": signed(shift.within, "s"),
