@@ -16,14 +16,15 @@ from benchstudy import families
 from benchstudy.errors import StudyError
 from benchstudy.families.base import ParseError
 from benchstudy.hostagent import HostAgent
+from benchstudy.hostcheck import HostCheck
 from benchstudy.importing import import_outputs
 from benchstudy.raw import StoredTrial, TrialStore
 from benchstudy.remote import Remote
 from benchstudy.report.small_files import judge
 from benchstudy.session import hold_session
+from benchstudy.sessionstate import HostConnection
 from benchstudy.study import Host, SessionPlan, Study, parse_study
 from benchstudy.tidy import tidy_family
-from benchstudy.trial import HostCheck, HostConnection
 
 DATA = Path(__file__).parent / "data" / "fio"
 PUBLISHED = Path(__file__).parents[1] / "data" / "published" / "gitlab-filesystem.csv"

@@ -14,6 +14,8 @@ ALL, NONE = set(FAMILIES), set()
         ("agent/supervisor.py", ALL),
         ("agent/s3_objects.py", ALL),
         ("trial.py", ALL),
+        ("sessionstate.py", ALL),
+        ("hostcheck.py", NONE),
         ("hostcommands.py", ALL),
         ("shipping.py", ALL),
         ("units.py", ALL),

@@ -21,8 +21,9 @@ from benchstudy.errors import TrialFailed
 from benchstudy.hostagent import Command, HostAgent
 from benchstudy.remote import Remote
 from benchstudy.services import Confinement, Limits, Service
+from benchstudy.sessionstate import HostConnection, SessionState
 from benchstudy.study import parse_study
-from benchstudy.trial import HostConnection, SessionState, TrialContext
+from benchstudy.trial import TrialContext
 from benchstudy.units import Size
 
 AGENT = Path(__file__).parents[1] / "src" / "benchstudy" / "agent"

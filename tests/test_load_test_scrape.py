@@ -28,11 +28,12 @@ from benchstudy import families
 from benchstudy.families.load_run.facts import FACTS
 from benchstudy.families.load_run.fetch import RAW
 from benchstudy.hostagent import HostAgent
+from benchstudy.hostcheck import HostCheck
 from benchstudy.raw import StoredTrial
 from benchstudy.remote import Remote
 from benchstudy.session import hold_session
+from benchstudy.sessionstate import HostConnection
 from benchstudy.tidy import tidy_family
-from benchstudy.trial import HostCheck, HostConnection
 
 PASSWORD = "canary-7f3-of-the-reader"
 

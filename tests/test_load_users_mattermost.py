@@ -29,7 +29,8 @@ from benchstudy.families.load_users.run import Loaded, Site, run_load
 from benchstudy.hostagent import HostAgent
 from benchstudy.parsers.locust import LoadResult, parse_load
 from benchstudy.remote import Remote
-from benchstudy.trial import HostConnection, SessionState, TrialContext
+from benchstudy.sessionstate import HostConnection, SessionState
+from benchstudy.trial import TrialContext
 
 SMALL = {"users": 24, "teams": 2, "channels": 4, "posts": 200, "direct-posts": 40}
 QUICK = Behaviour(think_time={"least": "50ms", "mean": "150ms"})

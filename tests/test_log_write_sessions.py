@@ -21,12 +21,13 @@ from sshd_hosts import SshdHost
 from benchstudy import families
 from benchstudy.criteria import ACHIEVED
 from benchstudy.hostagent import HostAgent
+from benchstudy.hostcheck import HostCheck
 from benchstudy.provision import provision_target
 from benchstudy.raw import StoredTrial
 from benchstudy.remote import Remote
+from benchstudy.sessionstate import HostConnection
 from benchstudy.study import Study
 from benchstudy.tidy import tidy_family
-from benchstudy.trial import HostCheck, HostConnection
 
 STUDY = CHECKOUT / "config" / "studies" / "tessera-log.yaml"
 needs_root = pytest.mark.skipif(os.getuid() != 0, reason="only root may make control groups and mounts here")

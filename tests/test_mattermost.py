@@ -28,11 +28,12 @@ from waiting import until
 
 from benchstudy.families import load_data
 from benchstudy.hostagent import HostAgent
+from benchstudy.hostcheck import HostCheck
 from benchstudy.needs import named_tools, started_programs
 from benchstudy.remote import Remote
 from benchstudy.services import PLACEHOLDER
+from benchstudy.sessionstate import HostConnection
 from benchstudy.study import load_study, parse_study
-from benchstudy.trial import HostCheck, HostConnection
 
 ON_HOST = Path(load_data.__file__).parent / "on_host"
 SEED = ON_HOST / "seed.py"

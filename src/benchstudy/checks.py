@@ -2,9 +2,10 @@
 
 from benchstudy.errors import BenchstudyError
 from benchstudy.hostagent import HostAgent
+from benchstudy.hostcheck import HostCheck
 from benchstudy.remote import CommandFailed, Remote
+from benchstudy.sessionstate import HostConnection
 from benchstudy.study import Study
-from benchstudy.trial import HostCheck, HostConnection
 
 _MIN_FREE_BYTES = 1 << 30
 _MAX_CLOCK_OFFSET_S = 1.0

@@ -14,6 +14,7 @@ _ON_HOST = "on_host"
 # What stands between a family and a command on a host; sizes and durations become numbers in `units`.
 _COMMON = (
     "trial.py",
+    "sessionstate.py",
     "hostagent.py",
     "hostcommands.py",
     "hostservices.py",

@@ -35,8 +35,9 @@ from benchstudy.raw import (
     write_atomically,
 )
 from benchstudy.remote import ConnectionFailed, ConnectionLost, Remote
+from benchstudy.sessionstate import HostConnection, SessionState
 from benchstudy.study import SessionPlan
-from benchstudy.trial import HostConnection, SessionState, TrialContext
+from benchstudy.trial import TrialContext
 
 log = logging.getLogger("benchstudy")
 

@@ -17,7 +17,8 @@ from benchstudy.stopping import BlocksField, PrecisionField
 from benchstudy.units import DurationField
 
 if TYPE_CHECKING:
-    from benchstudy.trial import HostCheck, TrialContext
+    from benchstudy.hostcheck import HostCheck
+    from benchstudy.trial import TrialContext
 
 
 class Strict(BaseModel):

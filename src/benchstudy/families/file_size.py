@@ -18,7 +18,8 @@ from benchstudy.parsers.file_size import SERIES, parse_answer, read_answer
 from benchstudy.units import Size
 
 if TYPE_CHECKING:
-    from benchstudy.trial import HostCheck, TrialContext
+    from benchstudy.hostcheck import HostCheck
+    from benchstudy.trial import TrialContext
 
 ACCESS_KEY, SECRET_KEY = "BENCHSTUDY_S3_ACCESS_KEY", "BENCHSTUDY_S3_SECRET_KEY"
 _SLACK = 1.05  # a file takes a little more than its size

@@ -19,7 +19,8 @@ from benchstudy.parsers.small_files import parse_no_fork, parse_shell_loop
 from benchstudy.units import Size
 
 if TYPE_CHECKING:
-    from benchstudy.trial import HostCheck, TrialContext
+    from benchstudy.hostcheck import HostCheck
+    from benchstudy.trial import TrialContext
 
 # The page's two lines word for word, between a folder of their own and a count of what they left.
 SHELL_LOOP = """\

@@ -16,7 +16,8 @@ from benchstudy.families.under_load import UNLIMITED, Rate, load_role
 from benchstudy.names import as_name
 
 if TYPE_CHECKING:
-    from benchstudy.trial import HostCheck, TrialContext
+    from benchstudy.hostcheck import HostCheck
+    from benchstudy.trial import TrialContext
 
 _LARGEST_IMPORT = 16 << 20
 

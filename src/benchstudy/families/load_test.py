@@ -13,7 +13,8 @@ from benchstudy.families.base import Case, Family, Parsed
 from benchstudy.families.load_test_config import LoadLevel, LoadTestConfig, Window
 
 if TYPE_CHECKING:
-    from benchstudy.trial import HostCheck, TrialContext
+    from benchstudy.hostcheck import HostCheck
+    from benchstudy.trial import TrialContext
 
 
 class LoadTest(Family):

@@ -23,7 +23,8 @@ from benchstudy.families.log_write_config import (
 from benchstudy.families.under_load import Rate, load_role
 
 if TYPE_CHECKING:
-    from benchstudy.trial import HostCheck, TrialContext
+    from benchstudy.hostcheck import HostCheck
+    from benchstudy.trial import TrialContext
 
 _LARGEST_IMPORT = 16 << 20
 

@@ -9,7 +9,7 @@ from benchstudy.families.load_test_config import LoadTestConfig, Source
 from benchstudy.families.under_load import generates_load
 
 if TYPE_CHECKING:
-    from benchstudy.trial import HostCheck
+    from benchstudy.hostcheck import HostCheck
 
 
 def check_host(config: LoadTestConfig, host: "HostCheck") -> None:
