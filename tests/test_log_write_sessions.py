@@ -5,8 +5,7 @@ import os
 import signal
 import socket
 import subprocess
-import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -17,6 +16,7 @@ import pytest
 from conftest import CHECKOUT, Project
 from log_write_study import BACKEND, FAMILY, HAMMER, LOG, OPEN, POSIX, POSIX_ARGV, SERVICES
 from sshd_hosts import SshdHost
+from waiting import until
 
 from benchstudy import families
 from benchstudy.criteria import ACHIEVED
@@ -342,13 +342,6 @@ def _left(work: Path) -> list[str]:
     return [*folders, *mounts, *found]
 
 
-def _until(condition: Callable[[], bool], within_s: float = 60.0) -> None:
-    deadline = time.monotonic() + within_s
-    while not condition():
-        assert time.monotonic() < deadline, "it did not happen in time"
-        time.sleep(0.1)
-
-
 @needs_root
 def test_nothing_survives_a_controller_that_was_killed(
     project: Project, sshd: SshdHost, everything: Session, tmp_path: Path
@@ -381,12 +374,12 @@ def test_nothing_survives_a_controller_that_was_killed(
     }
     process: subprocess.Popen[str] = project.start("measure", "--configfile", project.write_study(study))
     try:
-        _until(lambda: process.poll() is not None or any("logbench write" in line for line in _left(work)), 120)
+        until(lambda: process.poll() is not None or any("logbench write" in line for line in _left(work)), 120)
         assert process.poll() is None, process.stdout.read()
         there_was = " ".join(_left(work))
     finally:
         os.killpg(process.pid, signal.SIGKILL)
         process.communicate(timeout=60)
-        _until(lambda: not _left(work), 90)
+        until(lambda: not _left(work), 90)
     for what in ("tessera-posix", "mariadbd", "sshfs", "/mount"):
         assert what in there_was, f"{what} could have survived"

@@ -5,12 +5,14 @@ The builds of k6, SFTPGo and copyparty take minutes, once on a machine: all test
 
 import ast
 import contextlib
+import fcntl
 import json
 import os
 import re
 import signal
 import subprocess
 import sys
+import threading
 import time
 from pathlib import Path
 
@@ -168,6 +170,21 @@ def test_folders_of_one_machine_share_builds_by_what_they_are_made_from(here, tm
     assert third["tools"] == {"wheel": None}
     # What is there stays until there is something better.
     assert output(tmp_path / "second" / "tools" / "bin" / "wheel", "version") == "wheel 0.45.1\n"
+
+
+def test_a_folder_that_has_its_tools_waits_for_no_other_build(here, tmp_path, store, monkeypatch, caplog):
+    caplog.set_level("INFO", logger="benchstudy")
+    monkeypatch.setenv(TOOL_STORE, str(store))
+    provision(here, GO_TOOL, tmp_path / "work")
+    (store / "cache").mkdir()  # as while a build is under way
+    with open(store / ".lock", "a") as other:
+        fcntl.flock(other, fcntl.LOCK_EX)
+        ends = threading.Timer(20, other.close)
+        ends.start()
+        assert provision(here, GO_TOOL, tmp_path / "work")["problems"] == []
+        ends.cancel()
+        assert "waiting for another build" not in caplog.text and (store / "cache").is_dir()
+    (store / "cache").rmdir()
 
 
 def test_a_program_that_was_altered_is_built_again(here, tmp_path, store, monkeypatch):

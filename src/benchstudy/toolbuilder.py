@@ -157,12 +157,19 @@ def link(path, target):
 @contextmanager
 def locked(store):
     with open(store / ".lock", "a") as file:
-        try:
-            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
+        if not taken_at_once(file):
             say(f"waiting for another build in {store}")
             fcntl.flock(file, fcntl.LOCK_EX)
         yield
+
+
+def taken_at_once(file):
+    """Whether nobody else has the lock; held then until the file is closed."""
+    try:
+        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    return True
 
 
 # --- building ----------------------------------------------------------------------------------------------------
@@ -355,11 +362,12 @@ def copy_writable(source, destination):
 
 
 def drop_cache(store):
-    """What builds download and compile on the way is gigabytes."""
+    """What builds download and compile on the way is gigabytes. A build that is under way needs it, and drops it."""
     if not (store / "cache").is_dir():
         return
-    with locked(store):
-        remove(store / "cache")
+    with open(store / ".lock", "a") as file:
+        if taken_at_once(file):
+            remove(store / "cache")
 
 
 def remove(path):
