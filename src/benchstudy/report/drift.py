@@ -1,7 +1,7 @@
 """Cases whose trials, in the order of measuring, had not come to rest, or depend on one another."""
 
 import math
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 
@@ -52,12 +52,11 @@ def find(results: Results) -> Drift:
     return Drift(TREND_RULE, len({key for key, _ in long}), keys)
 
 
-def find_dependent(results: Results) -> tuple[Key, ...]:
+def find_dependent(results: Results, drifting: Collection[Key]) -> tuple[Key, ...]:
     """Cases whose trials resemble the one before: their median's interval, made for independent ones, is too narrow.
 
-    Told only where no drift is: a trend makes neighbours alike, too.
+    Not told of those that are `drifting`: a trend makes neighbours alike, too.
     """
-    drifting = find(results).cases
     long = [(key, values) for key, values in _with_spread(_in_order(results)) if key not in drifting]
     return _significant([(key, values[:-1], values[1:]) for key, values in long], "greater")
 

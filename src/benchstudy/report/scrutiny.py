@@ -40,7 +40,8 @@ class Scrutiny:
 
 def scrutinise(results: Results, indexes: evidence.Indexes) -> Scrutiny:
     found = outliers.find(results, evidence.busy_trials(results, indexes), indexes)
-    return Scrutiny(results, tuple(found), drift.find(results), drift.find_dependent(results))
+    moving = drift.find(results)
+    return Scrutiny(results, tuple(found), moving, drift.find_dependent(results, moving.cases))
 
 
 def points(found: Scrutiny) -> list[str]:
