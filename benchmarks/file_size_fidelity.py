@@ -7,6 +7,9 @@ order, each in a process of its own on the same processor. fio replays a log of 
 sum of its own latencies in nanoseconds, of writes or reads and of the fsync; the probe's is the sum of the same parts
 (transfer and sync). Opening and closing is in neither.
 
+Of warm reads each process makes a few, each after as many passes over the file as the probe makes, and its time is
+their median.
+
 From 1 MB on: the median of the pairs' ratios (probe over fio) must lie in 0.97–1.03 and its 95 % order-statistic
 interval in 0.95–1.05. For 100 KB: the median difference must be below 25 µs. Exit status 1 if not.
 """
@@ -32,9 +35,9 @@ from benchstudy.units import Size
 
 AGENT = Path(agent.__file__).parent
 CHUNK = 1 << 20
-REHEARSAL = 16 << 20  # as the probe's
 # Both on one: pages that a process has freed are at hand for the next on the same processor only.
 ON_PROCESSOR = ("taskset", "-c", "1")
+WARM_READS = 5
 SIZES = ("100KB", "1MB", "10MB", "100MB")
 OPERATIONS = ("write+fsync", "read cold", "read warm")
 MEDIAN_RATIO, INTERVAL_RATIO, MOST_DIFFERENCE_S = (0.97, 1.03), (0.95, 1.05), 25e-6
@@ -119,15 +122,15 @@ def time_probe(folder: Path, path: Path, operation: str, size: int) -> float:
         "file": str(path),
         "size": size,
         "chunk": CHUNK,
-        "operations": 1,
+        "operations": WARM_READS if operation == "read warm" else 1,
         "sync": "fsync",
         "cache": operation.split()[-1],
         "direct": False,
         "verify": False,
     }
     answer = json.loads(_run([sys.executable, "-I", str(AGENT), "file-size", json.dumps(request)]))
-    (measured,) = answer["operations"]
-    return (measured["transfer_ns"] + measured["sync_ns"]) / 1e9
+    times = [measured["transfer_ns"] + measured["sync_ns"] for measured in answer["operations"]]
+    return statistics.median(times) / 1e9
 
 
 def time_fio(folder: Path, path: Path, operation: str, size: int) -> float:
@@ -135,17 +138,17 @@ def time_fio(folder: Path, path: Path, operation: str, size: int) -> float:
     action = "write" if operation.startswith("write") else "read"
     calls = [f"{path} {action} {offset} {min(CHUNK, size - offset)}" for offset in range(0, size, CHUNK)]
     sync = [f"{path} sync 0 0"] if action == "write" else []
-    # The probe opens the file for each warm read and reads it through just before; a small one it rehearses whole.
-    warm_read = [f"{path} open", *calls, *calls, f"{path} close"]
-    warming = warm_read if operation == "read warm" and size <= REHEARSAL else []
-    timed = warm_read if operation == "read warm" else _opened(path, [*calls, *sync])
+    # The probe opens the file for each warm read and reads it through before; of a small one it rehearses all that.
+    passes = file_size.passes_before_warm_read(size) + 1
+    warm_reads = (WARM_READS + (size <= file_size.REHEARSAL_BYTES)) * _opened(path, passes * calls)
+    timed = warm_reads if operation == "read warm" else _opened(path, [*calls, *sync])
     with tempfile.TemporaryDirectory(prefix="fidelity-", dir="/dev/shm") as memory:
         # Before the probe times anything its buffer is in place and its code warm; so it is with fio, by a call in
         # memory. Before a write the probe rehearses one with its fsync; for fio a job of its own does.
         jobs = []
         beside = folder / "rehearsal"
         if sync:
-            ends = min(size, REHEARSAL)
+            ends = min(size, file_size.REHEARSAL_BYTES)
             rehearsed = [f"{beside} write {at} {min(CHUNK, ends - at)}" for at in range(0, ends, CHUNK)]
             _write_log(Path(memory, "first"), [beside], _opened(beside, [*rehearsed, f"{beside} sync 0 0"]))
             jobs += ["--name=first", f"--read_iolog={memory}/first"]
@@ -157,7 +160,7 @@ def time_fio(folder: Path, path: Path, operation: str, size: int) -> float:
         # between the last write and its fsync, and the disk with it.
         rested = len(calls) + 2
         begins = _opened(in_memory, [touch] * (1 if operation == "read warm" else rested + 1))
-        _write_log(Path(memory, "second"), [in_memory, path], [*begins, *warming, *timed])
+        _write_log(Path(memory, "second"), [in_memory, path], [*begins, *timed])
         jobs += ["--name=second", "--stonewall", f"--read_iolog={memory}/second", f"--write_lat_log={memory}/each"]
         jobs += [f"--exec_prerun={_make_ready(folder, beside, operation)}"]
         if operation != "read warm":
@@ -175,13 +178,17 @@ def time_fio(folder: Path, path: Path, operation: str, size: int) -> float:
             beside.unlink(missing_ok=True)
             if action == "write":
                 path.unlink(missing_ok=True)
-        (each,) = Path(memory).glob("each_lat.*.log")
+        (log,) = Path(memory).glob("each_lat.*.log")
         report = json.loads(Path(memory, "report").read_text())
-        latencies = [int(line.split(",")[1]) for line in each.read_text().splitlines()]
+        latencies = [int(line.split(",")[1]) for line in log.read_text().splitlines()]
     syncs = report["jobs"][-1]["sync"]
-    transfers = [line for line in [*begins, *warming, *timed] if " read " in line or " write " in line]
+    transfers = [line for line in [*begins, *timed] if " read " in line or " write " in line]
     if len(latencies) != len(transfers) or syncs["total_ios"] != len(sync):
         raise RuntimeError(f"fio did something else: {len(latencies)} calls, {syncs}")
+    if operation == "read warm":
+        each = passes * len(calls)
+        ends = range(len(latencies), len(latencies) - WARM_READS * each, -each)
+        return statistics.median(sum(latencies[end - len(calls) : end]) for end in ends) / 1e9
     return (sum(latencies[-len(calls) :]) + (syncs["lat_ns"]["mean"] if sync else 0)) / 1e9
 
 

@@ -147,6 +147,22 @@ def test_a_file_system_in_memory_is_never_called_cold(tmp_path: Path) -> None:
     assert answer["operations"] == []
 
 
+def test_a_read_is_never_called_warm_while_somebody_empties_the_cache(tmp_path: Path) -> None:
+    prepared = probe(tmp_path, action="prepare", size=10_000_000)
+    forget = "import os, sys\nfile = os.open(sys.argv[1], os.O_RDONLY)\nprint(flush=True)\n"
+    forget += "while True: os.posix_fadvise(file, 0, 0, os.POSIX_FADV_DONTNEED)"
+    emptying = subprocess.Popen([sys.executable, "-c", forget, prepared["file"]], stdout=subprocess.PIPE)
+    with emptying:
+        emptying.stdout.readline()
+        answer = probe(tmp_path, action="read", size=10_000_000, file=prepared["file"], sha256=prepared["sha256"])
+        emptying.kill()
+    told = r"is not warm: .* is in the page cache|was not read warm: \d+ of 10000000 bytes"
+    assert re.search(told, answer["problem"])
+    assert answer["operations"] == []
+    answer = probe(tmp_path, action="read", size=10_000_000, file=prepared["file"], sha256=prepared["sha256"])
+    assert len(answer["operations"]) == 2, "and once nobody does, it is"
+
+
 def test_altered_contents_fail(tmp_path: Path) -> None:
     prepared = probe(tmp_path, action="prepare", size=300_000)
     with open(prepared["file"], "r+b") as file:
