@@ -43,6 +43,7 @@ reproduce: ## make the reports of CRATE=x.crate.zip again without any host, and 
 
 test: ## set up what is missing, then run the whole test suite
 	@sh setup/environment.sh test
+	@python tests/build_tools.py
 	@python -m pytest -n $(WORKERS) --dist loadfile $(PYTEST)
 
 # On loopback behind its token, what kernels say encrypted; root is who works in a container or on a

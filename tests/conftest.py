@@ -129,10 +129,14 @@ def bare_host(bare_debian: Path, tmp_path_factory: pytest.TempPathFactory) -> It
         yield host
 
 
+def use_common_tool_store() -> None:
+    """Builds of k6 and the like take minutes: once on this machine, whatever work folders the tests have."""
+    os.environ.setdefault(TOOL_STORE, str(CHECKOUT / ".benchstudy" / "tools"))
+
+
 def pytest_configure(config: pytest.Config) -> None:
     os.environ.setdefault(TEST_RUN, str(uuid.uuid4()))
-    # Builds of k6 and the like take minutes: once on this machine, whatever work folders the tests have.
-    os.environ.setdefault(TOOL_STORE, str(CHECKOUT / ".benchstudy" / "tools"))
+    use_common_tool_store()
 
 
 @pytest.hookimpl(trylast=True)
