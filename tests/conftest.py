@@ -5,7 +5,7 @@ import shutil
 import subprocess
 import sys
 import uuid
-from collections.abc import Iterator, Mapping
+from collections.abc import Generator, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -14,6 +14,7 @@ from typing import Any
 import pytest
 import two_hosts
 import yaml
+from machine import shared_or_alone
 
 CHECKOUT = Path(__file__).resolve().parents[1]
 # Inherited by whatever a test starts; what an sshd starts for it is known by its folder instead.
@@ -137,6 +138,13 @@ def use_common_tool_store() -> None:
 def pytest_configure(config: pytest.Config) -> None:
     os.environ.setdefault(TEST_RUN, str(uuid.uuid4()))
     use_common_tool_store()
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_protocol(item: pytest.Item) -> Generator[None, Any, Any]:
+    """A test marked `alone` has the machine for itself, its fixtures included."""
+    with shared_or_alone(CHECKOUT / ".benchstudy", item.get_closest_marker("alone") is not None):
+        return (yield)
 
 
 @pytest.hookimpl(trylast=True)

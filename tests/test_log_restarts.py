@@ -32,6 +32,8 @@ from benchstudy.report.log_write import LogWrite
 from benchstudy.report.results import Results
 from benchstudy.tidy import tidy_family
 
+# A server at its memory limit is killed, or crawls and hangs where others want its processor.
+pytestmark = pytest.mark.alone
 needs_root = pytest.mark.skipif(os.getuid() != 0, reason="only root may make control groups here")
 # A rate at which leaves pile up on any machine: 10 000 are under way then, which take some 320 MB of the server; at a
 # tenth of that rate 50 MB.
