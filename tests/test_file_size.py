@@ -151,15 +151,17 @@ def test_a_read_is_never_called_warm_while_somebody_empties_the_cache(tmp_path: 
     prepared = probe(tmp_path, action="prepare", size=10_000_000)
     forget = "import os, sys\nfile = os.open(sys.argv[1], os.O_RDONLY)\nprint(flush=True)\n"
     forget += "while True: os.posix_fadvise(file, 0, 0, os.POSIX_FADV_DONTNEED)"
-    emptying = subprocess.Popen([sys.executable, "-c", forget, prepared["file"]], stdout=subprocess.PIPE)
-    with emptying:
-        emptying.stdout.readline()
-        answer = probe(tmp_path, action="read", size=10_000_000, file=prepared["file"], sha256=prepared["sha256"])
-        emptying.kill()
+    prepared_file = {"file": prepared["file"], "sha256": prepared["sha256"]}
+    with subprocess.Popen([sys.executable, "-c", forget, prepared["file"]], stdout=subprocess.PIPE) as emptying:
+        try:
+            emptying.stdout.readline()
+            answer = probe(tmp_path, action="read", size=10_000_000, **prepared_file)
+        finally:
+            emptying.kill()
     told = r"is not warm: .* is in the page cache|was not read warm: \d+ of 10000000 bytes"
     assert re.search(told, answer["problem"])
     assert answer["operations"] == []
-    answer = probe(tmp_path, action="read", size=10_000_000, file=prepared["file"], sha256=prepared["sha256"])
+    answer = probe(tmp_path, action="read", size=10_000_000, **prepared_file)
     assert len(answer["operations"]) == 2, "and once nobody does, it is"
 
 

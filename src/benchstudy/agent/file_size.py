@@ -181,8 +181,7 @@ def read_file(fd, buffer, size, each=None):
     left, limit = size, len(buffer)
     whole = memoryview(buffer)
     while left:
-        # O_DIRECT wants whole blocks, so the last request is not cut to the file's size.
-        piece = limit if left >= limit else -(-left // BLOCK) * BLOCK
+        piece = limit if left >= limit else _whole_blocks(left)
         got = os.readv(fd, (whole[:piece],))
         if got == 0:
             raise Refused("the file ends %d bytes too early" % left)
@@ -194,8 +193,12 @@ def read_file(fd, buffer, size, each=None):
 def pieces_of(buffer, size):
     """What each call of a read of `size` bytes fills. Made beforehand: of a call of 20 µs the making would be one."""
     whole, (full, rest) = memoryview(buffer), divmod(size, len(buffer))
-    # O_DIRECT wants whole blocks, so the last request is not cut to the file's size.
-    return [(whole,)] * full + ([(whole[: -(-rest // BLOCK) * BLOCK],)] if rest else [])
+    return [(whole,)] * full + ([(whole[: _whole_blocks(rest)],)] if rest else [])
+
+
+def _whole_blocks(size):
+    """Bytes to ask for at a file's end: O_DIRECT wants whole blocks, so the request is not cut to the file's size."""
+    return -(-size // BLOCK) * BLOCK
 
 
 def measure_writes(request, answer):
