@@ -1,5 +1,6 @@
 """The SSH door against real OpenSSH servers on loopback."""
 
+import contextlib
 import hashlib
 import os
 import signal
@@ -232,6 +233,33 @@ class TestClientConfiguration:
         with Remote("box", host) as remote:
             assert remote.run(["echo", "through"]).text == "through\n"
 
+    def test_a_line_that_breaks_one_way_only_is_replaced(self, server, home, tmp_path):
+        """Nothing can be sent any more, and nothing says so on the side that is read."""
+        (tmp_path / "bridge.py").write_text(
+            "import pathlib, socket, sys, threading, time\n"
+            "near, far = socket.socket(fileno=0), socket.create_connection((sys.argv[1], int(sys.argv[2])))\n"
+            "first = not (broken := pathlib.Path(sys.argv[3])).exists()\n"
+            "def outward():\n"
+            "    passed = 0\n"
+            "    while data := near.recv(65536):\n"
+            "        far.sendall(data)\n"
+            "        passed += len(data)\n"
+            "        if first and passed > 8 << 20:\n"
+            "            broken.touch()\n"
+            "            near.shutdown(socket.SHUT_RD)\n"
+            "threading.Thread(target=outward, daemon=True).start()\n"
+            "while data := far.recv(65536): near.sendall(data)\n"
+        )
+        (home / "config").write_text(
+            f"Host hidden\n  Port {server.port}\n  HostKeyAlias {server.key_name}\n"
+            f"  ProxyCommand python3 '{tmp_path}/bridge.py' {server.address} %p '{tmp_path}/broken'\n"
+        )
+        host = server.host.model_copy(update={"address": "hidden", "port": None})
+        with Remote("box", host) as remote:
+            sent = remote.put(random_file(tmp_path / "source", 24 * MIB), str(tmp_path / "there"))
+        assert (tmp_path / "broken").exists()
+        assert sent.sha256 == sha256(tmp_path / "there")
+
 
 class TestCommands:
     @pytest.mark.parametrize(
@@ -385,22 +413,31 @@ class TestFiles:
         source = random_file(tmp_path / "source", 128 * MIB)
         target = tmp_path / "target"
 
+        def part_size() -> int | None:
+            """Bytes of the unfinished copy; None before and after."""
+            with contextlib.suppress(FileNotFoundError):
+                for part in [*tmp_path.glob("target.part-*"), *tmp_path.glob(".target.part-*")]:
+                    return part.stat().st_size
+            return None
+
         def drop_when_half_way() -> None:
             deadline = time.monotonic() + 30
-            while time.monotonic() < deadline:
-                parts = [*tmp_path.glob("target.part-*"), *tmp_path.glob(".target.part-*")]
-                if parts and parts[0].stat().st_size > 32 * MIB:
-                    dropped.append(parts[0].stat().st_size)
-                    server.drop_connections()
-                    return
+            while time.monotonic() < deadline and (part_size() or 0) < 32 * MIB:
+                pass
+            seen.append(part_size())
+            server.drop_connections()
+            while (size := part_size()) is not None:
+                seen.append(size)
+                time.sleep(0.001)
 
-        dropped: list[int] = []
+        seen: list[int] = []
         thread = threading.Thread(target=drop_when_half_way)
         thread.start()
         with Remote("box", server.host) as remote:
             moved = remote.put(source, str(target)) if direction == "put" else remote.get(str(source), target)
         thread.join()
-        assert dropped and dropped[0] < source.stat().st_size
+        assert 32 * MIB <= seen[0] < source.stat().st_size
+        assert min(seen) == seen[0], "it began again instead of going on"
         assert moved.sha256 == sha256(source) == sha256(target)
         assert sorted(path.name for path in tmp_path.iterdir()) == ["source", "target"]
 

@@ -221,7 +221,7 @@ class RemoteProcess:
     def _raise_if_lost(self) -> None:
         """A closed channel means an ended command, or an ended connection, whose thread is then about to stop."""
         self._transport.join(0.2)
-        if not self._transport.is_active():
+        if not self._transport.usable:
             raise ConnectionLost(f"{self.name}: the connection was lost while `{_shown(self.argv)}` was running")
 
     def kill(self) -> None:
@@ -231,7 +231,9 @@ class RemoteProcess:
             self._remote.run(argv, check=False, timeout_s=None)
 
     def close(self) -> None:
-        self.channel.close()
+        # The host need not be told when the connection is gone, and who closes after an error is told of that error.
+        with contextlib.suppress(ConnectionLost), self._remote._lost_if_broken():
+            self.channel.close()
 
     def _lines(self) -> bytearray:
         return self._stdout if self._pid is not None else bytearray()

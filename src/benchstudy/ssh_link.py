@@ -169,7 +169,7 @@ class Link:
 
     @property
     def alive(self) -> bool:
-        return bool(self._transports) and all(transport.is_active() for transport in self._transports)
+        return bool(self._transports) and all(transport.usable for transport in self._transports)
 
     def close(self) -> None:
         for transport in reversed(self._transports):

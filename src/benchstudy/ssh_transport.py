@@ -75,6 +75,8 @@ class GcmPackets(Packetizer):
         self._heard = time.monotonic()
         self._asked = 0.0
         self.ask_for_sign_of_life = None
+        # Nothing could be sent. The thread that reads may notice much later, or never.
+        self.broken = False
         # Channel number (4 bytes) to the Chunks that take its data, or None for paramiko's own way.
         self.chunks_of: Callable[[bytes], Chunks | None] = lambda number: None
 
@@ -133,11 +135,13 @@ class GcmPackets(Packetizer):
             except TimeoutError:
                 sent = 0
             except OSError as error:
+                self.broken = True
                 raise EOFError(str(error)) from error
             if sent:
                 view = view[sent:]
                 deadline = time.monotonic() + SILENCE_LIMIT_S
             elif self.closed or time.monotonic() > deadline:
+                self.broken = True
                 raise EOFError("the host takes no data")
 
     def read_message(self):
@@ -282,6 +286,11 @@ class SshTransport(paramiko.Transport):
         super().__init__(sock, packetizer_class=GcmPackets)
         self._put_aside: list[paramiko.Message] = []
         self.packetizer.chunks_of = self._chunks_of
+
+    @property
+    def usable(self) -> bool:
+        """Whether the connection stands, as far as anybody here noticed."""
+        return self.is_active() and not self.packetizer.broken
 
     def watch_for_silence(self) -> None:
         self.packetizer.ask_for_sign_of_life = self._ask_for_sign_of_life

@@ -114,10 +114,13 @@ def put(remote: "Remote", local: Path, destination: str, mode: int) -> Digest:
     destination = remote.expand(destination)
     part = f"{destination}.part-{secrets.token_hex(6)}"
     writers: list[RemoteProcess] = []
+    offset = 0
     with open(local, "rb") as file, ThreadPoolExecutor(1) as hasher:
 
         def send_rest() -> Digest:
-            offset = _written_so_far(remote, writers, part) if writers else 0
+            nonlocal offset
+            if writers:
+                offset = _written_so_far(remote, writers, part)
             digest, size = hashlib.sha256(), 0
             with remote.open(["sh", "-c", RECEIVE_FILE, "sh", part, str(offset)]) as process:
                 writers.append(process)
@@ -135,7 +138,7 @@ def put(remote: "Remote", local: Path, destination: str, mode: int) -> Digest:
             return Digest(digest.hexdigest(), size)
 
         try:
-            sent = _until_through(remote, send_rest, lambda: _written_so_far(remote, writers, part))
+            sent = _until_through(remote, send_rest, lambda: offset)
             remote.run(["sh", "-c", PUBLISH, "sh", part, str(sent.size), f"{mode:o}", destination])
             return sent
         except BaseException as error:
@@ -301,7 +304,7 @@ def _until_through(remote: "Remote", attempt: Callable[[], T], progress: Callabl
 
     Args:
         attempt: goes on with the transfer where it stands.
-        progress: bytes that arrived so far.
+        progress: bytes known to have arrived.
     """
     fruitless, before = 0, 0
     while True:
