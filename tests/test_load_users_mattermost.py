@@ -74,7 +74,7 @@ class Place:
         return sum(float(value) for value in re.findall(rf"(?m)^{metric}(?:\{{.*\}})? (\S+)$", text))
 
 
-def get_json(url: str) -> Any:
+def get_json(url: str | urllib.request.Request) -> Any:
     with urllib.request.urlopen(url, timeout=20) as answer:
         return json.load(answer)
 
@@ -159,6 +159,16 @@ def good(place: Place) -> tuple[Loaded, Path, float]:
     before = place.count("mattermost_api_time_count")
     loaded, folder = place.load(bounded(10, "10s"), QUICK.model_copy(update={"actions": actions, "workers": 2}))
     return loaded, folder, place.count("mattermost_api_time_count") - before
+
+
+def test_a_posted_link_is_not_looked_up_in_the_internet(place):
+    accounts = json.loads(place.site.accounts)
+    who = {"login_id": accounts["users"][0]["username"], "password": accounts["password"]}
+    login = urllib.request.Request(f"{place.site.url}/api/v4/users/login", json.dumps(who).encode())
+    with urllib.request.urlopen(login, timeout=20) as answer:
+        session = {"Authorization": f"Bearer {answer.headers['Token']}"}
+    settings = get_json(urllib.request.Request(f"{place.site.url}/api/v4/config/client?format=old", headers=session))
+    assert settings["EnableLinkPreviews"] == "false"
 
 
 def test_every_action_meets_a_server_that_can_do_it(good):

@@ -65,9 +65,13 @@ class Release:
         return {**os.environ, **source, "MM_CONFIG": str(self.folder / "config" / "config.json")}
 
     @contextmanager
-    def running(self, source: dict[str, str]) -> Iterator[None]:
-        """Up, on the database `source`. Its first start does all that no trial shall wait for, such as migrations."""
-        process = databases.start([str(self.program), "server"], self.log, self._environment(source), self.folder)
+    def running(self, source: dict[str, str], jobs: bool) -> Iterator[None]:
+        """Up, on the database `source`. Its first start does all that no trial shall wait for, such as migrations.
+
+        Without `jobs` it ends at once; with them not before it has looked for some, up to 15 s after its start.
+        """
+        environment = {**self._environment(source), "MM_JOBSETTINGS_RUNJOBS": "true" if jobs else "false"}
+        process = databases.start([str(self.program), "server"], self.log, environment, self.folder)
         try:
             databases.wait_for(self._answers, process, self.log, self.program.name)
             yield

@@ -78,14 +78,14 @@ def _make(options: argparse.Namespace, folder: Path) -> None:
         source = database.source(first.database)
         if options.importer:
             first.import_by(options.importer, file, source)
-        with first.running(source):
+        with first.running(source, jobs=options.settle or not options.importer):
             if not options.importer:
                 first.import_by_job(file, content.password(size.seed))
             clock.lap("import")
             _settle(options, database, first)
         for release in others:
             database.create_database(release.database, first.database)
-            with release.running(database.source(release.database)):
+            with release.running(database.source(release.database), jobs=options.settle):
                 _settle(options, database, release)
         clock.lap("first starts")
         found = {release.name: _counts(database, release.database) for release in releases}
