@@ -493,9 +493,36 @@ class TestTrees:
         (source / "run; rm -rf me").chmod(0o755)
         (source / "deep" / "link").symlink_to("er/data")
         remote.put_tree(source, str(tmp_path / "there"))
-        remote.get_tree(str(tmp_path / "there"), tmp_path / "back")
-        subprocess.run(["diff", "-r", "--no-dereference", str(source), str(tmp_path / "back")], check=True)
-        assert os.access(tmp_path / "back" / "run; rm -rf me", os.X_OK)
+        for _ in range(2):  # the second time everything is there already
+            remote.get_tree(str(tmp_path / "there"), tmp_path / "back")
+            subprocess.run(["diff", "-r", "--no-dereference", str(source), str(tmp_path / "back")], check=True)
+            assert os.access(tmp_path / "back" / "run; rm -rf me", os.X_OK)
+
+    @pytest.mark.parametrize("direction", ["put", "get"])
+    def test_a_drop_in_mid_transfer_ends_with_the_whole_tree(self, server, tmp_path, direction):
+        source, target = tmp_path / "source", tmp_path / "target"
+        source.mkdir()
+        for number in range(64):
+            (source / str(number)).write_bytes(os.urandom(2 * MIB))
+
+        def drop_when_half_way() -> None:
+            deadline = time.monotonic() + 30
+            while time.monotonic() < deadline and len(list(target.glob("*"))) < 16:
+                pass
+            arrived.append(len(list(target.glob("*"))))
+            server.drop_connections()
+
+        arrived: list[int] = []
+        thread = threading.Thread(target=drop_when_half_way)
+        thread.start()
+        with Remote("box", server.host) as remote:
+            if direction == "put":
+                remote.put_tree(source, str(target))
+            else:
+                remote.get_tree(str(source), target)
+        thread.join()
+        assert 16 <= arrived[0] < 64
+        subprocess.run(["diff", "-r", str(source), str(target)], check=True)
 
     def test_what_leads_out_of_the_folder_is_refused(self, remote, tmp_path):
         (tmp_path / "there").mkdir()

@@ -258,6 +258,8 @@ def _extract(archive: tarfile.TarFile, into: Path) -> None:
         target = os.path.normpath(os.path.join(start, link.linkname))
         if os.path.isabs(target) or target.split("/")[0] == "..":
             raise TransferFailed(f"{link.name!r} is not copied from the host: it links to {link.linkname!r}, outside")
+        with suppress(FileNotFoundError):
+            os.unlink(f"{folder}/{link.name}")  # of an earlier copy, or of an attempt that lost its connection
         if link.islnk():
             os.link(f"{folder}/{target}", f"{folder}/{link.name}", follow_symlinks=False)
         else:
