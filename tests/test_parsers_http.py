@@ -5,7 +5,6 @@ import gzip
 import json
 import re
 import shlex
-import shutil
 import subprocess
 import threading
 from collections import Counter
@@ -17,6 +16,8 @@ from typing import Any
 
 import polars as pl
 import pytest
+from conftest import CHECKOUT
+from provisioning import provision_here
 
 from benchstudy.families.base import ParseError
 from benchstudy.families.http_load import K6_SCRIPT, WRK_SCRIPT, k6_environment, wrk_environment
@@ -640,8 +641,9 @@ def test_wrk_tells_a_login_page_from_the_page():
         assert status.errors.status == status.requests and status.statuses == {200: status.requests}
 
 
-@pytest.mark.skipif(shutil.which("k6") is None, reason="k6 is built by provisioning; the family's tests run it there")
 def test_k6_asks_at_a_rate_for_numbers_of_their_own(tmp_path: Path):
+    generators = [{"name": "k6", "tool": "k6", "duration": "1s"}]
+    provision_here(CHECKOUT, "http_concurrency", {"generators": generators}, tmp_path / "work")
     with recorder() as server:
         base = f"http://127.0.0.1:{server.server_port}"
         environment = k6_environment(
@@ -655,9 +657,9 @@ def test_k6_asks_at_a_rate_for_numbers_of_their_own(tmp_path: Path):
             length=7,
             first_number=500,
         )
-        command = ["k6", "run", "--quiet", "--no-usage-report", "--address", "", str(K6_SCRIPT)]
+        k6 = str(tmp_path / "work" / "tools" / "bin" / "k6")
         subprocess.run(
-            [shutil.which("k6"), *command[1:]],
+            [k6, "run", "--quiet", "--no-usage-report", "--address", "", str(K6_SCRIPT)],
             env=environment,
             cwd=tmp_path,
             timeout=60,
