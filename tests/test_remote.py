@@ -233,32 +233,34 @@ class TestClientConfiguration:
         with Remote("box", host) as remote:
             assert remote.run(["echo", "through"]).text == "through\n"
 
-    def test_a_line_that_breaks_one_way_only_is_replaced(self, server, home, tmp_path):
-        """Nothing can be sent any more, and nothing says so on the side that is read."""
+    @pytest.mark.parametrize("direction", ["put", "get"])
+    def test_a_line_that_breaks_one_way_only_is_replaced(self, server, home, tmp_path, direction):
+        """Nothing can be sent any more, not even that data arrived, and nothing says so on the side that is read."""
         (tmp_path / "bridge.py").write_text(
-            "import pathlib, socket, sys, threading, time\n"
+            "import pathlib, socket, sys, threading\n"
             "near, far = socket.socket(fileno=0), socket.create_connection((sys.argv[1], int(sys.argv[2])))\n"
             "first = not (broken := pathlib.Path(sys.argv[3])).exists()\n"
-            "def outward():\n"
+            "def carry(source, target):\n"
             "    passed = 0\n"
-            "    while data := near.recv(65536):\n"
-            "        far.sendall(data)\n"
+            "    while data := source.recv(65536):\n"
+            "        target.sendall(data)\n"
             "        passed += len(data)\n"
             "        if first and passed > 8 << 20:\n"
             "            broken.touch()\n"
             "            near.shutdown(socket.SHUT_RD)\n"
-            "threading.Thread(target=outward, daemon=True).start()\n"
-            "while data := far.recv(65536): near.sendall(data)\n"
+            "threading.Thread(target=carry, args=(near, far), daemon=True).start()\n"
+            "carry(far, near)\n"
         )
         (home / "config").write_text(
             f"Host hidden\n  Port {server.port}\n  HostKeyAlias {server.key_name}\n"
             f"  ProxyCommand python3 '{tmp_path}/bridge.py' {server.address} %p '{tmp_path}/broken'\n"
         )
         host = server.host.model_copy(update={"address": "hidden", "port": None})
+        source, target = random_file(tmp_path / "source", 24 * MIB), tmp_path / "target"
         with Remote("box", host) as remote:
-            sent = remote.put(random_file(tmp_path / "source", 24 * MIB), str(tmp_path / "there"))
+            moved = remote.put(source, str(target)) if direction == "put" else remote.get(str(source), target)
         assert (tmp_path / "broken").exists()
-        assert sent.sha256 == sha256(tmp_path / "there")
+        assert moved.sha256 == sha256(target)
 
 
 class TestCommands:

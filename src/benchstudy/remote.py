@@ -135,8 +135,9 @@ class RemoteProcess:
             # The state before the buffers: what arrives in between is then seen in the next round, not lost.
             ended = self.channel.eof_received or self.channel.closed
             ready = incoming.read_ready() and (len(incoming) >= incoming.worth_waking or ended or waited_enough)
-            out = self.channel.recv(CHUNK) if ready else b""
-            err = self.channel.recv_stderr(CHUNK) if self.channel.recv_stderr_ready() else b""
+            with self._remote._lost_if_broken():  # taking data also tells the host that there is room for more
+                out = self.channel.recv(CHUNK) if ready else b""
+                err = self.channel.recv_stderr(CHUNK) if self.channel.recv_stderr_ready() else b""
             if out and self._pid is None:
                 out = self._take_pid(out)
             out, self._held_back = self._held_back + out, b""
@@ -195,7 +196,8 @@ class RemoteProcess:
     def pid(self) -> int | None:
         """Its process id on the host, and that of its process group; None until the host said so."""
         if self._pid is None and self.channel.recv_ready():
-            self._held_back += self._take_pid(self.channel.recv(CHUNK))
+            with self._remote._lost_if_broken():
+                self._held_back += self._take_pid(self.channel.recv(CHUNK))
         return self._pid
 
     @property
