@@ -122,6 +122,13 @@ def test_a_command_leaves_output_files_and_a_record(tmp_path, conversations):
     assert record["boot_id"] == Path("/proc/sys/kernel/random/boot_id").read_text().strip()
 
 
+def test_servers_are_found_though_the_path_of_a_user_does_not_lead_to_them(tmp_path, conversations, monkeypatch):
+    monkeypatch.setenv("PATH", "/usr/bin:/bin")
+    assert ask("tool", "chroot")["path"] == "/usr/sbin/chroot"
+    record = conversations("run", tmp_path / "u-1", spec=spec("chroot", "--version")).final()
+    assert (record["state"], record["exit_status"]) == ("exited", 0)
+
+
 def test_a_command_that_cannot_start_says_why(tmp_path, conversations):
     record = conversations("run", tmp_path / "runs" / "u-1", spec=spec("/no/such/program")).final()
     assert record["state"] == "start-failed"

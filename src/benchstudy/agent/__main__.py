@@ -7,6 +7,7 @@ An AgentError or OSError becomes `{"error": text}` and exit status 3.
 from __future__ import annotations
 
 import importlib
+import os
 import sys
 
 import wire
@@ -45,10 +46,16 @@ COMMANDS = {
 }
 
 
+# Servers such as nginx and mariadbd lie where the path of a user who is not root does not lead.
+_OF_SERVERS = ("/usr/local/sbin", "/usr/sbin", "/sbin")
+
+
 def main(arguments: list[str]) -> int:
     if not arguments or arguments[0] not in COMMANDS:
         wire.emit({"error": f"no such command; known: {', '.join(COMMANDS)}"})
         return 2
+    path = os.environ.get("PATH", os.defpath).split(os.pathsep)
+    os.environ["PATH"] = os.pathsep.join([*path, *(folder for folder in _OF_SERVERS if folder not in path)])
     module, function = COMMANDS[arguments[0]].split(":")
     try:
         return getattr(importlib.import_module(module), function)(arguments[1:]) or 0
