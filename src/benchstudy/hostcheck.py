@@ -36,7 +36,7 @@ class HostCheck:
     def which(self, tool: str) -> str | None:
         """Where a program is: as provisioned, else on the path."""
         agent = self._connection.agent
-        places = (f"{agent.tools_dir}/{tool}", tool, f"/usr/sbin/{tool}")
+        places = (f"{agent.tools_dir}/{tool}", tool)
         found = (agent.tool(place).get("path") for place in places)
         return next((path for path in found if path), None)
 
