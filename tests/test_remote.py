@@ -3,6 +3,7 @@
 import contextlib
 import hashlib
 import os
+import shlex
 import signal
 import socket
 import subprocess
@@ -216,8 +217,19 @@ class TestClientConfiguration:
                 Remote("box", server.host).connect()
             assert authentications(second) == 1
 
-    def test_proxy_command(self, server, home, tmp_path):
-        (tmp_path / "bridge.py").write_text(
+    @staticmethod
+    def behind(bridge: str, server: SshdHost, home: Path, *arguments: Path) -> Host:
+        """The server, reached only through this Python program; it gets the server's address and port first."""
+        (home / "bridge.py").write_text(bridge)
+        command = ["python3", home / "bridge.py", server.address, "%p", *arguments]
+        (home / "config").write_text(
+            f"Host hidden\n  Port {server.port}\n  HostKeyAlias {server.key_name}\n"
+            f"  ProxyCommand {shlex.join(map(str, command))}\n"
+        )
+        return server.host.model_copy(update={"address": "hidden", "port": None})
+
+    def test_proxy_command(self, server, home):
+        bridge = (
             "import os, socket, sys, threading\n"
             "far = socket.create_connection((sys.argv[1], int(sys.argv[2])))\n"
             "def outward():\n"
@@ -225,18 +237,13 @@ class TestClientConfiguration:
             "threading.Thread(target=outward, daemon=True).start()\n"
             "while data := far.recv(65536): os.write(1, data)\n"
         )
-        (home / "config").write_text(
-            f"Host hidden\n  Port {server.port}\n  HostKeyAlias {server.key_name}\n"
-            f"  ProxyCommand python3 '{tmp_path}/bridge.py' {server.address} %p\n"
-        )
-        host = server.host.model_copy(update={"address": "hidden", "port": None})
-        with Remote("box", host) as remote:
+        with Remote("box", self.behind(bridge, server, home)) as remote:
             assert remote.run(["echo", "through"]).text == "through\n"
 
     @pytest.mark.parametrize("direction", ["put", "get"])
     def test_a_line_that_breaks_one_way_only_is_replaced(self, server, home, tmp_path, direction):
         """Nothing can be sent any more, not even that data arrived, and nothing says so on the side that is read."""
-        (tmp_path / "bridge.py").write_text(
+        bridge = (
             "import pathlib, socket, sys, threading\n"
             "near, far = socket.socket(fileno=0), socket.create_connection((sys.argv[1], int(sys.argv[2])))\n"
             "first = not (broken := pathlib.Path(sys.argv[3])).exists()\n"
@@ -251,13 +258,8 @@ class TestClientConfiguration:
             "threading.Thread(target=carry, args=(near, far), daemon=True).start()\n"
             "carry(far, near)\n"
         )
-        (home / "config").write_text(
-            f"Host hidden\n  Port {server.port}\n  HostKeyAlias {server.key_name}\n"
-            f"  ProxyCommand python3 '{tmp_path}/bridge.py' {server.address} %p '{tmp_path}/broken'\n"
-        )
-        host = server.host.model_copy(update={"address": "hidden", "port": None})
         source, target = random_file(tmp_path / "source", 24 * MIB), tmp_path / "target"
-        with Remote("box", host) as remote:
+        with Remote("box", self.behind(bridge, server, home, tmp_path / "broken")) as remote:
             moved = remote.put(source, str(target)) if direction == "put" else remote.get(str(source), target)
         assert (tmp_path / "broken").exists()
         assert moved.sha256 == sha256(target)
