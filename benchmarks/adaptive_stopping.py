@@ -17,9 +17,9 @@ from unittest import mock
 
 import numpy as np
 
-from benchstudy.compare import Arm, compare
-from benchstudy.stats import precision, summarise
-from benchstudy.stopping import Stopping
+from benchstudy.model.stopping import Stopping
+from benchstudy.statistics.comparisons import Arm, compare
+from benchstudy.statistics.stats import precision, summarise
 
 UNTIL = 0.05
 RULE = Stopping(6, 30, UNTIL)
@@ -133,7 +133,7 @@ def report_growth(random: np.random.Generator, sessions: int) -> None:
     print("\n95 % interval covers the true median, %, normal, at most 60 blocks, by how far looks are apart")
     drawn = [normal(random, spread, (sessions, 60)) for spread in SPREADS]
     for growth in (1.0, 1.3, 1.5, 2.0):
-        with mock.patch("benchstudy.stopping._GROWTH", growth):
+        with mock.patch("benchstudy.model.stopping._GROWTH", growth):
             at = looks(Stopping(6, 60, UNTIL)) if growth > 1 else list(range(6, 61))
         found = [stopped(trials, at, UNTIL) for trials in drawn]
         cells = (f"{100 * covered(1.0, low, high):6.1f} ({blocks.mean():4.1f})" for blocks, low, high in found)

@@ -31,7 +31,7 @@ from pathlib import Path
 from scipy.stats import quantile_test
 
 from benchstudy import agent
-from benchstudy.units import Size
+from benchstudy.model.units import Size
 
 AGENT = Path(agent.__file__).parent
 CHUNK = 1 << 20
@@ -128,7 +128,7 @@ def time_probe(folder: Path, path: Path, operation: str, size: int) -> float:
         "direct": False,
         "verify": False,
     }
-    answer = json.loads(_run([sys.executable, "-I", str(AGENT), "file-size", json.dumps(request)]))
+    answer = json.loads(_run([sys.executable, "-I", str(AGENT), "file_size:main", json.dumps(request)]))
     times = [measured["transfer_ns"] + measured["sync_ns"] for measured in answer["operations"]]
     return statistics.median(times) / 1e9
 
@@ -218,7 +218,7 @@ def _make_ready(folder: Path, rehearsal: Path, operation: str) -> str:
 def _prepare(folder: Path, size: int) -> Path:
     request = {"kind": "path", "action": "prepare", "path": str(folder), "directory": str(folder)}
     request |= {"size": size, "chunk": CHUNK}
-    return Path(json.loads(_run([sys.executable, "-I", str(AGENT), "file-size", json.dumps(request)]))["file"])
+    return Path(json.loads(_run([sys.executable, "-I", str(AGENT), "file_size:main", json.dumps(request)]))["file"])
 
 
 @contextmanager

@@ -31,7 +31,7 @@ from pathlib import Path
 import numpy as np
 from scipy.stats import bootstrap
 
-from benchstudy import families
+from benchstudy.model import registry
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "tests"))
 import http_study
@@ -64,7 +64,7 @@ class Session:
         *_, trial = sorted(http_study.measure(self.root, study), key=lambda stored: stored.record.block)
         if trial.record.status != "ok" or trial.record.block != self.blocks:
             raise RuntimeError(f"the trial failed: {trial.record.cause}")
-        parsed = families.get(http_study.FAMILY).parse(trial.record.levels, trial.folder)
+        parsed = registry.get(http_study.FAMILY).parse(trial.record.levels, trial.folder)
         (value,) = [found.value for found in parsed.observations if found.metric == "throughput"]
         return value
 

@@ -18,7 +18,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "tests"))
 
 from tessera_logs import make_keys, provisioned
 
-from benchstudy.parsers.logbench import parse_logbench
+from benchstudy.families.log_write.logbench import parse_logbench
 
 IN_FLIGHT = (16, 256, 4096)
 

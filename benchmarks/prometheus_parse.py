@@ -37,8 +37,8 @@ from pathlib import Path
 
 begun = time.perf_counter()
 import polars as pl
-from benchstudy.families.load_test import FAMILY
-from benchstudy.parsers.load_test import parse_trial
+from benchstudy.families.load_test.family import FAMILY
+from benchstudy.families.load_test.parse import parse_trial
 
 folder = Path(sys.argv[1])
 loaded = time.perf_counter()
@@ -67,7 +67,7 @@ def measure(minutes: int, folder: Path) -> dict[str, float]:
     with prometheus(folder) as server:
         begun = time.perf_counter()
         spec = {"url": server.url, "start_s": start_s, "end_s": end_s, "margin_s": 60, "scrape_interval_s": 1}
-        fetched = json.loads(agent("prometheus-fetch", spec=spec, cwd=files).stdout)
+        fetched = json.loads(agent("prometheus:fetch", spec=spec, cwd=files).stdout)
         fetch_s = time.perf_counter() - begun
     span = {"start_s": start_s, "end_s": end_s}
     facts = {"schema": 1, "window": span, "steady": span, "phases": [{"name": "steady", **span}]}

@@ -29,10 +29,10 @@ from uuid import uuid4
 
 import yaml
 
-from benchstudy import paths
-from benchstudy.raw import TrialStore
-from benchstudy.session import write_index
-from benchstudy.study import SessionPlan, load_study
+from benchstudy.measuring.raw import TrialStore
+from benchstudy.measuring.session import write_index
+from benchstudy.model import paths
+from benchstudy.model.study import SessionPlan, load_study
 
 CHECKOUT = Path(__file__).resolve().parents[1]
 _SUBREAPER = 36  # of prctl: what loses its parent becomes this process's child

@@ -20,9 +20,9 @@ import time
 from datetime import datetime
 from pathlib import Path
 
-from benchstudy import families
-from benchstudy.loopback import parameters, running
-from benchstudy.study import parse_study
+from benchstudy.hosts.loopback import parameters, running
+from benchstudy.model import registry
+from benchstudy.model.study import parse_study
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "tests"))
 from conftest import copy_project
@@ -49,7 +49,7 @@ def study(name: str, trials: int, runtime_s: int) -> dict:
 def fio_argv(declared: dict) -> list[str]:
     """What the study's only case runs, on a file and an output of the baseline's own."""
     plan = parse_study(declared).sessions()[0]
-    (case,) = families.get("fio").cases(plan.config)
+    (case,) = registry.get("fio").cases(plan.config)
     placed = [argument.replace("{file}", "/var/tmp/benchstudy-baseline") for argument in case.definition["argv"]]
     return [a.replace("--output=", "--output=/var/tmp/benchstudy-baseline-") for a in placed]
 

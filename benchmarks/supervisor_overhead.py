@@ -14,10 +14,10 @@ import tempfile
 import time
 from pathlib import Path
 
-from benchstudy.hostagent import Command, HostAgent
-from benchstudy.loopback import parameters, running
-from benchstudy.remote import Remote
-from benchstudy.study import Host
+from benchstudy.hosts.agent import Command, HostAgent
+from benchstudy.hosts.loopback import parameters, running
+from benchstudy.hosts.remote import Remote
+from benchstudy.model.host import Host
 
 ASLEEP_S = 10.0
 

@@ -18,7 +18,7 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
-from benchstudy.remote import Remote
+from benchstudy.hosts.remote import Remote
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "tests"))
 from sshd_hosts import SshdHost

@@ -3,7 +3,7 @@
 What is left are the servers and mounts of the study's own services: only what these really start is installed.
 """
 
-from benchstudy.deploy import install_programs
+from benchstudy.provisioning.deploy import install_programs
 
 PROGRAMS = {
     "sshd": "openssh-server",

@@ -6,7 +6,7 @@ them, or not in the same version. Filestash comes as a binary or image of the us
 
 from pathlib import Path
 
-from benchstudy.deploy import go_tool, install_programs, python_tool, wanted_programs
+from benchstudy.provisioning.deploy import go_tool, install_programs, python_tool, wanted_programs
 
 HERE = Path(__file__).parent
 PACKAGES = {

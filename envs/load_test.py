@@ -9,8 +9,8 @@ from pathlib import Path
 
 from pyinfra import host
 
-from benchstudy.deploy import go_tool, install_programs, python_tool, wanted_programs
-from benchstudy.families.under_load import generates_load
+from benchstudy.families.shared.under_load import generates_load
+from benchstudy.provisioning.deploy import go_tool, install_programs, python_tool, wanted_programs
 
 HERE = Path(__file__).parent
 MODEL = "github.com/mattermost/mattermost/server/public/model"

@@ -7,7 +7,7 @@ distribution has it. A real MySQL, Spanner or bucket is the user's own: nothing 
 
 from pathlib import Path
 
-from benchstudy.deploy import go_tool, install_programs, wanted_programs
+from benchstudy.provisioning.deploy import go_tool, install_programs, wanted_programs
 
 PINS = Path(__file__).parent / "tessera"
 # Another version: `go get github.com/transparency-dev/tessera@VERSION && go mod tidy` in there, and the one here. The

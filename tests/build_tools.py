@@ -14,8 +14,8 @@ import yaml
 from conftest import CHECKOUT, use_common_tool_store
 from sshd_hosts import SshdHost
 
-from benchstudy.provision import provision_target
-from benchstudy.study import Study, parse_study
+from benchstudy.model.study import Study, parse_study
+from benchstudy.provisioning.target import provision_target
 
 # Together they start everything that a deploy of ours builds.
 STUDIES = ("config/config.yaml", "config/studies/tessera-log.yaml")

@@ -6,10 +6,11 @@ from typing import Any
 
 from conftest import copy_project
 
-from benchstudy import paths
-from benchstudy.raw import CommandRecord, StoredTrial, ToolRecord, TrialRecord, TrialStore, as_json, seal
-from benchstudy.session import write_index
-from benchstudy.study import SessionPlan, Study, load_study
+from benchstudy.measuring.raw import CommandRecord, StoredTrial, ToolRecord, TrialRecord, TrialStore, seal
+from benchstudy.measuring.session import write_index
+from benchstudy.model import paths
+from benchstudy.model.files import as_json
+from benchstudy.model.study import SessionPlan, Study, load_study
 
 STUDY = {
     "study": "small",

@@ -8,10 +8,10 @@ import pytest
 import yaml
 from sshd_hosts import SshdHost
 
-from benchstudy import paths
-from benchstudy.raw import StoredTrial, TrialStore
-from benchstudy.session import hold_session
-from benchstudy.study import Study, parse_study
+from benchstudy.measuring.raw import StoredTrial, TrialStore
+from benchstudy.measuring.session import hold_session
+from benchstudy.model import paths
+from benchstudy.model.study import Study, parse_study
 
 # As in the embedded study: every server is real, each on a free port of loopback, gone with the session.
 SERVICES: dict[str, Any] = yaml.safe_load(

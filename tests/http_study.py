@@ -10,10 +10,10 @@ from typing import Any
 
 from sshd_hosts import SshdHost
 
-from benchstudy import paths
-from benchstudy.raw import StoredTrial, TrialStore
-from benchstudy.session import hold_session
-from benchstudy.study import Study, parse_study
+from benchstudy.measuring.raw import StoredTrial, TrialStore
+from benchstudy.measuring.session import hold_session
+from benchstudy.model import paths
+from benchstudy.model.study import Study, parse_study
 
 FAMILY = "http_concurrency"
 PAGE_BYTES = 11_413  # of the page that Filestash's own figures are about

@@ -5,10 +5,10 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from benchstudy import paths
-from benchstudy.raw import StoredTrial, TrialStore
-from benchstudy.session import hold_session
-from benchstudy.study import SessionPlan, Study, parse_study
+from benchstudy.measuring.raw import StoredTrial, TrialStore
+from benchstudy.measuring.session import hold_session
+from benchstudy.model import paths
+from benchstudy.model.study import SessionPlan, Study, parse_study
 
 FAMILY = "load_test"
 BOUNDS = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0)

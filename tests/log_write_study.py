@@ -4,10 +4,10 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from benchstudy import paths
-from benchstudy.raw import StoredTrial, TrialStore
-from benchstudy.session import hold_session
-from benchstudy.study import SessionPlan, Study, parse_study
+from benchstudy.measuring.raw import StoredTrial, TrialStore
+from benchstudy.measuring.session import hold_session
+from benchstudy.model import paths
+from benchstudy.model.study import SessionPlan, Study, parse_study
 
 FAMILY = "log_write"
 KEYS = ["--private", "{{dir}}/log.key", "--public", "{{dir}}/log.pub"]

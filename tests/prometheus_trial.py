@@ -7,8 +7,8 @@ from typing import Any
 
 from prometheus_server import Prometheus, agent
 
-from benchstudy.families.base import Parsed
-from benchstudy.parsers.load_test import FACTS, METRICS, parse_trial
+from benchstudy.families.load_test.parse import FACTS, METRICS, parse_trial
+from benchstudy.model.family import Parsed
 
 
 def fetch(server: Prometheus | str, folder: Path, start_s: float, end_s: float, **changes: Any) -> dict[str, Any]:
@@ -16,7 +16,7 @@ def fetch(server: Prometheus | str, folder: Path, start_s: float, end_s: float, 
     url = server if isinstance(server, str) else server.url
     spec = {"url": url, "start_s": start_s, "end_s": end_s, "margin_s": 60.0, "scrape_interval_s": 1.0} | changes
     folder.mkdir(parents=True, exist_ok=True)
-    done = agent("prometheus-fetch", spec=spec, cwd=folder)
+    done = agent("prometheus:fetch", spec=spec, cwd=folder)
     assert done.returncode == 0, done.stderr
     return json.loads(done.stdout)
 

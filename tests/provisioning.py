@@ -30,7 +30,7 @@ def provision_here(
         "deploys": [{"path": str(root / "envs" / f"{family}.py"), "family": block}],
     }
     done = subprocess.run(
-        [sys.executable, "-m", "benchstudy.provision_host"],
+        [sys.executable, "-m", "benchstudy.provisioning.host"],
         input=json.dumps(request),
         capture_output=True,
         text=True,

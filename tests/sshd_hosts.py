@@ -11,7 +11,7 @@ import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from benchstudy.study import Host
+from benchstudy.model.host import Host
 
 
 class SshdHost:

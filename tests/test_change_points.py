@@ -7,9 +7,9 @@ import polars as pl
 import pytest
 from scipy.signal import lfilter
 
-from benchstudy import change_points
 from benchstudy.report import level_changes
 from benchstudy.report.panels import Axis, Phase, Style, time_panel
+from benchstudy.statistics import change_points
 
 SERIES = 150
 

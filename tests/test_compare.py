@@ -7,8 +7,8 @@ import numpy as np
 import pytest
 from scipy import stats as scipy_stats
 
-from benchstudy import shifts
-from benchstudy.compare import Arm, calibrate, compare, judge, share
+from benchstudy.statistics import shifts
+from benchstudy.statistics.comparisons import Arm, calibrate, compare, judge, share
 
 MARGIN = 0.05
 # What a rank or t test promises, give or take what so many simulations can tell.

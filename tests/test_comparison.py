@@ -6,7 +6,7 @@ import json
 import pytest
 from tidy_fixture import HOSTILE, Tables, write_file_size
 
-from benchstudy.errors import BenchstudyError
+from benchstudy.model.errors import BenchstudyError
 from benchstudy.report.comparison import Comparisons, Margins, calibrations
 from benchstudy.report.page import Page
 from benchstudy.report.results import Results

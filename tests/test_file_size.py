@@ -11,19 +11,19 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from agent_folders import agent_folder
 from file_size_study import file_size_study, measure, trials_by_case
 from pydantic import ValidationError
 from sshd_hosts import SshdHost
 
-from benchstudy import families
-from benchstudy.errors import StudyError
-from benchstudy.families.base import ParseError
-from benchstudy.raw import StoredTrial
+from benchstudy.measuring.raw import StoredTrial
+from benchstudy.model import registry
+from benchstudy.model.errors import StudyError
+from benchstudy.model.family import ParseError
+from benchstudy.model.study import parse_study
 from benchstudy.report.comparison import twins
-from benchstudy.study import parse_study
 
-FAMILY = families.get("file_size")
-AGENT = Path(families.__file__).parents[1] / "agent"
+FAMILY = registry.get("file_size")
 
 
 @pytest.fixture(scope="module")
@@ -300,7 +300,7 @@ def request_of(folder: Path, **changed: Any) -> str:
 
 def probe(folder: Path, **changed: Any) -> dict[str, Any]:
     """The probe's answer when it runs here as it does on a host."""
-    argv = [sys.executable, "-I", str(AGENT), "file-size", request_of(folder, **changed)]
+    argv = [sys.executable, "-I", str(agent_folder("file_size")), "file_size:main", request_of(folder, **changed)]
     done = subprocess.run(argv, capture_output=True, text=True, timeout=60)
     answer = json.loads(done.stdout)
     assert done.returncode == (1 if "problem" in answer else 0), done.stderr
@@ -309,7 +309,7 @@ def probe(folder: Path, **changed: Any) -> dict[str, Any]:
 
 def peak_memory(request: str) -> int:
     """Peak resident memory of the probe in bytes."""
-    argv = [sys.executable, "-I", str(AGENT), "file-size", request]
+    argv = [sys.executable, "-I", str(agent_folder("file_size")), "file_size:main", request]
     process = subprocess.Popen(argv, stdout=subprocess.DEVNULL)
     _, status, usage = os.wait4(process.pid, 0)
     process.returncode = os.waitstatus_to_exitcode(status)

@@ -24,11 +24,12 @@ from file_size_study import file_size_study, measure, study_of, trials_by_case
 from sshd_hosts import SshdHost
 from waiting import until
 
-from benchstudy import families, shipping
-from benchstudy.checks import check_host
-from benchstudy.raw import StoredTrial
+from benchstudy.commands.checks import check_host
+from benchstudy.hosts import shipping
+from benchstudy.measuring.raw import StoredTrial
+from benchstudy.model import registry
 
-FAMILY = families.get("file_size")
+FAMILY = registry.get("file_size")
 ACCESS, SECRET = "canary-access-key-1", "canary-secret-key-2"
 
 
@@ -314,8 +315,8 @@ def test_a_held_object_is_removed_when_the_controller_is_killed(
     declared = study.model_dump(mode="json", serialize_as_any=True, exclude_none=True, exclude_defaults=True)
     declared |= {"blocks": 1, "thresholds": {"lease": "4s"}}
     script = (
-        "import json, sys; from pathlib import Path; from benchstudy.study import parse_study; "
-        "from benchstudy.session import hold_session; study = parse_study(json.load(sys.stdin)); "
+        "import json, sys; from pathlib import Path; from benchstudy.model.study import parse_study; "
+        "from benchstudy.measuring.session import hold_session; study = parse_study(json.load(sys.stdin)); "
         "hold_session(Path(sys.argv[1]), study.session('server', 'file_size'))"
     )
     environment = {**os.environ, "BENCHSTUDY_HOST_LOCK": str(tmp_path / "host-lock")}

@@ -12,23 +12,24 @@ import polars as pl
 import pytest
 from sshd_hosts import SshdHost
 
-from benchstudy import families
-from benchstudy.errors import StudyError
-from benchstudy.families.base import ParseError
-from benchstudy.hostagent import HostAgent
-from benchstudy.hostcheck import HostCheck
-from benchstudy.importing import import_outputs
-from benchstudy.raw import StoredTrial, TrialStore
-from benchstudy.remote import Remote
-from benchstudy.report.small_files import judge
-from benchstudy.session import hold_session
-from benchstudy.sessionstate import HostConnection
-from benchstudy.study import Host, SessionPlan, Study, parse_study
-from benchstudy.tidy import tidy_family
+from benchstudy.commands.importing import import_outputs
+from benchstudy.families.fio.page.small_files import judge
+from benchstudy.hosts.agent import HostAgent
+from benchstudy.hosts.remote import Remote
+from benchstudy.jobs.tidy import tidy_family
+from benchstudy.measuring.hostcheck import HostCheck
+from benchstudy.measuring.raw import StoredTrial, TrialStore
+from benchstudy.measuring.session import hold_session
+from benchstudy.measuring.state import HostConnection
+from benchstudy.model import registry
+from benchstudy.model.errors import StudyError
+from benchstudy.model.family import ParseError
+from benchstudy.model.host import Host
+from benchstudy.model.study import SessionPlan, Study, parse_study
 
 DATA = Path(__file__).parent / "data" / "fio"
 PUBLISHED = Path(__file__).parents[1] / "data" / "published" / "gitlab-filesystem.csv"
-FAMILY = families.get("fio")
+FAMILY = registry.get("fio")
 ONLY_NO_FORK = {"page_jobs": [], "small_files": ["no-fork"]}
 ONLY_GITLAB = {"page_jobs": ["gitlab"], "small_files": []}
 

@@ -7,13 +7,13 @@ from pathlib import Path
 import polars as pl
 import pytest
 
-from benchstudy import stats
-from benchstudy.families.base import Parsed, ParseError
-from benchstudy.histograms import cumulative, merge_histograms, quantile_interval_from_histogram
-from benchstudy.parsers.fio_json import parse_fio_json
-from benchstudy.parsers.fio_result import MIN_OPERATIONS, observe
-from benchstudy.parsers.fio_text import parse_fio_text
-from benchstudy.parsers.small_files import parse_no_fork, parse_shell_loop
+from benchstudy.families.fio.fio_json import parse_fio_json
+from benchstudy.families.fio.fio_result import MIN_OPERATIONS, observe
+from benchstudy.families.fio.fio_text import parse_fio_text
+from benchstudy.families.fio.small_files import parse_no_fork, parse_shell_loop
+from benchstudy.model.family import Parsed, ParseError
+from benchstudy.statistics import stats
+from benchstudy.statistics.histograms import cumulative, merge_histograms, quantile_interval_from_histogram
 
 DATA = Path(__file__).parent / "data" / "fio"
 

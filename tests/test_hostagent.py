@@ -16,9 +16,9 @@ import pytest
 from sshd_hosts import SshdHost
 from waiting import runs, until
 
-from benchstudy.hostagent import Command, HostAgent, HostBusy, HostRefused, LockLost, ServiceFailed
-from benchstudy.remote import CommandTimeout, Remote
-from benchstudy.services import Service
+from benchstudy.hosts.agent import Command, HostAgent, HostBusy, HostRefused, LockLost, ServiceFailed
+from benchstudy.hosts.remote import CommandTimeout, Remote
+from benchstudy.model.services import Service
 
 SESSION = "session-a"
 OWNER = {"study": "tests", "controller": "here"}
@@ -294,10 +294,10 @@ def test_a_second_controller_is_refused_by_name_while_the_first_lives(deploy):
 
 CONTROLLER = """
 import sys
-from benchstudy.hostagent import Command, HostAgent
-from benchstudy.remote import CommandTimeout, Remote
-from benchstudy.services import Service
-from benchstudy.study import Host
+from benchstudy.hosts.agent import Command, HostAgent
+from benchstudy.hosts.remote import CommandTimeout, Remote
+from benchstudy.model.services import Service
+from benchstudy.model.study import Host
 host, lock, scratch, script = Host.model_validate_json(sys.argv[1]), *sys.argv[2:5]
 with Remote("alpha", host) as remote:
     agent = HostAgent.deploy(remote, lease_s=2.0, reconnect_s=5.0, on_event=print, lock_path=lock)

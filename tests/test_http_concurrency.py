@@ -20,15 +20,16 @@ from http_study import AB, COOKIE, FAMILY, FORM_LOGIN, JSON_LOGIN, K6, PAGE_BYTE
 from sshd_hosts import SshdHost
 from waiting import until
 
-from benchstudy import cli, families
-from benchstudy.errors import StudyError
-from benchstudy.families.base import Observation, ParseError
-from benchstudy.provision import provision_target
-from benchstudy.raw import StoredTrial
-from benchstudy.tidy import tidy_family
+from benchstudy.commands import cli
+from benchstudy.jobs.tidy import tidy_family
+from benchstudy.measuring.raw import StoredTrial
+from benchstudy.model import registry
+from benchstudy.model.errors import StudyError
+from benchstudy.model.family import Observation, ParseError
+from benchstudy.provisioning.target import provision_target
 
 DATA = Path(__file__).parent / "data" / "http"
-HTTP = families.get(FAMILY)
+HTTP = registry.get(FAMILY)
 CPUS = sorted(os.sched_getaffinity(0))
 needs_root = pytest.mark.skipif(os.getuid() != 0, reason="only root may make control groups here")
 

@@ -17,18 +17,19 @@ from conftest import CHECKOUT, Project
 from http_study import FAMILY
 from sshd_hosts import SshdHost
 
-from benchstudy import cli, families
-from benchstudy.families.http_load import K6_SCRIPT, k6_environment
-from benchstudy.families.under_load import Rate
-from benchstudy.provision import provision_target
-from benchstudy.raw import StoredTrial
-from benchstudy.report.http_load import HttpLoad
-from benchstudy.report.http_tables import HttpTables
+from benchstudy.commands import cli
+from benchstudy.families.http_concurrency.page.load import HttpLoad
+from benchstudy.families.http_concurrency.page.tables import HttpTables
+from benchstudy.families.http_concurrency.scripts import K6_SCRIPT, k6_environment
+from benchstudy.families.shared.under_load import Rate
+from benchstudy.jobs.tidy import tidy_family
+from benchstudy.measuring.raw import StoredTrial
+from benchstudy.model import registry
+from benchstudy.model.study import Study, load_study, parse_study
+from benchstudy.provisioning.target import provision_target
 from benchstudy.report.results import Results
-from benchstudy.study import Study, load_study, parse_study
-from benchstudy.tidy import tidy_family
 
-HTTP = families.get(FAMILY)
+HTTP = registry.get(FAMILY)
 CPUS = len(os.sched_getaffinity(0))
 SERVICE_ADDRESS = "127.0.0.2"  # another one than everything listens at by itself
 FULL_SIZE = CHECKOUT / "config/studies/filestash-http.yaml"

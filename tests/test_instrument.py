@@ -4,7 +4,9 @@ import pytest
 from conftest import Project
 
 FAMILIES = ("file_size", "fio", "http_concurrency", "load_test")
-DIGESTS = f"from benchstudy.instrument import instrument_sha256 as sha; print(*(sha(name) for name in {FAMILIES}))"
+DIGESTS = (
+    f"from benchstudy.measuring.instrument import instrument_sha256 as sha; print(*(sha(name) for name in {FAMILIES}))"
+)
 ALL, NONE = set(FAMILIES), set()
 
 

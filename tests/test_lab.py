@@ -80,9 +80,9 @@ def test_lab_comes_up_with_the_notebooks_and_a_kernel(lab: Lab):
     opened = lab.ask(
         "POST", "api/sessions", {"path": "fio.ipynb", "name": "", "type": "notebook", "kernel": {"name": "python3"}}
     )
-    assert said_by(lab, opened["kernel"]["id"], "from benchstudy.paths import project_root as p; print(p())") == str(
-        CHECKOUT
-    )
+    assert said_by(
+        lab, opened["kernel"]["id"], "from benchstudy.model import paths as p; print(p.project_root())"
+    ) == str(CHECKOUT)
     with urllib.request.urlopen(f"{lab.url}/lab?token={TOKEN}", timeout=10) as page:
         assert "JupyterLab" in page.read().decode()
     lab.ask("DELETE", f"api/sessions/{opened['id']}")

@@ -17,14 +17,14 @@ import pytest
 from sshd_hosts import SshdHost
 from waiting import runs, until
 
-from benchstudy.errors import TrialFailed
-from benchstudy.hostagent import Command, HostAgent
-from benchstudy.remote import Remote
-from benchstudy.services import Confinement, Limits, Service
-from benchstudy.sessionstate import HostConnection, SessionState
-from benchstudy.study import parse_study
-from benchstudy.trial import TrialContext
-from benchstudy.units import Size
+from benchstudy.hosts.agent import Command, HostAgent
+from benchstudy.hosts.remote import Remote
+from benchstudy.measuring.state import HostConnection, SessionState
+from benchstudy.measuring.trial import TrialContext
+from benchstudy.model.errors import TrialFailed
+from benchstudy.model.services import Confinement, Limits, Service
+from benchstudy.model.study import parse_study
+from benchstudy.model.units import Size
 
 AGENT = Path(__file__).parents[1] / "src" / "benchstudy" / "agent"
 SESSION = "session-a"

@@ -10,13 +10,13 @@ import pytest
 from tidy_fixture import Tables
 
 from benchstudy import lints
-from benchstudy.errors import BenchstudyError, StudyError
 from benchstudy.lints import Finding
 from benchstudy.lints.acknowledge import fits
 from benchstudy.lints.load import plateau
-from benchstudy.report import ceilings
+from benchstudy.model.errors import BenchstudyError, StudyError
+from benchstudy.model.study import load_study, parse_study
+from benchstudy.report import ceilings, material
 from benchstudy.report.results import Results
-from benchstudy.study import load_study, parse_study
 
 PUBLISHED = Path(__file__).parents[1] / "data" / "published"
 COLUMNS = ["page", "section", "backend", "op", "size", "statistic", "value", "unit", "as_printed", "source_line"]
@@ -208,13 +208,13 @@ CEILINGS = [lints.Ceiling(op, 131e6, "125 MiB/s (its data sheet)", where="*backe
 
 
 def test_measured_results_pass_the_same_rules(results: Results):
-    listed = [(f.lint, f.where) for f in lints.lint(lints.measured.read(results, CEILINGS))]
+    listed = [(f.lint, f.where) for f in lints.lint(material.read(results, CEILINGS))]
     assert listed == [
         ("cache-speed-reads", "file_size: disk, read, 1GB, cold"),
         ("single-outlier", "file_size: store, read, 1GB, uncontrolled"),
         ("failed-without-reason", "file_size: store, write, 1GB, server"),
     ], "warm reads and unsynced writes are declared as what they are"
-    without = {f.lint for f in lints.lint(results)}
+    without = {f.lint for f in lints.lint(material.read(results))}
     assert "cache-speed-reads" not in without, "nothing declared, nothing exceeded"
 
 
@@ -223,7 +223,7 @@ def test_an_imported_summary_that_contradicts_itself(tmp_path: Path):
     latency = {"latency_mean": (0.9, "s"), "latency_sd": (0.1, "s"), "latency_p50": (0.2, "s")}
     tables.add({"server": "x", "concurrency": "5"}, 1, latency, imported=True)
     tables.add({"server": "x", "concurrency": "9"}, 1, latency | {"latency_p50": (0.85, "s")})
-    (finding,) = lints.lint(Results(tables.write(), study="s", family="http_concurrency"))
+    (finding,) = lints.lint(material.read(Results(tables.write(), study="s", family="http_concurrency")))
     assert finding.lint == "impossible-mean-median" and "x, 5, trial" in finding.where
 
 
@@ -238,7 +238,7 @@ def test_findings_come_in_one_order(results: Results):
 
 def test_an_acknowledged_finding_stays_with_its_reason(results: Results):
     entries = [SimpleNamespace(lint="single-outlier", where="file_size: store*", reason="the first one opens the link")]
-    by_name = {f.lint: f.acknowledged for f in lints.lint(results, entries)}
+    by_name = {f.lint: f.acknowledged for f in lints.lint(material.read(results), entries)}
     assert by_name == {"single-outlier": "the first one opens the link", "failed-without-reason": ""}
 
 
@@ -285,7 +285,7 @@ def test_a_ceiling_is_what_other_cases_of_the_study_measured_on_the_same_target(
     jobs.write()
     ((_, known),) = ceilings.known(study, "file_size", ceilings.beside(own))
     assert {c.levels["target"]: c.rate for c in known} == {"slow": 100e6, "fast": 900e6}
-    (finding,) = lints.lint(lints.measured.read(own, known))
+    (finding,) = lints.lint(material.read(own, known))
     assert finding.lint == "cache-speed-reads" and "slow" in finding.where and "100 MB/s (fio)" in finding.what
 
 
@@ -293,7 +293,7 @@ def test_a_metric_of_ours_that_fell_to_zero_is_no_series_that_is_missing(tmp_pat
     tables = Tables(tmp_path, "s", "load_test")
     for version, share in (("old", 0.01), ("new", 0.0)):
         tables.add({"version": version, "load": "l"}, 1, {"tcp_retransmits": (share, "1")})
-    assert lints.lint(Results(tables.write(), study="s", family="load_test")) == []
+    assert lints.lint(material.read(Results(tables.write(), study="s", family="load_test"))) == []
 
 
 def test_a_study_declares_ceilings_and_acknowledges_findings():
@@ -305,7 +305,7 @@ def test_a_study_declares_ceilings_and_acknowledges_findings():
     assert later.acknowledge[0].where == "file_size: s3*"
     assert later.sha256 == plain.sha256, "it comes after the measurement and must not make it look post hoc"
     bounded = parse_study(DECLARED | {"ceilings": [ceiling]})
-    assert bounded.ceilings[0].ceiling().rate == 125 * 1024**2
+    assert bounded.ceilings[0].rate == 125 * 1024**2
     assert bounded.sha256 != plain.sha256, "what is plausible is declared before"
 
 

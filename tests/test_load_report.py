@@ -9,16 +9,17 @@ import pytest
 from load_fixture import AGAIN, BASE, DECLARED, DRIVER, ENTERED, NEW, LoadTables, levels_of, write_load
 
 from benchstudy import lints
-from benchstudy.families.load_test import FAMILY
-from benchstudy.report import human, load_panels, sessions
+from benchstudy.families.load_test.family import FAMILY
+from benchstudy.families.load_test.page import panels as load_panels
+from benchstudy.families.load_test.page.cells import signed_percent
+from benchstudy.families.load_test.page.client import LoadClient
+from benchstudy.families.load_test.page.load import LoadTest
+from benchstudy.families.load_test.page.panels import PANELS, LoadPanels
+from benchstudy.families.load_test.page.published import LoadPublished
+from benchstudy.families.load_test.page.setup import LoadSetup
+from benchstudy.families.load_test.page.summary import LoadSummary
+from benchstudy.report import human, material, sessions
 from benchstudy.report.evidence import method
-from benchstudy.report.load_cells import signed_percent
-from benchstudy.report.load_client import LoadClient
-from benchstudy.report.load_panels import PANELS, LoadPanels
-from benchstudy.report.load_published import LoadPublished
-from benchstudy.report.load_setup import LoadSetup
-from benchstudy.report.load_summary import LoadSummary
-from benchstudy.report.load_test import LoadTest
 from benchstudy.report.panels import Phase
 from benchstudy.report.results import Results
 
@@ -437,7 +438,7 @@ def test_a_version_that_always_failed_is_told_and_breaks_no_table(tmp_path):
 
 def lints_of(load: LoadTest) -> dict[str, list[str]]:
     found: dict[str, list[str]] = {}
-    for finding in lints.lint(load.results):
+    for finding in lints.lint(material.read(load.results)):
         found.setdefault(finding.lint, []).append(f"{finding.where}: {finding.what}")
     return found
 

@@ -19,11 +19,11 @@ from load_test_study import (
     study_of,
 )
 
-from benchstudy.errors import StudyError, TrialFailed
-from benchstudy.families.load_run.clocks import Clock, clock_of, correction_s, require_steady
-from benchstudy.families.load_run.facts import rate_window_s
-from benchstudy.instrument import instrument_files
-from benchstudy.session import schedule
+from benchstudy.families.load_test.clocks import Clock, clock_of, correction_s, require_steady
+from benchstudy.families.load_test.facts import rate_window_s
+from benchstudy.measuring.instrument import instrument_files
+from benchstudy.measuring.session import schedule
+from benchstudy.model.errors import StudyError, TrialFailed
 
 
 def versions_in(plan: Any, block: int) -> list[str]:

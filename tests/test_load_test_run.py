@@ -15,17 +15,17 @@ from load_test_study import FAMILY, hold
 from mattermost_small import SERVER, block_of, provisioned
 from waiting import until
 
-from benchstudy import families
-from benchstudy.families.load_run.facts import FACTS
-from benchstudy.families.load_run.fetch import RAW
-from benchstudy.raw import StoredTrial
+from benchstudy.families.load_test.facts import FACTS
+from benchstudy.families.load_test.fetch import RAW
+from benchstudy.measuring.raw import StoredTrial
+from benchstudy.model import registry
 
 SMALL = {"users": 40, "teams": 1, "channels": 5, "posts": 300, "direct-posts": 30}
 # Holds a session of the study on standard input, in the project of its argument.
 HOLD = """
 import json, pathlib, sys
-from benchstudy.session import hold_session
-from benchstudy.study import parse_study
+from benchstudy.measuring.session import hold_session
+from benchstudy.model.study import parse_study
 hold_session(pathlib.Path(sys.argv[1]), parse_study(json.load(sys.stdin)).session("bench", "load_test"))
 """
 LAST_WORDS = "five users are there: it ends here"
@@ -102,7 +102,7 @@ def facts_of(trial: StoredTrial) -> dict[str, Any]:
 def test_a_load_is_run_and_what_prometheus_saw_is_kept(session: Session):
     trial = session.trials["good"]
     assert trial.record.status == "ok", trial.record.cause
-    parsed = families.get(FAMILY).parse(trial.record.levels, trial.folder)
+    parsed = registry.get(FAMILY).parse(trial.record.levels, trial.folder)
     values = {one.metric: one.value for one in parsed.observations}
     assert values["users"] == pytest.approx(8, abs=0.5) and values["window"] == pytest.approx(7, rel=0.5)
     assert values["client_errors"] == values["server_error_share"] == 0

@@ -24,16 +24,16 @@ from prometheus_server import Prometheus, backfill, free_port, prometheus
 from sshd_hosts import SshdHost
 from waiting import until
 
-from benchstudy import families
-from benchstudy.families.load_run.facts import FACTS
-from benchstudy.families.load_run.fetch import RAW
-from benchstudy.hostagent import HostAgent
-from benchstudy.hostcheck import HostCheck
-from benchstudy.raw import StoredTrial
-from benchstudy.remote import Remote
-from benchstudy.session import hold_session
-from benchstudy.sessionstate import HostConnection
-from benchstudy.tidy import tidy_family
+from benchstudy.families.load_test.facts import FACTS
+from benchstudy.families.load_test.fetch import RAW
+from benchstudy.hosts.agent import HostAgent
+from benchstudy.hosts.remote import Remote
+from benchstudy.jobs.tidy import tidy_family
+from benchstudy.measuring.hostcheck import HostCheck
+from benchstudy.measuring.raw import StoredTrial
+from benchstudy.measuring.session import hold_session
+from benchstudy.measuring.state import HostConnection
+from benchstudy.model import registry
 
 PASSWORD = "canary-7f3-of-the-reader"
 
@@ -101,7 +101,7 @@ def facts_of(trial: StoredTrial) -> dict[str, Any]:
 
 def values_of(trial: StoredTrial) -> dict[str, float | None]:
     assert trial.record.status == "ok", trial.record.cause
-    parsed = families.get(FAMILY).parse(trial.record.levels, trial.folder)
+    parsed = registry.get(FAMILY).parse(trial.record.levels, trial.folder)
     return {one.metric: one.value for one in parsed.observations}
 
 
@@ -141,7 +141,7 @@ def test_windows_become_trials_and_the_server_is_never_asked_again(
 
 def export(root: Path, *words: str, **environment: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
-        [sys.executable, "-m", "benchstudy.cli", "export", *words],
+        [sys.executable, "-m", "benchstudy.commands.cli", "export", *words],
         cwd=root,
         env={**os.environ, **environment},
         capture_output=True,
@@ -202,7 +202,7 @@ def test_what_was_kept_of_two_real_releases_becomes_tables(host: dict[str, Any],
     labels = pl.read_parquet(root / "tidy" / "labels.parquet").filter(pl.col("group") == "store", pl.col("count") > 0)
     called = {version: set(labels.filter(pl.col("case").str.contains(version))["label"]) for version in ("9.9", "10.2")}
     assert "RoleStore.GetByNames" in called["9.9"] - called["10.2"] and len(called["9.9"] & called["10.2"]) > 20
-    assert set(families.get(FAMILY).series_schemas) <= {path.stem for path in (root / "tidy").glob("*.parquet")}
+    assert set(registry.get(FAMILY).series_schemas) <= {path.stem for path in (root / "tidy").glob("*.parquet")}
 
 
 def test_what_a_prometheus_cannot_be_asked_fails_with_the_cause(past: Past, host: dict[str, Any], root: Path):
@@ -304,7 +304,9 @@ def test_check_says_what_a_session_would_find(
     plan = plan_of(scraped(windows=[{**one, "source": "p"} for one in past.windows], sources=sources), host)
     monkeypatch.delenv("PROM_TOKEN", raising=False)
     with Remote("here", plan.hosts["here"]) as remote:
-        agent = HostAgent.deploy(remote, lease_s=30.0, reconnect_s=0.0, on_event=lambda _: None)
+        agent = HostAgent.deploy(
+            remote, lease_s=30.0, reconnect_s=0.0, on_event=lambda _: None, extensions=plan.family.extensions
+        )
         found = HostCheck(HostConnection(remote, agent), ["sut"])
         plan.family.check(plan.config, found)
     # The agent's desk ends by itself once nobody talks to it.

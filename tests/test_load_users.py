@@ -14,17 +14,24 @@ import numpy as np
 import pytest
 from pydantic import ValidationError
 
-from benchstudy.families.base import ParseError
-from benchstudy.families.load_users.config import ORIGINAL_ACTIONS, Behaviour, Load, Rule
-from benchstudy.families.load_users.on_host import feedback, histogram
-from benchstudy.families.load_users.on_host.alerts import ALERT, IGNORED, OK, UNKNOWN, Alert, RecentlySeen, Seen
-from benchstudy.families.load_users.on_host.exposition import exposition
-from benchstudy.families.load_users.on_host.feedback import AT_MAXIMUM, AT_MINIMUM, SETTLED, TOO_LONG, FeedbackRule
-from benchstudy.families.load_users.on_host.histogram import Line
-from benchstudy.families.load_users.on_host.recording import HTTP, SERVER_ERROR, TIMEOUT, WEBSOCKET, Records, Worker
-from benchstudy.families.load_users.on_host.thinking import first_think_s, think_s
-from benchstudy.families.load_users.run import load_roles
-from benchstudy.parsers.locust import alerts_of, parse_load
+from benchstudy.families.load_test.locust import alerts_of, parse_load
+from benchstudy.families.load_test.users.config import ORIGINAL_ACTIONS, Behaviour, Load, Rule
+from benchstudy.families.load_test.users.on_host import feedback, histogram
+from benchstudy.families.load_test.users.on_host.alerts import ALERT, IGNORED, OK, UNKNOWN, Alert, RecentlySeen, Seen
+from benchstudy.families.load_test.users.on_host.exposition import exposition
+from benchstudy.families.load_test.users.on_host.feedback import AT_MAXIMUM, AT_MINIMUM, SETTLED, TOO_LONG, FeedbackRule
+from benchstudy.families.load_test.users.on_host.histogram import Line
+from benchstudy.families.load_test.users.on_host.recording import (
+    HTTP,
+    SERVER_ERROR,
+    TIMEOUT,
+    WEBSOCKET,
+    Records,
+    Worker,
+)
+from benchstudy.families.load_test.users.on_host.thinking import first_think_s, think_s
+from benchstudy.families.load_test.users.run import load_roles
+from benchstudy.model.family import ParseError
 
 DATA = Path(__file__).parent / "data" / "load_users"
 # As published: 8 users every 2 s, a slope below 0.2 users/s over half an hour.

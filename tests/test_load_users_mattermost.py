@@ -21,16 +21,17 @@ from load_test_study import FAMILY, study_of
 from mattermost_small import SERVER, block_of, provisioned
 from waiting import runs, until
 
-from benchstudy.errors import TrialFailed
-from benchstudy.families.load_run.system import fresh_site, wait_for_targets
-from benchstudy.families.load_users.config import ORIGINAL_ACTIONS, Behaviour, Load, Rule
-from benchstudy.families.load_users.on_host.feedback import AT_MAXIMUM, AT_MINIMUM, SETTLED
-from benchstudy.families.load_users.run import Loaded, Site, run_load
-from benchstudy.hostagent import HostAgent
-from benchstudy.parsers.locust import LoadResult, parse_load
-from benchstudy.remote import Remote
-from benchstudy.sessionstate import HostConnection, SessionState
-from benchstudy.trial import TrialContext
+from benchstudy.families.load_test.locust import LoadResult, parse_load
+from benchstudy.families.load_test.system import fresh_site, wait_for_targets
+from benchstudy.families.load_test.users.config import ORIGINAL_ACTIONS, Behaviour, Load, Rule
+from benchstudy.families.load_test.users.on_host.feedback import AT_MAXIMUM, AT_MINIMUM, SETTLED
+from benchstudy.families.load_test.users.run import Loaded, Site, run_load
+from benchstudy.hosts.agent import HostAgent
+from benchstudy.hosts.remote import Remote
+from benchstudy.measuring.state import HostConnection, SessionState
+from benchstudy.measuring.trial import TrialContext
+from benchstudy.model import registry
+from benchstudy.model.errors import TrialFailed
 
 SMALL = {"users": 24, "teams": 2, "channels": 4, "posts": 200, "direct-posts": 40}
 QUICK = Behaviour(think_time={"least": "50ms", "mean": "150ms"})
@@ -85,7 +86,13 @@ def place(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Place]:
     with provisioned(root, block()) as host:
         study = study_of(block(), host)
         with Remote("here", study.hosts["here"]) as remote:
-            agent = HostAgent.deploy(remote, lease_s=60.0, reconnect_s=10.0, on_event=print)
+            agent = HostAgent.deploy(
+                remote,
+                lease_s=60.0,
+                reconnect_s=10.0,
+                on_event=print,
+                extensions=registry.get(FAMILY).extensions,
+            )
             with agent.lock(SESSION, {"user": "tests"}):
                 yield from _place(root, study, HostConnection(remote, agent))
         until(lambda: processes(root, b"/agent-") == [])  # it notices that nobody asks any more

@@ -9,16 +9,16 @@ import pytest
 from log_fixture import CAPACITY, DECLARED, LogTables, levels_of, write_log
 from tidy_fixture import Tables
 
-from benchstudy import paths
-from benchstudy.families.log_write import FAMILY
-from benchstudy.parsers.hammer import parse_box
-from benchstudy.report.log_capacity import LogCapacity
-from benchstudy.report.log_figures import AS_OFFERED, LogFigures
-from benchstudy.report.log_hammer import LogHammer
-from benchstudy.report.log_published import LogPublished
-from benchstudy.report.log_summary import LogSummary
-from benchstudy.report.log_tables import LogTables as Drawn
-from benchstudy.report.log_write import LogWrite
+from benchstudy.families.log_write.family import FAMILY
+from benchstudy.families.log_write.hammer import parse_box
+from benchstudy.families.log_write.page.capacity import LogCapacity
+from benchstudy.families.log_write.page.figures import AS_OFFERED, LogFigures
+from benchstudy.families.log_write.page.hammer import LogHammer
+from benchstudy.families.log_write.page.load import LogWrite
+from benchstudy.families.log_write.page.published import LogPublished
+from benchstudy.families.log_write.page.summary import LogSummary
+from benchstudy.families.log_write.page.tables import LogTables as Drawn
+from benchstudy.model import paths
 from benchstudy.report.page import Page
 from benchstudy.report.results import Results
 

@@ -19,18 +19,18 @@ from log_write_study import FAMILY
 from sshd_hosts import SshdHost
 from waiting import until
 
-from benchstudy import families
-from benchstudy.families.log_load.search import Attempt, Step, tried
-from benchstudy.families.log_write_config import CapacitySearch
-from benchstudy.parsers.logbench import LogbenchResult, parse_logbench
-from benchstudy.provision import provision_target
-from benchstudy.raw import StoredTrial
-from benchstudy.report.log_capacity import LogCapacity
-from benchstudy.report.log_searched import LogSearched
-from benchstudy.report.log_summary import LogSummary
-from benchstudy.report.log_write import LogWrite
+from benchstudy.families.log_write.config import CapacitySearch
+from benchstudy.families.log_write.logbench import LogbenchResult, parse_logbench
+from benchstudy.families.log_write.page.capacity import LogCapacity
+from benchstudy.families.log_write.page.load import LogWrite
+from benchstudy.families.log_write.page.searched import LogSearched
+from benchstudy.families.log_write.page.summary import LogSummary
+from benchstudy.families.log_write.search import Attempt, Step, tried
+from benchstudy.jobs.tidy import tidy_family
+from benchstudy.measuring.raw import StoredTrial
+from benchstudy.model import registry
+from benchstudy.provisioning.target import provision_target
 from benchstudy.report.results import Results
-from benchstudy.tidy import tidy_family
 
 # A server at its memory limit is killed, or crawls and hangs where others want its processor.
 pytestmark = pytest.mark.alone
@@ -78,7 +78,7 @@ class Searched:
 
     @property
     def parsed(self) -> Any:
-        return families.get(FAMILY).parse(self.trial.record.levels, self.trial.folder)
+        return registry.get(FAMILY).parse(self.trial.record.levels, self.trial.folder)
 
     @property
     def values(self) -> dict[str, float]:

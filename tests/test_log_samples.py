@@ -10,10 +10,11 @@ from typing import Any
 import pytest
 from sshd_hosts import SshdHost
 
-from benchstudy.families.log_load.samples import SERVER, Found, limited_by, read_samples
-from benchstudy.hostagent import Command, HostAgent
-from benchstudy.remote import Remote
-from benchstudy.services import Confinement, Service
+from benchstudy.families.log_write.samples import SERVER, Found, limited_by, read_samples
+from benchstudy.hosts.agent import Command, HostAgent
+from benchstudy.hosts.remote import Remote
+from benchstudy.model import registry
+from benchstudy.model.services import Confinement, Service
 
 SESSION, OWNER = "session-samples", {"study": "tests", "controller": "here"}
 LASTS_S = 2.5
@@ -40,7 +41,7 @@ def sampled(tmp_path: Path):
         host = sshd.host.model_copy(update={"work_dir": str(tmp_path / "work")})
         with Remote("alpha", host) as remote:
             lock = {"lock_path": str(tmp_path / "host.lock"), "lease_s": 20.0, "reconnect_s": 10.0}
-            agent = HostAgent.deploy(remote, on_event=print, **lock)
+            agent = HostAgent.deploy(remote, on_event=print, extensions=registry.get("log_write").extensions, **lock)
             yield lambda count, busy_s: _sampled(agent, tmp_path, count, busy_s)
 
 
@@ -58,7 +59,9 @@ def _sampled(agent: HostAgent, folder: Path, count: int, busy_s: float) -> Found
         }
         done = agent.execute(
             SESSION,
-            Command(agent.argv("log-samples"), stdin=json.dumps(spec).encode() + b"\n", timeout_s=60, label="samples"),
+            Command(
+                agent.argv("log_samples:sample"), stdin=json.dumps(spec).encode() + b"\n", timeout_s=60, label="samples"
+            ),
         )
         files = folder / f"trial-{count}"
         agent.fetch(done, files / "samples-alpha")

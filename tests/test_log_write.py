@@ -8,13 +8,12 @@ from typing import Any
 import pytest
 from log_write_study import BACKEND, FAMILY, HAMMER, OPEN, SERVICES, family, plan_of, study_of
 
-from benchstudy import families, within_trial
-from benchstudy.errors import StudyError
-from benchstudy.families.base import ParseError
-from benchstudy.families.log_load.causes import explained
-from benchstudy.families.log_load.growth import growth, growth_rows
-from benchstudy.families.log_load.samples import Found, Shares, limited_by
-from benchstudy.families.log_load.search import (
+from benchstudy.commands.importing import import_outputs
+from benchstudy.families.log_write.causes import explained
+from benchstudy.families.log_write.config import Backend, CapacitySearch, LogGenerator
+from benchstudy.families.log_write.growth import growth, growth_rows
+from benchstudy.families.log_write.samples import Found, Shares, limited_by
+from benchstudy.families.log_write.search import (
     Attempt,
     Bracket,
     Step,
@@ -25,8 +24,10 @@ from benchstudy.families.log_load.search import (
     tried,
     verdict,
 )
-from benchstudy.families.log_write_config import Backend, CapacitySearch, LogGenerator
-from benchstudy.importing import import_outputs
+from benchstudy.model import registry
+from benchstudy.model.errors import StudyError
+from benchstudy.model.family import ParseError
+from benchstudy.statistics import within_trial
 
 PAGE_BOXES = Path(__file__).parent / "data" / "tessera"
 
@@ -45,12 +46,12 @@ def test_every_combination_is_a_case_with_all_factors():
     ]
     numbers = {
         column: parse(plan.cases[0].levels[factor])
-        for factor, (column, parse) in families.get(FAMILY).numeric_levels.items()
+        for factor, (column, parse) in registry.get(FAMILY).numeric_levels.items()
     }
     assert numbers == {"front_ends_n": 1, "duplicate_share": 0.0, "rate_per_s": 200.0}
     (search,) = plan_of(rates=["search"], generators=[OPEN], sweeps=[{"antispam": ["no"]}]).cases
     assert search.levels["rate"] == "search"
-    assert families.get(FAMILY).numeric_levels["rate"][1]("search") is None
+    assert registry.get(FAMILY).numeric_levels["rate"][1]("search") is None
 
 
 def test_a_sweep_may_be_measured_in_the_first_blocks_only():
@@ -322,7 +323,7 @@ def test_the_pages_boxes_are_imported_as_trials(tmp_path: Path):
     posix, dedup = by_backend["page-posix"], by_backend["page-posix-antispam"]
     assert (posix.record.levels["antispam"], dedup.record.levels["antispam"]) == ("no", "yes")
     assert posix.record.levels["rate"] == "3000-per-s" and posix.record.levels["generator"] == "hammer"
-    parsed = families.get(FAMILY).parse(posix.record.levels, posix.folder)
+    parsed = registry.get(FAMILY).parse(posix.record.levels, posix.folder)
     values = {one.metric: one.value for one in parsed.observations}
     assert values["qps"] == values["hammer_qps"] == 2927 and values["hammer_oversupply"] == 0
     assert values["hammer_queue_max"] == 1.356 and values["hammer_integrate_avg"] == 6.019
@@ -337,7 +338,7 @@ def test_a_damaged_box_is_refused_and_other_texts_are_not_ours(tmp_path: Path):
     cut = tmp_path / "cut.txt"
     cut.write_text(whole[: whole.index("Observed")])
     with pytest.raises(ParseError, match="cut off"):
-        families.get(FAMILY).parse_import(cut)
+        registry.get(FAMILY).parse_import(cut)
     other = tmp_path / "other.txt"
     other.write_text("Requests per second: 200\n")
-    assert families.get(FAMILY).parse_import(other) is None
+    assert registry.get(FAMILY).parse_import(other) is None

@@ -18,16 +18,16 @@ from log_write_study import BACKEND, FAMILY, HAMMER, LOG, OPEN, POSIX, POSIX_ARG
 from sshd_hosts import SshdHost
 from waiting import until
 
-from benchstudy import families
-from benchstudy.criteria import ACHIEVED
-from benchstudy.hostagent import HostAgent
-from benchstudy.hostcheck import HostCheck
-from benchstudy.provision import provision_target
-from benchstudy.raw import StoredTrial
-from benchstudy.remote import Remote
-from benchstudy.sessionstate import HostConnection
-from benchstudy.study import Study
-from benchstudy.tidy import tidy_family
+from benchstudy.hosts.agent import HostAgent
+from benchstudy.hosts.remote import Remote
+from benchstudy.jobs.tidy import tidy_family
+from benchstudy.measuring.hostcheck import HostCheck
+from benchstudy.measuring.raw import StoredTrial
+from benchstudy.measuring.state import HostConnection
+from benchstudy.model import registry
+from benchstudy.model.criteria import ACHIEVED
+from benchstudy.model.study import Study
+from benchstudy.provisioning.target import provision_target
 
 STUDY = CHECKOUT / "config" / "studies" / "tessera-log.yaml"
 needs_root = pytest.mark.skipif(os.getuid() != 0, reason="only root may make control groups and mounts here")
@@ -168,7 +168,7 @@ class Session:
     def values(self, backend: str, **levels: str) -> dict[str, float]:
         trial = self.trial(backend, **levels)
         assert trial.record.status == "ok", trial.record.cause
-        parsed = families.get(FAMILY).parse(trial.record.levels, trial.folder)
+        parsed = registry.get(FAMILY).parse(trial.record.levels, trial.folder)
         return {one.metric: one.value for one in parsed.observations}
 
     def cause(self, backend: str) -> str:
@@ -318,9 +318,11 @@ def test_check_looks_for_programs_and_variables_without_measuring(
     host = sshd.host.model_copy(update={"work_dir": str(everything.work)})
     monkeypatch.delenv("BENCHSTUDY_TEST_DSN", raising=False)
     with Remote("here", host) as remote:
-        agent = HostAgent.deploy(remote, lease_s=30, reconnect_s=10, on_event=print)
+        agent = HostAgent.deploy(
+            remote, lease_s=30, reconnect_s=10, on_event=print, extensions=registry.get(FAMILY).extensions
+        )
         look = HostCheck(HostConnection(remote, agent), roles=["sut"])
-        families.get(FAMILY).check(config, look)
+        registry.get(FAMILY).check(config, look)
     problems = {what for fine, what, _ in look.findings if not fine}
     assert problems == {"BENCHSTUDY_TEST_DSN is not set", "service posix-antispam: tessera-cephfs is missing"}
     found = {what.partition(":")[0] for fine, what, _ in look.findings if fine}

@@ -16,8 +16,8 @@ import pytest
 from conftest import CHECKOUT
 from tessera_logs import make_keys, null_log, posix_log, provisioned
 
-from benchstudy.families.base import ParseError
-from benchstudy.parsers.logbench import Distribution, LogbenchResult, parse_logbench
+from benchstudy.families.log_write.logbench import Distribution, LogbenchResult, parse_logbench
+from benchstudy.model.family import ParseError
 
 DATA = CHECKOUT / "tests" / "data" / "tessera"
 CAPTURED = sorted(path.name for path in DATA.glob("logbench-*.json"))

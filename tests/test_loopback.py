@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from benchstudy import loopback
-from benchstudy.remote import Remote
-from benchstudy.study import Host
+from benchstudy.hosts import loopback
+from benchstudy.hosts.remote import Remote
+from benchstudy.model.host import Host
 
 HOLD = """
 import sys

@@ -26,14 +26,14 @@ from conftest import CHECKOUT, copy_project, left_processes
 from provisioning import provision_here
 from waiting import until
 
-from benchstudy.families import load_data
-from benchstudy.hostagent import HostAgent
-from benchstudy.hostcheck import HostCheck
-from benchstudy.needs import named_tools, started_programs
-from benchstudy.remote import Remote
-from benchstudy.services import PLACEHOLDER
-from benchstudy.sessionstate import HostConnection
-from benchstudy.study import load_study, parse_study
+from benchstudy.families.load_test import data as load_data
+from benchstudy.hosts.agent import HostAgent
+from benchstudy.hosts.remote import Remote
+from benchstudy.measuring.hostcheck import HostCheck
+from benchstudy.measuring.state import HostConnection
+from benchstudy.model.needs import named_tools, started_programs
+from benchstudy.model.services import PLACEHOLDER
+from benchstudy.model.study import load_study, parse_study
 
 ON_HOST = Path(load_data.__file__).parent / "on_host"
 SEED = ON_HOST / "seed.py"
@@ -208,7 +208,9 @@ def test_check_names_what_a_host_lacks(studies, tmp_path):
     )
     plan = study.session("bench", "load_test")
     with Remote("here", plan.hosts["here"]) as remote:
-        agent = HostAgent.deploy(remote, lease_s=30.0, reconnect_s=0.0, on_event=lambda _: None)
+        agent = HostAgent.deploy(
+            remote, lease_s=30.0, reconnect_s=0.0, on_event=lambda _: None, extensions=plan.family.extensions
+        )
         found = HostCheck(HostConnection(remote, agent), ["sut", "load"])
         plan.family.check(plan.config, found)
     # The agent's desk ends by itself once nobody talks to it. Other fixtures of this run may have processes of theirs.

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from load_fixture import DRIVER, EDGES, OTHERS, store_calls
 
-from benchstudy.report.mix_shift import Calls, Shift, quantile
+from benchstudy.statistics.mix_shift import Calls, Shift, quantile
 
 MS = 1e-3
 

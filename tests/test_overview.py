@@ -13,13 +13,14 @@ import yaml
 from conftest import CHECKOUT
 from tidy_fixture import HOSTILE, Tables, write_file_size, write_fio
 
-from benchstudy import cli, prose, steady
-from benchstudy.report import cells, checklist, drift, htmlpages, outliers, scrutiny
+from benchstudy.commands import cli
+from benchstudy.model.study import parse_study
+from benchstudy.report import cells, checklist, drift, htmlpages, outliers, prose, scrutiny
 from benchstudy.report.answers import answer as answers_of
 from benchstudy.report.page import Page
 from benchstudy.report.results import Results
 from benchstudy.report.studyfacts import StudyFacts
-from benchstudy.study import parse_study
+from benchstudy.statistics import steady
 
 # As the list of a credible report has them.
 ASKED = (

@@ -14,13 +14,15 @@ from load_fixture import write_load
 from log_fixture import write_log
 from tidy_fixture import HOSTILE, write_file_size, write_fio
 
-from benchstudy import notebooks, paths
+from benchstudy.jobs import notebooks
+from benchstudy.model import paths
+from benchstudy.model.study import load_study
 from benchstudy.report import htmlpages
-from benchstudy.study import load_study
+from benchstudy.report.studypages import STUDY_PAGES
 
 FAMILIES = ("file_size", "fio", "log_write", "load_test")
 PAGES = (
-    *(f"embedded/{name}.html" for name in (*FAMILIES, *notebooks.STUDY_PAGES)),
+    *(f"embedded/{name}.html" for name in (*FAMILIES, *STUDY_PAGES)),
     "embedded/index.html",
     "index.html",
 )
@@ -40,7 +42,7 @@ def reports(tmp_path_factory):
     declare_ceilings(root)
     with pages_made_in(root):
         folder = root / "reports" / "embedded"
-        for page in (*FAMILIES, *notebooks.STUDY_PAGES):
+        for page in (*FAMILIES, *STUDY_PAGES):
             executed = folder / "notebooks" / f"{page}.ipynb"
             parameters = {
                 "study": "embedded",

@@ -9,8 +9,7 @@ from pathlib import Path
 import polars as pl
 import pytest
 
-from benchstudy.families.base import ParseError
-from benchstudy.parsers.hammer import (
+from benchstudy.families.log_write.hammer import (
     HammerLog,
     HammerScreen,
     parse_box,
@@ -19,6 +18,7 @@ from benchstudy.parsers.hammer import (
     recognise_box,
     replay,
 )
+from benchstudy.model.family import ParseError
 
 DATA = Path(__file__).parent / "data" / "tessera"
 PUBLISHED = Path(__file__).parents[1] / "data" / "published" / "tessera.csv"

@@ -19,19 +19,19 @@ import pytest
 from conftest import CHECKOUT
 from provisioning import provision_here
 
-from benchstudy.families.base import ParseError
-from benchstudy.families.http_load import K6_SCRIPT, WRK_SCRIPT, k6_environment, wrk_environment
-from benchstudy.parsers.ab import (
+from benchstudy.families.http_concurrency.ab import (
     AbResult,
-    Errors,
     histogram_of_gnuplot,
     mean_between,
     parse_ab,
     parse_ab_percentiles,
     recognise_ab,
 )
-from benchstudy.parsers.k6 import K6Result, parse_k6_summary
-from benchstudy.parsers.wrk import WrkResult, parse_wrk
+from benchstudy.families.http_concurrency.errors import Errors
+from benchstudy.families.http_concurrency.k6 import K6Result, parse_k6_summary
+from benchstudy.families.http_concurrency.scripts import K6_SCRIPT, WRK_SCRIPT, k6_environment, wrk_environment
+from benchstudy.families.http_concurrency.wrk import WrkResult, parse_wrk
+from benchstudy.model.family import ParseError
 
 DATA = Path(__file__).parent / "data" / "http"
 PUBLISHED = Path(__file__).parents[1] / "data" / "published"

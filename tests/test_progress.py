@@ -15,8 +15,8 @@ import pytest
 from conftest import Project
 from sshd_hosts import SshdHost
 
-from benchstudy import paths
-from benchstudy.statuslines import fitted
+from benchstudy.measuring.statuslines import fitted
+from benchstudy.model import paths
 
 ROWS, COLUMNS = 20, 70
 MEASURE = "python workflow/scripts/measure_session.py"

@@ -29,9 +29,9 @@ from prometheus_server import (
 from prometheus_trial import fetch, parsed, write_facts
 from waiting import until
 
-from benchstudy.families.base import ParseError
-from benchstudy.parsers.load_test import METRICS
-from benchstudy.parsers.prometheus_raw import cut, pages, raw_lines, read_matrix, sections
+from benchstudy.families.load_test.parse import METRICS
+from benchstudy.families.load_test.prometheus_raw import cut, pages, raw_lines, read_matrix, sections
+from benchstudy.model.family import ParseError
 
 SECONDS = 300
 FILE = "metrics.ndjson.gz"
@@ -102,7 +102,7 @@ def spec_of(url: str, window: tuple[float, float], **changes: object) -> dict:
 
 def refused(cwd: Path, spec: dict, **secrets: str) -> str:
     """Why nothing was fetched. No secret is said or kept."""
-    done = agent("prometheus-fetch", spec=spec, cwd=cwd, **secrets)
+    done = agent("prometheus:fetch", spec=spec, cwd=cwd, **secrets)
     assert (done.returncode, done.stdout) == (1, "")
     assert "Traceback" not in done.stderr and not (cwd / FILE).exists()
     for secret in secrets.values():
@@ -183,7 +183,7 @@ def test_a_server_that_gives_queries_no_time_is_named(data, window, tmp_path):
         out_of_time = re.compile(r"query timed out|context deadline exceeded")
         asked = f"Prometheus at {hurried.url}, asked for /api/v1/query: "
         assert said.startswith(asked) and out_of_time.match(said.removeprefix(asked))
-        done = agent("prometheus-clock", hurried.url)
+        done = agent("prometheus:clock", hurried.url)
         assert done.returncode == 3 and out_of_time.search(json.loads(done.stdout)["error"])
 
 
@@ -265,7 +265,7 @@ def test_a_killed_fetch_goes_on_where_it_was(server, window, whole, tmp_path):
     with proxy(server, behave) as url:
         spec = spec_of(url, window, margin_s=60.0, page_s=40.0, partial=str(partial))
         first = subprocess.Popen(
-            agent_argv("prometheus-fetch"), stdin=subprocess.PIPE, cwd=tmp_path, env=agent_environment()
+            agent_argv("prometheus:fetch"), stdin=subprocess.PIPE, cwd=tmp_path, env=agent_environment()
         )
         first.stdin.write(json.dumps(spec).encode() + b"\n")
         first.stdin.close()
@@ -276,7 +276,7 @@ def test_a_killed_fetch_goes_on_where_it_was(server, window, whole, tmp_path):
         with partial.open("ab") as file:
             file.write(gzip.compress(b'{"kind":"page","metric":"half a line')[:-9])  # as of a write that was cut off
         before = list(asked)
-        done = agent("prometheus-fetch", spec=spec, cwd=tmp_path)
+        done = agent("prometheus:fetch", spec=spec, cwd=tmp_path)
     assert done.returncode == 0, done.stderr
     summary = json.loads(done.stdout)
     assert summary["resumed"] and not partial.exists()
@@ -291,7 +291,7 @@ def test_the_beginning_of_another_window_is_not_gone_on_with(server, window, tmp
     (tmp_path / "out").mkdir()
     partial = tmp_path / "partial"
     with proxy(server, lambda request, number: "401" if number > 12 else None) as url:
-        done = agent("prometheus-fetch", spec=spec_of(url, window, partial=str(partial)), cwd=tmp_path / "out")
+        done = agent("prometheus:fetch", spec=spec_of(url, window, partial=str(partial)), cwd=tmp_path / "out")
         assert done.returncode == 1 and partial.stat().st_size
         other = spec_of(url, (window[0], window[1] - 1), partial=str(partial))
         said = refused(tmp_path / "out", other)
@@ -328,7 +328,7 @@ def test_a_server_that_does_not_run_is_named(window, tmp_path):
     assert refused(tmp_path, spec_of(url, window)) == (
         f"Prometheus at {url}: Connection refused; does it run, and can this host reach it?\n"
     )
-    done = agent("prometheus-clock", url)
+    done = agent("prometheus:clock", url)
     assert done.returncode == 3 and "Connection refused" in json.loads(done.stdout)["error"]
 
 
@@ -354,13 +354,13 @@ def guarded(data, tmp_path_factory) -> Iterator[Prometheus]:
 
 def test_the_right_password_opens_and_is_kept_nowhere(guarded, window, whole, tmp_path):
     spec = spec_of(guarded.url, window, margin_s=60.0, credentials="basic")
-    done = agent("prometheus-fetch", spec=spec, cwd=tmp_path, user="reader", password=PASSWORD)
+    done = agent("prometheus:fetch", spec=spec, cwd=tmp_path, user="reader", password=PASSWORD)
     assert done.returncode == 0, done.stderr
     assert samples(tmp_path / FILE) == samples(whole)
     kept = gzip.decompress((tmp_path / FILE).read_bytes()) + done.stdout.encode() + done.stderr.encode()
     for secret in (PASSWORD, guarded.authorization.split()[1]):
         assert secret.encode() not in kept
-    answer = agent("prometheus-clock", guarded.url, "basic", user="reader", password=PASSWORD)
+    answer = agent("prometheus:clock", guarded.url, "basic", user="reader", password=PASSWORD)
     assert abs(json.loads(answer.stdout)["offset_s"]) < 1
 
 
@@ -385,7 +385,7 @@ def test_a_bearer_token_is_sent_and_compressed_answers_are_read(server, window, 
     with proxy(server, behave) as url:
         spec = spec_of(url, window, margin_s=60.0, credentials="bearer")
         assert "401" in refused(tmp_path, spec, token="another-4471")
-        done = agent("prometheus-fetch", spec=spec, cwd=tmp_path, token="a-token-3319")
+        done = agent("prometheus:fetch", spec=spec, cwd=tmp_path, token="a-token-3319")
     assert done.returncode == 0, done.stderr
     assert samples(tmp_path / FILE) == samples(whole)
 
@@ -445,14 +445,14 @@ def test_targets_and_a_window_that_ends_now(tmp_path):
         program.gauge("go_goroutines", 7)
 
         def healths() -> dict[str, str]:
-            found = json.loads(agent("prometheus-targets", server.url).stdout)["targets"]
+            found = json.loads(agent("prometheus:targets", server.url).stdout)["targets"]
             return {target["job"]: target["health"] for target in found}
 
         until(lambda: healths() == {"server": "up", "node": "down"}, 60)
-        targets = json.loads(agent("prometheus-targets", server.url).stdout)["targets"]
+        targets = json.loads(agent("prometheus:targets", server.url).stdout)["targets"]
         (down,) = [target for target in targets if target["health"] == "down"]
         assert "connection refused" in down["last_error"]
-        now = json.loads(agent("prometheus-clock", server.url).stdout)
+        now = json.loads(agent("prometheus:clock", server.url).stdout)
         assert abs(now["now_s"] - now["asked_wall_s"] - now["offset_s"]) <= now["uncertainty_s"] + 0.001
         ends = time.time() + 1
         fetch(server, tmp_path / "out", ends - 2, ends, scrape_interval_s=0.25, select='{job="server"}')

@@ -14,9 +14,9 @@ from prometheus_server import Exporter, Prometheus, backfill, exporter, promethe
 from prometheus_trial import parsed, trial, write_facts
 from waiting import until
 
-from benchstudy.families.base import Parsed, ParseError
-from benchstudy.parsers.load_test import problems_of
-from benchstudy.parsers.prometheus_rates import histogram_quantile
+from benchstudy.families.load_test.parse import problems_of
+from benchstudy.families.load_test.prometheus_rates import histogram_quantile
+from benchstudy.model.family import Parsed, ParseError
 
 DATA = CHECKOUT / "tests" / "data" / "prometheus"
 SAME = pytest.approx

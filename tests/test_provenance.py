@@ -18,15 +18,15 @@ import yaml
 from conftest import CHECKOUT
 from crate_study import LOST, SESSION, CrateStudy
 
-from benchstudy.cli import main
-from benchstudy.errors import BenchstudyError, StudyError
+from benchstudy.commands.cli import main
+from benchstudy.measuring.raw import CorruptTrial
+from benchstudy.model.errors import BenchstudyError, StudyError
+from benchstudy.model.study import load_study, parse_study
 from benchstudy.provenance import tables
 from benchstudy.provenance.checks import check_crate, check_study
 from benchstudy.provenance.contents import as_declared
 from benchstudy.provenance.crate import Packed, build_crate, crate_path
 from benchstudy.provenance.leaks import SecretFound, Secrets
-from benchstudy.raw import CorruptTrial
-from benchstudy.study import load_study, parse_study
 
 
 @pytest.fixture(scope="module")

@@ -4,8 +4,8 @@ import json
 
 import pytest
 
-from benchstudy.provision import ProvisionFailed, drop_problem_facts, provision_target
-from benchstudy.study import parse_study
+from benchstudy.model.study import parse_study
+from benchstudy.provisioning.target import ProvisionFailed, drop_problem_facts, provision_target
 
 HOSTILE = "/tmp/benchstudy-$(touch pwned); `touch pwned` '\" \\"
 
@@ -37,7 +37,7 @@ def here(project, monkeypatch):
 
 def test_a_host_that_has_everything_is_not_changed(here, tmp_path):
     (here / "envs" / "file_size.py").write_text(
-        "from benchstudy.deploy import install\n"
+        "from benchstudy.provisioning.deploy import install\n"
         "install('a shell', 'bash', 'coreutils')\n"
         "install('for a role that this host has not', 'no-such-package', roles=['db'])\n"
     )

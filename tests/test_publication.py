@@ -12,12 +12,12 @@ import vl_convert
 from conftest import CHECKOUT
 from tidy_fixture import HOSTILE, Tables, write_file_size, write_fio
 
+from benchstudy.model.study import load_study
 from benchstudy.report import htmlpages, pdf
 from benchstudy.report.page import Page
 from benchstudy.report.results import Results
 from benchstudy.report.tables import MISSING, TABLE_FORMATS, Cell, Table
 from benchstudy.report.vega import FIGURE_FORMATS, VEGALITE_VERSION
-from benchstudy.study import load_study
 
 STUDY = load_study(CHECKOUT / "config" / "config.yaml")
 ESCAPES = {

@@ -7,11 +7,11 @@ from pathlib import Path
 import polars as pl
 import pytest
 
-from benchstudy.families.fio import Fio
-from benchstudy.parsers.fio_result import observe
-from benchstudy.parsers.fio_text import parse_fio_text
-from benchstudy.report.small_files import limits
-from benchstudy.units import Size
+from benchstudy.families.fio.family import Fio
+from benchstudy.families.fio.fio_result import observe
+from benchstudy.families.fio.fio_text import parse_fio_text
+from benchstudy.families.fio.page.small_files import limits
+from benchstudy.model.units import Size
 
 PUBLISHED = Path(__file__).parents[1] / "data" / "published"
 STORAGE = pl.read_csv(PUBLISHED / "mattermost-storage.csv")

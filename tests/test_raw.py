@@ -7,8 +7,9 @@ import subprocess
 
 import pytest
 
-from benchstudy.errors import SessionFailed
-from benchstudy.raw import CorruptTrial, TrialRecord, TrialStore, now
+from benchstudy.measuring.raw import CorruptTrial, TrialRecord, TrialStore
+from benchstudy.model.errors import SessionFailed
+from benchstudy.model.files import now
 
 
 def record(partial, case="size=1MB", status="ok", **fields):

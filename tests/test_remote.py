@@ -14,8 +14,8 @@ from pathlib import Path
 import pytest
 from sshd_hosts import SshdHost, make_key
 
-from benchstudy import ssh_transport
-from benchstudy.remote import (
+from benchstudy.hosts import ssh_transport
+from benchstudy.hosts.remote import (
     AuthenticationFailed,
     CommandFailed,
     CommandTimeout,
@@ -26,7 +26,7 @@ from benchstudy.remote import (
     TransferFailed,
     Unreachable,
 )
-from benchstudy.study import Host
+from benchstudy.model.host import Host
 
 MIB = 1 << 20
 

@@ -10,13 +10,13 @@ import polars as pl
 import pytest
 from tidy_fixture import HOSTILE, Tables, write_file_size
 
-from benchstudy import paths
-from benchstudy.errors import BenchstudyError
+from benchstudy.model import paths
+from benchstudy.model.errors import BenchstudyError
 from benchstudy.report import cells, estimatefiles, evidence, human, published, triallist
 from benchstudy.report.page import Page
 from benchstudy.report.results import Results
 from benchstudy.report.tables import Cell, Table, anchor, link
-from benchstudy.stats import summarise
+from benchstudy.statistics.stats import summarise
 
 PROJECT = paths.project_root()
 LEVELS = {"backend": "local", "op": "write", "size": "1MB", "sync": "fsync"}

@@ -13,9 +13,9 @@ import pytest
 from conftest import CHECKOUT
 from waiting import until
 
-from benchstudy.controller import CONTROLLER_PID
-from benchstudy.errors import BenchstudyError
-from benchstudy.notebooks import execute
+from benchstudy.hosts.controller import CONTROLLER_PID
+from benchstudy.jobs.notebooks import execute
+from benchstudy.model.errors import BenchstudyError
 
 # -- cells ----------------------------------------------------------------------
 

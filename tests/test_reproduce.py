@@ -12,11 +12,11 @@ from pathlib import Path
 import pytest
 from conftest import Project, copy_project
 
-from benchstudy import paths
+from benchstudy.measuring.raw import TrialStore
+from benchstudy.measuring.session import write_index
+from benchstudy.model import paths
+from benchstudy.model.study import load_study
 from benchstudy.provenance.checks import check_crate
-from benchstudy.raw import TrialStore
-from benchstudy.session import write_index
-from benchstudy.study import load_study
 
 STUDY = {
     "study": "tiny",
@@ -76,7 +76,7 @@ def clone(measured: Project, tmp_path_factory: pytest.TempPathFactory) -> Projec
 
 def reproduce(clone: Project, crate: Path, into: Path | None = None, **options):
     where = ["--into", into] if into else []
-    return clone.run("python", "-m", "benchstudy.cli", "reproduce", crate, *where, "--cores", "2", **options)
+    return clone.run("python", "-m", "benchstudy.commands.cli", "reproduce", crate, *where, "--cores", "2", **options)
 
 
 def test_a_crate_holds_every_trial_of_a_study_that_partly_failed(measured, crate):
@@ -98,7 +98,7 @@ def test_packing_again_plans_nothing_and_gives_the_same_bytes(measured, crate):
     arguments = ("crate", "--configfile", "config/study.yaml", "--config", "measure=false")
     planned = measured.snakemake("-n", *arguments)
     assert "Nothing to be done" in planned.stdout + planned.stderr
-    measured.run("python", "-m", "benchstudy.cli", "crate", "config/study.yaml")
+    measured.run("python", "-m", "benchstudy.commands.cli", "crate", "config/study.yaml")
     assert crate.read_bytes() == before
 
 
@@ -135,7 +135,7 @@ def test_tables_that_raw_files_do_not_give_are_named_and_the_true_crate_comes_ou
     assert "these differ" not in done.stdout, "pages, figures, tables in other formats: the same bytes"
     assert "is not that of the crate" not in done.stdout
     # The strongest form of "the same": what is made again, packed by the same software, is the very same file.
-    Project(into).run("python", "-m", "benchstudy.cli", "crate", "study.json")
+    Project(into).run("python", "-m", "benchstudy.commands.cli", "crate", "study.json")
     assert (into / "reports" / "tiny.crate.zip").read_bytes() == crate.read_bytes()
 
 

@@ -3,8 +3,8 @@
 import numpy as np
 import pytest
 
-from benchstudy.report import scalability
-from benchstudy.report.scalability import UnsupportedFit, fit, law
+from benchstudy.statistics import scalability
+from benchstudy.statistics.scalability import UnsupportedFit, fit, law
 
 LEVELS = (1, 5, 10, 20, 50, 100, 500, 1000)
 # λ, σ, κ: an Amdahl-like server, one that collapses, one that is full from its first user on.

@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 import yaml
 
-from benchstudy.reference import written_into
-from benchstudy.study import load_study, parse_study
+from benchstudy.commands.reference import written_into
+from benchstudy.model.study import load_study, parse_study
 
 CHECKOUT = Path(__file__).resolve().parents[1]
 TOOLS = ["awk", "cat", "cut", "dirname", "env", "id", "printf", "rm", "sh", "sha256sum"]
@@ -108,7 +108,7 @@ def test_every_study_that_is_shipped_is_a_valid_one():
 
 def test_the_tables_of_the_study_reference_are_up_to_date():
     text = (CHECKOUT / "config" / "README.md").read_text()
-    assert written_into(text) == text, "run: python -m benchstudy.reference config/README.md"
+    assert written_into(text) == text, "run: python -m benchstudy.commands.reference config/README.md"
 
 
 def test_every_command_in_the_readme_exists():

@@ -9,7 +9,7 @@ from tidy_fixture import Tables
 
 from benchstudy.report import cells
 from benchstudy.report.results import Results
-from benchstudy.stats import lint_summary, mean_interval, precision, smallest_n, summarise, supported
+from benchstudy.statistics.stats import lint_summary, mean_interval, precision, smallest_n, summarise, supported
 
 
 @pytest.mark.parametrize(("percentile", "n"), [(50, 6), (75, 13), (90, 36), (95, 72), (99, 368), (99.9, 3688)])

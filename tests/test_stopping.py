@@ -14,18 +14,19 @@ from conftest import as_project
 from sshd_hosts import SshdHost
 from waiting import until
 
-from benchstudy import cli, families, paths
-from benchstudy.errors import StudyError
-from benchstudy.families.base import Case, Family, FamilyConfig, Observation, Parsed, ParseError
-from benchstudy.hostagent import Command
-from benchstudy.raw import CorruptTrial, StoredTrial, TrialStore
+from benchstudy.commands import cli
+from benchstudy.hosts.agent import Command
+from benchstudy.jobs.tidy import tidy_family
+from benchstudy.measuring.raw import CorruptTrial, StoredTrial, TrialStore
+from benchstudy.measuring.session import hold_session
+from benchstudy.model import paths, registry
+from benchstudy.model.errors import StudyError
+from benchstudy.model.family import Case, Family, FamilyConfig, Observation, Parsed, ParseError
+from benchstudy.model.stopping import FEWEST, LEVEL, Stopping
+from benchstudy.model.study import Study, parse_study
 from benchstudy.report import evidence
 from benchstudy.report.results import Results
-from benchstudy.session import hold_session
-from benchstudy.stats import precision, smallest_n, summarise
-from benchstudy.stopping import FEWEST, LEVEL, Stopping
-from benchstudy.study import Study, parse_study
-from benchstudy.tidy import tidy_family
+from benchstudy.statistics.stats import precision, smallest_n, summarise
 
 # -- the rule ------------------------------------------------------------------------------------------------
 
@@ -150,7 +151,7 @@ def test_the_plan_changes_with_the_rule_and_not_with_what_a_family_is_measured_f
 
     assert len({digest(), digest(until="4 %"), digest(blocks={"max": 16}), digest(blocks={"min": 7, "max": 15})}) == 4
     before = digest()
-    monkeypatch.setattr(type(families.get("fio")), "primary_metrics", ("read_lat_mean",))
+    monkeypatch.setattr(type(registry.get("fio")), "primary_metrics", ("read_lat_mean",))
     assert digest() == before
 
 
@@ -245,7 +246,9 @@ def sshd(tmp_path_factory) -> Iterator[SshdHost]:
 
 @pytest.fixture
 def lab(tmp_path, sshd, monkeypatch) -> Lab:
-    monkeypatch.setitem(families._all(), "scripted", Scripted())
+    known, get = {**registry.packages(), "scripted": __name__}, registry.get
+    monkeypatch.setattr(registry, "packages", lambda: known)
+    monkeypatch.setattr(registry, "get", lambda name: Scripted() if name == "scripted" else get(name))
     monkeypatch.setattr(Scripted, "edited", staticmethod(lambda value: value))
     return Lab(tmp_path, sshd)
 

@@ -4,10 +4,10 @@ import copy
 
 import pytest
 
-from benchstudy.errors import StudyError
-from benchstudy.session import schedule
-from benchstudy.study import load_study, parse_study
-from benchstudy.units import Size, parse_duration
+from benchstudy.measuring.session import schedule
+from benchstudy.model.errors import StudyError
+from benchstudy.model.study import load_study, parse_study
+from benchstudy.model.units import Size, parse_duration
 
 STUDY = {
     "study": "small",

@@ -6,9 +6,9 @@ from pathlib import Path
 import pytest
 import yaml
 
-from benchstudy.cli import main
-from benchstudy.errors import StudyError
-from benchstudy.study import load_study, parse_study
+from benchstudy.commands.cli import main
+from benchstudy.model.errors import StudyError
+from benchstudy.model.study import load_study, parse_study
 
 EMBEDDED = yaml.safe_load((Path(__file__).parent.parent / "config" / "config.yaml").read_text())
 FILE_SIZE = "families.file_size.services"

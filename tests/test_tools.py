@@ -21,10 +21,10 @@ from conftest import TOOL_STORE
 from provisioning import provision_here
 from sshd_hosts import SshdHost
 
-from benchstudy import toolbuilder
-from benchstudy.needs import generator_tools, programs_by_host
-from benchstudy.provision import ProvisionFailed, provision_target
-from benchstudy.study import parse_study
+from benchstudy.model.needs import generator_tools, programs_by_host
+from benchstudy.model.study import parse_study
+from benchstudy.provisioning import toolbuilder
+from benchstudy.provisioning.target import ProvisionFailed, provision_target
 
 HELLO = "v0.0.0-20250915201037-7f05d217867b"
 HELLO_HASH = "h1:+gZE2jOdiscYByu0606Uw8Ldir2Cecd39Vq/3IEasRA="
@@ -35,7 +35,7 @@ GO_SUM = (
 )
 GO_TOOL = (
     "from pathlib import Path\n"
-    "from benchstudy.deploy import go_tool\n"
+    "from benchstudy.provisioning.deploy import go_tool\n"
     f"go_tool('a greeting', 'hello', 'golang.org/x/example/hello', {HELLO!r}, pins=Path('envs/hello'),\n"
     "        share=['reverse'])\n"
 )
@@ -43,7 +43,7 @@ WHEEL_HASH = "708e7481cc80179af0e556bbf0cc00b8444c7321e2700b8d8580231d13017248"
 REQUIREMENTS = f"# A comment.\nwheel==0.45.1 \\\n    --hash=sha256:{WHEEL_HASH}\n    # via nothing\n"
 PYTHON_TOOL = (
     "from pathlib import Path\n"
-    "from benchstudy.deploy import python_tool\n"
+    "from benchstudy.provisioning.deploy import python_tool\n"
     "python_tool('a tool for wheels', 'wheel', Path('envs/wheel-requirements.txt'))\n"
 )
 # No registry can be reached from a host with these, and it fails at once.
@@ -144,7 +144,7 @@ def test_a_go_tool_of_our_own_sources_has_the_values_that_the_deploy_defines(her
     (here / "envs" / "hello" / "says" / "main.go").write_text(program)
     deploy = (
         "from pathlib import Path\n"
-        "from benchstudy.deploy import go_tool\n"
+        "from benchstudy.provisioning.deploy import go_tool\n"
         "go_tool('what it was told', 'says', 'test.invalid/hello', 'v1', package='./says', pins=Path('envs/hello'),\n"
         "        sources=['says'], defines={'main.version': 'dev', 'main.commit': '63c97f5a6d8f'})\n"
     )
@@ -203,7 +203,7 @@ def test_a_tool_that_cannot_be_built_is_named_with_its_cause_and_keeps_no_other_
 ):
     monkeypatch.setenv(TOOL_STORE, str(store))
     nobodys = "go_tool('a tool of nobody', 'none', 'golang.org/x/example/none', 'v1.0.0')\n"
-    deploy = "from benchstudy.deploy import go_tool\n" + nobodys + PYTHON_TOOL
+    deploy = "from benchstudy.provisioning.deploy import go_tool\n" + nobodys + PYTHON_TOOL
     facts = provision(here, deploy, tmp_path / "work")
     assert facts["tools"]["none"] is None
     [problem] = facts["problems"]
@@ -257,7 +257,7 @@ def test_a_build_ends_with_its_controller(here, tmp_path):
             "deploys": [{"path": str(here / "envs" / "file_size.py"), "family": {}}],
         }
         worker = subprocess.Popen(
-            [sys.executable, "-m", "benchstudy.provision_host"],
+            [sys.executable, "-m", "benchstudy.provisioning.host"],
             stdin=subprocess.PIPE,
             stdout=subprocess.DEVNULL,
             stderr=subprocess.PIPE,

@@ -10,9 +10,9 @@ from pathlib import Path
 
 import pytest
 
-from benchstudy.provision import provision_target
-from benchstudy.remote import Remote
-from benchstudy.study import parse_study
+from benchstudy.hosts.remote import Remote
+from benchstudy.model.study import parse_study
+from benchstudy.provisioning.target import provision_target
 
 
 @pytest.fixture(scope="module")
@@ -79,7 +79,7 @@ def test_a_package_that_is_nowhere_keeps_no_other_from_being_installed(study, in
     for deploy in (in_project.root / "envs").glob("*.py"):
         deploy.unlink()
     (in_project.root / "envs" / "fio.py").write_text(
-        "from benchstudy.deploy import install\n"
+        "from benchstudy.provisioning.deploy import install\n"
         "install('a tool that nobody packages', 'no-such-package')\n"
         "install('a small tool', 'netcat-openbsd')\n"
     )

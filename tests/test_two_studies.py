@@ -11,8 +11,8 @@ import pytest
 from conftest import CHECKOUT, as_project
 from tidy_fixture import HOSTILE, Tables
 
-from benchstudy import cli
-from benchstudy.differences import differences, environment_diff
+from benchstudy.commands import cli
+from benchstudy.model.differences import differences, environment_diff
 from benchstudy.report.comparison import Row
 from benchstudy.report.two_studies import TwoStudies
 

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from scipy.signal import lfilter
 
-from benchstudy import within_trial
+from benchstudy.statistics import within_trial
 
 TRIALS = 200
 

@@ -181,7 +181,7 @@ def test_a_discarded_trial_is_kept_and_replaced_by_one(measured):
     before = trials(measured)
     chosen = index(measured)["trials"][0]
     measured.run(
-        "python", "-m", "benchstudy.cli", "discard", chosen["uuid"][:8], "--why", "a backup was running",
+        "python", "-m", "benchstudy.commands.cli", "discard", chosen["uuid"][:8], "--why", "a backup was running",
         "--study", "config/study.yaml",
     )  # fmt: skip
     report(measured)
@@ -203,7 +203,7 @@ def test_a_flipped_bit_names_the_file_and_no_report_is_made(measured):
         done = report(measured, "--forcerun", "tidy_family", check=False)
         assert done.returncode != 0
         assert str(Path(entry["path"]) / "stdout") in done.stdout + done.stderr
-        checked = measured.run("python", "-m", "benchstudy.cli", "verify", "config/study.yaml", check=False)
+        checked = measured.run("python", "-m", "benchstudy.commands.cli", "verify", "config/study.yaml", check=False)
         assert checked.returncode == 1
         assert "stdout" in checked.stderr
     finally:

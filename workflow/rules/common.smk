@@ -9,14 +9,15 @@ from pathlib import Path
 
 from snakemake.exceptions import WorkflowError
 
-from benchstudy import paths
-from benchstudy.controller import announce_controller, hold_project
-from benchstudy.errors import BenchstudyError
-from benchstudy.needs import programs_by_host
-from benchstudy.notebooks import STUDY_PAGES
-from benchstudy.provision import drop_problem_facts
-from benchstudy.raw import drop_problem_index, write_atomically
-from benchstudy.study import parse_study, refuse_repeated_keys
+from benchstudy.model import paths
+from benchstudy.hosts.controller import announce_controller, hold_project
+from benchstudy.model.errors import BenchstudyError
+from benchstudy.model.needs import programs_by_host
+from benchstudy.report.studypages import STUDY_PAGES
+from benchstudy.provisioning.target import drop_problem_facts
+from benchstudy.measuring.raw import drop_problem_index
+from benchstudy.model.files import write_atomically
+from benchstudy.model.study import parse_study, refuse_repeated_keys
 
 # Snakemake has nbformat tell a script's language; below it, a JSON schema library builds a grammar of IRIs that nobody
 # here needs, for more than a second at each start. Without this optional part it goes on.
@@ -122,7 +123,8 @@ def report_code():
     return [
         *files_below("src/benchstudy/report", "*"),
         *files_below("src/benchstudy/lints", "*"),
-        *(f"src/benchstudy/{module}.py" for module in ("compare", "histograms", "looks", "shifts", "stats")),
+        *files_below("src/benchstudy/statistics", "*"),
+        *files_below("src/benchstudy/families", "*"),
     ]
 
 

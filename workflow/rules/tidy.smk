@@ -6,8 +6,7 @@ rule tidy_family:
     input:
         sessions=session_indexes,
         families=files_below("src/benchstudy/families", "*.py"),
-        parsers=files_below("src/benchstudy/parsers", "*.py"),
-        tidy="src/benchstudy/tidy.py",
+        tidy="src/benchstudy/jobs/tidy.py",
     output:
         tables=directory("data/tidy/{study}/{family}"),
     log:

@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from benchstudy.job import script_job
+from benchstudy.jobs.job import script_job
 
 with script_job(snakemake) as (root, study):
     from benchstudy.provenance.crate import build_crate

@@ -2,8 +2,8 @@
 
 from pathlib import Path
 
-from benchstudy import paths
-from benchstudy.preloaded import report_job
+from benchstudy.jobs.preloaded import report_job
+from benchstudy.model import paths
 
 with report_job() as (root, study, _):
     from benchstudy.report.htmlpages import build_index

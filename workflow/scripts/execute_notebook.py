@@ -2,10 +2,10 @@
 
 from pathlib import Path
 
-from benchstudy.preloaded import report_job
+from benchstudy.jobs.preloaded import report_job
 
 with report_job() as (root, study, (page, notebook, trace, output, exports, tables, *_)):
-    from benchstudy.notebooks import execute
+    from benchstudy.jobs.notebooks import execute
 
     # A family's page is made from its folder of tables, a page of the study from the folder that holds those.
     tidy = tables if page in study.families else str(Path(tables).parent)

@@ -4,15 +4,15 @@ import json
 import sys
 from pathlib import Path
 
-from benchstudy import paths
-from benchstudy.job import job
+from benchstudy.jobs.job import job
+from benchstudy.model import paths
 
 target, family, log = sys.argv[1:]
 declared = json.loads(paths.declared_study(Path()).read_text())
 
 with job(declared, Path(log)) as (root, study):
-    from benchstudy import interrupts
-    from benchstudy.session import hold_session
+    from benchstudy.hosts import interrupts
+    from benchstudy.measuring.session import hold_session
 
     interrupts.install()
     hold_session(root, study.session(target, family))

@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from benchstudy.preloaded import report_job
+from benchstudy.jobs.preloaded import report_job
 
 with report_job() as (root, study, (page, notebook, html)):
     from benchstudy.report.htmlpages import page_title, render_notebook

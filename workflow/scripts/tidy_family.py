@@ -2,10 +2,10 @@
 
 from pathlib import Path
 
-from benchstudy.preloaded import report_job
+from benchstudy.jobs.preloaded import report_job
 
 with report_job() as (root, study, (family, tables)):
-    from benchstudy.tidy import tidy_family
+    from benchstudy.jobs.tidy import tidy_family
 
     plans = [plan for plan in study.sessions() if plan.family_name == family]
     tidy_family(root, plans, Path(tables))

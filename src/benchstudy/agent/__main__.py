@@ -1,7 +1,8 @@
 """`python3 -I <this folder> COMMAND [ARGUMENT …]`: one command, imported only when it is asked for.
 
-A command is a function that takes the list of its arguments, prints JSON on stdout and may return an exit status.
-An AgentError or OSError becomes `{"error": text}` and exit status 3.
+What families run beside the agent lies in the same folder, and is called as `module:function`. A command is a
+function that takes the list of its arguments, prints JSON on stdout and may return an exit status. An AgentError or
+OSError becomes `{"error": text}` and exit status 3.
 """
 
 from __future__ import annotations
@@ -28,21 +29,10 @@ COMMANDS = {
     "facts": "facts:facts",
     "tool": "facts:tool_command",
     "path-info": "facts:path_info",
-    "file-size": "file_size:main",
-    "small-files": "small_files:main",
     "http-check": "http_check:check",
     "server-files": "http_check:server_files",
     "server-listens": "http_check:server_listens",
     "cpus": "http_check:cpus",
-    "free-ports": "load_site:free_ports",
-    "site-text": "load_site:text",
-    "site-says": "load_site:says",
-    "log-samples": "log_samples:sample",
-    "log-samples-end": "log_samples:end",
-    "log-key": "log_samples:key",
-    "prometheus-fetch": "prometheus:fetch",
-    "prometheus-clock": "prometheus:clock",
-    "prometheus-targets": "prometheus:targets",
 }
 
 
@@ -50,13 +40,19 @@ COMMANDS = {
 _OF_SERVERS = ("/usr/local/sbin", "/usr/sbin", "/sbin")
 
 
+def located(command: str) -> tuple[str, str]:
+    """Module and function of a command; no function where there is none."""
+    module, _, function = COMMANDS.get(command, command).partition(":")
+    return module, function
+
+
 def main(arguments: list[str]) -> int:
-    if not arguments or arguments[0] not in COMMANDS:
-        wire.emit({"error": f"no such command; known: {', '.join(COMMANDS)}"})
+    module, function = located(arguments[0] if arguments else "")
+    if not function:
+        wire.emit({"error": f"no such command; known: {', '.join(COMMANDS)}, and MODULE:FUNCTION"})
         return 2
     path = os.environ.get("PATH", os.defpath).split(os.pathsep)
     os.environ["PATH"] = os.pathsep.join([*path, *(folder for folder in _OF_SERVERS if folder not in path)])
-    module, function = COMMANDS[arguments[0]].split(":")
     try:
         return getattr(importlib.import_module(module), function)(arguments[1:]) or 0
     except wire.AgentError as error:

@@ -16,7 +16,7 @@ def serve(arguments: list[str]) -> None:
     """`serve`: for each line {"command", "arguments", "input" (base64)} on stdin, one line {"status", "stdout",
     "stderr"} when it has ended; the first line is {"ready": true}. Ends with its input.
     """
-    from __main__ import COMMANDS, main
+    from __main__ import located, main
 
     if not hasattr(os, "memfd_create"):
         raise wire.AgentError("this host's C library is too old for memfd_create()")
@@ -24,8 +24,9 @@ def serve(arguments: list[str]) -> None:
     lines = wire.Lines()
     while (line := lines.next()) is not None:
         request = json.loads(line)
-        if request["command"] in COMMANDS:  # imported here, so that every later one finds it imported
-            importlib.import_module(COMMANDS[request["command"]].split(":")[0])
+        module, function = located(request["command"])
+        if function:  # imported here, so that every later one finds it imported
+            importlib.import_module(module)
         wire.emit(_answer(main, [request["command"], *request["arguments"]], base64.b64decode(request["input"])))
 
 

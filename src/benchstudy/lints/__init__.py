@@ -2,25 +2,36 @@
 
 lint(Path("data/published"))                     every published table
 lint(published.read(path), acknowledged)         one, less what somebody took responsibility for
-lint(measured.read(results, ceilings))           a family's results
+lint(material.read(results, ceilings))           a family's results, as report/material.py reads them
 """
 
-from benchstudy.lints import ceilings, comparisons, load, measured, published, reporting, scraped, summaries
-from benchstudy.lints.acknowledge import acknowledge
-from benchstudy.lints.model import Ceiling, Figure, Finding, Group, Material, Rule, rules
+from collections.abc import Iterable, Mapping
+from pathlib import Path
 
-__all__ = ["Ceiling", "Figure", "Finding", "Group", "Material", "Rule", "lint", "measured", "published", "rules"]
+from benchstudy.lints import ceilings, comparisons, load, published, reporting, scraped, summaries
+from benchstudy.lints.acknowledge import Acknowledged, acknowledge
+from benchstudy.lints.model import Ceiling, Figure, Finding, Group, Material, Rule, registered
+from benchstudy.model import registry
+
+__all__ = ["Ceiling", "Figure", "Finding", "Group", "Material", "Rule", "lint", "published", "rules"]
 
 # Imported for the rules they define, which is all that naming them here is for.
 _RULES = (summaries, ceilings, comparisons, load, scraped, reporting)
 
 
-def lint(subject, acknowledged=()) -> list[Finding]:
+def rules() -> Mapping[str, Rule]:
+    """All rules by name, in the order they are defined in: the general ones, then those that a family brings."""
+    for family in registry.names():
+        registry.part(family, "lints")
+    return registered()
+
+
+def lint(subject: Material | str | Path, acknowledged: Iterable[Acknowledged] = ()) -> list[Finding]:
     """Every finding of every rule, the gravest first, then in the order of the rules and of the material.
 
-    `subject`: a Material; the path of a published table or of a folder of them; or what `measured.read` takes, a
-    family's `report.results.Results`. `acknowledged`: the study's acknowledgements; findings they name stay in
-    the list, with the reason. Raises BenchstudyError for a path without a table.
+    `subject`: a Material, or the path of a published table or of a folder of them. `acknowledged`: the study's
+    acknowledgements; findings they name stay in the list, with the reason. Raises BenchstudyError for a path without
+    a table.
     """
     found = [
         Finding(rule.name, rule.severity, what, f"{material.name}: {where}", rule.why, rule.action)
@@ -32,11 +43,7 @@ def lint(subject, acknowledged=()) -> list[Finding]:
     return acknowledge(sorted(found, key=lambda finding: order[finding.severity]), acknowledged)
 
 
-def _materials(subject) -> list[Material]:
-    from pathlib import Path
-
+def _materials(subject: Material | str | Path) -> list[Material]:
     if isinstance(subject, Material):
         return [subject]
-    if isinstance(subject, str | Path):
-        return published.read_all(Path(subject))
-    return [measured.read(subject)]
+    return published.read_all(Path(subject))

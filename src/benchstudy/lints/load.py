@@ -3,9 +3,9 @@
 from collections.abc import Iterator, Sequence
 from itertools import combinations
 
-from benchstudy.criteria import ACHIEVED, BUSY_GENERATOR, BUSY_WRITERS
 from benchstudy.lints import words
 from benchstudy.lints.model import Found, Group, Material, rule
+from benchstudy.model.criteria import ACHIEVED, BUSY_GENERATOR, BUSY_WRITERS
 
 # A plateau: from one concurrency on, over this many levels and this many times the connections, throughput is flat.
 FLAT, FLAT_LEVELS, FLAT_SPAN = 1.10, 4, 10

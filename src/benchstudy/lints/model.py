@@ -4,6 +4,8 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Literal
 
+from benchstudy.lints.printed import last_digit
+
 Severity = Literal["error", "warning", "note"]
 
 
@@ -43,8 +45,6 @@ class Figure:
     @property
     def resolution(self) -> float:
         """The size of its last printed digit, in the base unit: 0.00001 for "0.57 ms"; 0 when it was not printed."""
-        from benchstudy.lints.published import last_digit
-
         return last_digit(self.printed) if self.printed else 0.0
 
 
@@ -135,6 +135,6 @@ def rule(name: str, severity: Severity, *, why: str, action: str) -> Callable[[C
     return register
 
 
-def rules() -> Mapping[str, Rule]:
-    """All rules by name, in the order they are defined in."""
+def registered() -> Mapping[str, Rule]:
+    """The rules of all modules that were imported; `lints.rules` imports them first."""
     return _RULES

@@ -1,12 +1,11 @@
 """Published tables (data/published/*.csv) as material for lints. Pure but for reading the files."""
 
 import csv
-import re
 from collections.abc import Mapping
 from pathlib import Path
 
-from benchstudy.errors import BenchstudyError
 from benchstudy.lints.model import Ceiling, Figure, Group, Material
+from benchstudy.model.errors import BenchstudyError
 
 CEILINGS = "ceilings.csv"
 NOT_LEVELS = ("page", "section", "statistic", "value", "unit", "as_printed", "source_line", "relation", "status")
@@ -36,15 +35,6 @@ def read(path: Path) -> Material:
     groups = tuple(Group(section, dict(levels), of_group) for (section, levels), of_group in figures.items())
     pages = {row.get("page", "") for row in rows}
     return Material(path.name, "published", groups, groups, _ceilings(path.parent / CEILINGS, pages))
-
-
-def last_digit(printed: str) -> float:
-    """The size of the last printed digit of a time or number, in the base unit: 0.00001 for "0.57 ms"."""
-    number = re.search(r"\d[\d,]*(?:\.(\d+))?\s*([^\d\s]*)", printed)
-    if not number:
-        return 0.0
-    factor = {"ms": 1e-3, "msec": 1e-3, "µs": 1e-6, "us": 1e-6}.get(number[2], 1.0)
-    return factor * 10.0 ** -len(number[1] or "")
 
 
 def _figure(row: Mapping[str, str]) -> Figure:

@@ -172,7 +172,7 @@ def _known(group: Group, name: str) -> bool:
 
 def size_of(group: Group) -> int | None:
     """Bytes of the level `size`, where there is one."""
-    from benchstudy.units import Size
+    from benchstudy.model.units import Size
 
     try:
         return Size(group.levels["size"]).bytes

@@ -10,11 +10,12 @@ from dataclasses import dataclass, field
 from pathlib import Path, PurePosixPath
 from typing import Any
 
-from benchstudy import paths
-from benchstudy.errors import BenchstudyError
+from benchstudy.measuring.raw import SUMS
+from benchstudy.model import paths
+from benchstudy.model.errors import BenchstudyError
+from benchstudy.model.files import sha256_of
+from benchstudy.model.study import Study
 from benchstudy.provenance.entities import METADATA, address
-from benchstudy.raw import SUMS, sha256_of
-from benchstudy.study import Study
 
 _LINE = re.compile(r"([0-9a-f]{64})  (.+)")
 _CHUNK = 1 << 20

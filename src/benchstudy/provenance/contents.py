@@ -7,14 +7,14 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from benchstudy import paths
-from benchstudy.errors import BenchstudyError
-from benchstudy.instrument import instrument_sha256
-from benchstudy.notebooks import STUDY_PAGES
-from benchstudy.raw import SUMS, StoredFile, StoredTrial, TrialStore, verify
+from benchstudy.measuring.instrument import instrument_sha256
+from benchstudy.measuring.raw import SUMS, StoredFile, StoredTrial, TrialStore, verify
+from benchstudy.model import paths
+from benchstudy.model.errors import BenchstudyError
+from benchstudy.model.study import SessionPlan, Study
 from benchstudy.report.bundle import report_files
-from benchstudy.study import SessionPlan, Study
-from benchstudy.zips import chunks
+from benchstudy.report.studypages import STUDY_PAGES
+from benchstudy.report.zips import chunks
 
 STUDY_FILE = "study.json"
 # What tables are made with, beside the raw files. Folders whole.

@@ -6,14 +6,14 @@ from dataclasses import dataclass
 from hashlib import sha256
 from pathlib import Path, PurePosixPath
 
-from benchstudy.errors import BenchstudyError
+from benchstudy.measuring.raw import SUMS
+from benchstudy.model.errors import BenchstudyError
+from benchstudy.model.study import Study
 from benchstudy.provenance.contents import Contents, Part, gather
 from benchstudy.provenance.graph import METADATA, metadata
 from benchstudy.provenance.leaks import Secrets
 from benchstudy.provenance.words import readme
-from benchstudy.raw import SUMS
-from benchstudy.study import Study
-from benchstudy.zips import chunks, write_zip
+from benchstudy.report.zips import chunks, write_zip
 
 log = logging.getLogger("benchstudy")
 

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import Any
 from urllib.parse import quote, quote_plus
 
-from benchstudy.errors import BenchstudyError
+from benchstudy.model.errors import BenchstudyError
 
 # Shorter ones stand in every file by chance.
 _SHORTEST = 6

@@ -14,14 +14,14 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
-from benchstudy.errors import BenchstudyError
-from benchstudy.notebooks import STUDY_PAGES
+from benchstudy.model.errors import BenchstudyError
+from benchstudy.model.files import sha256_of
+from benchstudy.model.study import Study, parse_study
 from benchstudy.provenance import tables
 from benchstudy.provenance.checks import Crate
 from benchstudy.provenance.contents import CODE, PUBLISHED, STUDY_FILE, files_below
-from benchstudy.raw import sha256_of
 from benchstudy.report.bundle import report_files
-from benchstudy.study import Study, parse_study
+from benchstudy.report.studypages import STUDY_PAGES
 
 _MARKER = ".benchstudy-reproduction"
 _LOG = "snakemake.log"

@@ -7,11 +7,11 @@ of a trial the execution of a tool.
 import shlex
 from typing import Any
 
-from benchstudy import families
+from benchstudy.measuring.raw import CommandRecord, StoredTrial, ToolRecord
+from benchstudy.model import registry
 from benchstudy.provenance.contents import STUDY_FILE, Contents, Measured
 from benchstudy.provenance.entities import STATUS, Files, Graph, Reference, fragment, to
 from benchstudy.provenance.words import counted
-from benchstudy.raw import CommandRecord, StoredTrial, ToolRecord
 from benchstudy.report import sessions
 
 
@@ -69,7 +69,7 @@ class Runs:
         within = {name for place in (*places, *measured.sessions) for name in self._files.names_below(place)}
         loose = [name for name in self._files.names_below(measured.folder) if name not in within]
         parts = [*self._files.named(loose), *(to(f"{place}/") for place in (*measured.sessions, *places))]
-        name = f"{families.get(plan.family_name).title} on {plan.target}: {counted(measured)}"
+        name = f"{registry.get(plan.family_name).title} on {plan.target}: {counted(measured)}"
         self.folders.append(self._graph.add(to(f"{measured.folder}/")["@id"], "Dataset", name=name, hasPart=parts))
 
     def _folder(self, place: str, name: str) -> Reference:

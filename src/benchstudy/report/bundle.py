@@ -3,7 +3,7 @@
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-from benchstudy.zips import chunks, write_zip
+from benchstudy.report.zips import chunks, write_zip
 
 
 def write_bundle(folder: Path, pages: Sequence[str], archive: Path) -> None:

@@ -4,10 +4,10 @@ from collections.abc import Callable
 from dataclasses import replace
 from fnmatch import fnmatchcase
 
-from benchstudy.lints import Ceiling
-from benchstudy.lints.declared import DeclaredCeiling, MeasuredCeiling
+from benchstudy.lints import Ceiling, words
+from benchstudy.model.declared import DeclaredCeiling, MeasuredCeiling
+from benchstudy.model.study import Study
 from benchstudy.report.results import Results
-from benchstudy.study import Study
 
 
 def known(
@@ -23,12 +23,12 @@ def known(
     found = []
     for declared in (c for c in study.ceilings if c.family == family):
         if declared.measured is None:
-            found.append((declared, [declared.ceiling()]))
+            found.append((declared, [_held_against(declared, declared.rate)]))
             continue
         rates = _highest(declared.measured, results(declared.measured.family))
         # Each target has disks of its own.
         levels = {target: {"target": target} if several else {} for target in rates}
-        found.append((declared, [replace(declared.ceiling(r), levels=levels[t]) for t, r in rates.items()]))
+        found.append((declared, [replace(_held_against(declared, r), levels=levels[t]) for t, r in rates.items()]))
     return found
 
 
@@ -50,3 +50,9 @@ def _highest(measured: MeasuredCeiling, results: Results | None) -> dict[str, fl
         if values and fnmatchcase(case, measured.where):
             found[target] = max(found.get(target, 0.0), *values)
     return found
+
+
+def _held_against(declared: DeclaredCeiling, rate: float | None) -> Ceiling:
+    """`rate`, in bytes a second: the declared one, or what the cases gave that find it out."""
+    assert rate is not None, "a ceiling that is measured is known once its cases are"
+    return Ceiling(declared.op, rate, f"{words.rate(rate)} ({declared.source})", where=declared.where)

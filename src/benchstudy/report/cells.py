@@ -7,10 +7,10 @@ from collections.abc import Sequence
 
 import polars as pl
 
-from benchstudy import histograms, stats
 from benchstudy.report import drift, human
 from benchstudy.report.results import Estimate, Results
 from benchstudy.report.tables import MISSING, Cell, Table
+from benchstudy.statistics import histograms, stats
 
 _SHORT_CAUSE = 56
 # Where it went wrong; what went wrong is behind it.

@@ -4,10 +4,9 @@ from collections import Counter
 from collections.abc import Mapping
 from typing import Any
 
-from benchstudy import prose
 from benchstudy.report import ceilings as report_ceilings
-from benchstudy.report import human
-from benchstudy.report.checklist import Answer, does_not_apply, question, satisfied_if
+from benchstudy.report import human, prose
+from benchstudy.report.checklist_model import Answer, does_not_apply, question, satisfied_if
 from benchstudy.report.checklist_numbers import first_page, named
 from benchstudy.report.studyfacts import FamilyFacts, StudyFacts
 from benchstudy.report.tables import anchor

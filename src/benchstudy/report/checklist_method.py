@@ -3,7 +3,7 @@
 import polars as pl
 
 from benchstudy.report import human
-from benchstudy.report.checklist import Answer, does_not_apply, question, satisfied_if
+from benchstudy.report.checklist_model import Answer, does_not_apply, question, satisfied_if
 from benchstudy.report.checklist_numbers import first_page, named
 from benchstudy.report.studyfacts import FamilyFacts, StudyFacts
 

@@ -4,11 +4,12 @@ import json
 
 import polars as pl
 
-from benchstudy import families, stats, steady
-from benchstudy.families.base import Family
+from benchstudy.model import registry
+from benchstudy.model.family import Family
 from benchstudy.report import human
-from benchstudy.report.checklist import Answer, does_not_apply, question, satisfied_if
+from benchstudy.report.checklist_model import Answer, does_not_apply, question, satisfied_if
 from benchstudy.report.studyfacts import FamilyFacts, StudyFacts
+from benchstudy.statistics import stats, steady
 
 # What a rate is taken over; below this a server's warm-up, its collector's pauses and a disk's cache decide.
 _SHORTEST_WINDOW_S = 10.0
@@ -117,7 +118,7 @@ def order(facts: StudyFacts) -> Answer:
     if not seeds:
         return Answer("not satisfied", "No session tells its seed: what there is was imported.")
     text = f"Cases in random order within each block; seed {', '.join(seeds)}"
-    turns = {family.name: families.get(family.name).ordering for family in facts.families}
+    turns = {family.name: registry.get(family.name).ordering for family in facts.families}
     text += "".join(f"; {name}: {how}" for name, how in turns.items() if how != Family.ordering)
     text += f", but every block of {', '.join(fixed)} has the same order" if fixed else ""
     return satisfied_if(not fixed, f"{text}.", "#sessions")

@@ -7,14 +7,14 @@ from typing import Any
 
 import polars as pl
 
-from benchstudy.compare import Arm, Better, Calibration, Comparison, calibrate, compare, judge, refused
-from benchstudy.errors import BenchstudyError
+from benchstudy.model.errors import BenchstudyError
+from benchstudy.model.study import Thresholds
 from benchstudy.report import cells, human
 from benchstudy.report.comparability import Comparability, Indexes, Measured
 from benchstudy.report.panels import Panel, Style, forest_panel
 from benchstudy.report.results import Estimate, Results, Where
 from benchstudy.report.tables import Cell, Table
-from benchstudy.study import Thresholds
+from benchstudy.statistics.comparisons import Arm, Better, Calibration, Comparison, calibrate, compare, judge, refused
 
 # What a metric in this unit should be; a metric in another one has to say.
 BETTER_BY_UNIT: Mapping[str, Better] = {"s": "lower", "1/s": "higher", "B/s": "higher"}

@@ -5,9 +5,9 @@ from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 
-from benchstudy import steady
 from benchstudy.report.outliers import primary_metrics
 from benchstudy.report.results import Results
+from benchstudy.statistics import steady
 
 Key = tuple[str, str]  # target, case
 _ALPHA = 0.05

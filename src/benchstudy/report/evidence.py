@@ -7,10 +7,11 @@ from typing import Any
 
 import polars as pl
 
-from benchstudy import families, stats
+from benchstudy.model import registry
 from benchstudy.report import human, sessions, stopping
 from benchstudy.report.results import Results
 from benchstudy.report.tables import definition_list, unbroken
+from benchstudy.statistics import stats
 
 Indexes = Sequence[Mapping[str, Any]]
 
@@ -93,7 +94,7 @@ def method(results: Results, indexes: Indexes) -> str:
     facts = [
         (
             "Design",
-            f"{human.plural(results.cases.height, 'case')}, {often}, {families.get(results.family).ordering}; "
+            f"{human.plural(results.cases.height, 'case')}, {often}, {registry.get(results.family).ordering}; "
             "one trial at a time on a host.",
         ),
         ("Unit of statistics", "the trial. n counts trials, never the operations inside them."),

@@ -11,7 +11,7 @@ from typing import Any
 
 from IPython.display import HTML, display
 
-from benchstudy import paths
+from benchstudy.model import paths
 from benchstudy.report import evidence, listings
 from benchstudy.report.charts import Figure
 from benchstudy.report.exhibitfiles import ANSWER, HEADLINE, NOTES

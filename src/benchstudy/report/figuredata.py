@@ -5,10 +5,10 @@ from typing import Any
 
 import polars as pl
 
-from benchstudy import histograms
 from benchstudy.report import human
 from benchstudy.report.results import Results, Where
 from benchstudy.report.styles import Style
+from benchstudy.statistics import histograms
 
 
 def label(results: Results, levels: Mapping[str, Any], series: str) -> str:

@@ -10,12 +10,12 @@ import nbformat
 from nbconvert import HTMLExporter
 from traitlets.config import Config
 
-from benchstudy import families
-from benchstudy.notebooks import STUDY_PAGES
+from benchstudy.model import registry
+from benchstudy.model.study import Study
 from benchstudy.report import vega
 from benchstudy.report.bundle import write_bundle
 from benchstudy.report.pagetemplates import page_style, render, template_text
-from benchstudy.study import Study
+from benchstudy.report.studypages import STUDY_PAGES
 
 _HEADING = re.compile(r"<h2>(.*?)</h2>", re.DOTALL)
 # Filled in last: headings are looked for in what the notebook says, not in a library's code.
@@ -24,7 +24,7 @@ _CONTENTS, _BUNDLE = "<!-- contents -->", "/* bundle */"
 
 def page_title(page: str) -> str:
     """The title of a family's page, or of one of the study's own pages."""
-    return families.get(page).title if page in families.names() else STUDY_PAGES[page]
+    return registry.get(page).title if page in registry.names() else STUDY_PAGES[page]
 
 
 def render_notebook(

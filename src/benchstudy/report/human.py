@@ -5,7 +5,7 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from benchstudy.stats import Summary
+from benchstudy.statistics.stats import Summary
 
 _PLACE = re.compile(r" from /\S+")
 _SCALES: dict[str, list[tuple[float, str]]] = {

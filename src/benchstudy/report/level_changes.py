@@ -7,9 +7,9 @@ from typing import NamedTuple
 
 import polars as pl
 
-from benchstudy import change_points
-from benchstudy.change_points import Change, Changes
 from benchstudy.report import human
+from benchstudy.statistics import change_points
+from benchstudy.statistics.change_points import Change, Changes
 
 NO_VERDICT = "annotation only; no verdict uses it"
 SMALLEST = 0.05  # as far as verdicts' margin goes when a study declares none: less is of no interest, and clutters

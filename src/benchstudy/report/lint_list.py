@@ -5,12 +5,13 @@ from collections.abc import Iterable, Sequence
 from itertools import groupby
 from pathlib import Path
 
-from benchstudy import lints, paths
+from benchstudy import lints
 from benchstudy.lints import Finding
-from benchstudy.report import ceilings
+from benchstudy.model import paths
+from benchstudy.model.study import Study, load_study
+from benchstudy.report import ceilings, material
 from benchstudy.report.results import Results
 from benchstudy.report.tables import Cell, Table, unbroken
-from benchstudy.study import Study, load_study
 
 _SEVERITIES = {"error": "cannot be so", "warning": "may mislead", "note": "is missing"}
 _SHOWN = 12  # findings of one rule, above which the rest is folded
@@ -33,7 +34,7 @@ def of_family(results: Results, study: Study | None) -> list[Finding]:
     """What the rules find in a family's results, with the study's ceilings and acknowledgements."""
     known = ceilings.known(study, results.family, ceilings.beside(results)) if study else []
     held_against = [ceiling for _, of_declared in known for ceiling in of_declared]
-    return lints.lint(lints.measured.read(results, held_against), study.acknowledge if study else ())
+    return lints.lint(material.read(results, held_against), study.acknowledge if study else ())
 
 
 def section(found: Sequence[Finding], level: int = 3, nothing: str = "No rule finds anything.") -> str:

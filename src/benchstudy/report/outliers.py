@@ -8,9 +8,10 @@ from typing import Any
 
 import numpy as np
 
-from benchstudy import families, stats
+from benchstudy.model import registry
 from benchstudy.report import human
 from benchstudy.report.results import Results
+from benchstudy.statistics import stats
 
 # Iglewicz and Hoaglin's modified z-score, of logarithms because times and rates are skewed.
 _FARTHEST, _SD_OF_MAD = 3.5, 1.4826
@@ -41,7 +42,7 @@ class Outlier:
 
 def primary_metrics(results: Results) -> list[str]:
     """What a family's cases are measured for, as far as its trials gave it; else its first rate or time."""
-    declared = families.get(results.family).primary_metrics if results.family in families.names() else ()
+    declared = registry.get(results.family).primary_metrics if results.family in registry.names() else ()
     found = [metric for metric in declared if metric in results.metrics]
     units = dict(results.observations.select("metric", "unit").iter_rows())
     return found or [metric for metric in results.metrics if units[metric] in ("1/s", "B/s", "s")][:1]

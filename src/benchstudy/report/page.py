@@ -10,7 +10,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-from benchstudy import paths
+from benchstudy.model import paths
 from benchstudy.report import (
     answers,
     estimatefiles,

@@ -10,11 +10,11 @@ from typing import Any
 
 import polars as pl
 
-from benchstudy import stats
-from benchstudy.errors import BenchstudyError
+from benchstudy.model.errors import BenchstudyError
 from benchstudy.report import human
 from benchstudy.report.layers import Reference
 from benchstudy.report.tables import MISSING, Cell, Table
+from benchstudy.statistics import stats
 
 _SHORT = {"ssd": "SSD"}
 

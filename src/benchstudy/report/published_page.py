@@ -9,19 +9,20 @@ from typing import Any
 
 import polars as pl
 
-from benchstudy import lints, paths
+from benchstudy import lints
+from benchstudy.families.http_concurrency.page.load import HttpLoad
+from benchstudy.families.http_concurrency.page.published import Published
+from benchstudy.families.load_test.page.load import LoadTest
+from benchstudy.families.load_test.page.published import LoadPublished
+from benchstudy.families.log_write.page.load import LogWrite
+from benchstudy.families.log_write.page.published import LogPublished
 from benchstudy.lints import Finding
+from benchstudy.model import paths
+from benchstudy.model.units import Size
 from benchstudy.report import cells, human, lint_list, published, sessions
 from benchstudy.report.exhibits import Exhibits, show
-from benchstudy.report.http_load import HttpLoad
-from benchstudy.report.http_published import Published
-from benchstudy.report.load_published import LoadPublished
-from benchstudy.report.load_test import LoadTest
-from benchstudy.report.log_published import LogPublished
-from benchstudy.report.log_write import LogWrite
 from benchstudy.report.results import Estimate, Results
 from benchstudy.report.tables import MISSING, Cell, Table
-from benchstudy.units import Size
 
 # File, and what its page is called here.
 PAGES = {

@@ -10,11 +10,11 @@ from typing import Any
 
 import polars as pl
 
-from benchstudy import stats
-from benchstudy.errors import BenchstudyError
+from benchstudy.model.errors import BenchstudyError
 from benchstudy.report import human
 from benchstudy.report.tables import anchor
 from benchstudy.report.trialplaces import TrialPlaces, trial_places
+from benchstudy.statistics import stats
 
 # What a trial's status may be when it is a result; an aborted one is done again and a discarded one was replaced.
 RESULT_STATUSES = ("ok", "failed", "timeout")

@@ -7,12 +7,12 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from benchstudy.compare import share
 from benchstudy.lints import Finding
 from benchstudy.report import drift, evidence, human, outliers, tails
 from benchstudy.report.drift import Drift, Key
 from benchstudy.report.outliers import Outlier
 from benchstudy.report.results import Results
+from benchstudy.statistics.comparisons import share
 
 _MOST_NAMED = 5
 

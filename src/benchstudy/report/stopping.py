@@ -4,10 +4,10 @@ import math
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from benchstudy import stats
-from benchstudy.looks import Known
+from benchstudy.measuring.looks import Known
 from benchstudy.report import human
 from benchstudy.report.results import Results
+from benchstudy.statistics import stats
 
 _SAME = 1e-9  # relative: a sum in another order ends in another digit
 

@@ -6,7 +6,7 @@ from typing import Any
 
 import polars as pl
 
-from benchstudy.differences import Difference, differences, of_environments
+from benchstudy.model.differences import Difference, differences, of_environments
 from benchstudy.report import sessions
 from benchstudy.report.study_pair import FamilyPair, Side
 

@@ -9,13 +9,13 @@ from typing import Any
 
 import polars as pl
 
-from benchstudy import families, paths
-from benchstudy.compare import Arm, Better, compare, judge
-from benchstudy.differences import differences
+from benchstudy.model import paths, registry
+from benchstudy.model.differences import differences
 from benchstudy.report import cells, human
 from benchstudy.report.comparison import BETTER_BY_UNIT, Margins, Row, ratio_lines, verdict_cell
 from benchstudy.report.results import Estimate, Results
 from benchstudy.report.tables import Cell, Table
+from benchstudy.statistics.comparisons import Arm, Better, compare, judge
 
 _TIMES_AND_RATES = ("s", "1/s", "B/s")
 
@@ -94,7 +94,7 @@ class FamilyPair:
     def _metrics_of(self, target: str, case: str) -> list[str]:
         seen = self.base.results.observations.filter((pl.col("target") == target) & (pl.col("case") == case))
         given = dict(seen.drop_nulls("value").select("metric", "unit").unique(maintain_order=True).iter_rows())
-        named = [metric for metric in (self._metrics or families.get(self.family).primary_metrics) if metric in given]
+        named = [metric for metric in (self._metrics or registry.get(self.family).primary_metrics) if metric in given]
         if named or self._metrics or not given:
             return named
         return [m for m, unit in given.items() if unit in _TIMES_AND_RATES][:1]
@@ -155,7 +155,7 @@ class FamilyPair:
 
     def table(self) -> Table:
         base, other = self.base.study, self.other.study
-        title = families.get(self.family).title
+        title = registry.get(self.family).title
         several = len({row.metric for row in self.rows}) > 1
         columns = ("Case", f"Ratio to {base}", f"{other}, measured", f"{base}, the base", "Verdict")
         body = []

@@ -10,12 +10,12 @@ from typing import Any
 
 import polars as pl
 
-from benchstudy import families
-from benchstudy.notebooks import STUDY_PAGES
+from benchstudy.model import registry
+from benchstudy.model.study import Study
 from benchstudy.report.exhibitfiles import HEADLINE, NOTES
 from benchstudy.report.results import Results
+from benchstudy.report.studypages import STUDY_PAGES
 from benchstudy.report.tables import link
-from benchstudy.study import Study
 
 
 @dataclass(frozen=True)
@@ -30,7 +30,7 @@ class FamilyFacts:
 
     @property
     def title(self) -> str:
-        return families.get(self.name).title
+        return registry.get(self.name).title
 
     def noted(self, kind: str) -> Any:
         """What the page noted about the family as a whole; None when it did not."""

@@ -10,13 +10,13 @@ from typing import Any
 import polars as pl
 from jinja2.utils import markupsafe
 
-from benchstudy import families
-from benchstudy.notebooks import STUDY_PAGES
+from benchstudy.model import registry
 from benchstudy.report import evidence, human, sessions
 from benchstudy.report.checklist import answered
 from benchstudy.report.exhibitfiles import ANSWER
 from benchstudy.report.results import Results
 from benchstudy.report.studyfacts import FamilyFacts, StudyFacts
+from benchstudy.report.studypages import STUDY_PAGES
 from benchstudy.report.tables import TABLE_FORMATS, anchor
 from benchstudy.report.vega import FIGURE_FORMATS
 
@@ -184,7 +184,7 @@ class StudyIndex:
             ]
             rows.append(
                 {
-                    "family": families.get(name).title,
+                    "family": registry.get(name).title,
                     "case": human.level(case),
                     "target": target,
                     "count": f"{of_case.height} of {human.plural(total, 'trial')}",

@@ -3,8 +3,8 @@
 import re
 from typing import Any
 
-from benchstudy import stats
 from benchstudy.report.results import Results
+from benchstudy.statistics import stats
 
 _PERCENTILE = re.compile(r"(?:(\w+?)_)?(?:\w+_)?p(\d+(?:\.\d+)?)")
 # Metrics that count the operations which a trial's percentiles are of; {op}: how its name begins.

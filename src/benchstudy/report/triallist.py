@@ -15,7 +15,7 @@ from itertools import groupby
 from pathlib import Path
 from typing import Any
 
-from benchstudy import families
+from benchstudy.model import registry
 from benchstudy.report import human, sessions
 from benchstudy.report.results import Results, raw_files
 from benchstudy.report.tables import link
@@ -129,7 +129,7 @@ class TrialList:
                 back = f"{os.path.relpath(self.page_folder, folder)}/{self.results.family}.html"
                 yield TrialPage(
                     path,
-                    f"{families.get(self.results.family).title}: {name}",
+                    f"{registry.get(self.results.family).title}: {name}",
                     f"{back}#{self.results.anchors[key]}",
                     f"<p>{html.escape(self._counted(chosen))}</p>{commands.html()}{_verified(rows)}{table}",
                 )

@@ -7,14 +7,11 @@ themselves; it knows nothing of what lies between two sessions, so nothing here 
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-from benchstudy import families
-from benchstudy.differences import Difference
-from benchstudy.errors import BenchstudyError
+from benchstudy.model import registry
+from benchstudy.model.differences import Difference
+from benchstudy.model.errors import BenchstudyError
 from benchstudy.report import human, sessions
-from benchstudy.report.comparison import (
-    by_metric,
-    forest_frame,
-)
+from benchstudy.report.comparison import by_metric, forest_frame
 from benchstudy.report.exhibits import Exhibits
 from benchstudy.report.forest import forest_panel
 from benchstudy.report.results import Results
@@ -37,7 +34,7 @@ class TwoStudies(Exhibits):
         super().__init__(study=other, output=output)
         self.base, self.other = base, other
         folders = {study: _families(self.root / tidy, study) for study in (base, other)}
-        shared = [name for name in families.names() if all(name in found for found in folders.values())]
+        shared = [name for name in registry.names() if all(name in found for found in folders.values())]
         if not shared:
             measured = "; ".join(f"{study}: {', '.join(found)}" for study, found in folders.items())
             raise BenchstudyError(f"{base} and {other} have no family in common ({measured})")
@@ -70,7 +67,7 @@ class TwoStudies(Exhibits):
     def differing(self) -> None:
         """What differs in hosts, sessions, tools and declarations."""
         rows = [
-            (Cell.text(what), Cell.text(families.get(pair.family).title), Cell.text(mine), Cell.text(its))
+            (Cell.text(what), Cell.text(registry.get(pair.family).title), Cell.text(mine), Cell.text(its))
             for pair in self.pairs
             for what, mine, its in conditions(pair)
         ]
@@ -90,7 +87,7 @@ class TwoStudies(Exhibits):
     def ratios(self) -> None:
         """For each family its ratios as a figure and a table, and what only one of the two measured."""
         for pair in self.pairs:
-            self.heading(families.get(pair.family).title)
+            self.heading(registry.get(pair.family).title)
             if not pair.rows:
                 self.say(["No case was measured by both."])
             else:
@@ -123,7 +120,7 @@ class TwoStudies(Exhibits):
 def lines(pairs: Sequence[FamilyPair]) -> Iterator[str]:
     """The ratios as plain text, for a terminal."""
     for pair in pairs:
-        yield f"{families.get(pair.family).title}: {pair.summary()}"
+        yield f"{registry.get(pair.family).title}: {pair.summary()}"
         for row in pair.rows:
             made = row.outcome
             ratio = f"{made.ratio:.3g}×" if made.ratio is not None else "no ratio"
@@ -149,7 +146,7 @@ def _listing(name: str, caption: str, head: tuple[str, ...], found: Sequence[tup
     rows = {
         (pair.family if name == "declared" else "", d): (
             Cell.text(d.name),
-            Cell.text(families.get(pair.family).title),
+            Cell.text(registry.get(pair.family).title),
             Cell.text(d.before or "–"),
             Cell.text(d.after or "–"),
         )

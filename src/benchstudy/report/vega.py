@@ -7,8 +7,8 @@ from typing import Any
 
 import vl_convert
 
-from benchstudy import paths
-from benchstudy.raw import write_atomically
+from benchstudy.model import paths
+from benchstudy.model.files import write_atomically
 from benchstudy.report.pdf import in_fixed_order
 
 # The files of a figure, by their suffixes.

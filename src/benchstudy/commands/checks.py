@@ -1,0 +1,59 @@
+"""`benchstudy check`: try every host of a study without measuring anything."""
+
+from benchstudy.hosts.agent import HostAgent
+from benchstudy.hosts.remote import CommandFailed, Remote
+from benchstudy.measuring.hostcheck import HostCheck
+from benchstudy.measuring.state import HostConnection
+from benchstudy.model.errors import BenchstudyError
+from benchstudy.model.study import Study
+
+_MIN_FREE_BYTES = 1 << 30
+_MAX_CLOCK_OFFSET_S = 1.0
+Finding = tuple[bool, str, str]  # fine or not, what was found, what to do
+
+
+def check_host(study: Study, name: str) -> list[Finding]:
+    """Key, login, Python, work folder, space, clock, then what each family measured there looks for."""
+    host = study.hosts[name]
+    try:
+        with Remote(name, host) as remote:
+            findings: list[Finding] = [(True, "reached; its host key is the pinned one; the login works", "")]
+            try:
+                remote.run([host.python, "--version"])
+            except CommandFailed:
+                return [*findings, (False, f"{host.python} is missing", "`snakemake provision` installs it")]
+            agent = HostAgent.deploy(
+                remote,
+                lease_s=study.thresholds.lease,
+                reconnect_s=0,
+                on_event=lambda _: None,
+                extensions=[folder for plan in study.sessions() for folder in plan.family.extensions],
+            )
+            return (
+                findings + _check_machine(remote, agent) + _check_families(study, name, HostConnection(remote, agent))
+            )
+    except BenchstudyError as error:
+        return [(False, str(error), "")]
+
+
+def _check_machine(remote: Remote, agent: HostAgent) -> list[Finding]:
+    findings: list[Finding] = []
+    work_dir = remote.expand(remote.host.work_dir)
+    free = agent.call("path-info", work_dir)["free_bytes"]
+    enough = free is not None and free >= _MIN_FREE_BYTES
+    findings.append((enough, f"{work_dir}: {(free or 0) / 1e9:.1f} GB free", "" if enough else "free at least 1 GiB"))
+    offset = agent.clock_offset_s()
+    steady = abs(offset) <= _MAX_CLOCK_OFFSET_S
+    findings.append((steady, f"clock {offset:+.3f} s from this machine's", "" if steady else "synchronise it (chrony)"))
+    return findings
+
+
+def _check_families(study: Study, host_name: str, connection: HostConnection) -> list[Finding]:
+    findings: list[Finding] = []
+    for plan in study.sessions():
+        roles = [role for role, name in plan.roles.items() if name == host_name]
+        if roles:
+            check = HostCheck(connection, roles, plan.roles)
+            plan.family.check(plan.config, check)
+            findings += [(fine, f"{plan.family_name}: {text}", fix) for fine, text, fix in check.findings]
+    return findings

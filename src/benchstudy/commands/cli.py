@@ -1,0 +1,212 @@
+"""The `benchstudy` command: what one does with a study besides `snakemake report`."""
+
+import argparse
+import json
+import os
+import re
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+from benchstudy import __version__
+from benchstudy.commands.comparing import add_command as add_compare_command
+from benchstudy.commands.exporting import add_command as add_export_command
+from benchstudy.commands.provenance import add_commands as add_provenance_commands
+from benchstudy.model import paths
+from benchstudy.model.errors import BenchstudyError
+from benchstudy.model.names import nearest
+from benchstudy.model.study import Study, load_study
+
+_EMBEDDED = Path("config/config.yaml")
+_STUDY_HELP = "the study's file (default: %(default)s)"
+_TRIAL_ID = re.compile(r"[0-9a-f][0-9a-f-]{3,35}")
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    arguments = _parser().parse_args(argv)
+    try:
+        status = arguments.command(arguments)
+        sys.stdout.flush()
+        return status
+    except BrokenPipeError:  # who reads, such as `head`, has seen enough
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 128 + 13
+    except OSError as error:
+        what = f"{error.filename}: {error.strerror}" if error.filename and error.strerror else str(error)
+        print(f"benchstudy: {what}", file=sys.stderr)
+        return 1
+    except BenchstudyError as error:
+        print(f"benchstudy: {error}", file=sys.stderr)
+        return 1
+    except KeyboardInterrupt:
+        print("benchstudy: interrupted", file=sys.stderr)
+        return 130
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        prog="benchstudy",
+        description="Benchmark studies: check hosts, look after trials. Measuring and reporting is "
+        "`snakemake --cores 8 report`.",
+    )
+    parser.add_argument("--version", action="version", version=f"benchstudy {__version__}")
+    commands = parser.add_subparsers(required=True, metavar="COMMAND")
+
+    check = commands.add_parser("check", help="validate a study and try every host, without measuring")
+    check.add_argument("--no-hosts", action="store_true", help="validate the file only; connect to nothing")
+    check.set_defaults(command=_check)
+
+    cases = commands.add_parser("cases", help="list the cases of a study, and what is measured of each")
+    cases.set_defaults(command=_cases)
+
+    discard = commands.add_parser("discard", help="have trials measured again; they are kept and shown as discarded")
+    discard.add_argument("trials", nargs="*", metavar="TRIAL", help="a trial's id, as the report shows it")
+    discard.add_argument("--case", help="every trial of this case")
+    discard.add_argument("--status", choices=["failed", "timeout"], help="every trial that ended so")
+    discard.add_argument("--why", required=True, help="the reason; it is recorded and printed in the report")
+    discard.set_defaults(command=_discard)
+
+    imports = commands.add_parser("import", help="take existing outputs of a tool into a study, marked as imported")
+    imports.add_argument("outputs", nargs="+", type=Path, metavar="PATH", help="a file, or a folder of files")
+    imports.add_argument("--target", help="the study's target they belong to; its first one when left out")
+    imports.set_defaults(command=_import)
+
+    prose = commands.add_parser("prose", help="find numbers that were typed into the prose of notebooks")
+    prose.add_argument("notebooks", nargs="*", type=Path, metavar="NOTEBOOK", help="all of notebooks/ when left out")
+    prose.set_defaults(command=_prose)
+
+    add_export_command(commands)
+    add_compare_command(commands)
+
+    for command in (check, cases):
+        command.add_argument("study", nargs="?", type=Path, default=_EMBEDDED, metavar="STUDY", help=_STUDY_HELP)
+    for command in (discard, imports):
+        command.add_argument("--study", type=Path, default=_EMBEDDED, metavar="STUDY", help=_STUDY_HELP)
+    add_provenance_commands(commands, _EMBEDDED, _STUDY_HELP)
+    return parser
+
+
+def _check(arguments: argparse.Namespace) -> int:
+    from benchstudy.commands.checks import check_host
+
+    study = load_study(arguments.study)
+    plans = study.sessions()
+    fewest = sum(plan.trials(plan.fewest_blocks) for plan in plans)
+    most = sum(plan.trials(plan.blocks) for plan in plans)
+    print(f"{arguments.study}: study {study.study}, {len(plans)} sessions, {_from_to(fewest, most)} trials")
+    if arguments.no_hosts:
+        return 0
+    bad = 0
+    for name in dict.fromkeys(host for plan in plans for host in plan.hosts):
+        for fine, text, fix in check_host(study, name):
+            bad += not fine
+            print(f"  {name}: {'ok     ' if fine else 'PROBLEM'} {text}" + (f"\n      -> {fix}" if fix else ""))
+    print(f"{bad} problem{'s' * (bad != 1)}" if bad else "every host is ready")
+    return 1 if bad else 0
+
+
+def _cases(arguments: argparse.Namespace) -> int:
+    from benchstudy.measuring.looks import Known
+    from benchstudy.measuring.raw import TrialStore
+
+    study = load_study(arguments.study)
+    for plan in study.sessions():
+        store = TrialStore(_raw(study, plan.target, plan.family_name))
+        discarded = store.discards()
+        done = [t.record for t in store.trials() if t.record.uuid not in discarded]
+        until = f" until every case is known to ±{100 * plan.stopping.until:g} %" if plan.stopping else ""
+        blocks = f"{_from_to(plan.fewest_blocks, plan.blocks)} blocks{until}"
+        print(f"{plan.family_name} on {plan.target}: {len(plan.cases)} cases, {blocks}")
+        stopping = (json.loads(store.index.read_text()).get("stopping") if store.index.is_file() else None) or {}
+        for case in plan.cases:
+            states = [record.status for record in done if record.case == case.id]
+            known = [Known(**k).reached for k in stopping.get("known", ()) if k["case"] == case.id]
+            counts = [f"{states.count(s)} {s}" for s in dict.fromkeys(states)]
+            print(f"  {case.id}  " + (", ".join([*counts, *known]) or "-"))
+        if stopping.get("verdict"):
+            print(f"  {stopping['verdict']}")
+    return 0
+
+
+def _from_to(fewest: int, most: int) -> str:
+    return str(fewest) if fewest == most else f"{fewest} to {most}"
+
+
+def _prose(arguments: argparse.Namespace) -> int:
+    from benchstudy.report.prose import read
+
+    notebooks = arguments.notebooks or sorted((paths.project_root() / "notebooks").glob("*.ipynb"))
+    if not notebooks:
+        raise BenchstudyError("notebooks/ has no notebook: name those to read")
+    found = [(notebook, typed) for notebook in notebooks for typed in read(notebook)]
+    for notebook, typed in found:
+        print(f"{notebook}: cell {typed.cell}: {typed.number}: … {typed.sentence} …")
+    if found:
+        print("results change and prose does not: say them with page.say, or quote them as `code`", file=sys.stderr)
+    return 1 if found else 0
+
+
+def _discard(arguments: argparse.Namespace) -> int:
+    from benchstudy.measuring.raw import RESULTS, TrialStore, find_trials
+
+    if not arguments.why.strip():
+        raise BenchstudyError("--why: give the reason; the report prints it")
+    chosen, cases = [], set()
+    if arguments.trials:
+        raw = paths.project_root() / "data" / "raw"
+        for prefix in arguments.trials:
+            if not _TRIAL_ID.fullmatch(prefix):
+                raise BenchstudyError(f"{prefix!r} is no trial's id: give the first letters that a report shows of it")
+            found = find_trials(raw, prefix)
+            if len(found) != 1:
+                many = f"{len(found)} trials begin so: give more of the id" if found else "no trial has this id"
+                raise BenchstudyError(f"{prefix}: {many}")
+            chosen += found
+    elif arguments.case or arguments.status:
+        study = load_study(arguments.study)
+        for plan in study.sessions():
+            store = TrialStore(_raw(study, plan.target, plan.family_name))
+            cases |= {trial.record.case for trial in store.trials()}
+            chosen += [
+                (store, trial)
+                for trial in store.trials()
+                if arguments.case in (None, trial.record.case) and arguments.status in (None, trial.record.status)
+            ]
+    else:
+        raise BenchstudyError("name the trials: TRIAL …, --case CASE or --status failed")
+    if arguments.case and not arguments.trials and arguments.case not in cases:
+        raise BenchstudyError(
+            f"--case: {study.study} has no trial of {arguments.case!r}: {nearest(arguments.case, cases)}"
+        )
+    chosen = [
+        (store, trial)
+        for store, trial in chosen
+        if trial.record.uuid not in store.discards() and trial.record.status in RESULTS
+    ]
+    if not chosen:
+        raise BenchstudyError("nothing to discard: no such trial has a result, or each is discarded already")
+    for store, trial in chosen:
+        store.discard(trial, arguments.why.strip())
+        print(f"discarded {trial.short}: {trial.record.case}, block {trial.record.block} ({trial.record.status})")
+    print(f"{len(chosen)} discarded; `snakemake --cores 8 report` measures what is missing now")
+    return 0
+
+
+def _import(arguments: argparse.Namespace) -> int:
+    from benchstudy.commands.importing import import_outputs
+
+    study = load_study(arguments.study)
+    imported, refused = import_outputs(paths.project_root(), study, arguments.target, arguments.outputs)
+    for path, trial in imported:
+        print(f"imported {path} as {trial.record.case}, trial {trial.short}")
+    for path, reason in refused:
+        print(f"not imported {path}: {reason}", file=sys.stderr)
+    return 1 if refused or not imported else 0
+
+
+def _raw(study: Study, target: str, family: str) -> Path:
+    return paths.family_raw(paths.project_root(), study.study, target, family)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

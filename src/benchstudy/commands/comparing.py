@@ -1,0 +1,76 @@
+"""`benchstudy compare`: one page of two studies, from the tables that their reports were made of."""
+
+import argparse
+from pathlib import Path
+from typing import Any
+
+from benchstudy.model import paths
+from benchstudy.model.errors import BenchstudyError
+from benchstudy.model.names import check_name
+from benchstudy.model.study import load_study
+
+_NOTEBOOK = "two_studies"
+
+
+def add_command(commands: Any) -> None:
+    """Adds it to argparse's subcommands."""
+    compare = commands.add_parser(
+        "compare", help="two studies side by side: ratios, and what differs; no verdict unless of the same session"
+    )
+    compare.add_argument("base", metavar="BASE", help="a study's name or file: what the other is divided by")
+    compare.add_argument("other", metavar="OTHER", help="a study's name or file")
+    compare.add_argument(
+        "--metric", action="append", default=[], metavar="METRIC",
+        help="compare by this, such as latency_p99; may be given again (default: what each family is measured for)",
+    )  # fmt: skip
+    compare.set_defaults(command=_compare)
+
+
+def _compare(arguments: argparse.Namespace) -> int:
+    root = paths.project_root()
+    base, other = (_name(given) for given in (arguments.base, arguments.other))
+    page, lines = compare_studies(root, base, other, arguments.metric)
+    print(*lines, sep="\n")
+    print(f"page: {page.relative_to(root)}")
+    return 0
+
+
+def _name(given: str) -> str:
+    """A study's name, or that of the study in a file."""
+    if Path(given).suffix in (".yaml", ".yml"):
+        return load_study(Path(given)).study
+    try:
+        return check_name(given)
+    except ValueError as error:
+        raise BenchstudyError(f"{given}: neither a study's file nor its name: {error}") from error
+
+
+def compare_studies(root: Path, base: str, other: str, metrics: list[str]) -> tuple[Path, list[str]]:
+    """Make the page `reports/comparisons/<base>--<other>.html`; returns it, and its ratios as lines of text.
+
+    Raises BenchstudyError when a study has no tables, or when the two have nothing in common.
+    """
+    if base == other:
+        raise BenchstudyError(f"{base}: a study is not compared with itself; its own pages compare its cases")
+    # Here, because they take longer to import than the other commands take.
+    from benchstudy.jobs.notebooks import execute
+    from benchstudy.report.htmlpages import render_notebook
+    from benchstudy.report.two_studies import TwoStudies, lines
+
+    name = f"{base}--{other}"
+    exports = paths.comparisons(root) / name
+    given = {
+        "base": base,
+        "other": other,
+        "tidy": "data/tidy",
+        "output": str(exports.relative_to(root)),
+        "metrics": metrics,
+    }
+    text = list(lines(TwoStudies(**given).pairs))  # first, so that what is missing is said without a notebook
+    executed = exports.with_suffix(".ipynb")
+    trace = root / "logs" / "compare" / f"{name}.ipynb"
+    execute(root / "notebooks" / f"{_NOTEBOOK}.ipynb", trace=trace, output=executed, parameters=given)
+    page = exports.with_name(f"{name}.html")
+    up = [(f"Study {study}", f"../{study}/index.html") for study in (base, other)]
+    render_notebook(executed, page, title=f"{other} against {base}", up=up)
+    return page, text

@@ -1,0 +1,177 @@
+"""`benchstudy export`: a window of a Prometheus into a file that a study can name as a source of load_test.
+
+What is kept is what the server answered; so is a trial's own fetch, by the same code.
+"""
+
+import argparse
+import json
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from benchstudy.families.load_test.config import Source, Window
+from benchstudy.families.load_test.family import FAMILY
+from benchstudy.hosts.line import agent_sources, write_agent
+from benchstudy.model.errors import BenchstudyError
+from benchstudy.model.units import parse_duration
+
+if TYPE_CHECKING:
+    from benchstudy.families.load_test.prometheus_raw import Section
+
+_CASE = {"version": "exported", "database": "exported", "load": "exported"}
+
+
+def add_command(commands: Any) -> None:
+    """`commands`: what argparse's add_subparsers gave."""
+    parser = commands.add_parser("export", help="keep a window of a Prometheus in a file, for a source of load_test")
+    parser.add_argument("file", type=Path, metavar="FILE", help="such as data/exports/v10.ndjson.gz")
+    parser.add_argument("--url", required=True, help="of the Prometheus, as this machine reaches it; no credentials")
+    parser.add_argument("--start", required=True, help='with time zone: "2024-09-10T10:00:00Z"')
+    parser.add_argument("--end", required=True)
+    parser.add_argument("--select", default="", help='matchers of the servers: {instance=~"app.*"}; all when left out')
+    parser.add_argument(
+        "--select-hosts", default="", help="matchers of the hosts, of node_*; as --select when left out"
+    )
+    parser.add_argument(
+        "--margin", default="60s", help="also so much before the start, for rates (default: %(default)s)"
+    )
+    parser.add_argument("--scrape-interval", default="15s", help="how often it scrapes (default: %(default)s)")
+    parser.add_argument("--bearer-env", help="environment variable with a bearer token")
+    parser.add_argument("--user", help="for basic authentication, with --password-env")
+    parser.add_argument("--password-env", help="environment variable with the password")
+    parser.add_argument("--ca-file", help="certificate of the authority of an https url")
+    parser.add_argument("--append", action="store_true", help="add the window to those that the file has")
+    parser.set_defaults(command=_export)
+
+
+def _export(arguments: argparse.Namespace) -> int:
+    given = {name: getattr(arguments, name) for name in ("url", "bearer_env", "user", "password_env", "ca_file")}
+    try:
+        source = Source(name="exported", **{name: value for name, value in given.items() if value is not None})
+        window = Window(
+            **_CASE,
+            start=arguments.start,
+            end=arguments.end,
+            select=arguments.select,
+            select_hosts=arguments.select_hosts,
+        )
+        margin_s = _duration("--margin", arguments.margin)
+        interval_s = _duration("--scrape-interval", arguments.scrape_interval)
+    except ValueError as error:
+        raise BenchstudyError(_first_message(error)) from error
+    section = export_window(
+        arguments.file, source, window, margin_s=margin_s, scrape_interval_s=interval_s, append=arguments.append
+    )
+    series = sum(section.metrics.values())
+    print(f"{arguments.file}: {series} series, {section.samples} samples")
+    for text in (*(["no series of " + ", ".join(section.missing)] if section.missing else []), *section.problems):
+        print(f"  {text}")
+    return 0
+
+
+def _duration(option: str, text: str) -> float:
+    try:
+        return parse_duration(text)
+    except ValueError as error:
+        raise BenchstudyError(f"{option}: {error}") from error
+
+
+def export_window(
+    file: Path, source: Source, window: Window, *, margin_s: float, scrape_interval_s: float, append: bool = False
+) -> "Section":
+    """Fetch the window into `file`, which appears whole, and say what it holds now at its end.
+
+    Raises BenchstudyError when the file is there already (but for `append`), or the Prometheus cannot be read.
+    """
+    from benchstudy.families.load_test.fetch import FILE
+    from benchstudy.families.load_test.prometheus_raw import sections
+
+    if file.exists() and not append:
+        raise BenchstudyError(f"{file} is there already: name another, or add to it with --append")
+    spec = {
+        "url": source.url,
+        "start_s": window.start.timestamp(),
+        "end_s": window.end.timestamp(),
+        "margin_s": margin_s,
+        "scrape_interval_s": scrape_interval_s,
+        "select": window.select or None,
+        "select_host": window.select_hosts or None,
+        "credentials": "bearer" if source.bearer_env else "basic" if source.user else None,
+        "ca_file": source.ca_file,
+        "into": FILE,
+    }
+    with _folder(file.parent), tempfile.TemporaryDirectory(dir=file.parent, prefix=".export-") as folder:
+        fetched = Path(folder) / FILE
+        _fetch(spec, _secrets(source), Path(folder))
+        (section,) = sections(fetched)
+        if file.exists():
+            sections(file)  # what is no whole export is not added to
+            whole = Path(folder) / "whole"
+            with whole.open("wb") as out:
+                for part in (file, fetched):
+                    with part.open("rb") as content:
+                        shutil.copyfileobj(content, out)
+            fetched = whole
+        fetched.replace(file)
+    return section
+
+
+@contextmanager
+def _folder(folder: Path) -> Iterator[None]:
+    """There for what is written in it; what was made for that goes again when nothing could be written."""
+    made = [place for place in (folder, *folder.parents) if not place.exists()]
+    folder.mkdir(parents=True, exist_ok=True)
+    try:
+        yield
+    except BaseException:
+        for place in made:
+            with suppress(OSError):
+                place.rmdir()
+        raise
+
+
+def _fetch(spec: Mapping[str, Any], secrets: Mapping[str, str], folder: Path) -> None:
+    with tempfile.TemporaryDirectory(prefix="benchstudy-agent-") as agent:
+        write_agent(Path(agent), agent_sources(FAMILY.extensions))
+        done = subprocess.run(
+            [sys.executable, "-I", "-S", agent, "prometheus:fetch"],
+            input=json.dumps(spec) + "\n",
+            env={**os.environ, **secrets},
+            cwd=folder,
+            capture_output=True,
+            text=True,
+        )
+    if done.returncode != 0:
+        raise BenchstudyError(" ".join((done.stderr or done.stdout).split()))
+
+
+def _secrets(source: Source) -> dict[str, str]:
+    from benchstudy.families.load_test.fetch import PASSWORD, TOKEN, USER
+
+    def value(variable: str) -> str:
+        found = os.environ.get(variable, "")
+        if not found:
+            raise BenchstudyError(f"the environment variable {variable} is not set")
+        return found
+
+    if source.bearer_env:
+        return {TOKEN: value(source.bearer_env)}
+    if source.user and source.password_env:
+        return {USER: source.user, PASSWORD: value(source.password_env)}
+    return {}
+
+
+def _first_message(error: ValueError) -> str:
+    """What a model says is wrong; nothing of what was given, which may hold a secret."""
+    problems = getattr(error, "errors", None)
+    if problems is None:
+        return str(error)
+    first = problems()[0]
+    where = "".join(f"--{str(part).replace('_', '-')}: " for part in first["loc"])
+    return where + str(first.get("ctx", {}).get("error") or first["msg"])

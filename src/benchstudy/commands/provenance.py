@@ -1,0 +1,104 @@
+"""The commands of `benchstudy` that pack, check and reproduce a study."""
+
+import argparse
+import json
+import os
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from benchstudy.model import paths
+from benchstudy.model.errors import BenchstudyError
+from benchstudy.model.study import load_study
+
+_MOST_SHOWN = 40
+
+
+def add_commands(commands: Any, study: Path, study_help: str) -> None:
+    """Adds them to argparse's subcommands. `study`: the file when none is named."""
+    verify = commands.add_parser("verify", help="compare every raw file, or every file of a crate, with its SHA-256")
+    verify.add_argument(
+        "what", nargs="?", type=Path, default=study, metavar="STUDY|CRATE",
+        help=f"{study_help}; or a crate, packed or unpacked",
+    )  # fmt: skip
+    verify.set_defaults(command=_verify)
+
+    crate = commands.add_parser("crate", help="pack a study, its raw files and reports into reports/<study>.crate.zip")
+    crate.add_argument("study", nargs="?", type=Path, default=study, metavar="STUDY", help=study_help)
+    crate.add_argument(
+        "--accept", action="append", default=[], metavar="FILE",
+        help="a file in the crate that you looked at: it only seems to hold a secret",
+    )  # fmt: skip
+    crate.set_defaults(command=_crate)
+
+    reproduce = commands.add_parser("reproduce", help="make the reports of a crate again, and compare their tables")
+    reproduce.add_argument("crate", type=Path, metavar="CRATE", help="the zip file, or the folder it was unpacked into")
+    reproduce.add_argument("--into", type=Path, metavar="FOLDER", help="default: reproduced/<study> in this project")
+    reproduce.add_argument("--cores", type=int, default=os.cpu_count() or 1, metavar="N", help="default: %(default)s")
+    reproduce.set_defaults(command=_reproduce)
+
+
+def _verify(arguments: argparse.Namespace) -> int:
+    from benchstudy.provenance.checks import Checked, check_crate, check_study
+    from benchstudy.provenance.crate import crate_path
+
+    what = arguments.what
+    checked = Checked()
+    if what.is_dir() or what.suffix == ".zip":
+        name: dict[str, str] = {"crate": str(what)}
+        checked += check_crate(what)
+    else:
+        root, study = paths.project_root(), load_study(what)
+        name = {"study": study.study}
+        checked += check_study(root, study)
+        if not checked.files and not checked.differences:  # no difference in nothing would be taken for a check
+            raise BenchstudyError(f"{what}: nothing to verify: data/raw/{study.study} has no file yet")
+        packed = crate_path(root, study)
+        if packed.is_file():
+            of_crate = check_crate(packed)
+            checked.files += of_crate.files
+            checked.differences += [f"{packed.relative_to(root)}: {line}" for line in of_crate.differences]
+    for line in checked.differences:
+        print(line, file=sys.stderr)
+    print(json.dumps({**name, "files": checked.files, "altered": len(checked.differences)}))
+    return 1 if checked.differences else 0
+
+
+def _crate(arguments: argparse.Namespace) -> int:
+    from benchstudy.provenance.crate import build_crate, crate_path
+
+    root, study = paths.project_root(), load_study(arguments.study)
+    packed = build_crate(root, study, crate_path(root, study), frozenset(arguments.accept))
+    for name in packed.not_looked_for:
+        print(f"note: {name} is not set here (or very short), so its value was not looked for", file=sys.stderr)
+    print(f"{packed.path}: {packed.trials} trials, {packed.files} files, {packed.size} B, SHA-256 {packed.sha256}")
+    return 0
+
+
+def _reproduce(arguments: argparse.Namespace) -> int:
+    from benchstudy.provenance.reproduce import reproduce
+
+    done = reproduce(arguments.crate, paths.project_root(), arguments.into, arguments.cores)
+    print(f"study {done.study}: {done.files} files as they were packed, {done.trials} trials, no host contacted")
+    _tell("the software here is not that of the crate", done.code)
+    _tell("packages here are not those of the crate", done.packages)
+    total = done.others_same + len(done.others_differ)
+    print(f"pages, figures, tables in other formats: {done.others_same} of {total} files the same bytes")
+    _tell("these differ", done.others_differ)
+    print(f"{done.folder}/reports/index.html")
+    if done.differences:
+        _tell("TABLES DIFFER", [str(difference) for difference in done.differences], sys.stderr)
+        print(f"{done.tables} tables the same, the others are not", file=sys.stderr)
+        if done.code or done.packages:
+            way = f"unpack the crate, and run `make reproduce CRATE={arguments.crate.absolute()}` there"
+            print(f"the software may be why; to make them with that of the crate, {way}", file=sys.stderr)
+        return 1
+    print(f"{done.tables} tables, the same in every cell")
+    return 0
+
+
+def _tell(what: str, lines: Sequence[str], where: Any = None) -> None:
+    if lines:
+        more = [f"and {len(lines) - _MOST_SHOWN} more"] if len(lines) > _MOST_SHOWN else []
+        print("\n  ".join([f"{what}:", *lines[:_MOST_SHOWN], *more]), file=where)

@@ -1,0 +1,160 @@
+"""Writes the tables of config/README.md from the models themselves, so that they cannot say something else.
+
+`python -m benchstudy.commands.reference config/README.md` puts them between the file's two markers.
+"""
+
+import sys
+from collections.abc import Iterator
+from datetime import datetime
+from pathlib import Path
+from types import NoneType, UnionType
+from typing import Annotated, Any, Literal, Union, get_args, get_origin
+
+from pydantic import BaseModel
+from pydantic.fields import FieldInfo
+
+from benchstudy.model import registry
+from benchstudy.model.family import FamilyConfig
+from benchstudy.model.names import Name
+from benchstudy.model.stopping import PrecisionField
+from benchstudy.model.study import MarginField, Study
+from benchstudy.model.units import DurationField, Size
+
+BEGIN, END = "<!-- tables: begin -->", "<!-- tables: end -->"
+_PLAIN = {
+    datetime: "time",
+    str: "text",
+    int: "whole number",
+    float: "number",
+    bool: "true or false",
+    Size: "size",
+    Any: "anything",
+}
+# Annotations that only their validator tells from plain text and numbers.
+_MARKED = {
+    id(get_args(DurationField)[1]): "duration",
+    id(get_args(MarginField)[1]): "share",
+    id(get_args(PrecisionField)[1]): "share",
+    id(get_args(Name)[1]): "name",
+}
+
+
+def tables() -> str:
+    """Markdown: one table for each block of a study, with every key."""
+    sections = [("The study", Study, ()), ("Every family", FamilyConfig, ())]
+    sections += [
+        (f"The family `{name}`", registry.get(name).Config, tuple(FamilyConfig.model_fields))
+        for name in registry.names()
+    ]
+    parts: list[str] = []
+    seen: set[type[BaseModel]] = set()
+    for title, model, known in sections:
+        parts.append(f"## {title}\n\n{_table(model, known)}")
+        for inner in _models_inside(model, known):
+            if inner not in seen and not issubclass(inner, FamilyConfig):
+                seen.add(inner)
+                parts.append(f"### {inner.__name__}\n\n{_summary(inner)}{_table(inner)}")
+    return "\n\n".join(parts) + "\n"
+
+
+def written_into(text: str) -> str:
+    """`text` with the tables between its markers. Raises ValueError when it has no markers."""
+    before, begin, rest = text.partition(BEGIN)
+    _, end, after = rest.partition(END)
+    if not (begin and end):
+        raise ValueError(f"the file needs the two lines {BEGIN} and {END}")
+    return f"{before}{BEGIN}\n\n{tables()}\n{END}{after}"
+
+
+def _table(model: type[BaseModel], known: tuple[str, ...] = ()) -> str:
+    rows = [
+        f"| `{name}` | {_type(field.annotation, field.metadata)} | {_default(field)} | {_meaning(field)} |"
+        for name, field in model.model_fields.items()
+        if name not in known
+    ]
+    return "\n".join(["| key | value | when left out | |", "|---|---|---|---|", *rows])
+
+
+def _meaning(field: FieldInfo) -> str:
+    return (field.description or "").replace("|", r"\|").replace("<", r"\<")
+
+
+def _summary(model: type[BaseModel]) -> str:
+    text = " ".join((model.__doc__ or "").split("\n\n")[0].split())
+    return f"{text}\n\n" if text else ""
+
+
+def _models_inside(model: type[BaseModel], known: tuple[str, ...] = ()) -> Iterator[type[BaseModel]]:
+    """Depth first, each with what is inside it."""
+    for name, field in model.model_fields.items():
+        if name not in known:
+            for inner in _models_of(field.annotation):
+                yield inner
+                yield from _models_inside(inner)
+
+
+def _models_of(annotation: Any) -> Iterator[type[BaseModel]]:
+    if isinstance(annotation, type) and issubclass(annotation, BaseModel):
+        yield annotation
+    for part in get_args(annotation):
+        yield from _models_of(part)
+
+
+def _type(annotation: Any, metadata: Any = ()) -> str:
+    for mark in metadata:
+        if id(mark) in _MARKED:
+            return _MARKED[id(mark)]
+    origin, parts = get_origin(annotation), get_args(annotation)
+    if origin is Annotated:
+        return _type(parts[0], parts[1:])
+    if origin is Literal:
+        return " or ".join(f"`{part}`" for part in parts)
+    if origin in (Union, UnionType):
+        return " or ".join(_type(part) for part in parts if part is not NoneType)
+    if origin is list:
+        return f"list of {_type(parts[0])}"
+    if origin is dict:
+        return f"{_type(parts[0])}: {_type(parts[1])}"
+    if annotation is FamilyConfig:
+        return "[its block](#every-family)"
+    if isinstance(annotation, type) and issubclass(annotation, BaseModel):
+        return f"[{annotation.__name__}](#{annotation.__name__.lower()})"
+    return _PLAIN[annotation]
+
+
+def _default(field: FieldInfo) -> str:
+    if field.is_required():
+        return "**required**"
+    value = field.get_default(call_default_factory=True)
+    if isinstance(value, BaseModel):
+        return "its defaults"
+    if value in (None, [], {}, ""):
+        return ""
+    kinds = {_MARKED.get(id(mark)) for mark in field.metadata}
+    if isinstance(value, float) and "duration" in kinds:
+        return f"`{value:g}s`"
+    if isinstance(value, float) and "share" in kinds:
+        return f"`{value * 100:g}%`"
+    if isinstance(value, dict):
+        return ", ".join(f"`{key}: {_short(item)}`" for key, item in value.items())
+    if isinstance(value, list) and any(isinstance(item, BaseModel) for item in value):
+        return "one with its defaults"
+    if isinstance(value, list):
+        return ", ".join(f"`{item}`" for item in value)
+    return f"`{str(value).lower() if isinstance(value, bool) else value}`"
+
+
+def _short(item: Any) -> str:
+    """A model of which one thing is said is that thing."""
+    said = list(item.model_dump(exclude_defaults=True).values()) if isinstance(item, BaseModel) else [item]
+    return str(said[0]) if len(said) == 1 else str(item)
+
+
+def main() -> int:
+    file = Path(sys.argv[1])
+    file.write_text(written_into(file.read_text()))
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

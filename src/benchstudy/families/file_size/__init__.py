@@ -1,0 +1,1 @@
+"""Files of rising size, written and read back, on file systems and object stores."""

@@ -1,0 +1,76 @@
+"""What `benchstudy check` looks for: folders and buckets that can be written to."""
+
+import json
+import os
+from secrets import token_hex
+
+from benchstudy.families.file_size.config import FileSizeConfig, PathBackend, S3Backend
+from benchstudy.families.file_size.run import ACCESS_KEY, SECRET_KEY, as_argument, s3_request
+from benchstudy.measuring.hostcheck import HostCheck
+from benchstudy.model.errors import BenchstudyError
+
+_SLACK = 1.05  # a file takes a little more than its size
+
+
+def check_host(config: FileSizeConfig, host: HostCheck) -> None:
+    """Whether every backend can be written to, with space for what is measured."""
+    if "sut" not in host.roles:
+        return
+    for backend in config.backends:
+        if backend.service is not None:
+            continue  # it exists only while its service runs
+        if isinstance(backend, PathBackend):
+            _check_path(config, backend, host)
+        else:
+            _check_s3(backend, host)
+
+
+def _check_path(config: FileSizeConfig, backend: PathBackend, host: HostCheck) -> None:
+    found = host.path_info(backend.path)
+    where = f"backend {backend.name}: {backend.path}"
+    if not found["is_dir"]:
+        host.problem(f"{where} is not a folder", "mount it or make it")
+        return
+    if backend.expect_fs and found["fs_type"] not in backend.expect_fs:
+        host.problem(
+            f"{where} is on {found['fs_type']} ({found['mount_point']}), not {' or '.join(backend.expect_fs)}",
+            "mount it, or mend expect_fs",
+        )
+        return
+    if not found["writable"]:
+        host.problem(f"{where} is not writable for the SSH user", "give the user the right to write there")
+        return
+    # Files that are read stay for the session; one that is written lives beside them.
+    sizes = [size.bytes for size in config.sizes_of(backend)]
+    needed = int(_SLACK * (sum(sizes) * ("read" in config.ops) + max(sizes) * ("write" in config.ops)))
+    if found["free_bytes"] < needed:
+        host.problem(
+            f"{where} has {found['free_bytes']} bytes free and {needed} are needed",
+            "free some, or drop sizes",
+        )
+        return
+    host.ok(f"{where} is on {found['fs_type']}, writable, with space for {needed} bytes")
+
+
+def _check_s3(backend: S3Backend, host: HostCheck) -> None:
+    where = f"backend {backend.name}"
+    keys: dict[str, str] = {}
+    for name, variable in ((ACCESS_KEY, backend.access_key_env), (SECRET_KEY, backend.secret_key_env)):
+        if variable and not host.variable(variable, where):
+            return
+        if variable:
+            keys[name] = os.environ[variable]
+    if backend.endpoint_url is None:
+        return
+    try:
+        prefix = f"{backend.prefix}benchstudy/check-{token_hex(8)}/"
+        request = {"action": "check", **s3_request(backend, backend.endpoint_url, prefix, host.library("boto3"))}
+        # Through stdin: the arguments of a process can be read by everybody.
+        answer = host.agent_call("file_size:main", as_argument(request), input=json.dumps(keys).encode())
+    except BenchstudyError as error:
+        host.problem(f"{where}: it could not be tried: {error}", "")
+        return
+    if answer["finding"]:
+        host.problem(f"{where}: {answer['finding']}", "")
+    else:
+        host.ok(f"{where}: an object was put into bucket {backend.bucket}, read back and removed")

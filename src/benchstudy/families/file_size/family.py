@@ -1,0 +1,84 @@
+"""How long one whole file takes to write or read, on mounted file systems and on S3, by its size.
+
+Source: Mattermost's "Backing storage benchmarks", whose tables have a row a file size and a column a backend.
+"""
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any, ClassVar
+
+from benchstudy.families.file_size.config import FileSizeConfig, PathBackend, S3Backend
+from benchstudy.families.file_size.parse import SERIES
+from benchstudy.model import services
+from benchstudy.model.family import Case, Family
+from benchstudy.model.units import Size
+
+if TYPE_CHECKING:
+    pass
+
+# The variable that carries a key may be called otherwise tomorrow, and other sizes be measured.
+_NO_PART_OF_A_CASE = {"access_key_env", "secret_key_env", "same_as", "sizes"}
+
+
+class FileSize(Family):
+    """See docs/families/file_size.md."""
+
+    name = "file_size"
+    title = "Files by size"
+    Config = FileSizeConfig
+    primary_metrics: ClassVar[tuple[str, ...]] = ("duration",)
+    runs_on: ClassVar[str | None] = "sut"
+    numeric_levels: ClassVar[Mapping[str, tuple[str, Any]]] = {"size": ("size_bytes", lambda text: Size(text).bytes)}
+
+    series_schemas: ClassVar[Mapping[str, Mapping[str, str]]] = {
+        "operations": {
+            "operation": "Int64",
+            **dict.fromkeys(SERIES, "Float64"),
+            "device_read_bytes": "Int64",
+            "attempts": "Int64",
+        },
+        "errors": {
+            "operation": "Int64",
+            "attempt": "Int64",
+            "kind": "String",
+            "status": "Int64",
+            "duration_s": "Float64",
+        },
+    }
+
+    def cases(self, config: FileSizeConfig) -> list[Case]:
+        return [
+            Case(
+                {"backend": backend.name, "op": op, "size": str(size), factor: level},
+                _definition(config, backend, size),
+            )
+            for backend in config.backends
+            for op in config.ops
+            for size in config.sizes_of(backend)
+            for factor, level in _conditions(config, backend, op)
+        ]
+
+
+def _conditions(config: FileSizeConfig, backend: PathBackend | S3Backend, op: str) -> list[tuple[str, str]]:
+    """Factor and level of what else decides a case: durability for writes, cache state for reads."""
+    if isinstance(backend, S3Backend):  # what the service acknowledges and caches is its own affair
+        return [("sync", "server")] if op == "write" else [("cache", "uncontrolled")]
+    if op == "write":
+        return [("sync", level) for level in config.sync]
+    if config.is_direct(backend):
+        return [("cache", "direct")]
+    return [("cache", level) for level in config.cache]
+
+
+def _definition(config: FileSizeConfig, backend: PathBackend | S3Backend, size: Size) -> dict[str, Any]:
+    definition = {
+        "backend": backend.model_dump(mode="json", exclude=_NO_PART_OF_A_CASE, exclude_defaults=True),
+        "chunk": str(config.chunk),
+        "operations": config.operations_of(size),
+        "services": services.definition(config.services, backend.service),
+    }
+    if isinstance(backend, PathBackend):
+        definition["backend"]["direct"] = config.is_direct(backend)
+    return definition
+
+
+FAMILY = FileSize()

@@ -1,0 +1,87 @@
+"""What the file_size probe answers: one JSON document with every operation of a trial."""
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from benchstudy.families.file_size.answer import read_answer
+from benchstudy.model.family import Observation, Parsed, ParseError
+from benchstudy.model.units import Size
+
+PARTS = ("open", "transfer", "sync", "close")
+SERIES = (
+    "duration_s",
+    *(f"{part}_s" for part in PARTS),
+    "first_byte_s",
+    "source_s",
+    "cached_before",
+    "device_read_bytes",
+    "attempts",
+)
+
+
+def parse_answer(path: Path, size_bytes: int) -> Parsed:
+    """The answer of a successful trial whose case says `size_bytes`.
+
+    Raises ParseError for a truncated answer, one with too few operations, or one of another case.
+    """
+    answer = read_answer(path)
+    operations = answer["operations"]
+    expected = answer["request"]["operations"]
+    if "problem" in answer or len(operations) != expected:
+        raise ParseError(f"{len(operations)} of {expected} operations: {answer.get('problem', 'the rest is missing')}")
+    if answer["request"]["size"] != size_bytes:
+        raise ParseError(f"measured {answer['request']['size']} bytes, and the case says {size_bytes}")
+    rows = [_row(index, operation) for index, operation in enumerate(operations)]
+    if any(row["duration_s"] <= 0 for row in rows):
+        raise ParseError("an operation took no time at all: the clock of the host is broken")
+    series: dict[str, list[Mapping[str, Any]]] = {"operations": rows}
+    if answer["request"]["kind"] == "s3":
+        series["errors"] = [
+            {name: error[name] for name in ("operation", "attempt", "kind", "status", "duration_s")}
+            for error in answer["errors"]
+        ]
+    return Parsed(_observations(answer, rows), series)
+
+
+def _row(index: int, operation: Mapping[str, Any]) -> dict[str, Any]:
+    """One row of the series; columns that do not apply are null."""
+    row: dict[str, Any] = {"operation": index, **dict.fromkeys(SERIES)}
+    for name, value in operation.items():
+        if name.endswith("_ns"):
+            row[f"{name.removesuffix('_ns')}_s"] = None if value is None else value / 1e9
+        elif name in row:
+            row[name] = value
+    if row["duration_s"] is None:
+        row["duration_s"] = sum(operation[f"{part}_ns"] for part in PARTS) / 1e9
+    return row
+
+
+def _observations(answer: Mapping[str, Any], rows: list[dict[str, Any]]) -> list[Observation]:
+    def mean(column: str) -> float | None:
+        values = [row[column] for row in rows if row[column] is not None]
+        return sum(values) / len(values) if len(values) == len(rows) else None
+
+    total_s = sum(row["duration_s"] for row in rows)
+    found = [
+        Observation("duration", mean("duration_s"), "s"),
+        Observation("throughput", answer["request"]["size"] * len(rows) / total_s, "B/s"),
+        Observation("operations", float(len(rows)), "1"),
+    ]
+    found += [Observation(part, mean(f"{part}_s"), "s") for part in (*PARTS, "first_byte", "source")]
+    found.append(Observation("device_read", mean("device_read_bytes"), "B"))
+    shares = [row["cached_before"] for row in rows if row["cached_before"] is not None]
+    if shares:
+        worst = min(shares) if answer["request"]["cache"] == "warm" else max(shares)
+        found.append(Observation("cached_before", worst, "1"))
+    if answer["request"]["kind"] == "s3":
+        # Preparing and verifying are tried again like the rest, but belong to no operation.
+        failed = [error for error in answer["errors"] if error["operation"] is not None]
+        found.append(Observation("errors", float(len(failed)), "1"))
+        found.append(Observation("attempts", float(sum(row["attempts"] for row in rows)), "1"))
+    return [observation for observation in found if observation.value is not None]
+
+
+def parse_trial(levels: Mapping[str, str], files: Path) -> Parsed:
+    """What the probe said in one trial. Raises ParseError."""
+    return parse_answer(files / "stdout", Size(levels["size"]).bytes)

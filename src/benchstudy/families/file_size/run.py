@@ -1,0 +1,185 @@
+"""One trial of file_size: the probe on the host, asked once."""
+
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from benchstudy.families.file_size.answer import read_answer
+from benchstudy.families.file_size.config import SERVICE_KEYS, FileSizeConfig, PathBackend, S3Backend
+from benchstudy.hosts.agent import Command
+from benchstudy.hosts.errors import ServiceFailed
+from benchstudy.measuring.trial import TrialContext
+from benchstudy.model import services
+from benchstudy.model.errors import TrialFailed
+from benchstudy.model.family import Case, ParseError
+from benchstudy.model.units import Size
+
+ACCESS_KEY, SECRET_KEY = "BENCHSTUDY_S3_ACCESS_KEY", "BENCHSTUDY_S3_SECRET_KEY"
+
+
+def run_trial(case: Case, trial: TrialContext) -> None:
+    """One operation of one backend, as often as the study says. Raises TrialFailed."""
+    config: FileSizeConfig = trial.config
+    backend = config.backend(case.levels["backend"])
+    size = Size(case.levels["size"])
+    # Reading everything back in each trial would double a study's time; its first trial speaks for a case.
+    verify = trial.once(f"verified {case.id}", lambda: trial.uuid) == trial.uuid
+    request = {
+        "action": case.levels["op"],
+        "size": size.bytes,
+        "chunk": config.chunk.bytes,
+        "operations": config.operations_of(size),
+        "verify": verify,
+    }
+    if isinstance(backend, PathBackend):
+        answer = _run_path(trial, config, backend, case.levels, request)
+        trial.note(file_system=answer["file_system"], cache=answer.get("cache"))
+    else:
+        answer = _run_s3(trial, backend, request)
+        trial.note(versions=answer["versions"], removed=answer["removed"])
+    trial.note(contents=answer.get("verified") or "verified in the first trial of this case in its session")
+
+
+def _filled(trial: TrialContext, backend: PathBackend | S3Backend, text: str) -> str:
+    if backend.service is None:
+        return text
+    return trial.service(backend.service).fill(text.replace("{{service.", "{{"))
+
+
+def _run_path(
+    trial: TrialContext,
+    config: FileSizeConfig,
+    backend: PathBackend,
+    levels: Mapping[str, str],
+    request: dict[str, Any],
+) -> dict[str, Any]:
+    path = _filled(trial, backend, backend.path)
+    request = {
+        **request,
+        "kind": "path",
+        "path": path,
+        "expect_fs": backend.expect_fs,
+        "direct": config.is_direct(backend),
+        "sync": levels.get("sync", "none"),
+        "cache": levels.get("cache", ""),
+    }
+    trial.once(f"folder {path}", lambda: _assert_folder(trial, backend, path))
+    request["directory"] = trial.scratch(path)
+    if request["action"] == "read":
+        prepared = trial.once(f"file {path} {request['size']}", lambda: _prepare(trial, request))
+        request |= {"file": prepared["file"], "sha256": prepared["sha256"]}
+    return _measure(trial, request)
+
+
+def _assert_folder(trial: TrialContext, backend: PathBackend, path: str) -> None:
+    """Before anything is written there: a missing mount would have us fill the disk below it. Once a session; the probe
+    looks at the mount again before each trial's first operation."""
+    found = trial.agent_call("path-info", path)
+    where = f"backend {backend.name}: {path}"
+    if not found["is_dir"]:
+        raise TrialFailed(f"{where} is not a folder on the host: mount it or make it")
+    if backend.expect_fs and found["fs_type"] not in backend.expect_fs:
+        raise TrialFailed(
+            f"{where} is on a {found['fs_type']} file system (mounted at {found['mount_point']}), and the study "
+            f"expects {' or '.join(backend.expect_fs)}: is the mount missing?"
+        )
+
+
+def _prepare(trial: TrialContext, request: dict[str, Any]) -> dict[str, Any]:
+    return _measure(trial, {**request, "action": "prepare"}, label="prepare")
+
+
+def _run_s3(trial: TrialContext, backend: S3Backend, request: dict[str, Any]) -> dict[str, Any]:
+    below = f"{backend.prefix}benchstudy/{trial.study}/{trial.session}"
+    to_bucket = s3_request(
+        backend,
+        endpoint_url=_filled(trial, backend, backend.endpoint_url) if backend.endpoint_url else None,
+        prefix=f"{below}/trials/",
+        library=trial.library("boto3"),
+    )
+    request = {**request, **to_bucket}
+    keys = _s3_keys(trial, backend)
+    if request["action"] == "read":
+        name = f"object-{backend.name}-{request['size']}"
+        hold = {**request, "action": "hold", "prefix": f"{below}/{name}/", "key": f"{below}/{name}/read"}
+        held = trial.once(name, lambda: _hold_object(trial, name, hold, keys))
+        request |= {"key": hold["key"], "held": held["file"]}
+        trial.note(object=held["note"])
+    # The probe removes what it made. Killed at a timeout it cannot: then the supervisor has this done.
+    clean = trial.agent_argv("file_size:main", as_argument({**request, "action": "clean"}))
+    return _measure(trial, request, secret_env=keys, cleanup=[clean])
+
+
+def _s3_keys(trial: TrialContext, backend: S3Backend) -> dict[str, str]:
+    if backend.access_key_env and backend.secret_key_env:
+        return {
+            ACCESS_KEY: trial.secret(backend.access_key_env),
+            SECRET_KEY: trial.secret(backend.secret_key_env),
+        }
+    if backend.service:
+        secrets = trial.service(backend.service).secrets
+        return dict(zip((ACCESS_KEY, SECRET_KEY), (secrets[name] for name in SERVICE_KEYS), strict=True))
+    return {}
+
+
+def _hold_object(trial: TrialContext, name: str, request: dict[str, Any], keys: Mapping[str, str]) -> dict[str, Any]:
+    """Upload what all trials of a case read. A process on the host stays with the keys and removes it at the session's
+    end, or when the controller is gone. The file that tells its SHA-256, and what trials note."""
+    of_variable = dict(zip((ACCESS_KEY, SECRET_KEY), SERVICE_KEYS, strict=True))
+    service = services.Service(
+        argv=trial.agent_argv("file_size:main", as_argument(request)),
+        stop=trial.agent_argv("file_size:main", as_argument({**request, "action": "clean"})),
+        secrets=[of_variable[variable] for variable in keys],
+        env={variable: f"{{{{secret.{of_variable[variable]}}}}}" for variable in keys},
+        ready=services.Ready(file="{{dir}}/held", timeout=trial.config.timeout),
+    )
+    into = trial.files / "upload"
+    try:
+        running = trial.hold(name, service, {of_variable[variable]: text for variable, text in keys.items()}, into)
+    except ServiceFailed as error:
+        raise TrialFailed(_problem(into / "stdout") or f"uploading the object to be read: {error}") from error
+    note = {
+        "uploaded": "once in the session, before its first trial of this case; read again by every later one",
+        "before_trial": trial.uuid,
+    }
+    return {"file": f"{running.dir}/held", "note": note}
+
+
+def s3_request(backend: S3Backend, endpoint_url: str | None, prefix: str, library: str) -> dict[str, Any]:
+    return {
+        "kind": "s3",
+        "bucket": backend.bucket,
+        "create_bucket": backend.service is not None,
+        "endpoint_url": endpoint_url,
+        "region": backend.region,
+        "part_size": backend.part_size.bytes,
+        "max_concurrency": backend.max_concurrency,
+        "addressing_style": backend.addressing_style,
+        "prefix": prefix,
+        "library": library,
+    }
+
+
+def _measure(trial: TrialContext, request: dict[str, Any], label: str = "command", **options: Any) -> dict[str, Any]:
+    """The probe's answer. Raises TrialFailed with the probe's own words, or with the way it ended."""
+    argv = trial.agent_argv("file_size:main", as_argument(request))
+    execution = trial.execute(Command(argv=argv, timeout_s=trial.config.timeout, label=label, **options))
+    if execution.execution.state == "exited" and execution.execution.exit_status == 1:
+        problem = _problem(execution.stdout)
+        if problem:
+            raise TrialFailed(problem)
+    execution.require_success()
+    return read_answer(execution.stdout)
+
+
+def _problem(answer: Path) -> str | None:
+    """What the probe itself said is wrong."""
+    try:
+        return read_answer(answer).get("problem")
+    except ParseError:
+        return None
+
+
+def as_argument(request: Mapping[str, Any]) -> str:
+    return json.dumps(request, separators=(",", ":"), sort_keys=True)

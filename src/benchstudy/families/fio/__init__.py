@@ -1,0 +1,1 @@
+"""Random I/O by fio, and a thousand small files."""

@@ -1,0 +1,136 @@
+"""What a study may say about fio: the directories, the page's jobs and jobs of its own."""
+
+import re
+from pathlib import Path
+from typing import Any, Literal
+
+from pydantic import Field, field_validator, model_validator
+
+from benchstudy.model.family import FamilyConfig
+from benchstudy.model.names import Name, nearest
+from benchstudy.model.strict import Strict
+from benchstudy.model.units import DurationField, Size, SizeField
+
+PageJob = Literal["gitlab", "gitlab-latency"]
+SmallFiles = Literal["shell-loop", "no-fork"]
+Engine = Literal["sync", "psync", "vsync", "pvsync", "pvsync2", "libaio", "posixaio", "io_uring", "mmap"]
+Pattern = Literal["read", "write", "randread", "randwrite", "rw", "readwrite", "randrw"]
+MIXED_PATTERNS = ("rw", "readwrite", "randrw")
+
+# Options that shape I/O on the trial's own file, and nothing else. A list of what is allowed and not of what
+# is forbidden: fio can also run shell commands (exec_prerun), load libraries (ioengine=external:…) and write
+# wherever it likes (write_lat_log), and every version learns more.
+EXTRA_OPTIONS = frozenset(
+    {
+        # how a block is chosen and what it holds
+        "blockalign", "bs_unaligned", "bsrange", "bssplit", "buffer_compress_percentage", "buffer_pattern",
+        "dedupe_percentage", "end_fsync", "fallocate", "fsync_on_close", "invalidate",
+        "norandommap", "number_ios", "io_size", "offset", "overwrite", "percentage_random",
+        "random_distribution", "random_generator", "randrepeat", "randseed", "refill_buffers", "rw_sequencer",
+        "scramble_buffers", "softrandommap", "sync", "sync_file_range", "unlink", "verify", "verify_fatal",
+        "zero_buffers", "do_verify", "create_fsync",
+        # how operations are submitted and paced
+        "atomic", "fixedbufs", "hipri", "iodepth_batch", "iodepth_batch_complete_max",
+        "iodepth_batch_complete_min", "iodepth_batch_submit", "iodepth_low", "io_submit_mode",
+        "latency_percentile", "latency_target", "latency_window", "max_latency", "nonvectored", "rate",
+        "rate_iops", "rate_min", "rate_process", "registerfiles", "rwmixwrite", "sqthread_poll", "startdelay",
+        "thinktime", "thinktime_blocks", "thread", "uncached",
+        # what is recorded
+        "clat_percentiles", "continue_on_error", "disable_clat", "disable_lat", "disable_slat", "gtod_reduce",
+        "lat_percentiles", "percentile_list", "slat_percentiles", "clocksource",
+        # steady state
+        "steadystate", "steadystate_duration", "steadystate_ramp_time",
+        # processes
+        "cpus_allowed", "cpus_allowed_policy", "ioprio", "prio", "prioclass", "nice", "numa_cpu_nodes",
+        # the buffer memory
+        "iomem_align", "lockmem",
+    }
+)  # fmt: skip
+
+# What fio gives a meaning to inside a file name or an option: separators, quotes, variables, comments.
+UNSAFE_IN_PATH = re.compile(r"""[\x00-\x1f\x7f:"'\\$#;]""")
+UNSAFE_CHARACTERS = """: " ' \\ $ # ; and control characters"""
+
+
+class Directory(Strict):
+    """A folder on the file system to be measured."""
+
+    name: Name
+    path: str = Field(description="absolute or below ~/; may hold {{placeholders}} of the service")
+    expect_fs: list[str] = Field([], description="file system types it may be on; any when left out")
+    service: Name | None = Field(None, description="service that must be up before, such as a mount")
+
+    @field_validator("expect_fs", mode="before")
+    @classmethod
+    def _one_or_several(cls, value: Any) -> Any:
+        return [value] if isinstance(value, str) else value
+
+    @model_validator(mode="after")
+    def _harmless(self) -> "Directory":
+        bad = UNSAFE_IN_PATH.search(self.path)
+        if bad or not self.path.startswith(("/", "~/", "{{")) or ".." in Path(self.path).parts:
+            raise ValueError(
+                f"path {self.path!r}: give an absolute path, or one below ~/, without '..' and any of "
+                + UNSAFE_CHARACTERS
+            )
+        if "{{" in self.path and self.service is None:
+            raise ValueError(f"path {self.path!r} has a placeholder: name the service that fills it in")
+        return self
+
+
+class Job(Strict):
+    """One fio job of the study's own."""
+
+    name: Name
+    rw: Pattern
+    bs: SizeField = Size("4KiB")
+    iodepth: int = Field(1, ge=1, le=65_536)
+    engine: Engine = "libaio"
+    direct: bool = True
+    rwmixread: int | None = Field(None, ge=0, le=100, description="per cent of reads, for mixed patterns")
+    size: SizeField | None = Field(None, description="of the file; the family's when left out")
+    runtime: DurationField | None = Field(None, description="the family's when left out")
+    ramp_time: DurationField | None = Field(None, description="run this long before anything is recorded")
+    fsync: int | None = Field(None, ge=1, description="an fsync after this many writes")
+    fdatasync: int | None = Field(None, ge=1)
+    numjobs: int = Field(1, ge=1, le=1024)
+    extra: dict[str, str | int | float | bool] = Field({}, description="further fio options")
+
+    @field_validator("extra")
+    @classmethod
+    def _known_options(cls, value: dict[str, Any]) -> dict[str, Any]:
+        for key, setting in value.items():
+            if key in cls.model_fields or key in ("ioengine", "readwrite", "filename"):
+                raise ValueError(f"{key!r} belongs beside extra, not into it")
+            if key not in EXTRA_OPTIONS:
+                raise ValueError(f"fio option {key!r} is not allowed here: {nearest(key, EXTRA_OPTIONS)}")
+            if not re.fullmatch(r"[\w.,:/%+-]*", str(setting), re.ASCII):
+                raise ValueError(f"the value {setting!r} of {key} may hold letters, digits and . , : / % + - _ only")
+        return value
+
+    @model_validator(mode="after")
+    def _consistent(self) -> "Job":
+        if self.rwmixread is not None and self.rw not in MIXED_PATTERNS:
+            raise ValueError(f"rwmixread says nothing for rw: {self.rw}; it needs one of {', '.join(MIXED_PATTERNS)}")
+        if self.name in ("gitlab", "gitlab-latency"):
+            raise ValueError(f"{self.name!r} is the page's own job; give this one another name")
+        return self
+
+
+class FioConfig(FamilyConfig):
+    directories: list[Directory] = Field(min_length=1)
+    size: SizeField = Field(Size("4GiB"), description="of the file that a job works on")
+    runtime: DurationField | None = Field(None, description="run for this long; once over the size when left out")
+    page_jobs: list[PageJob] = Field(
+        ["gitlab", "gitlab-latency"], description="the page's command, without and with latencies"
+    )
+    small_files: list[SmallFiles] = Field(["shell-loop", "no-fork"], description="the naive test's two forms")
+    jobs: list[Job] = Field([], description="further fio jobs")
+
+    @model_validator(mode="after")
+    def _services_described(self) -> "FioConfig":
+        for directory in self.directories:
+            if directory.service is not None and directory.service not in self.services:
+                hint = nearest(directory.service, self.services)
+                raise ValueError(f"directory {directory.name}: no service {directory.service!r}: {hint}")
+        return self

@@ -1,0 +1,131 @@
+"""Many small reads and writes, after GitLab's page on file system benchmarking: its fio command, the latency
+run it lacks, any further fio job, and its naive test with 1001 small files. See docs/families/fio.md.
+"""
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any, ClassVar
+
+from benchstudy.families.fio.config import FioConfig, Job
+from benchstudy.families.fio.place import FILE
+from benchstudy.model import services
+from benchstudy.model.family import Case, Family
+from benchstudy.model.units import Size
+
+if TYPE_CHECKING:
+    pass
+
+_RESULT = "fio.json"
+
+
+class Fio(Family):
+    name = "fio"
+    title = "Random I/O and small files"
+    Config = FioConfig
+    primary_metrics: ClassVar[tuple[str, ...]] = ("read_iops", "write_iops", "trim_iops", "write_time", "read_time")
+    runs_on: ClassVar[str | None] = "sut"
+    series_schemas: ClassVar[Mapping[str, Mapping[str, str]]] = {
+        "latency_histogram": {
+            "op": "String",
+            "kind": "String",
+            "lower_s": "Float64",
+            "upper_s": "Float64",
+            "count": "Int64",
+        },
+        "small_file_operations": {"op": "String", "index": "Int64", "duration_s": "Float64"},
+    }
+
+    def cases(self, config: FioConfig) -> list[Case]:
+        found = []
+        for directory in config.directories:
+            where = {
+                "path": directory.path,
+                "services": services.definition(config.services, directory.service),
+            }
+            for page_job in config.page_jobs:
+                argv = page_argv(config.size, config.runtime, latencies=page_job == "gitlab-latency")
+                found.append(_case(directory.name, "fio", page_job, {**where, **_fio(argv, config.size)}))
+            for job in config.jobs:
+                argv = job_argv(job, config)
+                found.append(_case(directory.name, "fio", job.name, {**where, **_fio(argv, job.size or config.size)}))
+            for variant in config.small_files:
+                found.append(_case(directory.name, "small-files", variant, where))
+        return found
+
+
+def _case(directory: str, test: str, job: str, definition: Mapping[str, Any]) -> Case:
+    return Case({"directory": directory, "test": test, "job": job}, definition)
+
+
+def _fio(argv: list[str], size: Size) -> dict[str, Any]:
+    return {"argv": argv, "size_bytes": size.bytes}
+
+
+def page_argv(size: Size, runtime: float | None, *, latencies: bool) -> list[str]:
+    """The page's command. `latencies` leaves out the option that switches them off; nothing else differs."""
+    return [
+        "fio",
+        "--randrepeat=1",
+        "--ioengine=libaio",
+        "--direct=1",
+        *([] if latencies else ["--gtod_reduce=1"]),
+        "--name=test",
+        "--bs=4k",
+        "--iodepth=64",
+        "--readwrite=randrw",
+        "--rwmixread=75",
+        f"--size={_fio_size(size)}",
+        f"--filename={FILE}",
+        *_run_time(runtime),
+        *_output(),
+    ]
+
+
+def job_argv(job: Job, config: FioConfig) -> list[str]:
+    """The command of a job of the study's own."""
+    optional = {"rwmixread": job.rwmixread, "fsync": job.fsync, "fdatasync": job.fdatasync}
+    runtime = config.runtime if job.runtime is None else job.runtime
+    return [
+        "fio",
+        f"--name={job.name}",
+        f"--ioengine={job.engine}",
+        f"--direct={int(job.direct)}",
+        f"--bs={_fio_size(job.bs)}",
+        f"--iodepth={job.iodepth}",
+        f"--readwrite={job.rw}",
+        *(f"--{option}={value}" for option, value in optional.items() if value is not None),
+        f"--size={_fio_size(job.size or config.size)}",
+        f"--filename={FILE}",
+        *_run_time(runtime),
+        *([f"--ramp_time={_milliseconds(job.ramp_time)}"] if job.ramp_time else []),
+        # Without it fio prints each process for itself, and percentiles cannot be put together again.
+        *([f"--numjobs={job.numjobs}", "--group_reporting=1"] if job.numjobs > 1 else []),
+        *(f"--{option}={_setting(value)}" for option, value in job.extra.items()),
+        *_output(),
+    ]
+
+
+def _run_time(runtime: float | None) -> list[str]:
+    return [] if runtime is None else [f"--runtime={_milliseconds(runtime)}", "--time_based=1"]
+
+
+def _output() -> list[str]:
+    return ["--output-format=json+", f"--output={_RESULT}"]
+
+
+def _milliseconds(seconds: float) -> str:
+    return f"{round(seconds * 1000)}ms"
+
+
+def _setting(value: str | int | float | bool) -> str:
+    return str(int(value)) if isinstance(value, bool) else str(value)
+
+
+def _fio_size(size: Size) -> str:
+    """As the page spells it, where fio's k, M and G are binary: 4G; plain bytes where no such fits."""
+    for power, unit in ((4, "T"), (3, "G"), (2, "M"), (1, "k")):
+        if size.bytes and size.bytes % 1024**power == 0:
+            return f"{size.bytes // 1024**power}{unit}"
+    return str(size.bytes)
+
+
+FAMILY = Fio()

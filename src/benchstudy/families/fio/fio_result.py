@@ -1,0 +1,199 @@
+"""What a fio output says, whatever its version and format, and the observations that come of it."""
+
+import math
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+
+from benchstudy.model.family import Observation, Parsed, ParseError
+
+# The percentiles given, and the operations a trial must have had for each: with fewer, even the extremes do
+# not bracket the percentile at 95 % (`stats.smallest_n`, not imported because scipy takes a second to load).
+MIN_OPERATIONS: Mapping[float, int] = {50.0: 6, 90.0: 36, 95.0: 72, 99.0: 368, 99.9: 3688}
+
+
+@dataclass(frozen=True)
+class Bin:
+    """`count` operations took at least `lower_s` and less than `upper_s` seconds."""
+
+    lower_s: float
+    upper_s: float
+    count: int
+
+
+@dataclass(frozen=True)
+class Latency:
+    """Seconds. `percentiles` maps 99.9 to its value; `count` is None where the output does not tell it."""
+
+    count: int | None
+    min: float
+    max: float
+    mean: float
+    stddev: float
+    percentiles: Mapping[float, float] = field(default_factory=dict)
+    bins: Sequence[Bin] = ()
+
+
+@dataclass(frozen=True)
+class Direction:
+    """What one job did in one direction (read, write or trim). `latencies` has the keys slat, clat, lat."""
+
+    iops: float
+    bandwidth: float  # B/s
+    bytes: float
+    runtime: float  # s
+    ios: int | None
+    short_ios: int | None
+    dropped_ios: int | None
+    latencies: Mapping[str, Latency]
+
+
+@dataclass(frozen=True)
+class FioJob:
+    name: str
+    group: int
+    directions: Mapping[str, Direction]
+    sync: Latency | None
+    cpu_user: float | None  # share of one core
+    cpu_system: float | None
+    io_errors: int
+
+
+@dataclass(frozen=True)
+class FioRun:
+    version: str  # "fio-3.33"
+    jobs: Sequence[FioJob]
+
+    @property
+    def name(self) -> str:
+        """Of its job, or of its jobs, joined by '+'."""
+        return "+".join(dict.fromkeys(job.name for job in self.jobs))
+
+
+def observe(run: FioRun) -> Parsed:
+    """The observations of a run, its jobs taken together, and the series `latency_histogram`.
+
+    Raises ParseError when nothing was done, or when jobs ran one after another and so cannot be added up.
+    """
+    if len({job.group for job in run.jobs}) > 1:
+        raise ParseError(
+            f"fio ran the jobs {run.name} in groups one after another; give each group an output of its own, "
+            "because rates of different times cannot be added up"
+        )
+    observations: list[Observation] = []
+    histogram: list[dict[str, object]] = []
+    for op in ("read", "write", "trim"):
+        directions = [job.directions[op] for job in run.jobs if op in job.directions]
+        if not directions:
+            continue
+        observations += _rates(op, directions)
+        for kind in ("slat", "clat", "lat"):
+            parts = [d.latencies[kind] for d in directions if kind in d.latencies]
+            if len(parts) == len(directions):
+                observations += _latency(f"{op}_{kind}", parts)
+                histogram += _histogram(op, kind, parts)
+    if not observations:
+        raise ParseError(f"fio job {run.name}: no read, write or trim was done at all")
+    syncs = [job.sync for job in run.jobs if job.sync is not None]
+    if syncs:
+        if (count := _total(s.count for s in syncs)) is not None:
+            observations.append(Observation("sync_ios", float(count), "1"))
+        observations += _latency("sync_lat", syncs)
+        histogram += _histogram("sync", "lat", syncs)
+    for name, shares in (
+        ("cpu_user", [job.cpu_user for job in run.jobs]),
+        ("cpu_system", [job.cpu_system for job in run.jobs]),
+    ):
+        known = [share for share in shares if share is not None]
+        if known:
+            observations.append(Observation(name, sum(known) / len(known), "1"))
+    observations.append(Observation("io_errors", float(sum(job.io_errors for job in run.jobs)), "1"))
+    return Parsed(observations, {"latency_histogram": histogram} if histogram else {})
+
+
+def _rates(op: str, directions: Sequence[Direction]) -> list[Observation]:
+    """Rates and totals of jobs that ran side by side add up; their run time is the longest."""
+    found = [
+        Observation(f"{op}_iops", sum(d.iops for d in directions), "1/s"),
+        Observation(f"{op}_bandwidth", sum(d.bandwidth for d in directions), "B/s"),
+        Observation(f"{op}_bytes", sum(d.bytes for d in directions), "B"),
+        Observation(f"{op}_runtime", max(d.runtime for d in directions), "s"),
+    ]
+    pick: dict[str, Callable[[Direction], int | None]] = {
+        "ios": lambda d: d.ios,
+        "short_ios": lambda d: d.short_ios,
+        "dropped_ios": lambda d: d.dropped_ios,
+    }
+    for name, of in pick.items():
+        total = _total(of(d) for d in directions)
+        if total is not None:
+            found.append(Observation(f"{op}_{name}", float(total), "1"))
+    return found
+
+
+def _total(values: Iterable[int | None]) -> int | None:
+    known = list(values)
+    return None if None in known else sum(v for v in known if v is not None)
+
+
+def _latency(prefix: str, parts: Sequence[Latency]) -> list[Observation]:
+    count = _total(p.count for p in parts)
+    found = [
+        Observation(f"{prefix}_min", min(p.min for p in parts), "s"),
+        Observation(f"{prefix}_max", max(p.max for p in parts), "s"),
+    ]
+    moments = (parts[0].mean, parts[0].stddev) if len(parts) == 1 else _pooled(parts)
+    if moments is not None:
+        found += [
+            Observation(f"{prefix}_mean", moments[0], "s"),
+            Observation(f"{prefix}_stddev", moments[1], "s"),
+        ]
+    if count is not None:
+        percentiles = parts[0].percentiles if len(parts) == 1 else _merged_percentiles(parts)
+        found += [
+            Observation(f"{prefix}_p{percentile:g}", percentiles[percentile], "s")
+            for percentile, needed in MIN_OPERATIONS.items()
+            if percentile in percentiles and count >= needed
+        ]
+    return found
+
+
+def _pooled(parts: Sequence[Latency]) -> tuple[float, float] | None:
+    """Mean and standard deviation of all samples together, exactly; None when a part's count is unknown."""
+    counts = [p.count for p in parts if p.count]
+    if len(counts) < len(parts) or sum(counts) < 2:
+        return None
+    n = sum(counts)
+    mean = sum(c * p.mean for c, p in zip(counts, parts, strict=True)) / n
+    squares = sum((c - 1) * p.stddev**2 + c * (p.mean - mean) ** 2 for c, p in zip(counts, parts, strict=True))
+    return mean, math.sqrt(squares / (n - 1))
+
+
+def _merged_percentiles(parts: Sequence[Latency]) -> dict[float, float]:
+    """From the merged histogram, by fio's own rule: nearest rank, middle of the bin."""
+    if any(not p.bins for p in parts):
+        return {}
+    counts: Counter[tuple[float, float]] = Counter()
+    for part in parts:
+        for one in part.bins:
+            counts[one.lower_s, one.upper_s] += one.count
+    found = {}
+    for percentile in MIN_OPERATIONS:
+        rank, seen = math.ceil(counts.total() * percentile / 100 - 1e-9), 0
+        for (lower, upper), count in sorted(counts.items()):
+            seen += count
+            if seen >= rank:
+                found[percentile] = (lower + upper) / 2
+                break
+    return found
+
+
+def _histogram(op: str, kind: str, parts: Sequence[Latency]) -> list[dict[str, object]]:
+    counts: Counter[tuple[float, float]] = Counter()
+    for part in parts:
+        for one in part.bins:
+            counts[one.lower_s, one.upper_s] += one.count
+    return [
+        {"op": op, "kind": kind, "lower_s": lower, "upper_s": upper, "count": count}
+        for (lower, upper), count in sorted(counts.items())
+    ]

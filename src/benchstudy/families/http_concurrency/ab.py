@@ -1,0 +1,255 @@
+"""ab (ApacheBench): its report, what is inconsistent in one, and its files of -e (percentiles) and -g (requests).
+
+ab rounds what it prints about latencies to whole milliseconds and counts a kilobyte as 1024 bytes.
+"""
+
+import math
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from benchstudy.families.http_concurrency.ab_result import AbResult, Times, mean_between, options
+from benchstudy.model.family import ParseError
+
+if TYPE_CHECKING:
+    import polars as pl
+
+__all__ = [
+    "AbResult",
+    "Times",
+    "histogram_of_gnuplot",
+    "mean_between",
+    "parse_ab",
+    "parse_ab_percentiles",
+    "recognise_ab",
+]
+
+_PHASES = {"Connect": "connect", "Processing": "processing", "Waiting": "waiting", "Total": "total"}
+_VERSION = re.compile(r"^This is ApacheBench, Version (?P<version>\S+)(?: <\$Revision: (?P<revision>\d+) \$>)?", re.M)
+# Also as a page or a shell shows it: in backquotes, or after a prompt.
+_COMMAND = re.compile(r"^[\s`$#>]*((?:\S*/)?ab\s+-[^\n`]*)`?", re.M)
+_FIELD = re.compile(r"^(?P<name>[A-Z][A-Za-z/0-9 -]+?):[ \t]*(?P<value>.*?)[ \t]*$")
+_FAILURES = re.compile(r"^\s+\(Connect: (\d+), (?:Receive: (\d+), )?Length: (\d+), Exceptions: (\d+)\)\s*$")
+_POSTED = re.compile(r"^\s+(?P<rate>[\d.]+) kb/s (?P<kind>sent|total)\s*$")
+_TIMES = re.compile(r"^(Connect|Processing|Waiting|Total):((?:\s+-?\d+(?:\.\d+)?){3,5})\s*$")
+_PERCENTILE = re.compile(r"^\s*(?P<percent>\d+)%\s+<?(?P<ms>-?\d+)>?")
+_WARNING = re.compile(r"^(?:WARNING|ERROR): The median and mean for (?P<what>.+?) are", re.M)
+_GAVE_UP = re.compile(r"^Total of (\d+) requests completed", re.M)
+_SAID = re.compile(r"^(?:ab|apr_\w+|SSL \w+|[\w/.-]*ab): .+$|^.+\(\d{2,6}\)\s*$|^Test aborted after .+$", re.M)
+
+
+def recognise_ab(text: str) -> bool:
+    """Whether this is a report of ab, whole or damaged, wherever in the text it begins."""
+    if _VERSION.search(text):
+        return True
+    return all(re.search(rf"^{name}:", text, re.M) for name in ("Document Path", "Concurrency Level"))
+
+
+def parse_ab(text: str, stderr: str = "") -> AbResult:
+    """The report in a text, in which a command, notes or a page's own words may stand before and after.
+
+    `stderr` is only read for ab's reason when there is no report. Raises ParseError when the report is cut off, when
+    ab gave up, or when the text is not ab's or holds two reports.
+    """
+    if not recognise_ab(text):
+        raise ParseError(f"ab left no report; {_reason(text, stderr)}")
+    begins = re.findall(r"^Document Path:", text, re.M)
+    if len(begins) > 1:
+        raise ParseError(f"{len(begins)} reports of ab are in one text: give each a file of its own")
+    if not begins:
+        raise ParseError(f"ab ended before its report; {_reason(text, stderr)}")
+    return _Report(text, stderr).result()
+
+
+def _reason(text: str, stderr: str) -> str:
+    said = [match[0].strip() for source in (stderr, text) for match in _SAID.finditer(source)]
+    done = _GAVE_UP.search(text)
+    after = f" after {done[1]} requests" if done else ""
+    return f"it said{after}: {'; '.join(dict.fromkeys(said))}" if said else f"it gives no reason{after}"
+
+
+class _Report:
+    """The lines of one report, by name."""
+
+    def __init__(self, text: str, stderr: str):
+        self._text, self._stderr = text, stderr
+        self._fields: dict[str, list[str]] = {}
+        self._failures: tuple[int, ...] = (0, 0, 0, 0)
+        self._posted: dict[str, float] = {}
+        self._times: dict[str, Times] = {}
+        self._percentiles: dict[int, float] = {}
+        lines = iter(text.splitlines())
+        for line in lines:
+            if match := _FAILURES.match(line):
+                self._failures = tuple(int(_finite(n or "0")) for n in match.groups())
+            elif match := _POSTED.match(line):
+                self._posted[match["kind"]] = _finite(match["rate"]) * 1024
+            elif match := _TIMES.match(line):
+                self._times[_PHASES[match[1]]] = self._row(match[1], match[2])
+            elif line.startswith("Percentage of the requests"):
+                self._read_percentiles(lines)
+            elif match := _FIELD.match(line):
+                self._fields.setdefault(match["name"], []).append(match["value"])
+
+    def result(self) -> AbResult:
+        complete, duration = self._count("Complete requests"), self._number("Time taken for tests")
+        found = _COMMAND.search(self._text)
+        command = found[1].strip() if found else None
+        self._require_whole(complete, command)
+        version = _VERSION.search(self._text)
+        length = self._value("Document Length")
+        per_request = self._fields.get("Time per request", [])
+        optional = self._optional
+        return AbResult(
+            version=version["version"] if version else None,
+            revision=version["revision"] if version else None,
+            command=command,
+            server_software=self._value("Server Software"),
+            hostname=self._value("Server Hostname"),
+            port=self._count("Server Port"),
+            tls=self._fields.get("SSL/TLS Protocol", [None])[0],
+            path=self._value("Document Path"),
+            document_length=None if length == "Variable" else self._count("Document Length"),
+            concurrency=self._count("Concurrency Level"),
+            duration=duration,
+            complete=complete,
+            failed=self._count("Failed requests"),
+            failed_connect=self._failures[0],
+            failed_receive=self._failures[1],
+            failed_length=self._failures[2],
+            failed_exceptions=self._failures[3],
+            write_errors=int(optional("Write errors") or 0),
+            non_2xx=int(optional("Non-2xx responses") or 0),
+            keepalive_requests=_whole(optional("Keep-Alive requests")),
+            transferred=self._count("Total transferred"),
+            body_sent=_whole(optional("Total body sent")),
+            html_transferred=self._count("HTML transferred"),
+            requests_per_second=optional("Requests per second"),
+            time_per_request=_leading(per_request[0]) / 1000 if per_request else None,
+            time_per_request_across=_leading(per_request[1]) / 1000 if len(per_request) > 1 else None,
+            transfer_rate=_times_1024(optional("Transfer rate")),
+            sent_rate=self._posted.get("sent"),
+            times=self._times,
+            percentiles=self._percentiles,
+            warnings=tuple(match["what"] for match in _WARNING.finditer(self._text)),
+        )
+
+    def _require_whole(self, complete: int, command: str | None) -> None:
+        """ab ends with its tables; where it completed nothing it has none."""
+        if not complete:
+            raise ParseError(f"ab completed no request; {_reason(self._text, self._stderr)}")
+        missing = [f"the row {row} of its times" for row, name in _PHASES.items() if name not in self._times]
+        if "Requests per second" in self._fields and len(self._fields.get("Time per request", [])) != 2:
+            missing.insert(0, "its time per request")
+        # It prints percentiles from the second request on, ending with the longest, unless told not to.
+        switched_off = command is not None and "d" in options(command) and not self._percentiles
+        if complete > 1 and 100 not in self._percentiles and not switched_off:
+            missing.append("the end of its percentiles")
+        if missing:
+            raise ParseError(f"ab's report is truncated: {missing[0]} is missing; {_reason(self._text, self._stderr)}")
+
+    def _row(self, name: str, numbers: str) -> Times:
+        ms = [_finite(number) / 1000 for number in numbers.split()]
+        if len(ms) == 5:
+            return Times(*ms)
+        if len(ms) == 3:
+            return Times(ms[0], ms[1], None, None, ms[2])
+        raise ParseError(f"ab's report is truncated: the row {name} of its times has {len(ms)} numbers instead of 5")
+
+    def _read_percentiles(self, lines: Iterator[str]) -> None:
+        for line in lines:
+            match = _PERCENTILE.match(line)
+            if match is None:
+                return
+            percent = int(match["percent"])
+            if percent == 100 and "(longest request)" not in line:
+                return
+            self._percentiles[percent] = _finite(match["ms"]) / 1000
+
+    def _value(self, name: str) -> str:
+        values = self._fields.get(name)
+        if values is None:
+            raise ParseError(f"ab's report is truncated: it has no {name!r}; {_reason(self._text, self._stderr)}")
+        return values[0]
+
+    def _number(self, name: str) -> float:
+        return _leading(self._value(name))
+
+    def _count(self, name: str) -> int:
+        number = self._number(name)
+        if number != int(number):
+            raise ParseError(f"ab's {name!r} is not a whole number: {self._value(name)!r}")
+        return int(number)
+
+    def _optional(self, name: str) -> float | None:
+        return self._number(name) if name in self._fields else None
+
+
+def _leading(value: str) -> float:
+    """The number that a value begins with: "5845.90 [#/sec] (mean)"."""
+    match = re.match(r"-?\d+(?:\.\d+)?", value)
+    if match is None:
+        raise ParseError(f"ab's report is truncated or damaged: {value!r} does not begin with a number")
+    return _finite(match[0])
+
+
+def _finite(number: str) -> float:
+    value = float(number)
+    if not math.isfinite(value):
+        raise ParseError(f"ab's report is damaged: it has a number of {len(number)} digits")
+    return value
+
+
+def _whole(number: float | None) -> int | None:
+    return None if number is None else int(number)
+
+
+def _times_1024(number: float | None) -> float | None:
+    return None if number is None else number * 1024
+
+
+def parse_ab_percentiles(csv: str) -> list[tuple[float, float]]:
+    """The file of -e: (percent, seconds) for 0 to 100, resolved to a microsecond. Raises ParseError when cut off."""
+    lines = csv.splitlines()
+    if not lines or lines[0] != "Percentage served,Time in ms":
+        raise ParseError("this is not a file of ab -e: its first line is not 'Percentage served,Time in ms'")
+    rows = []
+    for line in lines[1:]:
+        match = re.fullmatch(r"(\d+),(\d+\.\d{3})", line)
+        if match is None:
+            raise ParseError(f"ab's file of percentiles (-e) is truncated or damaged at {line!r}")
+        rows.append((float(match[1]), float(match[2]) / 1000))
+    if [percent for percent, _ in rows] != [float(percent) for percent in range(101)]:
+        raise ParseError(f"ab's file of percentiles (-e) is truncated: {len(rows)} of 101 lines")
+    return rows
+
+
+def histogram_of_gnuplot(path: Path, *, expected: int | None = None) -> "pl.DataFrame":
+    """The file of -g (plain or gzip) as counts of total times: low_s, high_s (Float64), count (Int64), sorted.
+
+    ab rounds a time to the nearest millisecond, so a bin reaches half a millisecond to both sides of what it wrote, and
+    the first from 0. `expected`: rows there must be. Raises ParseError when the file is cut off or not of -g.
+    """
+    import polars as pl  # only where it is needed: measuring sessions load this module too
+
+    header = "starttime\tseconds\tctime\tdtime\tttime\twait"
+    try:
+        types = {"ttime": pl.Int64, "wait": pl.Int64}
+        scanned = pl.scan_csv(path, separator="\t", quote_char=None, schema_overrides=types)
+        if "\t".join(scanned.collect_schema().names()) != header:
+            raise ParseError(f"{path.name} is not a file of ab -g: its first line is not {header!r}")
+        # A line that is cut off lacks its last columns, which polars reads as null.
+        rows = pl.len().cast(pl.Int64).alias("count")
+        counts = scanned.group_by("ttime").agg(rows, pl.col("wait").null_count()).collect()
+    except (pl.exceptions.PolarsError, OSError) as error:
+        raise ParseError(f"{path.name} cannot be read as a file of ab -g: {error}") from error
+    found = counts["count"].sum()
+    if counts["ttime"].null_count() or counts["wait"].sum():
+        raise ParseError(f"{path.name} is truncated: a line of ab -g lacks its last columns")
+    if not found or (expected is not None and found != expected):
+        raise ParseError(f"{path.name} is truncated: {found} requests" + (f" of {expected}" if expected else ""))
+    middle = pl.col("ttime").cast(pl.Float64)
+    return counts.sort("ttime").select(
+        ((middle - 0.5) / 1000).clip(lower_bound=0.0).alias("low_s"), ((middle + 0.5) / 1000).alias("high_s"), "count"
+    )

@@ -1,0 +1,239 @@
+"""What one report of ab says, and what it cannot mean although ab prints it as a success."""
+
+import re
+import shlex
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+
+from benchstudy.families.http_concurrency.errors import Errors
+
+_RESOLUTION_S = 0.001
+LITTLE_TOLERANCE = 0.05  # of the declared concurrency
+_FLAGS_WITH_VALUE = "ncstbpuTwxyzCHAPXgemfEIZBR"
+
+
+@dataclass(frozen=True)
+class Times:
+    """Seconds, of all requests. `sd` and `median` are None when ab was told to leave them out (-S)."""
+
+    min: float
+    mean: float
+    sd: float | None
+    median: float | None
+    max: float
+
+
+@dataclass(frozen=True)
+class AbResult:
+    """Everything one report says. Times in s, rates in 1/s and B/s, sizes in B; None is what it does not say."""
+
+    version: str | None
+    revision: str | None
+    command: str | None  # as found in front of the report
+    server_software: str
+    hostname: str
+    port: int
+    tls: str | None
+    path: str
+    document_length: int | None  # None: "Variable" (-l)
+    concurrency: int
+    duration: float
+    complete: int
+    failed: int  # ab's sum, in which one request can be counted up to three times
+    failed_connect: int
+    failed_receive: int
+    failed_length: int
+    failed_exceptions: int
+    write_errors: int
+    non_2xx: int
+    keepalive_requests: int | None  # None: keep-alive was not asked for
+    transferred: int
+    body_sent: int | None
+    html_transferred: int
+    requests_per_second: float | None  # None, like the next three, when nothing was completed
+    time_per_request: float | None
+    time_per_request_across: float | None
+    transfer_rate: float | None
+    sent_rate: float | None
+    times: Mapping[str, Times]  # connect, processing, waiting, total
+    percentiles: Mapping[int, float]
+    warnings: tuple[str, ...]  # what ab itself says of mean and median
+
+    def errors(self) -> Errors:
+        """Failures with overlaps taken out, so at least this many, each under what it shows first: no whole answer,
+        not a 2xx, another length than the first answer had. ab counts a broken connection under Receive, Length and
+        Exceptions, and a short 404 under Length and Non-2xx; it has no timeouts, because it gives up.
+        """
+        broken = max(self.failed_connect + self.failed_receive + self.write_errors, self.failed_exceptions)
+        broken = min(broken, self.complete)
+        status = min(self.non_2xx, self.complete - broken)
+        length = max(0, min(self.failed_length, self.complete) - broken - status)
+        return Errors(connect=broken, status=status, length=length)
+
+    @property
+    def good(self) -> int:
+        """Completed requests that were answered with a 2xx of the first answer's length."""
+        return self.complete - self.errors().total
+
+    @property
+    def throughput(self) -> float:
+        """Good answers a second; exactly what ab prints when all are good."""
+        return (self.requests_per_second or 0.0) * self.good / self.complete
+
+    @property
+    def latency_resolution(self) -> float:
+        """Latencies in the report are whole multiples of this many seconds."""
+        return _RESOLUTION_S
+
+    @property
+    def concurrency_measured(self) -> float | None:
+        """Requests under way on average, by Little's law: completed a second × mean latency; None when unknown."""
+        return None if self.requests_per_second is None else self.requests_per_second * self.times["total"].mean
+
+    def problems(
+        self, command: str | None = None, percentiles: Sequence[tuple[float, float]] | None = None
+    ) -> list[str]:
+        """What is inconsistent in it or with the command (the one found in front of it when None), each by name:
+        concurrency, keep-alive, status, length, connection, incomplete, little, arithmetic, percentiles, summary.
+
+        With `percentiles` (of -e) Little's law is judged from them, where whole milliseconds would say nothing.
+        """
+        return find_problems(self, self.command if command is None else command, percentiles)
+
+
+def find_problems(
+    result: AbResult, command: str | None, percentiles: Sequence[tuple[float, float]] | None
+) -> list[str]:
+    """Each problem as "name: what does not fit"; see `AbResult.problems`."""
+    return [*_against(result, command), *_failures(result), *_little(result, percentiles), *_arithmetic(result)]
+
+
+def options(command: str) -> dict[str, list[str]]:
+    """The options of a command line of ab by letter, with their values ("" for a switch), in ab's own grammar."""
+    try:
+        words = shlex.split(command.replace("…", ""))
+    except ValueError:
+        words = command.split()  # a quote that a page cut off
+    found: dict[str, list[str]] = {}
+    rest = iter(words[1:])
+    for word in rest:
+        if not word.startswith("-"):
+            break  # the URL is last
+        letters = word[1:]
+        while letters:
+            letter, letters = letters[0], letters[1:]
+            if letter in _FLAGS_WITH_VALUE:
+                found.setdefault(letter, []).append(letters or next(rest, ""))
+                break
+            found.setdefault(letter, []).append("")
+    return found
+
+
+def _against(result: AbResult, command: str | None) -> Iterator[str]:
+    """The report beside the command that is said to have made it."""
+    asked = options(command) if command else {}
+    if (concurrency := _number(asked, "c")) is not None and concurrency != result.concurrency:
+        yield f"concurrency: the command says -c {concurrency}, but ab reports a level of {result.concurrency}"
+    # With -t the number is an upper bound only.
+    requests = None if "t" in asked else _number(asked, "n")
+    if requests is not None and result.complete < requests:
+        yield f"incomplete: {result.complete} of {requests} requests were completed"
+    elif requests is not None and result.complete > requests:
+        yield f"incomplete: the command says -n {requests}, but ab reports {result.complete} requests"
+    if result.keepalive_requests == 0:
+        yield (
+            "keep-alive: it was asked for (-k), but 0 requests were kept alive: each opened a connection, because the "
+            "server closed it or answered HTTP/1.0 without a length"
+        )
+    elif result.keepalive_requests is not None and result.keepalive_requests < 0.99 * result.complete:
+        yield f"keep-alive: only {result.keepalive_requests} of {result.complete} requests were kept alive"
+    elif result.keepalive_requests is None and "k" in asked:
+        yield "keep-alive: the command says -k, but the report is of a run without it"
+
+
+def _number(asked: dict[str, list[str]], letter: str) -> int | None:
+    """ab takes the last of repeated options."""
+    values = asked.get(letter)
+    return int(values[-1]) if values and re.fullmatch(r"\d+", values[-1]) else None
+
+
+def _failures(result: AbResult) -> Iterator[str]:
+    if result.non_2xx:
+        counted = "" if result.failed else ', although ab says "Failed requests: 0"'
+        yield f"status: {result.non_2xx} of {result.complete} answers were not 2xx{counted}"
+    if result.failed_length:
+        yield (
+            f"length: {result.failed_length} of {result.complete} answers had another length than the first one "
+            f"({result.document_length} B)"
+        )
+    broken = result.errors().connect
+    if broken:
+        yield (
+            f"connection: {broken} requests got no whole answer (connect {result.failed_connect}, receive "
+            f"{result.failed_receive}, exceptions {result.failed_exceptions}, write {result.write_errors})"
+        )
+    elif result.failed and not result.failed_length:
+        yield f"connection: {result.failed} of {result.complete} requests failed, ab does not say how"
+
+
+def _little(result: AbResult, percentiles: Sequence[tuple[float, float]] | None) -> Iterator[str]:
+    """Throughput × mean latency is how many requests were under way: in a closed loop as many as connections."""
+    rate = result.requests_per_second
+    if rate is None:
+        return
+    if percentiles is not None:
+        low, high = (rate * mean for mean in mean_between(percentiles))
+    else:
+        # The mean is rounded to a millisecond, which at small latencies says nothing at all.
+        mean, rounding = result.times["total"].mean, result.latency_resolution / 2
+        low, high = rate * max(0.0, mean - rounding), rate * (mean + rounding)
+    asked, slack = result.concurrency, LITTLE_TOLERANCE * result.concurrency
+    if high < asked - slack or low > asked + slack:
+        yield (
+            f"little: throughput × mean latency is {(low + high) / 2:.0f}, so on average not {asked} requests were "
+            "under way: the run was short of work at its ends, or the generator was the limit"
+        )
+
+
+def mean_between(percentiles: Sequence[tuple[float, float]]) -> tuple[float, float]:
+    """The least and the greatest mean, in seconds, that requests with these percentiles (0 to 100) can have."""
+    steps = list(pairwise(percentiles))
+    low = sum((above[0] - below[0]) * below[1] for below, above in steps) / 100
+    high = sum((above[0] - below[0]) * above[1] for below, above in steps) / 100
+    return low, high
+
+
+def _arithmetic(result: AbResult) -> Iterator[str]:
+    """What ab computes from its other figures; whoever edits a transcript by hand forgets these."""
+    if result.duration and result.requests_per_second is not None:
+        shown = [
+            ("Requests per second", result.requests_per_second, result.complete / result.duration, 0.005),
+            ("Transfer rate", result.transfer_rate, result.transferred / result.duration, 5.12),
+            ("Time per request", result.time_per_request, result.concurrency * result.duration / result.complete, 5e-7),
+        ]
+        # The duration is printed to a millisecond, its quotients from the microsecond.
+        blur = 0.0005 / result.duration
+        for name, printed, derived, digit in shown:
+            if printed is not None and abs(printed - derived) > 1.1 * (blur * derived + digit):
+                yield f"arithmetic: {name} is {printed:g}, but the other figures make it {derived:g}"
+    if result.html_transferred > result.transferred:
+        yield f"arithmetic: HTML transferred {result.html_transferred} B is more than in total {result.transferred} B"
+    length = result.document_length
+    # ab reads on in requests that it does not count any more, so a little more than the product is no contradiction.
+    if length and not result.failed and result.html_transferred < length * (result.complete - result.non_2xx):
+        yield f"arithmetic: HTML transferred {result.html_transferred} B is less than {result.complete} × {length} B"
+    values = [seconds for _, seconds in sorted(result.percentiles.items())]
+    total = result.times.get("total")
+    if values != sorted(values):
+        yield "percentiles: they fall where they must rise"
+    if values and total and values[-1] != total.max:
+        yield f"percentiles: the longest request took {values[-1]:g} s in one table and {total.max:g} s in the other"
+    for name, times in result.times.items():
+        known = times.median is not None and times.sd is not None
+        # Mean and median of one sample are at most one standard deviation apart; both are rounded here.
+        if known and abs(times.mean - times.median) > times.sd + result.latency_resolution:
+            yield (
+                f"summary: mean {times.mean:g} s and median {times.median:g} s of {name} are more than their standard "
+                f"deviation of {times.sd:g} s apart"
+            )

@@ -1,0 +1,22 @@
+"""What `benchstudy check` looks for: the programs and variables that cases need."""
+
+from benchstudy.families.http_concurrency.config import HttpConcurrencyConfig
+from benchstudy.families.http_concurrency.family import FAMILY
+from benchstudy.families.shared.under_load import load_role
+from benchstudy.measuring.hostcheck import HostCheck
+
+
+def check_host(config: HttpConcurrencyConfig, host: HostCheck) -> None:
+    """Report what is there and what is missing on one host."""
+    used = {config.generator(case.levels["generator"]).tool for case in FAMILY.cases(config)}
+    if load_role(host.target_roles) in host.roles:
+        for tool in sorted(used):
+            host.program(tool, f"generator {tool}")
+    secret_env = {v for server in config.servers for v in server.secret_env}
+    secret_env |= {v for service in config.services.values() for v in service.secret_env.values()}
+    for variable in sorted(secret_env):
+        host.variable(variable)
+    for server in config.servers:
+        service = config.services[server.service]
+        if service.role in host.roles:
+            host.program(service.argv[0], f"server {server.name}")

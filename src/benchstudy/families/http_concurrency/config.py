@@ -1,0 +1,359 @@
+"""What a study says about the family http_concurrency: servers, their endpoints, limits, generators, and sweeps."""
+
+import re
+from typing import Any, Literal
+
+from pydantic import Field, field_validator, model_validator
+
+from benchstudy.families.shared.under_load import UNLIMITED, Limit, Rate
+from benchstudy.model.family import FamilyConfig
+from benchstudy.model.names import Name, nearest
+from benchstudy.model.strict import Strict
+from benchstudy.model.units import DurationField
+
+CEILING = "null"  # the level of the factor endpoint for a server that only shows what the generator can do
+COUNTER = "{{n}}"  # in a path: a number that no other request of the trial has
+_ENV = re.compile(r"\{\{\s*env\.([A-Za-z_][A-Za-z0-9_]*)\s*\}\}")
+_LINE = re.compile(r"[^\r\n\0]*")
+
+Tool = Literal["ab", "wrk", "k6"]
+_FOR_ONE_TOOL = {"threads": "wrk", "check_answers": "wrk", "survive_errors": "ab", "max_in_flight": "k6"}
+
+
+def env_names(*texts: str | None) -> list[str]:
+    """The variables named in {{env.NAME}}, each once."""
+    return sorted({name for text in texts if text for name in _ENV.findall(text)})
+
+
+class Expect(Strict):
+    """How a right answer looks. A login page answers 200 as well, so the status alone is not enough."""
+
+    status: int = Field(200, ge=100, le=599)
+    length: int | None = Field(None, ge=0, description="bytes of the body")
+    content_type: str | None = Field(None, description="what the header Content-Type begins with")
+    json_keys: list[str] = Field([], description="keys that the body, a JSON object, has at its top")
+    text: str | None = Field(None, description="what the body contains")
+
+    @model_validator(mode="after")
+    def _tells_a_login_page(self) -> "Expect":
+        if self.length is None and not (self.content_type or self.json_keys or self.text):
+            raise ValueError("give length, content_type, json_keys or text: a login page answers 200 as well")
+        return self
+
+
+class Walk(Strict):
+    """Every request asks for another number, put in for {{n}}, so that no cache can answer."""
+
+    first: int = Field(1, ge=0)
+    last: int = Field(description="the numbers must last for the warm-up, which takes the last quarter, and the load")
+
+    @model_validator(mode="after")
+    def _long_enough(self) -> "Walk":
+        if self.last - self.first < 15:
+            raise ValueError(f"{self.first} to {self.last}: give at least 16 numbers")
+        return self
+
+    @property
+    def warm_up_first(self) -> int:
+        """Where the last quarter begins; the load has what is before."""
+        return self.last - (self.last - self.first + 1) // 4
+
+
+class Endpoint(Strict):
+    """One address of a server: what is asked for, and how it must answer."""
+
+    name: Name
+    path: str = Field(description="with its query, beginning with /; {{n}} with `walk`")
+    headers: dict[str, str] = Field({}, description="may hold {{token}}, {{secret.NAME}}, {{env.NAME}}")
+    expect: Expect
+    same_length: bool = Field(True, description="false: right answers differ in length (ab -l)")
+    walk: Walk | None = None
+    leaves: str | None = Field(
+        None, description="files below {{dir}} (a pattern, ** allowed) of which each request must leave one more"
+    )
+
+    @field_validator("path")
+    @classmethod
+    def _a_path(cls, value: str) -> str:
+        if not value.startswith("/") or not value.isascii() or any(c.isspace() or not c.isprintable() for c in value):
+            raise ValueError(f"{value!r}: begin with /, and write blanks and other letters as %20 and so on")
+        return value
+
+    @field_validator("headers")
+    @classmethod
+    def _whole_headers(cls, value: dict[str, str]) -> dict[str, str]:
+        return _checked_headers(value)
+
+    @model_validator(mode="after")
+    def _walk_and_counter(self) -> "Endpoint":
+        if (COUNTER in self.path) != (self.walk is not None):
+            raise ValueError(f"endpoint {self.name}: {COUNTER} in the path and `walk` belong together")
+        return self
+
+    @property
+    def secret_env(self) -> list[str]:
+        """Variables of the controller's environment that its headers hold."""
+        return env_names(*self.headers.values())
+
+
+class Token(Strict):
+    """Where the answer to a login holds what further requests send as {{token}}: exactly one of the three."""
+
+    json_key: str | None = Field(None, description="a key of its JSON")
+    cookie: str | None = None
+    header: str | None = None
+
+    @model_validator(mode="after")
+    def _one(self) -> "Token":
+        if sum(place is not None for place in (self.json_key, self.cookie, self.header)) != 1:
+            raise ValueError("give exactly one of json_key, cookie, header")
+        return self
+
+
+class Login(Strict):
+    """One request made before a server is measured. Texts may hold {{secret.NAME}} of the service, {{env.NAME}}."""
+
+    method: Literal["GET", "POST", "PUT"] = "POST"
+    path: str
+    headers: dict[str, str] = Field({})
+    user: str | None = Field(None, description="for HTTP Basic, with `password`")
+    password: str | None = None
+    form: dict[str, str] = Field({}, description="sent as application/x-www-form-urlencoded")
+    json_body: dict[str, str] = Field({}, description="sent as application/json")
+    status: int = Field(200, ge=100, le=599, description="of the answer")
+    token: Token
+
+    @field_validator("headers")
+    @classmethod
+    def _whole_headers(cls, value: dict[str, str]) -> dict[str, str]:
+        return _checked_headers(value)
+
+    @model_validator(mode="after")
+    def _consistent(self) -> "Login":
+        if (self.user is None) != (self.password is None):
+            raise ValueError("login: give user and password, or neither")
+        if self.form and self.json_body:
+            raise ValueError("login: give form or json_body, not both")
+        if not self.path.startswith("/"):
+            raise ValueError(f"login: path {self.path!r}: begin with /")
+        return self
+
+    @property
+    def secret_env(self) -> list[str]:
+        """Variables of the controller's environment that it needs."""
+        return env_names(
+            self.user, self.password, *self.headers.values(), *self.form.values(), *self.json_body.values()
+        )
+
+
+class Server(Strict):
+    """A server under test: a service of the study, started afresh for each trial, and its endpoints."""
+
+    name: Name
+    service: Name = Field(description="the service below `services` that is it")
+    port: Name = Field("http", description="which of the service's ports")
+    ceiling: bool = Field(
+        False, description="a null server: it does as good as nothing and shows what the generator itself can do"
+    )
+    login: Login | None = None
+    endpoints: list[Endpoint] = Field(min_length=1)
+
+    @model_validator(mode="after")
+    def _consistent(self) -> "Server":
+        names = [endpoint.name for endpoint in self.endpoints]
+        if len(set(names)) < len(names):
+            raise ValueError(f"server {self.name}: two endpoints have one name")
+        if self.ceiling and len(names) != 1:
+            raise ValueError(f"server {self.name}: with `ceiling: true` it has one endpoint, the cheapest there is")
+        for endpoint in self.endpoints:
+            if self.login is None and any("{{token}}" in text for text in endpoint.headers.values()):
+                raise ValueError(f"server {self.name}, endpoint {endpoint.name}: {{{{token}}}} needs a `login`")
+        return self
+
+    @property
+    def secret_env(self) -> list[str]:
+        """Variables of the controller's environment that its endpoints and its login need."""
+        of_login = self.login.secret_env if self.login else []
+        return sorted({*of_login, *(name for endpoint in self.endpoints for name in endpoint.secret_env)})
+
+    def level(self, endpoint: Endpoint) -> str:
+        return CEILING if self.ceiling else endpoint.name
+
+    def endpoint(self, level: str) -> Endpoint:
+        return next(endpoint for endpoint in self.endpoints if self.level(endpoint) == level)
+
+
+class Generator(Strict):
+    """A load generator and how long it loads. ab and wrk are closed loops (a new request when the last was answered),
+    k6 is an open one (requests begin at a rate, however slow the answers are).
+    """
+
+    name: Name
+    tool: Tool
+    requests: int | None = Field(None, ge=1, description="of ab")
+    duration: DurationField | None = Field(None, description="of wrk and k6; of ab: at most this long")
+    warm_up: int | DurationField | None = Field(
+        None, description="the same load before, not counted: requests for ab, a duration for wrk and k6"
+    )
+    threads: int = Field(1, ge=1, le=1024, description="of wrk")
+    max_in_flight: int = Field(
+        200, ge=1, le=60_000, description="of k6: requests under way; one that is due beyond it is dropped, and counted"
+    )
+    cpus: int | None = Field(None, ge=1, description="as many CPUs as it may use, beside the server's where there are")
+    request_timeout: DurationField = Field(30.0, description="after this an answer counts as missing")
+    check_answers: bool = Field(True, description="of wrk: false leaves answers unlooked at, half of its work")
+    survive_errors: bool = Field(False, description="of ab: go on after a broken connection (-r) instead of giving up")
+
+    @field_validator("duration", "request_timeout")
+    @classmethod
+    def _some_time(cls, value: float | None) -> float | None:
+        if value is not None and value <= 0:
+            raise ValueError("give a time above zero")
+        return value
+
+    @model_validator(mode="after")
+    def _consistent(self) -> "Generator":
+        problem = self._problem()
+        if problem:
+            raise ValueError(f"generator {self.name}: {problem}")
+        return self
+
+    def _problem(self) -> str | None:
+        times = [time for time in (self.duration, self.warm_up) if isinstance(time, float)]
+        if self.tool == "ab":
+            if self.requests is None:
+                return "ab needs requests, its -n; with a duration it ends at whichever comes first"
+        else:
+            if self.requests is not None or self.duration is None:
+                return f"{self.tool} needs a duration, and no requests"
+            if isinstance(self.warm_up, int):
+                return f"{self.tool} needs a duration as warm_up"
+        if self.tool != "k6" and any(time != int(time) for time in (*times, self.request_timeout)):
+            return f"{self.tool} takes whole seconds only"
+        for field, tool in _FOR_ONE_TOOL.items():
+            if getattr(self, field) != type(self).model_fields[field].default and self.tool != tool:
+                return f"{field} is for {tool} only"
+        return None
+
+    @property
+    def is_open(self) -> bool:
+        return self.tool == "k6"
+
+
+class Sweep(Strict):
+    """Cases to measure: every combination of what is listed. What is left out stands for all there is."""
+
+    servers: list[Name] | None = Field(None, description="those that are no ceiling, when left out")
+    limits: list[Name] | None = Field(None, description="names, and `none`; all names when left out")
+    endpoints: list[Name] | None = None
+    generators: list[Name] | None = None
+    concurrency: list[int] | None = Field(None, description="for closed loops; the family's when left out")
+    rates: list[str] | None = Field(None, description="for open loops; the family's when left out")
+
+    @field_validator("concurrency")
+    @classmethod
+    def _positive(cls, value: list[int] | None) -> list[int] | None:
+        return value and _checked_concurrency(value)
+
+    @field_validator("rates")
+    @classmethod
+    def _as_rates(cls, value: list[str] | None) -> list[str] | None:
+        return value and [Rate(text) for text in value]
+
+
+class HttpConcurrencyConfig(FamilyConfig):
+    """Servers under limits, asked by generators at rising concurrency or rate."""
+
+    servers: list[Server] = Field(min_length=1)
+    limits: list[Limit] = Field([])
+    generators: list[Generator] = Field(min_length=1)
+    concurrency: list[int] = Field([], description="requests under way at once, for closed loops")
+    rates: list[str] = Field([], description='requests begun a second, for open loops, such as "200/s"')
+    sweeps: list[Sweep] = Field(
+        [Sweep()],
+        description="which combinations are measured; every one when left out. A server with `ceiling: true` is "
+        "measured by itself at each generator and load that occurs",
+    )
+
+    @field_validator("concurrency")
+    @classmethod
+    def _positive(cls, value: list[int]) -> list[int]:
+        return _checked_concurrency(value)
+
+    @field_validator("rates")
+    @classmethod
+    def _as_rates(cls, value: list[str]) -> list[str]:
+        return [Rate(text) for text in value]
+
+    @model_validator(mode="after")
+    def _consistent(self) -> "HttpConcurrencyConfig":
+        for what, items in (("servers", self.servers), ("limits", self.limits), ("generators", self.generators)):
+            names = [item.name for item in items]
+            twice = next((name for name in names if names.count(name) > 1), None)
+            if twice:
+                raise ValueError(f"{what}: the name {twice!r} is given twice")
+        for server in self.servers:
+            if server.service not in self.services:
+                hint = nearest(server.service, self.services)
+                raise ValueError(f"server {server.name}: no service {server.service!r} below services: {hint}")
+            service = self.services[server.service]
+            if server.port not in service.ports:
+                hint = nearest(server.port, service.ports)
+                raise ValueError(f"server {server.name}: service {server.service} has no port {server.port!r}: {hint}")
+        for number, sweep in enumerate(self.sweeps):
+            self._check_names(f"sweeps[{number}]", sweep)
+        return self
+
+    def _check_names(self, where: str, sweep: Sweep) -> None:
+        known = {
+            "servers": [server.name for server in self.servers if not server.ceiling],
+            "limits": [UNLIMITED, *(limit.name for limit in self.limits)],
+            "generators": [generator.name for generator in self.generators],
+        }
+        chosen = self.chosen_servers(sweep)
+        known["endpoints"] = [endpoint.name for server in chosen for endpoint in server.endpoints]
+        for field, names in known.items():
+            for name in getattr(sweep, field) or ():
+                if name not in names:
+                    hint = nearest(name, names)
+                    raise ValueError(f"{where}.{field}: {name!r} is none of them: {hint}")
+
+    def chosen_servers(self, sweep: Sweep) -> list[Server]:
+        return [s for s in self.servers if not s.ceiling and (sweep.servers is None or s.name in sweep.servers)]
+
+    def chosen_generators(self, sweep: Sweep) -> list[Generator]:
+        return [g for g in self.generators if sweep.generators is None or g.name in sweep.generators]
+
+    def chosen_limits(self, sweep: Sweep) -> list[str]:
+        return sweep.limits or [limit.name for limit in self.limits] or [UNLIMITED]
+
+    def loads(self, sweep: Sweep, generator: Generator) -> list[int | Rate]:
+        """What the generator is set to: connections, or rates."""
+        if generator.is_open:
+            return list(sweep.rates or self.rates)  # type: ignore[arg-type]
+        return list(sweep.concurrency or self.concurrency)
+
+    def server(self, name: str) -> Server:
+        return next(server for server in self.servers if server.name == name)
+
+    def generator(self, name: str) -> Generator:
+        return next(generator for generator in self.generators if generator.name == name)
+
+    def limit(self, name: str) -> Limit | None:
+        return next((limit for limit in self.limits if limit.name == name), None)
+
+
+def _checked_headers(headers: dict[str, str]) -> dict[str, str]:
+    for name, value in headers.items():
+        if not re.fullmatch(r"[A-Za-z0-9!#$%&'*+.^_`|~-]+", name) or not _LINE.fullmatch(value):
+            raise ValueError(f"header {name!r}: a name without blanks, and a value on one line")
+        if name.lower() in ("host", "connection", "content-length"):
+            raise ValueError(f"header {name!r} is the generator's own affair")
+    return headers
+
+
+def _checked_concurrency(values: list[int]) -> list[int]:
+    wrong: list[Any] = [value for value in values if not 1 <= value <= 60_000]
+    if wrong:
+        raise ValueError(f"{wrong[0]} requests at once: give 1 to 60000, the ports one address has for a client")
+    return values

@@ -1,0 +1,117 @@
+"""HTTP servers under limits of CPU and memory, asked by more and more clients at once.
+
+Source: Filestash's page of benchmark results, with a table for each limit, a row for each concurrency and a column for
+each endpoint. See docs/families/http_concurrency.md.
+"""
+
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any, ClassVar
+
+from benchstudy.families.http_concurrency.config import Endpoint, Generator, HttpConcurrencyConfig, Server, Sweep
+from benchstudy.families.http_concurrency.scripts import LIBRARY, scripts
+from benchstudy.families.shared.under_load import UNLIMITED, Rate
+from benchstudy.model import services
+from benchstudy.model.errors import StudyError
+from benchstudy.model.family import Case, Family
+
+_LARGEST_IMPORT = 16 << 20
+
+
+class HttpConcurrency(Family):
+    name = "http_concurrency"
+    title = "HTTP servers by concurrency"
+    Config = HttpConcurrencyConfig
+    primary_metrics: ClassVar[tuple[str, ...]] = ("throughput", "latency_p50")
+    numeric_levels: ClassVar[Mapping[str, tuple[str, Any]]] = {
+        "concurrency": ("concurrency_n", int),
+        "rate": ("rate_per_s", lambda level: Rate.of_level(level).per_s),
+    }
+    series_schemas: ClassVar[Mapping[str, Mapping[str, str]]] = {
+        "percentiles": {"percent": "Float64", "latency_s": "Float64"},
+        "histogram": {"low_s": "Float64", "high_s": "Float64", "count": "Int64"},
+    }
+
+    def cases(self, config: HttpConcurrencyConfig) -> list[Case]:
+        found: dict[str, Case] = {}
+        loads: dict[tuple[str, int | Rate], Generator] = {}
+        for number, sweep in enumerate(config.sweeps):
+            for server, limit, endpoint, generator, load in _combinations(config, sweep, f"sweeps[{number}]"):
+                case = _case(config, server, limit, endpoint, generator, load)
+                found.setdefault(case.id, case)
+                loads[generator.name, load] = generator
+        # The ceiling belongs to a generator at a load, whatever server it asks otherwise.
+        for server in (server for server in config.servers if server.ceiling):
+            for (_, load), generator in loads.items():
+                _check_possible(server, server.endpoints[0], generator, load, f"server {server.name}")
+                case = _case(config, server, UNLIMITED, server.endpoints[0], generator, load)
+                found.setdefault(case.id, case)
+        return list(found.values())
+
+    def libraries(self) -> Mapping[str, Mapping[str, Path]]:
+        """Scripts that the load generators wrk and k6 interpret."""
+        return {LIBRARY: scripts()}
+
+
+def _combinations(
+    config: HttpConcurrencyConfig, sweep: Sweep, where: str
+) -> Iterator[tuple[Server, str, Endpoint, Generator, int | Rate]]:
+    """What a sweep lists, each combination with the rest. Raises StudyError for one that cannot be."""
+    generators = config.chosen_generators(sweep)
+    for generator in generators:
+        if not config.loads(sweep, generator):
+            wanted = "rates" if generator.is_open else "concurrency"
+            raise StudyError(f"families.http_concurrency.{where}: generator {generator.name} needs {wanted}: [...]")
+    for server in config.chosen_servers(sweep):
+        for limit in config.chosen_limits(sweep):
+            for endpoint in server.endpoints:
+                if sweep.endpoints is not None and endpoint.name not in sweep.endpoints:
+                    continue
+                for generator in generators:
+                    for load in config.loads(sweep, generator):
+                        _check_possible(server, endpoint, generator, load, where)
+                        yield server, limit, endpoint, generator, load
+
+
+def _check_possible(server: Server, endpoint: Endpoint, generator: Generator, load: int | Rate, where: str) -> None:
+    name = f"families.http_concurrency.{where}: {generator.name} on {server.name}/{endpoint.name}"
+    if generator.tool == "ab":
+        if endpoint.walk:
+            raise StudyError(f"{name}: ab asks for one address only, and this endpoint has a `walk`: use wrk or k6")
+        if endpoint.secret_env:
+            raise StudyError(
+                f"{name}: ab shows headers in its command line to every user of the host, and this endpoint's hold "
+                f"{', '.join(endpoint.secret_env)}: use wrk or k6, or a `login`, whose token lives as long as a trial"
+            )
+        if generator.requests < load:
+            raise StudyError(f"{name}: {load} at once need at least {load} requests; it has {generator.requests}")
+
+
+def _case(
+    config: HttpConcurrencyConfig,
+    server: Server,
+    limit: str,
+    endpoint: Endpoint,
+    generator: Generator,
+    load: int | Rate,
+) -> Case:
+    levels = {
+        "server": server.name,
+        "limits": limit,
+        "endpoint": server.level(endpoint),
+        "generator": generator.name,
+        **({"rate": load.level} if isinstance(load, Rate) else {"concurrency": str(load)}),
+    }
+    plain = {"mode": "json", "exclude_defaults": True}
+    limits = config.limit(limit)
+    definition = {
+        "server": server.model_dump(exclude={"name", "endpoints"}, **plain),
+        "endpoint": endpoint.model_dump(exclude={"name"}, **plain),
+        "limits": limits.model_dump(exclude={"name"}, **plain) if limits else {},
+        "generator": generator.model_dump(exclude={"name"}, **plain),
+        "services": services.definition(config.services, server.service),
+    }
+    return Case(levels, definition)
+
+
+FAMILY = HttpConcurrency()

@@ -1,0 +1,242 @@
+"""The summary that families/http_load/k6.js writes: k6's own metrics and the counts of the script.
+
+k6 keeps every value and gives quantiles in steps of 0.1 %. From them come percentiles, and a histogram whose running
+counts are right to that step; its bins are those of the wrk script, so that trials merge.
+"""
+
+import json
+import math
+from bisect import bisect_left
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Literal
+
+from benchstudy.families.http_concurrency.errors import Errors
+from benchstudy.families.http_concurrency.latency import Bin, Latency
+from benchstudy.model.family import ParseError
+
+_MS = 1e-3
+_BINS_AN_OCTAVE = 64
+_SHOWN = [*range(101), *(99 + tenth / 10 for tenth in range(1, 10)), 99.95, 99.99, 99.999]
+# Of the tail, above which the generator's own delay is a part of what was measured.
+_LATE_SHARE = 0.1
+_LATE_S = 0.002  # the script's clock does not show less
+
+
+@dataclass(frozen=True)
+class K6Result:
+    """One open-loop run. Times in s, rates in 1/s, sizes in B."""
+
+    rate: float  # asked for
+    load_duration: float  # how long requests were started
+    duration: float  # until the last answer
+    vus: int  # most requests under way that were allowed
+    vus_used: int | None  # and that there were, sampled by k6 each second
+    requests: int
+    dropped: int  # arrivals that found no free VU
+    errors: Errors
+    good_after_load: int  # good answers that came when no more requests were started
+    read: float
+    sent: float
+    latency_intended: Latency | None  # from when a request was meant to start; None when none was made
+    latency_sent: Latency | None  # from sending to the last byte, as other tools count
+    connect_mean: float | None
+    connect_max: float | None
+    waiting_mean: float | None
+    waiting_max: float | None
+    lateness_p99: float | None  # of the generator, in starting requests
+
+    @property
+    def good(self) -> int:
+        return self.requests - self.errors.total
+
+    @property
+    def throughput(self) -> float:
+        """Good answers a second while requests were started: of a stable server what was offered, less its share of
+        requests still under way at the end; of an overloaded one what it can do.
+        """
+        return (self.good - self.good_after_load) / self.load_duration
+
+    @property
+    def offered(self) -> float:
+        """Arrivals a second while requests were started, dropped ones included."""
+        return (self.requests + self.dropped) / self.load_duration
+
+    @property
+    def answered_share(self) -> float:
+        """Good answers of all arrivals: what "achieved at least 99 % of offered" is about (0 to 1)."""
+        arrivals = self.requests + self.dropped
+        return self.good / arrivals if arrivals else 0.0
+
+    @property
+    def latency_from(self) -> Literal["intended", "sent"]:
+        """After a dropped arrival the script no longer knows when the later ones were due."""
+        return "sent" if self.dropped else "intended"
+
+    @property
+    def latency(self) -> Latency | None:
+        """The one to publish, see `latency_from`."""
+        return self.latency_sent if self.dropped else self.latency_intended
+
+    def problems(self) -> list[str]:
+        """What does not fit an open loop at the asked rate, each by name: empty, dropped, rate, late, status, length,
+        text, timeout, connection.
+        """
+        errors, found = self.errors, []
+        arrivals = self.requests + self.dropped
+        if not self.requests:
+            found.append("empty: not one request was made")
+        if self.dropped:
+            found.append(
+                f"dropped: {self.dropped} of {arrivals} arrivals found all {self.vus} VUs busy and were not sent, so "
+                "latencies count from sending and miss what those would have waited"
+            )
+        # One arrival more or less at the ends of the run is no deviation.
+        if abs(arrivals - self.rate * self.load_duration) > 0.01 * self.rate * self.load_duration + 1:
+            found.append(
+                f"rate: {self.offered:g} arrivals a second instead of {self.rate:g}: the generator was the limit"
+            )
+        tail = self.latency.percentile(99) if self.latency else None
+        late = self.lateness_p99
+        if not self.dropped and late is not None and tail and late >= _LATE_S and late > _LATE_SHARE * tail:
+            found.append(
+                f"late: 1 % of the requests started {late:g} s or more after they were due, in a 99th percentile of "
+                f"{tail:g} s: the generator is part of that tail"
+            )
+        for name, count, what in (
+            ("status", errors.status, "answers had another status"),
+            ("length", errors.length, "answers had another length"),
+            ("text", errors.text, "answers lacked the expected text"),
+            ("timeout", errors.timeout, "requests timed out"),
+            ("connection", errors.connect, "requests were refused or broken"),
+        ):
+            if count:
+                found.append(f"{name}: {count} of {self.requests} {what}")
+        return found
+
+
+def parse_k6_summary(text: str) -> K6Result:
+    """The summary of one run. Raises ParseError when it is cut off, not our script's, or lacks what k6 always gives."""
+    try:
+        document = json.loads(text)
+    except ValueError as error:
+        raise ParseError(f"k6's summary is truncated or no JSON: {error}") from error
+    if not isinstance(document, dict) or document.get("benchstudy") != "k6":
+        raise ParseError("this is not a summary that our k6 script wrote")
+    if document.get("format") != 1:
+        raise ParseError(f"the k6 summary has format {document.get('format')!r}, and only 1 is known")
+    try:
+        return _result(document)
+    except (KeyError, TypeError, ValueError, AttributeError, ArithmeticError) as error:
+        if isinstance(error, ParseError):
+            raise
+        raise ParseError(f"the k6 summary lacks what k6 writes: {error!r}") from error
+
+
+def _result(document: Mapping[str, Any]) -> K6Result:
+    load, metrics = document["load"], document["metrics"]
+    duration = document["state"]["testRunDurationMs"] * _MS
+    requests = _count(metrics, "http_reqs")
+    iterations = _count(metrics, "iterations")
+    if requests != iterations:
+        raise ParseError(f"k6 counts {iterations} iterations and {requests} requests; each iteration makes one request")
+    if not requests and not _count(metrics, "dropped_iterations"):
+        raise ParseError("k6 neither made nor dropped one request: it was ended, or the script failed")
+    if duration <= 0 or load["duration_s"] <= 0:
+        raise ParseError("k6 says that its run took no time")
+    return K6Result(
+        rate=float(load["rate"]),
+        load_duration=float(load["duration_s"]),
+        duration=duration,
+        vus=int(load["vus"]),
+        vus_used=int(metrics["vus"]["values"]["max"]) if "vus" in metrics else None,
+        requests=requests,
+        dropped=_count(metrics, "dropped_iterations"),
+        errors=Errors(
+            **{name: _count(metrics, f"errors_{name}") for name in ("connect", "timeout", "status", "length", "text")}
+        ),
+        good_after_load=_count(metrics, "good_after_load"),
+        read=float(_count(metrics, "data_received")),
+        sent=float(_count(metrics, "data_sent")),
+        latency_intended=_latency(metrics, "latency", requests),
+        latency_sent=_latency(metrics, "http_req_duration", requests),
+        connect_mean=_seconds(metrics, "http_req_connecting", "avg"),
+        connect_max=_seconds(metrics, "http_req_connecting", "max"),
+        waiting_mean=_seconds(metrics, "http_req_waiting", "avg"),
+        waiting_max=_seconds(metrics, "http_req_waiting", "max"),
+        lateness_p99=_seconds(metrics, "lateness", "p(99)"),
+    )
+
+
+def _count(metrics: Mapping[str, Any], name: str) -> int:
+    """k6 leaves out a counter that was never added to."""
+    count = int(metrics[name]["values"]["count"]) if name in metrics else 0
+    if not 0 <= count < 2**63:
+        raise ParseError(f"the k6 summary has an impossible count of {name}")
+    return count
+
+
+def _seconds(metrics: Mapping[str, Any], name: str, statistic: str) -> float | None:
+    return metrics[name]["values"][statistic] * _MS if name in metrics else None
+
+
+def _latency(metrics: Mapping[str, Any], name: str, requests: int) -> Latency | None:
+    if not requests:
+        return None
+    values = metrics[name]["values"]
+    if values["count"] != requests:
+        raise ParseError(f"k6 gives {values['count']} values of {name} for {requests} requests")
+    quantiles = sorted(
+        (float(key[2:-1]), value * _MS) for key, value in values.items() if key.startswith("p(") and key.endswith(")")
+    )
+    if len(quantiles) < 101 or (quantiles[0][0], quantiles[-1][0]) not in ((0.0, 100.0), (0.0, 99.999)):
+        raise ParseError(f"the k6 summary has {len(quantiles)} quantiles of {name}: the script asks for 1004")
+    times = [seconds for _, seconds in quantiles]
+    if times[0] < 0 or not math.isfinite(times[-1]) or times != sorted(times):
+        raise ParseError(f"the quantiles of {name} in the k6 summary do not rise from 0 upwards")
+    given = dict(quantiles)
+    return Latency(
+        count=requests,
+        mean=values["avg"] * _MS,
+        sd=None,
+        min=values["min"] * _MS,
+        max=values["max"] * _MS,
+        percentiles=[(float(percent), given[percent]) for percent in sorted(_SHOWN) if percent in given],
+        bins=_bins(quantiles, requests),
+    )
+
+
+def _bins(quantiles: list[tuple[float, float]], requests: int) -> list[Bin]:
+    """Counts of requests between the edges of the wrk script's bins, from the quantiles."""
+    shares = [percent / 100 for percent, _ in quantiles]
+    times = [seconds * 1e6 for _, seconds in quantiles]
+    bins, below, low = [], 0, _floor(int(times[0]))
+    while below < requests:
+        high = low + _width(low)
+        if high > times[-1]:
+            upto = requests
+        else:
+            # Rounding must not take the shortest and the longest out of the bins they are surely in.
+            upto = min(max(1, round(_share_below(high, shares, times) * requests)), requests - 1)
+        if upto > below:
+            bins.append(Bin(low / 1e6, high / 1e6, upto - below))
+        below, low = max(below, upto), high
+    return bins
+
+
+def _width(us: int) -> int:
+    """One microsecond up to 128, above that 64 bins to each power of two."""
+    return max(1, 2 ** (us.bit_length() - 1) // _BINS_AN_OCTAVE)
+
+
+def _floor(us: int) -> int:
+    return us - us % _width(us)
+
+
+def _share_below(edge: float, shares: list[float], times: list[float]) -> float:
+    """The share of requests that took less, on the straight line between the two nearest quantiles."""
+    above = bisect_left(times, edge)
+    if above == 0:
+        return 0.0
+    low, high = times[above - 1], times[above]
+    return shares[above - 1] + (shares[above] - shares[above - 1]) * (edge - low) / (high - low)

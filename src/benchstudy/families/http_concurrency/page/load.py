@@ -1,0 +1,298 @@
+"""What load tests of HTTP servers say about themselves: sweeps, what the generator itself could do, saturation, fits.
+
+Works on the tables of the family http_concurrency (docs/families/http_concurrency.md). A case with a level `rate` is an
+open loop, one with a level `concurrency` a closed one; the null server is what has the endpoint "null".
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import polars as pl
+
+from benchstudy.model.criteria import ACHIEVED, BUSY_GENERATOR
+from benchstudy.report import human
+from benchstudy.report.results import Estimate, Results
+from benchstudy.statistics import scalability
+
+CEILING_ENDPOINT = "null"
+# The null server must give twice what a server gives; above this share the figure is the client's as well.
+LARGEST_SHARE = 0.5
+LITTLE_TOLERANCE = 0.05
+# The first concurrency that gives this share of a sweep's largest throughput saturates the server.
+SATURATED = 0.95
+
+_SWEEP = ("target", "server", "limits", "endpoint", "generator")
+_LOADS = {"concurrency": pl.String, "concurrency_n": pl.Int64, "rate": pl.String, "rate_per_s": pl.Float64}
+
+
+@dataclass(frozen=True)
+class Point:
+    """One case of a sweep. `level` for a reader, `number` in connections or 1/s."""
+
+    case: str
+    level: str
+    number: float
+
+
+@dataclass(frozen=True)
+class Sweep:
+    """One server, limit, endpoint and generator under rising load; `points` in the order of their load."""
+
+    target: str
+    server: str
+    limits: str
+    endpoint: str
+    generator: str
+    is_open: bool
+    points: tuple[Point, ...]
+
+    @property
+    def loop(self) -> str:
+        return f"{self.generator}, {'open' if self.is_open else 'closed'} loop"
+
+
+@dataclass(frozen=True)
+class ClientLimit:
+    """How far the load generator stands behind a figure.
+
+    `share`: of what the null server gave the same generator, None where that was not measured. `generator_cpu`: share
+    of the processors it might use. `reasons` is empty when the figure is the server's alone, as far as this can tell.
+    """
+
+    share: float | None
+    generator_cpu: float | None
+    reasons: tuple[str, ...]
+
+
+class HttpLoad:
+    """The sweeps of one family's results."""
+
+    def __init__(self, results: Results):
+        self.results = results
+        missing = [pl.lit(None, kind).alias(name) for name, kind in _LOADS.items() if name not in results.cases.columns]
+        self.cases = results.cases.with_columns(missing)
+
+    @cached_property
+    def all_sweeps(self) -> list[Sweep]:
+        """Every sweep, the null server's too, in the study's order."""
+        found: dict[tuple[Any, ...], list[Point]] = {}
+        for row in self.cases.iter_rows(named=True):
+            is_open = row["rate"] is not None
+            level, number = (row["rate"], row["rate_per_s"]) if is_open else (row["concurrency"], row["concurrency_n"])
+            if level is not None:  # an imported output may tell neither
+                key = (*(str(row[name]) for name in _SWEEP), is_open)
+                found.setdefault(key, []).append(Point(row["case"], human.level(level), float(number)))
+        return [Sweep(*key, tuple(sorted(points, key=lambda p: p.number))) for key, points in found.items()]
+
+    def sweeps(self, *, is_open: bool | None = None) -> list[Sweep]:
+        """Those of servers under test; `is_open`: only open or only closed loops."""
+        return [s for s in self.all_sweeps if s.endpoint != CEILING_ENDPOINT and is_open in (None, s.is_open)]
+
+    def ceilings(self) -> list[Sweep]:
+        """Those of the null server."""
+        return [s for s in self.all_sweeps if s.endpoint == CEILING_ENDPOINT]
+
+    def estimate(self, metric: str, sweep: Sweep, point: Point) -> Estimate | None:
+        return self.results.estimate(metric, sweep.target, point.case)
+
+    def median(self, metric: str, sweep: Sweep, point: Point) -> float | None:
+        estimate = self.estimate(metric, sweep, point)
+        return estimate.summary.median if estimate is not None else None
+
+    # -- the generator's part ------------------------------------------------------------------------------------------
+
+    @cached_property
+    def _ceiling(self) -> dict[tuple[str, str, bool, float], float]:
+        """(target, generator, open, load) to the median of the best null server there is."""
+        found: dict[tuple[str, str, bool, float], float] = {}
+        for sweep in self.ceilings():
+            for point in sweep.points:
+                key, median = (
+                    (sweep.target, sweep.generator, sweep.is_open, point.number),
+                    self.median("throughput", sweep, point),
+                )
+                if median is not None:
+                    found[key] = max(median, found.get(key, 0.0))
+        return found
+
+    def client_limit(self, sweep: Sweep, point: Point) -> ClientLimit:
+        """Whether the generator, and not the server, may have decided a point's throughput."""
+        throughput = self.median("throughput", sweep, point)
+        ceiling = self._ceiling.get((sweep.target, sweep.generator, sweep.is_open, point.number))
+        cpu = self.median("generator_cpu", sweep, point)
+        share = throughput / ceiling if throughput is not None and ceiling else None
+        reasons = []
+        if share is not None and not sweep.is_open and share > LARGEST_SHARE:
+            reasons.append(f"{100 * share:.0f} % of what the null server gave the same generator")
+        # With a rate of its own the generator asks the null server for no more than any other.
+        if sweep.is_open and ceiling is not None and ceiling < ACHIEVED * point.number:
+            reasons.append(f"the null server too was sent only {human.quantity(ceiling, '1/s')}")
+        if cpu is not None and cpu > BUSY_GENERATOR:
+            reasons.append(f"the generator used {100 * cpu:.0f} % of its processors")
+        return ClientLimit(share, cpu, tuple(reasons))
+
+    def lacks_ceiling(self, sweep: Sweep, point: Point) -> bool:
+        """Whether a closed loop's throughput stands alone: no null server under the same generator and load."""
+        key = (sweep.target, sweep.generator, False, point.number)
+        return not sweep.is_open and key not in self._ceiling
+
+    def little(self, sweep: Sweep, point: Point) -> float | None:
+        """Median over trials of |L − λW| / L."""
+        return None if sweep.is_open else self.median("little_error", sweep, point)
+
+    # -- what a sweep says ---------------------------------------------------------------------------------------------
+
+    def best(self, sweep: Sweep) -> tuple[Point, Estimate] | None:
+        """The point with the largest median throughput; None when no trial gave any."""
+        known = [
+            (point, estimate)
+            for point in sweep.points
+            if (estimate := self.estimate("throughput", sweep, point)) is not None
+            and estimate.summary.median is not None
+        ]
+        return max(known, key=lambda pair: pair[1].summary.median or 0.0, default=None)
+
+    def saturation(self, sweep: Sweep) -> Point | None:
+        """The least load that gives 95 % of the largest median throughput; None when that is the last one measured."""
+        best = self.best(sweep)
+        if best is None or sweep.is_open:
+            return None
+        largest = best[1].summary.median or 0.0
+        medians = [(point, self.median("throughput", sweep, point)) for point in sweep.points]
+        known = [(point, median) for point, median in medians if median is not None]
+        first = next(point for point, median in known if median >= SATURATED * largest)
+        return None if first == known[-1][0] else first
+
+    @cached_property
+    def fits(self) -> list[tuple[Sweep, "scalability.Scalability | str"]]:
+        """The Universal Scalability Law of each closed sweep, or why it has none."""
+        return [(sweep, self._fit(sweep)) for sweep in self.sweeps(is_open=False)]
+
+    def _fit(self, sweep: Sweep) -> "scalability.Scalability | str":
+        trials = {}
+        for point in sweep.points:
+            estimate = self.estimate("throughput", sweep, point)
+            if estimate is not None and estimate.values:
+                trials[point.number] = estimate.values
+        try:
+            return scalability.fit(trials)
+        except scalability.UnsupportedFit as reason:
+            return str(reason)
+
+    def fitted(self) -> pl.DataFrame:
+        """Every fitted curve as rows for a figure: target, case, the levels of its sweep, x, y, low, high (1/s)."""
+        rows = []
+        for sweep, fit in self.fits:
+            if isinstance(fit, str):
+                continue
+            levels = {name: getattr(sweep, name) for name in _SWEEP} | {"case": sweep.points[0].case}
+            curve = zip(fit.curve.concurrency, fit.curve.throughput, fit.curve.low, fit.curve.high, strict=True)
+            rows += [
+                levels | {"x": float(x), "y": float(y), "low": float(low), "high": float(high)}
+                for x, y, low, high in curve
+            ]
+        schema = dict.fromkeys((*_SWEEP, "case"), pl.String) | dict.fromkeys(("x", "y", "low", "high"), pl.Float64)
+        return pl.DataFrame(rows, schema=schema)
+
+    def views(self) -> dict[str, dict[str, str]]:
+        """One choice of closed cases for each server, limit and generator, by a title, for figures over concurrency."""
+        found = {}
+        for sweep in self.sweeps(is_open=False):
+            title = " · ".join([*self._target(sweep), sweep.server, sweep.limits, sweep.generator])
+            where = {name: getattr(sweep, name) for name in ("target", "server", "limits", "generator")}
+            found[title] = where | {"endpoint": self._endpoints(where)}
+        return found
+
+    def _endpoints(self, where: dict[str, str]) -> list[str]:
+        return [e for e in self.results.levels("endpoint", where) if e != CEILING_ENDPOINT]
+
+    def _target(self, sweep: Sweep) -> list[str]:
+        return [sweep.target] if len(self.results.targets) > 1 else []
+
+    def name(self, sweep: Sweep, *parts: str) -> str:
+        """A sweep for a reader: "sftpgo · 1-core-32MiB · static · ab", or only the `parts` named."""
+        return " · ".join([*self._target(sweep), *(str(getattr(sweep, p)) for p in parts or _SWEEP[1:])])
+
+    def histogram(self) -> pl.DataFrame | None:
+        """Latencies of all closed cases with a column `sweep`, as `Page.cdf` wants them; None when nobody gave any."""
+        found = self.results.series("histogram")
+        if found is None or found.is_empty():
+            return None
+        names = pl.DataFrame(
+            [
+                {"target": sweep.target, "case": point.case, "sweep": self.name(sweep)}
+                for sweep in self.sweeps(is_open=False)
+                for point in sweep.points
+            ],
+            schema=dict.fromkeys(("target", "case", "sweep"), pl.String),
+        )
+        edges = found.rename({"low_s": "lower_s", "high_s": "upper_s"})
+        named = names.join(self.cases, on=["target", "case"], maintain_order="left")
+        joined = named.join(edges, on=["target", "case"], maintain_order="left")
+        return None if joined.is_empty() else joined
+
+    # -- the page's first and last words -------------------------------------------------------------------------------
+
+    def answers(self) -> list[dict[str, Any]]:
+        """For each limit and endpoint the largest throughput of each server, as `Page.show_answers` wants them."""
+        groups: dict[tuple[str, str], list[Sweep]] = {}
+        for sweep in self.sweeps(is_open=False):
+            groups.setdefault((sweep.limits, sweep.endpoint), []).append(sweep)
+        several = len({sweep.generator for sweep in self.sweeps(is_open=False)}) > 1
+        return [
+            {
+                "what": f"Right answers a second: {endpoint}, {limits}",
+                "lines": [self._answer(s, several) for s in sweeps],
+                "note": "",
+            }
+            for (limits, endpoint), sweeps in groups.items()
+        ]
+
+    def _answer(self, sweep: Sweep, several: bool) -> dict[str, str]:
+        name = self.name(sweep, "server", *(["generator"] if several else []))
+        best = self.best(sweep)
+        if best is None:
+            causes = [e.failure for p in sweep.points if (e := self.estimate("throughput", sweep, p)) is not None]
+            return {"name": name, "value": "–", "evidence": causes[0] if causes else "nothing was measured"}
+        point, estimate = best
+        evidence = f"at {human.plural(int(point.number), 'connection')}; {human.evidence(estimate.summary, '1/s')}"
+        if self.client_limit(sweep, point).reasons:
+            evidence += "; client-limited"
+        return {"name": name, "value": human.brief(estimate.summary.median or 0.0, "1/s"), "evidence": evidence}
+
+    def weaknesses(self) -> Iterator[str]:
+        """What a reader should hold against these figures in particular."""
+        points = [(s, p) for s in self.sweeps() for p in s.points if self.median("throughput", s, p) is not None]
+        closed = [(s, p) for s, p in points if not s.is_open]
+        limited = [(s, p) for s, p in points if self.client_limit(s, p).reasons]
+        if limited:
+            yield (
+                f"{len(limited)} of {human.plural(len(points), 'point')} client-limited: there the generator may have "
+                "decided the throughput, and the server could do more."
+            )
+        alone = [(s, p) for s, p in closed if self.lacks_ceiling(s, p)]
+        if alone:
+            yield (
+                f"{len(alone)} of {human.plural(len(closed), 'closed-loop point')} without a null server under the "
+                "same generator and concurrency: whether the client limited them is known from its CPU only."
+            )
+        broken = [(s, p) for s, p in closed if (self.little(s, p) or 0.0) > LITTLE_TOLERANCE]
+        if broken:
+            yield (
+                f"{len(broken)} of {human.plural(len(closed), 'closed-loop point')} break Little's law by more than "
+                f"{100 * LITTLE_TOLERANCE:.0f} %: fewer requests were under way than asked for, the run was too short "
+                "for so many connections, or a clock is wrong."
+            )
+        if closed:
+            yield (
+                "Closed loops (" + ", ".join(dict.fromkeys(s.generator for s, _ in closed)) + ") wait for an answer "
+                "before they send again, so their latencies leave out who would have come meanwhile (coordinated "
+                "omission possible)."
+            )
+        if any(self.best(s) is not None for s in self.sweeps(is_open=False)):
+            yield (
+                "The largest throughput of a sweep is chosen by the data themselves; its interval is that of the "
+                "concurrency shown and takes no account of the choice."
+            )

@@ -1,0 +1,176 @@
+"""Open against closed loops: the same server under both, so that a reader sees what waiting for answers leaves out."""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+
+import polars as pl
+
+from benchstudy.families.http_concurrency.page.load import HttpLoad, Point, Sweep
+from benchstudy.model.criteria import ACHIEVED
+from benchstudy.report import cells, human
+from benchstudy.report.figuredata import leading
+from benchstudy.report.panels import Axis, Panel, Style, trend_panel
+from benchstudy.report.tables import MISSING, Cell, Table
+
+# A closed loop stands beside an open one when its throughput is within this share of the open one's.
+SIMILAR = 0.25
+_LATENCIES = {"latency_p50": "p50", "latency_p99": "p99"}
+
+
+@dataclass(frozen=True)
+class Pair:
+    """One open case, and the closed one whose throughput is nearest to it; None where no closed one has any.
+
+    `is_near`: whether the two throughputs are about the same, so that their latencies can be compared.
+    """
+
+    sweep: Sweep
+    point: Point
+    closed: tuple[Sweep, Point] | None
+    is_near: bool
+
+
+class OpenAgainstClosed:
+    """What both kinds of loops say of the same target, server, limits and endpoint."""
+
+    def __init__(self, load: HttpLoad):
+        self.load = load
+
+    def _subjects(self) -> dict[tuple[str, str, str, str], tuple[list[Sweep], list[Sweep]]]:
+        """(closed, open) sweeps of everything that was measured with both."""
+        found: dict[tuple[str, str, str, str], tuple[list[Sweep], list[Sweep]]] = {}
+        for sweep in self.load.sweeps():
+            key = (sweep.target, sweep.server, sweep.limits, sweep.endpoint)
+            found.setdefault(key, ([], []))[int(sweep.is_open)].append(sweep)
+        return {key: both for key, both in found.items() if all(both)}
+
+    def pairs(self) -> Iterator[Pair]:
+        for closed, opened in self._subjects().values():
+            for sweep in opened:
+                for point in sweep.points:
+                    yield self._pair(sweep, point, closed)
+
+    def _pair(self, sweep: Sweep, point: Point, closed: list[Sweep]) -> Pair:
+        achieved = self.load.median("throughput", sweep, point)
+        known = [
+            (abs(throughput / achieved - 1), other, p)
+            for other in closed
+            for p in other.points
+            if achieved and (throughput := self.load.median("throughput", other, p)) is not None
+        ]
+        if not known:
+            return Pair(sweep, point, None, is_near=False)
+        distance, other, p = min(known, key=lambda k: k[0])
+        return Pair(sweep, point, (other, p), is_near=distance <= SIMILAR)
+
+    def table(self) -> Table:
+        """A row an open case: what it achieved and its latencies, beside the closed case of about that throughput."""
+        body = []
+        for pair in self.pairs():
+            head = f"{self.load.name(pair.sweep, 'server', 'limits', 'endpoint')} · {pair.sweep.generator}"
+            own = [self._rate(pair.sweep, pair.point), *(self._latency(m, pair.sweep, pair.point) for m in _LATENCIES)]
+            if pair.closed is None:
+                other = [Cell.text("none"), MISSING, *(MISSING for _ in _LATENCIES)]
+            else:
+                sweep, point = pair.closed
+                name = f"{sweep.generator}, {human.plural(int(point.number), 'connection')}"
+                # Where none is near, the nearest is shown with the reason not to compare the two.
+                marks = () if pair.is_near else ("another rate",)
+                other = [Cell((name,), kind="text", marks=marks), self._rate(sweep, point)]
+                other += [self._latency(m, sweep, point) for m in _LATENCIES]
+            body.append((Cell.text(f"{head} · {pair.point.level}"), *own, *other))
+        latencies = [f"{kind} {p}" for kind in ("Open", "Closed") for p in _LATENCIES.values()]
+        columns = ("Open loop", "Achieved", *latencies[:2], "Closed loop", "Throughput", *latencies[2:])
+        return Table("open-closed", "Latency of open loops beside the closed ones of the nearest throughput", columns,
+                     tuple(body))  # fmt: skip
+
+    def _rate(self, sweep: Sweep, point: Point) -> Cell:
+        cell = self._latency("throughput", sweep, point)
+        achieved, offered = (self.load.median(metric, sweep, point) for metric in ("throughput", "offered"))
+        if sweep.is_open and achieved is not None and achieved < ACHIEVED * (offered or point.number):
+            return Cell(cell.lines, cell.href, cell.kind, cell.title, ("below offered",))
+        return cell
+
+    def _latency(self, metric: str, sweep: Sweep, point: Point) -> Cell:
+        estimate = self.load.estimate(metric, sweep, point)
+        if estimate is None:
+            return MISSING
+        href = cells.href(self.load.results, sweep.target, point.case)
+        if estimate.summary.median is None:
+            return Cell(tuple(cells.failures(estimate)) or ("–",), href, "failed" if estimate.failed else "missing")
+        lines = (
+            human.quantity(estimate.summary.median, estimate.unit),
+            human.evidence(estimate.summary, estimate.unit),
+        )
+        return Cell(lines, href)
+
+    def style(self) -> Style:
+        loops = [sweep.loop for both in self._subjects().values() for sweeps in both for sweep in sweeps]
+        return Style(tuple(dict.fromkeys(loops)))
+
+    def panels(self, metric: str = "latency_p99", title: str = "p99") -> list[Panel]:
+        """That latency against throughput, a panel each subject, a series each loop, lines in the order of the load."""
+        style, found = self.style(), []
+        frames = {subject: self._frames(metric, both) for subject, both in self._subjects().items()}
+        frames = {subject: both for subject, both in frames.items() if not both[0].is_empty()}
+        shared = [y for points, _ in frames.values() for y in points["y"].to_list()]
+        for (target, *rest), (points, estimates) in frames.items():
+            several = [target] if len(self.load.results.targets) > 1 else []
+            x, y = Axis("Answers a second", "1/s"), Axis(title, "s", shared=shared)
+            found.append(
+                trend_panel(
+                    " · ".join([*several, *rest]),
+                    points,
+                    estimates,
+                    x,
+                    y,
+                    style,
+                    apart=False,
+                    case=("series", "tip load"),
+                )
+            )
+        return found
+
+    def _frames(self, metric: str, both: tuple[list[Sweep], list[Sweep]]) -> tuple[pl.DataFrame, pl.DataFrame]:
+        points, estimates = [], []
+        for sweep in (*both[0], *both[1]):
+            for order, point in enumerate(sweep.points):
+                rate, latency = (self.load.estimate(m, sweep, point) for m in ("throughput", metric))
+                if rate is None or latency is None or None in (rate.summary.median, latency.summary.median):
+                    continue
+                load = {"series": sweep.loop, "tip load": point.level if sweep.is_open else f"L = {point.level}"}
+                points += [load | trial for trial in self._trials(metric, sweep, point)]
+                summary = latency.summary
+                estimates.append(
+                    load
+                    | {
+                        "x": rate.summary.median,
+                        "y": summary.median,
+                        "low": summary.interval_low,
+                        "high": summary.interval_high,
+                        "order": order,
+                        "tip median": human.quantity(summary.median, "s"),
+                        "tip evidence": human.evidence(summary, "s"),
+                    }
+                )
+        text, number = dict.fromkeys(("series", "trial", "tip load"), pl.String), pl.Float64
+        tips = dict.fromkeys(("tip median", "tip evidence"), pl.String)
+        ends = {"low": number, "high": number, "order": pl.Int64} | tips
+        return (
+            leading(self.load.results, pl.DataFrame(points, schema=text | {"x": number, "y": number})),
+            pl.DataFrame(
+                estimates, schema={k: v for k, v in text.items() if k != "trial"} | {"x": number, "y": number} | ends
+            ),
+        )
+
+    def _trials(self, metric: str, sweep: Sweep, point: Point) -> list[Mapping[str, object]]:
+        """Each trial's own throughput and latency."""
+        rates, latencies = (
+            {trial: value for trial, value, _ in self.load.results.by_case(name).get((sweep.target, point.case), ())}
+            for name in ("throughput", metric)
+        )
+        return [
+            {"trial": trial, "x": rates[trial], "y": latency}
+            for trial, latency in latencies.items()
+            if latency and rates.get(trial)
+        ]

@@ -1,0 +1,338 @@
+"""Tables of load tests: the Filestash page's own, and what they lack. See http_load.py for the arithmetic."""
+
+from collections.abc import Callable, Iterator, Sequence
+
+from benchstudy.families.http_concurrency.page.load import LITTLE_TOLERANCE, HttpLoad, Point, Sweep
+from benchstudy.report import cells, human
+from benchstudy.report.results import Estimate
+from benchstudy.report.tables import MISSING, Cell, Table, slug
+from benchstudy.statistics.comparisons import share
+from benchstudy.statistics.scalability import Parameter, Peak
+from benchstudy.statistics.stats import smallest_n
+
+CLIENT_LIMITED = "client-limited"
+NO_CEILING = "no ceiling"
+LITTLE_BROKEN = f"Little > {100 * LITTLE_TOLERANCE:.0f} %"
+_ZERO = 1e-6
+# As ab prints them; the longest request is no percentile but a fact.
+PERCENTILES = (50, 66, 75, 80, 90, 95, 98, 99)
+_TIMES = {"connect": "Connect", "processing": "Processing", "waiting": "Waiting", "latency": "Total"}
+_KINDS = {
+    "errors_status": "Wrong status",
+    "errors_length": "Wrong body",
+    "errors_timeout": "Timed out",
+    "errors_connect": "No connection",
+}
+
+# One figure of a point of a sweep.
+Draw = Callable[[Sweep, Point], Cell]
+
+
+class HttpTables:
+    """Every table of the page, made of `load`."""
+
+    def __init__(self, load: HttpLoad):
+        self.load = load
+
+    # -- requests a second ---------------------------------------------------------------------------------------------
+
+    def throughput(self) -> Iterator[Table]:
+        """One table a server and limit: rows concurrency, columns endpoint."""
+        for sweeps in self._groups(self.load.sweeps(is_open=False)):
+            first, generators = sweeps[0], list(dict.fromkeys(s.loop for s in sweeps))
+            name = self.load.name(first, "server", "limits")
+            caption = f"Requests a second: {name} ({'; '.join(generators)})"
+            heads = [s.endpoint if len(generators) == 1 else f"{s.endpoint} · {s.generator}" for s in sweeps]
+            yield self._grid(f"requests-{name}", caption, "Concurrency", heads, sweeps, self.throughput_cell)
+
+    def open_throughput(self) -> Iterator[Table]:
+        """One table a server and limit of open loops: rows rate, columns endpoint, each offered and achieved."""
+        for sweeps in self._groups(self.load.sweeps(is_open=True)):
+            name = self.load.name(sweeps[0], "server", "limits")
+            generators = list(dict.fromkeys(s.loop for s in sweeps))
+            caption = f"Offered and achieved: {name} ({'; '.join(generators)})"
+            heads = [s.endpoint if len(generators) == 1 else f"{s.endpoint} · {s.generator}" for s in sweeps]
+            yield self._grid(f"offered-{name}", caption, "Rate asked for", heads, sweeps, self._offered_cell)
+
+    def ceilings(self) -> Iterator[Table]:
+        """What the null server gave each generator."""
+        for is_open in (False, True):
+            sweeps = [s for s in self.load.ceilings() if s.is_open is is_open]
+            if sweeps:
+                what = "Rate asked for" if is_open else "Concurrency"
+                name = f"null-server-{'open' if is_open else 'closed'}"
+                caption = f"Requests a second of the null server, {'open' if is_open else 'closed'} loop"
+                heads = [self.load.name(s, "server", "generator") for s in sweeps]
+                yield self._grid(name, caption, what, heads, sweeps, self.throughput_cell)
+
+    def _groups(self, sweeps: Sequence[Sweep]) -> Iterator[list[Sweep]]:
+        groups: dict[tuple[str, str, str], list[Sweep]] = {}
+        for sweep in sweeps:
+            groups.setdefault((sweep.target, sweep.server, sweep.limits), []).append(sweep)
+        yield from groups.values()
+
+    def _grid(
+        self, name: str, caption: str, corner: str, heads: Sequence[str], sweeps: Sequence[Sweep], draw: Draw
+    ) -> Table:
+        """Loads down, sweeps across."""
+        loads = {point.number: point.level for sweep in sweeps for point in sweep.points}
+        body = []
+        for number in sorted(loads):
+            row = [Cell.text(loads[number])]
+            for sweep in sweeps:
+                point = next((p for p in sweep.points if p.number == number), None)
+                row.append(draw(sweep, point) if point is not None else MISSING)
+            body.append(tuple(row))
+        return Table(slug(name), caption, (corner, *heads), tuple(body))
+
+    def throughput_cell(self, sweep: Sweep, point: Point) -> Cell:
+        return self._marked(sweep, point, "throughput", lambda e: [human.evidence(e.summary, e.unit)])
+
+    def _offered_cell(self, sweep: Sweep, point: Point) -> Cell:
+        offered, dropped = self.load.median("offered", sweep, point), self.load.median("dropped", sweep, point)
+
+        def lines(estimate: Estimate) -> list[str]:
+            found = [f"of {human.quantity(offered, '1/s')} offered"] if offered is not None else []
+            if dropped:
+                found.append(f"{human.quantity(dropped, '1')} not started")
+            return [*found, human.evidence(estimate.summary, estimate.unit)]
+
+        return self._marked(sweep, point, "throughput", lines)
+
+    def _marked(self, sweep: Sweep, point: Point, metric: str, lines: Callable[[Estimate], list[str]]) -> Cell:
+        """A figure, what stands behind it, why trials failed, and every reservation about it."""
+        estimate = self.load.estimate(metric, sweep, point)
+        if estimate is None:
+            return MISSING
+        href, summary = cells.href(self.load.results, sweep.target, point.case), estimate.summary
+        failed = cells.failures(estimate)
+        why = [cause for cause, _ in estimate.causes]
+        if summary.median is None:
+            return Cell(tuple(failed) or (summary.note,), href, "failed", " ".join(why))
+        shown = (human.median_cell(summary, estimate.unit), *lines(estimate), *failed)
+        title = "; ".join([*why, *self.load.client_limit(sweep, point).reasons])
+        return Cell(shown, href, "number warning" if failed else "number", title, self._marks(sweep, point))
+
+    def _marks(self, sweep: Sweep, point: Point) -> tuple[str, ...]:
+        marks = []
+        if sweep in self.load.ceilings():
+            return ()
+        if self.load.client_limit(sweep, point).reasons:
+            marks.append(CLIENT_LIMITED)
+        elif self.load.lacks_ceiling(sweep, point):
+            marks.append(NO_CEILING)
+        if (self.load.little(sweep, point) or 0.0) > LITTLE_TOLERANCE:
+            marks.append(LITTLE_BROKEN)
+        errors, requests = self._total("errors", sweep, point), self._total("requests", sweep, point)
+        if errors and requests:
+            marks.append(f"errors {human.quantity(errors / requests, '%')}")
+        return tuple(marks)
+
+    def _total(self, metric: str, sweep: Sweep, point: Point) -> float:
+        estimate = self.load.estimate(metric, sweep, point)
+        return sum(estimate.values) if estimate is not None else 0.0
+
+    # -- one sweep in detail -------------------------------------------------------------------------------------------
+
+    def details(self) -> Iterator[Table]:
+        """One table a sweep: percentiles, the parts of a request, transfer rate and memory, a column for each load."""
+        for sweep in self.load.sweeps():
+            rows = [(head, [draw(sweep, point) for point in sweep.points]) for head, draw in self._detail_rows()]
+            body = tuple((Cell.text(head), *row) for head, row in rows if any(cell is not MISSING for cell in row))
+            name = self.load.name(sweep)
+            what = "rate" if sweep.is_open else "concurrency"
+            heads = [p.level if sweep.is_open else f"{p.number:,.0f}" for p in sweep.points]
+            caption = f"{name} ({'open' if sweep.is_open else 'closed'} loop), by {what}"
+            yield Table(slug(f"detail-{name}"), caption, (what.capitalize(), *heads), body)
+
+    def _detail_rows(self) -> Iterator[tuple[str, Draw]]:
+        for percentile in PERCENTILES:
+            yield f"{percentile} %", self._percentile(percentile)
+        yield "100 % (longest request)", self._figure("latency_max")
+        for part, heading in _TIMES.items():
+            yield f"{heading}: mean ± sd", self._time(part)
+        yield "Transfer rate", self._figure("transfer_rate")
+        yield "Peak memory of the server", self._figure("server_peak_memory")
+        yield "CPU of the server, of its limit", self._figure("server_cpu", "%")
+        yield "CPU of the generator", self._figure("generator_cpu", "%")
+        yield "Requests in a trial", self._figure("requests")
+        yield "Kept alive", self._figure("keepalive_requests")
+
+    def _figure(self, metric: str, unit: str | None = None) -> Draw:
+        def draw(sweep: Sweep, point: Point) -> Cell:
+            estimate = self.load.estimate(metric, sweep, point)
+            if estimate is None or (estimate.summary.median is None and not estimate.failed):
+                return MISSING
+            if estimate.summary.median is None:
+                # A failed trial has no metric at all: only where it is the whole case does every row say so.
+                known = self.load.median("throughput", sweep, point) is not None
+                return MISSING if known else self._failed(sweep, point, estimate)
+            shown = unit or estimate.unit
+            lines = (human.quantity(estimate.summary.median, shown), human.evidence(estimate.summary, shown))
+            return Cell(lines, cells.href(self.load.results, sweep.target, point.case))
+
+        return draw
+
+    def _failed(self, sweep: Sweep, point: Point, estimate: Estimate) -> Cell:
+        href = cells.href(self.load.results, sweep.target, point.case)
+        return Cell(tuple(cells.failures(estimate)), href, "failed", " ".join(cause for cause, _ in estimate.causes))
+
+    def _percentile(self, percentile: int) -> Draw:
+        figure, needed = self._figure(f"latency_p{percentile}"), smallest_n(percentile)
+
+        def draw(sweep: Sweep, point: Point) -> Cell:
+            requests = self.load.median("requests", sweep, point)
+            if requests is not None and requests < needed:
+                href = cells.href(self.load.results, sweep.target, point.case)
+                return Cell((f"needs {needed:,} requests",), href, "missing")
+            return figure(sweep, point)
+
+        return draw
+
+    def _time(self, part: str) -> Draw:
+        """Mean ± standard deviation of the requests of a trial, and their median and maximum: medians over trials."""
+        mean_figure = self._figure(f"{part}_mean")
+        median, largest = ("latency_p50", "latency_max") if part == "latency" else (f"{part}_median", f"{part}_max")
+
+        def draw(sweep: Sweep, point: Point) -> Cell:
+            mean, sd = (self.load.median(f"{part}_{what}", sweep, point) for what in ("mean", "sd"))
+            if mean is None:
+                return mean_figure(sweep, point)
+            lines = [human.quantity(mean, "s") + (f" ± {human.quantity(sd, 's')}" if sd is not None else "")]
+            middle, most = (self.load.median(metric, sweep, point) for metric in (median, largest))
+            if middle is not None and most is not None:
+                lines.append(f"median {human.quantity(middle, 's')}, max {human.quantity(most, 's')}")
+            return Cell(tuple(lines), cells.href(self.load.results, sweep.target, point.case))
+
+        return draw
+
+    # -- is it sound? --------------------------------------------------------------------------------------------------
+
+    def little(self) -> Table:
+        """Little's law, a row a closed sweep, a column a concurrency."""
+        sweeps = [s for s in self.load.all_sweeps if not s.is_open]
+        loads = sorted({point.number for sweep in sweeps for point in sweep.points})
+        body = []
+        for sweep in sweeps:
+            by_load = {point.number: point for point in sweep.points}
+            row = [self._little_cell(sweep, by_load[n]) if n in by_load else MISSING for n in loads]
+            body.append((Cell.text(self.load.name(sweep)), *row))
+        caption = "Little's law: |L − λW| / L, median over trials"
+        return Table("littles-law", caption, ("Sweep", *(f"L = {n:,.0f}" for n in loads)), tuple(body))
+
+    def _little_cell(self, sweep: Sweep, point: Point) -> Cell:
+        estimate = self.load.estimate("little_error", sweep, point)
+        if estimate is None:
+            return MISSING
+        if estimate.summary.median is None:
+            return self._failed(sweep, point, estimate) if estimate.failed else MISSING
+        measured = self.load.median("concurrency_measured", sweep, point)
+        lines = [human.quantity(estimate.summary.median, "%")]
+        lines += [f"λW = {measured:,.4g}"] if measured is not None else []
+        lines.append(f"worst of {estimate.summary.n}: {human.quantity(max(estimate.values), '%')}")
+        marks = (LITTLE_BROKEN,) if estimate.summary.median > LITTLE_TOLERANCE else ()
+        return Cell(tuple(lines), cells.href(self.load.results, sweep.target, point.case), marks=marks)
+
+    def errors(self) -> Table:
+        """Failed requests of each case that has any, with Wilson's interval; all the others in one last row."""
+        body, sound, sound_requests = [], 0, 0.0
+        for sweep in self.load.all_sweeps:
+            for point in sweep.points:
+                errors, requests = self._total("errors", sweep, point), self._total("requests", sweep, point)
+                estimate = self.load.estimate("throughput", sweep, point)
+                if estimate is None:
+                    continue
+                if errors or estimate.failed:
+                    body.append(self._errors_row(sweep, point, errors, requests, estimate))
+                else:
+                    sound, sound_requests = sound + 1, sound_requests + requests
+        if sound:
+            head = ("every other case" if body else "every case") + f" ({sound:,})"
+            none = [Cell.text("0") for _ in _KINDS]
+            row = (Cell.text(f"{sound_requests:,.0f}"), _share(0, sound_requests), *none, Cell.text("none"))
+            body.append((Cell.text(head), *row))
+        columns = ("Case", "Requests", "Wrong or missing answers", *_KINDS.values(), "Failed trials")
+        return Table("errors", "Errors, with Wilson's 95 % interval", columns, tuple(body))
+
+    def _errors_row(
+        self, sweep: Sweep, point: Point, errors: float, requests: float, estimate: Estimate
+    ) -> tuple[Cell, ...]:
+        href = cells.href(self.load.results, sweep.target, point.case)
+        lines = [f"{estimate.failed} of {estimate.results}"]
+        if estimate.failed:
+            failed = share(estimate.failed, estimate.results)
+            lines.append(f"95 %: {100 * failed.low:.0f}–{100 * failed.high:.0f} %")
+        head = f"{self.load.name(sweep)} · {point.level}"
+        return (
+            Cell.text(head, href),
+            Cell.text(f"{requests:,.0f}"),
+            _share(errors, requests),
+            *(Cell.text(f"{self._total(kind, sweep, point):,.0f}") for kind in _KINDS),
+            Cell((*lines, *cells.failures(estimate)), href, "failed" if estimate.failed else "text"),
+        )
+
+    # -- scalability ---------------------------------------------------------------------------------------------------
+
+    def scalability(self) -> Table:
+        """The law's parameters for each closed sweep that allows a fit."""
+        body = []
+        for sweep, fit in self.load.fits:
+            if isinstance(fit, str):
+                continue
+            saturated = self.load.saturation(sweep)
+            limited = [p.level for p in sweep.points if self.load.client_limit(sweep, p).reasons]
+            note = f"client-limited at {', '.join(limited)}: of server and generator together"
+            body.append(
+                (
+                    Cell((self.load.name(sweep), *([note] if limited else []))),
+                    Cell.text(f"from {saturated.level}" if saturated else "not within the sweep"),
+                    _parameter(fit.single, "{:,.0f}", "/s"),
+                    _parameter(fit.contention, "{:.3g}"),
+                    _parameter(fit.coherency, "{:.2g}"),
+                    _peak(fit.peak, sweep),
+                    Cell.text(f"{100 * fit.worst_miss:.1f} %"),
+                )
+            )
+        columns = (
+            "Sweep",
+            "95 % of its maximum",
+            "One user, λ",
+            "Contention, σ",
+            "Coherency, κ",
+            "Peak at",
+            "Worst miss",
+        )
+        caption = "Universal Scalability Law, with 95 % intervals by bootstrap of trials"
+        return Table("scalability", caption, columns, tuple(body))
+
+    def without_law(self) -> list[str]:
+        """A sentence for each reason that closed sweeps allow no fit, with these sweeps."""
+        sweeps: dict[str, list[str]] = {}
+        for sweep, fit in self.load.fits:
+            if isinstance(fit, str):
+                sweeps.setdefault(fit, []).append(self.load.name(sweep))
+        return [f"No fit, {reason}: {'; '.join(names)}." for reason, names in sweeps.items()]
+
+
+def _share(errors: float, requests: float) -> Cell:
+    if not requests:
+        return MISSING
+    wrong = share(round(errors), round(requests))
+    said = human.quantity(errors / requests, "%")
+    return Cell((f"{errors:,.0f} ({said})", f"95 %: {100 * wrong.low:.2g}–{100 * wrong.high:.2g} %"), kind="text")
+
+
+def _parameter(parameter: Parameter | None, form: str, unit: str = "") -> Cell:
+    """A cell of `form`. The law's parameters are shares of one: what a fit gives below a millionth is its zero."""
+    if parameter is None:
+        return Cell(("–",), kind="missing", title="one user alone was not measured")
+    value, low, high = (v if abs(v) > _ZERO else 0.0 for v in (parameter.value, parameter.low, parameter.high))
+    return Cell((f"{form.format(value)}{unit}", f"95 %: {form.format(low)}–{form.format(high)}{unit}"))
+
+
+def _peak(peak: Peak | None, sweep: Sweep) -> Cell:
+    last = f"{sweep.points[-1].number:,.0f}"
+    if peak is None:
+        return Cell.text(f"not up to {last}")
+    high = f"–{peak.high:,.0f}" if peak.high is not None else f" to above {last}"
+    return Cell((f"{peak.concurrency:,.0f}", f"95 %: {peak.low:,.0f}{high}"))

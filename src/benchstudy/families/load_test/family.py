@@ -1,0 +1,133 @@
+"""Releases of a server under the same load, compared by what a Prometheus saw of them.
+
+Source: Mattermost's page that compares v9.11 with v10.0. See docs/families/load_test.md.
+"""
+
+import random
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any, ClassVar
+
+from benchstudy.families.load_test import data, users
+from benchstudy.families.load_test.config import LoadLevel, LoadTestConfig, Window
+from benchstudy.model import services
+from benchstudy.model.family import Case, Family
+
+
+class LoadTest(Family):
+    name = "load_test"
+    title = "Two releases under load"
+    Config = LoadTestConfig
+    primary_metrics: ClassVar[tuple[str, ...]] = ("supported_users", "api_mean", "store_mean")
+    trial_names: ClassVar[tuple[str, ...]] = ("server", "load")
+    ordering: ClassVar[str] = (
+        "versions side by side, the base first in odd blocks and last in even ones (ABBA), databases and loads in "
+        "random order"
+    )
+    series_schemas: ClassVar[Mapping[str, Mapping[str, str]]] = {
+        "panels": {
+            "panel": "String",
+            "t_s": "Float64",
+            "value": "Float64",
+            "low": "Float64",
+            "high": "Float64",
+            "width_s": "Float64",
+            "resets": "Int64",
+        },
+        "labels": {
+            "group": "String",
+            "label": "String",
+            "count": "Float64",
+            "sum_s": "Float64",
+            "mean_s": "Float64",
+            "p99_s": "Float64",
+            "p99_low_s": "Float64",
+            "p99_high_s": "Float64",
+            "rate_per_s": "Float64",
+        },
+        "buckets": {"group": "String", "label": "String", "le_s": "Float64", "count": "Float64"},
+        "users": {"t_s": "Float64", "users": "Float64", "alert": "String"},
+        "client": {
+            "action": "String",
+            "count": "Int64",
+            "failures": "Int64",
+            "mean_s": "Float64",
+            "p50_s": "Float64",
+            "p95_s": "Float64",
+            "p99_s": "Float64",
+        },
+        "client_histogram": {"action": "String", "low_s": "Float64", "high_s": "Float64", "count": "Int64"},
+        "phases": {"phase": "String", "start_s": "Float64", "end_s": "Float64"},
+        "events": {"t_s": "Float64", "what": "String", "detail": "String"},
+    }
+
+    def cases(self, config: LoadTestConfig) -> list[Case]:
+        return _scraped_cases(config) if config.scraped else _run_cases(config)
+
+    def order(self, cases: Sequence[Case], block: int, rng: random.Random) -> list[Case]:
+        """Base and new beside each other, the base first in odd blocks and last in even ones (ABBA), so that what
+        drifts meets both alike; databases and loads at random.
+        """
+        together: dict[tuple[str, str], list[Case]] = {}
+        for case in cases:
+            together.setdefault((case.levels["database"], case.levels["load"]), []).append(case)
+        groups = list(together.values())
+        rng.shuffle(groups)
+        return [case for group in groups for case in (group if block % 2 else reversed(group))]
+
+    def libraries(self) -> Mapping[str, Mapping[str, Path]]:
+        """What makes a data set, with the agent's own Python, and what Locust runs, with its own."""
+        return {data.LIBRARY: data.scripts(), users.LIBRARY: users.scripts()}
+
+
+def _run_cases(config: LoadTestConfig) -> list[Case]:
+    return [
+        _run_case(config, database.name, version.name, load)
+        for database in config.databases
+        for version in config.versions
+        for load in config.loads
+    ]
+
+
+def _run_case(config: LoadTestConfig, database: str, version: str, load: LoadLevel) -> Case:
+    plain: dict[str, Any] = {"mode": "json", "exclude_defaults": True}
+    server, monitor = config.server(version, database), config.prometheus
+    assert monitor is not None
+    wanted = (config.database(database).service, server, monitor.service)
+    definition = {
+        "mode": "run",
+        "server": server,
+        "load": load.model_dump(exclude={"name", "blocks"}, **plain),
+        "behaviour": config.behaviour.model_dump(**plain),
+        "system": config.system.model_dump(**plain),
+        "prometheus": monitor.model_dump(**plain),
+        "metrics": config.metrics.given,
+        "services": {name: s for one in wanted for name, s in services.definition(config.services, one).items()},
+    }
+    return Case({"database": database, "version": version, "load": load.name}, definition, most_blocks=load.blocks)
+
+
+def _scraped_cases(config: LoadTestConfig) -> list[Case]:
+    cases = []
+    for database in config.database_names:
+        for version in config.version_names:
+            for load in config.load_names:
+                levels = {"database": database, "version": version, "load": load}
+                windows = config.windows_of(levels)
+                if windows:
+                    by_block = [_defined(config, window) for window in windows]
+                    cases.append(Case(levels, {"mode": "scrape", "metrics": config.metrics.given}, by_block))
+    return cases
+
+
+def _defined(config: LoadTestConfig, window: Window) -> dict[str, object]:
+    """What decides which samples a window has; who may read them, and by which way, does not."""
+    source = config.source(window)
+    return {
+        "window": window.model_dump(mode="json", include={"start", "end"}),
+        "select": [window.select, window.select_hosts],
+        "source": source.model_dump(mode="json", include={"url", "file", "clock"}, exclude_none=True),
+    }
+
+
+FAMILY = LoadTest()

@@ -1,0 +1,121 @@
+"""Everything that a Prometheus has of a window, fetched once by the host that reaches it, into a trial's `metrics`."""
+
+import hashlib
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from benchstudy.hosts.agent import Command
+from benchstudy.model.errors import TrialFailed
+
+if TYPE_CHECKING:
+    from benchstudy.measuring.trial import TrialContext, TrialExecution
+
+METRICS, CLOCK = "metrics", "clock"  # folders of the trial
+FILE = "metrics.ndjson.gz"
+RAW = f"{METRICS}/files/{FILE}"
+TOKEN, USER, PASSWORD = (f"BENCHSTUDY_PROMETHEUS_{name}" for name in ("TOKEN", "USER", "PASSWORD"))
+_CLOCK_TIMEOUT_S = 200.0  # the agent gives up before, and says why
+_PARENT = "/tmp"
+
+
+@dataclass(frozen=True)
+class Server:
+    """A Prometheus, as the host with `role` reaches it. `credentials`: bearer or basic, with their variables."""
+
+    url: str
+    role: str
+    credentials: str | None = None
+    secret_env: Mapping[str, str] = field(default_factory=dict, repr=False)
+    ca_file: str | None = None
+
+
+@dataclass(frozen=True)
+class Span:
+    """What is fetched: Unix seconds on Prometheus' own clock, and the matchers of the series.
+
+    `margin_s`: also so much before the start, for rates at the start. `select_hosts`: of the hosts' own series;
+    `select` when empty. `names`: of metrics, where the system has its own; see MetricNames.
+    """
+
+    start_s: float
+    end_s: float
+    margin_s: float
+    select: str
+    select_hosts: str
+    scrape_interval_s: float
+    names: Mapping[str, str] = field(default_factory=dict)
+
+
+def ask_clock(trial: "TrialContext", server: Server) -> dict[str, Any]:
+    """How Prometheus' clock differs from its asker's. Raises TrialFailed with the cause when it cannot be asked."""
+    arguments = [server.url, *([server.credentials] if server.credentials else [])]
+    command = Command(
+        trial.agent_argv("prometheus:clock", *arguments, role=server.role),
+        secret_env=server.secret_env,
+        timeout_s=_CLOCK_TIMEOUT_S,
+        label=CLOCK,
+    )
+    return _answer(trial.execute(command, server.role))
+
+
+def fetch(trial: "TrialContext", server: Server, span: Span) -> dict[str, Any]:
+    """Fetch the span to RAW; the agent's summary. Raises TrialFailed with a cause a person understands.
+
+    What a killed attempt of this session had fetched is not asked for again.
+    """
+    spec = {
+        "url": server.url,
+        "start_s": span.start_s,
+        "end_s": span.end_s,
+        "margin_s": span.margin_s,
+        "scrape_interval_s": span.scrape_interval_s,
+        "select": span.select or None,
+        "select_host": span.select_hosts or None,
+        "metrics": {"system": metrics_of(span.names)} if span.names else None,
+        "credentials": server.credentials,
+        "ca_file": server.ca_file,
+        "into": FILE,
+    }
+    key = hashlib.sha256(json.dumps(spec, sort_keys=True).encode()).hexdigest()[:16]
+    partial = f"{trial.scratch(_PARENT, server.role)}/{key}.partial"
+    command = Command(
+        trial.agent_argv("prometheus:fetch", role=server.role),
+        stdin=json.dumps({**spec, "partial": partial}).encode() + b"\n",
+        secret_env=server.secret_env,
+        timeout_s=trial.config.timeout,
+        label=METRICS,
+    )
+    return _answer(trial.execute(command, server.role))
+
+
+def metrics_of(names: Mapping[str, str]) -> list[str]:
+    """All that is fetched of a system that has its own names for some of them."""
+    from benchstudy.families.load_test.load_metrics import Names  # with numpy, which most sessions do without
+
+    known = Names(**names)
+    histograms = [f"{name}_{part}" for name in (known.api, known.store) for part in ("bucket", "sum", "count")]
+    counters = [known.requests, known.errors, known.cpu]
+    gauges = [known.devices, known.started, known.goroutines, known.heap, known.stack]
+    return [*histograms, *counters, *gauges, "up"]
+
+
+def _answer(done: "TrialExecution") -> dict[str, Any]:
+    execution = done.execution
+    if execution.state == "exited" and execution.exit_status:
+        # The agent speaks to a person, on stderr or as {"error": …}.
+        said = done.stderr.read_text(errors="replace").strip() or _error(done.stdout.read_text(errors="replace"))
+        raise TrialFailed(" ".join(said.split()) or f"the agent ended with status {execution.exit_status}")
+    done.require_success()
+    try:
+        return dict(json.loads(done.stdout.read_text()))
+    except (ValueError, TypeError) as error:
+        raise TrialFailed(f"the agent's answer is no JSON object: {error}") from error
+
+
+def _error(text: str) -> str:
+    try:
+        return str(json.loads(text)["error"])
+    except (ValueError, KeyError, TypeError):
+        return text.strip()

@@ -1,0 +1,441 @@
+"""What a load test's report needs from the raw samples of a Prometheus: totals by label, panels, faults. Pure.
+
+Which metrics these are is the system's affair: `Names`; by default those of the seed's server.
+"""
+
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import NamedTuple, TypeVar
+
+import numpy as np
+
+from benchstudy.families.load_test.prometheus_faults import LATE, Changes, Scrapes
+from benchstudy.families.load_test.prometheus_rates import (
+    GroupOf,
+    Labels,
+    Levels,
+    Rates,
+    Sink,
+    Stream,
+    Totals,
+    histogram_quantile,
+    one_group,
+)
+from benchstudy.families.load_test.prometheus_raw import Section, pages, sections
+from benchstudy.model.family import ParseError
+
+S = TypeVar("S", bound=Sink)
+TAIL = 0.99
+GROUPS = ("api", "store")
+_MOST_STEPS = 400  # of a panel: no screen shows more
+_MOST_INSTANTS = 8192  # at which a gauge is looked at for its mean, so that memory does not grow with duration
+_NICE_S = (1, 2, 5, 10, 15, 30, 60, 120, 300, 600, 1800, 3600)
+_EVER_MS = math.inf
+_LOOKBACK = 2.5  # intervals that a gauge's value holds
+
+
+@dataclass(frozen=True)
+class Names:
+    """Names of metrics and labels. `api` and `store` are histograms in s, without their _bucket, _sum, _count."""
+
+    api: str = "mattermost_api_time"
+    api_label: str = "handler"
+    store: str = "mattermost_db_store_time"
+    store_label: str = "method"
+    status_label: str = "status_code"  # of the histogram `api`; where it has none, `errors` over `requests` is taken
+    requests: str = "mattermost_http_requests_total"
+    errors: str = "mattermost_http_errors_total"
+    devices: str = "mattermost_http_websockets_total"
+    cpu: str = "mattermost_process_cpu_seconds_total"
+    started: str = "mattermost_process_start_time_seconds"
+    goroutines: str = "go_goroutines"
+    heap: str = "go_memstats_heap_inuse_bytes"
+    stack: str = "go_memstats_stack_inuse_bytes"
+
+    def of_group(self, group: str) -> tuple[str, str]:
+        """(histogram, label) of "api" or "store"."""
+        return getattr(self, group), getattr(self, f"{group}_label")
+
+
+DEFAULT_NAMES = Names()
+
+
+@dataclass(frozen=True)
+class Window:
+    """What to look at, ms: panels over all of it, totals over the steady part. `width_ms` of the panels' rates."""
+
+    start_ms: int
+    end_ms: int
+    steady_start_ms: int
+    steady_end_ms: int
+    width_ms: int
+    interval_ms: int
+
+    @property
+    def steps_ms(self) -> np.ndarray:
+        """Moments of a panel's points."""
+        least_s = max((self.end_ms - self.start_ms) / 1000 / _MOST_STEPS, self.interval_ms / 1000)
+        step_s = next((nice for nice in _NICE_S if nice >= least_s), least_s)
+        return np.arange(self.start_ms, self.end_ms + 1, max(1, round(1000 * step_s)), dtype=np.int64)
+
+    @property
+    def instants_ms(self) -> np.ndarray:
+        """Moments of the steady part at which gauges are looked at."""
+        length = self.steady_end_ms - self.steady_start_ms
+        step = max(self.interval_ms, math.ceil(length / _MOST_INSTANTS))
+        return np.arange(self.steady_start_ms, self.steady_end_ms + 1, step, dtype=np.int64)
+
+
+class Histogram(NamedTuple):
+    """One histogram over the steady window, instances summed, of one label's value or of all of them.
+
+    `count`, `sum_s`: what was added. `rate`: calls a second as PromQL's. `edges`, `cumulative`: of the buckets that
+    were added to. `p99` as PromQL's, with its bucket's edges (high inf in the last); NaN without a call.
+    """
+
+    count: float
+    sum_s: float
+    rate: float
+    edges: list[float]
+    cumulative: list[float]
+    p99: float
+    p99_low: float
+    p99_high: float
+
+    @property
+    def mean_s(self) -> float | None:
+        return self.sum_s / self.count if self.count > 0 else None
+
+
+class Panel(NamedTuple):
+    """Points of one of the panels; NaN where there is no value. low, high: edges of a quantile's bucket."""
+
+    times_ms: np.ndarray
+    value: np.ndarray
+    low: np.ndarray | None = None
+    high: np.ndarray | None = None
+
+
+class Event(NamedTuple):
+    t_ms: int
+    what: str
+    detail: str
+
+
+@dataclass
+class LoadMetrics:
+    """What was found. A metric that the server did not have is nowhere, and is in `missing`; it is never zero.
+
+    `labels`: by group and label. `whole`: by group, all labels together. `values`: {name: number} in base units.
+    `samples`: how many were read. `events`: of the whole window, by time.
+    """
+
+    section: Section
+    labels: dict[str, dict[str, Histogram]] = field(default_factory=dict)
+    whole: dict[str, Histogram] = field(default_factory=dict)
+    panels: dict[str, Panel] = field(default_factory=dict)
+    values: dict[str, float] = field(default_factory=dict)
+    events: list[Event] = field(default_factory=list)
+    resets_ms: list[int] = field(default_factory=list)
+    gaps: int = 0
+    samples: int = 0
+    missing: tuple[str, ...] = ()
+
+
+def read_metrics(path: Path, window: Window, names: Names = DEFAULT_NAMES) -> LoadMetrics:
+    """One pass over the file. Raises ParseError for a damaged file, or one that does not hold the window."""
+    held = sections(path)
+    if len(held) != 1:
+        raise ParseError(f"{path.name} holds {len(held)} windows; a trial has one: cut it out")
+    section = held[0]
+    if not section.holds(window.start_ms / 1000, window.end_ms / 1000):
+        raise ParseError(
+            f"{path.name} was fetched for {section.start_s:.3f} to {section.end_s:.3f}, and the window is "
+            f"{window.start_ms / 1000:.3f} to {window.end_ms / 1000:.3f} (Unix s)"
+        )
+    return _Reader(section, window, names).read(path)
+
+
+def scrape_interval_s(path: Path) -> float | None:
+    """As the samples show it: the median distance in the first page that has any. None: no series has two samples."""
+    for page in pages(path):
+        distances = [np.diff(series.times_ms) for series in page.series[:100]]
+        together = np.concatenate(distances) if distances else np.empty(0)
+        if len(together):
+            return float(np.median(together)) / 1000
+    return None
+
+
+class _Reader:
+    def __init__(self, section: Section, window: Window, names: Names):
+        self._section, self._window, self._names = section, window, names
+        self._sinks: dict[str, list[Sink]] = {}
+        self._histograms = {group: self._histogram(names.of_group(group)[0]) for group in GROUPS}
+        self._requests, self._errors = self._counter(names.requests), self._totals(names.errors)
+        self._cpu = self._counter(names.cpu)
+        self._gauges = {name: self._gauge(getattr(names, name)) for name in _GAUGES}
+        self._node = {name: self._totals(name) for name in (_NODE_CPU, *_TCP)}
+        self._memory = {name: self._add(name, self._levels(window.instants_ms)) for name in _MEMORY}
+        times = window.start_ms, window.end_ms, window.interval_ms
+        self._up = self._add("up", Scrapes(*times, lambda values: values == 1))
+        # Where nobody kept `up`, what every program of the kind tells stands for it.
+        self._seen = self._add(names.goroutines, Scrapes(*times, lambda values: ~np.isnan(values)))
+        self._started = self._add(names.started, Changes())
+
+    def read(self, path: Path) -> LoadMetrics:
+        streams = {name: Stream(*sinks) for name, sinks in self._sinks.items()}
+        samples = 0
+        for page in pages(path, streams):
+            streams[page.metric].add(page)
+            samples += sum(len(series.times_ms) for series in page.series)
+        for stream in streams.values():
+            stream.finish()
+        found = LoadMetrics(self._section, samples=samples, missing=self._section.missing)
+        for group in GROUPS:
+            self._of_group(group, found)
+        self._of_process(found)
+        self._of_host(found)
+        self._faults(found)
+        return found
+
+    # --- what looks at which metric -----------------------------------------------------------------------------
+
+    def _add(self, metric: str, sink: S) -> S:
+        self._sinks.setdefault(metric, []).append(sink)
+        return sink
+
+    def _totals(self, metric: str) -> Totals:
+        window = self._window
+        return self._add(metric, Totals(window.steady_start_ms, window.steady_end_ms, self._section.dialect))
+
+    def _rates(self, metric: str, group_of: GroupOf = one_group) -> Rates:
+        rates = Rates(self._window.steps_ms, self._window.width_ms, group_of, self._section.dialect)
+        return self._add(metric, rates)
+
+    def _levels(self, moments_ms: np.ndarray) -> Levels:
+        return Levels(moments_ms, round(_LOOKBACK * self._window.interval_ms))
+
+    def _counter(self, metric: str) -> "_Counter":
+        return _Counter(self._totals(metric), self._rates(metric))
+
+    def _gauge(self, metric: str) -> "_Gauge":
+        window = self._window
+        steps, instants = (self._add(metric, self._levels(at)) for at in (window.steps_ms, window.instants_ms))
+        return _Gauge(steps, instants)
+
+    def _histogram(self, metric: str) -> "_HistogramSinks":
+        edges = _Edges()
+        return _HistogramSinks(
+            edges,
+            _Counter(self._totals(f"{metric}_bucket"), self._rates(f"{metric}_bucket", edges.number)),
+            self._counter(f"{metric}_sum"),
+            self._counter(f"{metric}_count"),
+        )
+
+    # --- what it comes to ---------------------------------------------------------------------------------------
+
+    def _of_group(self, group: str, found: LoadMetrics) -> None:
+        sinks, label = self._histograms[group], self._names.of_group(group)[1]
+        by_label: dict[str, _Sums] = {}
+        whole = _Sums()
+        for part, totals in (
+            ("sum", sinks.sums.totals),
+            ("count", sinks.counts.totals),
+            ("bucket", sinks.buckets.totals),
+        ):
+            for labels, increase, rate, samples in zip(
+                totals.labels, totals.increase.tolist(), totals.rate.tolist(), totals.samples.tolist(), strict=True
+            ):
+                if samples:
+                    of_label = by_label.setdefault(labels.get(label, ""), _Sums())
+                    for sums in (of_label, whole):
+                        sums.add(part, labels, increase, rate)
+        if not by_label:
+            return
+        found.labels[group] = {name: sums.histogram() for name, sums in sorted(by_label.items())}
+        found.whole[group] = whole.histogram()
+        times = self._window.steps_ms
+        with np.errstate(divide="ignore", invalid="ignore"):
+            mean = _one(sinks.sums.rates.sums, times) / _one(sinks.counts.rates.sums, times)
+        found.panels[f"{group}_mean"] = Panel(times, mean)
+        order = np.argsort(sinks.edges.values)
+        rates = sinks.buckets.rates.sums
+        quantile = histogram_quantile(TAIL, [sinks.edges.values[n] for n in order], rates[order])
+        found.panels[f"{group}_p99"] = Panel(times, *quantile)
+        found.events += self._appeared(group, sinks.counts.totals, label)
+
+    def _appeared(self, group: str, totals: Totals, label: str) -> Iterator[Event]:
+        """Labels whose counting began within the window: what they had by then, no rate can see."""
+        late = self._window.steady_start_ms + LATE * self._window.interval_ms
+        begun: dict[str, float] = {}
+        first = _EVER_MS
+        for labels, first_ms, value in zip(
+            totals.labels, totals.first_ms.tolist(), totals.first_value.tolist(), strict=True
+        ):
+            if first_ms > late and value > 0:
+                name = labels.get(label, "")
+                begun[name] = begun.get(name, 0.0) + value
+                first = min(first, first_ms)
+        if begun:
+            names = ", ".join(f"{name} ({calls:g})" for name, calls in sorted(begun.items()))
+            detail = f"{group}: called for the first time; the calls before the first scrape are not counted: {names}"
+            yield Event(int(first), "appeared", detail)
+
+    def _of_process(self, found: LoadMetrics) -> None:
+        times = self._window.steps_ms
+        requests, cpu = self._requests.totals, self._cpu.totals
+        if requests.samples.any():
+            found.values["rps"] = float(np.nansum(requests.rate))
+            found.panels["rps"] = Panel(times, _one(self._requests.rates.sums, times))
+        if (cpu.samples > 1).any():
+            found.values["cpu"] = float(np.nanmean(cpu.rate))
+            found.panels["cpu"] = Panel(times, _one(self._cpu.rates.averages, times))
+        for name, gauge in self._gauges.items():
+            over_time = gauge.instants.averages if name in _AVERAGED else gauge.instants.sums
+            if over_time.size and not np.isnan(over_time).all():
+                found.values[name] = float(np.nanmean(over_time))
+                panel = gauge.steps.averages if name in _AVERAGED else gauge.steps.sums
+                found.panels[name] = Panel(times, _one(panel, times))
+        share = self._error_share()
+        if share is not None:
+            found.values["server_error_share"] = share
+
+    def _error_share(self) -> float | None:
+        """Of the requests, those that the server answered 5xx; 0 when it answered requests and none so."""
+        status = self._names.status_label
+        counts = self._histograms["api"].counts.totals
+        if any(status in labels for labels in counts.labels):
+            failed = [labels.get(status, "").startswith("5") for labels in counts.labels]
+            return _share(float(counts.increase[failed].sum()), float(counts.increase.sum()))
+        if not self._errors.samples.any():
+            return None
+        return _share(float(self._errors.increase.sum()), float(self._requests.totals.increase.sum()))
+
+    def _of_host(self, found: LoadMetrics) -> None:
+        cpu = self._node[_NODE_CPU]
+        modes = [labels.get("mode", "") for labels in cpu.labels]
+        idle = float(cpu.increase[[mode in _IDLE for mode in modes]].sum())
+        # The kernel counts time of guests as the user's too.
+        everything = float(cpu.increase[[not mode.startswith("guest") for mode in modes]].sum())
+        sent, again = (float(self._node[name].increase.sum()) for name in _TCP)
+        with np.errstate(divide="ignore", invalid="ignore"):
+            total, available = (_one(self._memory[name].sums, self._window.instants_ms) for name in _MEMORY)
+            memory = 1 - available / total
+        shares = {
+            "node_cpu": _share(everything - idle, everything),
+            "node_memory": None if np.isnan(memory).all() else float(np.nanmean(memory)),
+            "tcp_retransmits": _share(again, sent),
+        }
+        found.values |= {name: share for name, share in shares.items() if share is not None}
+
+    def _faults(self, found: LoadMetrics) -> None:
+        window = self._window
+        for began in self._began_anew():
+            if window.start_ms < began.t_ms <= window.end_ms:
+                found.events.append(began)
+                found.resets_ms.append(began.t_ms)
+        for at, labels in self._started.found:
+            if window.start_ms < at <= window.end_ms:
+                found.events.append(Event(at, "restart", f"{labels.get('instance', '')}: the process was started anew"))
+        scrapes = self._up if self._up.any else self._seen
+        for gap in scrapes.gaps():
+            length = (gap.end_ms - gap.start_ms) / 1000
+            failed = f", {gap.failed} scrapes failed" if gap.failed else ""
+            detail = f"{gap.instance}: no sample for {length:.1f} s{failed}"
+            found.events.append(Event(gap.start_ms, "down" if gap.failed else "gap", detail))
+            found.gaps += gap.start_ms < window.steady_end_ms and gap.end_ms > window.steady_start_ms
+        found.events.sort()
+        found.resets_ms.sort()
+
+    def _began_anew(self) -> Iterator[Event]:
+        """An event for all counters of an instance together; those that are seldom counted are seen to fall later."""
+        falls: dict[str, list[tuple[int, int, str]]] = {}
+        for metric, sinks in self._sinks.items():
+            for reset in (reset for sink in sinks if isinstance(sink, Totals) for reset in sink.resets):
+                instance = falls.setdefault(reset.labels.get("instance", ""), [])
+                instance.append((reset.t_ms, reset.before_ms, metric))
+        for instance, found in falls.items():
+            found.sort()
+            while found:
+                at_ms = found[0][0]
+                metrics = sorted({metric for _, before_ms, metric in found if before_ms < at_ms})
+                yield Event(at_ms, "reset", f"{instance}: counters began anew, of {', '.join(metrics)}")
+                found = [fall for fall in found if fall[1] >= at_ms]
+
+
+# --- small parts ------------------------------------------------------------------------------------------------
+
+_GAUGES = ("goroutines", "heap", "stack", "devices")
+_AVERAGED = ("heap", "stack")  # over instances; the others are summed, as on the seed's dashboard
+_NODE_CPU = "node_cpu_seconds_total"
+_IDLE = ("idle", "iowait")
+_MEMORY = ("node_memory_MemTotal_bytes", "node_memory_MemAvailable_bytes")
+_TCP = ("node_netstat_Tcp_OutSegs", "node_netstat_Tcp_RetransSegs")
+
+
+class _Counter(NamedTuple):
+    totals: Totals
+    rates: Rates
+
+
+class _Gauge(NamedTuple):
+    steps: Levels
+    instants: Levels
+
+
+class _HistogramSinks(NamedTuple):
+    edges: "_Edges"
+    buckets: _Counter
+    sums: _Counter
+    counts: _Counter
+
+
+class _Edges:
+    """Numbers of the buckets' upper edges, in the order in which they are met."""
+
+    def __init__(self) -> None:
+        self.values: list[float] = []
+
+    def number(self, labels: Labels) -> int:
+        edge = float(labels["le"])
+        if edge not in self.values:
+            self.values.append(edge)
+        return self.values.index(edge)
+
+
+class _Sums:
+    """A histogram's parts, added up over series."""
+
+    def __init__(self) -> None:
+        self._increase = {"sum": 0.0, "count": 0.0}
+        self._rate = 0.0
+        self._buckets: dict[float, list[float]] = {}
+
+    def add(self, part: str, labels: Labels, increase: float, rate: float) -> None:
+        rate = 0.0 if math.isnan(rate) else rate
+        if part == "bucket":
+            bucket = self._buckets.setdefault(float(labels["le"]), [0.0, 0.0])
+            bucket[0] += increase
+            bucket[1] += rate
+            return
+        self._increase[part] += increase
+        if part == "count":
+            self._rate += rate
+
+    def histogram(self) -> Histogram:
+        edges = sorted(self._buckets)
+        rates = np.array([[self._buckets[edge][1]] for edge in edges]).reshape(len(edges), 1)
+        p99 = (float(part[0]) for part in histogram_quantile(TAIL, edges, rates))
+        counts = [self._buckets[edge][0] for edge in edges]
+        return Histogram(self._increase["count"], self._increase["sum"], self._rate, edges, counts, *p99)
+
+
+def _one(matrix: np.ndarray, times_ms: np.ndarray) -> np.ndarray:
+    """The only group's row; NaN when there is no series."""
+    return matrix[0] if len(matrix) else np.full(len(times_ms), np.nan)
+
+
+def _share(part: float, whole: float) -> float | None:
+    return part / whole if whole > 0 else None

@@ -1,0 +1,131 @@
+"""A trial that is run here: a fresh site, users, and what Prometheus saw of it."""
+
+from typing import TYPE_CHECKING, Any
+
+from benchstudy.families.load_test.clocks import clock_of, require_small_step, require_steady
+from benchstudy.families.load_test.config import LoadLevel, LoadTestConfig
+from benchstudy.families.load_test.facts import rate_window_s, write_facts
+from benchstudy.families.load_test.fetch import Server, Span, fetch
+from benchstudy.families.load_test.scraped import problems_of
+from benchstudy.families.load_test.system import Site, Watch, fresh_site, said_version, wait_for_targets, watched
+from benchstudy.model.errors import TrialFailed
+from benchstudy.model.family import Case
+
+if TYPE_CHECKING:
+    from benchstudy.families.load_test.users.run import Loaded
+    from benchstudy.measuring.trial import TrialContext
+
+SYSTEM, HOSTS = '{job="server"}', '{job="node"}'
+_STEADY = ("steady", "stable")  # what the phases are called in which everything is measured
+
+
+def run_load_trial(case: Case, trial: "TrialContext") -> None:
+    """See the family. Raises TrialFailed with a cause a person understands."""
+    config: LoadTestConfig = trial.config
+    levels = case.levels
+    load = config.load(levels["load"])
+    trial.note(loop="closed", database=config.database(levels["database"]).label or levels["database"])
+    with fresh_site(trial, levels["version"], levels["database"], load.most_users) as site:
+        version = said_version(trial, site)
+        wait_for_targets(trial, site)
+        before = _Clocks(trial, site)
+        with watched(site, trial.event) as watch:
+            loaded = _loaded(trial, load, site, watch)
+        after = _Clocks(trial, site)
+        phases = before.to_prometheus(loaded.phases)
+        steady = next(((start, end) for name, start, end in phases if name in _STEADY), None)
+        if steady is None:
+            raise TrialFailed(f"the load came to no steady phase: {'; '.join(loaded.problems) or 'nobody says why'}")
+        window = phases[0][1], phases[-1][2]
+        margin_s = rate_window_s(steady[1] - steady[0], _interval_s(config))
+        server = Server(site.prometheus_url, site.prometheus_role)
+        span = Span(*window, margin_s, SYSTEM, HOSTS, _interval_s(config), config.metrics.given)
+        summary = fetch(trial, server, span)
+        stepped_s = before.require_steady(after)
+    write_facts(
+        trial,
+        mode="run",
+        window=window,
+        steady=steady,
+        phases=phases,
+        scrape_interval_s=_interval_s(config),
+        select=SYSTEM,
+        select_hosts=HOSTS,
+        metrics=config.metrics.given,
+        bounded=load.is_bounded,
+        users_asked=load.users,
+        load=loaded.result,
+        source={"name": config.prometheus.service if config.prometheus else "", "kind": "run"},
+        prometheus={name: summary.get(name) for name in ("version", "series", "samples")},
+        clock={**before.facts(), "stepped_s": stepped_s},
+        versions={"server": version, **({"database": site.accounts.database} if site.accounts.database else {})},
+        data_set={"counts": dict(site.accounts.counts), "sha256": site.accounts.sha256},
+        used={service.name: dict((service.record or {}).get("limits") or {}) for service in site.services},
+        problems=[*loaded.problems, *problems_of(summary)],
+    )
+
+
+def _interval_s(config: LoadTestConfig) -> float:
+    assert config.prometheus is not None
+    return config.prometheus.scrape_interval
+
+
+def _loaded(trial: "TrialContext", load: LoadLevel, site: Site, watch: Watch) -> "Loaded":
+    """Raises TrialFailed; what a dead server's users met with is only the symptom."""
+    from benchstudy.families.load_test.users.run import Site as LoadSite
+    from benchstudy.families.load_test.users.run import run_load
+
+    wanted = LoadSite(
+        url=site.url,
+        prometheus_url=site.prometheus_url,
+        accounts=site.accounts.content,
+        address=trial.address(site.load_role),
+        metrics_port=site.load_ports["metrics"],
+        port=site.load_ports["master"],
+        cancelled=watch.died,
+    )
+    try:
+        loaded = run_load(trial, load, trial.config.behaviour, wanted)
+    except TrialFailed:
+        watch.check()
+        raise
+    watch.check()
+    return loaded
+
+
+class _Clocks:
+    """At one moment: of Prometheus, of the hosts, all against this machine's."""
+
+    def __init__(self, trial: "TrialContext", site: Site):
+        roles = {trial.roles[role]: role for role in (site.prometheus_role, site.load_role)}
+        self.hosts = {host: trial.clock_offset_s(role) for host, role in roles.items()}
+        self._prometheus_host, self._load_host = trial.roles[site.prometheus_role], trial.roles[site.load_role]
+        answer = trial.agent_call("prometheus:clock", site.prometheus_url, role=site.prometheus_role)
+        self.prometheus = clock_of(answer, self.hosts[self._prometheus_host])
+
+    @property
+    def load_minus_prometheus_s(self) -> float:
+        return self.hosts[self._load_host] - self.prometheus.from_here_s
+
+    def to_prometheus(self, phases: list[tuple[str, float, float]]) -> list[tuple[str, float, float]]:
+        """From the load host's clock to Prometheus'."""
+        shift_s = self.load_minus_prometheus_s
+        return [(name, start - shift_s, end - shift_s) for name, start, end in phases]
+
+    def require_steady(self, after: "_Clocks") -> float:
+        """By how much clocks were set in between. Raises TrialFailed when that is too much."""
+        stepped_s = require_steady(self.prometheus, after.prometheus)
+        between_s = after.load_minus_prometheus_s - self.load_minus_prometheus_s
+        uncertainty_s = self.prometheus.uncertainty_s + after.prometheus.uncertainty_s
+        require_small_step(self._load_host, between_s, uncertainty_s)
+        return max(stepped_s, between_s, key=abs)
+
+    def facts(self) -> dict[str, Any]:
+        return {
+            "prometheus_minus_host_s": self.prometheus.from_host_s,
+            "prometheus_minus_here_s": self.prometheus.from_here_s,
+            "uncertainty_s": self.prometheus.uncertainty_s,
+            "hosts": self.hosts,
+            "load_minus_prometheus_s": self.load_minus_prometheus_s,
+            "correction_s": -self.load_minus_prometheus_s,
+        }

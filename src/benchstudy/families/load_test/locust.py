@@ -1,0 +1,262 @@
+"""What Locust's master wrote of a load: users over time, what they waited for, and who limited whom. Pure."""
+
+import csv
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+from benchstudy.families.load_test.users.on_host import histogram
+from benchstudy.families.load_test.users.on_host.feedback import AT_MAXIMUM
+from benchstudy.families.load_test.users.on_host.master import (
+    ALERTS,
+    FAILURES,
+    HISTOGRAMS,
+    MASTER,
+    REQUESTS,
+    RESULT,
+    SCHEMA,
+    USERS,
+    WORKERS,
+)
+from benchstudy.families.load_test.users.on_host.recording import DROPPED, ERRORS, EVENT, HTTP, WEBSOCKET, Measured
+from benchstudy.families.shared.files import read_json
+from benchstudy.model.family import ParseError
+
+CONNECT, DELIVERY = "connect", "delivery"  # rows of the table `client` that are no HTTP
+_SLACK_S = 1e-3  # an interval that ends with the window lies in it
+_PERCENTS = (50, 95, 99)
+
+
+@dataclass(frozen=True)
+class LoadResult:
+    """`values`: metric to (value, unit). `series`: users, client, client_histogram. `problems`: for a reader."""
+
+    values: Mapping[str, tuple[float, str]]
+    series: Mapping[str, Sequence[Mapping[str, Any]]]
+    problems: Sequence[str]
+
+
+def parse_load(folder: Path, window_start_s: float, steady: tuple[float, float], clock_s: float = 0.0) -> LoadResult:
+    """The master's files in `folder`, of the time `steady` alone but for the series `users`.
+
+    Args:
+        window_start_s: where `t_s` of the series is zero. It and `steady` (start, end) in Unix seconds on the clock of
+            Prometheus.
+        clock_s: the load host's clock minus that of Prometheus.
+
+    Raises ParseError for files that are missing, cut off, or of another time.
+    """
+    return _Files(folder, window_start_s, steady, clock_s).parse()
+
+
+def alerts_of(folder: Path, window_start_s: float, clock_s: float = 0.0) -> list[dict[str, Any]]:
+    """Every check of every alert of an unbounded load: t_s, users, alert, value, above, state. Raises ParseError."""
+    files = _Files(folder, window_start_s, (0.0, float("inf")), clock_s)
+    return [
+        {
+            "t_s": files.axis(float(row["t_s"])),
+            "users": int(row["users"]),
+            "alert": row["alert"],
+            "value": float(row["value"]) if row["value"] else None,
+            "above": float(row["above"]),
+            "state": row["state"],
+        }
+        for row in files.rows(ALERTS)
+    ]
+
+
+class _Files:
+    def __init__(self, folder: Path, window_start_s: float, steady: tuple[float, float], clock_s: float):
+        self.folder, self.steady = folder, steady
+        self.result = read_json(folder / RESULT)
+        if self.result.get("schema") != SCHEMA:
+            raise ParseError(f"{RESULT}: schema {self.result.get('schema')!r}, and only {SCHEMA} is known")
+        try:
+            # t_s of the files to Unix seconds on the clock of Prometheus.
+            self._began_s = float(self.result["started_unix_s"]) - clock_s
+        except (KeyError, TypeError, ValueError) as error:
+            raise ParseError(f"{RESULT}: {error!r}") from error
+        self._zero_s = window_start_s
+
+    def axis(self, t_s: float) -> float:
+        return self._began_s + t_s - self._zero_s
+
+    def is_steady(self, t_s: float, length_s: float = 0.0) -> bool:
+        """Whether an interval of the files lies in the steady time as a whole."""
+        begin, end = self.steady
+        start_s = self._began_s + t_s
+        return begin - _SLACK_S <= start_s and start_s + length_s <= end + _SLACK_S
+
+    def rows(self, name: str) -> Iterator[dict[str, str]]:
+        """Of a CSV file. Raises ParseError where it is cut off."""
+        path = self.folder / name
+        if not path.is_file():
+            raise ParseError(f"the file {name} is missing")
+        with path.open(newline="") as file:
+            for number, row in enumerate(csv.DictReader(file), 2):
+                if None in row.values() or None in row:
+                    raise ParseError(f"{name}: line {number} is cut off")
+                yield row
+
+    def parse(self) -> LoadResult:
+        try:
+            return self._parse()
+        except (ValueError, KeyError) as error:
+            if isinstance(error, ParseError):
+                raise
+            raise ParseError(f"{self.folder.name}: {type(error).__name__}: {error}") from error
+
+    def _parse(self) -> LoadResult:
+        users = list(self.rows(USERS))
+        requests = self._requests()
+        http = Measured(HTTP)
+        for measured in requests.values():
+            if measured.kind == HTTP:
+                http.merge(measured)
+        if not http.count:
+            raise ParseError("the users made no request within the steady time: is it of another clock?")
+        failures = self._failures()
+        values = self._user_values(users) | self._rule_values() | self._client_values(http, requests, failures)
+        return LoadResult(
+            values,
+            {
+                "users": [self._users_row(row) for row in users],
+                "client": _client_rows(requests, failures),
+                "client_histogram": _histogram_rows(requests),
+            },
+            list(self.result.get("problems", ())),
+        )
+
+    # --- users -----------------------------------------------------------------------------------------------
+
+    def _users_row(self, row: Mapping[str, str]) -> dict[str, Any]:
+        return {"t_s": self.axis(float(row["t_s"])), "users": float(row["users"]), "alert": row["alert"] or None}
+
+    def _user_values(self, users: Sequence[Mapping[str, str]]) -> dict[str, tuple[float, str]]:
+        steady = [row for row in users if self.is_steady(float(row["t_s"]))]
+        if not steady:
+            raise ParseError(f"{USERS} has no row within the steady time: is it of another clock?")
+        counts = [int(row["users"]) for row in steady]
+        values = {"users": (sum(counts) / len(counts), "1"), "users_max": (max(counts), "1")}
+        values["events"] = (int(steady[-1]["events"]) - int(steady[0]["events"]), "1")
+        busiest = self._busiest_worker()
+        if busiest is not None:
+            values["generator_cpu"] = (busiest, "1")
+        return values
+
+    def _busiest_worker(self) -> float | None:
+        """Share of one processor, which is all that a worker can use."""
+        seen: dict[str, list[tuple[float, float]]] = {}
+        for row in self.rows(WORKERS):
+            if row["worker"] != MASTER and self.is_steady(float(row["t_s"])):
+                seen.setdefault(row["worker"], []).append((float(row["t_s"]), float(row["cpu_s"])))
+        shares = [(r[-1][1] - r[0][1]) / (r[-1][0] - r[0][0]) for r in seen.values() if r[-1][0] > r[0][0]]
+        return max(shares, default=None)
+
+    def _length_s(self) -> float:
+        """Of all intervals in the steady time. The master has a row at the end of each, whatever happened in it."""
+        ends = [float(row["t_s"]) for row in self.rows(WORKERS) if row["worker"] == MASTER]
+        return sum(end - start for start, end in pairwise([0.0, *ends]) if self.is_steady(start, end - start))
+
+    def _rule_values(self) -> dict[str, tuple[float, str]]:
+        result = self.result.get("result")
+        if not result:
+            return {}
+        found = {
+            "supported_users": (result["supported"], "1"),
+            "slope": (result["slope"], "1/s"),
+            "users_low": (result["bracket"]["low"], "1"),
+            "users_high": (result["bracket"]["high"], "1"),
+            "at_maximum": (result["why"] == AT_MAXIMUM, "1"),
+        }
+        return {metric: (float(value), unit) for metric, (value, unit) in found.items() if value is not None}
+
+    # --- what they waited for --------------------------------------------------------------------------------
+
+    def _requests(self) -> dict[str, Measured]:
+        """By label, of the steady time, with the histograms of the log."""
+        found: dict[str, Measured] = {}
+        for row in self.rows(REQUESTS):
+            if self.is_steady(float(row["t_s"]), float(row["length_s"])):
+                measured = found.setdefault(row["request"], Measured(row["kind"]))
+                measured.count += int(row["count"])
+                measured.failures += int(row["failures"])
+                measured.sum_s += float(row["sum_s"])
+                measured.max_s = max(measured.max_s, float(row["max_s"]))
+        path = self.folder / HISTOGRAMS
+        if not path.is_file():
+            raise ParseError(f"the file {HISTOGRAMS} is missing")
+        with path.open() as file:
+            for line in histogram.read_log(file):
+                if self.is_steady(line.start_s, line.length_s):
+                    histogram.merge(found[line.tag].counts, line.counts)
+        for label, measured in found.items():
+            counted = sum(measured.counts.values())
+            if counted != measured.count:
+                raise ParseError(f"{HISTOGRAMS} has {counted} of {measured.count} requests {label}")
+        return found
+
+    def _failures(self) -> dict[tuple[str, str], int]:
+        found: dict[tuple[str, str], int] = {}
+        for row in self.rows(FAILURES):
+            if self.is_steady(float(row["t_s"]), float(row["length_s"])):
+                key = (row["request"], row["failure"])
+                found[key] = found.get(key, 0) + int(row["count"])
+        return found
+
+    def _client_values(
+        self, http: Measured, requests: Mapping[str, Measured], failures: Mapping[tuple[str, str], int]
+    ) -> dict[str, tuple[float, str]]:
+        errors = sum(
+            count
+            for (label, failure), count in failures.items()
+            if failure in ERRORS and label in requests and requests[label].kind == HTTP
+        )
+        quantiles = {
+            f"client_p{percent}": (histogram.quantile(http.counts, percent / 100), "s") for percent in _PERCENTS
+        }
+        return {
+            "client_requests": (http.count, "1"),
+            "client_rate": (http.count / self._length_s(), "1/s"),
+            "client_mean": (http.sum_s / http.count, "s"),
+            **{metric: (value, unit) for metric, (value, unit) in quantiles.items() if value is not None},
+            "client_errors": (errors / http.count, "1"),
+        }
+
+
+def _row_of(label: str, kind: str) -> str:
+    """Which row of the table `client` a label belongs to: its action, or what stands for all of its kind."""
+    return {WEBSOCKET: CONNECT, EVENT: DELIVERY}.get(kind, label.partition("/")[0])
+
+
+def _client_rows(requests: Mapping[str, Measured], failures: Mapping[tuple[str, str], int]) -> list[dict[str, Any]]:
+    """A row an action, of all requests that it makes."""
+    merged = _by_row(requests)
+    for (_, failure), count in failures.items():
+        if failure == DROPPED:
+            merged.setdefault(CONNECT, Measured(WEBSOCKET)).failures += count
+    rows = []
+    for action, measured in sorted(merged.items()):
+        quantiles = {f"p{percent}_s": histogram.quantile(measured.counts, percent / 100) for percent in _PERCENTS}
+        mean = measured.sum_s / measured.count if measured.count else None
+        counts = {"count": measured.count, "failures": measured.failures}
+        rows.append({"action": action, **counts, "mean_s": mean, **quantiles})
+    return rows
+
+
+def _histogram_rows(requests: Mapping[str, Measured]) -> list[dict[str, Any]]:
+    rows = []
+    for action, measured in sorted(_by_row(requests).items()):
+        for index, count in sorted(measured.counts.items()):
+            low_s, high_s = histogram.edges_of(index)
+            rows.append({"action": action, "low_s": low_s, "high_s": high_s, "count": count})
+    return rows
+
+
+def _by_row(requests: Mapping[str, Measured]) -> dict[str, Measured]:
+    merged: dict[str, Measured] = {}
+    for label, measured in requests.items():
+        merged.setdefault(_row_of(label, measured.kind), Measured(measured.kind)).merge(measured)
+    return merged

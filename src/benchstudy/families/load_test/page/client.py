@@ -1,0 +1,202 @@
+"""The client's side of a load beside the server's, action by action, and what failed on either."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import polars as pl
+
+from benchstudy.families.load_test.page.cells import bucket, percent, signed, signed_percent
+from benchstudy.families.load_test.page.load import Contrast, LoadTest, Trial
+from benchstudy.report import cells, human
+from benchstudy.report.tables import MISSING, MOST_OF_TRIALS, Cell, Table, slug
+from benchstudy.statistics import histograms, stats
+from benchstudy.statistics.comparisons import share
+from benchstudy.statistics.mix_shift import Quantile
+
+_TIMES = {"client_mean": "mean", "client_p50": "p50", "client_p95": "p95", "client_p99": "p99"}
+_PERCENTILES = (50, 95, 99)
+
+
+@dataclass(frozen=True)
+class Action:
+    """One action of the simulated users in one case, all trials together. `quantiles`: its bins, by percentile."""
+
+    count: int
+    failures: int
+    mean_s: float | None
+    quantiles: dict[int, tuple[float, float]]
+
+
+class LoadClient:
+    def __init__(self, load: LoadTest):
+        self.load = load
+
+    # -- both sides --------------------------------------------------------------------------------------------------
+
+    def beside(self) -> Table:
+        """A row a case: what the clients saw, what the server says that it took, and what lies between."""
+        body = []
+        for row in self.load.results.cases.iter_rows(named=True):
+            target, case = row["target"], row["case"]
+            client, server = (self.load.median(m, target, case) for m in ("client_mean", "api_mean"))
+            if client is None:
+                continue
+            href = cells.href(self.load.results, target, case)
+            between = MISSING
+            if server:
+                ratio = f"{client / server:.2f} times the server's"
+                between = Cell((signed(client - server, "s"), ratio), href)
+            times = [self._median(metric, target, case) for metric in _TIMES]
+            rates = [self._median(metric, target, case) for metric in ("client_rate", "api_rate")]
+            own = self._server(target, case)
+            body.append((Cell.text(self.load.case(row)), *times, *own, between, *rates))
+        columns = (
+            "Case", *(f"Client, {name}" for name in _TIMES.values()), "Server, mean", "Server, p99", "Between the two",
+            "Client, requests a second", "Server, requests a second",
+        )  # fmt: skip
+        return Table("client-server", "Client-side against server-side", columns, tuple(body))
+
+    def _median(self, metric: str, target: str, case: str) -> Cell:
+        estimate = self.load.estimate(metric, target, case)
+        if estimate is None or estimate.summary.median is None:
+            return MISSING  # why, stands among the failures
+        lines = (
+            human.quantity(estimate.summary.median, estimate.unit),
+            human.evidence(estimate.summary, estimate.unit),
+        )
+        return Cell(lines, cells.href(self.load.results, target, case))
+
+    def _server(self, target: str, case: str) -> tuple[Cell, Cell]:
+        href, found = cells.href(self.load.results, target, case), []
+        for trial in self.load.trials(target, case):
+            value, low, high = (self.load.value(trial.uuid, f"api_p99{end}") for end in ("", "_low", "_high"))
+            if value is not None and low is not None:
+                found.append(bucket(Quantile(value, low, high)))
+        p99 = Cell(tuple(dict.fromkeys(found)), href) if found else MISSING
+        return self._median("api_mean", target, case), p99
+
+    # -- actions -----------------------------------------------------------------------------------------------------
+
+    def actions(self) -> Iterator[Table]:
+        """For each contrast a row an action: how often, how long, how often it failed, on both sides."""
+        for contrast in self.load.contrasts:
+            base, new = (self._actions(side) for side in self.load.sides(contrast))
+            body = [self._action_row(contrast, name, base.get(name), new.get(name)) for name in {**base, **new}]
+            title = self.load.title(contrast)
+            columns = (
+                "Action", "Requests, base", "Requests, new", "Failed, base", "Failed, new", "Mean, base", "Mean, new",
+                "Change", *(f"p{p}, {side}" for p in _PERCENTILES for side in ("base", "new")),
+            )  # fmt: skip
+            yield Table(slug(f"actions-{title}"), f"{title}: what clients saw, by action", columns, tuple(body))
+
+    def _actions(self, trials: list[Trial]) -> dict[str, Action]:
+        rows = [frame for t in trials if (frame := self.load.series("client", t.uuid)) is not None]
+        if not rows:
+            return {}
+        total = pl.col("count").sum()
+        together = (
+            pl.concat(rows)
+            .group_by("action", maintain_order=True)
+            .agg(total, pl.col("failures").sum(), mean=(pl.col("mean_s").fill_null(0) * pl.col("count")).sum() / total)
+        )
+        bins = [frame for t in trials if (frame := self.load.series("client_histogram", t.uuid)) is not None]
+        quantiles: dict[str, dict[int, tuple[float, float]]] = {}
+        if bins:
+            edges = pl.concat(bins).rename({"low_s": "lower_s", "high_s": "upper_s"})
+            for p in _PERCENTILES:
+                found = histograms.quantile_interval_from_histogram(edges, p / 100, ["action"])
+                for action, count, low, high in found.iter_rows():
+                    if stats.supported(p, count):
+                        quantiles.setdefault(action, {})[p] = (low, high)
+        return {
+            action: Action(count, failures, mean if count else None, quantiles.get(action, {}))
+            for action, count, failures, mean in together.iter_rows()
+        }
+
+    def _action_row(self, contrast: Contrast, name: str, base: Action | None, new: Action | None) -> tuple[Cell, ...]:
+        hrefs = [cells.href(self.load.results, contrast.target, case) for case in contrast.cases.values()]
+        sides = list(zip((base, new), hrefs, strict=True))
+        counts = [_whole(a.count, href) if a else _not_done() for a, href in sides]
+        failed = [_failed(a, href) if a else _not_done() for a, href in sides]
+        means = [
+            Cell((human.quantity(a.mean_s, "s"),), href) if a and a.mean_s is not None else MISSING for a, href in sides
+        ]
+        change = MISSING
+        if base and new and base.mean_s and new.mean_s is not None:
+            change = Cell((signed_percent(new.mean_s / base.mean_s),), hrefs[1])
+        quantiles = [
+            Cell((human.value_range(a.quantiles[p], "s"),), href)
+            if a and p in a.quantiles
+            else Cell((f"needs {stats.smallest_n(p)}" if a else "–",), kind="missing")
+            for p in _PERCENTILES
+            for a, href in sides
+        ]
+        return (Cell.text(name), *counts, *failed, *means, change, *quantiles)
+
+    # -- failures ----------------------------------------------------------------------------------------------------
+
+    def failures(self) -> Table:
+        """A row a case: trials that gave no value and why, errors at the server and at the clients, gaps, resets."""
+        body = []
+        for row in self.load.results.cases.iter_rows(named=True):
+            target, case = row["target"], row["case"]
+            estimate = self.load.estimate("api_mean", target, case)
+            if estimate is None:
+                continue
+            href = cells.href(self.load.results, target, case)
+            ok = estimate.results - estimate.failed
+            how = cells.failures(estimate)
+            why = "; ".join(cause for cause, _ in estimate.causes)
+            trials = Cell((f"{ok} of {estimate.results} ok", *how), href, "failed" if how else "number", why)
+            shares = [self._share(m, target, case) for m in ("server_error_share", "client_errors")]
+            counts = [self._count(m, target, case) for m in ("gaps", "resets")]
+            body.append((Cell.text(self.load.case(row)), trials, *shares, *counts))
+        columns = ("Case", "Trials", "Server errors", "Client errors", "Gaps in the samples", "Counter resets")
+        return Table("failures", "What failed, and what is missing in the samples", columns, tuple(body))
+
+    def _share(self, metric: str, target: str, case: str) -> Cell:
+        estimate = self.load.estimate(metric, target, case)
+        return (
+            cells.estimate_cell(self.load.results, estimate, "range", "%") if estimate and estimate.values else MISSING
+        )
+
+    def _count(self, metric: str, target: str, case: str) -> Cell:
+        estimate = self.load.estimate(metric, target, case)
+        if estimate is None or not estimate.values:
+            return MISSING
+        total = sum(estimate.values)
+        href = cells.href(self.load.results, target, case)
+        return Cell((f"{total:,.0f}",), href, "number warning" if total else "number")
+
+    def events(self) -> Table:
+        """What happened to the samples of a trial, by kind; `censored` and `missing` tell what no figure stands for."""
+        frame = self.load.results.series("events")
+        body = []
+        if frame is not None and not frame.is_empty():
+            grouped = frame.group_by("target", "case", "trial", "what", maintain_order=True).agg("t_s", "detail")
+            for target, case, trial, what, times, details in grouped.iter_rows():
+                name = self.load.results.case_name(target, case)
+                shown = list(dict.fromkeys(filter(None, details)))
+                more = f" and {len(shown) - 3} more" if len(shown) > 3 else ""
+                at = f"from {min(times):,.0f} s on" if len(times) > 1 else f"at {times[0]:,.0f} s"
+                often = Cell((f"{len(times)}", at), self.load.results.places.href(trial))
+                body.append((Cell.text(name), Cell.text(what), often, Cell.text("; ".join(shown[:3]) + more or "–")))
+        columns = ("Case", "What", "How often", "Detail")
+        return Table("events", "Gaps, resets and restarts, trial by trial", columns, tuple(body), MOST_OF_TRIALS)
+
+
+def _failed(action: Action, href: str) -> Cell:
+    """Failures with Wilson's interval of their share."""
+    if not action.count:
+        return MISSING
+    found = share(min(action.failures, action.count), action.count)
+    said = f"{percent(action.failures / action.count, 2)}, 95 %: {100 * found.low:.2f}–{100 * found.high:.2f} %"
+    return Cell((f"{action.failures:,}", said), href, "number warning" if action.failures else "number")
+
+
+def _whole(count: int, href: str) -> Cell:
+    return Cell((f"{count:,}",), href)
+
+
+def _not_done() -> Cell:
+    return Cell(("not done",), kind="missing")

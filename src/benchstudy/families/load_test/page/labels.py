@@ -1,0 +1,172 @@
+"""Store methods and API handlers one by one: which got worse, which better, by how much, and how sure that is."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from functools import cached_property
+
+from benchstudy.families.load_test.page.cells import interval_lines, quantile_cell, verdict_cell
+from benchstudy.families.load_test.page.load import FEWEST, GROUPS, HEADS, LABELS, Contrast, LoadTest
+from benchstudy.report import cells, human
+from benchstudy.report.tables import Cell, Table, slug
+from benchstudy.statistics import stats
+from benchstudy.statistics.comparisons import Comparison, judge
+from benchstudy.statistics.mix_shift import P99, Calls, Quantile, quantile
+
+# Without trials to tell what is chance, a mean of fewer calls is not said to have changed.
+FEWEST_CALLS = 100
+WORSE, BETTER, OTHER = "worsened", "improved", "neither"
+
+
+@dataclass(frozen=True)
+class Line:
+    """One label that both sides called. `outcome`: the ratio of its means, with the verdict."""
+
+    contrast: Contrast
+    group: str
+    label: str
+    base: Calls
+    new: Calls
+    base_rate: float
+    new_rate: float
+    outcome: Comparison
+
+    @property
+    def ratio(self) -> float:
+        """Of the trials, else of the calls of both sides laid together."""
+        return self.outcome.ratio or (self.new.mean / self.base.mean if self.base.mean else 1.0)
+
+    @property
+    def kind(self) -> str:
+        """By the verdict; without any, by whether the means differ by more than the margin."""
+        if self.outcome.low is not None:
+            return {"worse": WORSE, "better": BETTER}.get(self.outcome.verdict, OTHER)
+        if min(self.base.count, self.new.count) < FEWEST_CALLS:
+            return OTHER
+        edge = 1 + self.outcome.margin
+        return WORSE if self.ratio > edge else BETTER if self.ratio < 1 / edge else OTHER
+
+
+class LoadLabels:
+    def __init__(self, load: LoadTest):
+        self.load = load
+
+    @cached_property
+    def lines(self) -> list[Line]:
+        """Every label of every contrast that both sides called. The comparisons of one contrast, store methods and API
+        handlers together, are one family for the adjustment of p values."""
+        return [line for contrast in self.load.contrasts for line in self._judged(list(self._of(contrast)))]
+
+    @staticmethod
+    def _judged(lines: list[Line]) -> list[Line]:
+        outcomes = judge([line.outcome for line in lines])
+        return [replace(line, outcome=made) for line, made in zip(lines, outcomes, strict=True)]
+
+    def _of(self, contrast: Contrast) -> Iterator[Line]:
+        sides = self.load.sides(contrast)
+        for group in GROUPS:
+            shift = self.load.shift(contrast, group)
+            for part in shift.parts if shift is not None else ():
+                if part.state != "both" or part.base is None or part.new is None:
+                    continue
+                base, new = (
+                    {t.uuid: c.mean for t in side if (c := self.load.calls(t.uuid, group).get(part.label)) is not None}
+                    for side in sides
+                )
+                made = self.load.compared(contrast, f"{group}_mean", "lower", base, new, unit="s")
+                rates = part.base.count / shift.base_s, part.new.count / shift.new_s
+                yield Line(contrast, group, part.label, part.base, part.new, *rates, made)
+
+    def of(self, contrast: Contrast, group: str, kind: str) -> list[Line]:
+        """Those of a kind, what changed most first; the others by the time that they take in all."""
+        wanted = (contrast, group, kind)
+        found = [line for line in self.lines if (line.contrast, line.group, line.kind) == wanted]
+        if kind == OTHER:
+            return sorted(found, key=lambda line: -line.new_rate * line.new.mean)
+        return sorted(found, key=lambda line: -abs(line.ratio - 1) if kind == WORSE else line.ratio)
+
+    # -- words -------------------------------------------------------------------------------------------------------
+
+    def summary(self, contrast: Contrast, *, titled: bool = True) -> str:
+        """How many were tested, and what came of it; `titled`: under which load."""
+        own = [line for line in self.lines if line.contrast == contrast]
+        tests = next((line.outcome.tests for line in own if line.outcome.tests), 0)
+        counts = {kind: sum(line.kind == kind for line in own) for kind in (WORSE, BETTER)}
+        verdicts = [line.outcome.verdict for line in own]
+        title = f"{self.load.title(contrast)}: " if titled else ""
+        if not tests:
+            few = self.load.n(contrast) < FEWEST
+            why = f"{human.plural(self.load.n(contrast), 'trial')} an arm, so no verdict" if few else "no verdict"
+            return (
+                f"{title}{human.plural(len(own), 'label')} called on both sides, {why}. By their means alone "
+                f"{counts[WORSE]} of those with {FEWEST_CALLS} calls or more are slower and {counts[BETTER]} faster by "
+                "more than the margin, and nothing tells how many of them are so by chance."
+            )
+        missing = verdicts.count("none")
+        left = f", {missing} without a verdict" if missing else ""
+        return (
+            f"{title}{human.plural(tests, 'label')} tested (Benjamini-Hochberg over all of them): {counts[WORSE]} "
+            f"worsened, {counts[BETTER]} improved, {verdicts.count('equivalent')} equivalent, "
+            f"{verdicts.count('inconclusive')} inconclusive{left}."
+        )
+
+    # -- tables ------------------------------------------------------------------------------------------------------
+
+    def changed(self, contrast: Contrast) -> Iterator[Table]:
+        """Worsened, then improved, of store methods, then of API handlers."""
+        for group in GROUPS:
+            for kind in (WORSE, BETTER):
+                yield self._table(contrast, group, kind)
+
+    def others(self, contrast: Contrast) -> Iterator[Table]:
+        for group in GROUPS:
+            yield self._table(contrast, group, OTHER)
+
+    def _table(self, contrast: Contrast, group: str, kind: str) -> Table:
+        lines = self.of(contrast, group, kind)
+        name = f"{self.load.title(contrast)}: {LABELS[group]}s"
+        what = {WORSE: "that worsened", BETTER: "that improved", OTHER: "with no change shown, by the time they take"}
+        columns = (
+            HEADS[group], "Ratio of means", "Verdict", "Mean, base", "Mean, new", "Calls a second",
+            "Time a second", "p99, base", "p99, new",
+        )  # fmt: skip
+        rows = tuple(self._row(line) for line in lines)
+        return Table(slug(f"{kind}-{name}"), f"{name} {what[kind]}", columns, rows)
+
+    def _row(self, line: Line) -> tuple[Cell, ...]:
+        base, new = (cells.href(self.load.results, line.contrast.target, case) for case in line.contrast.cases.values())
+        rates = Cell((f"{_rate(line.base_rate)} → {_rate(line.new_rate)}",), new)
+        times = [rate * calls.mean for rate, calls in ((line.base_rate, line.base), (line.new_rate, line.new))]
+        took = Cell((" → ".join(human.quantity(t, "s") for t in times),), new)
+        quantiles = [_quantile(calls) for calls in (line.base, line.new)]
+        return (
+            Cell.text(line.label),
+            Cell((f"{line.ratio:.2f}×", *interval_lines(line.outcome)), new),
+            verdict_cell(line.outcome, *_about_p99(*quantiles)),
+            Cell((human.quantity(line.base.mean, "s"), f"{line.base.count:,.0f} calls"), base),
+            Cell((human.quantity(line.new.mean, "s"), f"{line.new.count:,.0f} calls"), new),
+            rates,
+            took,
+            *(_p99_cell(*found) for found in zip(quantiles, (line.base, line.new), (base, new), strict=True)),
+        )
+
+
+def _quantile(calls: Calls) -> Quantile | None:
+    return quantile(calls.buckets, P99) if stats.supported(100 * P99, int(calls.count)) else None
+
+
+def _p99_cell(found: Quantile | None, calls: Calls, href: str) -> Cell:
+    if found is None and calls.buckets:
+        return Cell((f"needs {stats.smallest_n(100 * P99)} calls",), href, "missing")
+    return quantile_cell(found, href)
+
+
+def _about_p99(base: Quantile | None, new: Quantile | None) -> tuple[str, ...]:
+    """What the buckets say of two p99s."""
+    if base is None or new is None:
+        return ()
+    apart = "in a higher bucket" if new.low > base.low else "in a lower bucket"
+    return (f"p99 {apart}" if base.apart(new) else "p99 not distinguishable: same bucket",)
+
+
+def _rate(rate: float) -> str:
+    return human.quantity(rate, "1/s")

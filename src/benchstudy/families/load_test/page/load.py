@@ -1,0 +1,315 @@
+"""What load tests of several versions say: which stands against which, trial by trial, and what was noted around them.
+
+Works on the tables of the family load_test (docs/families/load_test.md). The first version is the base; a version that
+is declared as `same_as` another is that one once more (A/A) and gives the study's own band of variance.
+"""
+
+import json
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import polars as pl
+
+from benchstudy.report.comparability import Comparability, Indexes
+from benchstudy.report.comparison import Margins
+from benchstudy.report.results import Estimate, Results
+from benchstudy.report.styles import Style
+from benchstudy.statistics.comparisons import Arm, Better, Comparison, compare, refused
+from benchstudy.statistics.mix_shift import Calls, Shift
+
+GROUPS = {"store": "store", "api": "API"}
+# What a label of each group is called, and at the head of a table.
+LABELS = {"store": "store method", "api": "API handler"}
+HEADS = {"store": "Store method", "api": "API handler"}
+# The band that the published page calls usual; it belongs to its own machines.
+PAGE_BAND = 0.05
+FEWEST = 3  # trials an arm; below it there is no interval over trials, and no verdict
+
+# Value of each trial of one arm, by trial, in the unit of the comparison.
+ByTrial = Mapping[str, float]
+
+
+@dataclass(frozen=True)
+class Trial:
+    """One trial that succeeded. `facts`: what load_test.json said of it, {} when nothing was noted."""
+
+    uuid: str
+    block: int
+    case: str
+    facts: Mapping[str, Any]
+
+
+@dataclass(frozen=True)
+class Contrast:
+    """One version against its base, under one load on one database. `again`: both are the same version (A/A)."""
+
+    target: str
+    database: str
+    load: str
+    base: str
+    new: str
+    base_case: str
+    new_case: str
+    again: bool = False
+
+    @property
+    def cases(self) -> dict[str, str]:
+        """Version to case, the base first."""
+        return {self.base: self.base_case, self.new: self.new_case}
+
+
+class LoadTest:
+    """Results of the family. `declared`: its block of the study as measured; `indexes`: the sessions' records."""
+
+    def __init__(self, results: Results, declared: Mapping[str, Any], indexes: Indexes = ()):
+        self.results, self.declared = results, declared
+        self.margins = Margins.declared(indexes)
+        # The version under test is another program by intention: its build is the factor.
+        self._comparability = Comparability(results, indexes, across_tools=True)
+        self._series: dict[str, dict[str, pl.DataFrame]] = {}
+        self._calls: dict[tuple[str, str], dict[str, Calls]] = {}
+
+    # -- which against which -----------------------------------------------------------------------------------------
+
+    @cached_property
+    def versions(self) -> list[str]:
+        """In the study's order, the base first."""
+        measured = self.results.levels("version")
+        named = [v["name"] for v in self.declared.get("versions", ()) if v["name"] in measured]
+        return [*named, *(v for v in measured if v not in named)]
+
+    @cached_property
+    def same_as(self) -> dict[str, str]:
+        """Versions that are another one once more."""
+        declared = self.declared.get("versions", ())
+        return {v["name"]: v["same_as"] for v in declared if v.get("same_as") and v["name"] in self.versions}
+
+    @property
+    def base(self) -> str:
+        return next(iter(self.versions), "")
+
+    @cached_property
+    def contrasts(self) -> list[Contrast]:
+        """Every other version against the base, by target, database and load."""
+        return [
+            c for v in self.versions if v != self.base and v not in self.same_as for c in self._against(self.base, v)
+        ]
+
+    @cached_property
+    def repeats(self) -> list[Contrast]:
+        """Every version against itself under another name."""
+        return [c for again, first in self.same_as.items() for c in self._against(first, again, again=True)]
+
+    def _against(self, base: str, new: str, again: bool = False) -> Iterator[Contrast]:
+        keys = ("target", "database", "load")
+        rows = self.results.cases.iter_rows(named=True)
+        cases = {(*(row[k] for k in keys), row["version"]): row["case"] for row in rows}
+        for (*key, version), case in cases.items():
+            other = cases.get((*key, new))
+            if version == base and other is not None:
+                yield Contrast(*key, base, new, case, other, again)
+
+    # -- names -------------------------------------------------------------------------------------------------------
+
+    def database(self, name: str) -> str:
+        """What the study calls a database: "PostgreSQL 15"."""
+        declared = {d["name"]: d.get("label") for d in self.declared.get("databases", ())}
+        return str(declared.get(name) or name)
+
+    def place(self, contrast: Contrast) -> str:
+        """A database under a load for a reader: "PostgreSQL 15, bounded", with the target where there are several."""
+        where = f" on {contrast.target}" if len(self.results.targets) > 1 else ""
+        return f"{self.database(contrast.database)}, {contrast.load}{where}"
+
+    def title(self, contrast: Contrast) -> str:
+        """`place`, and which versions where there are more than two."""
+        several = len(self.versions) - len(self.same_as) > 2 or contrast.again
+        return self.place(contrast) + (f": {contrast.new} against {contrast.base}" if several else "")
+
+    def case(self, row: Mapping[str, Any]) -> str:
+        """A row of the case table for a reader: "PostgreSQL 15, bounded, 9.11.0"."""
+        where = f" on {row['target']}" if len(self.results.targets) > 1 else ""
+        return f"{self.database(row['database'])}, {row['load']}{where}, {row['version']}"
+
+    @cached_property
+    def style(self) -> Style:
+        """Of what figures compare; the same version again stands in tables only."""
+        return Style(tuple(version for version in self.versions if version not in self.same_as))
+
+    def load(self, name: str) -> Mapping[str, Any]:
+        """What the study says of a load; {} where someone else ran it."""
+        return next((load for load in self.declared.get("loads", ()) if load["name"] == name), {})
+
+    # -- what the trials say -----------------------------------------------------------------------------------------
+
+    @cached_property
+    def _trials(self) -> dict[tuple[str, str], list[Trial]]:
+        found: dict[tuple[str, str], list[Trial]] = {}
+        succeeded = self.results.counted.filter(pl.col("status") == "ok").sort("block", "position")
+        for row in succeeded.select("target", "case", "trial", "block", "verified").iter_rows(named=True):
+            trial = Trial(row["trial"], row["block"], row["case"], _facts(row["verified"]))
+            found.setdefault((row["target"], row["case"]), []).append(trial)
+        return found
+
+    def trials(self, target: str, case: str) -> list[Trial]:
+        """Those of a case that succeeded, by block."""
+        return self._trials.get((target, case), [])
+
+    def sides(self, contrast: Contrast) -> tuple[list[Trial], list[Trial]]:
+        return self.trials(contrast.target, contrast.base_case), self.trials(contrast.target, contrast.new_case)
+
+    def n(self, contrast: Contrast) -> int:
+        """Trials of the side that has fewer."""
+        return min(map(len, self.sides(contrast)))
+
+    @cached_property
+    def all_trials(self) -> list[Trial]:
+        return [trial for trials in self._trials.values() for trial in trials]
+
+    @cached_property
+    def scraped(self) -> bool:
+        """Whether someone else ran the load, and only what Prometheus kept was read."""
+        return any(trial.facts.get("mode") == "scrape" for trial in self.all_trials)
+
+    @cached_property
+    def _values(self) -> dict[tuple[str, str], tuple[float, str]]:
+        observed = self.results.observations.filter(pl.col("value").is_not_null())
+        return {(t, m): (v, u) for t, m, v, u in observed.select("trial", "metric", "value", "unit").iter_rows()}
+
+    def value(self, trial: str, metric: str) -> float | None:
+        found = self._values.get((trial, metric))
+        return found[0] if found else None
+
+    def by_trial(self, trials: Iterable[Trial], metric: str) -> dict[str, float]:
+        """The metric of those trials that gave it."""
+        return {t.uuid: found[0] for t in trials if (found := self._values.get((t.uuid, metric)))}
+
+    def unit(self, metric: str) -> str:
+        return next((unit for (_, m), (_, unit) in self._values.items() if m == metric), "")
+
+    def estimate(self, metric: str, target: str, case: str) -> Estimate | None:
+        return self.results.estimate(metric, target, case)
+
+    def median(self, metric: str, target: str, case: str) -> float | None:
+        estimate = self.estimate(metric, target, case)
+        return estimate.summary.median if estimate is not None else None
+
+    def has(self, metric: str) -> bool:
+        return metric in self.results.metrics
+
+    # -- series ------------------------------------------------------------------------------------------------------
+
+    def series(self, name: str, trial: str) -> pl.DataFrame | None:
+        """One trial's rows of a long table; None when it gave none."""
+        if name not in self._series:
+            frame = self.results.series(name)
+            parts = {} if frame is None or frame.is_empty() else frame.partition_by("trial", as_dict=True)
+            self._series[name] = {key[0]: rows for key, rows in parts.items()}
+        return self._series[name].get(trial)
+
+    def calls(self, trial: str, group: str) -> dict[str, Calls]:
+        """Each label that a trial called at all."""
+        if (trial, group) not in self._calls:
+            self._calls[trial, group] = dict(self._read_calls(trial, group))
+        return self._calls[trial, group]
+
+    def _read_calls(self, trial: str, group: str) -> Iterator[tuple[str, Calls]]:
+        labels, buckets = self.series("labels", trial), self.series("buckets", trial)
+        histograms: dict[str, dict[float, float]] = {}
+        if buckets is not None:
+            for label, edge, count in buckets.filter(group=group).select("label", "le_s", "count").iter_rows():
+                histograms.setdefault(label, {})[edge] = count
+        if labels is not None:
+            for label, count, total in labels.filter(group=group).select("label", "count", "sum_s").iter_rows():
+                if count and count > 0:
+                    yield label, Calls(count, total, histograms.get(label, {}))
+
+    def together(self, trials: Sequence[Trial], group: str) -> dict[str, Calls]:
+        """Calls of several trials laid together."""
+        found: dict[str, Calls] = {}
+        for trial in trials:
+            for label, calls in self.calls(trial.uuid, group).items():
+                found[label] = found[label] + calls if label in found else calls
+        return found
+
+    def seconds(self, trials: Sequence[Trial]) -> float:
+        """How long they were measured, all together: the steady windows; 1 where nobody noted any."""
+        return sum(self.window_s(trial) or 0.0 for trial in trials) or float(len(trials) or 1)
+
+    def window_s(self, trial: Trial) -> float | None:
+        told = self.value(trial.uuid, "window")
+        steady = trial.facts.get("steady") or {}
+        return told if told is not None else (steady["end_s"] - steady["start_s"] if steady else None)
+
+    def shift(self, contrast: Contrast, group: str) -> Shift | None:
+        """All trials of both sides laid together; None when a side has no call."""
+        return self._shift(*self.sides(contrast), group)
+
+    def _shift(self, base: Sequence[Trial], new: Sequence[Trial], group: str) -> Shift | None:
+        calls = [self.together(side, group) for side in (base, new)]
+        return Shift(*calls, self.seconds(base), self.seconds(new)) if all(calls) else None
+
+    def shifts_by_block(self, contrast: Contrast, group: str) -> dict[str, tuple[str, Shift]]:
+        """Of each block that has both: trial of the new side to trial of the base, and the shift between the two."""
+        base, new = ({t.block: t for t in side} for side in self.sides(contrast))
+        found = {}
+        for block, trial in new.items():
+            shift = self._shift([base[block]], [trial], group) if block in base else None
+            if shift is not None:
+                found[trial.uuid] = (base[block].uuid, shift)
+        return found
+
+    # -- comparing ---------------------------------------------------------------------------------------------------
+
+    def margin(self, metric: str) -> float:
+        """The relative difference that the study declared to matter."""
+        return self.margins.thresholds.margin_of(self.results.family, metric)
+
+    def compared(
+        self, contrast: Contrast, metric: str, better: Better, base: ByTrial | None = None, new: ByTrial | None = None,
+        unit: str = "",
+    ) -> Comparison:  # fmt: skip
+        """New over base, not yet judged: of the metric, or of the values given by trial in `unit`, under its margin.
+
+        The rules of every comparison hold: only trials of the same session and measuring code, paired by block.
+        """
+        given, unit = (base, new), unit or self.unit(metric)
+        sides = self.sides(contrast)
+        values = [self.by_trial(side, metric) if of is None else of for side, of in zip(sides, given, strict=True)]
+        measured = [
+            [(t.block, t.uuid, values[i][t.uuid], unit) for t in side if t.uuid in values[i]]
+            for i, side in enumerate(sides)
+        ]
+        names, cases = list(contrast.cases), list(contrast.cases.values())
+        failed = [self._failed(contrast.target, case) for case in cases]
+        margin = self.margin(metric)
+
+        def arm(i: int, rows: Sequence[Any]) -> Arm:
+            blocks = tuple(map(self._comparability.block, rows))
+            return Arm(names[i], unit, tuple(row[2] for row in rows), blocks, failed[i])
+
+        if not all(measured):
+            return compare(arm(0, measured[0]), arm(1, measured[1]), margin=margin, better=better)
+        *kept, why = self._comparability.kept(*measured)
+        if not all(kept):
+            return refused(arm(0, measured[0]), arm(1, measured[1]), why, margin=margin, better=better)
+        return compare(arm(0, kept[0]), arm(1, kept[1]), margin=margin, better=better)
+
+    def _failed(self, target: str, case: str) -> int:
+        rows = self.results.counted.filter((pl.col("target") == target) & (pl.col("case") == case))
+        return rows.filter(pl.col("status") != "ok").height
+
+    def typical(self, target: str, case: str, metric: str) -> Trial | None:
+        """The trial nearest to the median of the metric: one that stands for the others, not the best of them."""
+        trials = self.trials(target, case)
+        known = self.by_trial(trials, metric)
+        median = self.median(metric, target, case) or 0.0
+        return min((t for t in trials if t.uuid in known), key=lambda t: abs(known[t.uuid] - median), default=None)
+
+
+def _facts(verified: str | None) -> Mapping[str, Any]:
+    noted = json.loads(verified or "{}")
+    found = noted.get("load_test", noted)
+    return found if isinstance(found, dict) else {}

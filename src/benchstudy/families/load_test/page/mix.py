@@ -1,0 +1,337 @@
+"""Mix shift of each load and database: is it the calls that got slower, or are other ones called?"""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+
+from benchstudy.families.load_test.page.cells import (
+    interval_lines,
+    not_called,
+    percent,
+    percent_interval,
+    quantile_cell,
+    signed,
+    signed_percent,
+)
+from benchstudy.families.load_test.page.load import FEWEST, GROUPS, HEADS, LABELS, PAGE_BAND, Contrast, LoadTest
+from benchstudy.report import cells, human
+from benchstudy.report.tables import MISSING, Cell, Table, slug
+from benchstudy.statistics.comparisons import Comparison, judge
+from benchstudy.statistics.mix_shift import MOSTLY, NOTICEABLE, Part, Shift
+
+MIX_DRIVEN = "mix-driven"
+_TOP = 5
+
+
+@dataclass(frozen=True)
+class Reading:
+    """One contrast of one group. `raw`: the means as they are; `like`: as if both had called the labels alike.
+
+    `verdict` in a few words; `alarm`: the raw change must not be read as one of the labels.
+    """
+
+    contrast: Contrast
+    group: str
+    shift: Shift
+    raw: Comparison
+    like: Comparison
+    margin: float
+
+    @property
+    def tested(self) -> bool:
+        """Whether trials, and not only the figures of one, stand behind the verdict."""
+        return self.raw.low is not None and self.like.low is not None
+
+    @cached_property
+    def drivers(self) -> list[Part]:
+        return self.shift.drivers(self.margin)
+
+    @property
+    def _raw_moved(self) -> bool:
+        if self.tested:
+            return self.raw.verdict in ("better", "worse")
+        return abs(self.shift.change) > self.margin * self.shift.base_mean
+
+    @property
+    def _like_moved(self) -> bool:
+        if self.tested:
+            return self.like.verdict in ("better", "worse")
+        return abs(self.shift.within) > self.margin * self.shift.base_mean
+
+    @property
+    def mix_driven(self) -> bool:
+        return self._raw_moved and not self._like_moved and self.shift.alarm
+
+    @property
+    def hidden(self) -> bool:
+        """The calls themselves changed, and the mean of all of them does not show it."""
+        return self._like_moved and (not self._raw_moved or self.shift.within * self.shift.change < 0)
+
+    @property
+    def worse(self) -> bool:
+        """Whether the calls themselves got slower, like for like."""
+        return self._like_moved and self.shift.within > 0
+
+    @property
+    def named(self) -> list[Part]:
+        """Labels to name: those that explain the mix, else those of one side that are a part of the change."""
+        if self.drivers and (self.mix_driven or self.shift.alarm):
+            return self.drivers
+        least = NOTICEABLE * abs(self.shift.change)
+        return [p for p in self.shift.parts[:_TOP] if p.state != "both" and abs(p.influence) > least]
+
+    @property
+    def verdict(self) -> str:
+        """In a few words; where no trials stand behind it, what the means do, and that this is no verdict."""
+        said = self._said
+        return said if self.tested or self.mix_driven else f"no verdict: {said}"
+
+    @property
+    def _said(self) -> str:
+        shift = self.shift
+        raw = "regression" if shift.change > 0 else "improvement"
+        if self.mix_driven:
+            sure = not self.tested or self.like.verdict == "equivalent"
+            return f"{MIX_DRIVEN}, no {raw}" + ("" if sure else " shown")
+        like = "regression" if shift.within > 0 else "improvement"
+        if not self.tested:
+            raw, like = ("slower" if part > 0 else "faster" for part in (shift.change, shift.within))
+            like += " like for like"
+        if self.hidden:
+            return f"{like}, hidden by the mix"
+        if self._like_moved:
+            mostly = abs(shift.mix) > MOSTLY * abs(shift.change) and shift.mix * shift.change > 0
+            return f"{like}, {'mostly' if mostly else 'in part'} by the mix" if shift.alarm else like
+        if self._raw_moved:
+            return f"{raw} in the mean, not shown like for like"
+        both = self.tested and self.raw.verdict == self.like.verdict == "equivalent"
+        if both:
+            return f"no change of {percent(self.margin, 0)} or more"
+        return "no change shown" if self.tested else f"within {percent(self.margin, 0)}"
+
+
+class LoadMix:
+    def __init__(self, load: LoadTest):
+        self.load = load
+
+    @cached_property
+    def readings(self) -> list[Reading]:
+        """Of every contrast and group; their comparisons are one family for the adjustment of p values."""
+        found = [r for c in self.load.contrasts for group in GROUPS if (r := self._read(c, group)) is not None]
+        return self._judged(found)
+
+    @cached_property
+    def repeats(self) -> list[Reading]:
+        """Of the same version under two names: what this set-up finds where nothing changed."""
+        found = [r for c in self.load.repeats for group in GROUPS if (r := self._read(c, group)) is not None]
+        return self._judged(found)
+
+    @staticmethod
+    def _judged(found: list[Reading]) -> list[Reading]:
+        judged = judge([c for reading in found for c in (reading.raw, reading.like)])
+        return [
+            Reading(r.contrast, r.group, r.shift, judged[2 * i], judged[2 * i + 1], r.margin)
+            for i, r in enumerate(found)
+        ]
+
+    def twin(self, reading: Reading) -> Reading | None:
+        """The base against itself under another name, in the same group, load and database: what nothing amounts to."""
+
+        def place(of: Reading) -> tuple[str, ...]:
+            found = of.contrast
+            return of.group, found.target, found.database, found.load, found.base
+
+        return next((repeat for repeat in self.repeats if place(repeat) == place(reading)), None)
+
+    @property
+    def tests(self) -> int:
+        return next((r.raw.tests or r.like.tests for r in self.readings if r.raw.tests or r.like.tests), 0)
+
+    def _read(self, contrast: Contrast, group: str) -> Reading | None:
+        shift = self.load.shift(contrast, group)
+        if shift is None:
+            return None
+        metric = f"{group}_mean"
+        # By block: what a block does to both of its trials falls out.
+        blocks = self.load.shifts_by_block(contrast, group)
+        base = {first: s.base_mean for first, s in blocks.values()}
+        raw = self.load.compared(
+            contrast, metric, "lower", base, {t: s.new_mean for t, (_, s) in blocks.items()}, unit="s"
+        )
+        like = self.load.compared(
+            contrast, metric, "lower", base, {t: s.standardised_mean for t, (_, s) in blocks.items()}, unit="s"
+        )
+        return Reading(contrast, group, shift, raw, like, self.load.margin(metric))
+
+    # -- words -------------------------------------------------------------------------------------------------------
+
+    def sentence(self, reading: Reading) -> str:
+        """What a person found by hand on the seed's page, made of the results; of which load, stands before it."""
+        shift, group = reading.shift, GROUPS[reading.group]
+        told = (
+            f"{group[0].upper()}{group[1:]} times: {reading.verdict}. The mean is "
+            f"{signed(shift.change, 's')} ({signed_percent(shift.new_mean / shift.base_mean)}): "
+            f"{signed(shift.within, 's')} from the {LABELS[reading.group]}s themselves, {signed(shift.mix, 's')} "
+            "from how often each is called"
+        )
+        further = (self._about_quantile, self._about_drivers, self._how_sure, self._own_band)
+        return f"{told}.{''.join(about(reading) for about in further)}"
+
+    def _about_quantile(self, reading: Reading) -> str:
+        base, new = reading.shift.base_quantile(), reading.shift.new_quantile()
+        like = reading.shift.standardised_quantile()
+        if base is None or new is None or like is None:
+            return ""
+        where = "" if base.apart(new) else ", both in the same bucket"
+        return (
+            f" The interpolated p99 is {signed(new.value - base.value, 's')}{where}; with the calls of the base "
+            f"{signed(like.value - base.value, 's')}."
+        )
+
+    def _about_drivers(self, reading: Reading) -> str:
+        drivers = reading.drivers
+        if not drivers or not (reading.mix_driven or reading.shift.alarm):
+            return self._about_one_sided(reading.named)
+        rest = reading.shift.without([part.label for part in drivers])
+        assert rest is not None, "drivers leave something on both sides"
+        names = " and ".join(f"{part.label} ({self._called(part)})" for part in drivers)
+        base, new = rest.base_quantile(), rest.new_quantile()
+        p99 = f", the p99 {signed(new.value - base.value, 's')}" if base is not None and new is not None else ""
+        return f" Without {names} the mean is {signed(rest.change, 's')}{p99}."
+
+    def _about_one_sided(self, found: Sequence[Part]) -> str:
+        """Labels of one side only that are part of the change, whatever else it is made of."""
+        told = [f"{part.label} ({self._called(part)}) adds {signed(part.influence, 's')}" for part in found]
+        return f" Of this, {' and '.join(told)}." if told else ""
+
+    @staticmethod
+    def _called(part: Part) -> str:
+        if part.state == "left":
+            return "all but no longer called" if part.few else "no longer called"
+        if part.state == "entered":
+            return "all but not called before" if part.few else "not called before"
+        return f"{percent(part.base_share)} of the calls before, {percent(part.new_share)} now"
+
+    def _how_sure(self, reading: Reading) -> str:
+        n = self.load.n(reading.contrast)
+        if not reading.tested:
+            few = human.plural(n, "trial")
+            return f" From {few} an arm: a description, no verdict over trials." if n < FEWEST else ""
+        like = reading.like
+        if like.ratio is None or like.low is None or like.high is None:
+            return ""
+        return (
+            f" Like for like {signed_percent(like.ratio)} ({percent_interval(like.low, like.high)}, "
+            f"{like.verdict}, {human.plural(like.tests, 'test')} in this section)."
+        )
+
+    def _own_band(self, reading: Reading) -> str:
+        """What this study finds between two measurements of one version, beside what is usual elsewhere."""
+        twin = self.twin(reading)
+        if twin is None or twin.like.ratio is None:
+            return ""
+        like = twin.like
+        ends = "" if like.low is None or like.high is None else f" ({percent_interval(like.low, like.high)})"
+        return (
+            f" {reading.contrast.base} against itself, measured as often: {signed_percent(like.ratio)}{ends}; "
+            f"elsewhere {percent(PAGE_BAND, 0)} are usual."
+        )
+
+    # -- tables ------------------------------------------------------------------------------------------------------
+
+    def table(self) -> Table:
+        """A row a load, database and group: the change, and what it is made of."""
+        body = [self._row(reading) for reading in [*self.readings, *self.repeats]]
+        columns = (
+            "Times", "Verdict", "Mean, base", "Mean, new", "Change", "Of the labels", "Of the mix",
+            "p99, base", "p99, new", "p99, new with the calls of the base",
+        )  # fmt: skip
+        return Table(
+            "mix", "Mix shift: what the change of the mean is made of, all trials together", columns, tuple(body)
+        )
+
+    def _row(self, reading: Reading) -> tuple[Cell, ...]:
+        shift, contrast = reading.shift, reading.contrast
+        base, new = (cells.href(self.load.results, contrast.target, case) for case in contrast.cases.values())
+        kind = "text verdict worse" if reading.worse else "text verdict"
+        again = ("the same version twice",) if contrast.again else ()
+        return (
+            Cell((f"{self.load.title(contrast)}, {GROUPS[reading.group]}", *again)),
+            Cell((reading.verdict, *self._named(reading)), kind=kind, marks=("mix",) if shift.alarm else ()),
+            Cell((human.quantity(shift.base_mean, "s"), _calls(shift.base_count)), base),
+            Cell((human.quantity(shift.new_mean, "s"), _calls(shift.new_count)), new),
+            Cell((signed(shift.change, "s"), signed_percent(shift.new_mean / shift.base_mean)), new),
+            Cell((signed(shift.within, "s"), *(interval_lines(reading.like) or ("n too small for an interval",))), new),
+            Cell((signed(shift.mix, "s"),), new),
+            quantile_cell(shift.base_quantile(), base),
+            quantile_cell(shift.new_quantile(), new),
+            quantile_cell(shift.standardised_quantile(), new),
+        )
+
+    def _named(self, reading: Reading) -> tuple[str, ...]:
+        return tuple(f"{part.label}: {self._called(part)}" for part in reading.named)
+
+    def top(self) -> Iterator[Table]:
+        """For each load, database and group the five labels that move the mean most, each left out in turn."""
+        for reading in self.readings:
+            shift = reading.shift
+            body = [self._part_row(part, reading) for part in shift.parts[:_TOP]]
+            name = f"{self.load.title(reading.contrast)}, {GROUPS[reading.group]}"
+            caption = f"{name}: the {human.plural(len(body), LABELS[reading.group])} that move the mean most"
+            columns = (
+                HEADS[reading.group], "Change without it", "It adds", "Of the label itself", "Of the mix",
+                "Share of calls, base", "Share of calls, new", "Mean, base", "Mean, new",
+            )  # fmt: skip
+            yield Table(slug(f"mix-{name}"), caption, columns, tuple(body))
+
+    def _part_row(self, part: Part, reading: Reading) -> tuple[Cell, ...]:
+        contrast = reading.contrast
+        base, new = (cells.href(self.load.results, contrast.target, case) for case in contrast.cases.values())
+        without = MISSING if part.without is None else Cell((signed(part.without, "s"),), new)
+        state = (self._called(part),) if part.state != "both" else ()
+        return (
+            Cell((part.label, *state)),
+            without,
+            Cell((signed(part.influence, "s"),), new),
+            # A label that one side does not call has no change of its own.
+            MISSING if part.base is None or part.new is None else Cell((signed(part.within, "s"),), new),
+            Cell((signed(part.mix, "s"),), new),
+            Cell((percent(part.base_share, 2),), base),
+            Cell((percent(part.new_share, 2),), new),
+            not_called() if part.base is None else Cell((human.quantity(part.base.mean, "s"),), base),
+            not_called() if part.new is None else Cell((human.quantity(part.new.mean, "s"),), new),
+        )
+
+    def entered_and_left(self) -> Iterator[Table]:
+        """Labels that only one side called, or that one side hardly called: apart, as they have no ratio."""
+        for reading in self.readings:
+            parts = [part for part in reading.shift.parts if part.state != "both"]
+            if not parts:
+                continue
+            name = f"{self.load.title(reading.contrast)}, {GROUPS[reading.group]}"
+            body = [self._one_sided(part, reading) for part in parts]
+            columns = (
+                HEADS[reading.group], "", "Calls a second, base", "Calls a second, new", "Mean, base",
+                "Mean, new", "It adds to the raw mean",
+            )  # fmt: skip
+            yield Table(slug(f"one-sided-{name}"), f"{name}: entered and left", columns, tuple(body))
+
+    def _one_sided(self, part: Part, reading: Reading) -> tuple[Cell, ...]:
+        contrast, shift = reading.contrast, reading.shift
+        hrefs = [cells.href(self.load.results, contrast.target, case) for case in contrast.cases.values()]
+        sides = list(zip((part.base, part.new), (shift.base_s, shift.new_s), hrefs, strict=True))
+        rates = [
+            not_called() if calls is None else Cell((human.quantity(calls.count / seconds, "1/s"),), href)
+            for calls, seconds, href in sides
+        ]
+        means = [
+            not_called() if calls is None else Cell((human.quantity(calls.mean, "s"),), href)
+            for calls, _, href in sides
+        ]
+        word = f"{part.state}, but for a few calls" if part.few else part.state
+        adds = Cell((signed(part.influence, "s"),), hrefs[1])
+        return (Cell.text(part.label), Cell.text(word), *rates, *means, adds)
+
+
+def _calls(count: float) -> str:
+    return f"{count:,.0f} calls"

@@ -1,0 +1,124 @@
+"""What the page of two releases prints (data/published/mattermost-v9.11-v10.0.csv) beside what was measured here."""
+
+from collections.abc import Mapping
+from pathlib import Path
+
+import polars as pl
+
+from benchstudy.families.load_test.page.cells import signed, signed_percent
+from benchstudy.families.load_test.page.load import Contrast, LoadTest
+from benchstudy.families.load_test.page.mix import LoadMix, Reading
+from benchstudy.families.load_test.page.users import METRIC, LoadUsers
+from benchstudy.report import cells, human, published
+from benchstudy.report.tables import MISSING, Cell, Table
+from benchstudy.statistics.mix_shift import Shift
+
+FILE = "mattermost-v9.11-v10.0.csv"
+_USERS = "Supported users in unbounded tests"
+_COMMENTS = "Comments"
+# Two databases of the page; ours is beside its own kind only. MariaDB is no MySQL.
+_KINDS = {"postgres": "Postgres", "mysql": "MySQL"}
+
+
+class LoadPublished:
+    """`folder` holds the CSV file; `load` is what was measured, None where this family was not."""
+
+    def __init__(self, folder: Path, load: LoadTest | None):
+        self.load = load
+        self._rows = published.read(folder / FILE, {})
+
+    # -- supported users ---------------------------------------------------------------------------------------------
+
+    def users(self) -> Table:
+        """A row a database: the page's two versions and its change, then ours."""
+        rows = self._rows.filter(pl.col("section") == _USERS)
+        versions = rows["version"].drop_nulls().unique(maintain_order=True).to_list()
+        ours = self._ours()
+        body = []
+        for test, group in rows.group_by("test", maintain_order=True):
+            printed = {row["version"]: str(row["as_printed"]) for row in group.iter_rows(named=True)}
+            theirs = [_printed(printed.get(version)) for version in (*versions, None)]
+            kind = str(test[0]).removeprefix("unbounded-")
+            same = [c for c in ours if kind in _words(c.database)]
+            mine = self._measured(ours, same[0]) if same else [MISSING] * 3
+            body.append((Cell.text(_KINDS.get(kind, kind)), *theirs, *mine))
+        for contrast in ours:
+            if self.load is not None and not any(kind in _words(contrast.database) for kind in _KINDS):
+                name = self.load.database(contrast.database)
+                body.append((Cell.text(name), *[MISSING] * (len(versions) + 1), *self._measured(ours, contrast)))
+        columns = ("Database", *(f"Published: {version}" for version in versions), "Published: change")
+        columns += ("Measured: base", "Measured: new", "Measured: change")
+        caption = "Supported users: published (other hardware, one test each), and measured here"
+        return Table("users", caption, columns, tuple(body))
+
+    def _ours(self) -> Mapping[Contrast, float | None]:
+        """Every contrast of an unbounded load, and its ratio."""
+        if self.load is None:
+            return {}
+        users = LoadUsers(self.load)
+        return {contrast: users.ratio(contrast, made) for contrast, made in users.outcomes.items()}
+
+    def _measured(self, ours: Mapping[Contrast, float | None], contrast: Contrast) -> list[Cell]:
+        assert self.load is not None, "without results nothing is measured"
+        found = []
+        for version, case in contrast.cases.items():
+            estimate = self.load.estimate(METRIC, contrast.target, case)
+            cell = cells.estimate_cell(self.load.results, estimate, "median")
+            if estimate is not None and estimate.summary.median is not None:
+                lines = (f"{estimate.summary.median:,.0f}", version, f"n = {estimate.summary.n}")
+                cell = Cell(lines, cell.href)
+            found.append(cell)
+        ratio = ours[contrast]
+        href = cells.href(self.load.results, contrast.target, contrast.new_case)
+        return [*found, MISSING if ratio is None else Cell((signed_percent(ratio),), href)]
+
+    # -- the mix shift -----------------------------------------------------------------------------------------------
+
+    def shift(self) -> Table:
+        """What the page says of its store times, with all methods and without the one that was found by hand; and the
+        same of ours, without what our own search names."""
+        rows = self._rows.filter((pl.col("section") == _COMMENTS) & pl.col("statistic").str.ends_with("_difference"))
+        readings = [] if self.load is None else [r for r in LoadMix(self.load).readings if self._like_the_page(r)]
+        body = []
+        for row in rows.iter_rows(named=True):
+            what = "mean" if row["statistic"].startswith("mean") else "p99"
+            everything = row["series"].startswith("all")
+            mine = [self._difference(reading, what, everything) for reading in readings]
+            name = f"{row['series'][0].upper()}{row['series'][1:]}, {what}"
+            body.append((Cell.text(name), _printed(str(row["as_printed"])), *mine))
+        title = self.load.title if self.load is not None else str
+        heads = (f"Measured: {title(r.contrast)}, {r.contrast.base} → {r.contrast.new}" for r in readings)
+        caption = "Store times, new against old: what the page found by hand, and what our own search finds"
+        return Table("shift", caption, ("Of", "Published", *heads), tuple(body))
+
+    def _like_the_page(self, reading: Reading) -> bool:
+        """The page tells of its bounded test."""
+        assert self.load is not None, "without results there is no reading"
+        searched = self.load.median(METRIC, reading.contrast.target, reading.contrast.base_case) is not None
+        return reading.group == "store" and not searched
+
+    def _difference(self, reading: Reading, what: str, everything: bool) -> Cell:
+        assert self.load is not None, "without results there is no reading"
+        href = cells.href(self.load.results, reading.contrast.target, reading.contrast.new_case)
+        if everything:
+            return Cell((_change(reading.shift, what), reading.verdict), href)
+        labels = [p.label for p in reading.drivers or reading.shift.parts[:1] if p.state != "both"]
+        rest = reading.shift.without(labels) if labels else None
+        if rest is None:
+            return Cell(("no label left or entered",), kind="missing")
+        return Cell((_change(rest, what), f"without {', '.join(labels)}"), href)
+
+
+def _change(shift: Shift, what: str) -> str:
+    if what == "mean":
+        return signed(shift.change, "s")
+    base, new = shift.base_quantile(), shift.new_quantile()
+    return "–" if base is None or new is None else signed(new.value - base.value, "s")
+
+
+def _words(name: str) -> str:
+    return human.level(name).lower()
+
+
+def _printed(text: str | None) -> Cell:
+    return Cell((text,), kind="published") if text is not None else MISSING

@@ -1,0 +1,234 @@
+"""The first and the last words of the page of load tests: the answer, comments, what to look at, what is weak."""
+
+from collections import Counter
+from collections.abc import Iterator
+from functools import cached_property
+from typing import Any
+
+from benchstudy.families.load_test.page.cells import percent, percent_interval, signed, signed_percent
+from benchstudy.families.load_test.page.labels import WORSE, LoadLabels
+from benchstudy.families.load_test.page.load import FEWEST, GROUPS, LABELS, PAGE_BAND, Contrast, LoadTest
+from benchstudy.families.load_test.page.mix import LoadMix, Reading
+from benchstudy.families.load_test.page.users import AT_MAXIMUM, METRIC, LoadUsers, alert_word
+from benchstudy.report import human
+
+_NAMED = 3  # labels that a sentence names
+
+
+class LoadSummary:
+    def __init__(self, load: LoadTest):
+        self.load = load
+        self.mix, self.labels, self.users = LoadMix(load), LoadLabels(load), LoadUsers(load)
+
+    # -- the answer --------------------------------------------------------------------------------------------------
+
+    def answers(self) -> list[dict[str, Any]]:
+        """As `Page.show_answers` wants them: supported users, and for each group of times the change like for like."""
+        found = []
+        lines = [self._users_line(contrast) for contrast in self.users.outcomes]
+        if lines:
+            found.append({"what": "Supported users, new against base", "lines": lines, "note": self._band_note()})
+        for group, title in GROUPS.items():
+            lines = [self._mix_line(reading) for reading in self.mix.readings if reading.group == group]
+            if lines:
+                note = f"Like for like: as if both versions called the {LABELS[group]}s in the same shares."
+                found.append(
+                    {
+                        "what": f"{title[0].upper()}{title[1:]} times, new against base, like for like",
+                        "lines": lines,
+                        "note": note,
+                    }
+                )
+        return found
+
+    def _users_line(self, contrast: Contrast) -> dict[str, str]:
+        made = self.users.outcomes[contrast]
+        ratio = self.users.ratio(contrast, made)
+        base, new = (self.load.estimate(METRIC, contrast.target, case) for case in contrast.cases.values())
+        failure = next((e.failure for e in (new, base) if e is not None and e.failed), "")
+        if ratio is None:
+            why = "; ".join(f"{version}: {text}" for version, text in self.users.unsettled(contrast).items())
+            return {"name": self.load.title(contrast), "value": "–", "evidence": failure or why or made.why}
+        medians = [self.load.median(METRIC, contrast.target, case) for case in contrast.cases.values()]
+        parts = [" → ".join(f"{m:,.0f}" for m in medians if m is not None)]
+        parts += [percent_interval(made.low, made.high)] if made.low is not None and made.high is not None else []
+        parts += [made.verdict if made.low is not None else "no verdict: one trial an arm or few"]
+        full = [t for side in self.load.sides(contrast) for t in side if self.load.value(t.uuid, AT_MAXIMUM)]
+        parts += ["not limited: at least so many"] if full else []
+        parts += [failure] if failure else []
+        return {"name": self.load.title(contrast), "value": signed_percent(ratio), "evidence": "; ".join(parts)}
+
+    def _band_note(self) -> str:
+        bands = {self.load.place(c): band for c in self.users.outcomes if (band := self.users.band(c)) is not None}
+        return "; ".join(
+            f"{place}: equal versions differ by up to {percent(band.widest)} here "
+            f"({human.plural(band.n, 'pair')}, {band.source})"
+            for place, band in bands.items()
+        )
+
+    def _mix_line(self, reading: Reading) -> dict[str, str]:
+        shift = reading.shift
+        raw = f"raw {signed(shift.change, 's')} ({signed_percent(shift.new_mean / shift.base_mean)})"
+        named = ", ".join(part.label for part in reading.named)
+        parts = [reading.verdict, raw, *([f"label: {named}"] if named else [])]
+        if reading.like.low is not None and reading.like.high is not None:
+            parts.append(percent_interval(reading.like.low, reading.like.high))
+        else:
+            beyond = ", no verdict over trials" if reading.mix_driven else ""  # others' verdict says so itself
+            parts.append(f"{human.plural(self.load.n(reading.contrast), 'trial')} an arm{beyond}")
+        return {
+            "name": self.load.title(reading.contrast),
+            "value": signed(shift.within, "s"),
+            "evidence": "; ".join(parts),
+        }
+
+    # -- comments ----------------------------------------------------------------------------------------------------
+
+    def comments(self) -> Iterator[tuple[str, list[str]]]:
+        """The page's comments by load and database, each figure of them from the results."""
+        first = list(self._about_trials())
+        if first:
+            yield "All of them", first
+        for contrast in self.load.contrasts:
+            own = [self._about_users(contrast)] if contrast in self.users.outcomes else []
+            own += [self.mix.sentence(reading) for reading in self.mix.readings if reading.contrast == contrast]
+            yield self.load.title(contrast), [*own, self.labels.summary(contrast, titled=False) + self._worst(contrast)]
+
+    def _about_trials(self) -> Iterator[str]:
+        if not self.load.contrasts:
+            yield "No two versions were measured under the same load on the same database: there is nothing to compare."
+            return
+        counts = {self.load.n(contrast) for contrast in self.load.contrasts}
+        if max(counts) < FEWEST:
+            within = " Intervals are from within that trial." if max(counts) == 1 else ""
+            yield (
+                f"{human.plural(max(counts), 'trial')} of each version: no verdict, as nothing tells how far two loads "
+                f"of the same version lie apart; {FEWEST} trials are the least.{within}"
+            )
+
+    def _about_users(self, contrast: Contrast) -> str:
+        made = self.users.outcomes[contrast]
+        ratio, band = self.users.ratio(contrast, made), self.users.band(contrast)
+        if ratio is None:
+            why = "; ".join(f"{version}: {text}" for version, text in self.users.unsettled(contrast).items())
+            return f"Supported users are not known of both versions. {why or made.why}.{self._limited_by(contrast)}"
+        base, new = (self.load.median(METRIC, contrast.target, case) for case in contrast.cases.values())
+        told = f"{signed_percent(ratio)} supported users ({base:,.0f} → {new:,.0f})"
+        if made.low is not None and made.high is not None:
+            told += f", {percent_interval(made.low, made.high)}: {made.verdict}, {made.why}"
+        told += "."
+        if band is not None:
+            inside = band.low <= ratio <= band.high or band.low <= 1 / ratio <= band.high
+            told += (
+                f" Equal versions differ by {signed_percent(band.low)} to {signed_percent(band.high)} here "
+                f"({human.plural(band.n, 'pair')}: {band.source}), and this lies {'within' if inside else 'outside'}."
+            )
+        inside_page = abs(ratio - 1) <= PAGE_BAND
+        told += (
+            f" The {percent(PAGE_BAND, 0)} that are usual elsewhere would {'' if inside_page else 'not '}have covered "
+            "it; they belong to other machines and decide nothing here."
+        )
+        return told + self._limited_by(contrast)
+
+    def _limited_by(self, contrast: Contrast) -> str:
+        limits = {}
+        for version, case in contrast.cases.items():
+            brackets = [self.users.bracket(t) for t in self.load.trials(contrast.target, case)]
+            named = Counter(b.limited_by for b in brackets if b is not None and b.limited_by)
+            if named:
+                limits[version] = alert_word(named.most_common(1)[0][0])
+        if not limits:
+            return ""
+        if len(set(limits.values())) == 1 and len(limits) == 2:
+            return f" What limited both most often: {next(iter(limits.values()))}."
+        return " What limited most often: " + ", ".join(f"{word} ({version})" for version, word in limits.items()) + "."
+
+    def _worst(self, contrast: Contrast) -> str:
+        worst = [line for group in GROUPS for line in self.labels.of(contrast, group, WORSE)]
+        if not worst or self.load.n(contrast) < FEWEST:
+            return ""
+        named = ", ".join(f"{line.label} {signed_percent(line.ratio)}" for line in worst[:_NAMED])
+        more = f" and {len(worst) - _NAMED} more" if len(worst) > _NAMED else ""
+        return f" Slower: {named}{more}."
+
+    # -- what to look at ---------------------------------------------------------------------------------------------
+
+    def actions(self) -> list[str]:
+        """What somebody should look at before the release, and nothing that the data do not say."""
+        found = [text for contrast in self.load.contrasts for text in self._actions(contrast)]
+        found += [f"{case}: {cause}." for case, cause in self._failures()]
+        return found or [self._nothing_worse]
+
+    def _actions(self, contrast: Contrast) -> Iterator[str]:
+        place, users = self.load.title(contrast), self.users.outcomes.get(contrast)
+        if users is not None and users.verdict == "worse":
+            yield f"{place}: fewer supported users, {users.why}."
+        for reading in self.mix.readings:
+            if reading.contrast == contrast and reading.worse:
+                times = f"{place}: {GROUPS[reading.group]} times are slower like for like"
+                few = "" if reading.tested else " in too few trials for a verdict: repeat it"
+                yield f"{times}, {signed(reading.shift.within, 's')}{few}."
+        worse = [x for x in self.labels.lines if x.contrast == contrast and x.outcome.verdict == "worse"]
+        for line in worse:
+            yield f"{place}: {line.label} is slower, {line.outcome.why}."
+
+    @cached_property
+    def _nothing_worse(self) -> str:
+        tests = [line.outcome for line in self.labels.lines if line.outcome.low is not None]
+        if not tests:
+            return "No verdict is possible with so few trials: nothing is shown to be worse, and nothing to be equal."
+        found = sorted(made.smallest_detectable for made in tests if made.smallest_detectable is not None)
+        middle = f" Half of them could have shown {percent(found[len(found) // 2])} beyond the margin." if found else ""
+        return f"Nothing is shown to be worse, among {human.plural(len(tests), 'label')} tested.{middle}"
+
+    def _failures(self) -> Iterator[tuple[str, str]]:
+        for row in self.load.results.cases.iter_rows(named=True):
+            estimate = self.load.estimate("api_mean", row["target"], row["case"])
+            if estimate is not None and estimate.failed:
+                yield self.load.case(row), estimate.failure
+
+    # -- what is weak ------------------------------------------------------------------------------------------------
+
+    def weaknesses(self) -> Iterator[str]:
+        """What a reader should hold against these figures in particular."""
+        yield (
+            "A p99 comes from buckets: it is known to lie between two edges and no closer. The interpolated figure is "
+            "PromQL's; two versions in one bucket are not distinguishable."
+        )
+        if self.load.scraped:
+            yield (
+                "Someone else ran the load: what else the machines did, in which order the versions ran, and whether "
+                "the data were the same is not known."
+            )
+            yield from self._unalternated()
+        if not self.load.repeats:
+            yield "No version was run twice under two names: the band is of the base's own trials, if it has several."
+        few = [c for c in self.load.contrasts if self.load.n(c) < FEWEST]
+        if few:
+            yield f"{human.plural(len(few), 'comparison')} of fewer than {FEWEST} trials an arm: no verdict."
+        alarms = [r for r in self.mix.repeats if r.shift.alarm and r.tested]
+        if alarms:
+            yield (
+                f"Of the same version twice, {len(alarms)} of {len(self.mix.repeats)} comparisons look mix-driven: so "
+                "much of the mix is noise on this set-up."
+            )
+        for metric, what in {"gaps": "gaps in the samples", "resets": "counter resets"}.items():
+            trials = [t for t in self.load.all_trials if self.load.value(t.uuid, metric)]
+            if trials:
+                yield f"{human.plural(len(trials), 'trial')} with {what}; what was counted there may be too little."
+        problems = [str(p) for t in self.load.all_trials for p in t.facts.get("problems") or ()]
+        for text in dict.fromkeys(problems):
+            yield f"{human.plural(problems.count(text), 'trial')}: {text}."
+
+    def _unalternated(self) -> Iterator[str]:
+        """All of one version, then all of the other: a day cannot be told from a release."""
+        for contrast in self.load.contrasts:
+            base, new = (
+                [t.facts["window"]["start_s"] for t in side if (t.facts.get("window") or {}).get("start_s") is not None]
+                for side in self.load.sides(contrast)
+            )
+            if base and new and (max(base) < min(new) or max(new) < min(base)):
+                yield (
+                    f"{self.load.title(contrast)}: all windows of one version lie before all of the other, so that "
+                    "what changed with the time cannot be told from what changed with the version."
+                )

@@ -1,0 +1,338 @@
+"""Supported users of unbounded loads: the page's table with intervals and the study's own band, and users over time."""
+
+from collections import Counter
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import Any
+
+import polars as pl
+
+from benchstudy.families.load_test.page.cells import (
+    interval_lines,
+    percent,
+    percent_interval,
+    signed_percent,
+    verdict_cell,
+)
+from benchstudy.families.load_test.page.load import FEWEST, PAGE_BAND, Contrast, LoadTest, Trial
+from benchstudy.families.load_test.page.panels import Drawn, LoadPanels
+from benchstudy.report import cells, human
+from benchstudy.report.panels import Axis, time_panel
+from benchstudy.report.tables import MISSING, MOST_OF_TRIALS, Cell, Table, slug
+from benchstudy.statistics import within_trial
+from benchstudy.statistics.comparisons import Comparison, judge
+
+METRIC = "supported_users"
+# 1 in a trial that stayed at the rule's greatest number of users without an alert.
+AT_MAXIMUM = "at_maximum"
+_ALERT_WORDS = {
+    "server_errors": "server errors", "client_mean": "mean time at the client", "client_p99": "p99 at the client",
+    "client_errors": "errors at the client", "cpu": "CPU", "memory": "memory", "tcp_retransmits": "TCP retransmits",
+}  # fmt: skip
+_WHY = {
+    "at_minimum": "an alert was on however few users there were",
+    "too_long": "the number of users did not settle in time",
+}
+_SHOWN_ALERTS = 60
+_MOST_POINTS = 400  # of a line; its teeth are steps of the rule
+
+
+@dataclass(frozen=True)
+class Bracket:
+    """From one trial's users over time: `passed`, the most that ran without an alert below `failed`, the fewest at
+    which one began; None when there was no such step. `alerts`: the share of the time that each was on, the longest
+    first. `limited_by`: the one that the load itself named, else the first of them.
+    """
+
+    passed: float | None
+    failed: float | None
+    alerts: Mapping[str, float]
+    limited_by: str | None
+
+
+@dataclass(frozen=True)
+class Band:
+    """How far two equal versions lie apart here: the lowest and highest ratio of `n` pairs of trials."""
+
+    low: float
+    high: float
+    n: int
+    source: str
+
+    @property
+    def widest(self) -> float:
+        """The largest difference, as a share."""
+        return max(abs(self.high - 1), abs(1 - self.low))
+
+
+class LoadUsers:
+    def __init__(self, load: LoadTest):
+        self.load, self.panels = load, LoadPanels(load)
+
+    @cached_property
+    def outcomes(self) -> dict[Contrast, Comparison]:
+        """Every contrast of an unbounded load, judged together."""
+        found = {c: self.load.compared(c, METRIC, "higher") for c in self.load.contrasts if self._searched(c)}
+        return dict(zip(found, judge(list(found.values())), strict=True))
+
+    def _searched(self, contrast: Contrast) -> bool:
+        """Whether this load looks for the users, and not only keeps as many as it was told."""
+        gave = any(self.load.median(METRIC, contrast.target, case) is not None for case in contrast.cases.values())
+        return gave or bool(self.load.load(contrast.load).get("rule"))
+
+    def unsettled(self, contrast: Contrast) -> dict[str, str]:
+        """Versions without a number of supported users though the load ran, and what it said of that."""
+        found = {}
+        for version, case in contrast.cases.items():
+            trials = self.load.trials(contrast.target, case)
+            if trials and self.load.median(METRIC, contrast.target, case) is None:
+                why = next((_WHY[r] for t in trials if (r := _result(t).get("why")) in _WHY), None)
+                found[version] = why or "the number of users did not settle"
+        return found
+
+    # -- the band ----------------------------------------------------------------------------------------------------
+
+    def band(self, contrast: Contrast) -> Band | None:
+        """Of the same version twice where the study has it; else of the base's own trials, by pairs."""
+        pairs = []
+        for repeat in self.load.repeats:
+            if (repeat.target, repeat.database, repeat.load) == (contrast.target, contrast.database, contrast.load):
+                first, again = ({t.block: self.load.value(t.uuid, METRIC) for t in s} for s in self.load.sides(repeat))
+                pairs += [(first[b], value) for b, value in again.items() if value and first.get(b)]
+        if pairs:
+            ratios = [new / base for base, new in pairs if base]
+            return Band(min(ratios), max(ratios), len(ratios), "the same version under two names (A/A)")
+        own = list(self.load.by_trial(self.load.trials(contrast.target, contrast.base_case), METRIC).values())
+        ratios = [b / a for i, a in enumerate(own) for b in own[i + 1 :] if a]
+        if not ratios:
+            return None
+        return Band(min(ratios), max(ratios), len(ratios), "the base's own trials, pair by pair")
+
+    # -- table -------------------------------------------------------------------------------------------------------
+
+    def table(self) -> Table:
+        """The page's table: a row a database and load, both versions, the delta; and what the page lacks."""
+        versions = [v for v in self.load.versions if v not in self.load.same_as]
+        heads = ("Test", "Base", "New", "Delta", "This study's own band", "The page's band", "Verdict")
+        body = [self._row(c, made) for c, made in self.outcomes.items()]
+        if len(versions) == 2:
+            heads = ("Test", versions[0], versions[1], *heads[3:])
+        return Table("supported-users", "Supported users in unbounded tests", heads, tuple(body))
+
+    def _row(self, contrast: Contrast, made: Comparison) -> tuple[Cell, ...]:
+        sides = [self._side(contrast, case) for case in contrast.cases.values()]
+        band = self.band(contrast)
+        own = MISSING
+        if band is not None:
+            ends = f"{signed_percent(band.low)} to {signed_percent(band.high)}"
+            own = Cell((ends, f"{human.plural(band.n, 'pair')}: {band.source}"), kind="text verdict")
+        return (
+            Cell.text(self.load.title(contrast)),
+            *sides,
+            self._delta(contrast, made),
+            own,
+            Cell((percent(PAGE_BAND, 0), "usual elsewhere:", "decides nothing"), kind="published"),
+            verdict_cell(made),
+        )
+
+    def _side(self, contrast: Contrast, case: str) -> Cell:
+        estimate = self.load.estimate(METRIC, contrast.target, case)
+        cell = cells.estimate_cell(self.load.results, estimate, "median")
+        if estimate is None or estimate.summary.median is None:
+            why = [text for version, text in self.unsettled(contrast).items() if contrast.cases[version] == case]
+            href = cells.href(self.load.results, contrast.target, case)
+            return Cell(("did not settle", *why), href, "failed") if why else cell
+        summary = estimate.summary
+        lines = [f"{summary.median:,.0f}", *cell.lines[1:]]
+        if summary.interval_low is not None and summary.interval_high is not None:
+            lines[1] = f"n = {summary.n}, 95 %: {summary.interval_low:,.0f}–{summary.interval_high:,.0f}"
+        if estimate.summary.n == 1:
+            lines[1:2] = self._one(self.load.trials(contrast.target, case))
+        return Cell(tuple(lines), cell.href, cell.kind, cell.title, self._marks(contrast, case))
+
+    def _one(self, trials: list[Trial]) -> list[str]:
+        for trial in trials:
+            ends = within_trial.mean_interval(self._steady_users(trial))
+            if ends is not None:
+                return [f"95 %: {ends[0]:,.0f}–{ends[1]:,.0f}", within_trial.WITHIN]
+        return ["one trial"]
+
+    def _marks(self, contrast: Contrast, case: str) -> tuple[str, ...]:
+        """Where the load came to its greatest number of users without an alert, that is no limit of the system."""
+        trials = self.load.trials(contrast.target, case)
+        full = sum(bool(self.load.value(t.uuid, AT_MAXIMUM)) for t in trials)
+        return (f"at least: {full} of {len(trials)} not limited",) if full else ()
+
+    def _delta(self, contrast: Contrast, made: Comparison) -> Cell:
+        href = cells.href(self.load.results, contrast.target, contrast.new_case)
+        ratio = self.ratio(contrast, made)
+        if ratio is None:
+            return MISSING
+        if made.low is not None and made.high is not None:
+            return Cell((signed_percent(ratio), *interval_lines(made)), href)
+        sides = [[v for t in side[:1] for v in self._steady_users(t)] for side in self.load.sides(contrast)]
+        ends = within_trial.ratio_interval(*sides) if self.load.n(contrast) < FEWEST else None
+        said = ("n too small for an interval",)
+        if ends is not None:
+            said = (percent_interval(*ends), within_trial.WITHIN)
+        return Cell((signed_percent(ratio), *said), href)
+
+    def ratio(self, contrast: Contrast, made: Comparison) -> float | None:
+        """Of the comparison, else of the medians."""
+        if made.ratio is not None:
+            return made.ratio
+        base, new = (self.load.median(METRIC, contrast.target, case) for case in contrast.cases.values())
+        return new / base if base and new is not None else None
+
+    def _steady_users(self, trial: Trial) -> list[float]:
+        """Active users inside the window that the result is the mean of."""
+        rows = self.load.series("users", trial.uuid)
+        phases = self.load.series("phases", trial.uuid)
+        if rows is None:
+            return []
+        stable = phases.filter(pl.col("phase").is_in(["stable", "steady"])) if phases is not None else None
+        if stable is not None and not stable.is_empty():
+            rows = rows.filter(pl.col("t_s").is_between(stable["start_s"].min(), stable["end_s"].max()))
+        return rows["users"].cast(pl.Float64).to_list()
+
+    # -- what limited it ---------------------------------------------------------------------------------------------
+
+    def bracket(self, trial: Trial) -> Bracket | None:
+        """What the trial's alerts say; None when nobody noted users over time."""
+        rows = self.load.series("users", trial.uuid)
+        if rows is None or rows.is_empty():
+            return None
+        on = pl.col("alert").fill_null("") != ""
+        begun = rows.sort("t_s").filter(on & ~on.shift(1, fill_value=False))
+        names = Counter(name for text in rows.filter(on)["alert"] for name in str(text).split("+"))
+        alerts = {name: count / rows.height for name, count in names.most_common()}
+        if begun.is_empty():
+            return Bracket(float(rows["users"].max()), None, alerts, None)
+        failed = float(begun["users"].min())
+        below = rows.filter(~on & (pl.col("users") < failed))["users"]
+        named = _result(trial).get("limited_by") or next(iter(alerts), None)
+        return Bracket(float(below.max()) if len(below) else None, failed, alerts, named)
+
+    def limits(self) -> Table:
+        """A row a trial of an unbounded load: the result, the bracket, the alerts."""
+        body = []
+        for contrast in [*self.outcomes, *(r for r in self.load.repeats if self._searched(r))]:
+            cases = contrast.cases if contrast in self.outcomes else {contrast.new: contrast.new_case}
+            for version, case in cases.items():
+                for trial in self.load.trials(contrast.target, case):
+                    row = self._limit_row(contrast, version, trial)
+                    if row not in body:
+                        body.append(row)
+        columns = (
+            "Test",
+            "Supported users",
+            "Most without an alert",
+            "Fewest with one",
+            "Slope",
+            "Alerts, share of the time",
+        )
+        return Table("limits", "What limited the users, trial by trial", columns, tuple(body), MOST_OF_TRIALS)
+
+    def _limit_row(self, contrast: Contrast, version: str, trial: Trial) -> tuple[Cell, ...]:
+        href, found = self.load.results.places.href(trial.uuid), self.bracket(trial)
+        users, slope = (self.load.value(trial.uuid, metric) for metric in (METRIC, "slope"))
+        alerts = [f"{alert_word(name)}: {percent(share, 0)}" for name, share in found.alerts.items()] if found else []
+        return (
+            Cell((f"{self.load.place(contrast)}, {version}", f"block {trial.block}")),
+            MISSING if users is None else Cell((f"{users:,.0f}",), href),
+            _whole(found.passed if found else None, href),
+            _whole(found.failed if found else None, href, "no alert began"),
+            MISSING if slope is None else Cell((f"{slope:+.2f} users/s",), href),
+            Cell(tuple(alerts) or ("none",), href, "text"),
+        )
+
+    # -- over time ---------------------------------------------------------------------------------------------------
+
+    def figures(self) -> Iterator[Drawn]:
+        """Users over time, for each database the trial of each version that is nearest to its median."""
+        done = set()
+        for contrast in self.outcomes:
+            key = (contrast.target, contrast.database, contrast.load)
+            if key not in done:
+                done.add(key)
+                yield from self._figure(contrast)
+
+    def _figure(self, contrast: Contrast) -> Iterator[Drawn]:
+        place, chosen = self.load.place(contrast), {}
+        for other in self.outcomes:
+            if self.load.place(other) == place:
+                for version, case in other.cases.items():
+                    trials = self.load.trials(contrast.target, case)
+                    trial = self.load.typical(contrast.target, case, METRIC) or next(iter(trials), None)
+                    if trial is not None and self.load.series("users", trial.uuid) is not None:
+                        chosen[version] = trial
+        lines, marks = self._lines(chosen), self._marked(chosen)
+        if lines.is_empty():
+            return
+        phases = self.panels.phases(list(chosen.values()))
+        x = Axis("Since the window began", "time", log=False)
+        y = Axis("Active users", "1", log=False)
+        panels = [time_panel("Active users", lines, x, y, self.load.style, phases, marks=marks)]
+        last = phases[-1:]  # the window that the result is the mean of
+        if len(phases) > 1:
+            inside = pl.col("x").is_between(last[0].start, last[0].end)
+            shown = lines.filter(inside), marks.filter(inside)
+            if not shown[0].is_empty():
+                lowest, highest = shown[0]["y"].min(), shown[0]["y"].max()
+                near = lowest > 0.3 * highest  # an axis from zero would leave most of the chart empty
+                x, y = replace(x, from_zero=False), replace(y, from_zero=not near)
+                title = f"Active users, {last[0].name}{' (the axis does not begin at zero)' if near else ''}"
+                panels.append(time_panel(title, shown[0], x, y, self.load.style, marks=shown[1]))
+        told = "; ".join(f"{version}: trial {trial.uuid}" for version, trial in chosen.items())
+        caption = (
+            f"{place}: active users ({told}, of several the one nearest to the median). Marks: an alert begins, and "
+            "users are taken away."
+        )
+        yield slug(f"users-{place}"), caption, panels, self.load.style, [*chosen]
+
+    def _lines(self, chosen: Mapping[str, Trial]) -> pl.DataFrame:
+        schema = {"series": pl.String, "line": pl.String, "x": pl.Float64, "y": pl.Float64}
+        parts = [pl.DataFrame(schema=schema)]
+        for version, trial in chosen.items():
+            rows = self.load.series("users", trial.uuid)
+            assert rows is not None, "chosen for its users"
+            every = max(1, -(-rows.height // _MOST_POINTS))
+            values = pl.col("users").cast(pl.Float64)
+            parts.append(
+                rows.sort("t_s")
+                .gather_every(every)
+                .select(pl.lit(version).alias("series"), pl.lit("").alias("line"), x="t_s", y=values)
+            )
+        return pl.concat(parts)
+
+    def _marked(self, chosen: Mapping[str, Trial]) -> pl.DataFrame:
+        rows = {version: self.load.series("users", trial.uuid) for version, trial in chosen.items()}
+        schema = {"series": pl.String, "x": pl.Float64, "y": pl.Float64, "tip alert": pl.String}
+        return pl.concat([pl.DataFrame(schema=schema), *(_alerts(r, v) for v, r in rows.items() if r is not None)])
+
+
+def _result(trial: Trial) -> Mapping[str, Any]:
+    """What the load itself said of its outcome."""
+    return (trial.facts.get("load") or {}).get("result") or {}
+
+
+def alert_word(name: str) -> str:
+    return _ALERT_WORDS.get(name, name.replace("_", " "))
+
+
+def _alerts(rows: pl.DataFrame, version: str) -> pl.DataFrame:
+    on = pl.col("alert").fill_null("") != ""
+    begun = rows.sort("t_s").filter(on & ~on.shift(1, fill_value=False))
+    if begun.height > _SHOWN_ALERTS:
+        begun = begun.gather_every(-(-begun.height // _SHOWN_ALERTS))
+    words = [", ".join(map(alert_word, str(text).split("+"))) for text in begun["alert"]]
+    return begun.select(
+        pl.lit(version).alias("series"),
+        x=pl.col("t_s").cast(pl.Float64),
+        y=pl.col("users").cast(pl.Float64),
+    ).with_columns(pl.Series("tip alert", words, dtype=pl.String))
+
+
+def _whole(value: float | None, href: str, otherwise: str = "–") -> Cell:
+    return Cell((otherwise,), kind="missing") if value is None else Cell((f"{value:,.0f}",), href)

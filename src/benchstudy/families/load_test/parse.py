@@ -1,0 +1,212 @@
+"""What one trial of load_test says: the samples of its Prometheus, its load, and what was found around them. Pure."""
+
+import math
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from benchstudy.families.load_test.load_metrics import (
+    GROUPS,
+    Event,
+    Histogram,
+    LoadMetrics,
+    Names,
+    Panel,
+    Window,
+    read_metrics,
+    scrape_interval_s,
+)
+from benchstudy.families.shared.files import read_json
+from benchstudy.model.family import Observation, Parsed, ParseError
+
+FACTS = "load_test.json"
+METRICS = "metrics/files/metrics.ndjson.gz"
+LOAD = "load/files"
+_UNITS = {"heap": "B", "stack": "B", "rps": "1/s"}  # of all others: 1
+_WIDE = 5  # intervals that a rate is taken over when its window would hold fewer than two scrapes
+
+Rows = list[dict[str, Any]]
+Values = dict[str, tuple[float | None, str]]
+
+
+def parse_trial(levels: Mapping[str, str], files: Path) -> Parsed:
+    """The observations over the steady window, and the series over all of it. Raises ParseError."""
+    trial = _read(files)
+    found, window = trial.metrics, trial.window
+    values: Values = {
+        "window": ((window.steady_end_ms - window.steady_start_ms) / 1000, "s"),
+        "scrape_interval": (window.interval_ms / 1000, "s"),
+        "rate_window": (window.width_ms / 1000, "s"),
+        "samples": (found.samples, "1"),
+        "gaps": (found.gaps, "1"),
+        "resets": (sum(window.steady_start_ms < at <= window.steady_end_ms for at in found.resets_ms), "1"),
+    }
+    for group, histogram in found.whole.items():
+        values |= _of_histogram(group, histogram)
+    values |= {name: (value, _UNITS.get(name, "1")) for name, value in found.values.items()}
+    series: dict[str, Rows] = {
+        "panels": [row for name, panel in found.panels.items() for row in _panel_rows(name, panel, trial)],
+        "labels": list(_label_rows(found)),
+        "buckets": list(_bucket_rows(found)),
+        "phases": [
+            {
+                "phase": phase["name"],
+                "start_s": phase["start_s"] - window.start_ms / 1000,
+                "end_s": phase["end_s"] - window.start_ms / 1000,
+            }
+            for phase in trial.facts["phases"]
+        ],
+        "events": [
+            {"t_s": (event.t_ms - window.start_ms) / 1000, "what": event.what, "detail": event.detail}
+            for event in _events(trial)
+        ],
+    }
+    load_values, load_series = _load(files, trial.facts)
+    values |= load_values
+    series |= load_series
+    observations = [
+        Observation(name, float(value), unit)
+        for name, (value, unit) in values.items()
+        if value is not None and math.isfinite(value)
+    ]
+    return Parsed(observations, series)
+
+
+def problems_of(files: Path) -> list[str]:
+    """What a reader must know beside a trial's figures. Raises ParseError."""
+    trial = _read(files)
+    said = [f"{event.what}: {event.detail}" for event in _events(trial) if event.what != "appeared"]
+    return [*trial.facts.get("problems", ()), *trial.metrics.section.problems, *said]
+
+
+class _Trial(NamedTuple):
+    facts: dict[str, Any]
+    window: Window
+    names: Names
+    metrics: LoadMetrics
+
+
+def _read(files: Path) -> _Trial:
+    facts = _facts(files / FACTS)
+    try:
+        names = Names(**(facts.get("metrics") or {}))
+    except TypeError as error:
+        raise ParseError(f"{FACTS}: metrics: {error}") from error
+    window = _window(facts, scrape_interval_s(files / METRICS))
+    found = read_metrics(files / METRICS, window, names)
+    if not found.whole and not found.values.keys() & {"rps", "cpu", "goroutines"}:
+        section = found.section
+        between = f"{window.steady_start_ms / 1000:.0f} to {window.steady_end_ms / 1000:.0f} (Unix s)"
+        raise ParseError(
+            f"{section.url} has no sample of {names.api}_count, {names.store}_count, {names.requests}, {names.cpu} or "
+            f"{names.goroutines} with {section.select or 'any labels'} from {between}: is the window right, does the "
+            "selector match, and does Prometheus keep data so long?"
+        )
+    return _Trial(facts, window, names, found)
+
+
+def _facts(path: Path) -> dict[str, Any]:
+    facts = read_json(path)
+    if facts.get("schema") != 1:
+        raise ParseError(f"{path.name}: schema {facts.get('schema')!r}, and only 1 is known")
+    missing = sorted({"window", "steady", "phases", "scrape_interval_s", "rate_window_s"} - facts.keys())
+    if missing:
+        raise ParseError(f"{path.name} lacks {', '.join(missing)}")
+    return facts
+
+
+def _window(facts: Mapping[str, Any], measured_s: float | None) -> Window:
+    interval_s = measured_s or facts["scrape_interval_s"]
+    width_s = facts["rate_window_s"] if facts["rate_window_s"] >= 2 * interval_s else _WIDE * interval_s
+    moments = (facts[part][edge] for part in ("window", "steady") for edge in ("start_s", "end_s"))
+    window = Window(*(round(1000 * moment) for moment in (*moments, width_s, interval_s)))
+    if not window.start_ms <= window.steady_start_ms < window.steady_end_ms <= window.end_ms:
+        raise ParseError(f"{FACTS}: the steady part {facts['steady']} is no part of the window {facts['window']}")
+    return window
+
+
+def _of_histogram(group: str, histogram: Histogram) -> Values:
+    known = not math.isnan(histogram.p99)
+    return {
+        f"{group}_mean": (histogram.mean_s, "s"),
+        f"{group}_p99": (histogram.p99 if known else None, "s"),
+        f"{group}_p99_low": (histogram.p99_low if known else None, "s"),
+        f"{group}_p99_high": (_finite(histogram.p99_high), "s"),
+        f"{group}_rate": (histogram.rate, "1/s"),
+    }
+
+
+def _panel_rows(name: str, panel: Panel, trial: _Trial) -> Iterator[dict[str, Any]]:
+    window = trial.window
+    bounds = [panel.value if part is None else part for part in (panel.low, panel.high)]
+    for at, value, low, high in zip(*(part.tolist() for part in (panel.times_ms, panel.value, *bounds)), strict=True):
+        if math.isnan(value):
+            continue
+        yield {
+            "panel": name,
+            "t_s": (at - window.start_ms) / 1000,
+            "value": value,
+            "low": None if panel.low is None else low,
+            "high": None if panel.high is None else _finite(high),
+            "width_s": window.width_ms / 1000,
+            "resets": sum(at - window.width_ms < reset <= at for reset in trial.metrics.resets_ms),
+        }
+
+
+def _label_rows(found: LoadMetrics) -> Iterator[dict[str, Any]]:
+    for group in GROUPS:
+        for label, histogram in found.labels.get(group, {}).items():
+            known = histogram.count > 0 and not math.isnan(histogram.p99)
+            yield {
+                "group": group,
+                "label": label,
+                "count": histogram.count,
+                "sum_s": histogram.sum_s,
+                "mean_s": histogram.mean_s,
+                "p99_s": histogram.p99 if known else None,
+                "p99_low_s": histogram.p99_low if known else None,
+                "p99_high_s": _finite(histogram.p99_high) if known else None,
+                "rate_per_s": histogram.rate,
+            }
+
+
+def _bucket_rows(found: LoadMetrics) -> Iterator[dict[str, Any]]:
+    for group in GROUPS:
+        for label, histogram in found.labels.get(group, {}).items():
+            for edge, count in zip(histogram.edges, histogram.cumulative, strict=True):
+                yield {"group": group, "label": label, "le_s": edge, "count": count}
+
+
+def _events(trial: _Trial) -> list[Event]:
+    """Of the samples, and what is not among them."""
+    found, window, names = trial.metrics, trial.window, trial.names
+    events = [
+        Event(window.start_ms, "missing", f"the server has no {metric} in the window") for metric in found.missing
+    ]
+    for group, histogram in found.whole.items():
+        if math.isinf(histogram.p99_high):
+            detail = f"the p99 of {names.of_group(group)[0]} is above its last bucket, {histogram.p99_low:g} s"
+            events.append(Event(window.steady_start_ms, "censored", detail))
+    for group, labels in found.labels.items():
+        beyond = [label for label, histogram in labels.items() if math.isinf(histogram.p99_high)]
+        if beyond:
+            detail = f"the p99 of {', '.join(beyond)} ({group}) is above the last bucket"
+            events.append(Event(window.steady_start_ms, "censored", detail))
+    return sorted([*events, *found.events])
+
+
+def _load(files: Path, facts: Mapping[str, Any]) -> tuple[Values, dict[str, Rows]]:
+    """What the generator saw, where it was ours."""
+    nothing: dict[str, Rows] = {"users": [], "client": [], "client_histogram": []}
+    if not (files / LOAD).is_dir():
+        return {}, nothing
+    from benchstudy.families.load_test.locust import parse_load
+
+    steady = facts["steady"]["start_s"], facts["steady"]["end_s"]
+    offset_s = (facts.get("clock") or {}).get("load_minus_prometheus_s") or 0.0
+    load = parse_load(files / LOAD, facts["window"]["start_s"], steady, offset_s)
+    return dict(load.values), nothing | {name: list(rows) for name, rows in load.series.items()}
+
+
+def _finite(value: float) -> float | None:
+    return value if math.isfinite(value) else None

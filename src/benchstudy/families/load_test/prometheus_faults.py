@@ -1,0 +1,92 @@
+"""What went wrong while a Prometheus scraped: programs started anew, and instances that nobody asked or that did not
+answer. Times in ms, pure.
+"""
+
+from collections.abc import Callable
+from typing import NamedTuple
+
+import numpy as np
+
+from benchstudy.families.load_test.prometheus_rates import Batch, Labels
+
+LATE = 1.8  # intervals between two scrapes from which on one is missing
+
+
+class Changes:
+    """When a gauge that stays as it is did not, such as the time at which a process was started."""
+
+    reach_ms = 0
+
+    def __init__(self) -> None:
+        self._labels: list[Labels] = []
+        self.found: list[tuple[int, Labels]] = []
+
+    def meet(self, labels: Labels) -> None:
+        self._labels.append(labels)
+
+    def take(self, batch: Batch, after_ms: int, until_ms: int) -> None:
+        begun = max(batch.fresh - 1, 0)
+        for place, step in np.argwhere(np.diff(batch.values[:, begun:], axis=1) != 0):
+            self.found.append((int(batch.times_ms[begun + step + 1]), self._labels[batch.rows[place]]))
+
+
+class Gap(NamedTuple):
+    """Between two samples of an instance; `failed`: scrapes that it did not answer meanwhile."""
+
+    instance: str
+    start_ms: int
+    end_ms: int
+    failed: int
+
+
+class Scrapes:
+    """Where instances were not scraped in a window. `answered`: which values say that one was."""
+
+    reach_ms = 0
+
+    def __init__(self, start_ms: int, end_ms: int, interval_ms: int, answered: Callable[[np.ndarray], np.ndarray]):
+        self._start_ms, self._end_ms, self._answered = start_ms, end_ms, answered
+        self._longest_ms = LATE * interval_ms
+        self._instances: list[str] = []
+        self._last_ms: list[int] = []
+        self._failed: list[int] = []
+        self._found: list[Gap] = []
+
+    @property
+    def any(self) -> bool:
+        return bool(self._instances)
+
+    def meet(self, labels: Labels) -> None:
+        self._instances.append(labels.get("instance", ""))
+        self._last_ms.append(self._start_ms)
+        self._failed.append(0)
+
+    def take(self, batch: Batch, after_ms: int, until_ms: int) -> None:
+        times = batch.times_ms[batch.fresh :]
+        times = times[times <= self._end_ms]
+        for row, values in zip(batch.rows.tolist(), batch.values[:, batch.fresh :], strict=True):
+            answered = self._answered(values[: len(times)])
+            good = times[answered]
+            if not len(good):
+                self._failed[row] += len(times)
+                continue
+            ends = np.concatenate([[self._last_ms[row]], good])
+            late = np.flatnonzero(np.diff(ends) > self._longest_ms)
+            for number in late.tolist():
+                before = self._failed[row] if number == 0 else 0
+                failed = before + int(((times > ends[number]) & (times < ends[number + 1]) & ~answered).sum())
+                self._note(row, int(ends[number]), int(ends[number + 1]), failed)
+            self._last_ms[row] = max(int(good[-1]), self._start_ms)
+            self._failed[row] = int((~answered[times > good[-1]]).sum())
+
+    def gaps(self) -> list[Gap]:
+        """After the last sample, also those that reach to the window's end."""
+        for row, last_ms in enumerate(self._last_ms):
+            if self._end_ms - last_ms > self._longest_ms:
+                self._note(row, last_ms, self._end_ms, self._failed[row])
+                self._last_ms[row] = self._end_ms
+        return self._found
+
+    def _note(self, row: int, start_ms: int, end_ms: int, failed: int) -> None:
+        if end_ms > self._start_ms:
+            self._found.append(Gap(self._instances[row], start_ms, end_ms, failed))

@@ -1,0 +1,379 @@
+"""Prometheus' arithmetic on raw samples: rates, gauges at moments, quantiles from buckets. Times in ms, pure.
+
+The same numbers as PromQL answers: a counter that falls began anew at zero, a rate is extrapolated to the edges of
+its window, a quantile is interpolated within its bucket. Samples come page by page and are forgotten when no window
+reaches back to them any more.
+"""
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from typing import NamedTuple, Protocol
+
+import numpy as np
+
+from benchstudy.families.load_test.prometheus_raw import Dialect, Page
+
+OLDEST = Dialect()
+Labels = Mapping[str, str]
+GroupOf = Callable[[Labels], int]
+
+
+def one_group(labels: Labels) -> int:
+    return 0
+
+
+class Batch(NamedTuple):
+    """Series of one metric with samples at the same times: numbers of the series (S,), times (n,), values (S, n).
+
+    The first `fresh` columns were there before, and are here because windows reach back to them.
+    """
+
+    rows: np.ndarray
+    times_ms: np.ndarray
+    values: np.ndarray
+    fresh: int
+
+
+class Sink(Protocol):
+    """What becomes of the samples of a metric."""
+
+    reach_ms: int  # so far its windows reach back
+
+    def meet(self, labels: Labels) -> None:
+        """A new series; its number is how many were met before."""
+
+    def take(self, batch: Batch, after_ms: int, until_ms: int) -> None:
+        """Samples that are complete until `until_ms`; moments until `after_ms` were done before."""
+
+
+class Stream:
+    """Brings the pages of one metric to its sinks, the series that were scraped together at once."""
+
+    def __init__(self, *sinks: Sink):
+        self._sinks = sinks
+        self._reach_ms = max(sink.reach_ms for sink in sinks)
+        self._rows: dict[bytes, int] = {}
+        self._kept: dict[int, tuple[_Kept, int]] = {}  # by series: what windows still reach, and its row there
+
+    def add(self, page: Page) -> None:
+        together: dict[tuple[int, bytes], list[tuple[int, int, np.ndarray, np.ndarray]]] = {}
+        kept_by_id: dict[int, _Kept] = {0: _Kept(np.empty(0, np.int64), np.empty((0, 0)), _NEVER)}
+        for series in page.series:
+            row = self._rows.get(series.key)
+            if row is None:
+                row = self._rows[series.key] = len(self._rows)
+                for sink in self._sinks:
+                    sink.meet(series.labels)
+            kept, place = self._kept.get(row, (kept_by_id[0], 0))
+            times, values = series.times_ms, series.values
+            if len(kept.times_ms) and times[0] <= kept.times_ms[-1]:
+                # Prometheus 2 tells a sample on the border of two pages twice.
+                seen = int(np.searchsorted(times, kept.times_ms[-1], "right"))
+                times, values = times[seen:], values[seen:]
+            if len(times):
+                number = id(kept) if row in self._kept else 0
+                kept_by_id[number] = kept
+                together.setdefault((number, times.tobytes()), []).append((row, place, times, values))
+        for (number, _), members in together.items():
+            self._bring(kept_by_id[number], members, page.end_ms)
+
+    def finish(self) -> None:
+        """There are no more pages: the last windows, and those of series that ended early."""
+        ended = {id(kept): kept for kept, _ in self._kept.values()}
+        rows: dict[int, list[tuple[int, int]]] = {}
+        for row, (kept, place) in self._kept.items():
+            rows.setdefault(id(kept), []).append((place, row))
+        for number, kept in ended.items():
+            places, numbers = np.array(sorted(rows[number])).T
+            batch = Batch(numbers, kept.times_ms, kept.values[places], len(kept.times_ms))
+            for sink in self._sinks:
+                sink.take(batch, kept.done_ms, _EVER)
+        self._kept.clear()
+
+    def _bring(self, kept: "_Kept", members: Sequence[tuple[int, int, np.ndarray, np.ndarray]], until_ms: int) -> None:
+        rows = np.array([row for row, _, _, _ in members])
+        times, values = members[0][2], np.array([values for _, _, _, values in members])
+        fresh = len(kept.times_ms)
+        if fresh:
+            times = np.concatenate([kept.times_ms, times])
+            values = np.hstack([kept.values[[place for _, place, _, _ in members]], values])
+        batch = Batch(rows, times, values, fresh)
+        for sink in self._sinks:
+            sink.take(batch, kept.done_ms, until_ms)
+        # One sample more than windows reach, so that the next one has something before it.
+        first = max(0, min(int(np.searchsorted(times, until_ms - self._reach_ms)), len(times) - 1))
+        rest = _Kept(times[first:].copy(), values[:, first:].copy(), until_ms)
+        for place, row in enumerate(rows.tolist()):
+            self._kept[row] = rest, place
+
+
+class _Kept(NamedTuple):
+    times_ms: np.ndarray
+    values: np.ndarray
+    done_ms: int
+
+
+_NEVER, _EVER = -(1 << 62), 1 << 62
+
+
+class Moments:
+    """`sum by (group)` and `avg by (group)` over series, at the moments `times_ms`."""
+
+    def __init__(self, times_ms: np.ndarray, group_of: GroupOf):
+        self.times_ms = times_ms
+        self._group_of = group_of
+        self._groups: list[int] = []
+        self._sums = np.zeros((0, len(times_ms)))
+        self._present = np.zeros((0, len(times_ms)), dtype=np.int64)
+
+    def meet(self, labels: Labels) -> None:
+        group = self._group_of(labels)
+        self._groups.append(group)
+        if group >= len(self._sums):
+            more = ((0, group + 1 - len(self._sums)), (0, 0))
+            self._sums, self._present = np.pad(self._sums, more), np.pad(self._present, more)
+
+    @property
+    def sums(self) -> np.ndarray:
+        """(groups, moments), NaN where no series has a value."""
+        return np.where(self._present > 0, self._sums, np.nan)
+
+    @property
+    def averages(self) -> np.ndarray:
+        return self.sums / np.maximum(self._present, 1)
+
+    def _between(self, batch: Batch, after_ms: int, until_ms: int, reach_ms: int) -> slice:
+        """The moments to work out now that can have a value."""
+        first = np.searchsorted(self.times_ms, max(after_ms + 1, batch.times_ms[0]))
+        last = np.searchsorted(self.times_ms, min(until_ms, batch.times_ms[-1] + reach_ms), "right")
+        return slice(int(first), max(int(first), int(last)))
+
+    def _add(self, rows: np.ndarray, moments: slice, values: np.ndarray, there: np.ndarray) -> None:
+        """values (S, k) at the moments that are `there` (k,)."""
+        groups = np.array([self._groups[row] for row in rows.tolist()])
+        np.add.at(self._sums[:, moments], groups, np.where(there, values, 0.0))
+        np.add.at(self._present[:, moments], groups, np.broadcast_to(there, values.shape))
+
+
+class Rates(Moments):
+    """`rate(counter[width])` at each moment."""
+
+    def __init__(self, times_ms: np.ndarray, width_ms: int, group_of: GroupOf = one_group, dialect: Dialect = OLDEST):
+        super().__init__(times_ms, group_of)
+        self.reach_ms = width_ms
+        self._dialect = dialect
+        self._side = "right" if dialect.left_open else "left"
+
+    def take(self, batch: Batch, after_ms: int, until_ms: int) -> None:
+        moments = self._between(batch, after_ms, until_ms, self.reach_ms)
+        at = self.times_ms[moments]
+        if not len(at):
+            return
+        begin = at - self.reach_ms
+        first = np.searchsorted(batch.times_ms, begin, self._side)
+        last = np.searchsorted(batch.times_ms, at, "right") - 1
+        there = last > first
+        first, last = np.where(there, first, 0), np.where(there, last, 1 if len(batch.times_ms) > 1 else 0)
+        grown = _grown(batch.values)
+        with np.errstate(divide="ignore", invalid="ignore"):
+            rates = extrapolated_rate(
+                grown[:, last] - grown[:, first],
+                batch.values[:, first],
+                batch.times_ms[first],
+                batch.times_ms[last],
+                last - first,
+                begin,
+                at,
+                self._dialect.half_first,
+            )
+        self._add(batch.rows, moments, rates, there)
+
+
+class Levels(Moments):
+    """A gauge's latest value at each moment, if it is not older than `lookback_ms`.
+
+    Prometheus looks back 5 minutes, but marks the end of a series that is gone; here a short look back stands for the
+    mark.
+    """
+
+    def __init__(self, times_ms: np.ndarray, lookback_ms: int, group_of: GroupOf = one_group):
+        super().__init__(times_ms, group_of)
+        self.reach_ms = lookback_ms
+
+    def take(self, batch: Batch, after_ms: int, until_ms: int) -> None:
+        moments = self._between(batch, after_ms, until_ms, self.reach_ms)
+        at = self.times_ms[moments]
+        if not len(at):
+            return
+        last = np.maximum(np.searchsorted(batch.times_ms, at, "right") - 1, 0)
+        there = at - batch.times_ms[last] <= self.reach_ms
+        self._add(batch.rows, moments, batch.values[:, last], there)
+
+
+class Reset(NamedTuple):
+    """A counter fell between two samples."""
+
+    before_ms: int
+    t_ms: int
+    labels: Labels
+
+
+class Totals:
+    """How much each series of a counter grew between two moments, and where any of them began anew.
+
+    After the stream's end: `labels`, one mapping a series; arrays over the series: `increase` (sum of positive
+    increments, as counted), `samples`, `first_ms`, `first_value`, `rate` (1/s, as PromQL's over the whole window; NaN
+    with fewer than two samples).
+    """
+
+    reach_ms = 0
+
+    def __init__(self, start_ms: int, end_ms: int, dialect: Dialect = OLDEST):
+        self._start_ms, self._end_ms, self._dialect = start_ms, end_ms, dialect
+        self._side = "right" if dialect.left_open else "left"
+        self.labels: list[Labels] = []
+        self.resets: list[Reset] = []
+        self._state = np.zeros((6, 0))
+
+    def meet(self, labels: Labels) -> None:
+        self.labels.append(labels)
+        if len(self.labels) > self._state.shape[1]:
+            self._state = np.pad(self._state, ((0, 0), (0, max(64, len(self.labels)))))
+
+    def take(self, batch: Batch, after_ms: int, until_ms: int) -> None:
+        begun = max(batch.fresh - 1, 0)
+        falls = np.diff(batch.values[:, begun:], axis=1) < 0
+        if falls.any():
+            for place, step in np.argwhere(falls):
+                before_ms, at_ms = batch.times_ms[begun + step : begun + step + 2].tolist()
+                self.resets.append(Reset(before_ms, at_ms, self.labels[batch.rows[place]]))
+        first = max(int(np.searchsorted(batch.times_ms, self._start_ms, self._side)), batch.fresh)
+        last = int(np.searchsorted(batch.times_ms, self._end_ms, "right"))
+        if first >= last:
+            return
+        inside = batch.values[:, first:last]
+        # What a series says first is no increment: nobody knows since when it counts.
+        state = self._state[:, batch.rows]
+        samples, increase, first_ms, first_value, _, last_value = state
+        new = samples == 0
+        steps = np.diff(inside, axis=1, prepend=np.where(new, inside[:, 0], last_value)[:, None])
+        increase += np.where(steps < 0, inside, steps).sum(axis=1)
+        first_ms[new], first_value[new] = batch.times_ms[first], inside[new, 0]
+        samples += last - first
+        state[4], state[5] = batch.times_ms[last - 1], inside[:, -1]
+        self._state[:, batch.rows] = state
+
+    @property
+    def samples(self) -> np.ndarray:
+        return self._state[0, : len(self.labels)]
+
+    @property
+    def increase(self) -> np.ndarray:
+        return self._state[1, : len(self.labels)]
+
+    @property
+    def first_ms(self) -> np.ndarray:
+        return self._state[2, : len(self.labels)]
+
+    @property
+    def first_value(self) -> np.ndarray:
+        return self._state[3, : len(self.labels)]
+
+    @property
+    def rate(self) -> np.ndarray:
+        samples, increase, first_ms, first_value, last_ms, _ = self._state[:, : len(self.labels)]
+        with np.errstate(divide="ignore", invalid="ignore"):
+            rate = extrapolated_rate(
+                increase,
+                first_value,
+                first_ms,
+                last_ms,
+                samples - 1,
+                self._start_ms,
+                self._end_ms,
+                self._dialect.half_first,
+            )
+        return np.where(samples > 1, rate, np.nan)
+
+
+def _grown(values: np.ndarray) -> np.ndarray:
+    """Counters (S, n) as they would be had they never begun anew."""
+    steps = np.diff(values, axis=1)
+    falls = steps < 0
+    if not falls.any():
+        return values
+    grown = values.copy()
+    grown[:, 1:] += np.cumsum(np.where(falls, values[:, :-1], 0.0), axis=1)
+    return grown
+
+
+def extrapolated_rate(
+    increase: np.ndarray,
+    first_value: np.ndarray,
+    first_ms: np.ndarray,
+    last_ms: np.ndarray,
+    intervals: np.ndarray,
+    start_ms: np.ndarray | int,
+    end_ms: np.ndarray | int,
+    half_first: bool = False,
+) -> np.ndarray:
+    """PromQL's rate, 1/s: the growth between the first and the last sample, drawn out to the edges of the window.
+
+    Up to an edge that is nearer than 1.1 intervals, else by half an interval; never to before the counter was zero.
+    What the last part is applied to differs with Prometheus' release: see Dialect.half_first.
+    """
+    sampled = (last_ms - first_ms).astype(float)
+    to_start, to_end = (first_ms - start_ms).astype(float), (end_ms - last_ms).astype(float)
+    interval = sampled / intervals
+    to_zero = sampled * first_value / increase
+    from_zero = (increase > 0) & (first_value >= 0)
+    if half_first:
+        to_start = _near(to_start, interval)
+        to_start = np.where(from_zero, np.minimum(to_start, to_zero), to_start)
+    else:
+        to_start = _near(np.where(from_zero, np.minimum(to_start, to_zero), to_start), interval)
+    covered = sampled + to_start + _near(to_end, interval)
+    return increase * covered / sampled / ((end_ms - start_ms) / 1000)
+
+
+def _near(distance: np.ndarray, interval: np.ndarray) -> np.ndarray:
+    """As far as an edge that is where the next sample is expected, else by half an interval."""
+    return np.where(distance < 1.1 * interval, distance, interval / 2)
+
+
+class Quantile(NamedTuple):
+    """As PromQL interpolates it, and the edges of the bucket that it lies in; each (k,).
+
+    high is inf in the last bucket, where the value is the last finite edge: nothing is known but that it is more.
+    """
+
+    value: np.ndarray
+    low: np.ndarray
+    high: np.ndarray
+
+
+def histogram_quantile(quantile: float, edges: Sequence[float], cumulative: np.ndarray) -> Quantile:
+    """Of k histograms: `edges` (n,) ascending, the last inf; `cumulative` (n, k), counts or rates at or below each.
+
+    NaN where there is nothing to tell it from, as with PromQL: no observation, or no bucket up to infinity.
+    """
+    nothing = np.full(cumulative.shape[1], np.nan)
+    if len(edges) < 2 or not math.isinf(edges[-1]):
+        return Quantile(nothing, nothing, nothing)
+    # Buckets are summed from floats, and scraped while they are written: a fall between two of them is no count.
+    upto = np.maximum.accumulate(np.nan_to_num(cumulative), axis=0)
+    total = upto[-1]
+    rank = quantile * total
+    last = len(edges) - 1
+    reached = upto[:last] >= rank
+    bucket = np.where(reached.any(axis=0), reached.argmax(axis=0), last)
+    bounds = np.asarray(edges, dtype=float)
+    columns = np.arange(len(rank))
+    before = np.where(bucket > 0, upto[bucket - 1, columns], 0.0)
+    low = np.where(bucket > 0, bounds[bucket - 1], min(0.0, bounds[0]))
+    high = bounds[bucket]
+    with np.errstate(divide="ignore", invalid="ignore"):
+        value = low + (high - low) * ((rank - before) / (upto[bucket, columns] - before))
+    value = np.where(bucket == last, bounds[last - 1], value)
+    known = total > 0
+    return Quantile(*(np.where(known, part, np.nan) for part in (value, low, high)))

@@ -1,0 +1,235 @@
+"""What a trial that is run here stands on: database, server, Prometheus and what they need, started for it alone."""
+
+import json
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
+from threading import Event, Thread
+from typing import TYPE_CHECKING, Any
+
+from benchstudy.families.load_test.config import LoadTestConfig
+from benchstudy.families.load_test.data import ACCOUNTS_SCHEMA
+from benchstudy.families.shared.under_load import load_role
+from benchstudy.hosts.agent import RunningService, ServiceFailed
+from benchstudy.model.errors import BenchstudyError, TrialFailed
+from benchstudy.model.services import PLACEHOLDER
+
+if TYPE_CHECKING:
+    from benchstudy.measuring.trial import TrialContext
+
+DATABASE, SERVER, PROMETHEUS, LOAD = "database", "server", "prometheus", "load"
+_FILES_OF_A_USER = 4  # its websocket, a request, the server's own connection to the database, one to spare
+_SPARE_FILES = 1024
+_TARGETS_S = 60.0  # Prometheus looks for what it is to scrape every five seconds
+_LOOK_EVERY_S = 0.25
+_WATCH_EVERY_S = 2.0
+_BUILT = "{{tools}}/"
+_METRICS_PORT, _MASTER_PORT = "metrics", "master"
+
+
+@dataclass(frozen=True)
+class Accounts:
+    """The users of the data set: the file as it is, and what it says is in the data set.
+
+    `sha256`: of what the data set was made from, else of the file. `database`: what its server says it is, if known.
+    """
+
+    content: bytes
+    sha256: str
+    counts: Mapping[str, Any]
+    database: str | None = None
+
+
+@dataclass(frozen=True)
+class Site:
+    """A system that is up. `load_ports`: free ones of the load's host, `metrics` and `master`."""
+
+    server: RunningService
+    database: RunningService
+    prometheus: RunningService
+    others: Sequence[RunningService]
+    accounts: Accounts
+    url: str
+    prometheus_url: str
+    prometheus_role: str
+    load_role: str
+    load_ports: Mapping[str, int]
+
+    @property
+    def services(self) -> list[RunningService]:
+        return [self.database, self.server, *self.others, self.prometheus]
+
+
+@contextmanager
+def fresh_site(trial: "TrialContext", version: str, database: str, most_users: int) -> Iterator[Site]:
+    """Everything afresh, and ended with the block. Raises TrialFailed with a cause a person understands."""
+    config: LoadTestConfig = trial.config
+    monitor = config.prometheus
+    assert monitor is not None
+    role = load_role(trial.roles)
+    _require_programs(trial, [config.database(database).service or "", config.server(version, database)])
+    ports = trial.agent_call("load_site:free_ports", _METRICS_PORT, _MASTER_PORT, role=role)["ports"]
+    # Of the load there is nothing yet but where it will be scraped.
+    load = RunningService(LOAD, "", "", "", ports, {}, host=trial.roles[role], bind=trial.address(role))
+    open_files = _FILES_OF_A_USER * most_users + _SPARE_FILES
+    with ExitStack() as stack:
+        store = stack.enter_context(trial.server(config.database(database).service or "", label=DATABASE))
+        server = stack.enter_context(
+            trial.server(config.server(version, database), label=SERVER, open_files=open_files, beside=[store])
+        )
+        others = [
+            stack.enter_context(trial.server(name, label=name, beside=[store, server]))
+            for name in config.services[monitor.service].needs
+            if name not in (store.name, server.name)
+        ]
+        prometheus = stack.enter_context(
+            trial.server(
+                monitor.service,
+                label=PROMETHEUS,
+                beside=[store, server, *others],
+                also={SERVER: server, LOAD: load},
+            )
+        )
+        yield Site(
+            server=server,
+            database=store,
+            prometheus=prometheus,
+            others=others,
+            accounts=_accounts(trial, server, store),
+            url=f"http://{server.address}:{server.ports[config.system.port]}",
+            prometheus_url=f"http://{prometheus.address}:{prometheus.ports[monitor.port]}",
+            prometheus_role=config.services[monitor.service].role,
+            load_role=role,
+            load_ports=ports,
+        )
+
+
+def _require_programs(trial: "TrialContext", names: Sequence[str]) -> None:
+    """Raises TrialFailed for a program that could not be built here: what needs it would only time out."""
+    for name in names:
+        service = trial.config.services[name]
+        for argv in (service.argv, *service.setup):
+            if argv[0].startswith(_BUILT):
+                trial.tool_path(argv[0].removeprefix(_BUILT), service.role)
+
+
+def _accounts(trial: "TrialContext", server: RunningService, database: RunningService) -> Accounts:
+    """Raises TrialFailed when the data set has left no users."""
+    config: LoadTestConfig = trial.config
+    given = config.system.accounts
+    known = {**_all_needed(server), DATABASE: database}
+    owner = next((name for name in map(_owner, PLACEHOLDER.findall(given)) if name in known), None)
+    running = known[owner] if owner else server
+    path = PLACEHOLDER.sub(lambda match: _filled(match[1], known, server), given)
+    answer = trial.agent_call("load_site:text", path, role=config.services[running.name].role)
+    try:
+        content = json.loads(answer["text"])
+        users = content["users"]
+    except (ValueError, KeyError, TypeError) as error:
+        raise TrialFailed(f"system.accounts: {given}: it is no JSON object with users: {error}") from error
+    if content.get("schema", ACCOUNTS_SCHEMA) != ACCOUNTS_SCHEMA:
+        raise TrialFailed(f"system.accounts: {given}: schema {content['schema']} is none that is known")
+    if not users:
+        raise TrialFailed(f"system.accounts: {given}: the data set has no users")
+    passwords = {content.get("password"), *(user.get("password") for user in users)} - {None, ""}
+    for password in passwords:
+        trial.keep_secret(password)
+    return Accounts(
+        answer["text"].encode(),
+        content.get("import_sha256") or answer["sha256"],
+        content.get("counts") or {"users": len(users)},
+        content.get("database"),
+    )
+
+
+def _all_needed(service: RunningService) -> dict[str, RunningService]:
+    """The service and all that it needs, and they need, by name."""
+    found = {service.name: service}
+    for other in service.needed.values():
+        found |= {name: running for name, running in _all_needed(other).items() if name not in found}
+    return found
+
+
+def _owner(placeholder: str) -> str:
+    return placeholder.rpartition(".")[0]
+
+
+def _filled(placeholder: str, known: Mapping[str, RunningService], server: RunningService) -> str:
+    owner = known.get(_owner(placeholder))
+    if owner is not None and placeholder.endswith(".dir"):
+        return owner.dir
+    return server.fill("{{" + placeholder + "}}")
+
+
+def wait_for_targets(trial: "TrialContext", site: Site) -> None:
+    """Until Prometheus has scraped each of them once; the load's comes later. Raises TrialFailed that names it."""
+    deadline = time.monotonic() + _TARGETS_S
+    while True:
+        answer = trial.agent_call("prometheus:targets", site.prometheus_url, role=site.prometheus_role)
+        targets = [target for target in answer["targets"] if target["job"] != LOAD]
+        missing = [target for target in targets if target["health"] != "up"]
+        if targets and not missing:
+            return
+        if time.monotonic() > deadline:
+            if not targets:
+                raise TrialFailed(f"Prometheus has no target after {_TARGETS_S:g} s: does its scrape_configs name any?")
+            first = missing[0]
+            why = first["last_error"] or "it was not scraped yet"
+            raise TrialFailed(f"Prometheus does not scrape {first['job']} at {first['instance']}: {why}")
+        for service in site.services:
+            service.check()
+        time.sleep(_LOOK_EVERY_S)
+
+
+@contextmanager
+def watched(site: Site, on_event: Callable[[str], None]) -> Iterator["Watch"]:
+    """Looks every few seconds whether all of the site still runs, while the block runs."""
+    watch = Watch(site, on_event)
+    watch.start()
+    try:
+        yield watch
+    finally:
+        watch.end()
+
+
+class Watch(Thread):
+    """`died` is set once a service does not run any more: whoever loads the site can stop."""
+
+    def __init__(self, site: Site, on_event: Callable[[str], None]):
+        super().__init__(name="watch of the site", daemon=True)
+        self._site, self._event = site, on_event
+        self._over = Event()
+        self.died = Event()
+
+    def run(self) -> None:
+        while not self._over.wait(_WATCH_EVERY_S):
+            for service in self._site.services:
+                try:
+                    service.check()
+                except ServiceFailed as error:
+                    self._event(f"{service.name} does not run any more: {str(error).splitlines()[0]}")
+                    self.died.set()
+                    return
+                except BenchstudyError:
+                    continue  # the connection: whoever executes the load says so
+
+    def end(self) -> None:
+        self._over.set()
+        self.join(timeout=60.0)
+
+    def check(self) -> None:
+        """Raises ServiceFailed when something of the site does not run any more."""
+        for service in self._site.services:
+            service.check()
+
+
+def said_version(trial: "TrialContext", site: Site) -> str | None:
+    """As the server says it; None when the study does not say where. Raises TrialFailed when it does not answer so."""
+    asked = trial.config.system.version
+    if asked is None:
+        return None
+    answer = trial.agent_call("load_site:says", site.url, asked.path, asked.key, role=site.load_role)
+    if answer["problem"]:
+        raise TrialFailed(f"system.version: {answer['problem']}")
+    return str(answer["value"])

@@ -1,0 +1,1 @@
+"""Transparency logs: leaves a second that a log takes."""

@@ -1,0 +1,22 @@
+"""What `benchstudy check` looks for: the programs and variables that cases need."""
+
+from benchstudy.families.log_write.config import LogWriteConfig
+from benchstudy.families.log_write.family import FAMILY
+from benchstudy.families.shared.under_load import load_role
+from benchstudy.measuring.hostcheck import HostCheck
+
+
+def check_host(config: LogWriteConfig, host: HostCheck) -> None:
+    """Report what is there and what is missing on one host."""
+    cases = FAMILY.cases(config)
+    if load_role(host.target_roles) in host.roles:
+        # Beside the hammer logbench watches the checkpoints.
+        for tool in sorted({"logbench", *(config.generator(case.levels["generator"]).tool for case in cases)}):
+            host.program(tool, f"generator {tool}")
+    for name in sorted({name for case in cases for name in case.definition["services"]}):
+        service = config.services[name]
+        for variable in sorted(service.secret_env.values()):
+            host.variable(variable)
+        if service.role in host.roles:
+            for argv in (service.argv, *service.setup):
+                host.program(argv[0], f"service {name}")

@@ -1,0 +1,131 @@
+"""Transparency logs: leaves a second that a Tessera log takes, by backend, with and without deduplication.
+
+Source: Tessera's page of storage performance, with a table and a screen of its hammer for each backend. See
+docs/families/log_write.md.
+"""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
+from typing import Any, ClassVar
+
+from benchstudy.families.log_write.config import SEARCH, Backend, LogGenerator, LogSweep, LogWriteConfig, share_of
+from benchstudy.families.shared.under_load import Rate
+from benchstudy.model import services
+from benchstudy.model.errors import StudyError
+from benchstudy.model.family import Case, Family
+
+_LARGEST_IMPORT = 16 << 20
+
+
+class LogWrite(Family):
+    name = "log_write"
+    title = "Write rate of transparency logs"
+    Config = LogWriteConfig
+    primary_metrics: ClassVar[tuple[str, ...]] = ("qps", "integrate_p50", "capacity_pass")
+    numeric_levels: ClassVar[Mapping[str, tuple[str, Any]]] = {
+        "front_ends": ("front_ends_n", int),
+        "duplicates": ("duplicate_share", share_of),
+        "rate": ("rate_per_s", lambda level: None if level == SEARCH else Rate.of_level(level).per_s),
+    }
+    series_schemas: ClassVar[Mapping[str, Mapping[str, str]]] = {
+        "growth": {"t_s": "Float64", "size": "Int64", "qps": "Float64"},
+        "latency": {
+            "t_s": "Float64",
+            "integrate_p50_s": "Float64",
+            "integrate_p99_s": "Float64",
+            "queue_p50_s": "Float64",
+            "queue_p99_s": "Float64",
+        },
+        "histogram": {"which": "String", "low_s": "Float64", "high_s": "Float64", "count": "Int64"},
+        "resources": {"t_s": "Float64", "process": "String", "cpu_share": "Float64", "disk_write_b_per_s": "Float64"},
+        "phases": {"phase": "String", "start_s": "Float64", "end_s": "Float64"},
+        "steps": {
+            "step": "Int64",
+            "attempt": "Int64",
+            "offered_per_s": "Float64",
+            "achieved_per_s": "Float64",
+            "errors": "Int64",
+            "pushback": "Int64",
+            "integrate_p99_s": "Float64",
+            "passed": "Boolean",
+            "why": "String",
+        },
+    }
+
+    def cases(self, config: LogWriteConfig) -> list[Case]:
+        found: dict[str, Case] = {}
+        for number, sweep in enumerate(config.sweeps):
+            for case in _sweep_cases(config, sweep, f"families.log_write.sweeps[{number}]"):
+                found.setdefault(case.id, case)
+        if not found:
+            raise StudyError("families.log_write: the sweeps give no case; does it have rates: [...]?")
+        return list(found.values())
+
+
+def _sweep_cases(config: LogWriteConfig, sweep: LogSweep, where: str) -> Iterator[Case]:
+    """What a sweep lists, each combination with the rest. Raises StudyError for one that cannot be."""
+    if not (sweep.rates or config.rates):
+        raise StudyError(f"{where}: it needs rates: [...], here or in the family")
+    for backend, antispam, limit, front_ends, duplicates, generator, rate in config.combinations(sweep):
+        name = f"{where}: {generator.name} on {backend.name}"
+        if backend.server(antispam) is None:
+            key = "antispam_service" if antispam == "yes" else "service"
+            raise StudyError(f"{name}: antispam {antispam!r} is asked for and the backend has no {key}")
+        if front_ends > 1 and not backend.several_front_ends:
+            raise StudyError(
+                f"{name}: {front_ends} front ends are asked for; a backend whose log several servers may write says "
+                "several_front_ends: true"
+            )
+        if rate == SEARCH and not generator.is_open:
+            raise StudyError(
+                f"{name}: the capacity search needs the open-loop writer (tool: logbench): the hammer offers less when "
+                "the log gets slower, so that it never sees a rate fail"
+            )
+        try:
+            generator.under_way(_highest_rate(config, rate))
+        except ValueError as error:
+            raise StudyError(f"{where}: {error}") from error
+        case = _case(config, backend, antispam, limit, front_ends, duplicates, generator, rate)
+        yield replace(case, most_blocks=sweep.blocks)
+
+
+def _highest_rate(config: LogWriteConfig, rate: str) -> float:
+    return Rate(config.search.highest if rate == SEARCH else rate).per_s
+
+
+def _case(
+    config: LogWriteConfig,
+    backend: Backend,
+    antispam: str,
+    limit: str,
+    front_ends: int,
+    duplicates: str,
+    generator: LogGenerator,
+    rate: str,
+) -> Case:
+    levels = {
+        "backend": backend.name,
+        "antispam": antispam,
+        "limits": limit,
+        "front_ends": str(front_ends),
+        "duplicates": duplicates,
+        "generator": generator.name,
+        "rate": rate if rate == SEARCH else Rate(rate).level,
+    }
+    plain = {"mode": "json", "exclude_defaults": True}
+    limits = config.limit(limit)
+    # What the page calls the backend, and where it must lie, is no part of what is executed.
+    named = {"name", "label", "emulated", "expect_fs", "service", "antispam_service", "max_integrate_p99"}
+    definition = {
+        "backend": backend.model_dump(exclude=named, **plain),
+        "limits": limits.model_dump(exclude={"name"}, **plain) if limits else {},
+        "generator": generator.model_dump(exclude={"name"}, **plain),
+        "server": backend.server(antispam),
+        "services": services.definition(config.services, backend.server(antispam)),
+    }
+    if rate == SEARCH:
+        definition["search"] = {**config.search.model_dump(**plain), "backend_bound_s": backend.max_integrate_p99}
+    return Case(levels, definition)
+
+
+FAMILY = LogWrite()

@@ -1,0 +1,148 @@
+"""The log of one trial: its store and its servers, where they run, and what a generator must know of them."""
+
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack, contextmanager
+from dataclasses import asdict, dataclass
+from typing import TYPE_CHECKING
+
+from benchstudy.families.log_write.command import Target
+from benchstudy.families.log_write.config import Backend, LogGenerator
+from benchstudy.families.log_write.samples import DATABASE, GENERATOR, SERVER
+from benchstudy.families.shared.under_load import Placement, cpus_for_generator, cpus_of, place
+from benchstudy.model.errors import TrialFailed
+from benchstudy.model.services import Limits
+
+if TYPE_CHECKING:
+    from benchstudy.hosts.agent import RunningService
+    from benchstudy.measuring.trial import TrialContext
+
+STORE = "store"
+_SPARE_FILES = 512  # of a server: its log's tiles, its database's connections
+
+
+@dataclass(frozen=True)
+class Wanted:
+    """What a case asks for. `service`: the server's. `under_way`: writes that a server may have to hold at once."""
+
+    backend: Backend
+    service: str
+    limits: Limits
+    front_ends: int
+    generator: LogGenerator
+    under_way: int
+    load_role: str
+
+
+@dataclass(frozen=True)
+class Log:
+    """A log that is up. `cpus`: how many each process may use. `directory`: on the servers' host, whose disk counts."""
+
+    servers: "Sequence[RunningService]"
+    databases: "Sequence[RunningService]"
+    target: Target
+    directory: str | None
+    placement: Placement
+    cpus: dict[str, int]
+
+    def check(self) -> None:
+        """Raises TrialFailed with the cause when a server does not run any more."""
+        for server in self.servers:
+            server.check()
+
+
+@contextmanager
+def fresh_log(wanted: Wanted, trial: "TrialContext", suffix: str = "") -> Iterator[Log]:
+    """Store and servers started afresh, ended with the block. Raises TrialFailed with a cause a person understands.
+
+    `suffix`: of their labels, where a trial has one log after the other.
+    """
+    backend = wanted.backend
+    role = trial.config.services[wanted.service].role
+    placement, of_servers = _places(wanted, trial, role)
+    with ExitStack() as stack:
+        beside = []
+        if backend.store is not None:
+            beside.append(stack.enter_context(trial.server(backend.store, label=STORE + suffix)))
+        servers = [
+            stack.enter_context(
+                trial.server(
+                    wanted.service,
+                    limits=wanted.limits,
+                    cpu_list=cpu_list,
+                    open_files=wanted.under_way + _SPARE_FILES,
+                    label=(SERVER if number == 1 else f"{SERVER}-{number}") + suffix,
+                    beside=beside,
+                )
+            )
+            for number, cpu_list in enumerate(of_servers, start=1)
+        ]
+        first = servers[0]
+        databases = [first.needed.get(name) or trial.service(name) for name in backend.databases]
+        directory = first.fill(backend.directory) if backend.directory else None
+        _check_directory(wanted, trial, role, directory)
+        cpus = _cpus(trial, role, servers, placement, [trial.config.services[one.name].role for one in databases])
+        trial.note(
+            backend=backend.label,
+            emulated=backend.emulated,
+            read=backend.read or "the server itself",
+            limits=first.limits,
+            placement=asdict(placement),
+        )
+        yield Log(servers, databases, _target(wanted, trial, role, servers), directory, placement, cpus)
+
+
+def _places(wanted: Wanted, trial: "TrialContext", role: str) -> tuple[Placement, list[tuple[int, ...] | None]]:
+    """Where the generator and each of the servers run. Raises TrialFailed for too few CPUs."""
+    load_host, asked = trial.roles[wanted.load_role], wanted.generator.cpus
+    cpus = cpus_for_generator(trial, wanted.load_role, wanted.generator.name, asked)
+    each, same_host = wanted.limits.cpus, load_host == trial.roles[role]
+    together = each and each * wanted.front_ends
+    if together is not None and same_host and each <= len(cpus):
+        together = min(together, len(cpus))
+    placement = place(cpus, held=together, wanted=asked, same_host=same_host)
+    held = placement.server
+    if held is None or each is None:
+        return placement, [held] * wanted.front_ends
+    if len(held) < each * wanted.front_ends:
+        return placement, [held] * wanted.front_ends  # they share what there is
+    return placement, [held[n * each : (n + 1) * each] for n in range(wanted.front_ends)]
+
+
+def _cpus(
+    trial: "TrialContext", role: str, servers: "Sequence[RunningService]", placement: Placement, databases: list[str]
+) -> dict[str, int]:
+    held = {cpu for server in servers for cpu in ((server.limits or {}).get("effective") or {}).get("cpus") or ()}
+    found = {SERVER: len(held) or len(cpus_of(trial, role)), GENERATOR: placement.usable}
+    if databases:
+        found[DATABASE] = len(cpus_of(trial, databases[0]))
+    return found
+
+
+def _check_directory(wanted: Wanted, trial: "TrialContext", role: str, directory: str | None) -> None:
+    """Raises TrialFailed when the log lies on another file system than the study says."""
+    if directory is None:
+        return
+    info = trial.agent_call("path-info", directory, role=role)
+    trial.note(file_system={name: info[name] for name in ("fs_type", "mount_point", "free_bytes")})
+    expected = wanted.backend.expect_fs
+    if expected and info["fs_type"] not in expected:
+        raise TrialFailed(
+            f"backend {wanted.backend.name}: its directory is on {info['fs_type']}, and the study expects "
+            f"{' or '.join(expected)}: is it mounted?"
+        )
+
+
+def _target(wanted: Wanted, trial: "TrialContext", role: str, servers: "Sequence[RunningService]") -> Target:
+    backend, first = wanted.backend, servers[0]
+    write_urls = [f"http://{server.address}:{server.ports[backend.port]}/" for server in servers]
+    read_url = first.fill(backend.read) if backend.read else write_urls[0]
+    load_host = trial.roles[wanted.load_role]
+    if read_url.startswith("file:") and load_host != trial.roles[role]:
+        raise TrialFailed(
+            f"backend {backend.name}: read {backend.read} is on {trial.roles[role]}, and the load is on {load_host}: "
+            "give an http:// address"
+        )
+    key = trial.agent_call("log_samples:key", first.fill(backend.public_key), role=role)
+    if key["problem"]:
+        raise TrialFailed(key["problem"])
+    return Target(read_url.rstrip("/") + "/", write_urls, key["text"])

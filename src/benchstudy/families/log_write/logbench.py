@@ -1,0 +1,321 @@
+"""The result of logbench (envs/tessera/logbench): a steady load on a log, or a look at one that others write to.
+
+Times in s, rates in 1/s, sizes in B. What is called of the window belongs to leaves that were due in it, and latency
+counts from when they were due.
+"""
+
+from collections.abc import Iterator, Sequence
+from itertools import pairwise
+from typing import Annotated, Literal
+
+from pydantic import ConfigDict, Field, TypeAdapter, ValidationError
+from pydantic.dataclasses import dataclass
+
+from benchstudy.model.family import ParseError
+
+LATE_S = 0.1  # leaves begun so long after they were due: the generator was the limit
+
+_CONFIG = ConfigDict(strict=True, allow_inf_nan=False)
+_Count = Annotated[int, Field(ge=0)]
+_Time = Annotated[float, Field(ge=0)]
+
+
+@dataclass(frozen=True, config=_CONFIG)
+class Counts:
+    """What became of leaves. `accepted` includes `duplicates`: leaves that were answered with the index that the log
+    had given them before. `duplicates_sent` were offered again, whether the log noticed or not.
+    """
+
+    planned: _Count
+    sent: _Count
+    accepted: _Count
+    duplicates: _Count
+    duplicates_sent: _Count
+    pushback_500: _Count
+    pushback_503: _Count
+    errors_status: _Count
+    errors_answer: _Count  # 200 without an index
+    errors_connect: _Count
+    errors_timeout: _Count
+    dropped: _Count  # not begun, because as many as allowed were in flight
+
+    @property
+    def pushback(self) -> int:
+        return self.pushback_500 + self.pushback_503
+
+    @property
+    def errors(self) -> int:
+        """All failures but pushback."""
+        return self.errors_status + self.errors_answer + self.errors_connect + self.errors_timeout
+
+
+@dataclass(frozen=True, config=_CONFIG)
+class Quantile:
+    q: Annotated[float, Field(gt=0, lt=1)]
+    value_s: _Time
+
+
+@dataclass(frozen=True, config=_CONFIG)
+class Summary:
+    """Of times; its quantiles are exact (nearest rank). Without any, there are none and the rest is None."""
+
+    count: _Count
+    min_s: _Time | None
+    mean_s: _Time | None
+    max_s: _Time | None
+    quantiles: list[Quantile]
+
+    def quantile(self, q: float) -> float | None:
+        """In s; one of 0.5, 0.9, 0.95, 0.99 and 0.999. None when there is nothing."""
+        return next((quantile.value_s for quantile in self.quantiles if quantile.q == q), None)
+
+
+@dataclass(frozen=True, config=_CONFIG)
+class Bin:
+    """`count` times were at least `low_s` and less than `high_s`, which is at most 0.8 % or 1 µs more."""
+
+    low_s: _Time
+    high_s: _Time
+    count: Annotated[int, Field(ge=1)]
+
+
+@dataclass(frozen=True, config=_CONFIG)
+class Distribution(Summary):
+    """`bins`: those that are not empty, rising. `hdr`: an HDR histogram in µs (V2, compressed, base64)."""
+
+    bins: list[Bin]
+    hdr: str
+
+
+@dataclass(frozen=True, config=_CONFIG)
+class Checkpoint:
+    """A new checkpoint that verified, when a poll saw it: `t_s` after the start of the load, negative before."""
+
+    t_s: float
+    size: _Count
+
+
+@dataclass(frozen=True, config=_CONFIG)
+class Sample:
+    """The second of the load that begins at `t_s`. `accepted` counts answers that came in it, `integrated` leaves that
+    the tree was seen to grow by; all else belongs to leaves that were due in it.
+    """
+
+    t_s: _Time
+    sent: _Count
+    accepted: _Count
+    integrated: _Count
+    pushback: _Count
+    errors: _Count
+    dropped: _Count
+    add_p50_s: _Time | None
+    add_p99_s: _Time | None
+    integrate_p50_s: _Time | None
+    integrate_p99_s: _Time | None
+
+
+@dataclass(frozen=True, config=_CONFIG)
+class Text:
+    """What the log, or the connection, said instead of accepting a leaf; `kind` as in Counts."""
+
+    kind: str
+    text: str
+    count: Annotated[int, Field(ge=1)]
+
+
+@dataclass(frozen=True, config=_CONFIG)
+class LostLeaf:
+    index: _Count
+    why: str
+
+
+@dataclass(frozen=True, config=_CONFIG)
+class Proofs:
+    """`asked` of a random sample: of the leaves the log said it has, in a watch of those that it serves. `unread`: the
+    log was away. `lost` lists some of the `lost_count` leaves that it said it has and that are not there, of the sample
+    or not. `consistency_…`: each checkpoint that was seen is a beginning of the last one.
+    """
+
+    asked: _Count
+    proved: _Count
+    unread: _Count
+    lost_count: _Count
+    lost: list[LostLeaf]
+    not_integrated: _Count
+    consistency_asked: _Count
+    consistency_proved: _Count
+    unread_why: str = ""
+
+
+@dataclass(frozen=True, config=_CONFIG)
+class Polls:
+    asked: _Count
+    failed: _Count
+    why: str = ""  # of the last one, when it failed
+
+
+@dataclass(frozen=True, config=_CONFIG)
+class LogbenchResult:
+    """One run. In a watch all that tells of a load is 0 or empty. `cpu_…`: of logbench itself, in the window."""
+
+    tool: Literal["logbench"]
+    schema: Literal[1]
+    mode: Literal["write", "watch"]
+    go_version: str
+    processors: _Count
+    started_unix_s: float
+    run_id: str
+    rate_per_s: _Time
+    warm_up_s: _Time
+    duration_s: Annotated[float, Field(gt=0)]
+    cool_down_s: _Time
+    max_in_flight: _Count
+    duplicate_share: Annotated[float, Field(ge=0, le=1)]
+    leaf_bytes: _Count
+    poll_interval_s: _Time
+    timeout_s: _Time
+    front_ends: _Count
+    origin: str
+    offered_per_s: _Time  # really begun, in the window
+    window: Counts
+    total: Counts
+    texts: list[Text]
+    texts_other: _Count
+    start_delay: Summary  # from when a leaf was due until it was begun
+    add_latency: Distribution  # until the log answered a new leaf
+    duplicate_latency: Distribution  # until it answered one that it had
+    integrate_latency: Distribution  # until a verified checkpoint that covers a new leaf was seen
+    checkpoints: list[Checkpoint]
+    samples: list[Sample]
+    polls: Polls
+    proofs: Proofs
+    cpu_user_s: _Time
+    cpu_system_s: _Time
+
+    @property
+    def in_flight_mean(self) -> float:
+        """Leaves in flight on average in the window, by Little's law; of those that were accepted."""
+        known = (self.add_latency, self.duplicate_latency)
+        return sum(times.count * (times.mean_s or 0.0) for times in known) / self.duration_s
+
+    def problems(self) -> list[str]:
+        """What a reader must know beside the rates, each by name: lost, unread, consistency, dropped, pushback, errors,
+        late, polls.
+        """
+        window, proofs, found = self.window, self.proofs, []
+        if proofs.lost_count:
+            why = "; ".join(f"{leaf.index}: {leaf.why}" for leaf in proofs.lost[:3])
+            found.append(f"lost: {proofs.lost_count} leaves that the log said it has are not there ({why})")
+        if proofs.unread:
+            found.append(f"unread: {proofs.unread} of {proofs.asked} proofs could not be read ({proofs.unread_why})")
+        if proofs.consistency_proved < proofs.consistency_asked:
+            missing = proofs.consistency_asked - proofs.consistency_proved
+            found.append(f"consistency: {missing} of {proofs.consistency_asked} checkpoints could not be compared")
+        if window.dropped:
+            found.append(
+                f"dropped: {window.dropped} of {window.planned} leaves were not begun, because {self.max_in_flight} "
+                f"were in flight; {self.in_flight_mean:.0f} accepted ones were, on average, which is their rate × "
+                "their latency: more would need a higher max_in_flight, or a faster log"
+            )
+        if window.pushback:
+            found.append(f"pushback: the log refused {window.pushback} of {window.sent} leaves for being overloaded")
+        if window.errors:
+            said = ", ".join(f"{text.count} × {text.text}" for text in self.texts if "errors" in text.kind)
+            found.append(f"errors: {window.errors} of {window.sent} leaves failed (in the whole run: {said})")
+        late = self.start_delay.quantile(0.99)
+        if late is not None and late > LATE_S:
+            found.append(f"late: 1 % of the leaves were begun {late:.2g} s late or more: the generator was the limit")
+        if self.polls.failed:
+            found.append(f"polls: {self.polls.failed} of {self.polls.asked} could not read the checkpoint")
+        return found
+
+
+_READER = TypeAdapter(LogbenchResult)
+
+
+def parse_logbench(text: str) -> LogbenchResult:
+    """The run in a result file of logbench.
+
+    Raises ParseError when it is cut off, of another program or schema, or contradicts itself.
+    """
+    try:
+        result = _READER.validate_json(text)
+    except ValidationError as error:
+        first = error.errors(include_url=False)[0]
+        where = ".".join(map(str, first["loc"])) or "the file"
+        raise ParseError(f"no result of logbench, or a damaged one: {where}: {first['msg']}") from error
+    contradiction = next(_contradictions(result), None)
+    if contradiction:
+        raise ParseError(f"the result of logbench contradicts itself: {contradiction}")
+    return result
+
+
+def _contradictions(result: LogbenchResult) -> Iterator[str]:
+    for name, counts in (("window", result.window), ("total", result.total)):
+        if counts.planned != counts.sent + counts.dropped:
+            yield f"{name}: {counts.planned} planned, {counts.sent} sent and {counts.dropped} dropped"
+        outcomes = counts.accepted + counts.pushback + counts.errors
+        if counts.sent != outcomes:
+            yield f"{name}: {counts.sent} sent, and {outcomes} outcomes"
+        if counts.duplicates > min(counts.accepted, counts.duplicates_sent):
+            yield f"{name}: {counts.duplicates} duplicates"
+    if result.window.planned > result.total.planned:
+        yield f"{result.window.planned} leaves in the window, {result.total.planned} in all"
+    if abs(result.offered_per_s * result.duration_s - result.window.sent) > 1e-6 * result.duration_s + 1e-9:
+        yield f"{result.window.sent} leaves sent in {result.duration_s:g} s, and {result.offered_per_s:g}/s offered"
+    yield from _wrong_times(result)
+    yield from _wrong_course(result)
+    proofs = result.proofs
+    if proofs.proved + proofs.unread > proofs.asked or len(proofs.lost) > proofs.lost_count:
+        yield f"{proofs.asked} proofs asked, {proofs.proved} proved, {proofs.unread} unread, {proofs.lost_count} lost"
+
+
+def _wrong_times(result: LogbenchResult) -> Iterator[str]:
+    new = result.window.accepted - result.window.duplicates
+    expected = {
+        "start_delay": (result.start_delay, result.window.sent),
+        "add_latency": (result.add_latency, new),
+        "duplicate_latency": (result.duplicate_latency, result.window.duplicates),
+    }
+    for name, (times, count) in expected.items():
+        if times.count != count:
+            yield f"{name} of {times.count} leaves instead of {count}"
+    if not new - result.proofs.not_integrated <= result.integrate_latency.count <= new:
+        yield f"integrate_latency of {result.integrate_latency.count} leaves, and {new} were accepted"
+    for name in ("start_delay", "add_latency", "duplicate_latency", "integrate_latency"):
+        times: Summary = getattr(result, name)
+        if not _ordered(times):
+            yield f"{name} does not rise from its least to its most"
+        if isinstance(times, Distribution) and not _binned(times):
+            yield f"the bins of {name} are out of order, or do not hold its {times.count} times"
+
+
+def _wrong_course(result: LogbenchResult) -> Iterator[str]:
+    if not result.checkpoints:
+        yield "it saw no checkpoint"
+    for before, after in pairwise(result.checkpoints):
+        if after.size <= before.size or after.t_s < before.t_s:
+            yield f"a checkpoint of {after.size} leaves at {after.t_s} s follows one of {before.size}"
+    if result.mode == "write" and sum(sample.sent for sample in result.samples) != result.total.sent:
+        yield f"its seconds do not add up to the {result.total.sent} leaves sent"
+    if result.checkpoints and not result.proofs.lost_count:
+        grown = result.checkpoints[-1].size - result.checkpoints[0].size
+        new = result.total.accepted - result.total.duplicates - result.proofs.not_integrated
+        if grown < new:
+            yield f"{new} new leaves were integrated, none was lost, and the tree grew by {grown}"
+
+
+def _ordered(times: Summary) -> bool:
+    inner = [quantile.value_s for quantile in times.quantiles]
+    known = [value for value in (times.min_s, *inner, times.max_s) if value is not None]
+    if not times.count:
+        return not known and times.mean_s is None
+    if None in (times.min_s, times.mean_s, times.max_s) or not inner:
+        return False
+    return known == sorted(known) and known[0] <= times.mean_s <= known[-1]
+
+
+def _binned(times: Distribution) -> bool:
+    edges: Sequence[float] = [edge for one in times.bins for edge in (one.low_s, one.high_s)]
+    apart = all(one.low_s < one.high_s for one in times.bins)
+    return apart and list(edges) == sorted(edges) and sum(one.count for one in times.bins) == times.count

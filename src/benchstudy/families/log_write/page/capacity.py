@@ -1,0 +1,87 @@
+"""The capacity searches: the bracket between the highest rate that kept the objective and the lowest that did not."""
+
+from collections.abc import Iterator
+from typing import Any
+
+import polars as pl
+
+from benchstudy.families.log_write.page.load import LogWrite, Point, Sweep
+from benchstudy.families.log_write.page.summary import bracket_width
+from benchstudy.families.log_write.page.tables import LogTables
+from benchstudy.report import cells, human
+from benchstudy.report.tables import MISSING, MOST_OF_TRIALS, Cell, Table, slug
+
+
+class LogCapacity:
+    def __init__(self, load: LogWrite):
+        self.load, self.tables = load, LogTables(load)
+
+    @property
+    def searches(self) -> list[tuple[Sweep, Point]]:
+        return [(sweep, sweep.search) for sweep in self.load.sweeps if sweep.search is not None]
+
+    def table(self) -> Table:
+        """A row a search: highest pass, lowest fail, how far apart they are, the brackets of all trials, the limit."""
+        body = []
+        for sweep, point in self.searches:
+            row = [self._bound(sweep, point, f"capacity_{end}") for end in ("pass", "fail")]
+            width = bracket_width(self.load, sweep, point)
+            row += [MISSING if width is None else Cell.text(human.quantity(width, "%")), self._brackets(sweep, point)]
+            body.append((Cell.text(self.load.name(sweep)), *row, self._limit(sweep, point)))
+        columns = ("Log", "Highest that passed", "Lowest that failed", "Apart", "Bracket of each trial", "Limit")
+        return Table("capacity", "Capacity, offered leaves a second", columns, tuple(body))
+
+    def _bound(self, sweep: Sweep, point: Point, metric: str) -> Cell:
+        estimate = self.load.estimate(metric, sweep, point)
+        if metric == "capacity_fail" and estimate is not None and not estimate.values and not estimate.failed:
+            return Cell(("none failed",), cells.href(self.load.results, sweep.target, point.case), "missing")
+        cell = cells.estimate_cell(self.load.results, estimate, "median")
+        marks = self.load.marks(sweep, point) if metric == "capacity_pass" else ()
+        return cell if cell is MISSING else Cell(cell.lines, cell.href, cell.kind, cell.title, marks)
+
+    def _brackets(self, sweep: Sweep, point: Point) -> Cell:
+        ends = [
+            _bracket(values["capacity_pass"], values.get("capacity_fail"))
+            for values in self.load.trials(sweep, point).values()
+            if "capacity_pass" in values
+        ]
+        return Cell(tuple(ends), kind="text") if ends else MISSING
+
+    def _limit(self, sweep: Sweep, point: Point) -> Cell:
+        counts = self.load.limits(sweep, point).most_common()
+        lines = tuple(f"{name} ({count})" if len(counts) > 1 else name for name, count in counts)
+        href = cells.href(self.load.results, sweep.target, point.case)
+        return Cell(lines, href, "number", " | ".join(self.load.limit_texts(sweep, point))) if lines else MISSING
+
+    def steps(self) -> Iterator[Table]:
+        """Every attempt at every rate, a table a search."""
+        rows = self.load.results.series("steps")
+        if rows is None:
+            return
+        columns = ("Block, step, attempt", "Offered", "Achieved", "Integrated, p99", "Errors", "Pushed back", "Verdict")
+        for sweep, point in self.searches:
+            mine = rows.filter((pl.col("target") == sweep.target) & (pl.col("case") == point.case))
+            in_order = mine.sort("block", "trial", "step", "attempt").iter_rows(named=True)
+            body = tuple(_step_row(row, self.load.results.places.href(row["trial"])) for row in in_order)
+            name = self.load.name(sweep)
+            yield Table(slug(f"steps-{name}"), f"Rates tried: {name}", columns, body, MOST_OF_TRIALS)
+
+
+def _bracket(passed: float, failed: float | None) -> str:
+    return f"{passed:,.0f}/s, none failed" if failed is None else f"{passed:,.0f}–{failed:,.0f}/s"
+
+
+def _step_row(row: dict[str, Any], href: str) -> tuple[Cell, ...]:
+    def figure(column: str, unit: str) -> Cell:
+        return Cell((human.quantity(row[column], unit),), href)
+
+    verdict = Cell.text("passed") if row["passed"] else Cell((str(row["why"] or "failed"),), href, "failed")
+    return (
+        Cell.text(f"{row['block']}, {row['step']}, {row['attempt']}"),
+        figure("offered_per_s", "1/s"),
+        figure("achieved_per_s", "1/s"),
+        figure("integrate_p99_s", "s"),
+        figure("errors", "1"),
+        figure("pushback", "1"),
+        verdict,
+    )

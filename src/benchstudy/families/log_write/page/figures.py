@@ -1,0 +1,209 @@
+"""Figures of write tests: what became of rising rates, past saturation too, and one trial over its time."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+import polars as pl
+
+from benchstudy.families.log_write.page.load import LogWrite, Point, Sweep
+from benchstudy.families.log_write.page.searched import AS_OFFERED, crossed_out
+from benchstudy.report import cells, human, level_changes
+from benchstudy.report.figuredata import leading
+from benchstudy.report.level_changes import LevelChanges
+from benchstudy.report.panels import Axis, Panel, Phase, Reference, Style, time_panel, trend_panel
+from benchstudy.report.tables import slug
+
+STYLE = Style(("no dedup", "dedup", AS_OFFERED))
+# What Page.show_figure takes: name, caption, panels, style, series in the legend.
+Drawn = tuple[str, str, list[Panel], Style, list[str]]
+_LATENCIES = {
+    "integrate_p99": "Time to integrate, p99",
+    "integrate_p50": "Time to integrate, p50",
+    "queue_p99": "Time in queue, p99",
+}
+_NUMBER = pl.Float64
+_ESTIMATES = {
+    "series": pl.String, "x": _NUMBER, "y": _NUMBER, "low": _NUMBER, "high": _NUMBER, "tip offered": pl.String,
+    "tip median": pl.String, "tip evidence": pl.String,
+}  # fmt: skip
+_POINTS = {"series": pl.String, "trial": pl.String, "x": _NUMBER, "y": _NUMBER, "tip offered": pl.String,
+           "tip value": pl.String}  # fmt: skip
+
+
+class LogFigures:
+    def __init__(self, load: LogWrite):
+        self.load = load
+
+    # -- the hockey stick ------------------------------------------------------------------------------------------
+
+    def saturation(self) -> Iterator[Drawn]:
+        """For each log: achieved and times against the offered rate, without and with dedup."""
+        for sweeps in self.load.subjects(is_open=True):
+            if max(len(sweep.points) for sweep in sweeps) < 2:
+                continue
+            panels = [*self._achieved(sweeps), *self._latencies(sweeps)]
+            if panels:
+                name = self._name(sweeps)
+                caption = f"{name}: achieved rate and times by offered rate, open loop.{self._nothing_at(sweeps)}"
+                failed = self._failed_at(sweeps)
+                if failed:
+                    told = ", ".join(f"{line.label} at {human.quantity(line.value, '1/s')}" for line in failed)
+                    caption += f" Where no trial succeeded there is a line in the place of points: {told}."
+                    axis = self._rates(_all_rates(sweeps))
+                    panels = [crossed_out(panel, failed, axis) for panel in panels]
+                shown = [*(sweep.dedup for sweep in sweeps), AS_OFFERED]
+                yield slug(f"saturation-{name}"), caption, panels, STYLE, shown
+
+    def _nothing_at(self, sweeps: Sequence[Sweep]) -> str:
+        """What has no point in the figure: rates at which nothing came into the tree."""
+        nothing = [f"{s.dedup} at {p.level}" for s in sweeps for p in s.points if self.load.median("qps", s, p) == 0]
+        return f" Nothing was integrated, and so has no point: {', '.join(nothing)}." if nothing else ""
+
+    def _failed_at(self, sweeps: Sequence[Sweep]) -> list[Reference]:
+        """Rates at which every trial of a log failed, and why."""
+        found: dict[float, list[str]] = {}
+        for sweep in sweeps:
+            for point in sweep.points:
+                estimate = self.load.estimate("qps", sweep, point)
+                if estimate is not None and estimate.failed and estimate.summary.median is None:
+                    causes = dict.fromkeys(cells.short_cause(cause) for cause, _ in estimate.causes)
+                    found.setdefault(point.rate or 0.0, []).append(f"{sweep.dedup}: {', '.join(causes)}")
+        return [Reference(rate, "; ".join(whys)) for rate, whys in sorted(found.items())]
+
+    def _name(self, sweeps: Sequence[Sweep]) -> str:
+        return self.load.name(sweeps[0], dedup=False, generator=False)
+
+    def _achieved(self, sweeps: Sequence[Sweep]) -> Iterator[Panel]:
+        points, estimates = self._frames(sweeps, "qps")
+        if points.is_empty():
+            return
+        rates = _all_rates(sweeps)
+        ends = [float(rates[0]), float(rates[-1])]
+        line = {"series": [AS_OFFERED] * 2, "x": ends, "y": ends, "low": ends, "high": ends}
+        x, y = self._rates(rates), Axis("Integrated leaves a second", "1/s", shared=ends)
+        yield trend_panel("Achieved", points, estimates, x, y, STYLE, curves=pl.DataFrame(line), apart=False)
+
+    def _latencies(self, sweeps: Sequence[Sweep]) -> Iterator[Panel]:
+        frames = {metric: self._frames(sweeps, metric) for metric in _LATENCIES}
+        shared = [y for points, _ in frames.values() for y in points["y"].to_list()]
+        rates = _all_rates(sweeps)
+        for metric, title in _LATENCIES.items():
+            points, estimates = frames[metric]
+            if not points.is_empty():
+                y = Axis(title, "s", shared=shared)
+                yield trend_panel(title, points, estimates, self._rates(rates), y, STYLE, apart=False)
+
+    @staticmethod
+    def _rates(rates: Sequence[float]) -> Axis:
+        return Axis("Offered leaves a second", "1/s", values=rates, shared=rates)
+
+    def _frames(self, sweeps: Sequence[Sweep], metric: str) -> tuple[pl.DataFrame, pl.DataFrame]:
+        """Trials, and medians with their intervals, over the offered rate."""
+        points: list[dict[str, Any]] = []
+        estimates: list[dict[str, Any]] = []
+        for sweep in sweeps:
+            for point in sweep.points:
+                found = self.load.estimate(metric, sweep, point)
+                if found is None or not found.summary.median:  # a logarithmic axis has no place for zero
+                    continue
+                common = {"series": sweep.dedup, "x": point.rate, "tip offered": point.level}
+                points += [
+                    common
+                    | {"trial": trial, "y": values[metric], "tip value": human.quantity(values[metric], found.unit)}
+                    for trial, values in self.load.trials(sweep, point).items()
+                    if values.get(metric)
+                ]
+                summary = found.summary
+                estimates.append(
+                    common
+                    | {
+                        "y": summary.median,
+                        "low": summary.interval_low or None,
+                        "high": summary.interval_high,
+                        "tip median": human.quantity(summary.median, found.unit),
+                        "tip evidence": human.evidence(summary, found.unit),
+                    }
+                )
+        drawn = leading(self.load.results, pl.DataFrame(points, schema=_POINTS))
+        return drawn, pl.DataFrame(estimates, schema=_ESTIMATES)
+
+    # -- over time -------------------------------------------------------------------------------------------------
+
+    def over_time(self) -> Iterator[Drawn]:
+        """For each log under open loops: tree size, QPS, times over the trial of one rate nearest to its median."""
+        for sweeps in self.load.subjects(is_open=True):
+            chosen = [
+                (sweep, point, trial)
+                for sweep in sweeps
+                if (point := self.load.shown(sweep)) and (trial := self.load.typical(sweep, point))
+            ]
+            changes: dict[str, LevelChanges] = {}
+            panels = list(self._time_panels(chosen, changes))
+            if panels:
+                which = ", ".join(f"{s.dedup}: {p.level}, trial {trial}" for s, p, trial in chosen)
+                name = self._name(sweeps)
+                caption = (
+                    f"{name}: tree size, QPS, time in queue and to integrate ({which}). Tables are of the window: "
+                    "in the drain nothing new is offered, and what piled up is integrated. "
+                    f"{level_changes.caption(changes, 'the window')}"
+                ).strip()
+                yield slug(f"time-{name}"), caption, panels, STYLE, [s.dedup for s, _, _ in chosen]
+
+    def _time_panels(
+        self, chosen: Sequence[tuple[Sweep, Point, str]], changes: dict[str, LevelChanges]
+    ) -> Iterator[Panel]:
+        """The charts of a figure; what changes its level within the window is put into `changes`, by title."""
+        drawn = {
+            "Tree size": ("growth", {"size": ""}, Axis("Leaves", "1", log=False)),
+            "Integrated a second": ("growth", {"qps": ""}, Axis("Leaves a second", "1/s", log=False)),
+            "Time in queue": ("latency", {"queue_p99_s": "p99", "queue_p50_s": "p50"}, Axis("Seconds", "s", log=False)),
+            "Time to integrate": (
+                "latency",
+                {"integrate_p99_s": "p99", "integrate_p50_s": "p50"},
+                Axis("Seconds", "s", log=False),
+            ),
+        }
+        phases = self._phases(chosen)
+        for title, (series, columns, axis) in drawn.items():
+            lines = self._lines(chosen, series, columns)
+            if not lines.is_empty():
+                named = f"{title}: p99, and p50 dashed" if len(columns) > 1 else title
+                window = next((phase for phase in phases if phase.name == "window"), None)
+                if window is not None and "size" not in columns:  # which grows all the time
+                    changes[title] = level_changes.find(lines, window.start, window.end, axis.unit)
+                x, found = Axis("Since the load began", "s", log=False), changes.get(title)
+                yield time_panel(named, lines, x, axis, STYLE, phases, changes=found)
+
+    def _phases(self, chosen: Sequence[tuple[Sweep, Point, str]]) -> list[Phase]:
+        """Of the trial that lasted longest: all of a log's have the same warm-up and window."""
+        rows = self.load.results.series("phases")
+        if rows is None or not chosen:
+            return []
+        mine = [rows.filter(pl.col("trial") == trial).sort("start_s") for _, _, trial in chosen]
+        longest = max(mine, key=lambda frame: frame["end_s"].max() or 0.0)
+        return [Phase(*row) for row in longest.select("phase", "start_s", "end_s").iter_rows()]
+
+    def _lines(
+        self, chosen: Sequence[tuple[Sweep, Point, str]], series: str, columns: Mapping[str, str]
+    ) -> pl.DataFrame:
+        rows = self.load.results.series(series)
+        schema = {"series": pl.String, "line": pl.String, "x": _NUMBER, "y": _NUMBER}
+        if rows is None:
+            return pl.DataFrame(schema=schema)
+        found = [
+            rows.filter(pl.col("trial") == trial)
+            .drop_nulls(column)
+            .select(
+                pl.lit(sweep.dedup).alias("series"),
+                pl.lit(line).alias("line"),
+                pl.col("t_s").cast(_NUMBER).alias("x"),
+                pl.col(column).cast(_NUMBER).alias("y"),
+            )
+            for column, line in columns.items()
+            for sweep, _, trial in chosen
+        ]
+        return pl.concat(found) if found else pl.DataFrame(schema=schema)
+
+
+def _all_rates(sweeps: Sequence[Sweep]) -> list[float]:
+    return sorted({p.rate for s in sweeps for p in s.points if p.rate is not None})

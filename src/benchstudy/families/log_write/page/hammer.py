@@ -1,0 +1,180 @@
+"""The hammer's own words beside ours: its screen, the same box from our data, its Δ against the checkpoints."""
+
+from collections.abc import Iterator, Mapping, Sequence
+
+import polars as pl
+
+from benchstudy.families.log_write.hammer import HammerScreen
+from benchstudy.families.log_write.page.load import AGREEMENT, LogWrite, Point, Sweep
+from benchstudy.families.log_write.page.summary import worst_disagreement
+from benchstudy.families.log_write.page.tables import LogTables
+from benchstudy.report import cells, human
+from benchstudy.report.listings import Listing
+from benchstudy.report.tables import MISSING, Cell, Table
+
+_TIMES = ("queue", "integrate")
+# A field of a screen to its metric: families/log_load/imported.py makes the metrics of the screen.
+_SCREEN = {
+    "read_workers": "hammer_read_workers",
+    "read_max_per_s": "hammer_read_max",
+    "read_oversupply": "hammer_read_oversupply",
+    "write_workers": "hammer_writers",
+    "write_max_per_s": "hammer_write_max",
+    "oversupply": "hammer_oversupply",
+    "tree_size": "hammer_tree_size",
+    "qps": "hammer_qps",
+    "window_s": "hammer_window",
+}
+
+
+def screen_of(values: Mapping[str, float]) -> HammerScreen | None:
+    """The screen that a trial's metrics were taken from; None when they do not hold all of it."""
+    times = {f"{t}_{end}_s": f"hammer_{t}_{end}" for t in _TIMES for end in ("min", "avg", "max")}
+    if any(metric not in values for metric in (*_SCREEN.values(), *times.values())):
+        return None
+    counts = {field: round(values[metric]) for field, metric in _SCREEN.items()}
+    return HammerScreen(**counts, **{field: values[metric] for field, metric in times.items()})
+
+
+class LogHammer:
+    def __init__(self, load: LogWrite):
+        self.load, self.tables = load, LogTables(load)
+
+    # -- boxes -----------------------------------------------------------------------------------------------------
+
+    def boxes(self) -> Iterator[tuple[str, list[Listing]]]:
+        """For each log, by its name: our box, and the hammer's beside it where it was run."""
+        groups: dict[tuple[tuple[str, ...], str], list[Sweep]] = {}
+        for sweep in self.load.sweeps:
+            groups.setdefault((sweep.subject[:-1], sweep.antispam), []).append(sweep)
+        for sweeps in groups.values():
+            found = self._pair(sweeps)
+            if found:
+                yield self.load.name(sweeps[0], generator=False), found
+
+    def _pair(self, sweeps: Sequence[Sweep]) -> list[Listing]:
+        closed = [(s, point) for s in sweeps if not s.is_open and (point := self.load.shown(s))]
+        rate = closed[0][1].rate if closed else None
+        found = []
+        for sweep in (s for s in sweeps if s.is_open):
+            same = next((p for p in sweep.points if p.rate == rate and self.load.trials(sweep, p)), None)
+            point = same or self.load.shown(sweep)
+            if point is not None:
+                found += [self._own(sweep, point)]
+        return [*found, *(listing for sweep, point in closed if (listing := self._screen(sweep, point)))]
+
+    def _own(self, sweep: Sweep, point: Point) -> Listing:
+        """As the page's box: medians over trials, but the least and the most of all of them."""
+        values = self.load.trials(sweep, point)
+
+        def median(metric: str) -> float:
+            return self.load.median(metric, sweep, point) or 0.0
+
+        # Most trials may have none of them: medians would hide what marks of tables tell of all trials together.
+        dropped, pushback, errors = (
+            f"{self.load.total(metric, sweep, point):.0f}" for metric in ("dropped", "pushback", "errors")
+        )
+        lines = [
+            f"Write (open loop): Offered: {median('offered'):.0f}/s. Not begun, in all windows: {dropped}",
+            f"Pushed back: {pushback}. Errors: {errors}. "
+            f"Proved included: {median('proofs_proved'):.0f} of {median('proofs_asked'):.0f}",
+            f"TreeSize: {median('tree_size'):.0f} (Δ {median('qps'):.0f}qps between checkpoints)",
+        ]
+        least = self._least(sweep, point)
+        for which, heading in zip(_TIMES, ("Time-in-queue", "Observed-time-to-integrate"), strict=True):
+            most = max((v[f"{which}_max"] for v in values.values() if f"{which}_max" in v), default=0.0)
+            ends = (least.get(which, 0.0), median(f"{which}_mean"), most)
+            lines.append(f"{heading}: {'/'.join(map(_ms, ends))} (min/avg/max)")
+            shares = [f"{p} {_ms(median(which + '_' + p))}" for p in ("p50", "p90", "p99")]
+            lines.append(f"  of leaves: {', '.join(shares)}")
+        title = f"Ours at {point.level} ({self.load.loop(sweep)})"
+        note = (
+            f"Medians of {human.plural(len(values), 'trial')}; min and max, and leaves not begun, pushed back or "
+            "failed, are of all of them; times from when a leaf was due."
+        )
+        return Listing(title, framed(lines), note, cells.href(self.load.results, sweep.target, point.case))
+
+    def _least(self, sweep: Sweep, point: Point) -> dict[str, float]:
+        rows = self.load.results.series("histogram")
+        if rows is None:
+            return {}
+        mine = (pl.col("target") == sweep.target) & (pl.col("case") == point.case) & (pl.col("count") > 0)
+        return dict(rows.filter(mine).group_by("which").agg(pl.col("low_s").min()).iter_rows())
+
+    def _screen(self, sweep: Sweep, point: Point) -> Listing | None:
+        trial = self.load.typical(sweep, point, "hammer_qps")
+        values = self.load.trials(sweep, point)
+        screen = screen_of(values.get(trial or "", {}))
+        if screen is None:
+            return None
+        which = f", the nearest to the median of {len(values)}" if len(values) > 1 else ", the only one"
+        note = f"Trial {trial}{which}, as it stood at the end. Its min/avg/max are of tick means, not of leaves."
+        return Listing(
+            f"Hammer's own screen at {point.level}", screen.box(), note, self.load.results.places.href(trial)
+        )
+
+    # -- does it agree? --------------------------------------------------------------------------------------------
+
+    def agreement(self) -> Table:
+        """A row a case of the hammer: its Δ beside the checkpoints over the same seconds, means over its screens."""
+        body = []
+        for sweep in (s for s in self.load.sweeps if not s.is_open):
+            for point in sweep.points:
+                worst = worst_disagreement(self.load, sweep, point)
+                row = [
+                    self.tables.figure(m)(sweep, point)
+                    for m in ("qps_of_hammer_window", "hammer_qps_mean", "qps", "hammer_oversupply")
+                ]
+                if all(cell is MISSING for cell in row):
+                    continue
+                head = f"{self.load.name(sweep)} · {point.level}"
+                body.append((Cell.text(head), *row[:2], self._worst(sweep, point, worst), *row[2:]))
+        columns = ("Case", "Checkpoints, over the screens' 30 s", "Hammer's Δ", "Apart, worst trial")
+        caption = "Hammer's Δ beside the checkpoints that were seen in the same run"
+        return Table("hammer-agreement", caption, (*columns, "Checkpoints, window", "Oversupply"), tuple(body))
+
+    def _worst(self, sweep: Sweep, point: Point, worst: float | None) -> Cell:
+        if worst is None:
+            return MISSING
+        marks = (f"> {AGREEMENT:.0%}",) if worst > AGREEMENT else ()
+        return Cell((human.quantity(worst, "%"),), cells.href(self.load.results, sweep.target, point.case), marks=marks)
+
+    # -- closed beside open ----------------------------------------------------------------------------------------
+
+    def open_closed(self) -> Table:
+        """Two rows a log and rate that was measured with both kinds of loops."""
+        figure = self.tables.figure
+        times = {
+            True: ("queue_mean", "queue_p99", "integrate_mean", "integrate_p99"),
+            False: ("hammer_queue_avg", "hammer_queue_max", "hammer_integrate_avg", "hammer_integrate_max"),
+        }
+        body = []
+        for pair in self._both():
+            for sweep, point in pair:
+                row = [figure(metric)(sweep, point) for metric in times[sweep.is_open]]
+                head = f"{self.load.name(sweep, generator=False)} · {point.level}"
+                loop, rate = Cell.text(self.load.loop(sweep)), self.tables.rate_cell(sweep, point)
+                body.append((Cell.text(head), loop, rate, *row))
+        ends = ("mean, hammer: avg", "p99, hammer: max")
+        columns = [f"{which}: {end}" for which in ("In queue", "To integrate") for end in ends]
+        caption = "Open loop beside the hammer at the same offered rate"
+        return Table("open-closed", caption, ("Log and rate", "Generator", "Achieved", *columns), tuple(body))
+
+    def _both(self) -> Iterator[tuple[tuple[Sweep, Point], tuple[Sweep, Point]]]:
+        for one in (s for s in self.load.sweeps if s.is_open):
+            for other in self.load.sweeps:
+                same = (one.subject[:-1], one.antispam) == (other.subject[:-1], other.antispam)
+                for its in one.points if same and not other.is_open else ():
+                    for theirs in (p for p in other.points if p.rate == its.rate):
+                        yield (one, its), (other, theirs)
+
+
+def framed(lines: Sequence[str]) -> str:
+    """Lines in a box as the hammer draws it."""
+    width = max(map(len, lines))
+    body = "".join(f"│{line:<{width}}│\n" for line in lines)
+    return f"┌{'─' * width}┐\n{body}└{'─' * width}┘\n"
+
+
+def _ms(seconds: float) -> str:
+    return f"{1000 * seconds:.0f}ms"

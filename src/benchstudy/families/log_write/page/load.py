@@ -1,0 +1,305 @@
+"""What write tests of transparency logs say: sweeps over offered rates, capacity, what was the limit, reservations.
+
+Works on the tables of the family log_write (docs/families/log_write.md). A sweep is one log under one generator at
+rising offered rates; the case `rate=search` beside it is its capacity search. Antispam is what the page calls dedup.
+"""
+
+import json
+import re
+from collections import Counter
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import polars as pl
+
+from benchstudy.families.log_write.config import SEARCH
+from benchstudy.families.shared.under_load import UNLIMITED
+from benchstudy.model.criteria import ACHIEVED, BUSY_WRITERS
+from benchstudy.report import human
+from benchstudy.report.results import Estimate, Results
+
+BACKLOG = 1.02  # of the offered rate: more than publish steps explain came from what had piled up before the window
+AGREEMENT = 0.03  # hammer's Δ and the checkpoints of the same run may differ by so much
+_FACTORS = ("target", "backend", "antispam", "limits", "front_ends", "duplicates", "generator")
+_LOST = re.compile(r"\blea(?:f|ves) (?:is|are) lost\b")
+# The begin of what samples.limited_by says: "server CPU (server 96 %, …)", "generator CPU: client-limited (…)".
+_RESOURCE = re.compile(r"[^:(,]+")
+_OTHERS = "other processes"
+CLIENT_LIMITED = "client-limited"
+
+
+@dataclass(frozen=True)
+class Point:
+    """One case of a sweep. `level` for a reader; `rate` in 1/s, None for the capacity search."""
+
+    case: str
+    level: str
+    rate: float | None
+
+
+@dataclass(frozen=True)
+class Sweep:
+    """One log under one generator; `points` by their rate. `is_open`: leaves begin at a rate, whatever became of the
+    others. `search`: the capacity search, where there is one."""
+
+    target: str
+    backend: str
+    antispam: str
+    limits: str
+    front_ends: str
+    duplicates: str
+    generator: str
+    is_open: bool
+    points: tuple[Point, ...]
+    search: Point | None
+
+    @property
+    def dedup(self) -> str:
+        return "dedup" if self.antispam == "yes" else "no dedup"
+
+    @property
+    def subject(self) -> tuple[str, ...]:
+        """What is the same for a log with and without antispam under the same load."""
+        return (self.target, self.backend, self.limits, self.front_ends, self.duplicates, self.generator)
+
+    @property
+    def every_point(self) -> tuple[Point, ...]:
+        return (*self.points, *([self.search] if self.search else []))
+
+
+class LogWrite:
+    """The sweeps of one family's results. `declared`: the family's block of the study as measured, {} if none."""
+
+    def __init__(self, results: Results, declared: Mapping[str, Any]):
+        self.results, self.declared = results, declared
+        self._backends = {backend["name"]: backend for backend in declared.get("backends", ())}
+
+    @cached_property
+    def sweeps(self) -> list[Sweep]:
+        """In the study's order."""
+        found: dict[tuple[str, ...], list[Point]] = {}
+        for row in self.results.cases.iter_rows(named=True):
+            rate = None if row["rate"] == SEARCH else float(row["rate_per_s"])
+            point = Point(row["case"], "capacity search" if rate is None else human.level(row["rate"]), rate)
+            found.setdefault(tuple(str(row[name]) for name in _FACTORS), []).append(point)
+        return [self._sweep(key, points) for key, points in found.items()]
+
+    def _sweep(self, key: tuple[str, ...], points: list[Point]) -> Sweep:
+        rates = tuple(sorted((p for p in points if p.rate is not None), key=lambda p: p.rate or 0.0))
+        search = next((p for p in points if p.rate is None), None)
+        return Sweep(*key, self._is_open(key[0], points, key[-1]), rates, search)
+
+    def _is_open(self, target: str, points: list[Point], generator: str) -> bool:
+        loops = {note["loop"] for point in points for note in self.notes(target, point.case) if "loop" in note}
+        return "open" in loops if loops else generator != "hammer"
+
+    def subjects(self, *, is_open: bool | None = None) -> Iterator[list[Sweep]]:
+        """Sweeps that differ in antispam only, without first; `is_open`: only open or only closed loops."""
+        groups: dict[tuple[str, ...], list[Sweep]] = {}
+        for sweep in self.sweeps:
+            if is_open in (None, sweep.is_open):
+                groups.setdefault(sweep.subject, []).append(sweep)
+        for sweeps in groups.values():
+            yield sorted(sweeps, key=lambda sweep: sweep.antispam)
+
+    # -- what the trials say ---------------------------------------------------------------------------------------
+
+    def estimate(self, metric: str, sweep: Sweep, point: Point) -> Estimate | None:
+        return self.results.estimate(metric, sweep.target, point.case)
+
+    def median(self, metric: str, sweep: Sweep, point: Point) -> float | None:
+        estimate = self.estimate(metric, sweep, point)
+        return estimate.summary.median if estimate is not None else None
+
+    def total(self, metric: str, sweep: Sweep, point: Point) -> float:
+        estimate = self.estimate(metric, sweep, point)
+        return sum(estimate.values) if estimate is not None else 0.0
+
+    @cached_property
+    def _notes(self) -> dict[tuple[str, str], list[dict[str, Any]]]:
+        found: dict[tuple[str, str], list[dict[str, Any]]] = {}
+        succeeded = self.results.counted.filter(pl.col("status") == "ok")
+        for target, case, verified in succeeded.select("target", "case", "verified").iter_rows():
+            found.setdefault((target, case), []).append(json.loads(verified or "{}"))
+        return found
+
+    def notes(self, target: str, case: str) -> list[dict[str, Any]]:
+        """What was found around the load, a mapping a trial that succeeded."""
+        return self._notes.get((target, case), [])
+
+    @cached_property
+    def _by_trial(self) -> dict[tuple[str, str], dict[str, dict[str, float]]]:
+        usable = self.results.observations.filter(pl.col("value").is_not_null())
+        counted = usable.join(self.results.counted.select("trial"), on="trial", how="semi")
+        found: dict[tuple[str, str], dict[str, dict[str, float]]] = {}
+        for target, case, trial, metric, value in counted.select(
+            "target", "case", "trial", "metric", "value"
+        ).iter_rows():
+            found.setdefault((target, case), {}).setdefault(trial, {})[metric] = value
+        return found
+
+    def trials(self, sweep: Sweep, point: Point) -> dict[str, dict[str, float]]:
+        """Each trial that gave anything to its metrics."""
+        return self._by_trial.get((sweep.target, point.case), {})
+
+    def typical(self, sweep: Sweep, point: Point, metric: str = "qps") -> str | None:
+        """The trial whose metric is nearest to the median: one that stands for the others, not the best of them."""
+        median = self.median(metric, sweep, point)
+        known = {trial: values[metric] for trial, values in self.trials(sweep, point).items() if metric in values}
+        return min(known, key=lambda trial: abs(known[trial] - (median or 0.0)), default=None)
+
+    # -- what limited it -------------------------------------------------------------------------------------------
+
+    def limits(self, sweep: Sweep, point: Point) -> Counter[str]:
+        """The resource that was the limit ("server CPU", "nothing" where the rate was met), by number of trials."""
+        texts = self.limit_texts(sweep, point)
+        return Counter(_resource(text) for text in texts)
+
+    def limit_texts(self, sweep: Sweep, point: Point) -> list[str]:
+        """What each trial says, in a sentence."""
+        return [note["limited_by"] for note in self.notes(sweep.target, point.case) if note.get("limited_by")]
+
+    def client_limited(self, sweep: Sweep, point: Point) -> bool:
+        """Whether in half of the trials or more the generator, and not the log, was at its end."""
+        texts = self.limit_texts(sweep, point)
+        return bool(texts) and sum(CLIENT_LIMITED in text for text in texts) >= len(texts) / 2
+
+    def writers_bound(self, sweep: Sweep, point: Point) -> bool:
+        """Of a closed loop: nine in ten of its writers waited for an answer, by Little's law on its screen."""
+        qps, queue, writers = (
+            self.median(f"hammer_{metric}", sweep, point) for metric in ("qps", "queue_avg", "writers")
+        )
+        return bool(qps and queue and writers) and qps * queue > BUSY_WRITERS * writers
+
+    def pushback_share(self, sweep: Sweep, point: Point) -> float:
+        """Of the leaves that were answered or failed, all trials together."""
+        pushback, accepted, errors = (self.total(m, sweep, point) for m in ("pushback", "accepted", "errors"))
+        answered = pushback + accepted + errors
+        return pushback / answered if answered else 0.0
+
+    def lost_trials(self, sweep: Sweep, point: Point) -> int:
+        """How many trials failed because a leaf that the log had accepted is not in it."""
+        estimate = self.estimate("qps", sweep, point)
+        return sum(count for cause, count in estimate.causes if _LOST.search(cause)) if estimate is not None else 0
+
+    def emulated(self, sweep: Sweep) -> bool:
+        declared = self._backends.get(sweep.backend, {}).get("emulated")
+        notes = (note for point in sweep.every_point for note in self.notes(sweep.target, point.case))
+        return bool(declared) or any(note.get("emulated") for note in notes)
+
+    def met(self, sweep: Sweep, point: Point) -> bool:
+        """Whether all that was offered was taken at once: integrated, nothing pushed back, nothing not begun."""
+        share = self.median("achieved_share", sweep, point)
+        refused = self.pushback_share(sweep, point) + self.not_begun_share(sweep, point)
+        return share is not None and ACHIEVED <= share <= BACKLOG and refused <= 1 - ACHIEVED
+
+    def not_begun_share(self, sweep: Sweep, point: Point) -> float:
+        """Of the leaves that were due, all trials together: so many were under way already that no more might be."""
+        dropped, *begun = (self.total(m, sweep, point) for m in ("dropped", "accepted", "pushback", "errors"))
+        return dropped / (dropped + sum(begun)) if dropped else 0.0
+
+    def error_share(self, sweep: Sweep, point: Point) -> float:
+        """Of the leaves that were begun, all trials together; without pushback."""
+        errors, *others = (self.total(m, sweep, point) for m in ("errors", "accepted", "pushback"))
+        return errors / (errors + sum(others)) if errors else 0.0
+
+    def others_busy(self, sweep: Sweep, point: Point) -> bool:
+        """Whether in half of the trials or more other processes had the host's CPUs."""
+        counts = self.limits(sweep, point)
+        return bool(counts) and counts[_OTHERS] >= counts.total() / 2
+
+    def marks(self, sweep: Sweep, point: Point) -> tuple[str, ...]:
+        """Reservations about a point, in a word or two each."""
+        found = []
+        if self.client_limited(sweep, point):
+            found.append(CLIENT_LIMITED)
+        if self.writers_bound(sweep, point):
+            found.append("writers-bound")
+        if self.others_busy(sweep, point):
+            found.append("host busy")
+        shares = {
+            "pushback": self.pushback_share(sweep, point),
+            "not begun": self.not_begun_share(sweep, point),
+            "errors": self.error_share(sweep, point),
+        }
+        found += [f"{name} {_percent(share)}" for name, share in shares.items() if share]
+        if (self.median("achieved_share", sweep, point) or 0.0) > BACKLOG:
+            found.append("backlog")
+        if self.emulated(sweep):
+            found.append("emulated")
+        if self.lost_trials(sweep, point):
+            found.append("lost leaf")
+        return tuple(found)
+
+    # -- the highest -----------------------------------------------------------------------------------------------
+
+    def best(self, sweep: Sweep) -> tuple[Point, Estimate] | None:
+        """The point with the largest median growth of the tree; None when no trial gave any."""
+        known = [
+            (point, estimate)
+            for point in sweep.every_point
+            if (estimate := self.estimate("qps", sweep, point)) is not None and estimate.summary.median is not None
+        ]
+        return max(known, key=lambda pair: pair[1].summary.median or 0.0, default=None)
+
+    def highest_met(self, sweep: Sweep) -> Point | None:
+        """The highest fixed rate below the first that was not met; None when not even the lowest was."""
+        met = None
+        for point in sweep.points:
+            if not self.met(sweep, point):
+                return met
+            met = point
+        return met
+
+    def shown(self, sweep: Sweep) -> Point | None:
+        """What stands for a sweep where one rate must: the highest that was met, else that with the most, else the
+        search."""
+        known = [point for point in sweep.points if self.median("qps", sweep, point) is not None]
+        most = max(known, key=lambda point: self.median("qps", sweep, point) or 0.0, default=None)
+        searched = sweep.search if sweep.search and self.trials(sweep, sweep.search) else None
+        return self.highest_met(sweep) or most or searched
+
+    # -- names -----------------------------------------------------------------------------------------------------
+
+    def label(self, sweep: Sweep) -> str:
+        """What the study calls the backend, with what is not what its kind says: "MariaDB (MySQL kind)"."""
+        notes = (note for point in sweep.every_point for note in self.notes(sweep.target, point.case))
+        noted = next((note["backend"] for note in notes if note.get("backend")), sweep.backend)
+        return str(self._backends.get(sweep.backend, {}).get("label") or noted)
+
+    def kind(self, sweep: Sweep) -> str | None:
+        """Which of Tessera's storage implementations; None for one that the study does not know, an imported one."""
+        return self._backends.get(sweep.backend, {}).get("kind")
+
+    def loop(self, sweep: Sweep) -> str:
+        kind = "open" if sweep.is_open else "closed"
+        return f"{kind} loop" if sweep.generator == kind else f"{sweep.generator}, {kind} loop"
+
+    def resources(self, sweep: Sweep) -> str:
+        return "no limits" if sweep.limits == UNLIMITED else sweep.limits
+
+    def varies(self, factor: str) -> bool:
+        """Whether the study has more than one level of it, so that a reader must be told which."""
+        return len(self.results.targets if factor == "target" else self.results.levels(factor)) > 1
+
+    def name(self, sweep: Sweep, *, dedup: bool = True, generator: bool | None = None) -> str:
+        """A sweep for a reader: "POSIX, local disk · 1-core-1GB · dedup · hammer", without what never varies."""
+        parts = [sweep.target] if self.varies("target") else []
+        parts += [self.label(sweep), self.resources(sweep)]
+        parts += [human.plural(int(sweep.front_ends), "front end")] if self.varies("front_ends") else []
+        parts += [f"{sweep.duplicates} duplicates"] if self.varies("duplicates") else []
+        parts += [sweep.dedup] if dedup else []
+        shown = self.varies("generator") if generator is None else generator
+        return " · ".join([*parts, *([sweep.generator] if shown else [])])
+
+
+def _resource(text: str) -> str:
+    """What a trial's sentence about its limit begins with; of what is unknown that it was not the log's own."""
+    name = _RESOURCE.match(text)
+    return _OTHERS if text.startswith(f"unknown: {_OTHERS}") else name[0].strip() if name else text
+
+
+def _percent(share: float) -> str:
+    return human.quantity(share, "%") if share >= 5e-5 else "< 0.01 %"

@@ -1,0 +1,172 @@
+"""The Tessera page's figures (data/published/tessera.csv) beside ours, and what is wrong with them, found by rule."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import polars as pl
+
+from benchstudy.families.log_write.hammer import HammerScreen
+from benchstudy.families.log_write.page.load import LogWrite, Sweep
+from benchstudy.families.log_write.page.tables import LogTables
+from benchstudy.report import human, published
+from benchstudy.report.listings import Listing
+from benchstudy.report.tables import MISSING, Cell, Table
+
+FILE = "tessera.csv"
+APART = (
+    "The published figures come from other machines, other storage and other days, and their number of repetitions is "
+    "not told. They stand beside ours so that both can be read; neither a ratio nor an order of the two means anything."
+)
+_KINDS = {"gcp": "GCP", "posix": "POSIX", "mysql": "MySQL", "aws": "AWS"}
+# The page's dedup: "no", "yes", and where it does not say.
+_DEDUP = {"no": "no dedup", "yes": "dedup", None: "dedup not stated"}
+# A field of a screen to its row of a published box: operation and statistic.
+_BOX = {
+    "read_workers": ("read", "workers"),
+    "read_max_per_s": ("read", "max_rate"),
+    "read_oversupply": ("read", "oversupply"),
+    "write_workers": ("write", "workers"),
+    "write_max_per_s": ("write", "max_rate"),
+    "oversupply": ("write", "oversupply"),
+    "tree_size": ("write", "tree_size"),
+    "qps": ("write", "qps"),
+    "window_s": ("write", "window"),
+}
+
+
+class LogPublished:
+    """`folder` holds the CSV file; `load` is what was measured."""
+
+    def __init__(self, folder: Path, load: LogWrite):
+        self.load, self.tables = load, LogTables(load)
+        self._rows = published.read(folder / FILE, {})
+
+    # -- beside ours -----------------------------------------------------------------------------------------------
+
+    def table(self) -> Table:
+        """A row a published backend, its resources and front ends: QPS as printed, and ours of the same kind."""
+        rates = self._rows.filter((pl.col("statistic") == "qps") & (pl.col("op") == "write"))
+        body, beside = [], set()
+        for (kind, resources, front_ends), rows in rates.group_by(
+            "backend", "resources", "front_ends", maintain_order=True
+        ):
+            printed = [_printed(rows.filter(pl.col("antispam").eq_missing(pl.lit(level)))) for level in _DEDUP]
+            # Ours stand once, in the first row of their kind: they match none of the page's machines.
+            ours = [MISSING if kind in beside else self._ours(str(kind), level) for level in ("no", "yes")]
+            beside.add(kind)
+            parts = [_KINDS[str(kind)], *([resources] if resources else [])]
+            parts += [human.plural(front_ends, "front end")] if front_ends and front_ends > 1 else []
+            body.append((Cell.text(" · ".join(parts)), *printed, *ours))
+        columns = [f"Published, {dedup}" for dedup in _DEDUP.values()]
+        columns += [f"Measured here, {_DEDUP[level]}" for level in ("no", "yes")]
+        caption = "QPS: published (other hardware, number of repetitions not published), and measured here"
+        return Table("published", caption, ("Published for", *columns), tuple(body))
+
+    def _ours(self, kind: str, antispam: str) -> Cell:
+        """The log of that kind that took most; open loops before the hammer, which offers a slow log less."""
+        mine = [s for s in self.load.sweeps if self.load.kind(s) == kind and s.antispam == antispam]
+        chosen = [s for s in mine if s.is_open] or mine
+        known = [(best[1].summary.median or 0.0, s, best[0]) for s in chosen if (best := self.load.best(s)) is not None]
+        if not known:
+            return Cell(("not measured here",), kind="missing") if not mine else self.tables.rate_cell(*_any(mine))
+        _, sweep, point = max(known, key=lambda k: k[0])
+        cell = self.tables.rate_cell(sweep, point)
+        where = f"{self.load.label(sweep)}, {self.load.resources(sweep)}, {point.level} offered"
+        return Cell((cell.lines[0], where, *cell.lines[1:]), cell.href, cell.kind, cell.title, cell.marks)
+
+    # -- boxes -----------------------------------------------------------------------------------------------------
+
+    def screens(self) -> dict[str, HammerScreen]:
+        """The boxes on the page, by the section and what it says about dedup."""
+        found = {}
+        boxes = self._rows.filter(pl.col("section").str.ends_with(": box"))
+        for (section, antispam), rows in boxes.group_by("section", "antispam", maintain_order=True):
+            name = str(section).removesuffix(": box")
+            found[f"{name}, {_DEDUP[antispam]}" if antispam else name] = _screen(rows)
+        return found
+
+    def boxes(self) -> Iterator[tuple[str, list[Listing]]]:
+        yield (
+            "Published boxes, other hardware",
+            [
+                Listing(name, screen.box(), "Published; one screen, no repeats.")
+                for name, screen in self.screens().items()
+            ],
+        )
+
+    # -- what is wrong ---------------------------------------------------------------------------------------------
+
+    def problems(self) -> list[str]:
+        """What is wrong with or missing from the published figures, each in a sentence."""
+        screens = self.screens()
+        return [*_in_screens(screens), *self._beside_text(screens), *self._missing(screens)]
+
+    def _beside_text(self, screens: Mapping[str, HammerScreen]) -> Iterator[str]:
+        """Sentences that say something else than the box below them."""
+        texts = self._rows.filter(pl.col("section").str.ends_with(": text") & (pl.col("statistic") == "qps"))
+        found = []
+        for row in texts.iter_rows(named=True):
+            section = row["section"].removesuffix(": text")
+            name = f"{section}, {_DEDUP[row['antispam']]}" if row["antispam"] else section
+            screen = screens.get(name)
+            if screen is not None and screen.qps != row["value"]:
+                found.append(f"“{row['as_printed']}” above {screen.qps}/s ({name})")
+        if found:
+            yield f"Text and box differ, and which of the two is the result is not told: {'; '.join(found)}."
+
+    def _missing(self, screens: Mapping[str, HammerScreen]) -> Iterator[str]:
+        rates = self._rows.filter((pl.col("statistic") == "qps") & (pl.col("op") == "write"))
+        bounds = rates.filter(pl.col("relation").is_in([">", "~"])).height
+        empty = rates.filter(pl.col("value").is_null())["as_printed"].to_list()
+        yield (
+            f"{len(screens)} pasted screens without repeats: no rate has a number of runs, an interval, a warm-up or "
+            "the command behind it. hammer's default makes a tenth of the leaves duplicates."
+        )
+        yield f"{bounds} rates are only bounded (“>”) or rounded (“around”): how far above, or how near, is not told."
+        if empty:
+            said = ", ".join(f"“{text.rstrip('.')}”" for text in dict.fromkeys(empty))
+            yield f"{len(empty)} rates are missing: {said}."
+        reading = [name for name, screen in screens.items() if screen.read_max_per_s]
+        if reading:
+            yield f"Some boxes have reads beside the writes, the others none: {'; '.join(reading)}."
+
+
+def _in_screens(screens: Mapping[str, HammerScreen]) -> Iterator[str]:
+    """What the hammer's parser finds in a box; the same finding in several boxes is said once."""
+    everywhere: dict[str, list[str]] = {}
+    for name, screen in screens.items():
+        for problem in screen.problems():
+            rule, _, text = problem.partition(": ")
+            if rule == "means":
+                everywhere.setdefault(text, []).append(name)
+            else:
+                yield f"{name}: {_RULES.get(rule, rule)}: {text}."
+    for text, names in everywhere.items():
+        yield f"{'All' if len(names) == len(screens) else len(names)} boxes: {text}."
+
+
+_RULES = {"offered": "offered above achieved", "writers": "writers-bound"}
+
+
+def _screen(rows: pl.DataFrame) -> HammerScreen:
+    values = {(op, statistic): value for op, statistic, value in rows.select("op", "statistic", "value").iter_rows()}
+    times = {
+        f"{t}_{end}_s": values["write", f"{t}_{end}"] for t in ("queue", "integrate") for end in ("min", "avg", "max")
+    }
+    return HammerScreen(**{field: round(values[key]) for field, key in _BOX.items()}, **times)
+
+
+def _printed(rows: pl.DataFrame) -> Cell:
+    """What the page says of one rate: its sentence or table, and the box where there is one."""
+    if rows.is_empty():
+        return MISSING
+    said: list[str] = []
+    for row in rows.iter_rows(named=True):
+        in_box = row["section"].endswith(": box")
+        said.append(f"box: {human.quantity(row['value'], '1/s')}" if in_box else str(row["as_printed"]))
+    return Cell(tuple(said), kind="published" if rows["value"].drop_nulls().len() else "published warning")
+
+
+def _any(sweeps: Sequence[Sweep]) -> tuple[Sweep, Any]:
+    return sweeps[0], sweeps[0].every_point[0]

@@ -1,0 +1,117 @@
+"""The hockey stick of the capacity searches: every attempt at every rate, and the rates at which servers died."""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from typing import Any
+
+import altair as alt
+import polars as pl
+
+from benchstudy.families.log_write.page.load import LogWrite, Point, Sweep
+from benchstudy.report import cells, human
+from benchstudy.report.figuredata import leading
+from benchstudy.report.layers import HIDDEN, reference_layers
+from benchstudy.report.panels import Axis, Panel, Reference, Style, trend_panel
+from benchstudy.report.tables import slug
+
+AS_OFFERED = "all that was offered"
+_STYLE = Style(("no dedup, passed", "dedup, passed", "no dedup, failed", "dedup, failed", AS_OFFERED))
+_DIED = "server died"
+_WIDE = 4.0
+_NUMBER = pl.Float64
+_POINTS = {
+    "series": pl.String, "trial": pl.String, "x": _NUMBER, "y": _NUMBER, "tip offered": pl.String,
+    "tip value": pl.String, "tip verdict": pl.String,
+}  # fmt: skip
+_ESTIMATES = {"series": pl.String, "x": _NUMBER, "y": _NUMBER, "low": _NUMBER, "high": _NUMBER}
+Drawn = tuple[str, str, list[Panel], Style, list[str]]
+
+
+class LogSearched:
+    def __init__(self, load: LogWrite):
+        self.load = load
+
+    def figures(self) -> Iterator[Drawn]:
+        """For each log that was searched: achieved and time to integrate by offered rate."""
+        for sweeps in self.load.subjects(is_open=True):
+            rows = [row | {"dedup": s.dedup} for s in sweeps if s.search for row in self._steps(s, s.search)]
+            if len({row["offered_per_s"] for row in rows}) < 2:
+                continue
+            name = self.load.name(sweeps[0], dedup=False, generator=False)
+            caption = f"{name}: every attempt of the capacity search at a rate.{_deaths_told(rows)}"
+            series = sorted({_series(row) for row in rows if not _death(row["why"])}, key=_STYLE.names.index)
+            yield slug(f"searched-{name}"), caption, list(self._panels(rows)), _STYLE, [*series, AS_OFFERED]
+
+    def _steps(self, sweep: Sweep, point: Point) -> Iterator[dict[str, Any]]:
+        rows = self.load.results.series("steps")
+        if rows is not None:
+            mine = (pl.col("target") == sweep.target) & (pl.col("case") == point.case)
+            yield from rows.filter(mine).iter_rows(named=True)
+
+    def _panels(self, rows: Sequence[dict[str, Any]]) -> Iterator[Panel]:
+        rates = sorted({float(row["offered_per_s"]) for row in rows})
+        ends = [rates[0], rates[-1]]
+        wide = ends[1] > _WIDE * ends[0]  # a logarithmic axis of less than that has hardly a tick
+        x = Axis("Offered leaves a second", "1/s", log=wide, shared=rates, from_zero=False)
+        drawn = {
+            "Achieved": ("achieved_per_s", "1/s", "Integrated leaves a second", ends),
+            "Time to integrate, p99": ("integrate_p99_s", "s", "Time to integrate, p99", []),
+        }
+        line = pl.DataFrame({"series": [AS_OFFERED] * 2, "x": ends, "y": ends, "low": ends, "high": ends})
+        for title, (column, unit, label, shared) in drawn.items():
+            points = self._points(rows, column, unit)
+            if not points.is_empty():
+                y, curves = Axis(label, unit, log=wide, shared=shared), line if unit == "1/s" else None
+                estimates = pl.DataFrame(schema=_ESTIMATES)
+                panel = trend_panel(title, points, estimates, x, y, _STYLE, curves=curves, apart=False)
+                yield crossed_out(panel, [Reference(rate, why) for rate, why in _deaths(rows).items()], x)
+
+    def _points(self, rows: Sequence[dict[str, Any]], column: str, unit: str) -> pl.DataFrame:
+        found = [
+            {
+                "series": _series(row),
+                "trial": row["trial"],
+                "x": row["offered_per_s"],
+                "y": row[column],
+                "tip offered": human.quantity(row["offered_per_s"], "1/s"),
+                "tip value": human.quantity(row[column], unit),
+                "tip verdict": row["why"] or "passed",
+            }
+            for row in rows
+            if row[column] and not _death(row["why"])  # what a server did until it died is no rate
+        ]
+        return leading(self.load.results, pl.DataFrame(found, schema=_POINTS))
+
+
+def crossed_out(panel: Panel, failed: Sequence[Reference], x: Axis) -> Panel:
+    """With an upright line at each rate that has no point because something failed there. `x`: the panel's axis, with
+    all rates among its shared values."""
+    if not failed:
+        return panel
+    lines = reference_layers(failed, horizontal=False, encoding=x.encode([]))
+    return replace(panel, chart=alt.layer(*panel.chart.layer, *lines).add_params(HIDDEN))
+
+
+def _series(row: dict[str, Any]) -> str:
+    return f"{row['dedup']}, {'passed' if row['passed'] else 'failed'}"
+
+
+def _death(why: str | None) -> str | None:
+    """In two words at most, why servers died at an attempt; None when they did not."""
+    if why is None:
+        return None
+    short = cells.short_cause(why)
+    return short if short == "OOM" else _DIED if why.startswith(_DIED) else None
+
+
+def _deaths(rows: Sequence[dict[str, Any]]) -> dict[float, str]:
+    found: dict[float, list[str]] = {}
+    for row in rows:
+        if death := _death(row["why"]):
+            found.setdefault(row["offered_per_s"], []).append(death)
+    return {rate: ", ".join(dict.fromkeys(deaths)) for rate, deaths in sorted(found.items())}
+
+
+def _deaths_told(rows: Sequence[dict[str, Any]]) -> str:
+    told = ", ".join(f"{why} at {human.quantity(rate, '1/s')}" for rate, why in _deaths(rows).items())
+    return f" Where a server died there is a line in the place of a point: {told}." if told else ""

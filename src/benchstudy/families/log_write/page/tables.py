@@ -1,0 +1,246 @@
+"""Tables of write tests of logs: the Tessera page's own, and what they lack. See log_write.py for the arithmetic."""
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+
+import polars as pl
+
+from benchstudy.families.log_write.page.load import LogWrite, Point, Sweep
+from benchstudy.report import cells, human
+from benchstudy.report.tables import MISSING, Cell, Table, slug
+from benchstudy.statistics import histograms, stats
+
+# One figure of a point of a sweep.
+Draw = Callable[[Sweep, Point], Cell]
+_TIMES = {"queue": "Time in queue", "integrate": "Time to integrate"}
+_STATISTICS = {"p50": "p50", "p90": "p90", "p99": "p99", "mean": "mean", "max": "max"}
+_SHOWN = ("p99",)
+_LAID_TOGETHER = (50, 90, 99, 99.9)
+
+
+class LogTables:
+    """Every table of rates and times of the page, made of `load`."""
+
+    def __init__(self, load: LogWrite):
+        self.load = load
+
+    # -- the page's table ------------------------------------------------------------------------------------------
+
+    def page(self) -> Table:
+        """Backend × resources, the most QPS without and with dedup, each beside what was offered for it."""
+        several = [factor for factor in ("target", "front_ends", "duplicates") if self.load.varies(factor)]
+        body = []
+        for sweeps in self.load.subjects():
+            by_dedup = {sweep.dedup: sweep for sweep in sweeps}
+            figures = [cell for dedup in ("no dedup", "dedup") for cell in self._most(by_dedup.get(dedup))]
+            first = sweeps[0]
+            levels = [Cell.text(human.level(getattr(first, factor))) for factor in several]
+            heads = (Cell.text(self.load.label(first)), Cell.text(self.load.resources(first)), *levels)
+            body.append((*heads, Cell.text(self.load.loop(first)), *figures))
+        titles = [factor.replace("_", " ").capitalize() for factor in several]
+        columns = ("Backend", "Resources", *titles, "Generator")
+        columns += tuple(f"{what}, {dedup}" for dedup in ("no dedup", "dedup") for what in ("Offered", "QPS"))
+        return Table("most", "The most leaves a second: achieved, and what was offered for it", columns, tuple(body))
+
+    def _most(self, sweep: Sweep | None) -> tuple[Cell, Cell]:
+        if sweep is None:
+            return MISSING, MISSING
+        best = self.load.best(sweep)
+        if best is None:
+            point = next((p for p in sweep.every_point if self.load.estimate("qps", sweep, p)), None)
+            return (MISSING, MISSING) if point is None else (Cell.text(point.level), self.rate_cell(sweep, point))
+        point = best[0]
+        return self._offered(sweep, point), self.rate_cell(sweep, point)
+
+    def _offered(self, sweep: Sweep, point: Point) -> Cell:
+        offered = self.load.median("offered", sweep, point)
+        text = human.quantity(offered, "1/s") if offered is not None else point.level
+        return Cell((text,), cells.href(self.load.results, sweep.target, point.case))
+
+    def rate_cell(self, sweep: Sweep, point: Point) -> Cell:
+        """What was integrated a second, how sure that is, its share of what was offered, why trials failed."""
+        estimate = self.load.estimate("qps", sweep, point)
+        if estimate is None:
+            return MISSING
+        summary, failed = estimate.summary, cells.failures(estimate)
+        href, why = cells.href(self.load.results, sweep.target, point.case), [cause for cause, _ in estimate.causes]
+        marks = self.load.marks(sweep, point)
+        if summary.median is None:
+            return Cell(tuple(failed) or (summary.note,), href, "failed", " ".join(why), marks)
+        lines = [human.quantity(summary.median, "1/s"), human.evidence(summary, "1/s")]
+        share = self.load.median("achieved_share", sweep, point)
+        asked = "the rate" if point.rate is None else point.level
+        lines += [f"{human.quantity(share, '%')} of {asked}"] if share is not None else []
+        kind = "number warning" if failed else "number"
+        return Cell((*lines, *failed), href, kind, "; ".join([*why, *self.load.limit_texts(sweep, point)[:1]]), marks)
+
+    # -- every rate ------------------------------------------------------------------------------------------------
+
+    def rates(self) -> Iterator[Table]:
+        """Two tables a backend, resources and generator, rows offered rate, without and with dedup: offered and
+        achieved, and how long that took."""
+        for sweeps in self.load.subjects():
+            name = self.load.name(sweeps[0], dedup=False, generator=False)
+            title, file = f"{name} ({self.load.loop(sweeps[0])})", f"{name}-{sweeps[0].generator}"
+            both = {"Offered": self._offered, "Achieved": self.rate_cell}
+            yield self._by_rate(f"rates-{file}", f"Offered and achieved: {title}", sweeps, both)
+            times = {
+                f"{heading}, {p}": self.figure(f"{which}_{p}") for which, heading in _TIMES.items() for p in _SHOWN
+            }
+            if sweeps[0].is_open:
+                yield self._by_rate(f"times-{file}", f"Times: {title}", sweeps, times)
+
+    def _by_rate(self, name: str, caption: str, sweeps: Sequence[Sweep], draws: Mapping[str, Draw]) -> Table:
+        loads = {point.rate: point.level for sweep in sweeps for point in sweep.points}
+        body = []
+        for rate in sorted(loads):
+            row = [Cell.text(loads[rate])]
+            for sweep in sweeps:
+                point = next((p for p in sweep.points if p.rate == rate), None)
+                row += [MISSING if point is None else draw(sweep, point) for draw in draws.values()]
+            body.append(tuple(row))
+        columns = (f"{what}, {sweep.dedup}" for sweep in sweeps for what in draws)
+        return Table(slug(name), caption, ("Rate", *columns), tuple(body))
+
+    # -- one sweep in detail ---------------------------------------------------------------------------------------
+
+    def details(self) -> Iterator[Table]:
+        """One table a sweep: times, counts, what was used, a column for each rate."""
+        for sweep in self.load.sweeps:
+            points = sweep.every_point
+            rows = [(head, [draw(sweep, point) for point in points]) for head, draw in self._detail_rows()]
+            body = tuple((Cell.text(head), *row) for head, row in rows if any(cell is not MISSING for cell in row))
+            name = self.load.name(sweep, generator=False)
+            caption = f"{name} ({self.load.loop(sweep)}), by offered rate"
+            table = slug(f"detail-{name}-{sweep.generator}")
+            yield Table(table, caption, ("Offered rate", *(p.level for p in points)), body)
+
+    def _detail_rows(self) -> Iterator[tuple[str, Draw]]:
+        yield "Begun", self.figure("offered")
+        yield "Integrated", self.figure("qps")
+        yield "Integrated, of the rate asked for", self.figure("achieved_share", "%")
+        yield "95 % interval within a trial", self._within
+        for which, heading in _TIMES.items():
+            for statistic, shown in _STATISTICS.items():
+                yield f"{heading}: {shown}", self.figure(f"{which}_{statistic}")
+            for percentile in _LAID_TOGETHER:
+                yield f"{heading}, trials laid together: p{percentile:g}", self._together(which, percentile)
+        for metric, heading in {
+            "accepted": "Accepted", "duplicates": "Of them duplicates", "pushback": "Pushed back",
+            "errors": "Errors", "dropped": "Not begun: too many under way",
+        }.items():  # fmt: skip
+            yield heading, self.figure(metric)
+        yield "Tree size at the end", self.figure("tree_size")
+
+    def _within(self, sweep: Sweep, point: Point) -> Cell:
+        trial = self.load.typical(sweep, point)
+        values = self.load.trials(sweep, point).get(trial or "", {})
+        if "qps_low" not in values or "qps_high" not in values:
+            return MISSING
+        ends = human.value_range((values["qps_low"], values["qps_high"]), "1/s")
+        return Cell((ends, "one trial, nearest to the median"), self.load.results.places.href(trial))
+
+    def figure(self, metric: str, unit: str | None = None) -> Draw:
+        """The median of a metric with what stands behind it."""
+
+        def draw(sweep: Sweep, point: Point) -> Cell:
+            estimate = self.load.estimate(metric, sweep, point)
+            if estimate is None or (estimate.summary.median is None and not estimate.failed):
+                return MISSING
+            href = cells.href(self.load.results, sweep.target, point.case)
+            if estimate.summary.median is None:
+                # A failed trial has no metric at all: only where it is the whole case does every row say so.
+                known = self.load.median("qps", sweep, point) is not None
+                return MISSING if known else Cell(tuple(cells.failures(estimate)), href, "failed", estimate.cause)
+            shown = unit or estimate.unit
+            lines = (human.quantity(estimate.summary.median, shown), human.evidence(estimate.summary, shown))
+            return Cell(lines, href)
+
+        return draw
+
+    def _median(self, metric: str, unit: str | None = None) -> Draw:
+        """As `figure`, without what stands behind it: for tables that are wide already."""
+        draw = self.figure(metric, unit)
+
+        def short(sweep: Sweep, point: Point) -> Cell:
+            cell = draw(sweep, point)
+            return cell if cell is MISSING else Cell(cell.lines[:1], cell.href, cell.kind, cell.title)
+
+        return short
+
+    def _together(self, which: str, percentile: float) -> Draw:
+        """The bucket in which a percentile of all leaves of all trials lies: histograms merge, percentiles do not."""
+        found = self._quantiles(which, percentile)
+
+        def draw(sweep: Sweep, point: Point) -> Cell:
+            if (sweep.target, point.case) not in found:
+                return MISSING
+            count, low, high = found[sweep.target, point.case]
+            href = cells.href(self.load.results, sweep.target, point.case)
+            if not stats.supported(percentile, count):
+                return Cell((f"needs {stats.smallest_n(percentile):,} leaves",), href, "missing")
+            return Cell((human.value_range((low, high), "s"), f"of {count:,} leaves"), href)
+
+        return draw
+
+    def _quantiles(self, which: str, percentile: float) -> dict[tuple[str, str], tuple[int, float, float]]:
+        rows = self.load.results.series("histogram")
+        if rows is None or rows.is_empty():
+            return {}
+        edges = rows.filter(pl.col("which") == which).rename({"low_s": "lower_s", "high_s": "upper_s"})
+        found = histograms.quantile_interval_from_histogram(edges, percentile / 100, ["target", "case"])
+        return {(target, case): tuple(rest) for target, case, *rest in found.iter_rows()}
+
+    # -- what was the limit ----------------------------------------------------------------------------------------
+
+    def limits(self) -> Table:
+        """A row a case that was at its limit in half of its trials: which resource, and what each process used, median
+        over trials, of what it might."""
+        shares = {
+            "server_cpu": "Server CPU", "database_cpu": "Database CPU", "generator_cpu": "Generator CPU",
+            "disk_busy": "Disk busy",
+        }  # fmt: skip
+        body = []
+        for sweep in self.load.sweeps:
+            for point in sweep.every_point:
+                found = self.load.limits(sweep, point)
+                limited = found.total() - found["nothing"]
+                if 2 * limited >= max(found.total(), 1) and self.load.median("qps", sweep, point) is not None:
+                    row = [self._median(metric, "%")(sweep, point) for metric in shares]
+                    row += [self._median(metric)(sweep, point) for metric in ("disk_write", "server_peak_memory")]
+                    head = f"{self.load.name(sweep)} · {point.level}"
+                    body.append((Cell.text(head), self._limit_cell(sweep, point), *row))
+        columns = ("Case", "Limit", *shares.values(), "Disk writes", "Peak memory of the server")
+        return Table("limits", "What was the limit, where the offered rate was not met", columns, tuple(body))
+
+    def _limit_cell(self, sweep: Sweep, point: Point) -> Cell:
+        texts = self.load.limit_texts(sweep, point)
+        counts = self.load.limits(sweep, point).most_common()
+        lines = [f"{name} ({count} of {len(texts)})" if len(counts) > 1 else name for name, count in counts]
+        marks = tuple(mark for mark in self.load.marks(sweep, point) if mark.endswith(("-limited", "-bound")))
+        href = cells.href(self.load.results, sweep.target, point.case)
+        return Cell(tuple(lines), href, "number", " | ".join(dict.fromkeys(texts)), marks)
+
+    # -- is every leaf in it? --------------------------------------------------------------------------------------
+
+    def proofs(self) -> Table:
+        """A row a log: how many accepted leaves were asked for a proof, how many were proved, trials that lost some."""
+        body = [self._proofs_row(sweep) for sweep in self.load.sweeps]
+        columns = ("Log", "Trials", "Proofs asked for", "Proved", "Trials that lost leaves")
+        return Table("proofs", "Inclusion proofs against the last verified checkpoint", columns, tuple(body))
+
+    def _proofs_row(self, sweep: Sweep) -> tuple[Cell, ...]:
+        points = sweep.every_point
+        asked, proved = (
+            sum(self.load.total(f"proofs_{what}", sweep, p) for p in points) for what in ("asked", "proved")
+        )
+        lost = sum(self.load.lost_trials(sweep, point) for point in points)
+        estimates = [e for point in points if (e := self.load.estimate("qps", sweep, point)) is not None]
+        first = next((p for p in points if self.load.lost_trials(sweep, p)), points[0])
+        href = cells.href(self.load.results, sweep.target, first.case)
+        causes = [cause for e in estimates for cause, _ in e.causes]
+        verdict = Cell((str(lost),), href, "failed", " ".join(causes), ("lost leaf",)) if lost else Cell.text("none")
+        figures = (Cell((f"{asked:,.0f}",), href), Cell((f"{proved:,.0f}",), href))
+        if not asked:
+            figures = (Cell(("none",), kind="missing", title="an imported screen has no log to ask"), MISSING)
+        trials = Cell.text(f"{sum(e.results for e in estimates):,}")
+        return (Cell.text(self.load.name(sweep)), trials, *figures, verdict)

@@ -1,0 +1,191 @@
+"""What one trial of log_write says: its generator's files, and what was found around the load. Pure."""
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from benchstudy.families.log_write.command import RESULT
+from benchstudy.families.log_write.config import SEARCH
+from benchstudy.families.log_write.growth import growth_rows
+from benchstudy.families.log_write.hammer import HammerScreen, read_saved
+from benchstudy.families.log_write.imported import SAVED_SCREEN, screen_values
+from benchstudy.families.log_write.samples import DATABASE, GENERATOR, SERVER, Found, limited_by, read_samples
+from benchstudy.families.log_write.windows import LOAD, Measured, Rows, Values, measured, window_of
+from benchstudy.families.shared.files import read_json
+from benchstudy.families.shared.under_load import Rate
+from benchstudy.model.family import Observation, Parsed, ParseError
+
+FACTS = "log.json"  # what was found around the load, beside the folders of the trial's commands
+SEARCHED = "load-step-"  # the folders of a search's windows begin so
+
+
+def parse_trial(levels: Mapping[str, str], files: Path) -> Parsed:
+    """The observations and series of a trial, measured or imported. Raises ParseError."""
+    if (files / SAVED_SCREEN).is_file():
+        screen = read_saved((files / SAVED_SCREEN).read_bytes())[-1]
+        return Parsed(_observations(_screen_alone(screen)), {})
+    facts = _facts(files / FACTS)
+    _compare(levels, facts)
+    values: Values = {}
+    steps: Rows = []
+    label = LOAD
+    if facts["mode"] == SEARCH:
+        label = _best(facts)["label"]
+        values |= {f"capacity_{name}": (facts["bracket"][f"{key}"], "1/s") for name, key in _BRACKET.items()}
+        steps = _step_rows(facts, files)
+    window = measured(facts, files, label)
+    found = _samples(facts, files, window)
+    values |= window.values | _around(facts, found, window)
+    return Parsed(
+        _observations(values),
+        {
+            "growth": growth_rows(window.seen),
+            "latency": window.latency,
+            "histogram": window.histogram,
+            "resources": found.rows,
+            "phases": window.phases,
+            "steps": steps,
+        },
+    )
+
+
+def problems_of(files: Path) -> list[str]:
+    """What a reader must know beside a trial's figures. Raises ParseError."""
+    facts = _facts(files / FACTS)
+    found = list(measured(facts, files, _best(facts)["label"] if facts["mode"] == SEARCH else LOAD).problems)
+    died = [row for row in facts.get("steps", ()) if row.get("died")]
+    if died:
+        found.append(
+            f"died: servers died at {len(died)} of {len(facts['steps'])} windows of the search, the first time at "
+            f"{died[0]['rate_per_s']:g}/s ({died[0]['died']}); each time it went on with a fresh log, and what the one "
+            "before had accepted last was asked for no more"
+        )
+    return found
+
+
+def limit_of(files: Path) -> str:
+    """What limited the log in this trial, see samples.limited_by. Raises ParseError."""
+    facts = _facts(files / FACTS)
+    label, at_its_limit = LOAD, None
+    if facts["mode"] == SEARCH:
+        failed, highest = facts["bracket"]["lowest_fail"], facts["bracket"]["highest_pass"]
+        if failed is None:
+            return f"nothing: every rate that was tried kept the objective, up to {highest:g}/s"
+        decided = [row for row in facts["steps"] if row["rate_per_s"] == failed and row["why"]][-1]
+        if decided.get("died"):
+            return _fatal(decided)
+        label, at_its_limit = decided["label"], True
+    window = measured(facts, files, label)
+    found = _samples(facts, files, window)
+    return limited_by(found, at_its_limit=window.at_its_limit if at_its_limit is None else at_its_limit)
+
+
+def _fatal(row: Mapping[str, Any]) -> str:
+    """What limited a log whose servers died at the lowest rate that failed."""
+    how, at = row["died"], f"at {row['rate_per_s']:g}/s"
+    return f"memory: {how} {at}" if how.startswith("OOM:") else f"{how} {at}"
+
+
+def _screen_alone(screen: HammerScreen) -> Values:
+    """Of a saved screen, which is all there is: its Δ stands for the growth of the tree."""
+    return {
+        "qps": (screen.qps, "1/s"),
+        "offered": (screen.write_max_per_s, "1/s"),
+        "achieved_share": (screen.qps / screen.write_max_per_s if screen.write_max_per_s else None, "1"),
+        "tree_size": (screen.tree_size, "1"),
+        **screen_values(screen),
+    }
+
+
+# --- around it --------------------------------------------------------------------------------------------------
+
+
+def _samples(facts: Mapping[str, Any], files: Path, window: Measured) -> Found:
+    return read_samples(files, facts["cpus"], window.begin_unix, window.end_unix, window.started_unix)
+
+
+def _around(facts: Mapping[str, Any], found: Found, window: Measured) -> Values:
+    """What the processes and the disk used in the window."""
+    values: Values = {"disk_write": (found.disk_write, "B/s"), "disk_busy": (found.disk_busy, "1")}
+    for name in (SERVER, DATABASE, GENERATOR):
+        shares = found.processes.get(name)
+        if shares is not None and window.values.get(f"{name}_cpu", (None, ""))[0] is None:
+            values[f"{name}_cpu"] = (shares.cpu, "1")
+    peaks = [server.get("peak_memory_bytes") for server in _servers(facts)]
+    if peaks and None not in peaks:
+        values["server_peak_memory"] = (sum(peaks), "B")
+    elif SERVER in found.processes:
+        values["server_peak_memory"] = (found.processes[SERVER].rss_peak, "B")
+    return values
+
+
+def _servers(facts: Mapping[str, Any]) -> Sequence[Mapping[str, Any]]:
+    """What the servers used of the start in which the window was that a trial's figures are of.
+
+    Nothing of one that died afterwards, at another rate: its peak is that rate's.
+    """
+    if facts["mode"] != SEARCH or "starts" not in facts:
+        return facts["servers"]
+    start = facts["starts"][_best(facts)["start"] - 1]
+    return () if start["died"] else start["servers"]
+
+
+_BRACKET = {"pass": "highest_pass", "fail": "lowest_fail"}
+
+
+def _best(facts: Mapping[str, Any]) -> Mapping[str, Any]:
+    """The last window at the highest rate that passed."""
+    passed = facts["bracket"]["highest_pass"]
+    return [row for row in facts["steps"] if row["rate_per_s"] == passed][-1]
+
+
+def _step_rows(facts: Mapping[str, Any], files: Path) -> Rows:
+    """A row for each attempt at a rate, of its window that decided: the one that failed, else the last."""
+    # Trials of before a rate could be tried again have no number of the attempt.
+    decided = {(row["step"], row.get("attempt", 1)): row for row in facts["steps"]}
+    return [
+        {"step": number, "attempt": attempt, **_step_values(facts, files, row), "why": row["why"] or None}
+        for (number, attempt), row in decided.items()
+    ]
+
+
+def _step_values(facts: Mapping[str, Any], files: Path, row: Mapping[str, Any]) -> dict[str, Any]:
+    found = {"offered_per_s": row["rate_per_s"], "passed": not row["why"]}
+    nothing = dict.fromkeys(("achieved_per_s", "errors", "pushback", "integrate_p99_s"))
+    # A generator whose log went away may have left no result.
+    if row.get("died") and not (files / row["label"] / "files" / RESULT).is_file():
+        return found | nothing
+    window = window_of(files / row["label"], facts["cpus"][GENERATOR], facts["publish_interval_s"])
+    return found | {
+        "achieved_per_s": window.achieved_per_s,
+        "errors": window.errors,
+        "pushback": window.pushback,
+        # Of a server that died only the leaves that were quick enough have a time.
+        "integrate_p99_s": None if row.get("died") else window.integrate_p99_s,
+    }
+
+
+def _compare(levels: Mapping[str, str], facts: Mapping[str, Any]) -> None:
+    """Raises ParseError when the files are of another case."""
+    rate = None if levels["rate"] == SEARCH else Rate.of_level(levels["rate"]).per_s
+    if facts["rate_per_s"] != rate:
+        raise ParseError(f"measured at {facts['rate_per_s']} leaves/s, and the case says {levels['rate']}")
+    if str(facts["front_ends"]) != levels["front_ends"]:
+        raise ParseError(f"measured with {facts['front_ends']} front ends, and the case says {levels['front_ends']}")
+
+
+def _observations(values: Values) -> list[Observation]:
+    return [Observation(metric, float(value), unit) for metric, (value, unit) in values.items() if value is not None]
+
+
+_NEEDED = frozenset(["mode", "rate_per_s", "duplicate_share", "front_ends", "publish_interval_s", "cpus", "servers"])
+
+
+def _facts(path: Path) -> dict[str, Any]:
+    facts = read_json(path)
+    if facts.get("schema") != 1:
+        raise ParseError(f"{path.name}: schema {facts.get('schema')!r}, and only 1 is known")
+    missing = sorted(_NEEDED - facts.keys())
+    if missing:
+        raise ParseError(f"{path.name} lacks {', '.join(missing)}")
+    return facts

@@ -1,0 +1,335 @@
+"""One trial of log_write: a fresh log, its servers, load, proofs; all of it gone afterwards.
+
+What was found around the load goes into `log.json` in the trial's folder, so that parsing needs the files alone.
+"""
+
+import re
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import asdict
+from functools import partial
+from threading import Thread
+from typing import TYPE_CHECKING, Any
+
+from benchstudy.families.log_write.causes import explain, explained
+from benchstudy.families.log_write.command import Load
+from benchstudy.families.log_write.config import SEARCH, LogWriteConfig, share_of
+from benchstudy.families.log_write.log import Log, Wanted
+from benchstudy.families.log_write.parse import FACTS, SEARCHED, limit_of, problems_of
+from benchstudy.families.log_write.search import Attempt, Step, bracket, next_rate, tried, verdict
+from benchstudy.families.log_write.starts import ServerDied, Starts
+from benchstudy.families.log_write.windows import HAMMER, LOAD, WATCH, read_hammer_log, read_written, window_of
+from benchstudy.families.shared.under_load import Rate, load_role
+from benchstudy.hosts.agent import Command
+from benchstudy.model.errors import BenchstudyError, TrialFailed
+from benchstudy.model.family import Case, ParseError
+from benchstudy.model.files import as_json, write_atomically
+from benchstudy.model.services import Limits
+
+if TYPE_CHECKING:
+    from benchstudy.families.log_write.logbench import LogbenchResult
+    from benchstudy.measuring.trial import TrialContext, TrialExecution
+
+_OPEN = "open"
+_LEAST_COOL_DOWN_S = 1.0
+# What logbench says of a log that had answered before, and is still at its end after a rate that was too high.
+_UNANSWERED = re.compile(r"no checkpoint at .*(deadline exceeded|timeout|refused|reset by peer|EOF)", re.IGNORECASE)
+_LONGER_S = 120.0  # than its load and its waiting a generator may take before it hangs
+
+
+def run_trial(case: Case, trial: "TrialContext") -> None:
+    """See the family. Raises TrialFailed with a cause a person understands."""
+    try:
+        _Trial(case, trial).run()
+    except TrialFailed as error:
+        raise TrialFailed(explained(str(error))) from error
+    finally:
+        # The trial's program is what wrote, not what it wrote to.
+        trial.commands.sort(key=lambda command: not command.label.startswith(LOAD))
+
+
+class _NothingAccepted(TrialFailed):
+    """The log took no leaf in the window."""
+
+
+class _Trial:
+    starts: Starts
+    loaded = 0  # the last start that a load was run on
+
+    def __init__(self, case: Case, trial: "TrialContext"):
+        self.trial, levels = trial, case.levels
+        config: LogWriteConfig = trial.config
+        self.config = config
+        self.backend, self.generator = config.backend(levels["backend"]), config.generator(levels["generator"])
+        self.duplicate_share = share_of(levels["duplicates"])
+        self.rate = None if levels["rate"] == SEARCH else Rate.of_level(levels["rate"]).per_s
+        self.role = load_role(trial.roles)
+        limit = config.limit(levels["limits"])
+        bound = self.backend.max_integrate_p99
+        self.objective = config.search.model_copy(update={"max_integrate_p99": bound} if bound else {})
+        highest = Rate(config.search.highest).per_s if self.rate is None else self.rate
+        self.wanted = Wanted(
+            backend=self.backend,
+            service=self.backend.server(levels["antispam"]) or "",
+            limits=limit.limits if limit else Limits(),
+            front_ends=int(levels["front_ends"]),
+            generator=self.generator,
+            under_way=self.generator.under_way(highest),
+            load_role=self.role,
+        )
+
+    def run(self) -> None:
+        trial = self.trial
+        self.program = trial.tool_path(self.generator.tool, self.role)
+        self.logbench = trial.tool_path("logbench", self.role)
+        trial.note(loop="open" if self.generator.is_open else "closed")
+        with Starts(self.wanted, trial, self.program) as self.starts:
+            facts: dict[str, Any] = {
+                "schema": 1,
+                "tool": self.generator.tool,
+                "mode": SEARCH if self.rate is None else _OPEN if self.generator.is_open else HAMMER,
+                "rate_per_s": self.rate,
+                "duplicate_share": self.duplicate_share,
+                "front_ends": self.wanted.front_ends,
+                "publish_interval_s": self.backend.publish_interval,
+                "placement": asdict(self.log.placement),
+                "cpus": self.log.cpus,
+            }
+            facts |= self._loaded()
+            self._require_no_known_cause(facts)
+        # They have ended, and their records say what they used.
+        facts["starts"] = self.starts.described()
+        facts["servers"] = facts["starts"][-1]["servers"]
+        write_atomically(trial.files / FACTS, as_json(facts))
+        try:
+            trial.note(limited_by=limit_of(trial.files), problems=problems_of(trial.files))
+        except ParseError as error:
+            raise TrialFailed(str(error)) from error
+
+    @property
+    def log(self) -> Log:
+        return self.starts.log
+
+    # --- load ------------------------------------------------------------------------------------------------
+
+    def _loaded(self) -> dict[str, Any]:
+        if self.rate is None:
+            return self._search()
+        load = self._load_of(self.rate, self.generator.warm_up, self.generator.duration)
+        if self.generator.is_open:
+            self._write(load)
+        else:
+            self._hammer(load)
+        return {"under_way": load.under_way, "window": {"warm_up_s": load.warm_up_s, "duration_s": load.duration_s}}
+
+    def _load_of(self, rate_per_s: float, warm_up_s: float, duration_s: float) -> Load:
+        return Load(
+            generator=self.generator,
+            target=self.log.target,
+            rate_per_s=rate_per_s,
+            under_way=self.generator.under_way(rate_per_s),
+            duplicate_share=self.duplicate_share,
+            warm_up_s=warm_up_s,
+            duration_s=self.backend.window_s(duration_s),
+            cool_down_s=max(self.backend.publish_interval, _LEAST_COOL_DOWN_S) if self.generator.is_open else 0.0,
+        )
+
+    def _timeout_s(self, load: Load) -> float:
+        generator = self.generator
+        return min(load.total_s + generator.drain + generator.request_timeout + _LONGER_S, self.config.timeout)
+
+    def _write(self, load: Load, label: str = LOAD) -> None:
+        """One run of the open loop. Raises ServerDied, and TrialFailed when a leaf was lost, or none was accepted.
+
+        In a search a leaf that is only late is no lost one: the rate was too high.
+        """
+        command = load.write(self.logbench, label, self.log.placement.generator, self._timeout_s(load))
+        done = self.trial.execute(command, self.role)
+        self._require(done)
+        written = self._read(label)
+        self._require_nothing_lost(written)
+        if not written.window.accepted:
+            said = "; ".join(f"{text.count}× {text.kind}: {text.text}" for text in written.texts[:3])
+            raise _NothingAccepted(f"the log accepted no leaf in the window: {said or 'no answer came'}")
+
+    def _require_nothing_lost(self, written: "LogbenchResult") -> None:
+        lost = written.proofs.lost_count - (written.proofs.not_integrated if self.rate is None else 0)
+        if lost > 0:
+            first = written.proofs.lost[0]
+            raise TrialFailed(f"{lost} accepted leaves are lost, such as that of index {first.index}: {first.why}")
+
+    def _read(self, label: str) -> "LogbenchResult":
+        try:
+            return read_written(self.trial.files / label)
+        except ParseError as error:
+            raise TrialFailed(f"logbench's result: {error}") from error
+
+    def _require(self, done: "TrialExecution") -> None:
+        """As require_success, with what the servers say: a refused connection is only the symptom."""
+        self.starts.check()
+        try:
+            done.require_success()
+        except TrialFailed as error:
+            if self.rate is None and self.starts.number == self.loaded and _UNANSWERED.search(str(error)):
+                raise ServerDied("server hung: no checkpoint came before the load began") from error
+            raise
+        self.loaded = self.starts.number
+
+    def _hammer(self, load: Load) -> None:
+        """The hammer on a terminal, and logbench beside it, which looks at the checkpoints and has leaves proved."""
+        cpus = self.log.placement.generator
+        # With a screen it never ends by itself: its time is over when ours is.
+        hammer = load.hammer(self.program, LOAD, cpus, load.total_s)
+        with self._beside(load.watch(self.logbench, WATCH, None, self._timeout_s(load))) as watching:
+            done = self.trial.execute(hammer, self.role)
+            self.starts.check()
+            if done.execution.state != "timeout":
+                done.require_success()
+                raise TrialFailed(f"the hammer ended by itself after {done.execution.duration_s:.0f} s")
+        self._require(watching[0])
+        watched = self._read(WATCH)
+        if watched.proofs.lost_count:
+            first = watched.proofs.lost[0]
+            raise TrialFailed(f"leaves are lost, such as that of index {first.index}: {first.why}")
+
+    @contextmanager
+    def _beside(self, command: Command) -> Iterator[list["TrialExecution"]]:
+        """Runs the command while the block runs, and waits for it; the list holds how it went."""
+        done: list[TrialExecution] = []
+        problems: list[BenchstudyError] = []
+
+        def run() -> None:
+            try:
+                done.append(self.trial.execute(command, self.role))
+            except BenchstudyError as error:
+                problems.append(error)
+
+        thread = Thread(target=run, name=command.label, daemon=True)
+        thread.start()
+        try:
+            yield done
+        finally:
+            thread.join(timeout=command.timeout_s + _LONGER_S)
+        if problems:
+            raise problems[0]
+        if not done:
+            raise TrialFailed(f"{command.label} did not end")
+
+    # --- capacity --------------------------------------------------------------------------------------------
+
+    def _search(self) -> dict[str, Any]:
+        """Rates up and down on one log, until the bracket is narrow; on a fresh one when a server died at a rate.
+
+        Raises TrialFailed when no rate passes, or servers died too often.
+        """
+        objective = self.objective
+        steps: list[Step] = []
+        rows: list[dict[str, Any]] = []
+        begun = time.monotonic()
+        while (rate := next_rate(steps, objective)) is not None:
+            self._require_time(begun, rate, steps)
+            steps.append(tried(rate, objective, partial(self._attempt, steps, rows, rate)))
+        found = bracket(steps)
+        if found.highest_pass is None:
+            raise TrialFailed(_none_passed(steps))
+        return {
+            "search": objective.model_dump(mode="json"),
+            "steps": rows,
+            "bracket": asdict(found),
+            "under_way": self.wanted.under_way,
+        }
+
+    def _ensure_up(self, steps: Sequence[Step], rows: Sequence[Mapping[str, Any]]) -> None:
+        """Raises TrialFailed when the log does not come up again, or died too often."""
+        deaths, most = self.starts.deaths, self.objective.max_restarts
+        if deaths > most:
+            last, passed = rows[-1], bracket(steps).highest_pass
+            shown = "none passed" if passed is None else f"{passed:g}/s passed"
+            raise TrialFailed(
+                f"{last['why']}, at {last['rate_per_s']:g}/s; servers have died {deaths} times in this search "
+                f"({shown}), and max_restarts is {most}: start nearer to the capacity, or raise it"
+            )
+        self.starts.ensure_up()
+
+    def _require_time(self, begun: float, rate: float, steps: Sequence[Step]) -> None:
+        objective = self.objective
+        one = objective.attempts * objective.windows * self._timeout_free_s(rate)
+        left = self.config.timeout - (time.monotonic() - begun)
+        if left < one:
+            found = bracket(steps)
+            raise TrialFailed(
+                f"the search needs more than the timeout of {self.config.timeout:g} s: after {len(steps)} rates the "
+                f"capacity lies between {found.highest_pass} and {found.lowest_fail}/s; raise timeout, or start nearer"
+            )
+
+    def _timeout_free_s(self, rate: float) -> float:
+        return self._load_of(rate, self.objective.warm_up, self.objective.window).total_s
+
+    def _attempt(self, steps: Sequence[Step], rows: list[dict[str, Any]], rate: float, attempt: int) -> Attempt:
+        """How the rate did this time, by its first window that failed. `rows` gets what each window showed."""
+        objective, number = self.objective, len(steps) + 1
+        result = Attempt()
+        for turn in range(1, objective.windows + 1):
+            self._ensure_up(steps, rows)
+            label = f"{SEARCHED}{number:02d}-attempt-{attempt}-window-{turn}"
+            load = self._load_of(rate, objective.warm_up, objective.window)
+            row = {"step": number, "attempt": attempt, "window": turn, "label": label, "rate_per_s": rate}
+            row["start"] = self.starts.number
+            try:
+                self._write(load, label)
+                window = window_of(self.trial.files / label, self.log.placement.usable, self.backend.publish_interval)
+                result = Attempt(verdict(window, objective))
+            except _NothingAccepted as error:
+                result = Attempt(str(error))
+            except ServerDied as error:
+                row["died"] = self._died(error, label)
+                # Memory that is used up is no stall that passes: a rate that can end the log is not tried again.
+                result = Attempt(row["died"], is_final=row["died"].startswith("OOM:"))
+            rows.append({**row, "why": result.why})
+            if result.why:
+                break
+        return result
+
+    def _died(self, symptom: ServerDied, label: str) -> str:
+        """Take the log down: how its servers ended.
+
+        Raises TrialFailed when a wrong setup is the cause, or when leaves are lost.
+        """
+        how, said = self.starts.end(symptom)
+        if explain(said) is not None:
+            raise TrialFailed(said)
+        with suppress(ParseError):  # a generator whose log goes away may leave nothing
+            self._require_nothing_lost(read_written(self.trial.files / label))
+        return how
+
+    # --- afterwards ------------------------------------------------------------------------------------------
+
+    def _require_no_known_cause(self, facts: dict[str, Any]) -> None:
+        """Errors whose cause is a wrong setup make no result. Raises TrialFailed with that cause."""
+        errors, texts = 0, []
+        if facts["mode"] == HAMMER:
+            said = read_hammer_log(self.trial.files)
+            errors, texts = said.error_count, [*said.errors]
+        else:
+            # Where a server died, nobody was there to answer: that has been told.
+            for label in [row["label"] for row in facts.get("steps", ()) if "died" not in row] or [LOAD]:
+                written = self._read(label)
+                errors += written.window.errors
+                texts += [text.text for text in written.texts]
+        if not errors:
+            return
+        up = self.log.servers if self.starts.is_up else ()
+        logs = [str(server.agent.service_status(server)["log"]) for server in up]
+        cause = explain(*texts, *logs)
+        if cause:
+            raise TrialFailed(f"{cause}: {errors} errors" + (f", such as {texts[0]}" if texts else ""))
+
+
+def _none_passed(steps: Sequence[Step]) -> str:
+    """The cause of a search without any rate that passed, by the lowest that was tried."""
+    least = min(steps, key=lambda step: step.rate_per_s)
+    tried_so_far = f"no rate kept the objective, {len(steps)} tried, down to {least.rate_per_s:g}/s"
+    if least.why.startswith("OOM:"):
+        return f"{least.why}, at {least.rate_per_s:g}/s; {tried_so_far}"
+    return f"{tried_so_far}; at that one: {least.why}"

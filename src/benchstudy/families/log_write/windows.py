@@ -1,0 +1,224 @@
+"""One window of a generator, from the files that it left: logbench's result, or the hammer's screens and log. Pure."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from itertools import takewhile
+from pathlib import Path
+from statistics import fmean
+from typing import Any
+
+from benchstudy.families.log_write.command import RESULT
+from benchstudy.families.log_write.growth import Growth, Seen, growth
+from benchstudy.families.log_write.hammer import HammerLog, HammerScreen, parse_log, replay
+from benchstudy.families.log_write.imported import screen_values
+from benchstudy.families.log_write.logbench import LogbenchResult, parse_logbench
+from benchstudy.families.log_write.samples import GENERATOR
+from benchstudy.families.log_write.search import Window
+from benchstudy.families.shared.files import read_json, read_text
+from benchstudy.model.criteria import ACHIEVED
+from benchstudy.model.family import ParseError
+from benchstudy.statistics import within_trial
+
+LOAD, WATCH = "load", "watch"  # folders: of the load, and of logbench beside the hammer
+HAMMER = "hammer"  # the mode of a trial whose generator is the hammer
+Rows = Sequence[Mapping[str, Any]]
+Values = dict[str, tuple[float | None, str]]  # metric to value and unit
+
+
+@dataclass(frozen=True)
+class Measured:
+    """One window of one generator. `started_unix`: when the load began, from which the t_s of every series count, and
+    `begin_unix`, `end_unix`: the window's ends; on the load host's wall clock. `problems`: what a reader must know.
+    """
+
+    values: Values
+    seen: Sequence[Seen]
+    latency: Rows
+    histogram: Rows
+    growth: Growth | None
+    phases: Rows
+    started_unix: float
+    begin_unix: float
+    end_unix: float
+    at_its_limit: bool
+    problems: Sequence[str]
+
+
+def read_written(folder: Path) -> LogbenchResult:
+    """What logbench left in the folder of its command. Raises ParseError."""
+    return parse_logbench(read_text(folder / "files" / RESULT))
+
+
+def read_hammer_log(files: Path) -> HammerLog:
+    """What the hammer said beside its screen. Raises ParseError."""
+    return parse_log(read_text(files / LOAD / "stderr"))
+
+
+def window_of(folder: Path, cpus: int, publish_interval_s: float) -> Window:
+    """One window of the capacity search. Raises ParseError."""
+    written = read_written(folder)
+    grown = _grown(written, publish_interval_s)
+    return Window(
+        offered_per_s=written.rate_per_s,
+        sent=written.window.sent,
+        dropped=written.window.dropped,
+        duration_s=written.duration_s,
+        achieved_per_s=grown.slope if grown else 0.0,
+        errors=written.window.errors,
+        pushback=written.window.pushback,
+        integrate_p99_s=written.integrate_latency.quantile(0.99),
+        not_integrated=written.proofs.not_integrated,
+        expected_share=new_share_of(written),
+        generator_cpu=_own_cpu(written, cpus),
+    )
+
+
+def measured(facts: Mapping[str, Any], files: Path, label: str) -> Measured:
+    if facts["mode"] == HAMMER:
+        return _hammered(facts, files)
+    written = read_written(files / label)
+    return _written(facts, written)
+
+
+def _written(facts: Mapping[str, Any], written: LogbenchResult) -> Measured:
+    window, proofs = written.window, written.proofs
+    grown = _grown(written, facts["publish_interval_s"])
+    share = _achieved_share(grown, written.rate_per_s, new_share_of(written))
+    values: Values = {
+        **_growth_values(grown, written.checkpoints),
+        "offered": (written.offered_per_s, "1/s"),
+        "achieved_share": (share, "1"),
+        "accepted": (window.accepted, "1"),
+        "duplicates": (window.duplicates, "1"),
+        "pushback": (window.pushback, "1"),
+        "errors": (window.errors, "1"),
+        "dropped": (window.dropped, "1"),
+        "generator_cpu": (_own_cpu(written, facts["cpus"][GENERATOR]), "1"),
+        "proofs_asked": (proofs.asked, "1"),
+        "proofs_proved": (proofs.proved, "1"),
+    }
+    histogram: list[dict[str, Any]] = []
+    for which, times in (("queue", written.add_latency), ("integrate", written.integrate_latency)):
+        known = {"mean": times.mean_s, "max": times.max_s}
+        known |= {f"p{percent}": times.quantile(percent / 100) for percent in (50, 90, 99)}
+        values |= {f"{which}_{name}": (value, "s") for name, value in known.items()}
+        histogram += [{"which": which, "low_s": b.low_s, "high_s": b.high_s, "count": b.count} for b in times.bins]
+    latency = [
+        {
+            "t_s": sample.t_s,
+            "integrate_p50_s": sample.integrate_p50_s,
+            "integrate_p99_s": sample.integrate_p99_s,
+            "queue_p50_s": sample.add_p50_s,
+            "queue_p99_s": sample.add_p99_s,
+        }
+        for sample in written.samples
+    ]
+    started = written.started_unix_s
+    begin = started + written.warm_up_s
+    limited = bool(window.dropped or window.pushback) or share is None or share < ACHIEVED
+    seen = [(row.t_s, row.size) for row in written.checkpoints]
+    end = begin + written.duration_s
+    phases = _phases(seen, written.warm_up_s, written.duration_s, written.cool_down_s)
+    return Measured(values, seen, latency, histogram, grown, phases, started, begin, end, limited, written.problems())
+
+
+def _hammered(facts: Mapping[str, Any], files: Path) -> Measured:
+    """The hammer's window, from the checkpoints that logbench saw beside it, and the hammer's own words."""
+    watched = read_written(files / WATCH)
+    screens = replay((files / LOAD / "stdout").read_bytes())
+    screen = screens[-1]
+    log = read_hammer_log(files)
+    supervised = read_json(files / LOAD / "supervisor.json")
+    started = datetime.fromisoformat(supervised["started"].replace("Z", "+00:00")).timestamp()
+    begin = started + facts["window"]["warm_up_s"]
+    end = begin + facts["window"]["duration_s"]
+    seen = [(row.t_s + watched.started_unix_s - started, row.size) for row in watched.checkpoints]
+    grown = growth(seen, begin - started, end - started, facts["publish_interval_s"])
+    # It does not say which of its leaves came twice.
+    share = None if facts["duplicate_share"] else _achieved_share(grown, facts["rate_per_s"], 1.0)
+    values: Values = {
+        **_growth_values(grown, watched.checkpoints),
+        "offered": (facts["rate_per_s"], "1/s"),
+        "achieved_share": (share, "1"),
+        "pushback": (log.pushback_500 + log.pushback_503, "1"),
+        "errors": (log.error_count, "1"),
+        "proofs_asked": (watched.proofs.asked, "1"),
+        "proofs_proved": (watched.proofs.proved, "1"),
+        **screen_values(screen),
+    }
+    values |= _both_ways(screens, seen)
+    limited = bool(screen.oversupply) or (share is not None and share < ACHIEVED)
+    problems = [*screen.problems(), *watched.problems()]
+    phases = _phases(seen, begin - started, end - begin, 0.0)
+    return Measured(values, seen, [], [], grown, phases, started, begin, end, limited, problems)
+
+
+def _phases(seen: Sequence[Seen], warm_up_s: float, duration_s: float, cool_down_s: float) -> Rows:
+    """What a trial's times are of, one after the other. The drain, in which what had been accepted is integrated, lasts
+    until the last checkpoint that was seen.
+    """
+    rows, begin = [], 0.0
+    drain_s = max((moment for moment, _ in seen), default=0.0) - (warm_up_s + duration_s + cool_down_s)
+    lasting = {"warm-up": warm_up_s, "window": duration_s, "cool-down": cool_down_s, "drain": drain_s}
+    for phase, lasts in lasting.items():
+        if lasts > 0:
+            rows.append({"phase": phase, "start_s": begin, "end_s": begin + lasts})
+            begin += lasts
+    return rows
+
+
+def _both_ways(screens: Sequence[HammerScreen], seen: Sequence[Seen]) -> Values:
+    """The growth of the tree as the hammer's screens tell it, and as our checkpoints do, by the same rule: what was
+    known at a tick less what was known a window before, which cuts publish steps. Over all screens with whole windows.
+    """
+    pairs = []
+    for screen in screens:
+        if screen.at_s is not None and screen.at_s >= screen.window_s:
+            ends = [_size_at(seen, moment) for moment in (screen.at_s - screen.window_s, screen.at_s)]
+            pairs.append((screen.qps, (ends[1] - ends[0]) / screen.window_s))
+    if not pairs:
+        return {}
+    return {
+        "hammer_qps_mean": (fmean(its for its, _ in pairs), "1/s"),
+        "qps_of_hammer_window": (fmean(ours for _, ours in pairs), "1/s"),
+    }
+
+
+def _size_at(seen: Sequence[Seen], moment: float) -> int:
+    return max((size for _, size in takewhile(lambda row: row[0] <= moment, seen)), default=0)
+
+
+def _growth_values(grown: Growth | None, checkpoints: Sequence[Any]) -> Values:
+    if grown is None:
+        raise ParseError("no two checkpoints were seen in the window: is it shorter than a publish step?")
+    low, high = within_trial.rate_interval(grown.grew, grown.took_s) or (None, None)
+    return {
+        "qps": (grown.qps, "1/s"),
+        "qps_low": (low, "1/s"),
+        "qps_high": (high, "1/s"),
+        "tree_size": (checkpoints[-1].size, "1"),
+    }
+
+
+def _grown(written: LogbenchResult, publish_interval_s: float) -> Growth | None:
+    seen = [(row.t_s, row.size) for row in written.checkpoints]
+    return growth(seen, written.warm_up_s, written.warm_up_s + written.duration_s, publish_interval_s)
+
+
+def _achieved_share(grown: Growth | None, offered_per_s: float, new_share: float) -> float | None:
+    """Of the leaves that are new to the log: those that it recognised it does not add again."""
+    return grown.qps / (offered_per_s * new_share) if grown and offered_per_s * new_share > 0 else None
+
+
+def new_share_of(written: LogbenchResult) -> float:
+    """Of the accepted leaves of the window, those that the log had not had before.
+
+    Servers without antispam recognise what came a short while ago as well: they remember some 100 000 leaves.
+    """
+    window = written.window
+    return 1.0 - window.duplicates / window.accepted if window.accepted else 1.0
+
+
+def _own_cpu(written: LogbenchResult, cpus: int) -> float:
+    return (written.cpu_user_s + written.cpu_system_s) / (written.duration_s * cpus)

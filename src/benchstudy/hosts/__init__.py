@@ -1,0 +1,1 @@
+"""SSH, and the controller's side of the agent that runs on a host."""

@@ -1,0 +1,136 @@
+"""The controller's side of the agent on a host: put it there, run supervised commands, services and the host's lock."""
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from benchstudy.hosts.commands import Command, Execution, SupervisedRun
+from benchstudy.hosts.errors import HostBusy, HostRefused, LockLost, ServiceFailed
+from benchstudy.hosts.line import AgentLine
+from benchstudy.hosts.lock import HostLock
+from benchstudy.hosts.services import RunningService, service_status, start_service, stop_service
+from benchstudy.model.services import Confinement, Service
+
+__all__ = [
+    "Command",
+    "Execution",
+    "HostAgent",
+    "HostBusy",
+    "HostLock",
+    "HostRefused",
+    "LockLost",
+    "RunningService",
+    "ServiceFailed",
+]
+
+
+class HostAgent(AgentLine):
+    """What a session does with the agent: its lock, supervised commands, services, folders and facts."""
+
+    _lock: HostLock | None = None
+
+    # --- lock and clock --------------------------------------------------------------------------------------
+
+    def lock(self, session: str, owner: Mapping[str, Any]) -> HostLock:
+        """The host for this session alone; a context manager, see HostLock. Raises HostBusy, HostRefused."""
+        self._lock = HostLock(self, session, owner)
+        self.held_lock_path = self._lock.path
+        return self._lock
+
+    # --- commands --------------------------------------------------------------------------------------------
+
+    def execute(self, session: str, command: Command) -> Execution:
+        """Run a command under the supervisor to its end, through dropped connections. Its files stay on the host.
+
+        Raises:
+            HostRefused: the agent could not even start a supervisor.
+            LockLost: the session does not hold the host any more.
+            ConnectionFailed: the host could not be reached again in time; what runs there ends with its lease.
+        """
+        if self._lock is not None:
+            self._lock.check()
+        execution = SupervisedRun(self, session, command).to_its_end()
+        if self._lock is not None:
+            # Whoever got the lock may have ended the command, or measured beside it.
+            self._lock.check()
+        return execution
+
+    def fetch(self, execution: Execution, into: Path) -> None:
+        """Bring `stdout`, `stderr`, `supervisor.json` and `files/` of an execution into the folder `into`."""
+        self.retrying(lambda: self.remote.get_tree(execution.run_dir, into))
+        (into / ".benchstudy").unlink(missing_ok=True)
+
+    def discard(self, execution: Execution) -> None:
+        """Remove the execution's folder from the host; once is enough."""
+        self.call("remove", execution.uuid, execution.run_dir)
+
+    # --- services, folders, facts ----------------------------------------------------------------------------
+
+    def start_service(
+        self,
+        session: str,
+        name: str,
+        service: Service,
+        needed: Mapping[str, RunningService] | None = None,
+        libraries: Mapping[str, str] | None = None,
+        *,
+        confinement: Confinement | None = None,
+        bind: str | None = "127.0.0.1",
+        secrets: Mapping[str, str] | None = None,
+        into: Path | None = None,
+    ) -> RunningService:
+        """Start a service and wait until it is ready and proven to be ours. The lock's heartbeat keeps it alive.
+
+        Args:
+            confinement: what the server itself is held to; its setup steps are free.
+            bind: what `{{bind}}` stands for; None refuses a service that says it.
+            secrets: those that the caller knows already; the others are made up.
+            into: a folder here that gets its logs should it not come up.
+
+        Raises ServiceFailed with the tail of its log; "OOM: …" when the kernel killed it at its memory limit.
+        """
+        return start_service(
+            self,
+            session,
+            name,
+            service,
+            needed or {},
+            libraries or {},
+            confinement=confinement or Confinement(),
+            bind=bind,
+            secrets=secrets or {},
+            into=into,
+        )
+
+    def stop_service(self, running: RunningService, into: Path | None = None) -> None:
+        """End a service, bring its logs into the folder `into`, and remove its folder; sets `running.record`."""
+        stop_service(self, running, into)
+
+    def service_status(self, running: RunningService) -> dict[str, Any]:
+        """{"state": "running" while it lives, "cause", "log": the tail}"""
+        return service_status(running)
+
+    def scratch(self, session: str, parent: str) -> str:
+        """The session's own folder below `parent`; it goes when the lock does, or when the lease is over."""
+        return self.call("scratch", f"{self.work_dir}/sessions/{session}", self.remote.expand(parent))["path"]
+
+    def sweep(self) -> dict[str, list[str]]:
+        """End and remove what earlier sessions left: {"ended", "removed", "kept"}. Only while holding the lock."""
+        if self._lock is None:
+            raise HostRefused(f"{self.remote.name}: sweeping needs the host's lock")
+        self._lock.check()
+        swept = self.call("sweep", self.work_dir, self._lock.session, self._lock.path, timeout_s=600.0)
+        for what in ("ended", "removed"):
+            if swept[what]:
+                self.on_event(f"{self.remote.name}: {what} what an earlier session left: {', '.join(swept[what])}")
+        return swept
+
+    def facts(self, tools: Sequence[str] = ()) -> dict[str, Any]:
+        """The host's environment (agent/facts.py), with `clock.offset_s` to this machine; the unknown is None."""
+        found = self.call("facts", *tools)
+        found["clock"]["offset_s"] = self.clock_offset_s()
+        return found
+
+    def tool(self, program: str) -> dict[str, str | None]:
+        """{"path", "version", "sha256"} of a program on the host, None for what is unknown."""
+        return self.call("tool", program)

@@ -1,0 +1,426 @@
+"""One SSH connection: connect, run, open. Files go over it in `transfer`; both together are `remote.Remote`.
+
+A command is a list of arguments and is quoted once, here; no study, file or host name can become shell code.
+"""
+
+import contextlib
+import math
+import random
+import shlex
+import threading
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Self
+
+import paramiko
+
+from benchstudy.hosts import loopback
+from benchstudy.hosts.interrupts import interruptible
+from benchstudy.hosts.ssh_errors import (
+    CommandEnded,
+    CommandFailed,
+    CommandTimeout,
+    Completed,
+    ConnectionLost,
+    Unreachable,
+)
+from benchstudy.hosts.ssh_link import Endpoint, Link, resolve
+from benchstudy.model import paths
+from benchstudy.model.host import Host
+
+# One read takes what arrived, up to about this much: large enough that Python's share of the work is small.
+# Handing 256 KiB at a time from thread to thread cost a quarter of a transfer's time.
+CHUNK = 2 << 20
+STDERR_KEPT = 64 << 10
+# How long a process that was told to end may take before it is killed.
+TERM_GRACE_S = 2.0
+# The first line of every command's output, so that it can be ended by its process id later.
+PID_LINE = b"benchstudy-pid "
+LAUNCHER = 'echo "benchstudy-pid $$"; exec "$@"'
+# $1: process group, $2: tenths of a second between TERM and KILL.
+END_GROUP = """exec 2>/dev/null
+kill -s TERM -- "-$1" || exit 0
+i=0
+while kill -s 0 -- "-$1" && [ "$i" -lt "$2" ]; do sleep 0.1; i=$((i + 1)); done
+kill -s KILL -- "-$1"
+"""
+
+
+class RemoteProcess:
+    """A running command with pipes on its three streams. Close it; leaving a `with` block does."""
+
+    def __init__(self, remote: "Connection", argv: Sequence[str]):
+        self.argv = tuple(argv)
+        self._pid: int | None = None
+        self._held_back = b""
+        self._remote = remote
+        self._stdout = bytearray()
+        self._stderr = bytearray()
+        self._patience_s = math.inf
+        command = shlex.join(["sh", "-c", LAUNCHER, "sh", *_checked(argv)])
+        with remote._lost_if_broken():
+            transport = remote._transport()
+            self.channel = transport.open_stream(remote.connect_timeout_s)
+            self.channel.settimeout(remote.connect_timeout_s)
+            self._transport = transport
+            self._arrived = threading.Event()
+            self.channel.in_buffer.set_event(self._arrived)
+            self.channel.in_stderr_buffer.set_event(self._arrived)
+            self.channel.exec_command(f"exec {command}")
+
+    def expect_bulk(self) -> None:
+        """Hand output on in large pieces, or what there is a fifth of a second after the last one."""
+        self.channel.in_buffer.worth_waking = CHUNK
+        self._patience_s = 0.2
+
+    def __enter__(self) -> "RemoteProcess":
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def write(self, data: bytes | memoryview, timeout_s: float | None = 60.0) -> None:
+        """All of `data` to its standard input.
+
+        Raises:
+            CommandEnded: it no longer reads.
+            ConnectionLost: also when it takes nothing for `timeout_s`.
+        """
+        view = memoryview(data)
+        with self._remote._lost_if_broken():
+            while view:
+                sent = self._transport.send_some(self.channel, view, timeout_s)
+                if sent == 0:
+                    self._raise_if_lost()
+                    raise CommandEnded(f"{self.name}: `{_shown(self.argv)}` ended before it read all its input")
+                view = view[sent:]
+
+    def write_line(self, line: bytes) -> None:
+        self.write(line + b"\n")
+
+    def close_stdin(self) -> None:
+        with self._remote._lost_if_broken():
+            self._transport.end_input(self.channel)
+
+    def read(self, timeout_s: float | None) -> tuple[bytes, bytes] | None:
+        """What is there on (stdout, stderr), waiting for something; two empty ones at the end, None on timeout."""
+        deadline = math.inf if timeout_s is None else time.monotonic() + timeout_s
+        incoming, waited_enough = self.channel.in_buffer, False
+        while True:
+            self._arrived.clear()
+            # The state before the buffers: what arrives in between is then seen in the next round, not lost.
+            ended = self.channel.eof_received or self.channel.closed
+            ready = incoming.read_ready() and (len(incoming) >= incoming.worth_waking or ended or waited_enough)
+            with self._remote._lost_if_broken():  # taking data also tells the host that there is room for more
+                out = self.channel.recv(CHUNK) if ready else b""
+                err = self.channel.recv_stderr(CHUNK) if self.channel.recv_stderr_ready() else b""
+            if out and self._pid is None:
+                out = self._take_pid(out)
+            out, self._held_back = self._held_back + out, b""
+            if out or err:
+                return out, err
+            if ended and not (self.channel.recv_ready() or self.channel.recv_stderr_ready()):
+                out = bytes(self._stdout) if self._pid is None else b""
+                self._stdout.clear()
+                return out, b""
+            left_s = deadline - time.monotonic()
+            if left_s <= 0:
+                return None
+            with interruptible():
+                waited_enough = not self._arrived.wait(min(left_s, self._patience_s, threading.TIMEOUT_MAX))
+
+    def read_line(self, timeout_s: float | None) -> bytes | None:
+        """The next line of standard output, with its newline; b"" at the end; None when none came in time.
+
+        Raises:
+            ConnectionLost: also when the connection ended in the middle of the output.
+        """
+        deadline = None if timeout_s is None else time.monotonic() + timeout_s
+        while True:
+            line, newline, rest = self._lines().partition(b"\n")
+            if newline:
+                self._stdout = bytearray(rest)
+                return bytes(line + newline)
+            left_s = None if deadline is None else max(0.0, deadline - time.monotonic())
+            out = self.read_output(left_s)
+            if out is None:
+                return None
+            if not out:
+                rest, self._stdout = bytes(self._stdout), bytearray()
+                return rest
+            self._stdout += out
+
+    def read_output(self, timeout_s: float | None) -> bytes | None:
+        """What is there on standard output, as it came; b"" at the end; None when nothing came in time.
+
+        Standard error is set aside for `stderr_tail`.
+        """
+        deadline = None if timeout_s is None else time.monotonic() + timeout_s
+        while True:
+            got = self.read(None if deadline is None else max(0.0, deadline - time.monotonic()))
+            if got is None:
+                return None
+            self._stderr += got[1]
+            del self._stderr[:-STDERR_KEPT]
+            if got[0]:
+                return got[0]
+            if not got[1]:
+                self.wait(TERM_GRACE_S)
+                return b""
+
+    @property
+    def pid(self) -> int | None:
+        """Its process id on the host, and that of its process group; None until the host said so."""
+        if self._pid is None and self.channel.recv_ready():
+            with self._remote._lost_if_broken():
+                self._held_back += self._take_pid(self.channel.recv(CHUNK))
+        return self._pid
+
+    @property
+    def name(self) -> str:
+        """The host's."""
+        return self._remote.name
+
+    @property
+    def stderr_tail(self) -> str:
+        """The end of what read_line and read_output came across on standard error."""
+        return self._stderr.decode(errors="replace")
+
+    def wait(self, timeout_s: float | None) -> int | None:
+        """The exit status after both streams ended; -1 for a signal; None on timeout. Raises ConnectionLost."""
+        with interruptible():
+            ended = self.channel.status_event.wait(timeout_s)
+        if not ended:
+            return None
+        if self.channel.exit_status == -1:
+            self._raise_if_lost()
+        return self.channel.exit_status
+
+    def _raise_if_lost(self) -> None:
+        """A closed channel means an ended command, or an ended connection, whose thread is then about to stop."""
+        self._transport.join(0.2)
+        if not self._transport.usable:
+            raise ConnectionLost(f"{self.name}: the connection was lost while `{_shown(self.argv)}` was running")
+
+    def kill(self) -> None:
+        """End its whole process group: TERM, and KILL after TERM_GRACE_S."""
+        if self.pid is not None:
+            argv = ["sh", "-c", END_GROUP, "sh", str(self.pid), str(int(TERM_GRACE_S * 10))]
+            self._remote.run(argv, check=False, timeout_s=None)
+
+    def close(self) -> None:
+        # The host need not be told when the connection is gone, and who closes after an error is told of that error.
+        with contextlib.suppress(ConnectionLost), self._remote._lost_if_broken():
+            self.channel.close()
+
+    def _lines(self) -> bytearray:
+        return self._stdout if self._pid is not None else bytearray()
+
+    def _take_pid(self, out: bytes) -> bytes:
+        """Cut the launcher's line off, and what a chatty shell start-up file wrote before it."""
+        self._stdout += out
+        start = self._stdout.find(PID_LINE)
+        end = self._stdout.find(b"\n", start)
+        if start < 0 or end < 0:
+            return b""
+        self._pid = int(self._stdout[start + len(PID_LINE) : end])
+        rest = bytes(self._stdout[end + 1 :])
+        self._stdout.clear()
+        return rest
+
+
+class Connection:
+    """One SSH connection to one host; a context manager. Its methods may be called from several threads."""
+
+    def __init__(self, name: str, host: Host, *, connect_timeout_s: float = 15.0, loopback_state: Path | None = None):
+        self.name, self.host = name, host
+        self.connect_timeout_s = connect_timeout_s
+        self._loopback_state = loopback_state
+        self._resources = contextlib.ExitStack()
+        self._lock = threading.RLock()
+        self._endpoint: Endpoint | None = None
+        self._link: Link | None = None
+        self._home: str | None = None
+
+    def __enter__(self) -> Self:
+        return self.connect()
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def connect(self) -> Self:
+        """Connect unless connected.
+
+        Raises:
+            HostKeyUnknown, HostKeyChanged: before anything is sent to authenticate.
+            AuthenticationFailed, Unreachable
+        """
+        with self._lock:
+            if self._link is None or not self._link.alive:
+                self._drop_link()
+                if self._endpoint is None:
+                    self._endpoint = self._find_endpoint()
+                self._link = Link(self.name, self._endpoint, self.connect_timeout_s)
+        return self
+
+    def close(self) -> None:
+        with self._lock:
+            self._drop_link()
+            self._endpoint = None
+            self._resources.close()
+
+    def reconnect(self, deadline_s: float) -> Self:
+        """Connect again, trying for `deadline_s` at most; does nothing when another thread already did.
+
+        Raises:
+            Unreachable: when the time is over.
+            HostKeyChanged, HostKeyUnknown, AuthenticationFailed: at once, since waiting would not help.
+        """
+        deadline = time.monotonic() + deadline_s
+        pause_s = 0.1
+        while True:
+            try:
+                return self.connect()
+            except Unreachable:
+                left_s = deadline - time.monotonic()
+                if left_s <= 0:
+                    raise
+            # Jitter, so that many controllers of one rebooted host do not come back in step.
+            with interruptible():
+                time.sleep(min(left_s, pause_s * random.uniform(0.5, 1.0)))
+            pause_s = min(5.0, pause_s * 2)
+
+    def run(
+        self,
+        argv: Sequence[str],
+        *,
+        input: bytes = b"",
+        timeout_s: float | None = 60.0,
+        check: bool = True,
+        max_output_bytes: int = 64 << 20,
+    ) -> Completed:
+        """Run a command to its end.
+
+        Raises:
+            CommandFailed: exit status other than 0 (with `check`), or more than `max_output_bytes` on one stream.
+            CommandTimeout: it was ended after `timeout_s`.
+            ConnectionLost
+        """
+        started = time.monotonic()
+        deadline = None if timeout_s is None else started + timeout_s
+        streams = {"stdout": bytearray(), "stderr": bytearray()}
+        with RemoteProcess(self, argv) as process:
+            feeder = threading.Thread(target=_feed, args=(process, input), daemon=True)
+            feeder.start()
+            while True:
+                got = process.read(None if deadline is None else max(0.0, deadline - time.monotonic()))
+                if got is None:
+                    process.kill()
+                    raise CommandTimeout(f"{self.name}: `{_shown(argv)}` was ended after {timeout_s:g} s")
+                if got == (b"", b""):
+                    break
+                for (stream, held), new in zip(streams.items(), got, strict=True):
+                    held += new
+                    if len(held) > max_output_bytes:
+                        process.kill()
+                        del held[max_output_bytes:]
+                        seen = Completed(tuple(argv), -1, bytes(streams["stdout"]), bytes(streams["stderr"]),
+                                         time.monotonic() - started)  # fmt: skip
+                        raise CommandFailed(
+                            f"{self.name}: `{_shown(argv)}` was ended: it wrote more than {max_output_bytes} bytes "
+                            f"to {stream}; let it write into a file instead", seen)  # fmt: skip
+            status = process.wait(None if deadline is None else max(1.0, deadline - time.monotonic()))
+            if status is None:
+                process.kill()
+                raise CommandTimeout(f"{self.name}: `{_shown(argv)}` was ended after {timeout_s:g} s")
+        completed = Completed(
+            tuple(argv),
+            status,
+            bytes(streams["stdout"]),
+            bytes(streams["stderr"]),
+            time.monotonic() - started,
+        )
+        if check and status != 0:
+            tail = completed.stderr.decode(errors="replace").strip()[-2000:] or "no message"
+            raise CommandFailed(f"{self.name}: `{_shown(argv)}` ended with status {status}: {tail}", completed)
+        return completed
+
+    def open(self, argv: Sequence[str]) -> RemoteProcess:
+        """Start a command and talk with it. Raises ConnectionLost."""
+        return RemoteProcess(self, argv)
+
+    @property
+    def home(self) -> str:
+        """The user's home on the host."""
+        if self._home is None:
+            self._home = self.run(["sh", "-c", 'printf %s "$HOME"']).text
+        return self._home
+
+    def expand(self, path: str) -> str:
+        """`~` and `~/x` made absolute; other paths as they are."""
+        if path == "~" or path.startswith("~/"):
+            return self.home + path[1:]
+        return path
+
+    def _find_endpoint(self) -> Endpoint:
+        if not self.host.loopback:
+            return resolve(self.name, self.host)
+        state = self._loopback_state or paths.loopback_state(paths.project_root())
+        self._resources.enter_context(loopback.running(state))
+        found = loopback.parameters(state)
+        return Endpoint(
+            hostname=found.address,
+            port=found.port,
+            user=found.user,
+            identity_files=(found.identity_file,),
+            identities_only=True,
+            known_hosts=(found.known_hosts,),
+            host_key_alias=found.host_key_alias,
+            proxy_jump=(),
+            proxy_command=None,
+        )
+
+    def _drop_link(self) -> None:
+        if self._link is not None:
+            self._link.close()
+            self._link = None
+
+    def _transport(self):
+        link = self._link
+        if link is None or not link.alive:
+            raise ConnectionLost(f"{self.name}: there is no connection")
+        return link.transport
+
+    @contextlib.contextmanager
+    def _lost_if_broken(self):
+        """paramiko says in five ways that a connection is gone; callers need one."""
+        try:
+            yield
+        except (paramiko.SSHException, EOFError, OSError) as error:
+            reason = str(error) or type(error).__name__
+            raise ConnectionLost(f"{self.name}: the connection was lost: {reason}") from error
+
+
+def _feed(process: RemoteProcess, data: bytes) -> None:
+    """Standard input, beside the reading of the output: a command may write before it has read everything."""
+    # A command that does not read all of its input has not failed by that; a lost connection shows at the output.
+    with contextlib.suppress(ConnectionLost, CommandEnded):
+        if data:
+            process.write(data, None)
+        process.close_stdin()
+
+
+def _checked(argv: Sequence[str]) -> list[str]:
+    if isinstance(argv, str) or not argv:
+        raise ValueError(f"a command is a list of arguments, not {argv!r}")
+    for argument in argv:
+        if not isinstance(argument, str) or "\0" in argument:
+            raise ValueError(f"{argument!r} cannot be an argument of a command")
+    return list(argv)
+
+
+def _shown(argv: Sequence[str]) -> str:
+    """A command as a person may read it in a message of one line."""
+    text = shlex.join(argv).replace("\n", "\\n")
+    return text if len(text) <= 200 else text[:200] + "…"

@@ -1,0 +1,325 @@
+"""The line to the agent on a host: put it there, ask it something quick, get a lost connection back.
+
+What a session does with it is in `agent.py`.
+"""
+
+import base64
+import hashlib
+import json
+import os
+import tempfile
+import threading
+import time
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
+from functools import cache
+from pathlib import Path
+from secrets import token_hex
+from typing import Any, Self, TypeVar
+
+from benchstudy import agent
+from benchstudy.hosts.errors import HostRefused
+from benchstudy.hosts.remote import (
+    CommandEnded,
+    CommandFailed,
+    CommandTimeout,
+    Completed,
+    ConnectionFailed,
+    ConnectionLost,
+    Remote,
+    RemoteProcess,
+)
+
+T = TypeVar("T")
+
+_START_S = 30.0
+MOST_ATTEMPTS = 5
+# Runs before there is an agent, on whatever Python the host has.
+BOOTSTRAP = """
+import hashlib, json, os, sys
+work, agent = sys.argv[1:3]
+problem = None
+if sys.version_info < (3, 9):
+    problem = "its Python is %d.%d; 3.9 or newer is needed" % sys.version_info[:2]
+elif os.path.islink(work):
+    problem = "the work folder %s is a symbolic link; give the real path as work_dir" % work
+elif os.path.realpath(work) in ("/", os.path.realpath(os.path.expanduser("~"))):
+    problem = "the work folder %s is the root folder or the home; give one below it as work_dir" % work
+else:
+    try:
+        os.makedirs(work, 0o700, exist_ok=True)
+        if os.stat(work).st_uid != os.geteuid():
+            problem = "the work folder %s belongs to another user; give one of your own as work_dir" % work
+        elif not os.access(work, os.W_OK | os.X_OK):
+            problem = "the work folder %s is not writable" % work
+    except OSError as error:
+        problem = "the work folder %s cannot be made: %s" % (work, error.strerror)
+digest = None
+if problem is None and os.path.isdir(agent):
+    found = hashlib.sha256()
+    for name in sorted(n for n in os.listdir(agent) if n.endswith(".py")):
+        with open(os.path.join(agent, name), "rb") as file:
+            found.update(name.encode() + b"\\0" + file.read() + b"\\0")
+    digest = found.hexdigest()
+print(json.dumps({"problem": problem, "digest": digest}))
+"""
+
+
+class AgentLine:
+    """One host's agent over one connection: deploy it, ask it, get the connection back. Safe from several threads."""
+
+    def __init__(
+        self,
+        remote: Remote,
+        *,
+        lease_s: float,
+        reconnect_s: float,
+        on_event: Callable[[str], None],
+        lock_path: str | None = None,
+        extensions: Sequence[Path] = (),
+    ):
+        """`extensions`: folders of modules that families run beside the agent's own; a command of theirs is called
+        `module:function`. `lock_path`: the host's lock file; $BENCHSTUDY_HOST_LOCK here, then on the host, then a path
+        in /tmp."""
+        self.remote, self.lease_s, self.reconnect_s, self.on_event = remote, lease_s, reconnect_s, on_event
+        self.lock_path = lock_path or os.environ.get("BENCHSTUDY_HOST_LOCK", "")
+        self._sources = agent_sources(tuple(extensions))
+        self.sha256 = _digest(self._sources)
+        self.work_dir = remote.expand(remote.host.work_dir)
+        self.directory = f"{self.work_dir}/agent-{self.sha256[:12]}"
+        self.tools_dir = f"{self.work_dir}/tools/bin"  # where provisioning puts programs
+        self.beat_s = min(10.0, lease_s / 4)
+        self._offset: tuple[float, float] | None = None  # (round trip, offset), the best so far
+        self.held_lock_path = (
+            self.lock_path
+        )  # where the lock is that the session holds; what it starts is marked with it
+        self._reconnecting = threading.Lock()
+        self._unreachable: ConnectionFailed | None = None
+        self.generation = 0  # of the connection
+        self._desk = HostDesk(self)
+
+    @classmethod
+    def deploy(cls, remote: Remote, **options: Any) -> Self:
+        """The agent, put on the host unless this very version is there. Options as for the constructor.
+
+        Raises HostRefused: no Python 3.9, or a work folder that is a link, the home, another user's, or not writable.
+        """
+        line = cls(remote, **options)
+        if line._present() is None:
+            line._put()
+        return line
+
+    def _present(self) -> str | None:
+        argv = [self.remote.host.python, "-I", "-c", BOOTSTRAP, self.work_dir, self.directory]
+        try:
+            answer = json.loads(self.remote.run(argv).text)
+        except CommandFailed as error:
+            python, status = self.remote.host.python, error.completed.exit_status
+            if status in (126, 127):
+                raise HostRefused(
+                    f"{self.remote.name}: there is no {python!r}; provisioning installs it, or name another as "
+                    f"hosts.{self.remote.name}.python"
+                ) from error
+            raise HostRefused(f"{self.remote.name}: {python} does not work: {error}") from error
+        if answer["problem"]:
+            raise HostRefused(f"{self.remote.name}: {answer['problem']}")
+        if answer["digest"] not in (None, self.sha256):
+            raise HostRefused(f"{self.remote.name}: {self.directory} was altered; remove that folder")
+        return answer["digest"]
+
+    def _put(self) -> None:
+        arriving = f"{self.directory}.part-{token_hex(4)}"
+        with tempfile.TemporaryDirectory(prefix="benchstudy-agent-") as staging:
+            write_agent(Path(staging), self._sources)
+            self.remote.put_tree(Path(staging), arriving)
+        # It gets its name only when all of it has arrived; another session may have been faster.
+        moved = self.remote.run(["mv", "-T", "--", arriving, self.directory], check=False)
+        if moved.exit_status != 0:
+            self.remote.run(["rm", "-rf", "--", arriving])
+        if self._present() is None:
+            raise HostRefused(f"{self.remote.name}: {self.directory} could not be made")
+
+    def argv(self, command: str, *args: str) -> list[str]:
+        """The command line that runs an agent command on the host."""
+        # -S: the agent needs the standard library only, and some hosts take long to look through everything else.
+        return [self.remote.host.python, "-I", "-S", self.directory, command, *args]
+
+    def call(self, command: str, *args: str, input: bytes = b"", timeout_s: float = 60.0) -> Any:
+        """Ask the agent something quick, unsupervised; its answer from JSON.
+
+        After a lost connection it is asked again. Raises HostRefused with what the agent says is wrong.
+        """
+        return self.retrying(lambda: self.ask(command, *args, input=input, timeout_s=timeout_s))
+
+    def ask(self, command: str, *args: str, input: bytes = b"", timeout_s: float = 60.0) -> Any:
+        """As `call`, but asked once. Raises also ConnectionLost."""
+        done = self._desk.ask((command, *args), input, timeout_s)
+        answer = None
+        with suppress(ValueError):
+            answer = json.loads(done.stdout)
+        if isinstance(answer, dict) and "error" in answer and done.exit_status != 0:
+            raise HostRefused(f"{self.remote.name}: {answer['error']}")
+        if done.exit_status != 0 or answer is None:
+            said = done.stderr.decode(errors="replace").strip()[-2000:] or f"no JSON: {done.text[:200]!r}"
+            raise HostRefused(f"{self.remote.name}: the agent's {command} ended with status {done.exit_status}: {said}")
+        return answer
+
+    def retrying(self, attempt: Callable[[], T]) -> T:
+        """`attempt()`, done again after a lost connection. Raises ConnectionLost when that goes on happening."""
+        for _ in range(MOST_ATTEMPTS - 1):
+            generation = self.generation
+            try:
+                return attempt()
+            except ConnectionLost as error:
+                self.reconnect(error, generation)
+        return attempt()
+
+    def reconnect(self, error: Exception, generation: int) -> None:
+        """Get the connection back, as long as the study allows, unless another thread did since `generation`.
+
+        Raises a ConnectionFailed when that does not work.
+        """
+        with self._reconnecting:
+            if generation != self.generation:
+                return
+            if self._unreachable is not None:  # another thread tried for as long as one may
+                raise self._unreachable
+            self.on_event(f"{error}; reconnecting")
+            begun = time.monotonic()
+            try:
+                self.remote.reconnect(self.reconnect_s)
+            except ConnectionFailed as final:
+                self._unreachable = final
+                raise
+            self.generation += 1
+            self.on_event(f"{self.remote.name}: connected again after {time.monotonic() - begun:.1f} s")
+
+    # --- clock and messages ------------------------------------------------------------------------------------
+
+    @property
+    def last_clock_offset_s(self) -> float | None:
+        """The host's wall clock minus this machine's, as the heartbeats told it."""
+        return self._offset[1] if self._offset else None
+
+    def note_clock(self, sent: float, received: float, host_wall: float) -> None:
+        """Learn from one question and answer; the quickest one told most about the clock."""
+        round_trip, offset = received - sent, host_wall - (sent + received) / 2
+        if self._offset is None or round_trip <= self._offset[0] * 1.5:
+            self._offset = (round_trip, offset)
+
+    def clock_offset_s(self) -> float:
+        """The host's wall clock minus this machine's, asked now."""
+        self._offset = None
+        with self.remote.open(self.argv("clock")) as process:
+            for number in range(4):
+                sent = time.time()
+                process.write_line(json.dumps({"beat": number}).encode())
+                line = process.read_line(30.0)
+                if not line:
+                    raise HostRefused(f"{self.remote.name}: the agent does not tell the time: {process.stderr_tail}")
+                self.note_clock(sent, time.time(), json.loads(line)["wall"])
+        return self._offset[1]
+
+    def message(self, line: bytes) -> dict:
+        """One message. Raises ConnectionLost at the end of the output, HostRefused for an error of the agent."""
+        if not line:
+            raise ConnectionLost(f"{self.remote.name}: the agent's watcher ended")
+        message = json.loads(line)
+        if "error" in message:
+            raise HostRefused(f"{self.remote.name}: {message['error']}")
+        return message
+
+
+class HostDesk:
+    """Answers one question at a time; whoever comes meanwhile, or where it does not work, gets a process of his own."""
+
+    def __init__(self, agent: "AgentLine"):
+        self._agent = agent
+        self._free = threading.Lock()
+        self._process: RemoteProcess | None = None
+        self._generation = -1
+        self._works = True
+
+    def ask(self, argv: tuple[str, ...], given: bytes, timeout_s: float) -> Completed:
+        """Run the agent's command `argv`. Raises ConnectionLost, CommandTimeout."""
+        if self._works and self._free.acquire(blocking=False):
+            try:
+                answer = self._ask(argv, given, timeout_s)
+            except BaseException:
+                self._drop()  # what it would say next is the answer to this question
+                raise
+            finally:
+                self._free.release()
+            if answer is not None:
+                return answer
+        return self._agent.remote.run(self._agent.argv(*argv), input=given, timeout_s=timeout_s, check=False)
+
+    def _ask(self, argv: tuple[str, ...], given: bytes, timeout_s: float, again: bool = True) -> Completed | None:
+        """None when there is no desk, or when it died twice without an answer: as after a lost connection, whoever
+        asks cannot know how far it came, and may ask again.
+        """
+        if self._process is None or self._generation != self._agent.generation:
+            self._open()
+        if self._process is None:
+            return None
+        command, *arguments = argv
+        question = {"command": command, "arguments": arguments, "input": base64.b64encode(given).decode()}
+        try:
+            self._process.write_line(json.dumps(question).encode())
+            line = self._process.read_line(timeout_s)
+        except CommandEnded:
+            line = b""
+        if line is None:
+            self._process.kill()
+            raise CommandTimeout(f"{self._agent.remote.name}: the agent's {command} was ended after {timeout_s:g} s")
+        if not line.endswith(b"\n"):  # it died, perhaps in the middle of a word
+            self._drop()
+            return self._ask(argv, given, timeout_s, again=False) if again else None
+        said = json.loads(line)
+        return Completed(argv, said["status"], said["stdout"].encode(), said["stderr"].encode(), 0.0)
+
+    def _open(self) -> None:
+        self._drop()
+        self._generation = self._agent.generation
+        process = self._agent.remote.open(self._agent.argv("serve"))
+        if "ready" in json.loads(process.read_line(_START_S) or b"{}"):
+            self._process = process
+        else:  # a host on which it cannot be is slower, and no worse
+            self._works = False
+            process.close()
+
+    def _drop(self) -> None:
+        if self._process is not None:
+            self._process.close()
+            self._process = None
+
+
+@cache
+def agent_sources(extensions: tuple[Path, ...] = ()) -> dict[str, bytes]:
+    """The agent's files by name, with those of the `extensions`: all in one folder, as they lie on a host.
+
+    Read once: what is put must be what was hashed, even if somebody edits them meanwhile. Raises HostRefused when two
+    modules have one name.
+    """
+    found: dict[str, bytes] = {}
+    for folder in (Path(agent.__file__).parent, *dict.fromkeys(extensions)):
+        for path in sorted(folder.glob("*.py")):
+            if path.name == "__init__.py" and folder in extensions:
+                continue
+            if path.name in found:
+                raise HostRefused(f"{path}: the agent has a module of this name already; give it another")
+            found[path.name] = path.read_bytes()
+    return dict(sorted(found.items()))
+
+
+def write_agent(folder: Path, sources: Mapping[str, bytes]) -> None:
+    """Lay the agent's files into a folder, which can then be run."""
+    for name, content in sources.items():
+        Path(folder, name).write_bytes(content)
+
+
+def _digest(sources: Mapping[str, bytes]) -> str:
+    digest = hashlib.sha256()
+    for name, content in sources.items():
+        digest.update(name.encode() + b"\0" + content + b"\0")
+    return digest.hexdigest()

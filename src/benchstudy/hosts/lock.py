@@ -1,0 +1,132 @@
+"""The host's lock as the controller holds it: a keeper on the host, and a thread here that keeps its lease alive."""
+
+import json
+import threading
+import time
+from collections.abc import Mapping
+from contextlib import suppress
+from typing import Any
+
+from benchstudy.hosts.errors import HostBusy, LockLost
+from benchstudy.hosts.line import AgentLine
+from benchstudy.hosts.remote import ConnectionFailed, ConnectionLost, RemoteProcess
+
+_RELEASE_S = 120.0
+
+
+class HostLock:
+    """The host for one session alone, for as long as the `with` block lasts; heartbeats come from a thread.
+
+    Entering raises HostBusy when a live controller holds the host. A silent one's lease is waited for.
+    """
+
+    def __init__(self, agent: AgentLine, session: str, owner: Mapping[str, Any]):
+        self.session, self.path = session, agent.lock_path
+        self._agent = agent
+        # Cut short, because all of it must fit into the lock file.
+        self._owner = {key: str(value)[:200] for key, value in owner.items()}
+        self._folder = f"{agent.work_dir}/sessions/{session}"
+        self._ending = threading.Event()
+        self._problem: Exception | None = None
+        self._process: RemoteProcess | None = None
+        self._generation = agent.generation
+        self._thread = threading.Thread(target=self._keep, name=f"lock of {agent.remote.name}", daemon=True)
+
+    def __enter__(self) -> "HostLock":
+        spec = {
+            "session": self.session,
+            "owner": self._owner,
+            "lease_s": self._agent.lease_s,
+            "beat_s": self._agent.beat_s,
+            "lock": self._agent.lock_path,
+        }
+        self._generation = self._agent.generation
+        self._process = self._agent.remote.open(self._agent.argv("lock", self._folder))
+        try:
+            self._process.write_line(json.dumps(spec).encode())
+            self._acquire()
+        except BaseException:
+            self._process.close()
+            raise
+        self._thread.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        """Release: what the session left on the host is ended and removed before the lock is given back."""
+        self._ending.set()
+        self._thread.join(5.0)
+        # Not while the thread still tries to get a lost connection back: the lease does the same there.
+        if self._problem is None and not self._thread.is_alive():
+            with suppress(ConnectionLost, ConnectionFailed):
+                self._agent.retrying(self._release)
+        self._process.close()
+
+    def check(self) -> None:
+        """Raise LockLost when the host is not ours any more."""
+        if self._problem is not None:
+            raise LockLost(f"{self._agent.remote.name}: the lock was lost: {self._problem}") from self._problem
+
+    def _acquire(self) -> None:
+        host = self._agent.remote.name
+        while True:
+            message = self._read(None)
+            if message["state"] == "held":
+                self.path = message["lock"]
+                return
+            who = _described(message["owner"])
+            if message["state"] == "busy":
+                why = f" ({message['why']})" if "why" in message else ""
+                raise HostBusy(f"{host} is in use by {who}{why}; try again when that has ended", message["owner"])
+            if message["state"] == "waiting":
+                left_s = message["seconds_left"]
+                self._agent.on_event(f"{host}: {who} is silent; waiting until its lease ends, {left_s:.0f} s at most")
+
+    def _read(self, timeout_s: float | None) -> dict | None:
+        line = self._process.read_line(timeout_s)
+        return None if line is None else self._agent.message(line)
+
+    def _keep(self) -> None:
+        try:
+            while not self._ending.is_set():
+                self._agent.retrying(self._beat)
+                self._ending.wait(self._agent.beat_s)
+        except Exception as error:  # any: one that ended this thread would go unheard
+            self._problem = error
+            self._agent.on_event(f"{self._agent.remote.name}: the lock was lost: {error}")
+
+    def _attach(self) -> None:
+        """Speak to the keeper over a new connection, if the one it was spoken to over is gone."""
+        if self._generation == self._agent.generation:
+            return
+        generation = self._agent.generation
+        self._process = self._agent.remote.open(self._agent.argv("hold", self._folder))
+        if (self._read(30.0) or {}).get("state") != "held":
+            raise LockLost("its keeper on the host is gone")
+        self._generation = generation
+
+    def _beat(self) -> None:
+        self._attach()
+        sent = time.time()
+        self._process.write_line(b'{"beat": 0}')
+        message = self._read(self._agent.lease_s)
+        if message is None:
+            return  # a dead line makes itself known as ConnectionLost
+        if "beat" not in message:
+            raise LockLost("the host released it")
+        self._agent.note_clock(sent, time.time(), message["wall"])
+
+    def _release(self) -> None:
+        self._attach()
+        self._process.write_line(b'{"stop": true}')
+        deadline = time.monotonic() + _RELEASE_S
+        while (left_s := deadline - time.monotonic()) > 0:
+            message = self._read(left_s)
+            if message is None or message.get("state") == "released":
+                self._process.wait(2.0)
+                return
+
+
+def _described(owner: Mapping[str, Any]) -> str:
+    """The owner in a sentence; the texts come from a file that others may write, so only what is printable."""
+    text = ", ".join(f"{key} {value}" for key, value in owner.items())
+    return "".join(c for c in text if c.isprintable())[:500] or "an unknown process"

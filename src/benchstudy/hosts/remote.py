@@ -1,0 +1,59 @@
+"""The one SSH door: connect, run, open, put, get. Nothing outside it and its parts imports paramiko."""
+
+from pathlib import Path
+
+from benchstudy.hosts import transfer
+from benchstudy.hosts.connection import Connection, RemoteProcess
+from benchstudy.hosts.ssh_errors import (
+    AuthenticationFailed,
+    CommandEnded,
+    CommandFailed,
+    CommandTimeout,
+    Completed,
+    ConnectionFailed,
+    ConnectionLost,
+    HostKeyChanged,
+    HostKeyUnknown,
+    RemoteError,
+    TransferFailed,
+    Unreachable,
+)
+from benchstudy.hosts.transfer import Digest
+
+__all__ = [
+    "AuthenticationFailed",
+    "CommandEnded",
+    "CommandFailed",
+    "CommandTimeout",
+    "Completed",
+    "ConnectionFailed",
+    "ConnectionLost",
+    "Digest",
+    "HostKeyChanged",
+    "HostKeyUnknown",
+    "Remote",
+    "RemoteError",
+    "RemoteProcess",
+    "TransferFailed",
+    "Unreachable",
+]
+
+
+class Remote(Connection):
+    """One SSH connection to one host, with files both ways; a context manager. Safe from several threads."""
+
+    def put(self, local: Path, remote: str, mode: int = 0o644) -> Digest:
+        """Copy a file to the host, complete or not at all; goes on where it was after a lost connection."""
+        return transfer.put(self, local, remote, mode)
+
+    def get(self, remote: str, local: Path) -> Digest:
+        """Copy a file from the host, complete or not at all; goes on where it was after a lost connection."""
+        return transfer.get(self, remote, local)
+
+    def put_tree(self, local: Path, remote: str) -> None:
+        """Copy what is in the folder `local` into the folder `remote`, which is made if need be."""
+        transfer.put_tree(self, local, remote)
+
+    def get_tree(self, remote: str, local: Path) -> None:
+        """Copy what is in the folder `remote` into the folder `local`, which is made if need be."""
+        transfer.get_tree(self, remote, local)

@@ -1,0 +1,1 @@
+"""What Snakemake calls: one module a kind of job."""

@@ -1,0 +1,73 @@
+"""Execute a notebook with parameters, keeping what a failing cell said."""
+
+import json
+import logging
+import tempfile
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from benchstudy.model.errors import BenchstudyError
+from benchstudy.report import prose
+
+log = logging.getLogger("benchstudy")
+
+# A kernel that starts while the machine is still busy needs more than Jupyter's minute.
+_START_TIMEOUT_S = 180
+# The kernel of our notebooks, whose cells need none: cellrunner.py.
+_OWN_KERNEL, _OWN_ENGINE = "python3", "benchstudy-in-process"
+# How papermill marks the cell with the parameters it was given.
+_INJECTED = "injected-parameters"
+
+
+def execute(notebook: Path, trace: Path, output: Path, parameters: Mapping[str, Any]) -> None:
+    """Run `notebook` into `trace` (kept also when a cell fails) and write it to `output` when all cells ran.
+
+    `output` lacks when it ran and for how long: the same data give the same bytes. A notebook for another kernel than
+    `python3` gets that kernel. Raises BenchstudyError that names a failing cell.
+    """
+    # Here, because they take longer to import than most jobs run.
+    import papermill
+    from papermill.engines import papermill_engines
+    from traitlets.config import Config
+
+    from benchstudy.jobs.cellrunner import InProcessEngine
+
+    for typed in prose.read(notebook):
+        log.warning("%s: cell %s has a number typed into its prose: %s", notebook, typed.cell, typed.number)
+    logging.getLogger("papermill").setLevel(logging.ERROR)
+    papermill_engines.register(_OWN_ENGINE, InProcessEngine)
+    trace.parent.mkdir(parents=True, exist_ok=True)
+    kernel = json.loads(notebook.read_bytes())["metadata"].get("kernelspec", {}).get("name", _OWN_KERNEL)
+    try:
+        with tempfile.TemporaryDirectory(prefix="benchstudy-kernel-") as sockets:
+            papermill.execute_notebook(
+                notebook,
+                trace,
+                parameters=dict(parameters),
+                engine_name=_OWN_ENGINE if kernel == _OWN_KERNEL else None,
+                # Twice a cell would take longer than the cells; a failing one is written all the same.
+                request_save_on_cell_execute=False,
+                start_timeout=_START_TIMEOUT_S,
+                progress_bar=False,
+                # Sockets in a folder of their own: no port that another user of the machine could listen on.
+                config=Config({"KernelManager": {"transport": "ipc", "ip": f"{sockets}/kernel"}}),
+            )
+    except papermill.PapermillExecutionError as error:
+        raise BenchstudyError(
+            f"{notebook}: cell {error.exec_count} failed with {error.ename}: {error.evalue}\n"
+            f"the executed notebook with the traceback is {trace}"
+        ) from error
+    output.parent.mkdir(parents=True, exist_ok=True)
+    executed = json.loads(trace.read_bytes())
+    output.write_text(json.dumps(_timeless(executed), ensure_ascii=False, indent=1) + "\n", encoding="utf-8")
+
+
+def _timeless(notebook: dict[str, Any]) -> dict[str, Any]:
+    """`notebook` without what papermill and kernels note of the run itself, and an id drawn anew each time."""
+    for part in (notebook, *notebook["cells"]):
+        for noted in ("papermill", "execution"):
+            part["metadata"].pop(noted, None)
+        if _INJECTED in part["metadata"].get("tags", ()):
+            part["id"] = _INJECTED
+    return notebook

@@ -1,0 +1,181 @@
+"""Raw to tidy: the trials that session.json names, parsed into Parquet tables (see docs/design.md for the columns)."""
+
+import json
+import logging
+import shlex
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import polars as pl
+
+from benchstudy.measuring.raw import StoredTrial, load_trial
+from benchstudy.model import paths
+from benchstudy.model.errors import BenchstudyError
+from benchstudy.model.family import Case, Family, ParseError
+from benchstudy.model.study import SessionPlan
+
+log = logging.getLogger("benchstudy")
+
+_OBSERVATIONS = {
+    "study": pl.String,
+    "target": pl.String,
+    "family": pl.String,
+    "case": pl.String,
+    "block": pl.Int64,
+    "trial": pl.String,
+    "metric": pl.String,
+    "value": pl.Float64,
+    "unit": pl.String,
+    "status": pl.String,
+}
+_SERIES_KEYS = ("target", "case", "block", "trial")
+_TRIALS = {
+    "trial": pl.String,
+    "target": pl.String,
+    "case": pl.String,
+    "block": pl.Int64,
+    "position": pl.Int64,
+    "status": pl.String,
+    "cause": pl.String,
+    "started": pl.String,
+    "duration_s": pl.Float64,
+    "argv": pl.String,
+    "raw": pl.String,
+    "raw_files": pl.String,
+    "tool": pl.String,
+    "tool_version": pl.String,
+    "tool_sha256": pl.String,
+    "study_sha256": pl.String,
+    "session": pl.String,
+    "instrument": pl.String,
+    "imported": pl.Boolean,
+    "discarded_why": pl.String,
+    "load_before": pl.Float64,
+    "load_after": pl.Float64,
+    "verified": pl.String,
+}
+
+
+def tidy_family(root: Path, plans: Sequence[SessionPlan], output: Path) -> None:
+    """Write observations, cases, trials and the family's series as Parquet below `output`.
+
+    `plans`: of one family, one a target; their `session.json` files are read. The cases are those of the study, in its
+    order, whether there is a trial of them or not, and after them what else was measured or imported.
+    Discarded and aborted trials are in `trials` but give no observation. Raises CorruptTrial when a raw file is not
+    the one that was stored: no report is made of altered data.
+    """
+    family = plans[0].family
+    observations: list[dict[str, Any]] = []
+    trials: list[dict[str, Any]] = []
+    cases = {(plan.target, case.id): _case_row(family, plan.target, case) for plan in plans for case in plan.cases}
+    series: dict[str, list[pl.DataFrame]] = {name: [] for name in family.series_schemas}
+    for plan in plans:
+        index_path = paths.session_index(root, plan.study.study, plan.target, plan.family_name)
+        index = json.loads(index_path.read_text())
+        discarded = {entry["uuid"]: entry["why"] for entry in index["discarded"]}
+        for entry in index["trials"]:
+            folder = index_path.parent / entry["path"]
+            trial = _load(folder, entry)
+            record = trial.record
+            trials.append(_trial_row(root, trial, discarded.get(record.uuid)))
+            case = Case(record.levels)
+            cases.setdefault((record.target, record.case), _case_row(family, record.target, case))
+            if record.uuid in discarded or record.status == "aborted":
+                continue
+            common = {"target": record.target, "case": record.case, "block": record.block, "trial": trial.short}
+            rows, long = _parse(family, trial)
+            head = {"study": record.study, "family": record.family, **common}
+            observations += [head | row for row in rows]
+            for name, long_rows in long.items():
+                # As rows in Python, those of a thousand trials would take gigabytes.
+                series[name].append(_series(family.series_schemas[name], common, long_rows))
+    output.mkdir(parents=True, exist_ok=True)
+    pl.DataFrame(observations, schema=_OBSERVATIONS).write_parquet(output / "observations.parquet")
+    pl.DataFrame(trials, schema=_TRIALS).write_parquet(output / "trials.parquet")
+    pl.DataFrame(list(cases.values()), infer_schema_length=None).write_parquet(output / "cases.parquet")
+    for name, schema in family.series_schemas.items():
+        pl.concat([_series(schema, {}, ()), *series[name]], rechunk=True).write_parquet(output / f"{name}.parquet")
+    log.info("%s: %d trials, %d observations", family.name, len(trials), len(observations))
+
+
+def _series(schema: Mapping[str, str], common: Mapping[str, Any], rows: Iterable[Mapping[str, Any]]) -> pl.DataFrame:
+    """Rows of a family's long table, with what all of them have in `common` in front."""
+    keys = [pl.lit(common.get(name), dtype=_OBSERVATIONS[name]).alias(name) for name in _SERIES_KEYS]
+    return pl.DataFrame([dict(row) for row in rows], schema=_types(schema)).select(*keys, pl.all())
+
+
+def _types(schema: Mapping[str, str]) -> dict[str, Any]:
+    return {column: getattr(pl, type_name) for column, type_name in schema.items()}
+
+
+def _load(folder: Path, entry: Mapping[str, Any]) -> StoredTrial:
+    if not folder.is_dir():
+        raise BenchstudyError(
+            f"{folder}: session.json names this trial, but its folder is gone; restore it, or discard trial "
+            f"{entry['uuid'][:8]} and run `snakemake measure`"
+        )
+    trial = load_trial(folder)
+    stored = {file["name"]: file["sha256"] for file in entry["files"]}
+    for file in trial.files:
+        if stored.get(file.name) != file.sha256:
+            raise BenchstudyError(f"{folder / file.name}: its SHA-256 differs from the one in session.json")
+    return trial
+
+
+def _parse(
+    family: Family, trial: StoredTrial
+) -> tuple[list[dict[str, Any]], Mapping[str, Iterable[Mapping[str, Any]]]]:
+    """A failure is a row with a null value: never a zero, never absent."""
+    status = trial.record.status
+    if status == "ok":
+        try:
+            parsed = family.parse(trial.record.levels, trial.folder)
+        except ParseError as error:  # it parsed when it was measured, so this parser is at fault or newer
+            log.warning("%s: %s", trial.folder, error)
+            status = "failed"
+        else:
+            rows = [
+                {"metric": o.metric, "value": o.value, "unit": o.unit, "status": status} for o in parsed.observations
+            ]
+            return rows, parsed.series
+    return [{"metric": "trial", "value": None, "unit": "1", "status": status}], {}
+
+
+def _case_row(family: Family, target: str, case: Case) -> dict[str, Any]:
+    numbers = {
+        column: parse(case.levels[factor])
+        for factor, (column, parse) in family.numeric_levels.items()
+        if factor in case.levels
+    }
+    return {"target": target, "case": case.id, **case.levels, **numbers}
+
+
+def _trial_row(root: Path, trial: StoredTrial, discarded_why: str | None) -> dict[str, Any]:
+    record = trial.record
+    first, last = (record.commands[0], record.commands[-1]) if record.commands else (None, None)
+    return {
+        "trial": trial.short,
+        "target": record.target,
+        "case": record.case,
+        "block": record.block,
+        "position": record.position,
+        "status": record.status,
+        "cause": record.cause,
+        "started": record.started,
+        "duration_s": record.duration_s,
+        "argv": "\n".join(shlex.join(command.argv) for command in record.commands),
+        "raw": str(trial.folder.resolve().relative_to(root.resolve())),
+        "raw_files": json.dumps([vars(file) for file in trial.files]),
+        "tool": first.tool.name if first else None,
+        "tool_version": first.tool.version if first else None,
+        "tool_sha256": first.tool.sha256 if first else None,
+        "study_sha256": record.study_sha256,
+        "session": record.session,
+        "instrument": record.instrument,
+        "imported": record.imported_from is not None,
+        "discarded_why": discarded_why,
+        "load_before": first.load_before if first else None,
+        "load_after": last.load_after if last else None,
+        "verified": json.dumps(record.verified, default=str),
+    }

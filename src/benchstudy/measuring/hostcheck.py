@@ -1,0 +1,69 @@
+"""What a family looks at a host with before anything is measured."""
+
+import os
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+from benchstudy.hosts import shipping
+from benchstudy.hosts.remote import Completed
+from benchstudy.measuring.state import HostConnection
+
+_CHECK_TIMEOUT_S = 120.0
+
+
+class HostCheck:
+    """What a family looks at a host with, for `benchstudy check`. Nothing is measured and nothing is left behind."""
+
+    def __init__(self, connection: HostConnection, roles: Iterable[str], target_roles: Iterable[str] = ()):
+        """`roles` are the host's own, `target_roles` all of the target's."""
+        self._connection = connection
+        self.name = connection.remote.name
+        self.roles = tuple(roles)
+        self.target_roles = tuple(target_roles) or self.roles
+        self.findings: list[tuple[bool, str, str]] = []
+
+    def run(self, argv: Sequence[str], check: bool = False) -> Completed:
+        return self._connection.remote.run(argv, check=check)
+
+    def agent_call(self, command: str, *args: str, input: bytes = b"") -> Any:
+        """A quick question to the agent on the host. Raises HostRefused."""
+        return self._connection.agent.call(command, *args, input=input, timeout_s=_CHECK_TIMEOUT_S)
+
+    def library(self, name: str) -> str:
+        """Where something shipped from here lies; it stays for the session. Raises TrialFailed."""
+        return shipping.ship(self._connection.remote, self._connection.agent.work_dir, name)
+
+    def which(self, tool: str) -> str | None:
+        """Where a program is: as provisioned, else on the path."""
+        agent = self._connection.agent
+        places = (f"{agent.tools_dir}/{tool}", tool)
+        found = (agent.tool(place).get("path") for place in places)
+        return next((path for path in found if path), None)
+
+    def path_info(self, path: str) -> dict[str, Any]:
+        return self._connection.agent.call("path-info", self._connection.remote.expand(path))
+
+    def program(self, program: str, what: str) -> None:
+        """Report whether `program`, as a service's argv begins or a tool is called, is there."""
+        program = program.removeprefix("{{tools}}/")
+        if "{{" in program:
+            return  # known only while the session is held
+        found = self.which(program)
+        if found:
+            self.ok(f"{what}: {found}")
+        else:
+            self.problem(f"{what}: {program} is missing", "`snakemake provision`, or install it on the PATH")
+
+    def variable(self, name: str, what: str = "") -> bool:
+        """Whether the controller's environment has the variable; reports it when it has not. `what` needs it."""
+        if not os.environ.get(name):
+            self.problem(
+                f"{what}: {name} is not set" if what else f"{name} is not set", f"export {name} where snakemake runs"
+            )
+        return bool(os.environ.get(name))
+
+    def ok(self, text: str) -> None:
+        self.findings.append((True, text, ""))
+
+    def problem(self, text: str, fix: str) -> None:
+        self.findings.append((False, text, fix))

@@ -1,0 +1,193 @@
+"""How far a session is: a live line for each session on a terminal, plain timestamped lines elsewhere.
+
+Sessions run in processes of their own. Each writes its state to a small file; on a terminal the first of them to get
+a lock draws the lines of all, and when it ends another takes over. Warnings scroll above them, as Snakemake's lines do.
+"""
+
+import fcntl
+import json
+import logging
+import os
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+from benchstudy.measuring.statuslines import StatusLines, live_terminal
+
+log = logging.getLogger("benchstudy")
+
+_REFRESH_S = 0.25
+
+
+class Progress:
+    """Use as a context manager around one session. `folder` is shared by the sessions of one controller."""
+
+    def __init__(self, folder: Path, session: str, blocks: int, *, adaptive: bool = False):
+        """`adaptive`: `blocks` is the most there can be, and what is left only the least."""
+        self._folder = folder
+        self._state_file = folder / f"{os.getpid()}.json"
+        # Times are of the monotonic clock, which all processes of a machine share: who draws can tell how long ago.
+        self._state: dict[str, Any] = {
+            "session": session,
+            "blocks": f"≤{blocks}" if adaptive else str(blocks),
+            "adaptive": adaptive,
+            "total": 0,
+            "done": 0,
+            "failed": 0,
+            "aborted": 0,
+            "now": "connecting",
+            "begun": time.monotonic(),
+        }
+        self._stop = threading.Event()
+        self._drawer: threading.Thread | None = None
+        self._live = live_terminal()
+
+    def __enter__(self) -> "Progress":
+        self._folder.mkdir(parents=True, exist_ok=True)
+        self._publish()
+        if self._live:
+            self._drawer = threading.Thread(target=self._draw, daemon=True)
+            self._drawer.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._stop.set()
+        if self._drawer:
+            self._drawer.join()
+        self._state_file.unlink(missing_ok=True)
+
+    def begin(self, total: int, adopted: int) -> None:
+        self._state |= {"total": total, "now": "preparing"}
+        self.event(f"{total} trials to measure, {adopted} adopted")
+
+    def extend(self, more: int) -> None:
+        """So many trials besides those told so far."""
+        self._state["total"] += more
+        self._publish()
+
+    def trial_started(self, block: int, case: str) -> None:
+        self._state.setdefault("trials_begun", time.monotonic())
+        self._state |= {"block": block, "now": case}
+        self._publish()
+
+    def trial_finished(self, block: int, case: str, status: str, cause: str | None, duration_s: float) -> None:
+        number = self._state["done"] + 1
+        if status == "aborted":  # no result: it is done again
+            self._state["aborted"] += 1
+        else:
+            self._state |= {"done": number, "last_done": time.monotonic()}
+            self._state["failed"] += status != "ok"
+        self._publish()
+        ending = f"{status}: {cause}" if cause else status
+        log.log(
+            logging.INFO if status == "ok" else logging.WARNING,
+            "%s: trial %d/%d, block %d, %s: %s, %.1f s, %s left",
+            self._state["session"],
+            number,
+            self._state["total"],
+            block,
+            case,
+            ending,
+            duration_s,
+            _left(self._state),
+        )
+
+    def event(self, text: str) -> None:
+        self._publish()
+        log.warning("%s: %s", self._state["session"], text)
+
+    def _publish(self) -> None:
+        temporary = self._state_file.with_suffix(".tmp")
+        temporary.write_text(json.dumps(self._state))
+        os.replace(temporary, self._state_file)
+
+    def _draw(self) -> None:
+        with (self._folder / "drawer.lock").open("a") as lock:
+            while not self._stop.is_set():
+                try:
+                    fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                    break
+                except BlockingIOError:
+                    self._stop.wait(_REFRESH_S)
+            if self._stop.is_set():
+                return
+            lines = StatusLines()
+            try:
+                while not self._stop.wait(_REFRESH_S):
+                    lines.show([_cells(state) for state in _states(self._folder)], keep=_IMPORTANT_FIRST, shrink=_CASE)
+            finally:
+                lines.close()
+
+
+def _states(folder: Path) -> Iterator[dict[str, Any]]:
+    for path in sorted(folder.glob("*.json")):
+        if not Path(f"/proc/{path.stem}").exists():  # left by a session that was killed
+            path.unlink(missing_ok=True)
+            continue
+        try:
+            yield json.loads(path.read_text())
+        except FileNotFoundError:  # that session has just ended
+            continue
+
+
+_CASE = 3
+_IMPORTANT_FIRST = (2, 5, 0, 6, 4, 1, _CASE)
+
+
+def _cells(state: Mapping[str, Any]) -> list[str]:
+    begun = "block" in state
+    return [
+        state["session"],
+        f"block {state['block']}/{state['blocks']}" if begun else "",
+        f"trial {min(state['done'] + 1, state['total'])}/{state['total']}" if begun else "",
+        state["now"],
+        f"{_clock(time.monotonic() - state['begun'])} elapsed",
+        f"{_left(state)} left",
+        ", ".join(f"{state[what]} {what}" for what in ("failed", "aborted") if state[what]),
+    ]
+
+
+def _left(state: Mapping[str, Any]) -> str:
+    return f"{'≥' if state['adaptive'] else ''}{_clock(_left_s(state))}"
+
+
+def _left_s(state: Mapping[str, Any]) -> float | None:
+    """By the trials so far; None before the first is done."""
+    if not state["done"]:
+        return None
+    each_s = (state["last_done"] - state["trials_begun"]) / state["done"]
+    of_this_s = time.monotonic() - state["last_done"]
+    return max(0.0, each_s * (state["total"] - state["done"]) - of_this_s)
+
+
+def _clock(seconds: float | None) -> str:
+    if seconds is None:
+        return "?"
+    minutes, rest = divmod(round(seconds), 60)
+    return f"{minutes // 60}:{minutes % 60:02d}:{rest:02d}" if minutes >= 60 else f"{minutes}:{rest:02d}"
+
+
+def log_to(path: Path | None) -> Callable[[], None]:
+    """One log file a job; the terminal gets warnings, or everything where no live line says it. Returns an undo."""
+    handlers: list[logging.Handler] = []
+    stream = logging.StreamHandler(sys.stderr)
+    stream.setLevel(logging.WARNING if live_terminal() else logging.INFO)
+    handlers.append(stream)
+    if path is not None:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        handlers.append(logging.FileHandler(path, mode="w"))
+    formatter = logging.Formatter("%(asctime)s %(message)s", "%Y-%m-%d %H:%M:%S")
+    for handler in handlers:
+        handler.setFormatter(formatter)
+        log.addHandler(handler)
+    log.setLevel(logging.INFO)
+
+    def undo() -> None:
+        for handler in handlers:
+            log.removeHandler(handler)
+            handler.close()
+
+    return undo

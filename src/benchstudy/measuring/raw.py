@@ -1,0 +1,312 @@
+"""The trial store: the only writer below data/raw. It appends; it never changes or removes a committed trial.
+
+A trial is a folder that appears whole: it is filled as `.partial-…`, hashed, fsynced, made read-only and renamed.
+`SHA256SUMS` in it covers every other file and can be checked with `sha256sum -c`.
+"""
+
+import fcntl
+import getpass
+import json
+import os
+import shutil
+import socket
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal
+from uuid import uuid4
+
+from pydantic import BaseModel, ConfigDict
+
+from benchstudy.model import paths
+from benchstudy.model.errors import BenchstudyError, SessionFailed
+from benchstudy.model.files import as_json, now, sha256_of, write_atomically
+
+SUMS = "SHA256SUMS"
+RECORD = "trial.json"
+_LOOK = "look.json"
+_PARTIAL = ".partial-"
+
+Status = Literal["ok", "failed", "timeout", "aborted"]
+# Folders beside those of the cases.
+_LOOKS = "looks"
+_NO_CASES = ("sessions", _LOOKS)
+# An aborted trial says nothing about the system under test (the controller or the connection went away): it is kept
+# as evidence, and done again. The others are results.
+RESULTS: tuple[Status, ...] = ("ok", "failed", "timeout")
+
+
+class CorruptTrial(BenchstudyError):
+    """A raw file is not what was stored."""
+
+
+class _Record(BaseModel):
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+
+class ToolRecord(_Record):
+    """The program a command ran, as found on the host."""
+
+    name: str
+    path: str | None = None
+    version: str | None = None
+    sha256: str | None = None
+
+
+class CommandRecord(_Record):
+    """One supervised command of a trial. Durations are monotonic seconds."""
+
+    label: str
+    role: str
+    host: str
+    argv: list[str]
+    tool: ToolRecord
+    state: str
+    exit_status: int | None
+    signal: int | None
+    started: str
+    finished: str
+    duration_s: float | None
+    stdout_truncated: bool
+    stderr_truncated: bool
+    boot_id: str | None
+    load_before: float | None
+    load_after: float | None
+    clock_offset_s: float | None
+    events: list[str] = []
+    limits: dict[str, Any] | None = None
+
+
+class TrialRecord(_Record):
+    """What `trial.json` holds. Times are UTC, ISO 8601."""
+
+    schema_version: Literal[1] = 1
+    uuid: str
+    study: str
+    study_sha256: str
+    target: str
+    family: str
+    case: str
+    levels: dict[str, str]
+    definition: dict[str, Any]
+    definition_sha256: str
+    block: int
+    position: int
+    session: str
+    roles: dict[str, str]
+    status: Status
+    cause: str | None
+    started: str
+    finished: str
+    duration_s: float
+    commands: list[CommandRecord]
+    verified: dict[str, Any]
+    instrument: str
+    imported_from: str | None = None
+
+
+@dataclass(frozen=True)
+class StoredFile:
+    name: str
+    size: int
+    sha256: str
+
+
+@dataclass(frozen=True)
+class StoredTrial:
+    """A committed trial, its files verified against SHA256SUMS."""
+
+    folder: Path
+    record: TrialRecord
+    files: tuple[StoredFile, ...]
+
+    @property
+    def short(self) -> str:
+        return self.record.uuid[:8]
+
+
+@dataclass(frozen=True)
+class Discard:
+    uuid: str
+    why: str
+    by: str
+    when: str
+
+
+class TrialStore:
+    """The trials of one family on one target of one study."""
+
+    def __init__(self, folder: Path):
+        self.folder = folder
+        self.index = folder / paths.SESSION_INDEX
+
+    @contextmanager
+    def exclusive(self) -> Iterator[None]:
+        """One session of this controller at a time may write here; the lock goes with its process, however it ends."""
+        self.folder.mkdir(parents=True, exist_ok=True)
+        with (self.folder / ".lock").open("a+") as lock:
+            try:
+                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError:
+                lock.seek(0)
+                raise SessionFailed(f"{self.folder}: another session is writing here ({lock.read().strip()})") from None
+            lock.truncate(0)
+            lock.write(f"process {os.getpid()} on {socket.gethostname()} since {now()}")
+            lock.flush()
+            for abandoned in self.folder.glob(f"*/{_PARTIAL}*"):  # of a controller that was killed
+                _remove(abandoned)
+            yield
+
+    def begin(self, case: str, block: int) -> "PartialTrial":
+        """A place for a new trial's files; nothing is there for others before `commit`."""
+        uuid = str(uuid4())
+        folder = self.folder / case / f"{_PARTIAL}{uuid[:8]}"
+        folder.mkdir(parents=True)
+        return PartialTrial(uuid, folder, self.folder / case / f"{block:04d}-{uuid[:8]}")
+
+    def trials(self) -> list[StoredTrial]:
+        """Every committed trial, by case, block and start. Raises CorruptTrial that names the file."""
+        folders = [p.parent for p in self.folder.glob(f"*/*/{SUMS}") if not p.parent.name.startswith(".")]
+        trials = [load_trial(folder) for folder in folders if folder.parent.name not in _NO_CASES]
+        return in_order(trials)
+
+    def looks(self) -> list[dict[str, Any]]:
+        """What adaptive sessions saw when they decided whether to go on, the earliest first. Raises CorruptTrial."""
+        found = []
+        for sums in self.folder.glob(f"{_LOOKS}/[!.]*/{SUMS}"):
+            try:
+                verify(sums.parent)
+            except CorruptTrial as error:
+                raise CorruptTrial(
+                    f"{sums.parent / _LOOK}: what a session saw was altered or is missing; restore it from a copy, or "
+                    f"remove {sums.parent} and the session looks again"
+                ) from error
+            found.append(json.loads((sums.parent / _LOOK).read_text()))
+        return sorted(found, key=lambda look: (look["when"], look["uuid"]))
+
+    def keep_look(self, look: Mapping[str, Any]) -> None:
+        """Store what was seen: a decision to stop is a fact, and no later version of a parser can take it back."""
+        final = self.folder / _LOOKS / look["uuid"][:8]
+        folder = final.with_name(f"{_PARTIAL}{final.name}")
+        folder.mkdir(parents=True)
+        write_atomically(folder / _LOOK, as_json(look))
+        seal(folder)
+        os.rename(folder, final)
+        _fsync(final.parent)
+
+    def discards(self) -> dict[str, Discard]:
+        """By trial uuid."""
+        entries = [json.loads(p.read_text()) for p in sorted((self.folder / "discards").glob("*.json"))]
+        return {entry["uuid"]: Discard(**entry) for entry in entries}
+
+    def discard(self, trial: StoredTrial, why: str) -> Discard:
+        """Have a trial replaced by the next session. It stays on disk, and reports show it as discarded."""
+        entry = Discard(trial.record.uuid, why, f"{getpass.getuser()}@{socket.gethostname()}", now())
+        folder = self.folder / "discards"
+        folder.mkdir(exist_ok=True)
+        write_atomically(folder / f"{trial.short}.json", json.dumps(entry.__dict__, indent=2) + "\n")
+        # The index is derived; without it the workflow plans the session that fills the gap.
+        self.index.unlink(missing_ok=True)
+        return entry
+
+
+class PartialTrial:
+    """A trial being filled. Exactly one of `commit` and `abandon` ends it."""
+
+    def __init__(self, uuid: str, folder: Path, final: Path):
+        self.uuid, self.folder, self._final = uuid, folder, final
+
+    def commit(self, record: TrialRecord) -> StoredTrial:
+        write_atomically(self.folder / RECORD, record.model_dump_json(indent=2) + "\n")
+        seal(self.folder)
+        os.rename(self.folder, self._final)
+        _fsync(self._final.parent)
+        return StoredTrial(self._final, record, tuple(_read_sums(self._final)))
+
+    def abandon(self) -> None:
+        _remove(self.folder)
+
+
+def seal(folder: Path) -> None:
+    """Hash every file below `folder` into SHA256SUMS, fsync all of it and make it read-only."""
+    files = sorted(p for p in folder.rglob("*") if p.is_file() and not p.is_symlink())
+    sums = "".join(f"{sha256_of(path)}  {path.relative_to(folder).as_posix()}\n" for path in files)
+    (folder / SUMS).write_text(sums)
+    for path in (*files, folder / SUMS):
+        path.chmod(0o444)
+        _fsync(path)
+    for path in (*sorted((p for p in folder.rglob("*") if p.is_dir()), reverse=True), folder):
+        _fsync(path)
+        path.chmod(0o555)
+
+
+def in_order(trials: Iterable[StoredTrial]) -> list[StoredTrial]:
+    """By case, block and start."""
+    return sorted(trials, key=lambda t: (t.record.case, t.record.block, t.record.started))
+
+
+def load_trial(folder: Path) -> StoredTrial:
+    """A committed trial, verified. Raises CorruptTrial that names the file and what is wrong with it."""
+    files = tuple(verify(folder))
+    try:
+        record = TrialRecord.model_validate_json((folder / RECORD).read_bytes())
+    except (OSError, ValueError) as error:
+        raise CorruptTrial(f"{folder / RECORD}: not a trial record this version can read: {error}") from error
+    return StoredTrial(folder, record, files)
+
+
+def verify(folder: Path) -> list[StoredFile]:
+    """The files of a sealed folder, each checked against SHA256SUMS. Raises CorruptTrial."""
+    entries = _read_sums(folder)
+    for entry in entries:
+        path = folder / entry.name
+        if entry.size < 0:
+            raise CorruptTrial(f"{path}: missing; restore it, or `benchstudy discard {folder.name[-8:]} --why …`")
+        if sha256_of(path) != entry.sha256:
+            raise CorruptTrial(
+                f"{path}: its SHA-256 is not the one stored in {SUMS}, so the raw file was altered; restore it from a "
+                f"copy, or have the trial measured again with `benchstudy discard {folder.name[-8:]} --why …`"
+            )
+    return entries
+
+
+def _read_sums(folder: Path) -> list[StoredFile]:
+    entries = []
+    for line in (folder / SUMS).read_text().splitlines():
+        digest, _, name = line.partition("  ")
+        path = folder / name
+        entries.append(StoredFile(name, path.stat().st_size if path.is_file() else -1, digest))
+    return entries
+
+
+def find_trials(raw: Path, prefix: str) -> list[tuple[TrialStore, StoredTrial]]:
+    """Trials of any study below `raw` whose uuid begins with `prefix`, unverified files included."""
+    found = []
+    for sums in raw.glob(f"*/*/*/*/*-{prefix[:8]}*/{SUMS}"):
+        folder = sums.parent
+        record = TrialRecord.model_validate_json((folder / RECORD).read_bytes())
+        if record.uuid.startswith(prefix):
+            found.append((TrialStore(folder.parents[1]), StoredTrial(folder, record, tuple(_read_sums(folder)))))
+    return found
+
+
+def drop_problem_index(index: Path) -> None:
+    """Remove the index of a session that could not be held, so that the workflow plans it again."""
+    if index.is_file() and json.loads(index.read_text())["problem"]:
+        index.unlink()
+
+
+def _fsync(path: Path) -> None:
+    descriptor = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+def _remove(folder: Path) -> None:
+    """Remove a folder of ours that was never committed, whatever its permissions."""
+    for path in (folder, *(p for p in folder.rglob("*") if p.is_dir() and not p.is_symlink())):
+        path.chmod(0o755)
+    shutil.rmtree(folder)

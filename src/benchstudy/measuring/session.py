@@ -1,0 +1,355 @@
+"""One measuring job: what is missing of one family on one target, in random block order, under a lock on its hosts."""
+
+import json
+import logging
+import os
+import random
+import socket
+import time
+from collections.abc import Callable, Container, Iterable, Mapping
+from contextlib import ExitStack
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import Any
+from uuid import uuid4
+
+from benchstudy.hosts.agent import HostAgent
+from benchstudy.hosts.controller import ends_with_controller
+from benchstudy.hosts.remote import ConnectionFailed, ConnectionLost, Remote
+from benchstudy.measuring import looks
+from benchstudy.measuring.instrument import instrument_sha256
+from benchstudy.measuring.progress import Progress
+from benchstudy.measuring.raw import RESULTS, Status, StoredTrial, TrialRecord, TrialStore, in_order, seal
+from benchstudy.measuring.state import HostConnection, SessionState
+from benchstudy.measuring.trial import TrialContext
+from benchstudy.model import paths
+from benchstudy.model.differences import environment_diff
+from benchstudy.model.errors import BenchstudyError, SessionFailed, TrialFailed
+from benchstudy.model.family import Case, ParseError
+from benchstudy.model.files import as_json, now, write_atomically
+from benchstudy.model.study import SessionPlan
+
+log = logging.getLogger("benchstudy")
+
+
+_MOST_NAMED = 5
+# How a command ends when its supervisor or its controller went away under it.
+_NOT_THE_TOOLS_DOING = {"lease-expired", "lost", "stopped"}
+
+
+@dataclass(frozen=True)
+class Scheduled:
+    """A trial to be done: its place in the random order of its block is recorded with it."""
+
+    case: Case
+    block: int
+    position: int
+
+
+def schedule(plan: SessionPlan, blocks: int | None = None) -> list[Scheduled]:
+    """Every trial of the first `blocks` blocks, in the order of measuring; of all that there can be when left out.
+
+    The same study gives the same order, always.
+    """
+    order = []
+    for block in range(1, (plan.blocks if blocks is None else blocks) + 1):
+        # A block's order must not depend on how many blocks there are, so that adding one changes no other.
+        rng = random.Random(f"{plan.study.seed}/{plan.target}/{plan.family_name}/{block}")
+        cases = plan.family.order([case for case in plan.cases if case.is_in(block)], block, rng)
+        order += [Scheduled(case.in_block(block), block, position) for position, case in enumerate(cases, start=1)]
+    return order
+
+
+def adopt(
+    plan: SessionPlan, trials: Iterable[StoredTrial], discarded: Container[str]
+) -> dict[tuple[str, int], StoredTrial]:
+    """Those of the verified `trials` that are results the plan asks for, by case and block. `discarded`: uuids.
+
+    Raises SessionFailed when a case was described anew after it was measured.
+    """
+    cases = {case.id: case for case in plan.cases}
+    adopted: dict[tuple[str, int], StoredTrial] = {}
+    for trial in trials:
+        record = trial.record
+        if record.uuid in discarded or record.status not in RESULTS or record.case not in cases:
+            continue
+        case = cases[record.case].in_block(record.block)
+        if record.definition_sha256 != case.definition_sha256 and record.imported_from is None:
+            was, is_now = record.definition, dict(case.definition)
+            changed = sorted(
+                k for k in {*was, *is_now} if was.get(k) != json.loads(json.dumps(is_now, default=str)).get(k)
+            )
+            raise SessionFailed(
+                f"{record.case}: the study now describes this case in another way ({', '.join(changed) or 'levels'} "
+                f"changed) than when trial {trial.short} measured it. Give the study a new name to measure afresh, or "
+                f"put the old value back, or `benchstudy discard --case {record.case} --why …`"
+            )
+        adopted.setdefault((record.case, record.block), trial)
+    return adopted
+
+
+def missing_trials(
+    plan: SessionPlan, store: TrialStore, trials: Iterable[StoredTrial], say: Callable[[str], None]
+) -> list[Scheduled]:
+    """What is to be measured next: all that is missing; in an adaptive session, what is missing before its next look.
+
+    Where nothing is, the look is taken from the verified `trials`, stored, told by `say`, and decides. A look that was
+    stored is never taken again. [] when the session has all that it asks for. Raises SessionFailed as `adopt`, and when
+    a trial can no longer be parsed that a look needs.
+    """
+    adopted = adopt(plan, trials, store.discards())
+    stopping = plan.stopping
+    blocks = stopping.look_from(looks.begun(adopted)) if stopping else plan.blocks
+    while True:
+        missing = [s for s in schedule(plan, blocks) if (s.case.id, s.block) not in adopted]
+        if missing or stopping is None:
+            return missing
+        look = looks.find_look(store.looks(), plan, blocks, adopted)
+        if look is None:
+            look = looks.take_look(plan, blocks, adopted)
+            store.keep_look(look)
+            say(looks.verdict(look, plan, stopping))
+        if looks.enough(look, plan, stopping):
+            return []
+        blocks = stopping.look_after(blocks)
+
+
+def hold_session(root: Path, plan: SessionPlan) -> Path:
+    """Measure what is missing and write the index `session.json`; returns its path.
+
+    Nothing missing: no host is contacted. A session that could not be held, or not to its end, still leaves an index
+    of what there is, with `problem` saying why. Raises CorruptTrial for an altered raw file.
+    """
+    store = TrialStore(paths.family_raw(root, plan.study.study, plan.target, plan.family_name))
+    with store.exclusive():
+        problem = None
+        trials = store.trials()  # once: every file is hashed
+        try:
+            missing = missing_trials(
+                plan, store, trials, partial(log.warning, "%s on %s: %s", plan.family_name, plan.target)
+            )
+            if missing:
+                _Session(root, plan, store, trials).measure(missing)
+        except (SessionFailed, ConnectionFailed, ConnectionLost) as error:
+            problem = str(error)
+            log.error("%s on %s: %s", plan.family_name, plan.target, problem)
+        return write_index(plan, store, trials, problem)
+
+
+def write_index(plan: SessionPlan, store: TrialStore, trials: Iterable[StoredTrial], problem: str | None) -> Path:
+    """`session.json`: every trial with the SHA-256 of each of its files, every session, every discard."""
+    listed = []
+    for trial in in_order(trials):
+        record = trial.record
+        listed.append(
+            {
+                "uuid": record.uuid,
+                "case": record.case,
+                "block": record.block,
+                "position": record.position,
+                "status": record.status,
+                "cause": record.cause,
+                "path": str(trial.folder.relative_to(store.folder)),
+                "files": [vars(file) for file in trial.files],
+            }
+        )
+    sessions = [json.loads(p.read_text()) for p in store.folder.glob("sessions/[!.]*/session.json")]
+    index = {
+        "schema_version": 1,
+        "study": plan.study.study,
+        "target": plan.target,
+        "family": plan.family_name,
+        "study_sha256": plan.study.sha256,
+        "plan": plan.digest,
+        "problem": problem,
+        "stopping": _stopping(plan, store, trials),
+        "sessions": sorted(sessions, key=lambda s: s["started"]),
+        "trials": listed,
+        "discarded": [vars(d) for d in store.discards().values()],
+    }
+    path = store.index
+    write_atomically(path, as_json(index))
+    return path
+
+
+def _stopping(plan: SessionPlan, store: TrialStore, trials: Iterable[StoredTrial]) -> dict[str, Any] | None:
+    """What an adaptive session has seen so far; None of one with a fixed number of blocks."""
+    if plan.stopping is None:
+        return None
+    try:
+        return looks.course(plan, store.looks(), adopt(plan, trials, store.discards()))
+    except SessionFailed:  # a case was described anew, and the index says so already
+        return looks.course(plan, [], {})
+
+
+class _Session:
+    """The connection, lock and schedule of one run of `hold_session`."""
+
+    def __init__(self, root: Path, plan: SessionPlan, store: TrialStore, trials: list[StoredTrial]):
+        """`trials`: what is measured is added to it, also when the session does not come to its end."""
+        self._root, self._plan, self._store, self._trials = root, plan, store, trials
+        self._uuid = str(uuid4())
+        self._events: list[str] = []
+        self._instrument = instrument_sha256(plan.family_name)
+        self._progress = Progress(
+            paths.local_state(root) / "progress",
+            f"{plan.family_name} on {plan.target}",
+            plan.blocks,
+            adaptive=plan.stopping is not None,
+        )
+
+    def measure(self, missing: list[Scheduled]) -> None:
+        started = now()
+        folder = self._store.folder / "sessions" / f".partial-{self._uuid[:8]}"
+        folder.mkdir(parents=True)
+        environments: dict[str, dict[str, Any]] = {}
+        with ExitStack() as stack:
+            stack.enter_context(self._progress)
+            stack.enter_context(ends_with_controller())
+            hosts = self._connect(stack)
+            state = SessionState(self._uuid, self._plan, hosts, folder, self._event)
+            # Whatever happens, what the session started is ended and what it saw is recorded.
+            stack.callback(self._record, folder, started, environments, hosts)
+            stack.callback(state.close)
+            for name, host in hosts.items():
+                environments[name] = {"before": host.agent.facts()}
+            adopted = len(adopt(self._plan, self._trials, self._store.discards()))
+            self._progress.begin(len(missing), adopted)
+            while missing:
+                self._results_of(missing, state)
+                missing = missing_trials(self._plan, self._store, self._trials, self._event)
+                self._progress.extend(len(missing))
+
+    def _results_of(self, missing: list[Scheduled], state: SessionState) -> None:
+        """Measure all of these. Raises SessionFailed when one of them has no result in the end."""
+        aborted = [scheduled for scheduled in missing if self._one_trial(scheduled, state) == "aborted"]
+        # Out of their order, which their record shows; another abortion is left to the next run.
+        again = [scheduled for scheduled in aborted if self._one_trial(scheduled, state) == "aborted"]
+        if again:
+            names = ", ".join(f"{s.case.id} in block {s.block}" for s in again[:_MOST_NAMED])
+            more = f" and {len(again) - _MOST_NAMED} more" if len(again) > _MOST_NAMED else ""
+            raise SessionFailed(f"{len(again)} trials were aborted twice and have no result: {names}{more}")
+
+    def _connect(self, stack: ExitStack) -> dict[str, HostConnection]:
+        thresholds = self._plan.study.thresholds
+        owner = {
+            "study": self._plan.study.study,
+            "session": f"{self._plan.family_name} on {self._plan.target}",
+            "controller": socket.gethostname(),
+            "pid": os.getpid(),
+            "since": now(),
+        }
+        connections = {}
+        for name, host in self._plan.hosts.items():
+            remote = stack.enter_context(Remote(name, host))
+            agent = HostAgent.deploy(
+                remote,
+                lease_s=thresholds.lease,
+                reconnect_s=thresholds.reconnect,
+                on_event=self._event,
+                extensions=self._plan.family.extensions,
+            )
+            stack.enter_context(agent.lock(self._uuid, owner))
+            agent.sweep()
+            connections[name] = HostConnection(remote, agent)
+        return connections
+
+    def _one_trial(self, scheduled: Scheduled, state: SessionState) -> Status:
+        case = scheduled.case
+        partial = self._store.begin(case.id, scheduled.block)
+        self._progress.trial_started(scheduled.block, case.id)
+        trial = TrialContext(state, partial.uuid, partial.folder, scheduled.block)
+        started, begun = now(), time.monotonic()
+        status: Status = "aborted"
+        cause: str | None = "the session ended during the trial"
+        try:
+            status, cause = self._run_and_parse(case, trial)
+        except (ConnectionFailed, ConnectionLost) as error:
+            cause = str(error)
+            raise
+        except KeyboardInterrupt:
+            cause = "interrupted"
+            raise
+        finally:
+            record = TrialRecord(
+                uuid=partial.uuid,
+                study=self._plan.study.study,
+                study_sha256=self._plan.study.sha256,
+                target=self._plan.target,
+                family=self._plan.family_name,
+                case=case.id,
+                levels=dict(case.levels),
+                definition=dict(case.definition),
+                definition_sha256=case.definition_sha256,
+                block=scheduled.block,
+                position=scheduled.position,
+                session=self._uuid,
+                roles=dict(self._plan.roles),
+                status=status,
+                cause=state.redact(cause) if cause else None,
+                started=started,
+                finished=now(),
+                duration_s=time.monotonic() - begun,
+                commands=trial.commands,
+                verified=trial.notes,
+                instrument=self._instrument,
+            )
+            state.redact_files(partial.folder)
+            self._trials.append(partial.commit(record))
+            self._progress.trial_finished(scheduled.block, case.id, status, record.cause, record.duration_s)
+        return status
+
+    def _run_and_parse(self, case: Case, trial: TrialContext) -> tuple[Status, str | None]:
+        family = self._plan.family
+        try:
+            family.run(case, trial)
+            # A tool can exit 0 and leave nonsense: what cannot be parsed now will not be parsable later either.
+            family.parse(case.levels, trial.files)
+        except (TrialFailed, ParseError) as error:
+            states = {command.state for command in trial.commands}
+            if states & _NOT_THE_TOOLS_DOING:
+                return "aborted", str(error)
+            return ("timeout" if "timeout" in states else "failed"), str(error)
+        except (ConnectionFailed, ConnectionLost):
+            raise
+        except Exception as error:  # a defect of ours: it takes no other trial down, and it is no result either
+            log.exception("%s: internal error", case.id)
+            return "aborted", f"internal error: {type(error).__name__}: {error}"
+        if trial.commands and len({c.boot_id for c in trial.commands if c.host == trial.commands[0].host}) > 1:
+            return "aborted", "the host was restarted during the trial"
+        return "ok", None
+
+    def _event(self, text: str) -> None:
+        self._events.append(f"{now()} {text}")
+        self._progress.event(text)
+
+    def _record(
+        self,
+        folder: Path,
+        started: str,
+        environments: dict[str, dict[str, Any]],
+        hosts: Mapping[str, HostConnection],
+    ) -> None:
+        for name, environment in environments.items():
+            try:
+                environment["after"] = hosts[name].agent.facts()
+            except BenchstudyError as error:
+                environment["after"] = None
+                self._event(f"{name}: the environment after the session is unknown: {error}")
+            environment["diff"] = environment_diff(environment["before"], environment["after"] or {})
+        record = {
+            "uuid": self._uuid,
+            "seed": self._plan.study.seed,
+            "started": started,
+            "finished": now(),
+            "controller": socket.gethostname(),
+            "instrument": self._instrument,
+            "study_sha256": self._plan.study.sha256,
+            "declared": self._plan.study.model_dump(mode="json", serialize_as_any=True, exclude={"measure"}),
+            "hosts": environments,
+            "events": self._events,
+        }
+        write_atomically(folder / "session.json", as_json(record))
+        seal(folder)
+        folder.rename(folder.with_name(self._uuid[:8]))

@@ -1,0 +1,216 @@
+"""What the trials of one session share: hosts, services, things made once, and secrets."""
+
+import json
+import os
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from secrets import token_hex
+from typing import Any, TypeVar
+
+from benchstudy.hosts import shipping
+from benchstudy.hosts.agent import HostAgent, RunningService, ServiceFailed
+from benchstudy.hosts.remote import Remote
+from benchstudy.measuring.raw import ToolRecord
+from benchstudy.model.errors import BenchstudyError, TrialFailed
+from benchstudy.model.services import Confinement, Service
+from benchstudy.model.study import SessionPlan
+
+T = TypeVar("T")
+_REDACTED = "«redacted»"
+_LOOPBACK = "127.0.0.1"
+# Servers lie where the path of a user who is not root does not lead.
+_FIND_PROGRAM = 'PATH="$PATH:/usr/local/sbin:/usr/sbin:/sbin"; command -v -- "$1"'
+
+
+@dataclass(frozen=True)
+class HostConnection:
+    """An open, locked host."""
+
+    remote: Remote
+    agent: HostAgent
+
+
+class SessionState:
+    """What trials of one session share: hosts, services, things made once, secrets to keep out of files."""
+
+    def __init__(
+        self,
+        uuid: str,
+        plan: SessionPlan,
+        hosts: Mapping[str, HostConnection],
+        folder: Path,
+        on_event: Callable[[str], None],
+    ):
+        self.uuid, self.plan, self.hosts, self.folder, self.event = uuid, plan, hosts, folder, on_event
+        self._services: dict[str, RunningService | str] = {}
+        self._made: dict[str, Any] = {}
+        self._tools: dict[tuple[str, str], ToolRecord] = {}
+        self._tool_paths: dict[tuple[str, str], str] = {}
+        self._libraries: dict[tuple[str, str], str] = {}
+        self._scratch: dict[tuple[str, str], str] = {}
+        self._secrets: set[str] = set()
+
+    def host(self, role: str) -> HostConnection:
+        if role not in self.plan.roles:
+            raise TrialFailed(f"target {self.plan.target} gives no host the role {role!r}; add it under targets")
+        return self.hosts[self.plan.roles[role]]
+
+    def service(self, name: str) -> RunningService:
+        """Up and ready, started at its first use. One that could not start fails each trial with the same cause."""
+        if name not in self._services:
+            self._services[name] = self._start(name)
+        running = self._services[name]
+        if isinstance(running, str):
+            raise TrialFailed(running)
+        return running
+
+    def _start(self, name: str) -> RunningService | str:
+        try:
+            return self.start(name)
+        except TrialFailed as error:
+            return str(error)
+
+    def start(
+        self,
+        name: str,
+        confinement: Confinement | None = None,
+        into: Path | None = None,
+        beside: Sequence[RunningService] = (),
+        also: Mapping[str, RunningService] | None = None,
+    ) -> RunningService:
+        """A fresh instance of a service of the study, with what it needs; the caller ends it. Raises TrialFailed.
+
+        What it needs and is among `beside` is taken from there; the rest is up for the session. `also`: by the name
+        that its placeholders have for them, services of which the study cannot say beforehand which they are.
+        """
+        spec = self.described(name)
+        try:
+            given = {running.name: running for running in beside}
+            needed = {other: given.get(other) or self.service(other) for other in spec.needs}
+            needed |= also or {}
+            libraries = {library: self.library(library, spec.role) for library in spec.libraries}
+            secrets = {secret: token_hex(16) for secret in spec.secrets}
+            secrets |= {secret: self.secret(variable) for secret, variable in spec.secret_env.items()}
+            self._secrets.update(secrets.values())
+            return self.host(spec.role).agent.start_service(
+                self.uuid,
+                name,
+                spec,
+                needed,
+                libraries,
+                confinement=confinement,
+                bind=self.address(spec.role),
+                secrets=secrets,
+                into=into,
+            )
+        except ServiceFailed as error:
+            # What a table's cell shows first is what happened, not to whom.
+            text = str(error) if str(error).startswith("OOM:") else f"service {name}: {error}"
+            raise ServiceFailed(text, error.record) from error
+        except TrialFailed as error:
+            raise TrialFailed(f"service {name}: {error}") from error
+
+    def hold(self, name: str, service: Service, secrets: Mapping[str, str], into: Path) -> RunningService:
+        self._secrets.update(secrets.values())
+        agent = self.host(service.role).agent
+        self._services[name] = running = agent.start_service(self.uuid, name, service, secrets=secrets, into=into)
+        return running
+
+    def described(self, name: str) -> Service:
+        if name not in self.plan.config.services:
+            raise TrialFailed(f"the study describes no service {name!r}")
+        return self.plan.config.services[name]
+
+    def address(self, role: str) -> str | None:
+        """Where the target's hosts reach servers of the role's host; None when the study does not say it."""
+        host = self.host(role).remote.host
+        return _LOOPBACK if len(self.plan.hosts) == 1 else host.service_address
+
+    def library(self, name: str, role: str) -> str:
+        connection = self.host(role)
+        key = (connection.remote.name, name)
+        if key not in self._libraries:
+            work_dir = connection.remote.expand(connection.remote.host.work_dir)
+            self._libraries[key] = shipping.ship(connection.remote, work_dir, name)
+        return self._libraries[key]
+
+    def scratch(self, parent: str, role: str) -> str:
+        connection = self.host(role)
+        key = (connection.remote.name, parent)
+        if key not in self._scratch:
+            self._scratch[key] = connection.agent.scratch(self.uuid, parent)
+        return self._scratch[key]
+
+    def once(self, key: str, make: Callable[[], T]) -> T:
+        if key not in self._made:
+            try:
+                self._made[key] = make()
+            except TrialFailed as error:
+                self._made[key] = error
+        if isinstance(self._made[key], TrialFailed):
+            raise TrialFailed(str(self._made[key]))
+        return self._made[key]
+
+    def tool(self, role: str, program: str) -> ToolRecord:
+        """Which binary `program` is on the role's host; asked once a session."""
+        connection = self.host(role)
+        key = (connection.remote.name, program)
+        if key not in self._tools:
+            self._tools[key] = ToolRecord(name=Path(program).name, **connection.agent.tool(program))
+        return self._tools[key]
+
+    def tool_path(self, program: str, role: str) -> str:
+        connection = self.host(role)
+        key = (connection.remote.name, program)
+        if key not in self._tool_paths:
+            provisioned = f"{connection.agent.tools_dir}/{program}"
+            if connection.remote.run(["test", "-x", provisioned], check=False).exit_status == 0:
+                self._tool_paths[key] = provisioned
+            else:
+                found = connection.remote.run(["sh", "-c", _FIND_PROGRAM, "sh", program], check=False).text.strip()
+                if not found.startswith("/"):
+                    raise TrialFailed(
+                        f"{program} is missing on {connection.remote.name}: provisioning puts it into "
+                        f"{connection.agent.tools_dir}, or install it there so that it is found on the PATH"
+                    )
+                self._tool_paths[key] = found
+        return self._tool_paths[key]
+
+    def secret(self, env_name: str) -> str:
+        value = os.environ.get(env_name, "")
+        if not value:
+            raise TrialFailed(f"the environment variable {env_name} is not set where snakemake runs")
+        self._secrets.add(value)
+        return value
+
+    def redact(self, text: str) -> str:
+        for form in self._secret_forms():
+            text = text.replace(form, _REDACTED)
+        return text
+
+    def redact_files(self, folder: Path) -> None:
+        """A tool may print the key it was given; no raw file keeps it."""
+        forms = [form.encode() for form in self._secret_forms()]
+        for path in (p for p in folder.rglob("*") if p.is_file()):
+            content = path.read_bytes() if forms else b""
+            if any(form in content for form in forms):
+                for form in forms:
+                    content = content.replace(form, _REDACTED.encode())
+                path.write_bytes(content)
+
+    def _secret_forms(self) -> list[str]:
+        """Each secret as it is and as JSON writes it, longest first: one may be a part of another."""
+        in_json = {json.dumps(s, ensure_ascii=ascii_only)[1:-1] for s in self._secrets for ascii_only in (True, False)}
+        return sorted(self._secrets | in_json, key=len, reverse=True)
+
+    def close(self) -> None:
+        """End services in the reverse order of their start, and keep their logs with the session."""
+        for name, running in reversed(self._services.items()):
+            if isinstance(running, str):
+                continue
+            try:
+                running.agent.stop_service(running, self.folder / "services" / name)
+            except BenchstudyError as error:  # the host's lease ends it
+                self.event(f"service {name} could not be ended politely: {error}")
+        self.redact_files(self.folder)

@@ -1,0 +1,118 @@
+"""What a study says about lints: findings somebody takes responsibility for, and what the hardware can give at most."""
+
+from typing import Annotated, Any, Literal
+
+from pydantic import (
+    BeforeValidator,
+    Field,
+    SerializerFunctionWrapHandler,
+    field_validator,
+    model_serializer,
+    model_validator,
+)
+
+from benchstudy.model import questions, registry
+from benchstudy.model.names import nearest
+from benchstudy.model.strict import Strict
+from benchstudy.model.units import Size
+
+
+def _rate(value: Any) -> float:
+    if isinstance(value, float):
+        return value
+    if not isinstance(value, str) or not value.strip().endswith("/s"):
+        raise ValueError(f'{value!r} is not a rate of bytes: write "125MiB/s" or "1GB/s"')
+    return float(Size(value.strip().removesuffix("/s")).bytes)
+
+
+class Acknowledgement(Strict):
+    """A finding, or a question of the checklist that the study does not satisfy: it was looked at and stays.
+
+    It may come after the measurement: it changes no figure and no hash.
+    """
+
+    lint: str | None = Field(None, description="name of the lint, as a report shows it")
+    question: str | None = Field(None, description="or a question of the checklist, as the overview shows it")
+    where: str = Field(
+        "*", description="pattern of the places a lint's finding is left at, as a report shows them: `file_size: s3,*`"
+    )
+    reason: str = Field(description="why it stays, in a sentence; printed in the report")
+
+    @field_validator("reason")
+    @classmethod
+    def _a_sentence(cls, value: str) -> str:
+        if len(value.split()) < 3:
+            raise ValueError(f"{value!r} is no reason: write in a sentence why the finding stays; the report prints it")
+        return value
+
+    @field_validator("lint")
+    @classmethod
+    def _known(cls, value: str | None) -> str | None:
+        if value is not None and value not in registry.lint_names():
+            raise ValueError(f"no lint is called {value!r}: {nearest(value, registry.lint_names())}")
+        return value
+
+    @field_validator("question")
+    @classmethod
+    def _asked(cls, value: str | None) -> str | None:
+        if value is not None and value not in questions.TITLES:
+            raise ValueError(f"the checklist asks no {value!r}: {nearest(value, questions.TITLES)}")
+        return value
+
+    @model_validator(mode="after")
+    def _one_thing(self) -> "Acknowledgement":
+        if (self.lint is None) == (self.question is None):
+            raise ValueError("name a lint or a question of the checklist, one of the two")
+        if self.question is not None and self.where != "*":
+            raise ValueError("a question of the checklist is about the whole study: leave out `where`")
+        return self
+
+
+class MeasuredCeiling(Strict):
+    """What the study itself finds a device to give at most, with another tool: the highest value of any trial."""
+
+    family: str
+    metric: str = Field(description="in bytes a second, such as `read_bandwidth` of fio")
+    where: str = Field("*", description="pattern of the cases that measure it, such as `*job=sequential-read`")
+
+    @field_validator("family")
+    @classmethod
+    def _family(cls, value: str) -> str:
+        return _known_family(value)
+
+
+class DeclaredCeiling(Strict):
+    """What a device, link or volume can give at most. Figures above it did not come from there."""
+
+    family: str
+    op: Literal["read", "write"]
+    rate: Annotated[float, BeforeValidator(_rate)] | None = Field(
+        None, description='bytes a second, such as "125MiB/s"'
+    )
+    measured: MeasuredCeiling | None = Field(
+        None, description="instead of `rate`, on a device whose data sheet nobody has: cases that measure it"
+    )
+    source: str = Field(min_length=3, description="where that stands: a data sheet, a contract, a measurement")
+    where: str = Field("*", description="pattern of cases it holds for, such as `backend=disk,*`")
+
+    @field_validator("family")
+    @classmethod
+    def _family(cls, value: str) -> str:
+        return _known_family(value)
+
+    @model_validator(mode="after")
+    def _one_rate(self) -> "DeclaredCeiling":
+        if (self.rate is None) == (self.measured is None):
+            raise ValueError("give `rate`, or with `measured` the cases that find it out, one of the two")
+        return self
+
+    @model_serializer(mode="wrap")
+    def _without_the_other(self, dump: SerializerFunctionWrapHandler) -> dict[str, Any]:
+        """A study's hash must stay what it was before ceilings could be measured."""
+        return {key: value for key, value in dump(self).items() if value is not None}
+
+
+def _known_family(value: str) -> str:
+    if value not in registry.names():
+        raise ValueError(f"no family is called {value!r}: {nearest(value, registry.names())}")
+    return value

@@ -1,0 +1,192 @@
+"""What a family of benchmarks is: a package that is found by itself (`registry`), with a module for each of its parts.
+
+family.py    `FAMILY`, an instance of a `Family`: name, cases, metrics; imports neither a host nor a report
+config.py    what a study may say of it
+run.py       `run_trial(case, trial)`: execute a case once
+parse.py     `parse_trial(levels, files)`: pure, the files of a trial to observations
+check.py     `check_host(config, host)`, where `benchstudy check` has something to look for
+imported.py  `recognise(path)`, where existing outputs of its tools can be imported
+lints.py     rules of its own, where it has some
+page/        tables and figures of its own; published.py in it: what others published of its kind
+on_host/     what runs on hosts, beside the agent
+"""
+
+import hashlib
+import importlib.util
+import inspect
+import json
+import random
+from abc import ABC, abstractmethod
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, ClassVar
+
+from pydantic import Field
+
+from benchstudy.model.names import Name
+from benchstudy.model.services import Service
+from benchstudy.model.stopping import BlocksField, PrecisionField
+from benchstudy.model.strict import Strict
+from benchstudy.model.units import DurationField
+
+
+class FamilyConfig(Strict):
+    """What every family's block in a study may say."""
+
+    targets: list[Name] | None = Field(None, description="targets to measure; all of the study's when left out")
+    blocks: BlocksField | None = Field(None, description="overrides the study's number of blocks")
+    until: PrecisionField | None = Field(None, description="overrides the study's precision")
+    timeout: DurationField = Field(600.0, description="after this a trial is ended and counted as 'timeout'")
+    services: dict[Name, Service] = Field({}, description="servers and mounts that are up during the session")
+
+
+@dataclass(frozen=True)
+class Case:
+    """One combination of levels. `definition` is everything that decides what is executed, beyond the levels.
+
+    Parts that come from a model are dumped without their defaults, so that a key which a later version adds does not
+    make the trials of an earlier one look like another case.
+    `by_block`: what is executed in the first block, the second, … when that differs; see `in_block`.
+    `most_blocks`: it is measured in the first so many blocks only.
+    """
+
+    levels: Mapping[str, str]
+    definition: Mapping[str, Any] = field(default_factory=dict)
+    by_block: Sequence[Mapping[str, Any]] = ()
+    most_blocks: int | None = None
+
+    @property
+    def id(self) -> str:
+        """Readable and safe as a folder name: `backend=s3,op=write,size=100MB`."""
+        return ",".join(f"{factor}={level}" for factor, level in self.levels.items())
+
+    @property
+    def definition_sha256(self) -> str:
+        content: dict[str, Any] = {"levels": dict(self.levels), "definition": self.definition}
+        further = {"by_block": self.by_block, "most_blocks": self.most_blocks}
+        content |= {name: value for name, value in further.items() if value}
+        return hashlib.sha256(json.dumps(content, sort_keys=True, default=str).encode()).hexdigest()
+
+    def is_in(self, block: int) -> bool:
+        return self.most_blocks is None or block <= self.most_blocks
+
+    def in_block(self, block: int) -> "Case":
+        """The case as it is executed in a block, counted from 1. One that lists no such block is as in every other."""
+        own = self.by_block[block - 1] if block <= len(self.by_block) else {}
+        return Case(self.levels, {**self.definition, **own})
+
+
+@dataclass(frozen=True)
+class Observation:
+    """One metric value of one trial, in a base unit (`s`, `B`, `B/s`, `1/s`, `1` for a ratio or count)."""
+
+    metric: str
+    value: float | None
+    unit: str
+
+
+@dataclass(frozen=True)
+class Parsed:
+    """What one trial's raw files say.
+
+    `series`: long tables by name, each a list of flat rows (one dict a row, the same keys in each), for what is
+    more than one value a trial: operations, histograms, samples. tidy adds the trial's columns.
+    """
+
+    observations: Sequence[Observation]
+    series: Mapping[str, Sequence[Mapping[str, Any]]] = field(default_factory=dict)
+
+
+class ParseError(ValueError):
+    """Raw output that cannot be what the tool writes when all is well: truncated, empty, inconsistent."""
+
+
+class Family(ABC):
+    """One kind of benchmark. Stateless: everything it needs comes in as an argument."""
+
+    name: ClassVar[str]
+    title: ClassVar[str]
+    Config: ClassVar[type[FamilyConfig]]
+    Config = FamilyConfig
+    # Columns of the case table that are numbers a chart can use, by factor: {"size": ("size_bytes", parse)}
+    numeric_levels: ClassVar[Mapping[str, tuple[str, Any]]] = {}
+    # The long tables that `parse` gives and their columns, as names of polars types, so that measuring need not import
+    # polars: {"operations": {"total_s": "Float64", "index": "Int64"}}
+    series_schemas: ClassVar[Mapping[str, Mapping[str, str]]] = {}
+    # What its cases are measured for: adaptive stopping wants all of these precise that a case gives, and two studies
+    # are compared by them. Left empty, or of a case that gives none of them: its first time or rate.
+    primary_metrics: ClassVar[tuple[str, ...]] = ()
+    # The role whose host its commands run on, whatever services there are; None where services say it.
+    runs_on: ClassVar[str | None] = None
+    # What its services may speak of besides what they need: `server` of `{{server.bind}}`, the trial's own.
+    trial_names: ClassVar[tuple[str, ...]] = ()
+
+    # How `order` puts the cases of a block, as pages say it.
+    ordering: ClassVar[str] = "in random order within a block"
+
+    @abstractmethod
+    def cases(self, config: FamilyConfig) -> list[Case]:
+        """All cases, in a deterministic order, each id once."""
+
+    def order(self, cases: Sequence[Case], block: int, rng: random.Random) -> list[Case]:
+        """All `cases` in the order in which a block measures them: at random, unless a family knows better.
+
+        `rng` is the block's own, from the study's seed. Neither may depend on how many blocks there are.
+        """
+        ordered = list(cases)
+        rng.shuffle(ordered)
+        return ordered
+
+    def run(self, case: Case, trial: Any) -> None:
+        """Execute the case once; `trial`: a measuring.trial.TrialContext. Raises TrialFailed with a cause in words."""
+        self._part("run").run_trial(case, trial)
+
+    def parse(self, case_levels: Mapping[str, str], files: Path) -> Parsed:
+        """Pure: the files of one successful trial in, observations out. Raises ParseError."""
+        return self._part("parse").parse_trial(case_levels, files)
+
+    def check(self, config: Any, host: Any) -> None:
+        """Look, without measuring, whether the host has what the cases need.
+
+        `host`: a measuring.hostcheck.HostCheck, whose `ok` and `problem` take what is found.
+        """
+        if self._has("check"):
+            self._part("check").check_host(config, host)
+
+    def parse_import(self, path: Path) -> "Imported | None":
+        """What `benchstudy import` does with one existing output file; None: not of this family."""
+        return self._part("imported").recognise(path) if self._has("imported") else None
+
+    def libraries(self) -> Mapping[str, Mapping[str, Path]]:
+        """What can be lent to a host besides the agent (`trial.library(name)`): each by name, its files by path."""
+        return {}
+
+    @property
+    def extensions(self) -> tuple[Path, ...]:
+        """Folders of modules that run on hosts beside the agent, as `module:function`."""
+        folder = Path(inspect.getfile(type(self))).with_name("on_host")
+        return (folder,) if folder.is_dir() else ()
+
+    # Only a session needs what talks to hosts, and only a report what draws: each part is imported when it is asked.
+
+    def _part(self, name: str) -> Any:
+        return importlib.import_module(f"{self._package}.{name}")
+
+    def _has(self, name: str) -> bool:
+        return importlib.util.find_spec(f"{self._package}.{name}") is not None
+
+    @property
+    def _package(self) -> str:
+        return type(self).__module__.rpartition(".")[0]
+
+
+@dataclass(frozen=True)
+class Imported:
+    """An existing output, recognised: the levels of its case, and the name its file has in a trial."""
+
+    levels: Mapping[str, str]
+    file_name: str
+    tool: str
+    tool_version: str | None = None
+    notes: Sequence[str] = ()

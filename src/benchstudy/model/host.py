@@ -1,0 +1,57 @@
+"""A machine reached by SSH, as a study says it."""
+
+from pathlib import Path
+
+from pydantic import Field, field_validator, model_validator
+
+from benchstudy.model.strict import Strict
+
+
+class Host(Strict):
+    """A machine reached by SSH. What is left out comes from ~/.ssh/config, as for the ssh command."""
+
+    address: str | None = Field(
+        None, description="host name, address or ~/.ssh/config alias; the host's name when left out"
+    )
+    port: int | None = Field(None, ge=1, le=65535)
+    user: str | None = None
+    identity_file: str | None = None
+    known_hosts: str | None = Field(None, description="file of pinned host keys; ~/.ssh/known_hosts when left out")
+    loopback: bool = Field(False, description="this very machine, through an sshd of the study's own on 127.0.0.1")
+    work_dir: str = Field(
+        "~/.benchstudy", description="the only folder on the host that benchstudy writes to by itself"
+    )
+    python: str = Field("python3", description="the host's Python, 3.9 or newer")
+    sudo: bool = Field(False, description="whether provisioning may use password-less sudo")
+    service_address: str | None = Field(
+        None, description="where the target's other hosts reach servers on this one; needed when there are others"
+    )
+
+    @field_validator("address", "user", "python", "service_address")
+    @classmethod
+    def _no_option(cls, value: str | None) -> str | None:
+        if value is not None and (not value or value.startswith("-") or any(c.isspace() or c == "\0" for c in value)):
+            raise ValueError(f"{value!r} must not be empty, begin with '-' or hold white space")
+        return value
+
+    @field_validator("work_dir")
+    @classmethod
+    def _harmless_work_dir(cls, value: str) -> str:
+        return check_work_dir(value)
+
+    @model_validator(mode="after")
+    def _loopback_needs_nothing(self) -> "Host":
+        given = [n for n in ("address", "port", "user", "identity_file", "known_hosts") if getattr(self, n) is not None]
+        if self.loopback and given:
+            raise ValueError(f"loopback: true brings its own sshd and keys; remove {', '.join(given)}")
+        return self
+
+
+def check_work_dir(value: str) -> str:
+    """`value`, if it is an absolute path or below ~/, without `..`, and neither `/` nor the home itself."""
+    parts = Path(value).parts
+    below_home = value.startswith("~/") and len(parts) > 1
+    deep_enough = value.startswith("/") and len(parts) > 2
+    if not (below_home or deep_enough) or ".." in parts or "\0" in value or "\n" in value:
+        raise ValueError(f"{value!r}: give an absolute path at least two levels deep, or one below ~/, without '..'")
+    return value

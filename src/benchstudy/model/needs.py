@@ -1,0 +1,66 @@
+"""Which programs a study's services and generators start: what provisioning looks at, and is done again for."""
+
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from pathlib import PurePosixPath
+from typing import Any
+
+from benchstudy.model.study import Study
+
+_TOOL = re.compile(r"\{\{\s*tools\s*\}\}/([A-Za-z0-9_][A-Za-z0-9._-]*)")
+
+
+def started_programs(family: Mapping[str, Any], roles: Iterable[str]) -> set[str]:
+    """Programs that services on a host with these roles start: `sshfs`, and `/usr/sbin/sshd` as `sshd`.
+
+    `sh SCRIPT PROGRAM …` starts both. `family`: a family's block of a study, as plain data.
+    """
+    return {
+        PurePosixPath(program).name
+        for service in _services(family, roles)
+        for argv in (service["argv"], *service.get("setup", ()), service.get("stop") or [])
+        for program in _programs(argv)
+    }
+
+
+def named_tools(family: Mapping[str, Any], roles: Iterable[str]) -> set[str]:
+    """Every `NAME` in a `{{tools}}/NAME` of these services: arguments, files and environment."""
+    return {name for service in _services(family, roles) for text in _texts(service) for name in _TOOL.findall(text)}
+
+
+def generator_tools(family: Mapping[str, Any], roles: Iterable[str], target_roles: Iterable[str]) -> set[str]:
+    """Programs that load the servers; they run where the role `load` is, or `sut` in a target without it."""
+    role = "load" if "load" in target_roles else "sut"
+    return {generator["tool"] for generator in family.get("generators", ())} if role in roles else set()
+
+
+def programs_by_host(study: Study, target: str) -> dict[str, list[str]]:
+    """Sorted names of all these programs, for each host of the target: another one may have to be installed."""
+    target_roles = study.targets[target].roles
+    blocks = [
+        plan.config.model_dump(mode="json", serialize_as_any=True) for plan in study.sessions() if plan.target == target
+    ]
+    found: dict[str, set[str]] = {name: set() for name in target_roles.values()}
+    for name, programs in found.items():
+        roles = {role for role, host in target_roles.items() if host == name}
+        for block in blocks:
+            programs |= started_programs(block, roles) | named_tools(block, roles)
+            programs |= generator_tools(block, roles, target_roles)
+    return {name: sorted(programs) for name, programs in found.items()}
+
+
+def _programs(argv: Sequence[str]) -> list[str]:
+    through_script = argv[2:3] if argv[:1] == ["sh"] and not argv[1:2][0].startswith("-") else []
+    return [*argv[:1], *through_script]
+
+
+def _services(family: Mapping[str, Any], roles: Iterable[str]) -> list[Mapping[str, Any]]:
+    return [service for service in family.get("services", {}).values() if service.get("role", "sut") in roles]
+
+
+def _texts(value: Any) -> Iterator[str]:
+    if isinstance(value, str):
+        yield value
+    elif isinstance(value, Mapping | Sequence):
+        for part in value.values() if isinstance(value, Mapping) else value:
+            yield from _texts(part)

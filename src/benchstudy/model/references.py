@@ -1,0 +1,100 @@
+"""What services of a study name and nobody describes: found when the study is read, not when it has run for an hour."""
+
+from collections.abc import Iterator, Mapping, Sequence
+
+from benchstudy.model.names import nearest
+from benchstudy.model.services import PLACEHOLDER, Service
+
+
+def dangling(
+    family: str,
+    services: Mapping[str, Service],
+    roles_by_target: Mapping[str, Mapping[str, str]],
+    runs_on: str | None = None,
+    trial_names: Sequence[str] = (),
+) -> list[str]:
+    """A line for each name in a family's services that leads nowhere, with the field in front and what to write.
+
+    `roles_by_target`: role to host, of each target that the family is measured on. `runs_on` and `trial_names` are
+    those of Family.
+    """
+    found = [
+        f"families.{family}.services.{name}.{text}"
+        for name, service in services.items()
+        for text in _of_service(name, service, services, trial_names)
+    ]
+    wanted = {**dict.fromkeys((runs_on,) if runs_on else ()), **{s.role: n for n, s in services.items()}}
+    for target, roles in roles_by_target.items():
+        for role, service in wanted.items():
+            if role not in roles:
+                who = f"families.{family}" + (f".services.{service}" if service else "")
+                found.append(f"targets.{target}.roles: {who} needs the role {role!r}: {nearest(role, roles)}")
+    return found
+
+
+def _of_service(
+    name: str, service: Service, services: Mapping[str, Service], trial_names: Sequence[str]
+) -> Iterator[str]:
+    for other in service.needs:
+        if other not in services:
+            yield f"needs: no service {other!r}: {nearest(other, services)}"
+    if name in _needed(services, service):
+        yield f"needs: {name} needs itself, through {', '.join(service.needs)}"
+    if service.ready.tcp is not None and service.ready.tcp not in service.ports:
+        fix = nearest(service.ready.tcp, service.ports) if service.ports else f"write ports: [{service.ready.tcp}]"
+        yield f"ready.tcp: no port {service.ready.tcp!r} in ports: {fix}"
+    for file in service.files:
+        if not file or file.startswith("/") or ".." in file.split("/"):
+            yield f"files: {file!r} must be a path below the service's own folder"
+    known = _values(service, services)
+    for key, texts in _texts(service).items():
+        for given in dict.fromkeys(match for text in texts for match in PLACEHOLDER.findall(text)):
+            owner, dot, _ = given.partition(".")
+            if given not in known and not (dot and owner in trial_names):
+                yield f"{key}: {{{{{given}}}}} is nothing that it has: {_hint(given, known, service, services)}"
+
+
+def _hint(given: str, known: list[str], service: Service, services: Mapping[str, Service]) -> str:
+    owner = next((other for other in services if given.startswith(f"{other}.")), None)
+    if owner is not None and owner not in service.needs:
+        return f"add {owner} to its needs"
+    return nearest(given, known)
+
+
+def _texts(service: Service) -> dict[str, list[str]]:
+    """All that may hold placeholders, by key."""
+    ready = (service.ready.http, service.ready.mount, service.ready.file)
+    return {
+        "files": list(service.files.values()),
+        "setup": [text for command in service.setup for text in command],
+        "argv": list(service.argv),
+        "env": list(service.env.values()),
+        "ready": [text for text in ready if text is not None],
+        "stop": list(service.stop or ()),
+    }
+
+
+def _values(service: Service, services: Mapping[str, Service]) -> list[str]:
+    """What its placeholders may be, as `agent/service.py` fills them."""
+    values = ["tools", *_own(service), *(f"library.{name}" for name in service.libraries)]
+    for other in service.needs:
+        if other in services:
+            values += (f"{other}.{value}" for value in _own(services[other]))
+    return values
+
+
+def _own(service: Service) -> list[str]:
+    secrets = (*service.secrets, *service.secret_env)
+    return ["dir", "bind", *(f"port.{name}" for name in service.ports), *(f"secret.{name}" for name in secrets)]
+
+
+def _needed(services: Mapping[str, Service], service: Service) -> set[str]:
+    """All that a service needs, and what these need."""
+    found: set[str] = set()
+    wanted = list(service.needs)
+    while wanted:
+        name = wanted.pop()
+        if name in services and name not in found:
+            found.add(name)
+            wanted += services[name].needs
+    return found

@@ -1,0 +1,72 @@
+"""The families there are, found by themselves: each folder below `families`, and whatever other packages bring.
+
+The only door by which a family is found. It imports by name, as every host of plug-ins does, so that nothing below the
+families has to know one. Another package says in its own metadata which of its packages are families:
+
+    [project.entry-points."benchstudy.families"]
+    my_family = "my_package.my_family"
+"""
+
+import importlib
+import importlib.metadata
+import importlib.util
+import pkgutil
+from collections.abc import Mapping
+from functools import cache
+from types import ModuleType
+
+from benchstudy.model.errors import StudyError
+from benchstudy.model.family import Family
+
+ENTRY_POINTS = "benchstudy.families"
+_SHIPPED = "benchstudy.families"
+
+
+@cache
+def packages() -> Mapping[str, str]:
+    """The package of each family, by the family's name, sorted. Imports none of them.
+
+    Raises StudyError when two packages bring a family of one name.
+    """
+    folders = importlib.import_module(_SHIPPED).__path__
+    found = {
+        module.name: f"{_SHIPPED}.{module.name}"
+        for module in pkgutil.iter_modules(folders)
+        if module.ispkg and _has_family(f"{_SHIPPED}.{module.name}")
+    }
+    for point in importlib.metadata.entry_points(group=ENTRY_POINTS):
+        if found.get(point.name, point.value) != point.value:
+            raise StudyError(
+                f"two packages bring a family {point.name!r}: {found[point.name]} and {point.value}; remove one"
+            )
+        found[point.name] = point.value
+    return dict(sorted(found.items()))
+
+
+def names() -> list[str]:
+    return list(packages())
+
+
+@cache
+def get(name: str) -> Family:
+    """The family of this name; only its own package is imported. Raises KeyError, or StudyError for a broken one."""
+    package = packages()[name]
+    family = importlib.import_module(f"{package}.family").FAMILY
+    if family.name != name:
+        raise StudyError(f"{package}.family: FAMILY.name is {family.name!r}, and its package is found as {name!r}")
+    return family
+
+
+def part(name: str, module: str) -> ModuleType | None:
+    """The module of this name in a family's package, such as "lints" or "published"; None where it has none."""
+    package = f"{packages()[name]}.{module}"
+    return importlib.import_module(package) if importlib.util.find_spec(package) else None
+
+
+def lint_names() -> list[str]:
+    """Every rule that a study may acknowledge a finding of."""
+    return list(importlib.import_module("benchstudy.lints").rules())
+
+
+def _has_family(package: str) -> bool:
+    return importlib.util.find_spec(f"{package}.family") is not None

@@ -1,0 +1,115 @@
+"""Servers and mounts that a session brings up, as a study describes them.
+
+Texts may hold `{{…}}` placeholders, filled in on the host when the service starts:
+`{{dir}}` the service's own folder, `{{port.NAME}}` a free port of it, `{{secret.NAME}}` a random secret that
+lives as long as the service or one that `secret_env` takes from the controller, `{{bind}}` the address to listen on,
+`{{OTHER.dir}}`, `{{OTHER.port.NAME}}`, `{{OTHER.secret.NAME}}` and `{{OTHER.bind}}` those of a service named in
+`needs`; `{{library.NAME}}` the folder of something shipped to the host (named in `libraries`), `{{tools}}` where
+provisioning put programs.
+"""
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from pydantic import BaseModel, ConfigDict, Field, model_validator
+
+from benchstudy.model.names import Name
+from benchstudy.model.units import DurationField, SizeField
+
+PLACEHOLDER = re.compile(r"\{\{\s*([^{}]+?)\s*\}\}")
+
+
+class _Strict(BaseModel):
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+
+class Limits(_Strict):
+    """What a process and all that comes of it may use. A limit that the host cannot enforce is refused.
+
+    Without any limit, peak memory and CPU time are still accounted for, where the host can.
+    """
+
+    cpus: int | None = Field(None, ge=1, description="this many whole CPUs; all when left out")
+    memory: SizeField | None = Field(None, description="page cache and swap included; all when left out")
+
+
+@dataclass(frozen=True)
+class Confinement:
+    """How a host is to hold a process: its limits, the very CPUs it runs on, how many files it may open at once.
+
+    `limits.cpus` with `cpu_list`: the first so many of the listed ones. None: as the host has it.
+    """
+
+    limits: Limits | None = None
+    cpu_list: tuple[int, ...] | None = None
+    open_files: int | None = None
+
+    def spec(self) -> dict[str, Any]:
+        """As the agent reads it."""
+        limits = self.limits
+        return {
+            "limits": limits and {"cpus": limits.cpus, "memory_bytes": limits.memory and limits.memory.bytes},
+            "cpu_list": None if self.cpu_list is None else list(self.cpu_list),
+            "open_files": self.open_files,
+        }
+
+
+class Ready(_Strict):
+    """When a service counts as up: exactly one of the four."""
+
+    tcp: Name | None = Field(None, description="this named port accepts a connection")
+    http: str | None = Field(None, description="this URL answers with a status below 500")
+    mount: str | None = Field(None, description="this path is a mount point")
+    file: str | None = Field(None, description="this path exists, for what only keeps something for others")
+    timeout: DurationField = 30.0
+
+    @model_validator(mode="after")
+    def _one_probe(self) -> "Ready":
+        if sum(probe is not None for probe in (self.tcp, self.http, self.mount, self.file)) != 1:
+            raise ValueError("give exactly one of tcp, http, mount, file")
+        return self
+
+
+class Service(_Strict):
+    """One server or mount, in the foreground under the supervisor, for the session or (some families) for one trial."""
+
+    role: Name = Field("sut", description="on which of the target's hosts")
+    needs: list[Name] = Field([], description="services that must be ready before")
+    ports: list[Name] = []
+    secrets: list[Name] = []
+    secret_env: dict[Name, str] = Field(
+        {}, description="secrets of one's own: the variable of the controller's environment that holds {{secret.NAME}}"
+    )
+    libraries: list[Name] = Field([], description='what is shipped to the host before, such as "rclone"')
+    files: dict[str, str] = Field({}, description="files written below {{dir}} before the start")
+    setup: list[list[str]] = Field([], description="commands run to their end before the start")
+    setup_timeout: DurationField | None = Field(None, description="of each of them; 10 min when left out")
+    argv: list[str] = Field(min_length=1, description="the server, in the foreground")
+    env: dict[str, str] = {}
+    ready: Ready
+    stop: list[str] | None = Field(None, description="command that ends it politely, such as an unmount")
+
+    @model_validator(mode="after")
+    def _each_secret_once(self) -> "Service":
+        both = sorted({*self.secrets} & self.secret_env.keys())
+        if both:
+            raise ValueError(f"{both[0]!r} is in secrets, which are made up, and in secret_env: take it out of one")
+        return self
+
+
+def definition(services: Mapping[str, Service], name: str | None) -> dict[str, Any]:
+    """The service `name` and all it needs, as plain data for a case's definition; {} for None.
+
+    Another server or mount behind the same name would be another thing to measure.
+    """
+    found: dict[str, Any] = {}
+    wanted = [name] if name else []
+    while wanted:
+        current = wanted.pop()
+        if current not in found and current in services:
+            # Defaults are left out: a key that a later version adds must not make old trials look like another case.
+            found[current] = services[current].model_dump(mode="json", exclude_defaults=True)
+            wanted += services[current].needs
+    return found

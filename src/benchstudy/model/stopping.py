@@ -1,0 +1,126 @@
+"""How many blocks a study asks for, and when an adaptive session looks whether it has enough: arithmetic, no data.
+
+docs/design.md has the rule and docs/statistics.md what it costs in coverage; `looks.py` applies it to trials.
+"""
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cache
+from typing import Annotated, Any
+
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError, model_validator
+
+from benchstudy.model.names import nearest
+from benchstudy.model.units import parse_percent
+from benchstudy.model.wording import explain
+
+LEVEL = 0.95
+_ONE_IN = 20  # the interval misses the median, at most
+# With fewer values the median has no interval at all.
+FEWEST = 6
+_MOST_BLOCKS = 10_000
+# Simulated (benchmarks/adaptive_stopping.py): with a look at each block a 95 % interval covers 92.3 % at worst, with
+# looks 1.3 times apart 92.6 %, with these 93.6 %.
+_GROWTH = 1.5
+
+
+def share_of_percent(value: Any) -> float | None:
+    """0.05 of "5 %" or of 0.05 itself; None when it is no share between 0 and 1, both excluded."""
+    written = parse_percent(value)
+    share = value if written is None else written
+    return share if isinstance(share, float) and 0 < share < 1 else None
+
+
+def _precision(value: Any) -> float:
+    share = share_of_percent(value)
+    if share is None:
+        raise ValueError(f'{value!r} is no precision: write how far a median may be off, such as "5 %" (above 0)')
+    return share
+
+
+PrecisionField = Annotated[float, BeforeValidator(_precision)]
+
+
+class BlockRange(BaseModel):
+    """A number of blocks that is decided while measuring: as few as give the precision `until`."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    min: int = Field(FEWEST, ge=FEWEST, le=_MOST_BLOCKS, description="blocks before the first look at what is reached")
+    max: int = Field(ge=FEWEST, le=_MOST_BLOCKS, description="where the session ends in any case")
+
+    @model_validator(mode="after")
+    def _room(self) -> "BlockRange":
+        if self.max <= self.min:
+            raise ValueError(f"max ({self.max}) must be above min ({self.min}); a fixed number is `blocks: {self.min}`")
+        return self
+
+
+def _blocks(value: Any) -> Any:
+    if value is None or isinstance(value, BlockRange):
+        return value
+    if isinstance(value, Mapping):
+        try:
+            return BlockRange.model_validate(dict(value))
+        except ValidationError as error:
+            raise ValueError("; ".join(map(_told, error.errors()))) from None
+    number = int(value) if isinstance(value, str) and value.isdecimal() else value
+    if isinstance(number, bool) or not isinstance(number, int) or not 1 <= number <= _MOST_BLOCKS:
+        raise ValueError(
+            f"{value!r}: write a number of blocks from 1 to {_MOST_BLOCKS:,}, or {{min: 6, max: 30}} with `until: 5 %`"
+        )
+    return number
+
+
+def _told(problem: Any) -> str:
+    where = ".".join(map(str, problem["loc"]))
+    if problem["type"] == "extra_forbidden":
+        return f"{where}: unknown key: {nearest(where, BlockRange.model_fields)}"
+    return f"{where}: {explain(problem)}" if where else explain(problem)
+
+
+BlocksField = Annotated[int | BlockRange, BeforeValidator(_blocks)]
+
+
+@dataclass(frozen=True)
+class Stopping:
+    """A declared rule: from `fewest` blocks on, until every case is known to `until` (0.05 is 5 %), or `most`."""
+
+    fewest: int
+    most: int
+    until: float
+
+    def look_from(self, begun: int) -> int:
+        """The first number of blocks at which it is looked, once `begun` blocks have been begun."""
+        blocks = self.fewest
+        while blocks < min(begun, self.most):
+            blocks = self.look_after(blocks)
+        return blocks
+
+    def look_after(self, blocks: int) -> int:
+        """The next number of blocks at which it is looked: half as many again, `most` at the latest.
+
+        Every look that can end a session is one more chance to end it at a lucky moment, so there are few. And only
+        where one more value lets the interval leave out one more at either end: between these it hardly narrows.
+        """
+        more = math.ceil(_GROWTH * blocks)
+        while more < self.most and _left_out(more) == _left_out(more - 1):
+            more += 1
+        return min(more, self.most)
+
+    @property
+    def words(self) -> str:
+        return f"until ±{100 * self.until:g} %, {self.fewest} to {self.most} blocks"
+
+
+@cache
+def _left_out(n: int) -> int:
+    """How many of n sorted values lie outside the median's interval at each end, plus one; 0: there is no interval."""
+    below, ways = 0, 1
+    for k in range(n):
+        below += ways
+        if 2 * below * _ONE_IN > 2**n:  # whole numbers: no float holds these
+            return k
+        ways = ways * (n - k) // (k + 1)
+    return 0

@@ -1,0 +1,342 @@
+"""The one validated model of a study: everything else takes it typed."""
+
+import hashlib
+import json
+from collections.abc import Mapping
+from dataclasses import asdict
+from functools import cached_property
+from pathlib import Path
+from typing import Annotated, Any, get_args
+
+import yaml
+from pydantic import BaseModel, BeforeValidator, Field, ValidationError, field_validator, model_validator
+
+from benchstudy.model import registry
+from benchstudy.model.authorship import Author, LicenceField
+from benchstudy.model.declared import Acknowledgement, DeclaredCeiling
+from benchstudy.model.errors import StudyError
+from benchstudy.model.family import Case, Family, FamilyConfig
+from benchstudy.model.host import Host
+from benchstudy.model.names import Name, nearest
+from benchstudy.model.references import dangling
+from benchstudy.model.stopping import BlockRange, BlocksField, PrecisionField, Stopping, share_of_percent
+from benchstudy.model.strict import Strict
+from benchstudy.model.units import DurationField
+from benchstudy.model.wording import explain
+
+
+class Target(Strict):
+    """A testbed: which host plays which role. One host may play all."""
+
+    roles: dict[Name, Name] = Field(min_length=1, description="role (sut, load, db, storage …) to host")
+
+
+def _margin(value: Any) -> float:
+    share = share_of_percent(value)
+    if share is None:
+        raise ValueError(f'{value!r} is no margin: write the relative difference that matters, such as "5%" (above 0)')
+    return share
+
+
+MarginField = Annotated[float, BeforeValidator(_margin)]
+
+
+class Thresholds(Strict):
+    """Declared before the measurement and hashed with the study, so that nobody can move them afterwards unseen."""
+
+    lease: DurationField = Field(
+        30.0, ge=1.0, description="a host ends our processes when the controller is silent this long"
+    )
+    reconnect: DurationField = Field(120.0, description="how long to try to get a lost connection back")
+    margin: MarginField = Field(
+        0.05, description="the smallest difference that matters: a comparison's verdict is on it"
+    )
+    margins: dict[str, MarginField] = Field(
+        {}, description="other margins, by family (`fio`) or by family and metric (`fio/read_iops`)"
+    )
+
+    @field_validator("margins")
+    @classmethod
+    def _margins_of_families(cls, value: dict[str, float]) -> dict[str, float]:
+        for key in value:
+            family, slash, metric = key.partition("/")
+            if family not in registry.names():
+                raise ValueError(f"{key!r} is of no family: {nearest(family, registry.names())}")
+            if slash and not metric:
+                raise ValueError(f"{key!r} names no metric behind the slash")
+        return value
+
+    def margin_of(self, family: str, metric: str) -> float:
+        """The smallest difference that matters in a metric, relative: 0.05 is 5 %."""
+        return self.margins.get(f"{family}/{metric}", self.margins.get(family, self.margin))
+
+
+_NEEDS_RANGE = "the number of blocks is fixed, so it decides nothing; give a range: blocks: {min: 6, max: 30}"
+
+
+class Study(Strict):
+    study: Name = Field(description="its name; a new name measures everything afresh")
+    title: str = ""
+    question: str = Field("", description="what the study is to answer, in a sentence, printed on its first page")
+    seed: int = Field(1, description="decides the random order of trials")
+    blocks: BlocksField = Field(
+        6,
+        description="passes over all cases; below 6 no median has a 95 % interval; or a range, decided by `until`",
+    )
+    until: PrecisionField | None = Field(
+        None,
+        description="with a range of blocks: measure until every case's median is known to this, such as `5 %`",
+    )
+    measure: bool = Field(True, description="false: use what is on disk and never connect to a host")
+    hosts: dict[Name, Host] = Field(min_length=1)
+    targets: dict[Name, Target] = Field(min_length=1)
+    families: dict[str, FamilyConfig] = Field(min_length=1)
+    thresholds: Thresholds = Thresholds()
+    ceilings: list[DeclaredCeiling] = Field([], description="what the hardware can give at most, for lints")
+    acknowledge: list[Acknowledgement] = Field(
+        [], description="findings of lints, and questions of the checklist, that stay as they are, each with the reason"
+    )
+    authors: list[Author] = Field([], description="who answers for it; stands in its crate")
+    license: LicenceField = Field(
+        "", description="of its data and reports: an SPDX identifier such as `CC-BY-4.0`, or an address"
+    )
+
+    @field_validator("families", mode="before")
+    @classmethod
+    def _typed_families(cls, value: Any) -> Any:
+        if not isinstance(value, Mapping):
+            return value
+        typed = {}
+        for name, block in value.items():
+            if name not in registry.names():
+                raise ValueError(f"unknown family {name!r}: {nearest(str(name), registry.names())}")
+            config = registry.get(name).Config
+            if isinstance(block, config):
+                typed[name] = block
+                continue
+            try:
+                typed[name] = config.model_validate({} if block is None else block)
+            except ValidationError as error:
+                raise StudyError("\n".join(_explain(error, config, ("families", name)))) from error
+        return typed
+
+    @model_validator(mode="after")
+    def _names_resolve(self) -> "Study":
+        for target_name, target in self.targets.items():
+            for role, host in target.roles.items():
+                if host not in self.hosts:
+                    raise ValueError(
+                        f"targets.{target_name}.roles.{role}: no host {host!r}: {nearest(host, self.hosts)}"
+                    )
+        for index, ceiling in enumerate(self.ceilings):
+            if ceiling.measured is not None and ceiling.measured.family not in self.families:
+                hint = nearest(ceiling.measured.family, self.families)
+                raise ValueError(f"ceilings.{index}.measured.family: this study measures no such family: {hint}")
+        for family_name, config in self.families.items():
+            for target_name in config.targets or ():
+                if target_name not in self.targets:
+                    raise ValueError(
+                        f"families.{family_name}.targets: no target {target_name!r}: "
+                        f"{nearest(target_name, self.targets)}"
+                    )
+        return self
+
+    @model_validator(mode="after")
+    def _stopping_is_whole(self) -> "Study":
+        """A range of blocks without a precision never ends, and a precision without a range decides nothing."""
+        blocks = {name: config.blocks or self.blocks for name, config in self.families.items()}
+        ranged = [name for name in blocks if isinstance(blocks[name], BlockRange)]
+        for name, config in self.families.items():
+            if config.until is not None and name not in ranged:
+                raise ValueError(f"families.{name}.until: {_NEEDS_RANGE}")
+            if name in ranged and config.until is None and self.until is None:
+                where = f"families.{name}." if config.blocks else ""
+                raise ValueError(f"{where}blocks: a range needs a precision beside it: until: 5 %")
+        if self.until is not None and not ranged:
+            raise ValueError(f"until: {_NEEDS_RANGE}")
+        return self
+
+    def sessions(self) -> list["SessionPlan"]:
+        """One a family and target, in the study's order."""
+        return [
+            SessionPlan(self, target, family)
+            for family, config in self.families.items()
+            for target in config.targets or self.targets
+        ]
+
+    def session(self, target: str, family: str) -> "SessionPlan":
+        return SessionPlan(self, target, family)
+
+    @cached_property
+    def sha256(self) -> str:
+        """Of everything that was declared; `measure` is a switch of one run, not a part of the study.
+
+        Nor are acknowledgements: they are made after findings, and must not make measured trials look post hoc.
+        Nor are authors and licence, which a study may get when it is published.
+        """
+        # families hold subclasses, whose own fields serialize_as_any keeps.
+        not_declared = {"measure", "acknowledge", "authors", "license"}
+        content = self.model_dump(mode="json", exclude=not_declared, serialize_as_any=True)
+        # A key that a later version added must not make the trials of an earlier one look post hoc.
+        for part in (content, *content["families"].values()):
+            if part["until"] is None:
+                del part["until"]
+        return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()
+
+
+class SessionPlan:
+    """What one measuring job is to do: all blocks of one family on one target."""
+
+    def __init__(self, study: Study, target: str, family: str):
+        self.study, self.target, self.family_name = study, target, family
+        self.config = study.families[family]
+        self.family: Family = registry.get(family)
+        self.roles = study.targets[target].roles
+        declared = self.config.blocks or study.blocks
+        until = self.config.until or study.until
+        ranged = isinstance(declared, BlockRange)
+        # The most there can be, and the rule that may do with fewer.
+        self.blocks: int = declared.max if ranged else declared
+        self.fewest_blocks: int = declared.min if ranged else declared
+        self.stopping = Stopping(declared.min, declared.max, until) if ranged and until else None
+
+    @cached_property
+    def cases(self) -> list[Case]:
+        return self.family.cases(self.config)
+
+    @property
+    def hosts(self) -> dict[str, Host]:
+        """The hosts this session occupies, by name."""
+        return {name: self.study.hosts[name] for name in dict.fromkeys(self.roles.values())}
+
+    def trials(self, blocks: int) -> int:
+        """How many trials the first `blocks` blocks have."""
+        return sum(case.is_in(block) for block in range(1, blocks + 1) for case in self.cases)
+
+    @property
+    def digest(self) -> str:
+        """Changes exactly when the set of trials that must exist changes, or the rule that decides how many."""
+        blocks = asdict(self.stopping) if self.stopping else self.blocks
+        content = [blocks, sorted((case.id, case.definition_sha256) for case in self.cases)]
+        return hashlib.sha256(json.dumps(content).encode()).hexdigest()
+
+
+def parse_study(data: Mapping[str, Any]) -> Study:
+    """A typed study out of a mapping as YAML gives it. Raises StudyError that names each wrong field and the fix."""
+    if not isinstance(data, Mapping):
+        raise StudyError("a study is a mapping of names to values; see config/README.md")
+    try:
+        study = Study.model_validate(dict(data))
+    except ValidationError as error:
+        raise StudyError("\n".join(_explain(error, Study))) from error
+    for name, config in study.families.items():
+        roles = {target: study.targets[target].roles for target in config.targets or study.targets}
+        family = registry.get(name)
+        nowhere = dangling(name, config.services, roles, family.runs_on, family.trial_names)
+        if nowhere:
+            raise StudyError("\n".join(nowhere))
+    for plan in study.sessions():
+        ids = [case.id for case in plan.cases]
+        if not ids:
+            raise StudyError(f"families.{plan.family_name}: its factors give no case at all")
+        if len(set(ids)) < len(ids):
+            twice = next(i for i in ids if ids.count(i) > 1)
+            raise StudyError(f"families.{plan.family_name}: the case {twice} is described twice")
+    return study
+
+
+class _UniqueKeyLoader(yaml.SafeLoader):
+    """YAML lets a second key overwrite the first in silence; a study must not."""
+
+
+def _mapping_without_duplicates(loader: yaml.SafeLoader, node: yaml.MappingNode) -> dict:
+    seen: set[str] = set()
+    for key_node, _ in node.value:
+        key = str(key_node.value)
+        if key in seen:
+            raise StudyError(f"line {key_node.start_mark.line + 1}: the key {key!r} stands there twice")
+        seen.add(key)
+    loader.flatten_mapping(node)
+    return loader.construct_mapping(node, deep=True)
+
+
+_UniqueKeyLoader.add_constructor(yaml.resolver.BaseResolver.DEFAULT_MAPPING_TAG, _mapping_without_duplicates)
+
+
+def refuse_repeated_keys(path: Path) -> None:
+    """Raises StudyError for a key that stands twice in a study's file, where Snakemake's reader keeps the last one."""
+    try:
+        yaml.load(path.read_text(encoding="utf-8"), _UniqueKeyLoader)
+    except StudyError as error:
+        raise StudyError(f"{path}: {error}") from error
+    except yaml.YAMLError:
+        return  # Snakemake reads JSON, too, and has said what it cannot read
+
+
+def load_study(path: Path) -> Study:
+    """The study in a YAML file. Raises StudyError with the file named."""
+    try:
+        data = yaml.load(path.read_text(encoding="utf-8"), _UniqueKeyLoader)
+        return parse_study(data)
+    except FileNotFoundError as error:
+        raise StudyError(f"{path}: there is no such study file") from error
+    except OSError as error:
+        raise StudyError(f"{path}: cannot be read as a study: {error.strerror}") from error
+    except UnicodeDecodeError as error:
+        raise StudyError(f"{path}: no text in UTF-8: {error.reason} at byte {error.start}") from error
+    except yaml.YAMLError as error:
+        raise StudyError(f"{path}: not valid YAML: {error}") from error
+    except StudyError as error:
+        raise StudyError(f"{path}: {error}") from error
+
+
+def _explain(error: ValidationError, model: type[BaseModel], prefix: tuple[str, ...] = ()) -> list[str]:
+    lines = []
+    for problem in error.errors():
+        where = ".".join(str(part) for part in (*prefix, *problem["loc"]))
+        cause = problem.get("ctx", {}).get("error")
+        if isinstance(cause, StudyError):  # a family's block explained itself already
+            lines.append(str(cause))
+        elif problem["type"] == "extra_forbidden":
+            parent = _model_at(model, problem["loc"][:-1])
+            hint = nearest(str(problem["loc"][-1]), parent.model_fields) if parent else "remove it"
+            lines.append(f"{where}: unknown key: {hint}")
+        else:
+            message = explain(problem)
+            lines.append(f"{where}: {message}" if where else message)
+    return lines
+
+
+def _model_at(model: type[BaseModel], path: tuple[int | str, ...]) -> type[BaseModel] | None:
+    """The model that a location inside `model` belongs to, as far as annotations tell."""
+    current: Any = model
+    for part in path:
+        if _is_model(current) and part in current.model_fields:
+            current = current.model_fields[part].annotation
+        elif isinstance(part, int) and len(_models_in(current)) > 1:
+            continue  # an item of a tagged union: the next part is its tag
+        else:
+            current = _variant(current, part)
+    current = current if _is_model(current) else _variant(current, None)
+    return current if _is_model(current) else None
+
+
+def _is_model(annotation: Any) -> bool:
+    return isinstance(annotation, type) and issubclass(annotation, BaseModel)
+
+
+def _models_in(annotation: Any) -> list[type[BaseModel]]:
+    """The models inside `dict[str, M]`, `list[M]`, `M | None`, a tagged union, or any nesting of them."""
+    if _is_model(annotation):
+        return [annotation]
+    return [model for argument in get_args(annotation) for model in _models_in(argument)]
+
+
+def _variant(annotation: Any, tag: Any) -> Any:
+    """The model that `annotation` stands for; of several, the one whose `kind` is `tag`."""
+    inner = _models_in(annotation)
+    for candidate in inner:
+        kind = candidate.model_fields.get("kind")
+        if kind is not None and tag in get_args(kind.annotation):
+            return candidate
+    return inner[0] if inner else annotation

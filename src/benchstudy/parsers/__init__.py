@@ -1,1 +1,0 @@
-"""Pure parsers: what a tool wrote in, values in base units out. No SSH, no clock, no environment."""

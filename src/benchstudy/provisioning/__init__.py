@@ -1,0 +1,1 @@
+"""What hosts get installed: pyinfra deploys, and programs that are built there."""

@@ -1,0 +1,237 @@
+"""What the deploys in envs/ say: this host needs these packages and these programs.
+
+A deploy is an ordinary pyinfra file, `envs/<family>.py`, run for every host the family is measured on.
+It sees
+
+- `host.data.roles`: the roles the host plays in the target, such as `["sut", "load"]`
+- `host.data.target_roles`: all roles of the target, whoever plays them
+- `host.data.family`: the family's block of the study, as plain data
+- `host.data.work_dir`: the host's work folder, absolute
+
+and may use any pyinfra operation, as long as a second run changes nothing.
+
+`install` is for what the host's package manager has. `go_tool` and `python_tool` are for what it has not, or not in
+one version everywhere: built on the host without root, below its work folder, from pinned sources, and found by
+services as `{{tools}}/<name>`. They run after all packages are there.
+"""
+
+import re
+import shlex
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from pyinfra import host
+from pyinfra.facts.deb import DebPackages
+from pyinfra.facts.server import Command, Which
+from pyinfra.operations import server
+
+from benchstudy.model import needs
+from benchstudy.model.errors import BenchstudyError
+
+GO_REQUIREMENTS = Path("envs/go-requirements.txt")
+
+# Debian starts a service as soon as its package is there, unless this file says no. Ours is gone in any case
+# afterwards; one that was there already has its reasons.
+_INSTALL_IDLE = """policy=/usr/sbin/policy-rc.d
+if [ ! -e "$policy" ]; then
+    trap 'rm -f "$policy"' EXIT
+    trap 'exit 1' HUP INT TERM
+    printf '#!/bin/sh\\n# benchstudy, while it installs packages\\nexit 101\\n' > "$policy"
+    chmod 755 "$policy"
+fi
+DEBIAN_FRONTEND=noninteractive apt-get -y --no-install-recommends -o DPkg::Lock::Timeout=600 install {packages} || exit
+if command -v systemctl > /dev/null; then systemctl disable {units} || true; fi
+"""
+
+
+def install(
+    why: str,
+    *packages: str,
+    roles: Sequence[str] = (),
+    dnf: Sequence[str] = (),
+    apk: Sequence[str] = (),
+    programs: Sequence[str] = (),
+    idle: Sequence[str] = (),
+) -> None:
+    """Have `packages` (Debian's names) on the host; `dnf` and `apk`: those managers' names where they differ.
+
+    `why` is what a person reads when it fails. `roles`: only on hosts that play one of them; all when empty.
+    `programs`: which of theirs are used, for the facts. `idle`: services they bring that must not run by themselves
+    on a host that has just got them; Debian would start them at once and at every boot.
+    """
+    if not _plays(roles):
+        return
+    wanted = list(packages)
+    for manager, names in (("dnf", dnf), ("apk", apk)):
+        if names and host.get_fact(Which, command=manager):
+            wanted = list(names)
+    host.data.requested = sorted({*host.data.get("requested", []), *wanted})
+    host.data.programs = sorted({*host.data.get("programs", []), *programs})
+    if idle and host.get_fact(Which, command="apt-get"):
+        missing = [name for name in wanted if name not in host.get_fact(DebPackages)]
+        if missing:
+            script = _INSTALL_IDLE.format(packages=shlex.join(missing), units=shlex.join(idle))
+            server.shell(name=why, commands=[script])
+        return
+    server.packages(name=why, packages=wanted)
+
+
+def install_programs(
+    why: str,
+    packages: Mapping[str, str],
+    other_names: Mapping[str, Mapping[str, str]],
+    services: Mapping[str, str],
+) -> None:
+    """Have those programs on the host that the study's services and generators start there.
+
+    Args:
+        packages: program to the package, by Debian's name, that brings it.
+        other_names: for "dnf" and "apk", Debian's name to theirs, where they differ.
+        services: package to the service that it would start by itself, see `install`.
+    """
+    programs = sorted(wanted_programs() & set(packages))
+    wanted = sorted({packages[program] for program in programs})
+    if wanted:
+        install(
+            why,
+            *wanted,
+            **{manager: [names.get(package, package) for package in wanted] for manager, names in other_names.items()},
+            programs=programs,
+            idle=[services[package] for package in wanted if package in services],
+        )
+
+
+def go_tool(
+    why: str,
+    name: str,
+    module: str,
+    version: str,
+    *,
+    package: str = "",
+    tags: Sequence[str] = (),
+    roles: Sequence[str] = (),
+    pins: Path | None = None,
+    sources: Sequence[str] = (),
+    share: Sequence[str] = (),
+    defines: Mapping[str, str] | None = None,
+    go: str = "1.22",
+) -> None:
+    """Have the program `name` of a Go module on the host.
+
+    Args:
+        version: such as "v1.8.1".
+        package: which of the module's to build; the module's own when empty.
+        tags: build tags.
+        pins: a folder with a go.mod that requires the module, and a go.sum with the hash of all that goes into the
+            program. Without it the module's own go.mod counts, checked against Go's checksum database.
+        sources: folders of `pins` with packages of the project's own, which are built from here; `module` may then be
+            that of this go.mod itself, whose version is what the caller says.
+        share: folders and files of the module that the program reads; `<work_dir>/tools/share/<name>` holds them.
+        defines: string variables by their full name, such as "example.org/x/model.BuildNumber", and what the linker
+            sets them to. No white space or quotes.
+        go: the oldest Go that can build it; with `pins`, their go.mod says so.
+
+    Raises BenchstudyError when the pins are of another version.
+    """
+    if not _plays(roles):
+        return
+    files = {file: (pins / file).read_text() for file in ("go.mod", "go.sum")} if pins else {}
+    for folder in sources if pins else ():
+        paths = sorted(path for path in (pins / folder).rglob("*.go") if not path.name.endswith("_test.go"))
+        files |= {path.relative_to(pins).as_posix(): path.read_text() for path in paths}
+    own = bool(sources) and re.search(rf"^module {re.escape(module)}$", files["go.mod"], re.MULTILINE)
+    if pins and not own:
+        pinned = re.search(rf"^(?:require)?\s+{re.escape(module)} (\S+)", files["go.mod"], re.MULTILINE)
+        if pinned is None or pinned[1] != version:
+            found = pinned[1] if pinned else "not at all"
+            raise BenchstudyError(f"{name}: {version} is wanted, and {pins}/go.mod requires {module} {found}")
+    if pins:
+        go = re.search(r"^go (\S+)", files["go.mod"], re.MULTILINE)[1]
+    if not _has_go(go):
+        _require_venv()
+    _want(
+        {
+            "kind": "go",
+            "why": why,
+            "name": name,
+            "version": version,
+            "module": module,
+            "package": package or module,
+            "tags": list(tags),
+            "pins": files,
+            "share": list(share),
+            # Left out when there are none: all that is here decides whether a program has to be built again.
+            **({"defines": dict(defines)} if defines else {}),
+            "go": go,
+            "go_pin": GO_REQUIREMENTS.read_text(),
+        }
+    )
+
+
+def python_tool(why: str, name: str, requirements: Path, *, module: str = "", roles: Sequence[str] = ()) -> None:
+    """Have the program `name` on the host: `python -m module` (`name` when empty) in an environment of its own.
+
+    `requirements` pins everything by hash, as `uv pip compile --universal --generate-hashes` writes it; `name` is
+    one of the packages in it. Only wheels are installed, so that no compiler is needed.
+
+    Raises BenchstudyError when `name` is not pinned there.
+    """
+    if not _plays(roles):
+        return
+    text = requirements.read_text()
+    pinned = re.search(rf"^{re.escape(name)}==(\S+)", text, re.MULTILINE)
+    if pinned is None:
+        raise BenchstudyError(f"{requirements} pins no {name}")
+    _require_venv()
+    # Comments, such as the command that made the file, are no part of what is installed.
+    pins = "".join(line + "\n" for line in text.splitlines() if not line.lstrip().startswith("#"))
+    _want(
+        {
+            "kind": "python",
+            "why": why,
+            "name": name,
+            "version": pinned[1],
+            "module": module or name,
+            "requirements": pins,
+        }
+    )
+
+
+def wanted_programs() -> set[str]:
+    """Names of the programs that the study's services and generators start on this host."""
+    family, roles, target_roles = host.data.family, host.data.roles, host.data.target_roles
+    return (
+        needs.started_programs(family, roles)
+        | needs.named_tools(family, roles)
+        | needs.generator_tools(family, roles, target_roles)
+    )
+
+
+def _plays(roles: Sequence[str]) -> bool:
+    return not roles or bool(set(roles) & set(host.data.roles))
+
+
+def _want(tool: Mapping[str, Any]) -> None:
+    """Later calls replace earlier ones of the same name: two families may ask for the same tool."""
+    others = [known for known in host.data.get("tools", []) if known["name"] != tool["name"]]
+    host.data.tools = [*others, dict(tool)]
+
+
+def _has_go(oldest: str) -> bool:
+    """Whether the host's own Go can build it; the builder looks again, and in more places."""
+    answer = host.get_fact(Command, command="PATH=$PATH:/usr/local/go/bin GOTOOLCHAIN=local go version || true") or ""
+    found = re.search(r"go(\d+(?:\.\d+)*)", answer.removeprefix("go version "))
+    return found is not None and _numbers(found[1]) >= _numbers(oldest)
+
+
+def _numbers(version: str) -> tuple[int, ...]:
+    return tuple(int(part) for part in version.split("."))
+
+
+def _require_venv() -> None:
+    """Debian has what makes virtual environments in a package of its own."""
+    python = shlex.quote(host.data.python)
+    works = host.get_fact(Command, command=f"{python} -c 'import ensurepip, venv; print(1)' 2> /dev/null || true")
+    if not works and host.get_fact(Which, command="apt-get"):
+        install("virtual environments, for tools that are built on the host", "python3-venv")

@@ -1,0 +1,224 @@
+"""Provisions one host; a process of its own, because pyinfra keeps its state in globals.
+
+Reads a request (JSON) on stdin, writes progress to stderr and the host's facts (JSON) to stdout. That
+packages could not be installed, or tools not built, is a fact too, and stands in `problems`.
+"""
+
+import json
+import logging
+import re
+import runpy
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import pyinfra
+from pyinfra.api.config import Config
+from pyinfra.api.connect import connect_all, disconnect_all
+from pyinfra.api.exceptions import PyinfraError
+from pyinfra.api.operations import run_ops
+from pyinfra.api.state import State, StateStage
+from pyinfra.context import ctx_host, ctx_state
+from pyinfra.facts.apk import ApkPackages
+from pyinfra.facts.deb import DebPackages
+from pyinfra.facts.rpm import RpmPackages
+
+from benchstudy.hosts.controller import ends_with_controller
+from benchstudy.hosts.remote import ConnectionFailed, ConnectionLost, Remote
+from benchstudy.model.errors import BenchstudyError
+from benchstudy.model.host import Host
+from benchstudy.provisioning.pyinfra_remote import OneHost
+from benchstudy.provisioning.tools import ensure_tools
+
+# Colours, and the host's name in front: the log file has no colours, and the reader adds the name.
+_COLOURS = re.compile(r"\x1b\[[0-9;]*m")
+_DECORATION = re.compile(r"^\s*\[[^]]*\]\s+")
+# How each package manager gets fresh lists and waits for whoever else is installing; dnf does both by itself.
+_REFRESH = {
+    "apt-get": [
+        [
+            "apt-get",
+            "-qq",
+            "-o",
+            "DPkg::Lock::Timeout=600",
+            "install",
+        ],  # nothing to install: takes and frees the lock
+        ["apt-get", "-qq", "update"],
+    ],
+    "apk": [["apk", "update"]],
+}
+
+
+def provision(request: dict[str, Any]) -> dict[str, Any]:
+    """The host's facts, as `ProvisionResult.hosts` describes them.
+
+    Raises BenchstudyError when a deploy file is wrong.
+    """
+    host = Host.model_validate(request["host"])
+    try:
+        with Remote(request["name"], host) as remote:
+            return _provision(remote, host, request)
+    except (ConnectionFailed, ConnectionLost) as error:
+        cause = str(error).removeprefix(f"{request['name']}: ")
+        return {"unreachable": cause, "changed": 0, "problems": [cause]}
+
+
+def _provision(remote: Remote, host: Host, request: dict[str, Any]) -> dict[str, Any]:
+    is_root = remote.run(["id", "-u"]).text.strip() == "0"
+    sudo = host.sudo and not is_root
+    # One package that is nowhere to be had must not keep the others from being installed.
+    data = {name: request[name] for name in ("roles", "target_roles")}
+    data |= {"work_dir": remote.expand(host.work_dir), "python": host.python}
+    state = State(OneHost(remote, data), Config(SUDO=sudo, IGNORE_ERRORS=True))
+    pyinfra_host = state.inventory.get_host(remote.name)
+    with ctx_state.use(state), ctx_host.use(pyinfra_host):
+        state.set_stage(StateStage.Connect)
+        connect_all(state)
+        state.set_stage(StateStage.Prepare)
+        problems = _prepare(pyinfra_host, request["deploys"])
+        operations = state.ops[pyinfra_host]
+        # Taken now: asked after its execution, an operation says what it would do next.
+        pending = [op for op in operations if operations[op].operation_meta.will_change]
+        changed = 0
+        if pending and not (is_root or sudo):
+            problems += [f"{_title(state, op)}: {_how_to_allow(remote.name, host)}" for op in pending]
+        elif pending:
+            if None in _versions(pyinfra_host).values():
+                problems += _refresh_package_lists(remote, sudo)
+            state.set_stage(StateStage.Execute)
+            run_ops(state)
+            results = {op: operations[op].operation_meta for op in pending}
+            changed = sum(result.did_change() for result in results.values())
+            problems += [f"{_title(state, op)}: {_tail(r)}" for op, r in results.items() if r.did_error()]
+        # After the packages, which may bring what a build needs; as the user who will run them, never as root by sudo.
+        tools, built, unbuilt = ensure_tools(remote, pyinfra_host.data.get("tools", []), _log)
+        facts = {
+            "os": _os_release(remote),
+            "machine": remote.run(["uname", "-srm"]).text.strip(),
+            "packages": _versions(pyinfra_host),
+            "programs": _programs(remote, pyinfra_host.data.get("programs", [])),
+            "tools": tools,
+            "changed": changed + built,
+            "problems": problems + unbuilt,
+        }
+        disconnect_all(state)
+    return facts
+
+
+def _prepare(pyinfra_host: Any, deploys: list[dict[str, Any]]) -> list[str]:
+    """Run the deploy files, which only plans their operations."""
+    problems = []
+    for deploy in deploys:
+        pyinfra_host.data.family = deploy["family"]
+        try:
+            runpy.run_path(deploy["path"])
+        except PyinfraError as error:  # such as: no package manager that pyinfra knows
+            problems.append(f"{Path(deploy['path']).name}: {error}")
+        except BenchstudyError:
+            raise
+        except Exception as error:
+            raise BenchstudyError(f"envs/{Path(deploy['path']).name}: {type(error).__name__}: {error}") from error
+    return problems
+
+
+def _refresh_package_lists(remote: Remote, sudo: bool) -> list[str]:
+    """Only called when a package is missing, so that a complete host needs no network."""
+    prefix = ["sudo", "-n"] if sudo else []
+    for manager, commands in _REFRESH.items():
+        if remote.run(["sh", "-c", 'command -v "$1"', "sh", manager], check=False).exit_status != 0:
+            continue
+        for command in commands:
+            _log(f"{' '.join(command)}")
+            done = remote.run([*prefix, *command], timeout_s=1200.0, check=False)
+            if done.exit_status != 0:
+                # Not the end: what is wanted may be in the lists that are there.
+                return [f"{' '.join(command)}: {done.stderr.decode('utf-8', 'replace').strip()[-500:]}"]
+    return []
+
+
+def _how_to_allow(name: str, host: Host) -> str:
+    return (
+        f"missing on {name}, and {host.user or 'the user'} may not install packages there. "
+        f"Set hosts.{name}.sudo: true where password-less sudo is allowed, or install them by hand"
+    )
+
+
+def _title(state: State, op: str) -> str:
+    return ", ".join(sorted(state.get_op_meta(op).names))
+
+
+def _tail(result: Any) -> str:
+    """The last lines of a failed operation's output: package managers put the cause there."""
+    lines = [line for line in (result.stderr_lines or result.stdout_lines) if line.strip()]
+    return "; ".join(lines[-4:]) or "it failed without a message"
+
+
+def _os_release(remote: Remote) -> str:
+    release = remote.run(["cat", "/etc/os-release"], check=False).text
+    match = re.search(r'^PRETTY_NAME="?([^"\n]*)', release, re.MULTILINE)
+    return match[1] if match else "unknown"
+
+
+def _versions(pyinfra_host: Any) -> dict[str, str | None]:
+    """Version by package that a deploy asked for; None: not installed under this name."""
+    requested = pyinfra_host.data.get("requested", [])
+    for fact in (DebPackages, RpmPackages, ApkPackages):
+        installed = pyinfra_host.get_fact(fact)
+        if installed:
+            return {name: _version(installed.get(name)) for name in requested}
+    return dict.fromkeys(requested)
+
+
+def _programs(remote: Remote, names: Sequence[str]) -> dict[str, dict[str, str] | None]:
+    """Path and SHA-256 of programs that packages brought; None: there is none."""
+    if not names:
+        return {}
+    # sshd and nginx lie where a plain user's PATH does not look.
+    script = (
+        "PATH=$PATH:/usr/local/sbin:/usr/sbin:/sbin\n"
+        'for name; do path=$(command -v "$name") && [ -f "$path" ] && sha256sum "$path"; done\ntrue'
+    )
+    found = {}
+    for line in remote.run(["sh", "-c", script, "sh", *names]).text.splitlines():
+        sha256, path = line.split(maxsplit=1)
+        found[Path(path).name] = {"path": path, "sha256": sha256}
+    return {name: found.get(name) for name in names}
+
+
+def _version(found: Any) -> str | None:
+    versions = getattr(found, "installed_versions", found)
+    return max(versions) if versions else None
+
+
+def _log(message: str) -> None:
+    plain = _DECORATION.sub("", _COLOURS.sub("", message)).strip()
+    if plain:
+        print(plain, file=sys.stderr, flush=True)
+
+
+class _PlainLines(logging.Handler):
+    """pyinfra's log without colours: it goes to a file."""
+
+    def emit(self, record: logging.LogRecord) -> None:
+        _log(record.getMessage())
+
+
+def main() -> int:
+    pyinfra.logger.handlers = [_PlainLines()]
+    pyinfra.logger.setLevel(logging.INFO)
+    pyinfra.logger.propagate = False
+    request = json.load(sys.stdin)
+    try:
+        with ends_with_controller():
+            reply = {"facts": provision(request)}
+    except BenchstudyError as error:
+        reply = {"error": str(error)}
+    except KeyboardInterrupt:
+        return 130
+    json.dump(reply, sys.stdout)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

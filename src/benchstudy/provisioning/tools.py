@@ -1,0 +1,65 @@
+"""Programs that no package manager has, built on a host below its work folder: what deploy.go_tool() asks for."""
+
+import json
+import os
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from benchstudy.hosts.remote import Remote
+from benchstudy.provisioning import toolbuilder
+
+# A folder on the hosts where builds are kept by what they are made from, for several work folders of one machine,
+# such as those of a test suite. Without it, nothing outside a host's work folder is written.
+STORE_VARIABLE = "BENCHSTUDY_TOOL_STORE"
+# The builder says something every few seconds, however long a step takes; waiting for another build it says nothing.
+_SILENCE_S = toolbuilder.BUILD_TIMEOUT_S
+_START = "import sys; exec(compile(sys.stdin.buffer.readline().decode('unicode_escape'), 'toolbuilder', 'exec'))"
+
+
+def tools_folder(remote: Remote) -> str:
+    """Where programs of the study's own lie on the host: `bin/<name>`, and `share/<name>` for what they read."""
+    return f"{remote.expand(remote.host.work_dir)}/tools"
+
+
+def ensure_tools(
+    remote: Remote, tools: Sequence[Mapping[str, Any]], log: Callable[[str], None]
+) -> tuple[dict[str, dict[str, Any] | None], int, list[str]]:
+    """Have `tools` (as deploy.py describes them) on the host, built there if need be.
+
+    Returns facts by name (version; sha256 of the program, for a Python tool of its launcher, and contents_sha256 of
+    all it launches; path; what it was built with; None when it could not be built), how many
+    were changed, and the problems, each with tool, step and cause. One that fails does not keep the others away.
+    """
+    facts: dict[str, dict[str, Any] | None] = {tool["name"]: None for tool in tools}
+    if not tools:
+        return {}, 0, []
+    reasons = {tool["name"]: tool["why"] for tool in tools}
+    wanted = [{part: tool[part] for part in tool if part != "why"} for tool in tools]
+    request = {"folder": tools_folder(remote), "store": os.environ.get(STORE_VARIABLE) or None, "tools": wanted}
+    changed, problems, answered = 0, [], set()
+    # Not the agent: a word changed in here must not look like another instrument.
+    program = Path(toolbuilder.__file__).read_text().encode("unicode_escape")
+    with remote.open([remote.host.python, "-c", _START]) as builder:
+        # Its input stays open: when it ends, however this process came to its end, so does whatever is being built.
+        builder.write_line(program)
+        builder.write_line(json.dumps(request).encode())
+        while line := builder.read_line(_SILENCE_S):
+            event = json.loads(line)
+            if "log" in event:
+                log(event["log"])
+                continue
+            answered.add(event["tool"])
+            if "problem" in event:
+                problems.append(f"{reasons[event['tool']]}: {event['problem']}")
+            else:
+                facts[event["tool"]] = event["facts"]
+                changed += event["changed"]
+        status = builder.wait(10.0) if line is not None else None
+        if status != 0:
+            builder.kill()
+            how = f"ended with status {status}" if status is not None else f"said nothing for {_SILENCE_S:.0f} s"
+            tail = builder.stderr_tail.strip().splitlines()[-1:] or ["no message"]
+            missing = ", ".join(name for name in facts if name not in answered) or "the tools"
+            problems.append(f"{missing}: the builder ({remote.host.python}) {how}: {tail[0]}")
+    return facts, changed, problems

@@ -1,0 +1,50 @@
+"""Figures that somebody typed into the prose of a notebook, where results change and the prose does not."""
+
+import json
+import re
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from benchstudy.model.errors import BenchstudyError
+
+# What is quoted as it stands: code, and where links lead.
+_QUOTED = re.compile(r"```.*?```|`[^`\n]*`|(?<=\])\([^)\s]*\)|<https?://[^>]*>", re.DOTALL)
+# The level of every interval is a constant of the method (stats.LEVEL).
+_LEVEL = re.compile(r"\b95[  ]?%")
+# Digits that belong to a word, such as p50, S3, v10.0 or x86-64, name something.
+_NUMBER = re.compile(r"(?<![\w.,/-])[+−-]?\d[\d.,]*(?:[  ]?(?:%|[µmn]?s\b|[kKMGT]?i?B(?:/s)?\b|/s\b|times\b|×))?")
+
+
+class Typed(NamedTuple):
+    """A number in the prose of a notebook's cell, and the words around it."""
+
+    cell: str
+    number: str
+    sentence: str
+
+
+def typed_numbers(notebook: dict[str, Any]) -> list[Typed]:
+    """Every number that stands in the notebook's Markdown itself, outside code."""
+    found = []
+    for index, cell in enumerate(notebook["cells"]):
+        if cell["cell_type"] != "markdown":
+            continue
+        text = "".join(cell["source"])
+        # Blanked and not removed, so that places in the text stay what they are.
+        prose = _LEVEL.sub(_blank, _QUOTED.sub(_blank, text))
+        for match in _NUMBER.finditer(prose):
+            around = text[max(0, match.start() - 40) : match.end() + 40].replace("\n", " ")
+            found.append(Typed(cell.get("id", str(index)), match[0].rstrip(".,"), around.strip()))
+    return found
+
+
+def _blank(match: re.Match[str]) -> str:
+    return " " * len(match[0])
+
+
+def read(notebook: Path) -> list[Typed]:
+    """The same of a file. Raises BenchstudyError when it is no notebook."""
+    try:
+        return typed_numbers(json.loads(notebook.read_text(encoding="utf-8")))
+    except (ValueError, KeyError, TypeError) as error:
+        raise BenchstudyError(f"{notebook}: not a notebook: {error}") from error

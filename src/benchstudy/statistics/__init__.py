@@ -1,0 +1,1 @@
+"""Estimates, comparisons and shifts: numbers in, numbers out."""

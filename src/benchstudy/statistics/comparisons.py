@@ -1,0 +1,316 @@
+"""Two cases against each other: the ratio with its interval, and a verdict against a margin that was declared before.
+
+The unit is the trial. All ratios are of logarithms of trials' values, `other` over `base`; docs/statistics.md says what
+is computed and why. Nothing here raises for what data can do: a comparison that cannot be made says so in words.
+"""
+
+import math
+from collections.abc import Hashable, Iterable, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import Literal
+
+import numpy as np
+from scipy import stats as scipy_stats
+
+from benchstudy.statistics import shifts
+from benchstudy.statistics.stats import LEVEL, smallest_n
+
+Better = Literal["higher", "lower"]
+# "none" is no verdict at all: nothing could be computed, or must not be compared.
+Verdict = Literal["better", "worse", "equivalent", "inconclusive", "none"]
+
+ALPHA = 1 - LEVEL
+POWER = 0.80
+_FEWEST_FOR_T, _FEWEST_FOR_RANKS = 3, smallest_n(50)
+# The signed-rank interval of six pairs is their range, and no p value of it is below 0.03: too little for a family of
+# several comparisons. Ten give up hardly any power against t, and get down to 0.002.
+_FEWEST_PAIRS_FOR_RANKS = 10
+_MOST_FOR_RANKS = 500  # n·m differences of more would fill the memory, and means of so many logarithms are normal
+_NO_SPREAD = 1e-9  # in logarithms: less is rounding of the computer, not of a clock
+_NO_SPREAD_WORDS = "no spread: the clock or the tool may round, and nothing tells how sure this is"
+_LARGEST_LOGARITHM = 700.0
+
+
+@dataclass(frozen=True)
+class Share:
+    """`count` of `n` with Wilson's 95 % interval."""
+
+    count: int
+    n: int
+    low: float
+    high: float
+
+    @property
+    def interval(self) -> str:
+        """For a reader: "95 %: 7–59 %"."""
+        return f"95 %: {100 * self.low:.0f}–{100 * self.high:.0f} %"
+
+
+def share(count: int, n: int) -> Share:
+    """Of trials that failed, of verdicts that were false. Raises ValueError unless 0 <= count <= n and n > 0."""
+    if not 0 <= count <= n or n == 0:
+        raise ValueError(f"a share needs a count between 0 and n, and an n above 0; got {count} of {n}")
+    interval = scipy_stats.binomtest(count, n).proportion_ci(LEVEL, method="wilson")
+    return Share(count, n, float(interval.low), float(interval.high))
+
+
+@dataclass(frozen=True)
+class Arm:
+    """The trials of one case: their `values` in the base unit `unit`, and how many `failed` and gave none.
+
+    `blocks` name the block of each value; trials of two arms in one block are a pair. Without them nothing is paired.
+    """
+
+    name: str
+    unit: str
+    values: tuple[float, ...]
+    blocks: tuple[Hashable, ...] = ()
+    failed: int = 0
+
+    def __post_init__(self) -> None:
+        if self.blocks and len(self.blocks) != len(self.values):
+            raise ValueError(f"{self.name}: {len(self.values)} values in {len(self.blocks)} blocks")
+
+    @property
+    def n(self) -> int:
+        return len(self.values)
+
+    @cached_property
+    def median(self) -> float | None:
+        """The absolute figure behind a ratio."""
+        return float(np.median(self.values)) if self.values and np.isfinite(self.values).all() else None
+
+    @cached_property
+    def failures(self) -> Share | None:
+        return share(self.failed, self.n + self.failed) if self.failed else None
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """`other` over `base`. What the data do not support is None, and `why` says why in words for a reader.
+
+    `low`, `high`: the 95 % interval of the ratio. `pairs`: blocks that were compared, 0 when the arms are not paired.
+    `p_beyond`: p value against "the two differ by at most the margin" (two-sided); `p_within`: against "they differ by
+    at least the margin" (two one-sided tests). `smallest_detectable`: the relative difference beyond the margin that so
+    many trials of such spread show with 80 % power; 0.2 is 20 %. `adjusted` is the p value of the verdict's own claim
+    after Benjamini-Hochberg over `tests` comparisons. `verdict` is "none" until `judge` has seen the whole family.
+    """
+
+    base: Arm
+    other: Arm
+    margin: float
+    better: Better
+    why: str = ""
+    ratio: float | None = None
+    low: float | None = None
+    high: float | None = None
+    within: tuple[float, float] | None = None
+    method: str = ""
+    pairs: int = 0
+    p_beyond: float | None = None
+    p_within: float | None = None
+    smallest_detectable: float | None = None
+    warnings: tuple[str, ...] = ()
+    verdict: Verdict = "none"
+    adjusted: float | None = None
+    tests: int = 0
+
+
+def compare(base: Arm, other: Arm, *, margin: float, better: Better) -> Comparison:
+    """The ratio of two arms, its interval and p values, not yet a verdict.
+
+    `margin`: the relative difference that matters, 0.05 for 5 %. Trials that share blocks are paired: by t on
+    logarithms, from ten pairs on by Hodges-Lehmann with the inverted signed-rank test. Arms that do not: from six
+    trials each by Hodges-Lehmann with the inverted Mann-Whitney test, below by Welch's t on logarithms. Raises
+    ValueError for a margin that is not between 0 and 1.
+    """
+    if not 0 < margin < 1:
+        raise ValueError(f"a margin lies between 0 and 1, both excluded; got {margin}")
+    made = Comparison(base, other, margin, better)
+    problem = _problem(base) or _problem(other)
+    if base.unit != other.unit and base.values and other.values:
+        problem = f"{base.name} is in {base.unit}, {other.name} in {other.unit}: no ratio of different units"
+    if problem:
+        return replace(made, why=problem)
+    pairs = _pairs(base, other)
+    method = _method(len(pairs[0]), base.n, other.n)
+    if method is None:
+        return replace(made, why=f"n too small: {base.n} against {other.n} trials, and {_FEWEST_FOR_T} are the least")
+    paired = method.startswith("paired")
+    logs = [np.log(values) for values in (pairs if paired else (base.values, other.values))]
+    made = replace(made, method=method, pairs=len(pairs[0]) if paired else 0)
+    made = replace(made, warnings=_warnings(made))
+    differences = logs[1] - logs[0] if paired else np.concatenate([side - side[0] for side in logs])
+    if np.ptp(differences) < _NO_SPREAD:
+        ratio = math.exp(float(logs[1][0] - logs[0][0]))
+        return replace(made, ratio=ratio, verdict="inconclusive", why=_NO_SPREAD_WORDS)
+    student = shifts.student_of_pairs(differences) if paired else shifts.welch(*logs)
+    if "Hodges-Lehmann" not in method:
+        return _estimated(made, student, student)
+    ranked = shifts.ranked_pairs(differences) if paired else shifts.ranked_samples(*logs)
+    return _estimated(made, ranked, student)
+
+
+def refused(base: Arm, other: Arm, why: str, *, margin: float, better: Better) -> Comparison:
+    """A comparison that must not be made, such as one between different sessions."""
+    return Comparison(base, other, margin, better, why=why)
+
+
+def judge(family: Sequence[Comparison]) -> list[Comparison]:
+    """The comparisons with their verdicts. They are one declared family: p values are adjusted over all of them.
+
+    better, worse: the whole 95 % interval lies beyond the margin, and so does the adjusted test. equivalent: the 90 %
+    interval lies within the margin and both one-sided tests, adjusted, say so (TOST). inconclusive: neither.
+    """
+    tested = [index for index, made in enumerate(family) if made.p_beyond is not None]
+    beyond = _adjusted([family[index].p_beyond for index in tested])
+    within = _adjusted([family[index].p_within for index in tested])
+    judged = list(family)
+    for index, p_beyond, p_within in zip(tested, beyond, within, strict=True):
+        judged[index] = _verdict(family[index], p_beyond, p_within, len(tested))
+    return judged
+
+
+@dataclass(frozen=True)
+class Calibration:
+    """What a study finds between cases that are the same: each difference there is a false alarm.
+
+    `alarms`: verdicts of better or worse; `excluding_one`: 95 % intervals of the ratio without 1, of which one in
+    twenty is expected; `lowest`, `highest`: the ratios, which are the noise of this set-up.
+    """
+
+    alarms: Share
+    excluding_one: Share
+    lowest: float
+    highest: float
+
+
+def calibrate(judged: Iterable[Comparison]) -> Calibration | None:
+    """The false-alarm rate in judged comparisons of a case with itself; None when none of them has an interval."""
+    usable = [made for made in judged if made.low is not None and made.ratio is not None]
+    if not usable:
+        return None
+    ratios = [made.ratio for made in usable]
+    return Calibration(
+        share(sum(made.verdict in ("better", "worse") for made in usable), len(usable)),
+        share(sum(not made.low <= 1 <= made.high for made in usable), len(usable)),
+        min(ratios),
+        max(ratios),
+    )
+
+
+def _problem(arm: Arm) -> str:
+    """Why there is no ratio with this arm, or nothing."""
+    if not arm.values:
+        if not arm.failed:
+            return f"{arm.name}: not measured"
+        return (
+            f"{arm.name}: the only trial failed" if arm.failed == 1 else f"{arm.name}: all {arm.failed} trials failed"
+        )
+    if not np.isfinite(arm.values).all():
+        return f"{arm.name}: a value is infinite or not a number"
+    zeros, negative = sum(value == 0 for value in arm.values), sum(value < 0 for value in arm.values)
+    if negative:
+        return f"{arm.name}: {negative} of {arm.n} values are negative, which has no ratio"
+    if zeros:
+        return f"{arm.name}: {zeros} of {arm.n} values are zero, and nothing is a multiple of zero"
+    return ""
+
+
+def _pairs(base: Arm, other: Arm) -> tuple[list[float], list[float]]:
+    """Values of the blocks in which both have exactly one."""
+    sides = [dict(zip(arm.blocks, arm.values, strict=True)) if arm.blocks else {} for arm in (base, other)]
+    if any(len(side) < len(arm.blocks) for side, arm in zip(sides, (base, other), strict=True)):
+        return [], []
+    shared = [block for block in sides[0] if block in sides[1]]
+    return [sides[0][block] for block in shared], [sides[1][block] for block in shared]
+
+
+def _method(pairs: int, n: int, m: int) -> str | None:
+    """Decided by the numbers of trials alone, never by their values."""
+    if pairs >= _FEWEST_FOR_RANKS or (pairs >= _FEWEST_FOR_T and min(n, m) < _FEWEST_FOR_RANKS):
+        ranked = _FEWEST_PAIRS_FOR_RANKS <= pairs <= _MOST_FOR_RANKS
+        return "paired Hodges-Lehmann, signed-rank interval" if ranked else "paired t on logarithms"
+    if min(n, m) >= _FEWEST_FOR_RANKS and max(n, m) <= _MOST_FOR_RANKS:
+        return "Hodges-Lehmann, Mann-Whitney interval"
+    return "Welch on logarithms" if min(n, m) >= _FEWEST_FOR_T else None
+
+
+def _estimated(made: Comparison, shift: shifts.Ranked | shifts.Student, student: shifts.Student) -> Comparison:
+    """`made` with the ratio, interval and p values of `shift`, and what the error of `student` lets detect."""
+    edge = math.log1p(made.margin)
+    interval, within = shift.interval(LEVEL), shift.interval(1 - 2 * ALPHA)
+    assert interval is not None and within is not None, "the methods are chosen so that both exist"
+    return replace(
+        made,
+        ratio=_ratio(shift.estimate),
+        low=_ratio(interval[0]),
+        high=_ratio(interval[1]),
+        within=(_ratio(within[0]), _ratio(within[1])),
+        # Beyond the upper edge or the lower one, of which only one can be an error: doubled for the two sides.
+        p_beyond=min(1.0, 2 * min(shift.p_above(edge), shift.p_below(-edge))),
+        p_within=max(shift.p_above(-edge), shift.p_below(edge)),
+        smallest_detectable=_ratio(student.detectable(LEVEL, POWER)) - 1,
+    )
+
+
+def _ratio(logarithm: float) -> float:
+    """Three trials of wild spread have an interval that no number holds: its end is then infinite, or zero."""
+    return math.exp(logarithm) if logarithm < _LARGEST_LOGARITHM else math.inf
+
+
+def _warnings(made: Comparison) -> tuple[str, ...]:
+    found = []
+    for arm, counterpart in ((made.base, made.other), (made.other, made.base)):
+        # Those whose counterpart failed are told by its failures.
+        if made.pairs and made.pairs + counterpart.failed < arm.n:
+            found.append(f"{arm.n - made.pairs} of {arm.n} trials of {arm.name} have no counterpart in their block")
+        if arm.failures is not None:
+            found.append(
+                f"{arm.failed} of {arm.failures.n} trials of {arm.name} failed "
+                f"({arm.failures.interval}): the ratio is of those that did not"
+            )
+        if arm.n > 1 and min(arm.values) == max(arm.values):
+            found.append(f"all values of {arm.name} are equal: the clock or the tool may round")
+    return tuple(found)
+
+
+def _adjusted(p_values: Sequence[float | None]) -> list[float]:
+    return scipy_stats.false_discovery_control(p_values).tolist() if p_values else []
+
+
+def _least(low: float) -> str:
+    """With the digits of the interval that stands beside it, rounded as they are: "at least 15.9 times the base"."""
+    if low < 2:
+        return f"higher by at least {100 * (low - 1):.1f} %"
+    if not math.isfinite(low):
+        return "more times the base than a number holds"
+    return f"at least {low:,.{max(0, 2 - math.floor(math.log10(low)))}f} times the base"
+
+
+def _verdict(made: Comparison, p_beyond: float, p_within: float, tests: int) -> Comparison:
+    assert made.low is not None and made.high is not None and made.within is not None and made.ratio is not None
+    edge = 1 + made.margin
+    up, down = made.low > edge, made.high < 1 / edge
+    margin = f"{made.margin * 100:g} %"
+    if (up or down) and p_beyond <= ALPHA:
+        verdict: Verdict = "better" if up == (made.better == "higher") else "worse"
+        return replace(
+            made,
+            verdict=verdict,
+            adjusted=p_beyond,
+            tests=tests,
+            why=_least(made.low) if up else f"lower by at least {100 * (1 - made.high):.1f} %",
+        )
+    if 1 / edge < made.within[0] and made.within[1] < edge and p_within <= ALPHA:
+        return replace(
+            made, verdict="equivalent", adjusted=p_within, tests=tests, why=f"they differ by less than {margin}"
+        )
+    if up or down:
+        why = f"beyond {margin} when looked at alone, not among {tests} comparisons"
+    elif not made.low <= 1 <= made.high:
+        why = f"a difference, but perhaps of less than {margin}"
+    else:
+        why = f"neither more nor less than {margin} is shown"
+    return replace(made, verdict="inconclusive", adjusted=min(p_beyond, p_within), tests=tests, why=why)
