@@ -15,10 +15,12 @@ interval in 0.95–1.05. For 100 KB: the median difference must be below 25 µs.
 """
 
 import argparse
+import atexit
 import json
 import mmap
 import random
 import shlex
+import shutil
 import statistics
 import subprocess
 import sys
@@ -30,10 +32,14 @@ from pathlib import Path
 
 from scipy.stats import quantile_test
 
+from benchstudy.hosts.line import agent_sources, write_agent
 from benchstudy.model import registry
 from benchstudy.model.units import Size
 
-(PROBE,) = registry.get("file_size").extensions
+# The agent with the family's probe, as it lies on a host.
+PROBE = Path(tempfile.mkdtemp(prefix="benchstudy-probe-"))
+atexit.register(shutil.rmtree, PROBE)
+write_agent(PROBE, agent_sources(registry.get("file_size").extensions))
 CHUNK = 1 << 20
 # Both on one: pages that a process has freed are at hand for the next on the same processor only.
 ON_PROCESSOR = ("taskset", "-c", "1")
