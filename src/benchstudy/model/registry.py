@@ -58,9 +58,11 @@ def get(name: str) -> Family:
 
 
 def part(name: str, module: str) -> ModuleType | None:
-    """The module of this name in a family's package, such as "lints" or "published"; None where it has none."""
-    package = f"{packages()[name]}.{module}"
-    return importlib.import_module(package) if importlib.util.find_spec(package) else None
+    """The module of this name in a family's package, such as "lints" or "page.published"; None where it has none."""
+    package, _, last = f"{packages()[name]}.{module}".rpartition(".")
+    if last != module and not importlib.util.find_spec(package):
+        return None
+    return importlib.import_module(f"{package}.{last}") if importlib.util.find_spec(f"{package}.{last}") else None
 
 
 def lint_names() -> list[str]:
