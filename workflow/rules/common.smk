@@ -9,7 +9,7 @@ from pathlib import Path
 
 from snakemake.exceptions import WorkflowError
 
-from benchstudy.model import paths
+from benchstudy.model import paths, registry
 from benchstudy.hosts.controller import announce_controller, hold_project
 from benchstudy.model.errors import BenchstudyError
 from benchstudy.model.needs import programs_by_host
@@ -99,6 +99,11 @@ def tables_of_page(wildcards):
         ceilings = [c.measured.family for c in STUDY.ceilings if c.measured and c.family == wildcards.page]
         families = dict.fromkeys([wildcards.page, *ceilings])
     return [f"data/tidy/{STUDY.study}/{family}" for family in families]
+
+
+def notebook_of_page(wildcards):
+    """The project's own, or what the family brings."""
+    return str(registry.notebook(Path(), wildcards.page))
 
 
 def acknowledged_findings():

@@ -4,7 +4,7 @@
 rule execute_notebook:
     """Run a page's notebook on its tables. A failing cell keeps its traceback in the log notebook."""
     input:
-        notebook="notebooks/{page}.ipynb",
+        notebook=notebook_of_page,
         tables=tables_of_page,
         published=files_below("data/published", "*.csv"),
         code=report_code(),

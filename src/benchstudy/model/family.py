@@ -7,8 +7,10 @@ parse.py     `parse_trial(levels, files)`: pure, the files of a trial to observa
 check.py     `check_host(config, host)`, where `benchstudy check` has something to look for
 imported.py  `recognise(path)`, where existing outputs of its tools can be imported
 lints.py     rules of its own, where it has some
+commands.py  `add_commands(subparsers)`, where `benchstudy` gets commands of it
 page/        tables and figures of its own; published.py in it: what others published of its kind
 on_host/     what runs on hosts, beside the agent
+notebook.ipynb  its page, where the project has no notebooks/<family>.ipynb
 """
 
 import hashlib

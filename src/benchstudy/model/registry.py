@@ -13,6 +13,7 @@ import importlib.util
 import pkgutil
 from collections.abc import Mapping
 from functools import cache
+from pathlib import Path
 from types import ModuleType
 
 from benchstudy.model.errors import StudyError
@@ -59,10 +60,24 @@ def get(name: str) -> Family:
 
 def part(name: str, module: str) -> ModuleType | None:
     """The module of this name in a family's package, such as "lints" or "page.published"; None where it has none."""
-    package, _, last = f"{packages()[name]}.{module}".rpartition(".")
-    if last != module and not importlib.util.find_spec(package):
-        return None
-    return importlib.import_module(f"{package}.{last}") if importlib.util.find_spec(f"{package}.{last}") else None
+    package = f"{packages()[name]}.{module}"
+    return importlib.import_module(package) if _exists(package) else None
+
+
+def folder(name: str) -> Path:
+    """Where a family's package lies. Imports nothing of it."""
+    spec = importlib.util.find_spec(packages()[name])
+    assert spec is not None and spec.origin is not None, f"{packages()[name]} is no package with an __init__.py"
+    return Path(spec.origin).parent
+
+
+def notebook(page: str, root: Path) -> Path:
+    """What makes a page: the project's notebook of its name, or else the one that the family's package brings."""
+    own = root / "notebooks" / f"{page}.ipynb"
+    if own.exists() or page not in packages():
+        return own
+    brought = folder(page) / "notebook.ipynb"
+    return brought if brought.exists() else own
 
 
 def lint_names() -> list[str]:
@@ -71,4 +86,10 @@ def lint_names() -> list[str]:
 
 
 def _has_family(package: str) -> bool:
-    return importlib.util.find_spec(f"{package}.family") is not None
+    return _exists(f"{package}.family")
+
+
+def _exists(module: str) -> bool:
+    """Whether there is such a module. `find_spec` alone raises where it is the package that is missing."""
+    parent = module.rpartition(".")[0]
+    return (not parent or _exists(parent)) and importlib.util.find_spec(module) is not None
