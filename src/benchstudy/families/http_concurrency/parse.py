@@ -16,6 +16,7 @@ from benchstudy.families.http_concurrency.command import AB_PERCENTILES, AB_REQU
 from benchstudy.families.http_concurrency.errors import Errors
 from benchstudy.families.http_concurrency.k6 import K6Result, parse_k6_summary
 from benchstudy.families.http_concurrency.latency import Latency
+from benchstudy.families.http_concurrency.metrics import PERCENTILES
 from benchstudy.families.http_concurrency.scripts import K6_SUMMARY
 from benchstudy.families.http_concurrency.wrk import WrkResult, parse_wrk
 from benchstudy.families.shared.files import read_json, read_text
@@ -28,7 +29,6 @@ IMPORTED_AB = "ab.txt"
 _KNOWN_FACTS = ("tool", "concurrency", "rate_per_s", "checks", "usage", "threads", "leaves", "left", "server")
 # Of a generator's share of its CPUs: how far the most and the least that it can have been may lie apart.
 _GENERATOR_CPU_BLUR = 0.15
-PERCENTILES = (50, 66, 75, 80, 90, 95, 98, 99)  # those of ab's own table
 Rows = Sequence[Mapping[str, Any]]
 
 
