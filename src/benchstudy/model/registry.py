@@ -90,6 +90,10 @@ def _has_family(package: str) -> bool:
 
 
 def _exists(module: str) -> bool:
-    """Whether there is such a module. `find_spec` alone raises where it is the package that is missing."""
-    parent = module.rpartition(".")[0]
-    return (not parent or _exists(parent)) and importlib.util.find_spec(module) is not None
+    """Whether there is such a module. Raises ModuleNotFoundError where a package around it lacks another one."""
+    try:
+        return importlib.util.find_spec(module) is not None
+    except ModuleNotFoundError as error:
+        if f"{module}.".startswith(f"{error.name}."):  # a package around it is missing, or is none
+            return False
+        raise
