@@ -69,7 +69,7 @@ def test_two_trials_are_resampled_apart():
 
 
 def test_the_interval_is_the_same_in_every_process():
-    asked = "from benchstudy.statistics import within_trial; print(within_trial.mean_interval([v % 7 for v in range(50)]))"
+    asked = "from benchstudy.statistics import within_trial as w; print(w.mean_interval([v % 7 for v in range(50)]))"
     told = subprocess.run([sys.executable, "-c", asked], capture_output=True, text=True, check=True).stdout
     assert told == f"{within_trial.mean_interval([v % 7 for v in range(50)])}\n"
 
