@@ -3,8 +3,7 @@
 from benchstudy.model.metrics import Metric, declare
 
 _INTERVAL = (
-    "95 % of a stationary block bootstrap (`arch`) over the window's publish steps, from ten steps on; within the "
-    "trial only"
+    "95 % of a stationary block bootstrap over the window's publish steps, from ten steps on; within the trial only"
 )
 _LEAVES = (
     'of leaves due in the window. Pushback (500 "antispam pushback", 503) is no error; `dropped` were never begun, '
