@@ -13,6 +13,7 @@ import importlib.util
 import pkgutil
 from collections.abc import Mapping
 from functools import cache
+from pathlib import Path
 from types import ModuleType
 
 from benchstudy.model.errors import StudyError
@@ -61,6 +62,12 @@ def part(name: str, module: str) -> ModuleType | None:
     """The module of this name in a family's package, such as "lints" or "published"; None where it has none."""
     package = f"{packages()[name]}.{module}"
     return importlib.import_module(package) if importlib.util.find_spec(package) else None
+
+
+def deploy(name: str) -> Path | None:
+    """The file `deploy.py` of a family's package, which says what its hosts need; None where it has none."""
+    spec = importlib.util.find_spec(f"{packages()[name]}.deploy")
+    return Path(spec.origin) if spec and spec.origin else None
 
 
 def lint_names() -> list[str]:

@@ -1,7 +1,7 @@
-"""What the deploys in envs/ say: this host needs these packages and these programs.
+"""What deploys say: this host needs these packages and these programs.
 
-A deploy is an ordinary pyinfra file, `envs/<family>.py`, run for every host the family is measured on.
-It sees
+A deploy is an ordinary pyinfra file, run for every host the family is measured on: `envs/<family>.py` of the project,
+or else `deploy.py` in the family's own package. It sees
 
 - `host.data.roles`: the roles the host plays in the target, such as `["sut", "load"]`
 - `host.data.target_roles`: all roles of the target, whoever plays them
