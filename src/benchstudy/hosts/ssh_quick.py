@@ -11,11 +11,11 @@ paramiko as it is where one of them is not as it was. What it buys: docs/decisio
 import collections
 import inspect
 import math
-import os
 import socket
 import threading
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable
+from typing import Any
 
 import paramiko
 from paramiko.buffered_pipe import BufferedPipe
@@ -28,36 +28,10 @@ GCM_TAG = 16
 # OpenSSH refuses to send or take larger packets.
 LARGEST_PACKET = 256 << 10
 _CHANNEL_DATA = cMSG_CHANNEL_DATA[0]
-# How much is encrypted before it is handed to the kernel in one call.
-BATCH = 512 << 10
-
-
-class EndOfInput:
-    """The end of what a channel is sent."""
-
-    def __init__(self, channel: paramiko.Channel):
-        self.channel = channel
-
-    def packets(self) -> Iterator[Sequence[bytes | memoryview]]:
-        yield cMSG_CHANNEL_EOF, self.channel.remote_chanid.to_bytes(4, "big")
-
-
-class DataBatch:
-    """Data for a channel, to be sent as several packets at once."""
-
-    def __init__(self, channel: paramiko.Channel, data: memoryview):
-        self.channel, self.data = channel, data
-
-    def packets(self) -> Iterator[Sequence[bytes | memoryview]]:
-        most = self.channel.out_max_packet_size - 64
-        prefix = cMSG_CHANNEL_DATA + self.channel.remote_chanid.to_bytes(4, "big")
-        for start in range(0, len(self.data), most):
-            part = self.data[start : start + most]
-            yield prefix, len(part).to_bytes(4, "big"), part
 
 
 class GcmPackets(Packetizer):
-    """Packets of AES-GCM in few system calls and copies; notices a host that fell silent."""
+    """Reads packets of AES-GCM in few system calls and copies; notices a host that fell silent."""
 
     # The life of a key is left to OpenSSH, whose limit for AES is 2^32 blocks (64 GiB); this is for other servers.
     REKEY_BYTES = 1 << 35
@@ -66,11 +40,9 @@ class GcmPackets(Packetizer):
     def __init__(self, sock):
         super().__init__(sock)
         self._sock = sock
-        self._out = self._in = None
-        self._out_iv = self._in_iv = (b"", 0)
-        self._sent = self._received = 0
-        self._send_lock = threading.Lock()
-        self._out_buffer = bytearray(BATCH + LARGEST_PACKET)
+        self._in: Any = None  # cryptography's AESGCM
+        self._in_iv = (b"", 0)
+        self._received = 0
         self._in_buffer = memoryview(bytearray(4 * LARGEST_PACKET))
         self._start = self._end = 0
         self._heard = time.monotonic()
@@ -81,50 +53,11 @@ class GcmPackets(Packetizer):
         # Channel number (4 bytes) to the Chunks that take its data, or None for paramiko's own way.
         self.chunks_of: Callable[[bytes], Chunks | None] = lambda number: None
 
-    def set_outbound_cipher(self, block_engine, *args, aead=False, iv_out=None, **kwargs):
-        super().set_outbound_cipher(block_engine, *args, aead=aead, iv_out=iv_out, **kwargs)
-        self._out, self._out_iv, self._sent = (block_engine, _split_iv(iv_out), 0) if aead else (None, (b"", 0), 0)
-
     def set_inbound_cipher(self, block_engine, *args, aead=False, iv_in=None, **kwargs):
         super().set_inbound_cipher(block_engine, *args, aead=aead, iv_in=iv_in, **kwargs)
         if not aead and self._start != self._end:
             raise paramiko.SSHException("the host changed to another cipher in the middle of its data")
         self._in, self._in_iv, self._received = (block_engine, _split_iv(iv_in), 0) if aead else (None, (b"", 0), 0)
-
-    def send_message(self, data):
-        """A paramiko.Message, a DataBatch or an EndOfInput."""
-        packets = [(data.asbytes(),)] if isinstance(data, paramiko.Message) else data.packets()
-        if self._out is None:
-            for packet in packets:
-                super().send_message(paramiko.Message(b"".join(packet)))
-            return
-        with self._send_lock:
-            filled = 0
-            for packet in packets:
-                filled += self._seal(packet, filled)
-                if filled >= BATCH:
-                    self.write_all(memoryview(self._out_buffer)[:filled])
-                    self._sent, filled = self._sent + filled, 0
-            self.write_all(memoryview(self._out_buffer)[:filled])
-            self._sent += filled
-        if self._sent > self.REKEY_BYTES and not self.need_rekey():
-            self._trigger_rekey()
-
-    def _seal(self, payload: Sequence[bytes | memoryview], at: int) -> int:
-        """Encrypt one packet into the buffer; its size there. Layout: RFC 4253 section 6, RFC 5647 section 7.3."""
-        size = sum(map(len, payload))
-        padding = 4 + -(size + 5) % 16
-        length = size + 1 + padding
-        end = at + 4 + length + GCM_TAG
-        if end > len(self._out_buffer):
-            self._out_buffer.extend(bytes(end - len(self._out_buffer)))
-        view = memoryview(self._out_buffer)
-        view[at : at + 4] = length.to_bytes(4, "big")
-        plain = b"".join((padding.to_bytes(1, "big"), *payload, os.urandom(padding)))
-        fixed, counter = self._out_iv
-        self._out_iv = (fixed, (counter + 1) & 0xFFFFFFFFFFFFFFFF)
-        self._out.encrypt_into(fixed + counter.to_bytes(8, "big"), plain, view[at : at + 4], view[at + 4 : end])
-        return end - at
 
     def write_all(self, out):
         """As paramiko's, but not for ever: a host that takes nothing for SILENCE_LIMIT_S is gone."""
@@ -271,7 +204,7 @@ class Chunks(BufferedPipe):
 
 
 class QuickStream(StockStream):
-    """The channel of one command: large pieces both ways, few wake-ups."""
+    """The channel of one command: its output in large pieces, few wake-ups."""
 
     def __init__(self, channel: paramiko.Channel):
         super().__init__(channel)
@@ -297,29 +230,6 @@ class QuickStream(StockStream):
     def wait(self, timeout_s: float) -> bool:
         return self._arrived.wait(min(timeout_s, self._patience_s, threading.TIMEOUT_MAX))
 
-    def send_some(self, data: memoryview, timeout_s: float | None) -> int:
-        channel = self.channel
-        with channel.lock:
-            room = channel.out_buffer_cv.wait_for(
-                lambda: channel.out_window_size > 0 or channel.closed or channel.eof_sent, timeout_s
-            )
-            if not room:
-                raise TimeoutError("the host takes no data")
-            if channel.closed or channel.eof_sent:
-                return 0
-            size = min(len(data), channel.out_window_size)
-            channel.out_window_size -= size
-        self._transport._send_user_message(DataBatch(channel, data[:size]))
-        return size
-
-    def end_input(self) -> None:
-        channel = self.channel
-        with channel.lock:
-            if channel.eof_sent or channel.closed:
-                return
-            channel.eof_sent = True
-        self._transport._send_user_message(EndOfInput(channel))
-
 
 class QuickTransport(StockTransport):
     """Never blocks its own reading thread while keys are exchanged, and notices a host that fell silent.
@@ -334,7 +244,7 @@ class QuickTransport(StockTransport):
 
     def __init__(self, sock: socket.socket | paramiko.Channel):
         super().__init__(sock, packetizer_class=GcmPackets)
-        self._put_aside: list[paramiko.Message | DataBatch | EndOfInput] = []
+        self._put_aside: list[paramiko.Message] = []
         self.packetizer.chunks_of = self._chunks_of
 
     @property
@@ -344,11 +254,14 @@ class QuickTransport(StockTransport):
     def watch_for_silence(self) -> None:
         self.packetizer.ask_for_sign_of_life = self._ask_for_sign_of_life
 
-    def _send_message(self, data):
+    def _send_message(self, data: paramiko.Message) -> None:
         # While a message waited for new keys its channel may have been closed; to a server, data for a closed channel
         # is a breach of the protocol, and it ends the connection.
-        if isinstance(data, DataBatch | EndOfInput) and data.channel.closed:
-            return
+        sent = data.asbytes()
+        if sent[:1] in (cMSG_CHANNEL_DATA, cMSG_CHANNEL_EOF):
+            number = int.from_bytes(sent[1:5], "big")
+            if not any(c.remote_chanid == number and not c.closed for c in self._channels.values()):
+                return
         super()._send_message(data)
 
     def _chunks_of(self, number: bytes) -> Chunks | None:
@@ -380,7 +293,6 @@ class QuickTransport(StockTransport):
 
 # What is replaced or called here, and with which parameters paramiko itself calls it.
 _METHODS: tuple[tuple[type, str, tuple[str, ...]], ...] = (
-    (Packetizer, "send_message", ("data",)),
     (Packetizer, "read_message", ()),
     (Packetizer, "write_all", ("out",)),
     (Packetizer, "read_all", ("n", "check_rekey")),
@@ -395,18 +307,9 @@ _METHODS: tuple[tuple[type, str, tuple[str, ...]], ...] = (
     (BufferedPipe, "read_ready", ()),
     (BufferedPipe, "set_event", ("event",)),
 )
-_CIPHERS = (("set_outbound_cipher", "iv_out"), ("set_inbound_cipher", "iv_in"))
-_CHANNEL: tuple[tuple[str, type | tuple[type, ...]], ...] = (
-    ("in_buffer", BufferedPipe),
-    ("in_stderr_buffer", BufferedPipe),
-    ("lock", type(threading.Lock())),
-    ("out_buffer_cv", threading.Condition),
-    ("out_window_size", int),
-    ("out_max_packet_size", int),
-    ("remote_chanid", int),
-    ("eof_sent", int),
-    ("closed", int),
-)
+# On objects, which know them only once they are made.
+_CHANNEL = (("in_buffer", BufferedPipe), ("in_stderr_buffer", BufferedPipe), ("remote_chanid", int), ("closed", int))
+_TRANSPORT = (("packetizer", Packetizer), ("clear_to_send", threading.Event), ("in_kex", int), ("_channels", object))
 
 
 def what_is_missing() -> str | None:
@@ -414,24 +317,21 @@ def what_is_missing() -> str | None:
     for owner, name, parameters in _METHODS:
         if _parameters(owner, name) != list(parameters):
             return f"{owner.__name__}.{name}"
-    for name, iv in _CIPHERS:
-        if not {"aead", iv} <= set(_parameters(Packetizer, name) or ()):
-            return f"Packetizer.{name}"
+    if not {"aead", "iv_in"} <= set(_parameters(Packetizer, "set_inbound_cipher") or ()):
+        return "Packetizer.set_inbound_cipher"
     if not isinstance(getattr(Packetizer, "closed", None), property):
         return "Packetizer.closed"
     pipe, channel = BufferedPipe(), paramiko.Channel(0)
     if not {"_lock", "_event"} <= set(vars(pipe)):
         return "BufferedPipe"
-    for name, kind in _CHANNEL:
-        if not isinstance(getattr(channel, name, None), kind):
-            return f"Channel.{name}"
     ours, theirs = socket.socketpair()
     with ours, theirs:
         transport = paramiko.Transport(ours)
-        for name, kind in (("packetizer", Packetizer), ("clear_to_send", threading.Event), ("in_kex", int)):
-            if not isinstance(getattr(transport, name, None), kind):
-                return f"Transport.{name}"
-        if not hasattr(getattr(transport, "_channels", None), "get"):
+        for thing, attributes in ((channel, _CHANNEL), (transport, _TRANSPORT)):
+            for name, kind in attributes:
+                if not isinstance(getattr(thing, name, None), kind):
+                    return f"{type(thing).__name__}.{name}"
+        if not all(hasattr(transport._channels, name) for name in ("get", "values")):
             return "Transport._channels"
     return None
 
