@@ -142,8 +142,8 @@ class RemoteProcess:
             if out is None:
                 return None
             if not out:
-                rest, self._stdout = bytes(self._stdout), bytearray()
-                return rest
+                left, self._stdout = bytes(self._stdout), bytearray()
+                return left
             self._stdout += out
 
     def read_output(self, timeout_s: float | None) -> bytes | None:

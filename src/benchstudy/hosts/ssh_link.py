@@ -181,14 +181,14 @@ class Link:
             self._proxy.wait()
             self._proxy = None
 
-    def _run_proxy_command(self, hop: Endpoint) -> socket.socket:
+    def _run_proxy_command(self, hop: Endpoint, command: str) -> socket.socket:
         """The user's own command as the connection, in a shell as with ssh; it ends when its input does."""
         tokens = {"%h": hop.hostname, "%p": str(hop.port), "%r": hop.user, "%%": "%"}
-        command = re.sub("%[hpr%]", lambda token: tokens[token[0]], hop.proxy_command)
+        command = re.sub("%[hpr%]", lambda token: tokens[token[0]], command)
         ours, its = socket.socketpair()
         with its:
             self._proxy = subprocess.Popen(
-                ["sh", "-c", f"exec {command}"], stdin=its, stdout=its, start_new_session=True
+                ["sh", "-c", f"exec {command}"], stdin=its.fileno(), stdout=its.fileno(), start_new_session=True
             )
         return ours
 
@@ -220,7 +220,7 @@ class Link:
             except (paramiko.SSHException, EOFError, OSError) as error:
                 raise Unreachable(f"{where}: {hop} cannot be reached from the jump host: {_why(error)}") from error
         if hop.proxy_command:
-            return self._run_proxy_command(hop)
+            return self._run_proxy_command(hop, hop.proxy_command)
         try:
             sock = socket.create_connection((hop.hostname, hop.port), timeout=left_s)
         except socket.gaierror as error:

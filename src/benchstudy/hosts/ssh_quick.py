@@ -15,7 +15,7 @@ import socket
 import threading
 import time
 from collections.abc import Callable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import paramiko
 from paramiko.buffered_pipe import BufferedPipe
@@ -36,6 +36,7 @@ class GcmPackets(Packetizer):
     # The life of a key is left to OpenSSH, whose limit for AES is 2^32 blocks (64 GiB); this is for other servers.
     REKEY_BYTES = 1 << 35
     REKEY_PACKETS = 1 << 30
+    _trigger_rekey: Callable[[], None]  # paramiko's own; its type stubs leave it out
 
     def __init__(self, sock):
         super().__init__(sock)
@@ -53,8 +54,9 @@ class GcmPackets(Packetizer):
         # Channel number (4 bytes) to the Chunks that take its data, or None for paramiko's own way.
         self.chunks_of: Callable[[bytes], Chunks | None] = lambda number: None
 
-    def set_inbound_cipher(self, block_engine, *args, aead=False, iv_in=None, **kwargs):
-        super().set_inbound_cipher(block_engine, *args, aead=aead, iv_in=iv_in, **kwargs)
+    def set_inbound_cipher(self, block_engine: Any, *args: Any, **kwargs: Any) -> None:
+        super().set_inbound_cipher(block_engine, *args, **kwargs)
+        aead, iv_in = kwargs.get("aead", False), kwargs.get("iv_in", b"")
         if not aead and self._start != self._end:
             raise paramiko.SSHException("the host changed to another cipher in the middle of its data")
         self._in, self._in_iv, self._received = (block_engine, _split_iv(iv_in), 0) if aead else (None, (b"", 0), 0)
@@ -167,6 +169,8 @@ def _split_iv(iv: bytes) -> tuple[bytes, int]:
 class Chunks(BufferedPipe):
     """A channel's incoming data as it came; paramiko's own pipe copies each byte three times more."""
 
+    _lock: threading.Lock  # paramiko's own; its type stubs leave it out
+
     def __init__(self):
         super().__init__()
         self._chunks: collections.deque[bytes | memoryview] = collections.deque()
@@ -231,7 +235,22 @@ class QuickStream(StockStream):
         return self._arrived.wait(min(timeout_s, self._patience_s, threading.TIMEOUT_MAX))
 
 
-class QuickTransport(StockTransport):
+if TYPE_CHECKING:
+
+    class _Transport(StockTransport):
+        """The private names of paramiko.Transport that are used here, which its type stubs leave out."""
+
+        _channels: Any
+
+        def _send_message(self, data: paramiko.Message) -> None: ...
+        def _send_user_message(self, data: paramiko.Message) -> None: ...
+        def _parse_newkeys(self, m: paramiko.Message) -> None: ...
+
+else:
+    _Transport = StockTransport
+
+
+class QuickTransport(_Transport):
     """Never blocks its own reading thread while keys are exchanged, and notices a host that fell silent.
 
     In a key exchange paramiko holds every message back until the new keys are there. Some messages are sent by the
@@ -331,7 +350,7 @@ def what_is_missing() -> str | None:
             for name, kind in attributes:
                 if not isinstance(getattr(thing, name, None), kind):
                     return f"{type(thing).__name__}.{name}"
-        if not all(hasattr(transport._channels, name) for name in ("get", "values")):
+        if not {"get", "values"} <= set(dir(vars(transport)["_channels"])):
             return "Transport._channels"
     return None
 

@@ -214,6 +214,7 @@ def main() -> int:
     pyinfra.logger.setLevel(logging.INFO)
     pyinfra.logger.propagate = False
     request = json.load(sys.stdin)
+    reply: dict[str, Any]
     try:
         with ends_with_controller():
             reply = {"facts": provision(request)}

@@ -123,6 +123,7 @@ def _provision_host(request: Mapping[str, Any], root: Path) -> dict[str, Any]:
         text=True,
         cwd=root,
     )
+    assert worker.stdin is not None and worker.stdout is not None and worker.stderr is not None, "all are pipes"
     last_lines: list[str] = []
     with worker, ThreadPoolExecutor(max_workers=1) as reading:
         answer = reading.submit(worker.stdout.read)
