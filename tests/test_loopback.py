@@ -15,7 +15,7 @@ from benchstudy.model.host import Host
 HOLD = """
 import sys
 from pathlib import Path
-from benchstudy import loopback
+from benchstudy.hosts import loopback
 with loopback.running(Path(sys.argv[1])) as found:
     print(found.port, flush=True)
     sys.stdin.read()
@@ -125,11 +125,11 @@ def test_a_plain_user_can_have_it_too(tmp_path):
     subprocess.run(["useradd", "-m", "-d", str(home), "-s", "/bin/sh", "-p", "*", user], check=True)
     try:
         code = home / "code"
-        subprocess.run(["cp", "-r", str(Path(loopback.__file__).parents[1]), str(code)], check=True)
+        subprocess.run(["cp", "-r", str(Path(loopback.__file__).parents[2]), str(code)], check=True)
         # As that user, with this interpreter if it can be read by others, else the system's: loopback is stdlib only.
         script = (
             "import getpass, subprocess, pathlib\n"
-            "from benchstudy import loopback\n"
+            "from benchstudy.hosts import loopback\n"
             "with loopback.running(pathlib.Path.home() / 'state') as it:\n"
             "    argv = ['ssh', '-i', str(it.identity_file), '-p', str(it.port),\n"
             "            '-o', f'UserKnownHostsFile={it.known_hosts}',\n"

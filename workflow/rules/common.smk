@@ -14,7 +14,7 @@ from benchstudy.hosts.controller import announce_controller, hold_project
 from benchstudy.model.errors import BenchstudyError
 from benchstudy.model.needs import programs_by_host
 from benchstudy.report.studypages import STUDY_PAGES
-from benchstudy.provisioning.target import drop_problem_facts
+from benchstudy.provisioning.target import deploy_files, drop_problem_facts
 from benchstudy.measuring.raw import drop_problem_index
 from benchstudy.model.files import write_atomically
 from benchstudy.model.study import parse_study, refuse_repeated_keys

@@ -80,6 +80,12 @@ def notebook(page: str, root: Path) -> Path:
     return brought if brought.exists() else own
 
 
+def deploy(name: str) -> Path | None:
+    """The file `deploy.py` of a family's package, which says what its hosts need; None where it has none."""
+    spec = importlib.util.find_spec(f"{packages()[name]}.deploy")
+    return Path(spec.origin) if spec and spec.origin else None
+
+
 def lint_names() -> list[str]:
     """Every rule that a study may acknowledge a finding of."""
     return list(importlib.import_module("benchstudy.lints").rules())
