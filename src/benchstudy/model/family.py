@@ -4,7 +4,8 @@ family.py    `FAMILY`, an instance of a `Family`: name, cases, metrics; imports 
 metrics.py   `METRICS`: what a trial gives, each with unit, title and direction
 config.py    what a study may say of it
 run.py       `run_trial(case, trial)`: execute a case once
-parse.py     `parse_trial(levels, files)`: pure, the files of a trial to observations
+parse.py     `parse_trial(levels, files)`: pure, the files of a trial to observations; `note_trial(files)`, if any: what
+             the trial's record says of them
 check.py     `check_host(config, host)`, where `benchstudy check` has something to look for
 imported.py  `recognise(path)`, where existing outputs of its tools can be imported
 lints.py     rules of its own, where it has some
@@ -163,6 +164,14 @@ class Family(ABC):
         there = [metric for metric in self.metrics.values() if metric.name in given]
         primary = [metric.name for metric in there if metric.primary]
         return primary or [metric.name for metric in there if metric.better][:1]
+
+    def notes(self, files: Path) -> Mapping[str, Any]:
+        """What a reader must know of a trial that was just run, read from its files; its record keeps it.
+
+        Raises ParseError. Of the parser, so that no run has to read results for others' sake.
+        """
+        note_trial = getattr(self._part("parse"), "note_trial", None)
+        return note_trial(files) if note_trial else {}
 
     def check(self, config: Any, host: Any) -> None:
         """Look, without measuring, whether the host has what the cases need.

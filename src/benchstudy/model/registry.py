@@ -82,8 +82,8 @@ def notebook(page: str, root: Path) -> Path:
 
 def deploy(name: str) -> Path | None:
     """The file `deploy.py` of a family's package, which says what its hosts need; None where it has none."""
-    spec = importlib.util.find_spec(f"{packages()[name]}.deploy")
-    return Path(spec.origin) if spec and spec.origin else None
+    path = folder(name) / "deploy.py"
+    return path if path.is_file() else None
 
 
 def lint_names() -> list[str]:
