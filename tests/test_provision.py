@@ -4,8 +4,9 @@ import json
 
 import pytest
 
+from benchstudy.model import registry
 from benchstudy.model.study import parse_study
-from benchstudy.provisioning.target import ProvisionFailed, drop_problem_facts, provision_target
+from benchstudy.provisioning.target import ProvisionFailed, deploy_files, drop_problem_facts, provision_target
 
 HOSTILE = "/tmp/benchstudy-$(touch pwned); `touch pwned` '\" \\"
 
@@ -93,3 +94,69 @@ def test_an_error_in_a_deploy_names_the_file_and_leaves_no_facts(here, tmp_path)
     with pytest.raises(ProvisionFailed, match=r"here: envs/file_size\.py: .*no_such_module"):
         provision_target(study(tmp_path), "bench", here / "facts.json")
     assert not (here / "facts.json").exists()
+
+
+PACKAGE = {
+    "other_benches/__init__.py": "",
+    "other_benches/brought/__init__.py": "",
+    "other_benches/brought/family.py": (
+        "from benchstudy.model.family import Case, Family\n"
+        "class Brought(Family):\n"
+        "    name = 'brought'\n"
+        "    title = 'Brought by another package'\n"
+        "    runs_on = 'sut'\n"
+        "    def cases(self, config):\n"
+        "        return [Case({'case': 'only'})]\n"
+        "FAMILY = Brought()\n"
+    ),
+    "other_benches/brought/deploy.py": (
+        "import pathlib\n"
+        "from pyinfra import host\n"
+        "from benchstudy.provisioning.deploy import install\n"
+        "install('a shell', 'bash')\n"
+        "pathlib.Path('seen').write_text(f'package {host.data.family[\"timeout\"]:g}')\n"
+    ),
+    "other_benches-1.0.dist-info/METADATA": "Metadata-Version: 2.1\nName: other-benches\nVersion: 1.0\n",
+    "other_benches-1.0.dist-info/entry_points.txt": "[benchstudy.families]\nbrought = other_benches.brought\n",
+}
+
+
+@pytest.fixture
+def brought(tmp_path, monkeypatch):
+    """A family of another package that is installed here; its folder."""
+    for file, text in PACKAGE.items():
+        path = tmp_path / "site" / file
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text)
+    monkeypatch.syspath_prepend(tmp_path / "site")
+    registry.packages.cache_clear()
+    registry.get.cache_clear()
+    yield tmp_path / "site" / "other_benches" / "brought"
+    monkeypatch.undo()
+    registry.packages.cache_clear()
+    registry.get.cache_clear()
+
+
+def test_a_family_of_another_package_brings_its_own_deploy(here, tmp_path, brought):
+    declared = {
+        "study": "provisioned",
+        "hosts": {"here": {"loopback": True, "work_dir": str(tmp_path / "work")}},
+        "targets": {"bench": {"roles": {"sut": "here"}}},
+        "families": {"brought": {"timeout": "7s"}},
+    }
+    provision_target(parse_study(declared), "bench", here / "facts.json")
+    facts = json.loads((here / "facts.json").read_text())
+    assert (here / "seen").read_text() == "package 7"
+    assert facts["hosts"]["here"]["packages"]["bash"] and facts["families"] == ["brought"]
+    assert deploy_files(here, ["brought"]) == [brought / "deploy.py"]
+
+    (brought / "deploy.py").write_text("import no_such_module\n")
+    with pytest.raises(ProvisionFailed, match=r"here: /.*/brought/deploy\.py: .*no_such_module"):
+        provision_target(parse_study(declared), "bench", here / "facts.json")
+
+    # What the project itself says comes first.
+    for name in ("brought", "common"):
+        (here / "envs" / f"{name}.py").write_text(f"import pathlib\npathlib.Path('seen').write_text('{name}')\n")
+    assert provision_target(parse_study(declared), "bench", here / "facts.json").problems == []
+    assert (here / "seen").read_text() == "brought"
+    assert deploy_files(here, ["brought"]) == [here / "envs" / "common.py", here / "envs" / "brought.py"]

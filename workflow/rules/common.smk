@@ -15,7 +15,7 @@ from benchstudy.hosts.controller import announce_controller, hold_project
 from benchstudy.model.errors import BenchstudyError
 from benchstudy.model.needs import programs_by_host
 from benchstudy.report.studypages import STUDY_PAGES
-from benchstudy.provisioning.target import drop_problem_facts
+from benchstudy.provisioning.target import deploy_files, drop_problem_facts
 from benchstudy.measuring.raw import drop_problem_index
 from benchstudy.model.files import write_atomically
 from benchstudy.model.study import parse_study, refuse_repeated_keys
@@ -104,7 +104,7 @@ def tables_of_page(wildcards):
 
 def notebook_of_page(wildcards):
     """The project's own, or what the family brings."""
-    return str(registry.notebook(Path(), wildcards.page))
+    return str(registry.notebook(wildcards.page, Path()))
 
 
 def acknowledged_findings():
@@ -129,7 +129,7 @@ def code_of_tables(wildcards):
 
 
 def code_of_notebook(wildcards):
-    return inputs.code_of_notebook(wildcards.page, Path(f"notebooks/{wildcards.page}.ipynb"), FAMILIES)
+    return inputs.code_of_notebook(wildcards.page, registry.notebook(wildcards.page, Path()), FAMILIES)
 
 
 def code_of_page(wildcards):

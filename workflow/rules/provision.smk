@@ -3,9 +3,8 @@
 
 def deploys():
     """What every host gets, what the study's families add to it, and the pins that these read."""
-    files = ["envs/common.py", *(f"envs/{family}.py" for family in FAMILIES)]
     pins = [file for file in files_below("envs", "*") if not file.endswith(".py")]
-    return [*(file for file in files if Path(file).is_file()), *pins]
+    return [*map(str, deploy_files(Path(), FAMILIES)), *pins]
 
 
 def hosts_of_target(wildcards):

@@ -20,6 +20,10 @@ from contextlib import suppress
 
 import folders
 
+TYPE_CHECKING = False  # typing takes long to import
+if TYPE_CHECKING:
+    import subprocess
+
 REGISTER = ".cgroup"
 PREFIX = "benchstudy-"
 _UNLIMITED = 1 << 60  # v1 says "no limit" as the largest multiple of a page
@@ -53,9 +57,9 @@ def hierarchies() -> tuple[list[Hierarchy], Hierarchy | None]:
             unified = Hierarchy(point, _below(point, root, own.get("", "/")), [])
         elif kind == "cgroup":
             held = options.split(",")
-            path = next((path for names, path in own.items() if names and names.split(",")[0] in held), None)
-            if path is not None:
-                old.append(Hierarchy(point, _below(point, root, path), held))
+            inside = next((path for names, path in own.items() if names and names.split(",")[0] in held), None)
+            if inside is not None:
+                old.append(Hierarchy(point, _below(point, root, inside), held))
     return old, unified
 
 
@@ -142,7 +146,7 @@ class OldGroup(Group):
 
     def _limit_cpus(self, cpus: list[int]) -> None:
         folder, parent = self._of["cpuset"], self._parents["cpuset"]
-        mems = _text(parent, "cpuset.effective_mems") or _text(parent, "cpuset.mems")
+        mems = _text(parent, "cpuset.effective_mems") or _text(parent, "cpuset.mems") or ""
         self._set(folder, "cpuset.mems", mems)  # without it no process can be put in
         self._set(folder, "cpuset.cpus", list_of(cpus))
 
@@ -155,7 +159,7 @@ class OldGroup(Group):
             raise Unavailable("the kernel does not account for swap (boot it with swapaccount=1, or swapoff -a)")
 
     def effective_cpus(self) -> list[int] | None:
-        return cpus_in(_text(self._of["cpuset"], "cpuset.cpus")) if "cpuset" in self._of else None
+        return cpus_in(_text(self._of["cpuset"], "cpuset.cpus") or "") if "cpuset" in self._of else None
 
     def effective_memory_bytes(self) -> int | None:
         limits = [_number(self._of["memory"], "memory.limit_in_bytes")]
@@ -238,7 +242,7 @@ class ScopeGroup(UnifiedGroup):
 
     def __init__(self, run_folder: str, name: str, cpus: list[int] | None, memory_bytes: int | None):
         self._limits = (cpus, memory_bytes)
-        self._holder = None
+        self._holder: subprocess.Popen[bytes] | None = None
         if not os.path.isdir("/run/systemd/system"):
             raise Unavailable("systemd does not run here")
         if os.geteuid() != 0:
@@ -265,17 +269,18 @@ class ScopeGroup(UnifiedGroup):
         argv = self.command(self.name, *self._limits)
         pipe = subprocess.PIPE
         try:
-            self._holder = subprocess.Popen(argv, stdin=pipe, stdout=subprocess.DEVNULL, stderr=pipe)
+            holder = subprocess.Popen(argv, stdin=pipe, stdout=subprocess.DEVNULL, stderr=pipe)
         except OSError as error:
             raise Unavailable(f"{argv[0]}: {error.strerror}") from error
+        self._holder = holder
         deadline = time.monotonic() + _SCOPE_S
         unit = f"{self.name}.scope"
         while time.monotonic() < deadline:
-            if self._holder.poll() is not None:
-                said = self._holder.stderr.read().decode("utf-8", "replace").strip()
-                raise Unavailable(f"systemd-run ended with status {self._holder.returncode}: {said}")
+            if holder.poll() is not None:
+                said = holder.stderr.read().decode("utf-8", "replace").strip() if holder.stderr else ""
+                raise Unavailable(f"systemd-run ended with status {holder.returncode}: {said}")
             with suppress(OSError):
-                own = next(line for line in _read(f"/proc/{self._holder.pid}/cgroup").splitlines() if line[:3] == "0::")
+                own = next(line for line in _read(f"/proc/{holder.pid}/cgroup").splitlines() if line[:3] == "0::")
                 if os.path.basename(own[3:]) == unit:
                     self.folders.append(os.path.join(parent, own[3:].lstrip("/")))
                     _register(self.run_folder, self.folders)
@@ -290,9 +295,7 @@ class ScopeGroup(UnifiedGroup):
 
     def _release(self) -> None:
         if self._holder is not None:
-            self._holder.stdin.close()
-            self._holder.wait()
-            self._holder.stderr.close()
+            self._holder.communicate()  # its input ends, and so does it
             self._holder = None
 
     def close(self) -> str | None:
@@ -308,7 +311,9 @@ class ScopeGroup(UnifiedGroup):
 def make(run_folder: str, uuid: str, cpus: list[int] | None, memory_bytes: int | None) -> Group:
     """A group for one command, with its limits set and not yet read back. Raises Unavailable with all reasons."""
     old, _ = hierarchies()
-    ways: list[type[Group]] = [OldGroup] if any("memory" in h.controllers for h in old) else [ScopeGroup, UnifiedGroup]
+    ways: list[type[OldGroup] | type[UnifiedGroup]] = (
+        [OldGroup] if any("memory" in h.controllers for h in old) else [ScopeGroup, UnifiedGroup]
+    )
     reasons = []
     for way in ways:
         try:

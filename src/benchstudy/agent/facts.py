@@ -174,7 +174,7 @@ def _text(path: str) -> str | None:
 
 def _unique(pattern: str) -> list[str] | None:
     """The different contents of many files."""
-    values = {_text(path) for path in glob.glob(pattern)} - {None}
+    values = {text for path in glob.glob(pattern) if (text := _text(path)) is not None}
     return sorted(values) or None
 
 

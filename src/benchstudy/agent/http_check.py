@@ -39,8 +39,8 @@ def check(arguments: list[str]) -> None:
     request = json.loads(wire.Lines().next() or b"{}")
     token = None
     if request.get("login"):
-        answer, body, headers = ask(request["base"], _login(request["login"]), request["timeout_s"])
-        token, problem = _token(request["login"], answer, body, headers)
+        answer, body, received = ask(request["base"], _login(request["login"]), request["timeout_s"])
+        token, problem = _token(request["login"], answer, body, received)
         if problem:
             wire.emit({"token": None, "problem": problem, "answers": []})
             return
@@ -60,7 +60,7 @@ def ask(base: str, wanted: dict, timeout_s: float) -> tuple[dict, bytes, Message
     """
     parts = urlsplit(base)
     kind = http.client.HTTPSConnection if parts.scheme == "https" else http.client.HTTPConnection
-    connection = kind(parts.hostname, parts.port, timeout=timeout_s)
+    connection = kind(parts.hostname or "", parts.port, timeout=timeout_s)
     begun = time.monotonic()
     try:
         connection.request(wanted["method"], wanted["path"], body=wanted.get("body"), headers=wanted["headers"])

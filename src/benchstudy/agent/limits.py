@@ -52,16 +52,18 @@ class Confinement:
                 ) from error
             self.why_no_group = str(error)  # nothing was to be enforced
             return
-        problem = self._difference(held_cpus, memory_bytes)
+        problem = self._difference(self.group, held_cpus, memory_bytes)
         if problem:
+            kind = self.group.kind
             self.close()
-            raise Refused(f"{self.group.kind}: {problem}")
+            raise Refused(f"{kind}: {problem}")
 
-    def _difference(self, cpus: list[int] | None, memory_bytes: int | None) -> str | None:
+    @staticmethod
+    def _difference(group: cgroups.Group, cpus: list[int] | None, memory_bytes: int | None) -> str | None:
         """What the kernel says, when read back, that differs from what it was told."""
-        if cpus is not None and self.group.effective_cpus() != cpus:
-            return f"the CPUs {cgroups.list_of(cpus)} were set and {self.group.effective_cpus()} are in effect"
-        found = self.group.effective_memory_bytes()
+        if cpus is not None and group.effective_cpus() != cpus:
+            return f"the CPUs {cgroups.list_of(cpus)} were set and {group.effective_cpus()} are in effect"
+        found = group.effective_memory_bytes()
         page = resource.getpagesize()
         if memory_bytes is not None and found != memory_bytes // page * page:
             return f"a memory limit of {memory_bytes} bytes was set and {found} is in effect"
@@ -69,11 +71,12 @@ class Confinement:
 
     def admit(self, pid: int) -> None:
         """Hold the process `pid`, a child that waits before it executes its program. Raises Refused."""
-        try:
-            if self.group is not None:
+        if self.group is not None:
+            try:
                 self.group.admit(pid)
-        except OSError as error:
-            raise Refused(f"{self.group.kind}: the process cannot be put into its group: {error.strerror}") from error
+            except OSError as error:
+                kind = self.group.kind
+                raise Refused(f"{kind}: the process cannot be put into its group: {error.strerror}") from error
         if self.asked["cpus"] is None and self.cpus is not None:
             os.sched_setaffinity(pid, self.cpus)
         self.open_files = _raise_open_files(pid, self.asked["open_files"])

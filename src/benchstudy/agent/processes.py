@@ -69,7 +69,7 @@ def spawn(
     if pid == 0:
         _become(argv, env, cwd, streams, parent, failure_write, gate, terminal)
     os.close(failure_write)
-    if gate is not None:
+    if gate is not None and admit is not None:
         os.close(gate[0])
         try:
             admit(pid)

@@ -99,20 +99,17 @@ class Record:
 
     def finish(self, state: str, status: int | None, duration_s: float, wall: float, survivors: list[str]) -> None:
         """`status` is what wait() said; None when even KILL did not end the command."""
-        exited = status is not None and os.WIFEXITED(status)
-        signalled = status is not None and os.WIFSIGNALED(status)
-        oom_after = _oom_kills()
-        counted = self._oom_kills is not None and oom_after is not None
+        before, after = self._oom_kills, _oom_kills()
         self.content.update(
             state=state,
-            exit_status=os.WEXITSTATUS(status) if exited else None,
-            signal=os.WTERMSIG(status) if signalled else None,
+            exit_status=os.WEXITSTATUS(status) if status is not None and os.WIFEXITED(status) else None,
+            signal=os.WTERMSIG(status) if status is not None and os.WIFSIGNALED(status) else None,
             duration_s=duration_s,
             finished=utc(wall),
             load_after=load_average(),
             # How far the wall clock was set, forwards or back, while the command ran.
             clock_step_s=round(wall - self._wall - duration_s, 6),
-            oom_kills=oom_after - self._oom_kills if counted else None,
+            oom_kills=after - before if before is not None and after is not None else None,
             survivors=survivors,
         )
         if self.content["oom_kills"]:

@@ -23,7 +23,7 @@ _PLACEHOLDER = re.compile(r"\{\{\s*([^{}]+?)\s*\}\}")
 _LOG_TAIL = 3000
 LOGS = ("setup.log", "stdout", "stderr", "stop.log", "supervisor.json")
 _PROBE_EVERY_S = 0.03
-_DEFAULTS = {"bind": None, "tools": "", "confinement": {}}
+_DEFAULTS: dict[str, object] = {"bind": None, "tools": "", "confinement": {}}
 
 
 def start(arguments: list[str]) -> None:
@@ -97,6 +97,8 @@ def status(arguments: list[str]) -> None:
     (folder,) = arguments
     renewal = watcher.attach(folder)
     content = watcher.last_word(folder) if renewal is None else record.read(folder)
+    if content is None:
+        raise wire.AgentError(f"{folder} holds no record of a run")
     how = {name: content.get(name) for name in ("state", "cause", "exit_status", "signal")}
     used = {"used": cgroups.usage_of(cgroups.registered(folder)), "monotonic": time.monotonic()}
     wire.emit({**how, "log": _log_tail(folder), **used})

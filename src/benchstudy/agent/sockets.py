@@ -57,7 +57,7 @@ def foreign_listener(wanted: dict[str, int], supervisor: int) -> str | None:
 
 def listening_inodes(port: int) -> set[str]:
     """The sockets that listen on a TCP port, by inode."""
-    found = set()
+    found: set[str] = set()
     for table in ("/proc/net/tcp", "/proc/net/tcp6"):
         try:
             with open(table, encoding="ascii") as file:

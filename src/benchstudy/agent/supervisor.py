@@ -198,7 +198,7 @@ class Supervisor:
             self._step(0)
         status, ended, ended_wall = self.reaped.get(pid, (None, time.monotonic(), time.time()))
         self.record.finish(state, status, ended - started, ended_wall, left)
-        if self.confinement is not None:
+        if self.confinement is not None and held is not None:
             self.record.confined(held, self.confinement.usage())
             self._leave_group()
         self.record.usage(resource.getrusage(resource.RUSAGE_CHILDREN))

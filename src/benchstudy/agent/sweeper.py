@@ -90,7 +90,10 @@ def stop_daemon(folder: str) -> bool:
 
 def _remove_scratch(session_dir: str) -> list[str]:
     """Remove the scratch folders that the session registered."""
-    session = folders.marker_of(session_dir)["session"]
+    marker = folders.marker_of(session_dir)
+    if marker is None:  # it went meanwhile
+        return []
+    session = marker["session"]
     register = os.path.join(session_dir, "scratch")
     removed = []
     for name in os.listdir(register) if os.path.isdir(register) else ():

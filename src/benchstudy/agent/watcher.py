@@ -24,7 +24,7 @@ import wire
 from supervisor import Supervisor
 
 UNFINISHED = ("starting", "running")
-DEFAULTS = {
+DEFAULTS: dict[str, object] = {
     "label": "command",
     "env": {},
     "secret_env": {},

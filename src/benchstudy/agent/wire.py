@@ -37,8 +37,8 @@ class Lines:
         """After poll() said "readable": the whole lines that came."""
         self._read()
         lines = []
-        while b"\n" in self._pending:
-            lines.append(self._take())
+        while (line := self._take()) is not None:
+            lines.append(line)
         return lines
 
     def _read(self) -> None:

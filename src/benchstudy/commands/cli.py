@@ -71,8 +71,13 @@ def _parser() -> argparse.ArgumentParser:
     imports.set_defaults(command=_import)
 
     prose = commands.add_parser("prose", help="find numbers that were typed into the prose of notebooks")
-    named = "all of notebooks/, and of families from elsewhere, when left out"
-    prose.add_argument("notebooks", nargs="*", type=Path, metavar="NOTEBOOK", help=named)
+    prose.add_argument(
+        "notebooks",
+        nargs="*",
+        type=Path,
+        metavar="NOTEBOOK",
+        help="all of notebooks/ and of other families when left out",
+    )
     prose.set_defaults(command=_prose)
 
     for family in registry.names():

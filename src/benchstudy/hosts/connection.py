@@ -57,22 +57,17 @@ class RemoteProcess:
         self._remote = remote
         self._stdout = bytearray()
         self._stderr = bytearray()
-        self._patience_s = math.inf
         command = shlex.join(["sh", "-c", LAUNCHER, "sh", *_checked(argv)])
         with remote._lost_if_broken():
             transport = remote._transport()
-            self.channel = transport.open_stream(remote.connect_timeout_s)
-            self.channel.settimeout(remote.connect_timeout_s)
             self._transport = transport
-            self._arrived = threading.Event()
-            self.channel.in_buffer.set_event(self._arrived)
-            self.channel.in_stderr_buffer.set_event(self._arrived)
+            self._stream = transport.open_stream(remote.connect_timeout_s)
+            self.channel = self._stream.channel
             self.channel.exec_command(f"exec {command}")
 
     def expect_bulk(self) -> None:
         """Hand output on in large pieces, or what there is a fifth of a second after the last one."""
-        self.channel.in_buffer.worth_waking = CHUNK
-        self._patience_s = 0.2
+        self._stream.expect_bulk(CHUNK)
 
     def __enter__(self) -> "RemoteProcess":
         return self
@@ -90,7 +85,7 @@ class RemoteProcess:
         view = memoryview(data)
         with self._remote._lost_if_broken():
             while view:
-                sent = self._transport.send_some(self.channel, view, timeout_s)
+                sent = self._stream.send_some(view, timeout_s)
                 if sent == 0:
                     self._raise_if_lost()
                     raise CommandEnded(f"{self.name}: `{_shown(self.argv)}` ended before it read all its input")
@@ -101,17 +96,17 @@ class RemoteProcess:
 
     def close_stdin(self) -> None:
         with self._remote._lost_if_broken():
-            self._transport.end_input(self.channel)
+            self._stream.end_input()
 
     def read(self, timeout_s: float | None) -> tuple[bytes, bytes] | None:
         """What is there on (stdout, stderr), waiting for something; two empty ones at the end, None on timeout."""
         deadline = math.inf if timeout_s is None else time.monotonic() + timeout_s
-        incoming, waited_enough = self.channel.in_buffer, False
+        waited_enough = False
         while True:
-            self._arrived.clear()
+            self._stream.look()
             # The state before the buffers: what arrives in between is then seen in the next round, not lost.
             ended = self.channel.eof_received or self.channel.closed
-            ready = incoming.read_ready() and (len(incoming) >= incoming.worth_waking or ended or waited_enough)
+            ready = self._stream.worth_reading() or ((ended or waited_enough) and self.channel.recv_ready())
             with self._remote._lost_if_broken():  # taking data also tells the host that there is room for more
                 out = self.channel.recv(CHUNK) if ready else b""
                 err = self.channel.recv_stderr(CHUNK) if self.channel.recv_stderr_ready() else b""
@@ -128,7 +123,7 @@ class RemoteProcess:
             if left_s <= 0:
                 return None
             with interruptible():
-                waited_enough = not self._arrived.wait(min(left_s, self._patience_s, threading.TIMEOUT_MAX))
+                waited_enough = not self._stream.wait(left_s)
 
     def read_line(self, timeout_s: float | None) -> bytes | None:
         """The next line of standard output, with its newline; b"" at the end; None when none came in time.
@@ -147,8 +142,8 @@ class RemoteProcess:
             if out is None:
                 return None
             if not out:
-                rest, self._stdout = bytes(self._stdout), bytearray()
-                return rest
+                left, self._stdout = bytes(self._stdout), bytearray()
+                return left
             self._stdout += out
 
     def read_output(self, timeout_s: float | None) -> bytes | None:

@@ -218,6 +218,7 @@ class AgentLine:
                 if not line:
                     raise HostRefused(f"{self.remote.name}: the agent does not tell the time: {process.stderr_tail}")
                 self.note_clock(sent, time.time(), json.loads(line)["wall"])
+        assert self._offset is not None, "four answers were noted"
         return self._offset[1]
 
     def message(self, line: bytes) -> dict:

@@ -41,12 +41,12 @@ class HostLock:
             "lock": self._agent.lock_path,
         }
         self._generation = self._agent.generation
-        self._process = self._agent.remote.open(self._agent.argv("lock", self._folder))
+        self._process = keeper = self._agent.remote.open(self._agent.argv("lock", self._folder))
         try:
-            self._process.write_line(json.dumps(spec).encode())
-            self._acquire()
+            keeper.write_line(json.dumps(spec).encode())
+            self._acquire(keeper)
         except BaseException:
-            self._process.close()
+            keeper.close()
             raise
         self._thread.start()
         return self
@@ -59,17 +59,17 @@ class HostLock:
         if self._problem is None and not self._thread.is_alive():
             with suppress(ConnectionLost, ConnectionFailed):
                 self._agent.retrying(self._release)
-        self._process.close()
+        if self._process is not None:
+            self._process.close()
 
     def check(self) -> None:
         """Raise LockLost when the host is not ours any more."""
         if self._problem is not None:
             raise LockLost(f"{self._agent.remote.name}: the lock was lost: {self._problem}") from self._problem
 
-    def _acquire(self) -> None:
+    def _acquire(self, keeper: RemoteProcess) -> None:
         host = self._agent.remote.name
-        while True:
-            message = self._read(None)
+        while (message := self._read(keeper, None)) is not None:
             if message["state"] == "held":
                 self.path = message["lock"]
                 return
@@ -81,8 +81,9 @@ class HostLock:
                 left_s = message["seconds_left"]
                 self._agent.on_event(f"{host}: {who} is silent; waiting until its lease ends, {left_s:.0f} s at most")
 
-    def _read(self, timeout_s: float | None) -> dict | None:
-        line = self._process.read_line(timeout_s)
+    def _read(self, keeper: RemoteProcess, timeout_s: float | None) -> dict | None:
+        """What the keeper says; None when it says nothing for `timeout_s`."""
+        line = keeper.read_line(timeout_s)
         return None if line is None else self._agent.message(line)
 
     def _keep(self) -> None:
@@ -94,21 +95,22 @@ class HostLock:
             self._problem = error
             self._agent.on_event(f"{self._agent.remote.name}: the lock was lost: {error}")
 
-    def _attach(self) -> None:
-        """Speak to the keeper over a new connection, if the one it was spoken to over is gone."""
-        if self._generation == self._agent.generation:
-            return
+    def _attached(self) -> RemoteProcess:
+        """The keeper; over a new connection, if the one it was spoken to over is gone."""
+        if self._process is not None and self._generation == self._agent.generation:
+            return self._process
         generation = self._agent.generation
-        self._process = self._agent.remote.open(self._agent.argv("hold", self._folder))
-        if (self._read(30.0) or {}).get("state") != "held":
+        self._process = keeper = self._agent.remote.open(self._agent.argv("hold", self._folder))
+        if (self._read(keeper, 30.0) or {}).get("state") != "held":
             raise LockLost("its keeper on the host is gone")
         self._generation = generation
+        return keeper
 
     def _beat(self) -> None:
-        self._attach()
+        keeper = self._attached()
         sent = time.time()
-        self._process.write_line(b'{"beat": 0}')
-        message = self._read(self._agent.lease_s)
+        keeper.write_line(b'{"beat": 0}')
+        message = self._read(keeper, self._agent.lease_s)
         if message is None:
             return  # a dead line makes itself known as ConnectionLost
         if "beat" not in message:
@@ -116,13 +118,13 @@ class HostLock:
         self._agent.note_clock(sent, time.time(), message["wall"])
 
     def _release(self) -> None:
-        self._attach()
-        self._process.write_line(b'{"stop": true}')
+        keeper = self._attached()
+        keeper.write_line(b'{"stop": true}')
         deadline = time.monotonic() + _RELEASE_S
         while (left_s := deadline - time.monotonic()) > 0:
-            message = self._read(left_s)
+            message = self._read(keeper, left_s)
             if message is None or message.get("state") == "released":
-                self._process.wait(2.0)
+                keeper.wait(2.0)
                 return
 
 

@@ -209,8 +209,9 @@ def stop_service(agent: AgentLine, running: RunningService, into: Path | None) -
 
 
 def _fetch_logs(agent: AgentLine, folder: str, logs: list[str], into: Path | None) -> None:
-    for log in logs if into is not None else ():
-        agent.remote.get(f"{folder}/{log}", into / log)
+    if into is not None:
+        for log in logs:
+            agent.remote.get(f"{folder}/{log}", into / log)
 
 
 def _check_addresses(host: str, service: Service, bind: str | None, needed: Mapping[str, RunningService]) -> None:

@@ -29,7 +29,8 @@ from benchstudy.hosts.ssh_errors import (
     HostKeyUnknown,
     Unreachable,
 )
-from benchstudy.hosts.ssh_transport import SILENCE_LIMIT_S, SshTransport
+from benchstudy.hosts.ssh_stock import SILENCE_LIMIT_S, StockTransport
+from benchstudy.hosts.ssh_transport import new_transport
 from benchstudy.model.host import Host
 
 # Every failure reaches the user as one of the errors below; paramiko's own tracebacks would only repeat it.
@@ -153,7 +154,7 @@ class Link:
 
     def __init__(self, name: str, endpoint: Endpoint, timeout_s: float):
         self.endpoint = endpoint
-        self._transports: list[SshTransport] = []
+        self._transports: list[StockTransport] = []
         self._proxy: subprocess.Popen | None = None
         deadline = time.monotonic() + timeout_s
         try:
@@ -164,7 +165,7 @@ class Link:
             raise
 
     @property
-    def transport(self) -> SshTransport:
+    def transport(self) -> StockTransport:
         return self._transports[-1]
 
     @property
@@ -180,14 +181,14 @@ class Link:
             self._proxy.wait()
             self._proxy = None
 
-    def _run_proxy_command(self, hop: Endpoint) -> socket.socket:
+    def _run_proxy_command(self, hop: Endpoint, command: str) -> socket.socket:
         """The user's own command as the connection, in a shell as with ssh; it ends when its input does."""
         tokens = {"%h": hop.hostname, "%p": str(hop.port), "%r": hop.user, "%%": "%"}
-        command = re.sub("%[hpr%]", lambda token: tokens[token[0]], hop.proxy_command)
+        command = re.sub("%[hpr%]", lambda token: tokens[token[0]], command)
         ours, its = socket.socketpair()
         with its:
             self._proxy = subprocess.Popen(
-                ["sh", "-c", f"exec {command}"], stdin=its, stdout=its, start_new_session=True
+                ["sh", "-c", f"exec {command}"], stdin=its.fileno(), stdout=its.fileno(), start_new_session=True
             )
         return ours
 
@@ -195,7 +196,7 @@ class Link:
         where = name if hop is self.endpoint else f"{name}, jump host {hop.hostname}"
         # What is pinned is read before connecting, so that the host is asked for that type of key.
         pinned = pinned_keys(hop)
-        transport = SshTransport(self._socket(where, hop, deadline))
+        transport = new_transport(self._socket(where, hop, deadline))
         self._transports.append(transport)
         left_s = max(0.1, deadline - time.monotonic())
         transport.banner_timeout = transport.handshake_timeout = transport.auth_timeout = left_s
@@ -219,7 +220,7 @@ class Link:
             except (paramiko.SSHException, EOFError, OSError) as error:
                 raise Unreachable(f"{where}: {hop} cannot be reached from the jump host: {_why(error)}") from error
         if hop.proxy_command:
-            return self._run_proxy_command(hop)
+            return self._run_proxy_command(hop, hop.proxy_command)
         try:
             sock = socket.create_connection((hop.hostname, hop.port), timeout=left_s)
         except socket.gaierror as error:
@@ -261,7 +262,7 @@ def pinned_keys(endpoint: Endpoint) -> list[tuple[str, paramiko.PKey]]:
     return pinned
 
 
-def prefer_key_types(transport: SshTransport, pinned: list[tuple[str, paramiko.PKey]]) -> None:
+def prefer_key_types(transport: StockTransport, pinned: list[tuple[str, paramiko.PKey]]) -> None:
     """Ask for a pinned type of key first, or a host with several keys would look unknown."""
     types = {key.get_name() for marker, key in pinned if not marker}
     if "ssh-rsa" in types:
@@ -299,7 +300,7 @@ def check_host_key(where: str, endpoint: Endpoint, key: paramiko.PKey, pinned: l
     )
 
 
-def authenticate(where: str, endpoint: Endpoint, transport: SshTransport) -> None:
+def authenticate(where: str, endpoint: Endpoint, transport: StockTransport) -> None:
     """Tries each key once. Raises AuthenticationFailed that lists what was tried."""
     tried: list[str] = []
     for label, key in _candidate_keys(endpoint, tried):

@@ -16,7 +16,7 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import BinaryIO, TypeVar
+from typing import IO, TypeVar
 
 from benchstudy.hosts.connection import Connection, RemoteProcess
 from benchstudy.hosts.ssh_errors import CommandEnded, CommandFailed, ConnectionLost, RemoteError, TransferFailed
@@ -184,6 +184,7 @@ def put_tree(remote: Connection, local: Path, destination: str) -> None:
             remote.open(["sh", "-c", RECEIVE_TREE, "sh", destination]) as process,
             subprocess.Popen(argv, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as tar,
         ):
+            assert tar.stdout is not None and tar.stderr is not None, "both are pipes"
             try:
                 for block in _blocks(tar.stdout):
                     digest.update(block)
@@ -243,7 +244,9 @@ def _extract(archive: tarfile.TarFile, into: Path) -> None:
         if name.startswith("/") or ".." in name.split("/"):
             raise TransferFailed(f"{name!r} is not copied from the host: its name leads out of the folder")
         if member.isreg():
-            _write_file(f"{folder}/{name}", member.mode & 0o755 | 0o600, archive.extractfile(member))
+            content = archive.extractfile(member)
+            assert content is not None, "a plain file has content"
+            _write_file(f"{folder}/{name}", member.mode & 0o755 | 0o600, content)
         elif member.isdir():
             os.makedirs(f"{folder}/{name}", exist_ok=True)
         elif member.issym() or member.islnk():
@@ -264,7 +267,7 @@ def _extract(archive: tarfile.TarFile, into: Path) -> None:
             os.symlink(link.linkname, f"{folder}/{link.name}")
 
 
-def _write_file(path: str, mode: int, content: BinaryIO) -> None:
+def _write_file(path: str, mode: int, content: IO[bytes]) -> None:
     flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW
     try:
         target = os.open(path, flags, mode)
@@ -356,12 +359,12 @@ def _compare(where: str, here: str, there: str) -> None:
         )
 
 
-def _blocks(file: BinaryIO) -> Iterator[memoryview]:
+def _blocks(file: IO[bytes]) -> Iterator[memoryview]:
     while block := file.read(BLOCK):
         yield memoryview(block)
 
 
-def _write_all(file: BinaryIO, data: bytes) -> None:
+def _write_all(file: io.FileIO, data: bytes) -> None:
     view = memoryview(data)
     while view:
         view = view[file.write(view) :]

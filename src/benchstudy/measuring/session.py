@@ -306,6 +306,7 @@ class _Session:
             family.run(case, trial)
             # A tool can exit 0 and leave nonsense: what cannot be parsed now will not be parsable later either.
             family.parse(case.levels, trial.files)
+            trial.note(**family.notes(trial.files))
         except (TrialFailed, ParseError) as error:
             states = {command.state for command in trial.commands}
             if states & _NOT_THE_TOOLS_DOING:

@@ -80,6 +80,12 @@ def notebook(page: str, root: Path) -> Path:
     return brought if brought.exists() else own
 
 
+def deploy(name: str) -> Path | None:
+    """The file `deploy.py` of a family's package, which says what its hosts need; None where it has none."""
+    path = folder(name) / "deploy.py"
+    return path if path.is_file() else None
+
+
 def lint_names() -> list[str]:
     """Every rule that a study may acknowledge a finding of."""
     return list(importlib.import_module("benchstudy.lints").rules())
@@ -90,6 +96,10 @@ def _has_family(package: str) -> bool:
 
 
 def _exists(module: str) -> bool:
-    """Whether there is such a module. `find_spec` alone raises where it is the package that is missing."""
-    parent = module.rpartition(".")[0]
-    return (not parent or _exists(parent)) and importlib.util.find_spec(module) is not None
+    """Whether there is such a module. Raises ModuleNotFoundError where a package around it lacks another one."""
+    try:
+        return importlib.util.find_spec(module) is not None
+    except ModuleNotFoundError as error:
+        if f"{module}.".startswith(f"{error.name}."):  # a package around it is missing, or is none
+            return False
+        raise

@@ -28,7 +28,7 @@ def closure(roots: Iterable[str]) -> set[str]:
     `roots`: names; one that is no such module is left out, so that a name of something within a module may be among
     them.
     """
-    graph = _graph(frozenset(_outermost(name) for name in (_OWN, *registry.packages().values())))
+    graph = _graph(_packages())
     known, found, todo = _modules(graph), set[str](), list(roots)
     while todo:
         name = todo.pop()
@@ -53,6 +53,15 @@ def path_of(module: str) -> Path:
     return base / "__init__.py" if base.is_dir() else base.with_name(f"{base.name}.py")
 
 
+def name_of(path: Path) -> str:
+    """A file's name that is the same wherever its package lies, such as benchstudy/agent/record.py."""
+    for package in _packages():
+        above = _folder(package).parents[package.count(".")]
+        if path.is_relative_to(above):
+            return path.relative_to(above).as_posix()
+    return path.name
+
+
 def imported_by_notebook(notebook: Path) -> list[str]:
     """Names that the code cells of a notebook import: modules, and what may be one. Other packages' are among them."""
     cells = json.loads(notebook.read_bytes())["cells"]
@@ -72,6 +81,11 @@ def _imported(source: str) -> Iterator[str]:
         elif isinstance(node, ast.ImportFrom) and node.module:
             yield node.module
             yield from (f"{node.module}.{alias.name}" for alias in node.names)
+
+
+def _packages() -> frozenset[str]:
+    """Those whose imports are followed."""
+    return frozenset(_outermost(name) for name in (_OWN, *registry.packages().values()))
 
 
 @cache

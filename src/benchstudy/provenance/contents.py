@@ -9,7 +9,7 @@ from typing import Any
 
 from benchstudy.measuring.instrument import instrument_sha256
 from benchstudy.measuring.raw import SUMS, StoredFile, StoredTrial, TrialStore, verify
-from benchstudy.model import paths
+from benchstudy.model import paths, sources
 from benchstudy.model.errors import BenchstudyError
 from benchstudy.model.study import SessionPlan, Study
 from benchstudy.report.bundle import report_files
@@ -95,8 +95,8 @@ def gather(root: Path, study: Study) -> Contents:
     text = json.dumps(declared, indent=2, ensure_ascii=False) + "\n"
     others = [Part.of(STUDY_FILE, text.encode()), *_facts(root, study)]
     others += [Part.of(path.relative_to(root).as_posix(), path) for path in code_files(root)]
-    package = root / "src" / "benchstudy"
-    instruments = {family: instrument_sha256(family, package) for family in study.families} if package.is_dir() else {}
+    is_packed = sources.path_of("benchstudy").is_relative_to((root / "src").resolve())
+    instruments = {family: instrument_sha256(family) for family in study.families} if is_packed else {}
     return Contents(study, declared, instruments, measured, tuple(_reports(root, study)), tuple(others))
 
 

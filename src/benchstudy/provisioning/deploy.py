@@ -1,7 +1,7 @@
-"""What the deploys in envs/ say: this host needs these packages and these programs.
+"""What deploys say: this host needs these packages and these programs.
 
-A deploy is an ordinary pyinfra file, `envs/<family>.py`, run for every host the family is measured on.
-It sees
+A deploy is an ordinary pyinfra file, run for every host the family is measured on: `envs/<family>.py` of the project,
+or else `deploy.py` in the family's own package. It sees
 
 - `host.data.roles`: the roles the host plays in the target, such as `["sut", "load"]`
 - `host.data.target_roles`: all roles of the target, whoever plays them
@@ -64,11 +64,11 @@ def install(
         return
     wanted = list(packages)
     for manager, names in (("dnf", dnf), ("apk", apk)):
-        if names and host.get_fact(Which, command=manager):
+        if names and _has(manager):
             wanted = list(names)
     host.data.requested = sorted({*host.data.get("requested", []), *wanted})
     host.data.programs = sorted({*host.data.get("programs", []), *programs})
-    if idle and host.get_fact(Which, command="apt-get"):
+    if idle and _has("apt-get"):
         missing = [name for name in wanted if name not in host.get_fact(DebPackages)]
         if missing:
             script = _INSTALL_IDLE.format(packages=shlex.join(missing), units=shlex.join(idle))
@@ -136,10 +136,7 @@ def go_tool(
     """
     if not _plays(roles):
         return
-    files = {file: (pins / file).read_text() for file in ("go.mod", "go.sum")} if pins else {}
-    for folder in sources if pins else ():
-        paths = sorted(path for path in (pins / folder).rglob("*.go") if not path.name.endswith("_test.go"))
-        files |= {path.relative_to(pins).as_posix(): path.read_text() for path in paths}
+    files = _pinned_files(pins, sources) if pins else {}
     own = bool(sources) and re.search(rf"^module {re.escape(module)}$", files["go.mod"], re.MULTILINE)
     if pins and not own:
         pinned = re.search(rf"^(?:require)?\s+{re.escape(module)} (\S+)", files["go.mod"], re.MULTILINE)
@@ -147,7 +144,8 @@ def go_tool(
             found = pinned[1] if pinned else "not at all"
             raise BenchstudyError(f"{name}: {version} is wanted, and {pins}/go.mod requires {module} {found}")
     if pins:
-        go = re.search(r"^go (\S+)", files["go.mod"], re.MULTILINE)[1]
+        oldest = re.search(r"^go (\S+)", files["go.mod"], re.MULTILINE)
+        go = oldest[1] if oldest else go
     if not _has_go(go):
         _require_venv()
     _want(
@@ -208,6 +206,19 @@ def wanted_programs() -> set[str]:
     )
 
 
+def _pinned_files(pins: Path, sources: Sequence[str]) -> dict[str, str]:
+    """Path below `pins` to content: go.mod, go.sum, and the Go files of the folders `sources`."""
+    files = {file: (pins / file).read_text() for file in ("go.mod", "go.sum")}
+    for folder in sources:
+        paths = sorted(path for path in (pins / folder).rglob("*.go") if not path.name.endswith("_test.go"))
+        files |= {path.relative_to(pins).as_posix(): path.read_text() for path in paths}
+    return files
+
+
+def _has(command: str) -> bool:
+    return bool(host.get_fact(Which, command=command))
+
+
 def _plays(roles: Sequence[str]) -> bool:
     return not roles or bool(set(roles) & set(host.data.roles))
 
@@ -233,5 +244,5 @@ def _require_venv() -> None:
     """Debian has what makes virtual environments in a package of its own."""
     python = shlex.quote(host.data.python)
     works = host.get_fact(Command, command=f"{python} -c 'import ensurepip, venv; print(1)' 2> /dev/null || true")
-    if not works and host.get_fact(Which, command="apt-get"):
+    if not works and _has("apt-get"):
         install("virtual environments, for tools that are built on the host", "python3-venv")

@@ -110,16 +110,21 @@ def _prepare(pyinfra_host: Any, deploys: list[dict[str, Any]]) -> list[str]:
     """Run the deploy files, which only plans their operations."""
     problems = []
     for deploy in deploys:
-        pyinfra_host.data.family = deploy["family"]
+        pyinfra_host.data.family, path = deploy["family"], Path(deploy["path"])
         try:
-            runpy.run_path(deploy["path"])
+            runpy.run_path(str(path))
         except PyinfraError as error:  # such as: no package manager that pyinfra knows
-            problems.append(f"{Path(deploy['path']).name}: {error}")
+            problems.append(f"{_shown(path)}: {error}")
         except BenchstudyError:
             raise
         except Exception as error:
-            raise BenchstudyError(f"envs/{Path(deploy['path']).name}: {type(error).__name__}: {error}") from error
+            raise BenchstudyError(f"{_shown(path)}: {type(error).__name__}: {error}") from error
     return problems
+
+
+def _shown(path: Path) -> Path:
+    """A deploy as a person knows it: below the project, which is where this process runs, or with its whole path."""
+    return path.relative_to(Path.cwd()) if path.is_relative_to(Path.cwd()) else path
 
 
 def _refresh_package_lists(remote: Remote, sudo: bool) -> list[str]:
@@ -209,6 +214,7 @@ def main() -> int:
     pyinfra.logger.setLevel(logging.INFO)
     pyinfra.logger.propagate = False
     request = json.load(sys.stdin)
+    reply: dict[str, Any]
     try:
         with ends_with_controller():
             reply = {"facts": provision(request)}

@@ -5,8 +5,10 @@ jump hosts and the loopback host. This connector hands pyinfra's commands to `Re
 """
 
 import shlex
-from typing import IO, Any
+from io import IOBase
+from typing import Any, Unpack
 
+from pyinfra.api.arguments import ConnectorArguments
 from pyinfra.api.command import QuoteString, StringCommand
 from pyinfra.api.host import Host
 from pyinfra.api.inventory import Inventory
@@ -31,7 +33,9 @@ class RemoteConnector(BaseConnector):
 
     @property
     def _remote(self) -> Remote:
-        return self.host.inventory.remote
+        inventory = self.host.inventory
+        assert isinstance(inventory, OneHost), "whose hosts alone have this connector"
+        return inventory.remote
 
     def run_shell_command(
         self, command: StringCommand, print_output: bool = False, print_input: bool = False, **arguments: Any
@@ -53,12 +57,12 @@ class RemoteConnector(BaseConnector):
 
     def put_file(
         self,
-        filename_or_io: str | IO,
+        filename_or_io: str | IOBase,
         remote_filename: str,
         remote_temp_filename: str | None = None,
         print_output: bool = False,
         print_input: bool = False,
-        **arguments: Any,
+        **arguments: Unpack[ConnectorArguments],
     ) -> bool:
         with get_file_io(filename_or_io) as source:
             content = source.read()
@@ -73,11 +77,11 @@ class RemoteConnector(BaseConnector):
     def get_file(
         self,
         remote_filename: str,
-        filename_or_io: str | IO,
+        filename_or_io: str | IOBase,
         remote_temp_filename: str | None = None,
         print_output: bool = False,
         print_input: bool = False,
-        **arguments: Any,
+        **arguments: Unpack[ConnectorArguments],
     ) -> bool:
         read, output = self.run_shell_command(StringCommand("cat", QuoteString(remote_filename)), **arguments)
         if not read:

@@ -1,15 +1,16 @@
-"""Makes hosts ready over SSH: installs and builds what the deploys in envs/ ask for, and writes down what is there."""
+"""Makes hosts ready over SSH: installs and builds what its deploys ask for, and writes down what is there."""
 
 import json
 import logging
 import subprocess
 import sys
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from benchstudy.model import registry
 from benchstudy.model.errors import BenchstudyError
 from benchstudy.model.files import as_json, now, write_atomically
 from benchstudy.model.paths import project_root
@@ -87,13 +88,29 @@ def drop_problem_facts(facts_path: Path) -> None:
         facts_path.unlink()
 
 
+def deploy_files(root: Path, families: Iterable[str]) -> list[Path]:
+    """The deploys that a target of these families needs, in the order in which they run on each host.
+
+    `envs/common.py` of the project at `root`, then for each family `envs/<family>.py` there, or else `deploy.py` in the
+    family's own package. What there is not is left out. Raises KeyError for an unknown family.
+    """
+    return list(_deploy_by_name(root, families).values())
+
+
+def _deploy_by_name(root: Path, families: Iterable[str]) -> dict[str, Path]:
+    own = {name: root / "envs" / f"{name}.py" for name in (COMMON_DEPLOY, *families)}
+    found = {
+        name: path if path.is_file() or name == COMMON_DEPLOY else registry.deploy(name) for name, path in own.items()
+    }
+    return {name: path for name, path in found.items() if path and path.is_file()}
+
+
 def _deploys(root: Path, study: Study, families: list[str]) -> list[dict[str, Any]]:
     """What to run, in order: file, and the family's block of the study as data."""
-    blocks = {COMMON_DEPLOY: {}} | {
-        family: study.families[family].model_dump(mode="json", serialize_as_any=True) for family in families
-    }
-    files = {name: root / "envs" / f"{name}.py" for name in blocks}
-    return [{"path": str(files[name]), "family": blocks[name]} for name in blocks if files[name].is_file()]
+    blocks = {family: study.families[family].model_dump(mode="json", serialize_as_any=True) for family in families}
+    return [
+        {"path": str(path), "family": blocks.get(name, {})} for name, path in _deploy_by_name(root, families).items()
+    ]
 
 
 def _provision_host(request: Mapping[str, Any], root: Path) -> dict[str, Any]:
@@ -106,6 +123,7 @@ def _provision_host(request: Mapping[str, Any], root: Path) -> dict[str, Any]:
         text=True,
         cwd=root,
     )
+    assert worker.stdin is not None and worker.stdout is not None and worker.stderr is not None, "all are pipes"
     last_lines: list[str] = []
     with worker, ThreadPoolExecutor(max_workers=1) as reading:
         answer = reading.submit(worker.stdout.read)

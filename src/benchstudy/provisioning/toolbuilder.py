@@ -411,7 +411,8 @@ def run(argv, title, tool, cwd=None, env=None):
     finally:
         end_group(process)
         process.wait()
-        process.stdout.close()
+        if process.stdout is not None:
+            process.stdout.close()
         _child = None
     if status != 0:
         raise BuildFailed(f"{title} ended with status {status}: {cause(lines)}")

@@ -10,7 +10,9 @@ from typing import Any
 
 import polars as pl
 
+from benchstudy.model import registry
 from benchstudy.model.errors import BenchstudyError
+from benchstudy.model.metrics import Metric, undeclared
 from benchstudy.report import human
 from benchstudy.report.tables import anchor
 from benchstudy.report.trialplaces import TrialPlaces, trial_places
@@ -20,6 +22,8 @@ from benchstudy.statistics import stats
 RESULT_STATUSES = ("ok", "failed", "timeout")
 
 Where = Mapping[str, str | Sequence[str]]
+# Metrics under the titles that their family declares, or {metric: title} under others in one table or figure.
+Titled = Sequence[str] | Mapping[str, str]
 
 
 @dataclass(frozen=True)
@@ -210,6 +214,14 @@ class Results:
     @cached_property
     def metrics(self) -> list[str]:
         return self.observations.filter(pl.col("value").is_not_null())["metric"].unique(maintain_order=True).to_list()
+
+    def declared(self, metric: str) -> Metric:
+        """What the family says of a metric."""
+        known = registry.get(self.family).metrics if self.family in registry.names() else {}
+        return known.get(metric) or undeclared(metric)
+
+    def titles(self, metrics: Titled) -> dict[str, str]:
+        return dict(metrics) if isinstance(metrics, Mapping) else {m: self.declared(m).title for m in metrics}
 
     def counts(self) -> dict[str, int]:
         """Trials by outcome: ok, failed, timeout, aborted, discarded, imported (imported ones count twice)."""

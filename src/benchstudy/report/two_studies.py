@@ -20,7 +20,6 @@ from benchstudy.report.study_pair import FamilyPair, Side
 from benchstudy.report.styles import Style
 from benchstudy.report.tables import Cell, Table
 
-_TIMES_AND_RATES = ("s", "1/s", "B/s")
 _MOST_DRAWN = 40
 
 

@@ -13,10 +13,10 @@ from typing import Literal
 import numpy as np
 from scipy import stats as scipy_stats
 
+from benchstudy.model.metrics import Better
 from benchstudy.statistics import shifts
 from benchstudy.statistics.stats import LEVEL, smallest_n
 
-Better = Literal["higher", "lower"]
 # "none" is no verdict at all: nothing could be computed, or must not be compared.
 Verdict = Literal["better", "worse", "equivalent", "inconclusive", "none"]
 

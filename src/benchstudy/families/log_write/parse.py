@@ -4,19 +4,16 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from benchstudy.families.log_write.command import RESULT
 from benchstudy.families.log_write.config import SEARCH
-from benchstudy.families.log_write.growth import growth_rows
 from benchstudy.families.log_write.hammer import HammerScreen, read_saved
 from benchstudy.families.log_write.imported import SAVED_SCREEN, screen_values
-from benchstudy.families.log_write.samples import DATABASE, GENERATOR, SERVER, Found, limited_by, read_samples
-from benchstudy.families.log_write.windows import LOAD, Measured, Rows, Values, measured, window_of
+from benchstudy.families.log_write.layout import DATABASE, FACTS, GENERATOR, LOAD, RESULT, SERVER
+from benchstudy.families.log_write.reading import window_of
+from benchstudy.families.log_write.samples import Found, limited_by, read_samples
+from benchstudy.families.log_write.windows import Measured, Rows, Values, growth_rows, measured
 from benchstudy.families.shared.files import read_json
 from benchstudy.families.shared.under_load import Rate
 from benchstudy.model.family import Observation, Parsed, ParseError
-
-FACTS = "log.json"  # what was found around the load, beside the folders of the trial's commands
-SEARCHED = "load-step-"  # the folders of a search's windows begin so
 
 
 def parse_trial(levels: Mapping[str, str], files: Path) -> Parsed:
@@ -47,6 +44,11 @@ def parse_trial(levels: Mapping[str, str], files: Path) -> Parsed:
             "steps": steps,
         },
     )
+
+
+def note_trial(files: Path) -> Mapping[str, Any]:
+    """Raises ParseError."""
+    return {"limited_by": limit_of(files), "problems": problems_of(files)}
 
 
 def problems_of(files: Path) -> list[str]:

@@ -15,11 +15,11 @@ from typing import TYPE_CHECKING, Any
 from benchstudy.families.log_write.causes import explain, explained
 from benchstudy.families.log_write.command import Load
 from benchstudy.families.log_write.config import SEARCH, LogWriteConfig, share_of
+from benchstudy.families.log_write.layout import FACTS, HAMMER, LOAD, SEARCHED, WATCH
 from benchstudy.families.log_write.log import Log, Wanted
-from benchstudy.families.log_write.parse import FACTS, SEARCHED, limit_of, problems_of
+from benchstudy.families.log_write.reading import read_hammer_log, read_written, window_of
 from benchstudy.families.log_write.search import Attempt, Step, bracket, next_rate, tried, verdict
 from benchstudy.families.log_write.starts import ServerDied, Starts
-from benchstudy.families.log_write.windows import HAMMER, LOAD, WATCH, read_hammer_log, read_written, window_of
 from benchstudy.families.shared.under_load import Rate, load_role
 from benchstudy.hosts.agent import Command
 from benchstudy.model.errors import BenchstudyError, TrialFailed
@@ -102,10 +102,6 @@ class _Trial:
         facts["starts"] = self.starts.described()
         facts["servers"] = facts["starts"][-1]["servers"]
         write_atomically(trial.files / FACTS, as_json(facts))
-        try:
-            trial.note(limited_by=limit_of(trial.files), problems=problems_of(trial.files))
-        except ParseError as error:
-            raise TrialFailed(str(error)) from error
 
     @property
     def log(self) -> Log:

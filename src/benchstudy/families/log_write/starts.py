@@ -6,7 +6,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
 from benchstudy.families.log_write.log import Log, Wanted, fresh_log
-from benchstudy.families.log_write.samples import sampled
+from benchstudy.families.log_write.sampling import sampled
 from benchstudy.hosts.services import how_it_ended
 from benchstudy.model.errors import TrialFailed
 

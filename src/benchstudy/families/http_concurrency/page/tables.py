@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Iterator, Sequence
 
+from benchstudy.families.http_concurrency.metrics import PERCENTILES
 from benchstudy.families.http_concurrency.page.load import LITTLE_TOLERANCE, HttpLoad, Point, Sweep
 from benchstudy.report import cells, human
 from benchstudy.report.results import Estimate
@@ -15,7 +16,6 @@ NO_CEILING = "no ceiling"
 LITTLE_BROKEN = f"Little > {100 * LITTLE_TOLERANCE:.0f} %"
 _ZERO = 1e-6
 # As ab prints them; the longest request is no percentile but a fact.
-PERCENTILES = (50, 66, 75, 80, 90, 95, 98, 99)
 _TIMES = {"connect": "Connect", "processing": "Processing", "waiting": "Waiting", "latency": "Total"}
 _KINDS = {
     "errors_status": "Wrong status",

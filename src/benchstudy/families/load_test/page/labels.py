@@ -72,7 +72,7 @@ class LoadLabels:
                     {t.uuid: c.mean for t in side if (c := self.load.calls(t.uuid, group).get(part.label)) is not None}
                     for side in sides
                 )
-                made = self.load.compared(contrast, f"{group}_mean", "lower", base, new, unit="s")
+                made = self.load.compared(contrast, f"{group}_mean", base, new)
                 rates = part.base.count / shift.base_s, part.new.count / shift.new_s
                 yield Line(contrast, group, part.label, part.base, part.new, *rates, made)
 

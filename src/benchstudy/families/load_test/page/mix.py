@@ -155,12 +155,8 @@ class LoadMix:
         # By block: what a block does to both of its trials falls out.
         blocks = self.load.shifts_by_block(contrast, group)
         base = {first: s.base_mean for first, s in blocks.values()}
-        raw = self.load.compared(
-            contrast, metric, "lower", base, {t: s.new_mean for t, (_, s) in blocks.items()}, unit="s"
-        )
-        like = self.load.compared(
-            contrast, metric, "lower", base, {t: s.standardised_mean for t, (_, s) in blocks.items()}, unit="s"
-        )
+        raw = self.load.compared(contrast, metric, base, {t: s.new_mean for t, (_, s) in blocks.items()})
+        like = self.load.compared(contrast, metric, base, {t: s.standardised_mean for t, (_, s) in blocks.items()})
         return Reading(contrast, group, shift, raw, like, self.load.margin(metric))
 
     # -- words -------------------------------------------------------------------------------------------------------
