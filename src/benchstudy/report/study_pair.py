@@ -15,7 +15,7 @@ from benchstudy.report import cells, human
 from benchstudy.report.comparison import BETTER_BY_UNIT, Margins, Row, ratio_lines, verdict_cell
 from benchstudy.report.results import Estimate, Results
 from benchstudy.report.tables import Cell, Table
-from benchstudy.statistics.comparisons import Arm, Better, compare, judge
+from benchstudy.statistics.comparisons import Arm, Better, Verdict, compare, judge
 
 _TIMES_AND_RATES = ("s", "1/s", "B/s")
 
@@ -110,7 +110,7 @@ class FamilyPair:
         arms = [self._arm(side, estimate) for (side, _), estimate in zip(places, (base, other), strict=True)]
         made = compare(*arms, margin=margin, better=better)
         if made.ratio is not None and apart:
-            made = replace(made, verdict="none", why="; ".join(filter(None, (made.why, f"not the same {apart}"))))
+            made = replace(made, verdict=Verdict.NONE, why="; ".join(filter(None, (made.why, f"not the same {apart}"))))
         name = self.base.results.case_name(target, case)
         title = metric.replace("_", " ").capitalize()
         return Row(metric, title, unit, self.other.study, name, name, other.levels, base.levels, made)
