@@ -12,15 +12,16 @@ from conftest import CHECKOUT, pages_made_in
 
 from benchstudy.jobs import notebooks
 from benchstudy.jobs.tidy import tidy_family
+from benchstudy.measuring.raw import load_trial
+from benchstudy.model.causes import Cause
 from benchstudy.model.study import load_study
 
 STORES = CHECKOUT / "tests" / "data" / "store-b9a61cf"
-FAMILIES = ("file_size", "fio", "http_concurrency", "load_test", "log_write")
 # Columns that tables have today and had not then: {table: names}. Every other column is as it was.
-NEW_COLUMNS: dict[str, set[str]] = {}
+NEW_COLUMNS = {"trials": {"cause_kind"}, "steps": {"cause_kind"}}
 
 
-@pytest.fixture(scope="module", params=["embedded"])
+@pytest.fixture(scope="module", params=["embedded", "endings"])
 def store(request, tmp_path_factory):
     """A project of the store, with the tables of then below data/tidy and those of today below tidy-now."""
     root = tmp_path_factory.mktemp(request.param)
@@ -28,9 +29,8 @@ def store(request, tmp_path_factory):
         with tarfile.open(STORES / f"{request.param}.tar.xz") as archive:
             archive.extractall(root, filter="data")
         study = load_study(root / "study.yaml")
-        for family in FAMILIES:
-            plans = [plan for plan in study.sessions() if plan.family_name == family]
-            tidy_family(root, plans, root / "tidy-now" / study.study / family)
+        for plan in study.sessions():
+            tidy_family(root, [plan], root / "tidy-now" / study.study / plan.family_name)
         yield root
 
 
@@ -70,3 +70,31 @@ def different_cells(old: pl.DataFrame, new: pl.DataFrame) -> list[str]:
         differ = ~old[column].eq_missing(new[column])
         found += [f"{column}, row {row}: {old[column][row]!r} became {new[column][row]!r}" for row in differ.arg_true()]
     return found
+
+
+def test_old_sentences_are_translated_to_causes_with_their_numbers(store):
+    trials = {}
+    for path in store.glob("data/raw/*/*/*/*/*/trial.json"):
+        record = load_trial(path.parent).record
+        trials[record.case] = record
+    if store.name.startswith("embedded"):
+        (oom,) = [record.failure for record in trials.values() if record.failure]
+        assert (oom.cause, oom.limit_bytes, oom.peak_bytes, oom.killed) == (Cause.OOM, 32 << 20, 32 << 20, 1)
+        return
+    failures = {case: record.failure for case, record in trials.items() if record.failure}
+    told = {
+        tuple(failure.model_dump(include={"cause", "name", "exit_status", "signal", "limit_bytes"}).values())
+        for failure in failures.values()
+    }
+    assert told == {
+        (Cause.TIMEOUT, "fio", 128, None, None),
+        (Cause.TIMEOUT, "bash", None, 15, None),
+        (Cause.SERVER_DIED, "odd", 9, None, None),
+        (Cause.SERVER_DIED, "dies", None, 9, None),
+        (Cause.NOT_READY, "absent", 1, None, None),
+        (Cause.EXITED, "ab", 119, None, None),
+        (Cause.OOM, None, None, 9, 32 << 20),
+        (Cause.OOM, None, None, 9, 8 << 20),
+    }
+    dies = failures["server=odd,limits=none,endpoint=dies,generator=ab,concurrency=2"]
+    assert dies.said == "licence of this server is over" and dies.duration_s > 0

@@ -20,10 +20,11 @@ from benchstudy.jobs.tidy import tidy_family
 from benchstudy.measuring.raw import CorruptTrial, StoredTrial, TrialStore
 from benchstudy.measuring.session import hold_session
 from benchstudy.model import paths, registry
+from benchstudy.model.criteria import LEVEL
 from benchstudy.model.errors import StudyError
 from benchstudy.model.family import Case, Family, FamilyConfig, Observation, Parsed, ParseError
 from benchstudy.model.metrics import Metric, declare
-from benchstudy.model.stopping import FEWEST, LEVEL, Stopping
+from benchstudy.model.stopping import FEWEST, Stopping
 from benchstudy.model.study import Study, parse_study
 from benchstudy.report import evidence
 from benchstudy.report.results import Results

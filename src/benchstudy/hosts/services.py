@@ -11,6 +11,7 @@ from uuid import uuid4
 
 from benchstudy.hosts.errors import HostRefused, ServiceFailed
 from benchstudy.hosts.line import AgentLine
+from benchstudy.model.causes import Cause, Failure, failure_of, ran_out_of_memory
 from benchstudy.model.services import PLACEHOLDER, Confinement, Service
 
 _SETUP_S = 1200.0
@@ -53,7 +54,8 @@ class RunningService:
         """Raise ServiceFailed with the cause and the end of its log when it does not run any more."""
         status = service_status(self)
         if status["state"] != "running":
-            raise ServiceFailed(_with_log(how_it_ended(status), self.redacted(status["log"])), status)
+            log = self.redacted(status["log"])
+            raise ServiceFailed(_with_log(how_it_ended(status), log), status, died(status, self.name, log))
 
     def usage(self) -> Mapping[str, Any]:
         """What it used up to now: peak_memory_bytes, oom_kills, cpu_user_s, cpu_system_s, each None when unknown.
@@ -117,14 +119,26 @@ def no_address(host: str) -> str:
 
 
 def how_it_ended(record: Mapping[str, Any]) -> str:
-    """A record's end in a sentence; begins with "OOM:" when the kernel killed it for want of memory."""
+    """A record's end in a sentence."""
     cause = record.get("cause")
-    if cause and cause.startswith("OOM:"):
-        return cause
+    if ran_out_of_memory(record):
+        return cause or ""
     if record["state"] == "exited":
         how = f"signal {record['signal']}" if record.get("signal") else f"exit status {record.get('exit_status')}"
         return f"it ended with {how}" + (f" ({cause})" if cause else "")
     return f"{record['state']}: {cause}" if cause else record["state"]
+
+
+def died(record: Mapping[str, Any], name: str, said: str | None = None) -> Failure:
+    """The failure of a service that does not run any more."""
+    found = failure_of(record, name, said)
+    return found if ran_out_of_memory(record) else found.model_copy(update={"cause": Cause.SERVER_DIED})
+
+
+def _not_ready(record: Mapping[str, Any], name: str, log: str) -> Failure:
+    found = failure_of(record, name, log.strip())
+    by_itself = found.cause in (Cause.EXITED, Cause.SIGNAL, Cause.STOPPED)
+    return found.model_copy(update={"cause": Cause.NOT_READY}) if by_itself else found
 
 
 def _with_log(cause: str, log: str) -> str:
@@ -182,7 +196,8 @@ def start_service(
     if not answer["ready"]:
         _fetch_logs(agent, folder, answer["logs"], into)
         agent.call("remove", uuid, folder)
-        raise ServiceFailed(_with_log(answer["cause"], answer["log"]), answer["record"])
+        failure = _not_ready(answer["record"], name, answer["log"])
+        raise ServiceFailed(_with_log(answer["cause"], answer["log"]), answer["record"], failure)
     return RunningService(
         name,
         uuid,

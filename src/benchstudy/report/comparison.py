@@ -14,9 +14,18 @@ from benchstudy.report.comparability import Comparability, Indexes, Measured
 from benchstudy.report.panels import Panel, Style, forest_panel
 from benchstudy.report.results import Estimate, Results, Titled, Where
 from benchstudy.report.tables import Cell, Table
-from benchstudy.statistics.comparisons import Arm, Calibration, Comparison, calibrate, compare, judge, refused
+from benchstudy.statistics.comparisons import (
+    Arm,
+    Calibration,
+    Comparison,
+    Verdict,
+    calibrate,
+    compare,
+    judge,
+    refused,
+)
 
-_VERDICT_KINDS = {"better": "text verdict better", "worse": "text verdict worse"}
+_VERDICT_KINDS = {Verdict.BETTER: "text verdict better", Verdict.WORSE: "text verdict worse"}
 _LARGEST_PERCENT = 10.0
 _NOTHING = Cell(("–",), kind="missing")
 
@@ -225,12 +234,7 @@ class Comparisons:
     def summary(self) -> str:
         """How many verdicts there are of each kind, by which margin, and how they come about."""
         counts = Counter(row.outcome.verdict for row in self.rows)
-        words = {"none": "without a verdict"}
-        verdicts = ", ".join(
-            f"{counts[v]} {words.get(v, v)}"
-            for v in ("better", "worse", "equivalent", "inconclusive", "none")
-            if counts[v]
-        )
+        verdicts = ", ".join(f"{counts[verdict]} {verdict.counted}" for verdict in Verdict if counts[verdict])
         metrics = dict.fromkeys(row.metric for row in self.rows)
         margins = {m: self.margins.thresholds.margin_of(self.results.family, m) for m in metrics}
         if len(set(margins.values())) == 1:
@@ -265,7 +269,7 @@ def forest_frame(rows: Sequence[Row]) -> pl.DataFrame:
             "x": row.outcome.ratio,
             "low": row.outcome.low,
             "high": row.outcome.high,
-            "decided": row.outcome.verdict in ("better", "worse"),
+            "decided": row.outcome.verdict.is_difference,
             "tip ratio": " ".join(ratio_lines(row.outcome)),
             "tip verdict": f"{row.outcome.verdict}: {row.outcome.why}",
         }
@@ -316,7 +320,7 @@ def twins(declared: Any) -> list[tuple[str, str]]:
 
 
 def verdict_cell(made: Comparison) -> Cell:
-    if made.verdict == "none":
+    if made.verdict is Verdict.NONE:
         return Cell(("no verdict", made.why, *made.warnings), kind="missing verdict")
     return Cell((made.verdict, made.why, *made.warnings), kind=_VERDICT_KINDS.get(made.verdict, "text verdict"))
 

@@ -15,7 +15,7 @@ from benchstudy.report import cells, human
 from benchstudy.report.comparison import Margins, Row, ratio_lines, verdict_cell
 from benchstudy.report.results import Estimate, Results
 from benchstudy.report.tables import Cell, Table
-from benchstudy.statistics.comparisons import Arm, compare, judge
+from benchstudy.statistics.comparisons import Arm, Verdict, compare, judge
 
 
 @dataclass(frozen=True)
@@ -106,7 +106,7 @@ class FamilyPair:
         arms = [self._arm(side, estimate) for (side, _), estimate in zip(places, (base, other), strict=True)]
         made = compare(*arms, margin=margin, better=declared.better or "higher")
         if made.ratio is not None and apart:
-            made = replace(made, verdict="none", why="; ".join(filter(None, (made.why, f"not the same {apart}"))))
+            made = replace(made, verdict=Verdict.NONE, why="; ".join(filter(None, (made.why, f"not the same {apart}"))))
         name = self.base.results.case_name(target, case)
         return Row(metric, declared.title, unit, self.other.study, name, name, other.levels, base.levels, made)
 

@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from benchstudy.statistics.stats import LEVEL
+from benchstudy.model.criteria import LEVEL
 
 WITHIN = "within one trial"
 FEWEST_SAMPLES = 20

@@ -51,6 +51,7 @@ class LogWrite(Family):
             "integrate_p99_s": "Float64",
             "passed": "Boolean",
             "why": "String",
+            "cause_kind": "String",
         },
     }
 

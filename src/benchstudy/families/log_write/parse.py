@@ -13,6 +13,7 @@ from benchstudy.families.log_write.samples import Found, limited_by, read_sample
 from benchstudy.families.log_write.windows import Measured, Rows, Values, growth_rows, measured
 from benchstudy.families.shared.files import read_json
 from benchstudy.families.shared.under_load import Rate
+from benchstudy.model.causes import Cause, cause_of
 from benchstudy.model.family import Observation, Parsed, ParseError
 
 
@@ -85,7 +86,14 @@ def limit_of(files: Path) -> str:
 def _fatal(row: Mapping[str, Any]) -> str:
     """What limited a log whose servers died at the lowest rate that failed."""
     how, at = row["died"], f"at {row['rate_per_s']:g}/s"
-    return f"memory: {how} {at}" if how.startswith("OOM:") else f"{how} {at}"
+    return f"memory: {how} {at}" if _cause(row) is Cause.OOM else f"{how} {at}"
+
+
+def _cause(row: Mapping[str, Any]) -> Cause | None:
+    """Why servers died in a window of a search; None where they did not. Old windows have it in words alone."""
+    if not row.get("died"):
+        return None
+    return Cause(row["cause"]) if "cause" in row else cause_of(row["died"]).cause
 
 
 def _screen_alone(screen: HammerScreen) -> Values:
@@ -146,7 +154,13 @@ def _step_rows(facts: Mapping[str, Any], files: Path) -> Rows:
     # Trials of before a rate could be tried again have no number of the attempt.
     decided = {(row["step"], row.get("attempt", 1)): row for row in facts["steps"]}
     return [
-        {"step": number, "attempt": attempt, **_step_values(facts, files, row), "why": row["why"] or None}
+        {
+            "step": number,
+            "attempt": attempt,
+            **_step_values(facts, files, row),
+            "why": row["why"] or None,
+            "cause_kind": _cause(row),
+        }
         for (number, attempt), row in decided.items()
     ]
 
