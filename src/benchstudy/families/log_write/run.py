@@ -16,7 +16,7 @@ from benchstudy.families.log_write.causes import explain, explained
 from benchstudy.families.log_write.command import Load
 from benchstudy.families.log_write.config import SEARCH, LogWriteConfig, share_of
 from benchstudy.families.log_write.log import Log, Wanted
-from benchstudy.families.log_write.parse import FACTS, SEARCHED, limit_of, problems_of
+from benchstudy.families.log_write.parse import FACTS, SEARCHED, problems_of
 from benchstudy.families.log_write.search import Attempt, Step, bracket, next_rate, tried, verdict
 from benchstudy.families.log_write.starts import Death, ServerDied, Starts
 from benchstudy.families.log_write.windows import HAMMER, LOAD, WATCH, read_hammer_log, read_written, window_of
@@ -104,7 +104,7 @@ class _Trial:
         facts["servers"] = facts["starts"][-1]["servers"]
         write_atomically(trial.files / FACTS, as_json(facts))
         try:
-            trial.note(limited_by=limit_of(trial.files), problems=problems_of(trial.files))
+            trial.note(problems=problems_of(trial.files))
         except ParseError as error:
             raise TrialFailed(str(error)) from error
 
