@@ -12,6 +12,8 @@ from typing import Any
 import numpy as np
 from tidy_fixture import HOSTILE, Tables
 
+from benchstudy.families.log_write.limits import Limit, LimitedBy
+
 RATES = (250, 500, 1000, 2000, 4000)
 WINDOW_S, WARM_UP_S = 30.0, 5.0
 # (backend, antispam): what it takes at most a second, with one core and 1 GB
@@ -54,7 +56,7 @@ class LogTables(Tables):
 
     def __init__(self, root: Path, study: str = "embedded", seed: int = 11):
         super().__init__(root, study, "log_write", seed)
-        for name in ("growth", "latency", "histogram", "resources", "steps"):
+        for name in ("growth", "latency", "histogram", "resources", "steps", "limits"):
             self.series[name] = []
 
     def opened(
@@ -89,10 +91,11 @@ class LogTables(Tables):
             low, high = search
             values |= {"capacity_pass": (low, "1/s")} | ({"capacity_fail": (high, "1/s")} if high else {})
         numbers = {"rate_per_s": None if search else offered}
-        notes = self._notes(levels, "open", full=full or search is not None)
+        notes = self._notes(levels, "open")
         trial = self._add(levels, block, values, numbers, notes, **fields)
         if fields.get("status", "ok") == "ok":
             self._series(qps, queue, integrate, behind)
+            self._limit(levels, full=full or search is not None)
             if search is not None:
                 self._steps(*search)
         return trial
@@ -130,8 +133,9 @@ class LogTables(Tables):
             **{f"hammer_integrate_{e}": ((queue + 0.6) * f, "s") for e, f in (("min", 0.8), ("avg", 1), ("max", 1.3))},
             **self._used(qps / capacity, full=offered >= capacity, database=False),
         }
-        notes = self._notes(levels, "closed", full=offered >= capacity)
-        return self._add(levels, block, values, {"rate_per_s": offered}, notes)
+        trial = self._add(levels, block, values, {"rate_per_s": offered}, self._notes(levels, "closed"))
+        self._limit(levels, full=offered >= capacity)
+        return trial
 
     def _add(
         self, levels: Mapping[str, str], block: int, values: Mapping[str, Any], numbers: Mapping[str, Any],
@@ -142,17 +146,20 @@ class LogTables(Tables):
         own = {"tool": tool, "argv": f"{tool} write --config /dev/stdin {HOSTILE}", "verified": json.dumps(notes)}
         return self.add(levels, block, values, numbers=numbers, **own | fields)
 
-    def _notes(self, levels: Mapping[str, str], loop: str, *, full: bool) -> dict[str, Any]:
-        limit = "nothing: the offered rate was met"
-        if full:
-            limit = "server CPU (server 99 %, generator 31 %)"
-            if levels["backend"] == "mariadb":
-                limit = "database: waits for fsync in 81 % of the samples (server 22 %, database 35 %)"
-            elif levels["limits"] == "none":
-                limit = "generator CPU: client-limited (server 74 %, generator 97 %)"
+    def _notes(self, levels: Mapping[str, str], loop: str) -> dict[str, Any]:
         emulated = levels["backend"].endswith("emulated")
         placement = {"shared": levels["limits"] == "none", "same_host": True}
-        return {"loop": loop, "limited_by": limit, "emulated": emulated, "placement": placement, "source": HOSTILE}
+        return {"loop": loop, "emulated": emulated, "placement": placement, "source": HOSTILE}
+
+    def _limit(self, levels: Mapping[str, str], *, full: bool) -> None:
+        limit = Limit(LimitedBy.NOTHING)
+        if full and levels["backend"] == "mariadb":
+            limit = Limit(LimitedBy.DATABASE_FSYNC, share=0.81, server_cpu=0.22, database_cpu=0.35)
+        elif full and levels["limits"] == "none":
+            limit = Limit(LimitedBy.GENERATOR_CPU, server_cpu=0.74, generator_cpu=0.97)
+        elif full:
+            limit = Limit(LimitedBy.SERVER_CPU, server_cpu=0.99, generator_cpu=0.31)
+        self.series["limits"].append(self._head() | limit.row)
 
     def _times(self, queue: float, integrate: float) -> dict[str, tuple[float, str]]:
         shape = {"p50": 0.9, "p90": 1.5, "p99": 2.1, "mean": 1.0, "max": 3.2}

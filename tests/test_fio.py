@@ -22,6 +22,7 @@ from benchstudy.measuring.raw import StoredTrial, TrialStore
 from benchstudy.measuring.session import hold_session
 from benchstudy.measuring.state import HostConnection
 from benchstudy.model import registry
+from benchstudy.model.causes import Cause
 from benchstudy.model.errors import StudyError
 from benchstudy.model.family import ParseError
 from benchstudy.model.host import Host
@@ -282,6 +283,8 @@ def test_a_hanging_job_is_ended_and_its_file_removed(tmp_path: Path, here: Host,
     (trial,) = trials.values()
     assert trial.record.status == "timeout"
     assert "fio was ended at its timeout" in trial.record.cause
+    failure = trial.record.failure
+    assert (failure.cause, failure.name) == (Cause.TIMEOUT, "fio") and 1 <= failure.duration_s < 60
     assert list(data.iterdir()) == []
 
 
@@ -292,6 +295,8 @@ def test_a_job_that_fio_refuses_says_why(tmp_path: Path, here: Host, data: Path)
     (trial,) = trials.values()
     assert trial.record.status == "failed"
     assert "fio exited with status 1" in trial.record.cause and "iodepth_batch" in trial.record.cause
+    failure = trial.record.failure
+    assert (failure.cause, failure.exit_status) == (Cause.EXITED, 1) and "iodepth_batch" in failure.said
 
 
 @pytest.fixture

@@ -24,6 +24,7 @@ from benchstudy.commands import cli
 from benchstudy.jobs.tidy import tidy_family
 from benchstudy.measuring.raw import StoredTrial
 from benchstudy.model import registry
+from benchstudy.model.causes import Cause
 from benchstudy.model.errors import StudyError
 from benchstudy.model.family import Observation, ParseError
 from benchstudy.provisioning.target import provision_target
@@ -378,13 +379,22 @@ def test_servers_that_do_not_come_up_or_do_not_survive(everything: Session):
     assert missing.startswith("service filestash: ") and "/tools/bin/filestash': No such file or directory" in missing
     died = everything.cause("odd dies small ab")
     assert died.startswith("the server python died during the trial: it ended with exit status 9: licence of this ser")
+    failure = everything.trials["odd dies small ab"].record.failure
+    assert (failure.cause, failure.name, failure.exit_status) == (Cause.SERVER_DIED, "python", 9)
+    assert failure.said.startswith("licence of this ser")
+    kinds = {name: everything.trials[f"{name} page small ab"].record.failure.cause for name in ("hangs", "filestash")}
+    assert kinds == {"hangs": Cause.NOT_READY, "filestash": Cause.START_FAILED}
 
 
 def test_what_a_limit_does_is_told_as_such(everything: Session):
     oom = everything.cause("odd eats small ab")
     assert oom.startswith("OOM: killed by the kernel at its memory limit of 32 MiB (peak 3"), "and no slow number"
     assert everything.trials["odd eats small ab"].record.commands[-1].limits["oom_kills"] == 1
+    failure = everything.trials["odd eats small ab"].record.failure
+    assert (failure.cause, failure.name, failure.limit_bytes, failure.killed) == (Cause.OOM, "python", 32 << 20, 1)
+    assert 30 << 20 < failure.peak_bytes <= 32 << 20
     assert everything.cause("nginx static tiny ab").startswith("OOM: ")
+    assert everything.trials["nginx static tiny ab"].record.failure.cause is Cause.OOM
     too_many = everything.cause("nginx static a-cpu-too-many ab")
     assert f"limits.cpus: {len(CPUS) + 1} CPUs are asked for and this host has {len(CPUS)}" in too_many
 

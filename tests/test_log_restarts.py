@@ -22,13 +22,16 @@ from waiting import until
 from benchstudy.families.log_write.config import CapacitySearch
 from benchstudy.families.log_write.logbench import LogbenchResult, parse_logbench
 from benchstudy.families.log_write.page.capacity import LogCapacity
+from benchstudy.families.log_write.page.limits import told
 from benchstudy.families.log_write.page.load import LogWrite
 from benchstudy.families.log_write.page.searched import LogSearched
 from benchstudy.families.log_write.page.summary import LogSummary
+from benchstudy.families.log_write.parse import limit_of
 from benchstudy.families.log_write.search import Attempt, Step, tried
 from benchstudy.jobs.tidy import tidy_family
 from benchstudy.measuring.raw import StoredTrial
 from benchstudy.model import registry
+from benchstudy.model.causes import Cause
 from benchstudy.provisioning.target import provision_target
 from benchstudy.report.results import Results
 
@@ -152,7 +155,7 @@ def test_a_rate_at_which_the_server_ran_out_of_memory_has_failed_and_the_search_
     assert after["passed"] and after["offered_per_s"] == TOO_MUCH / 10
     values = out_of_memory.values
     assert (values["capacity_pass"], values["capacity_fail"]) == (TOO_MUCH / 10, TOO_MUCH)
-    said = out_of_memory.trial.record.verified["limited_by"]
+    said = told(limit_of(out_of_memory.trial.folder))
     assert said.startswith("memory: OOM: killed by the kernel at its memory limit of 192 MiB"), said
     assert said.endswith(f" at {TOO_MUCH}/s")
 
@@ -248,9 +251,10 @@ def test_a_server_that_somebody_killed_costs_an_attempt_and_not_the_trial(host: 
     assert passed["passed"] and again["passed"] and (again["step"], again["attempt"]) == (2, 2)
     assert died["why"] == "server died: it ended with signal 9" and (died["step"], died["attempt"]) == (2, 1)
     assert searched.values["capacity_pass"] == 150 and "capacity_fail" not in searched.values
-    verified = searched.trial.record.verified
-    assert verified["limited_by"].startswith("nothing: every rate that was tried kept the objective")
-    assert any(problem.startswith("died: servers died at 1 of 3 windows") for problem in verified["problems"])
+    said = told(limit_of(searched.trial.folder))
+    assert said.startswith("nothing: every rate that was tried kept the objective")
+    problems = searched.trial.record.verified["problems"]
+    assert any(problem.startswith("died: servers died at 1 of 3 windows") for problem in problems)
     assert {"server", "server-start-2"} <= searched.labels
 
 
@@ -269,7 +273,7 @@ def test_an_attempt_that_is_final_is_the_last():
 
     def attempt(number: int) -> Attempt:
         numbers.append(number)
-        return Attempt("OOM: killed", is_final=True)
+        return Attempt("OOM: killed", Cause.OOM)
 
-    assert tried(100.0, CapacitySearch(), attempt) == Step(100.0, passed=False, why="OOM: killed")
+    assert tried(100.0, CapacitySearch(), attempt) == Step(100.0, passed=False, why="OOM: killed", cause=Cause.OOM)
     assert numbers == [1]

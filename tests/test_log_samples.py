@@ -11,7 +11,9 @@ import pytest
 from sshd_hosts import SshdHost
 
 from benchstudy.families.log_write.layout import SERVER
-from benchstudy.families.log_write.samples import Found, limited_by, read_samples
+from benchstudy.families.log_write.limits import limited_by
+from benchstudy.families.log_write.page.limits import told
+from benchstudy.families.log_write.samples import Found, read_samples
 from benchstudy.hosts.agent import Command, HostAgent
 from benchstudy.hosts.remote import Remote
 from benchstudy.model import registry
@@ -80,7 +82,7 @@ def test_processes_that_all_want_the_core_at_once_wait_for_it_though_it_is_idle_
     assert server.cpu_wait > 0.5, "three of four wait while one has it"
     # What else this machine is doing meanwhile is no part of the test.
     quiet = Found(found.processes, {}, {}, found.disk_write, 0.1, found.rows)
-    said = limited_by(quiet, at_its_limit=True)
+    said = told(limited_by(quiet, at_its_limit=True))
     assert said.startswith(f"server CPU, in bursts: {server.cpu_wait:.1f} of its threads were ready and had none"), said
 
 

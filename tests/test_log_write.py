@@ -12,7 +12,9 @@ from benchstudy.commands.importing import import_outputs
 from benchstudy.families.log_write.causes import explained
 from benchstudy.families.log_write.config import Backend, CapacitySearch, LogGenerator
 from benchstudy.families.log_write.growth import growth
-from benchstudy.families.log_write.samples import Found, Shares, limited_by
+from benchstudy.families.log_write.limits import How, Limit, LimitedBy, limited_by
+from benchstudy.families.log_write.page.limits import told
+from benchstudy.families.log_write.samples import Found, Shares
 from benchstudy.families.log_write.search import (
     Attempt,
     Bracket,
@@ -263,38 +265,62 @@ def test_a_log_that_stops_does_not_look_fast():
 
 
 @pytest.mark.parametrize(
-    ("server", "generator", "database", "host", "own", "disk", "fsync", "begins"),
+    ("server", "generator", "database", "host", "own", "disk", "fsync", "by", "begins"),
     [
-        (0.97, 0.3, None, 0.6, 0.6, 0.1, 0.0, "server CPU"),
-        (0.3, 0.95, None, 0.6, 0.6, 0.1, 0.0, "generator CPU: client-limited"),
-        (0.3, 0.2, 0.93, 0.7, 0.7, 0.1, 0.0, "database"),
-        (0.55, 0.42, None, 0.99, 0.97, 0.1, 0.0, "server CPU, on a host whose CPUs all were busy"),
-        (0.3, 0.2, None, 0.99, 0.4, 0.1, 0.0, "unknown: other processes and the kernel's own threads had 59%"),
-        (0.2, 0.1, None, 0.2, 0.2, 0.97, 0.1, "disk: busy 97%"),
-        (0.2, 0.1, None, 0.2, 0.2, 0.5, 0.9, "fsync: the server waits for the disk"),
-        (0.2, 0.1, None, 0.2, 0.2, 0.2, 0.1, "unknown: no resource was used up (server"),
-        (0.5, 0.3, None, 0.9, 0.5, 0.2, 0.1, "unknown: no resource was used up, and other processes had 40% of"),
+        (0.97, 0.3, None, 0.6, 0.6, 0.1, 0.0, "server-cpu", "server CPU"),
+        (0.3, 0.95, None, 0.6, 0.6, 0.1, 0.0, "generator-cpu", "generator CPU: client-limited"),
+        (0.3, 0.85, None, 0.6, 0.6, 0.1, 0.0, "generator-cpu", "generator CPU: client-limited"),
+        (0.3, 0.2, 0.93, 0.7, 0.7, 0.1, 0.0, "database-cpu", "database"),
+        (0.55, 0.42, None, 0.99, 0.97, 0.1, 0.0, "server-cpu", "server CPU, on a host whose CPUs all were busy"),
+        (
+            0.3,
+            0.2,
+            None,
+            0.99,
+            0.4,
+            0.1,
+            0.0,
+            "neighbour",
+            "unknown: other processes and the kernel's own threads had 59%",
+        ),
+        (0.2, 0.1, None, 0.2, 0.2, 0.97, 0.1, "disk", "disk: busy 97%"),
+        (0.2, 0.1, None, 0.2, 0.2, 0.5, 0.9, "server-fsync", "fsync: the server waits for the disk"),
+        (0.2, 0.1, None, 0.2, 0.2, 0.2, 0.1, "unknown", "unknown: no resource was used up (server"),
+        (
+            0.5,
+            0.3,
+            None,
+            0.9,
+            0.5,
+            0.2,
+            0.1,
+            "unknown",
+            "unknown: no resource was used up, and other processes had 40% of",
+        ),
     ],
 )
-def test_the_resource_that_was_used_up_is_named(server, generator, database, host, own, disk, fsync, begins):
+def test_the_resource_that_was_used_up_is_named(server, generator, database, host, own, disk, fsync, by, begins):
     shares = {"server": Shares(server, 1.0, fsync), "generator": Shares(generator, 1.0, 0.0)}
     if database is not None:
         shares["database"] = Shares(database, 1.0, 0.0)
     found = Found(shares, {"samples-here": host}, {"samples-here": own}, 1e6, disk, [])
-    assert limited_by(found, at_its_limit=True).startswith(begins)
-    assert limited_by(found, at_its_limit=False) == "nothing: the offered rate was met"
+    limit = limited_by(found, at_its_limit=True)
+    assert limit.by == by and told(limit).startswith(begins)
+    assert told(limited_by(found, at_its_limit=False)) == "nothing: the offered rate was met"
 
 
 def test_a_processor_that_is_short_in_bursts_only_is_the_limit():
     shares = {"server": Shares(0.6, 1.0, 0.1, 1.4), "generator": Shares(0.3, 1.0, 0.0, 0.1)}
-    said = limited_by(Found(shares, {"here": 0.7}, {"here": 0.65}, None, 0.1, []), at_its_limit=True)
+    limit = limited_by(Found(shares, {"here": 0.7}, {"here": 0.65}, None, 0.1, []), at_its_limit=True)
+    assert (limit.by, limit.how, limit.waiting) == (LimitedBy.SERVER_CPU, How.IN_BURSTS, 1.4)
+    said = told(limit)
     assert said.startswith("server CPU, in bursts: 1.4 of its threads were ready"), said
-    said = limited_by(Found(shares, {"here": 0.9}, {"here": 0.65}, None, 0.1, []), at_its_limit=True)
+    said = told(limited_by(Found(shares, {"here": 0.9}, {"here": 0.65}, None, 0.1, []), at_its_limit=True))
     assert said.startswith("unknown: no resource was used up, and other processes had 25%"), said
 
 
 def test_samples_of_nothing_name_nothing():
-    assert limited_by(Found({}, {}, {}, None, None, []), at_its_limit=True).startswith("unknown")
+    assert limited_by(Found({}, {}, {}, None, None, []), at_its_limit=True) == Limit(LimitedBy.UNKNOWN)
 
 
 @pytest.mark.parametrize(

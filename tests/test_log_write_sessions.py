@@ -18,6 +18,8 @@ from log_write_study import BACKEND, FAMILY, HAMMER, LOG, OPEN, POSIX, POSIX_ARG
 from sshd_hosts import SshdHost
 from waiting import until
 
+from benchstudy.families.log_write.page.limits import told
+from benchstudy.families.log_write.parse import limit_of
 from benchstudy.hosts.agent import HostAgent
 from benchstudy.hosts.remote import Remote
 from benchstudy.jobs.tidy import tidy_family
@@ -220,11 +222,12 @@ def test_the_open_loop_writes_what_it_was_asked_to_and_the_log_has_it(everything
         assert values["duplicates"] == pytest.approx(200, rel=0.35)
         # Five publish steps are few, and a checkpoint is late when the machine has other work.
         assert values["qps"] == pytest.approx(160, rel=0.4) and values["achieved_share"] == pytest.approx(1, rel=0.4)
-    record = everything.trial("posix", antispam="yes").record
+    trial = everything.trial("posix", antispam="yes")
+    record = trial.record
     assert record.commands[0].tool.name == "logbench" and record.commands[0].tool.sha256
     # Where the suite's own other work kept the log from it, that is said instead.
     met = values["achieved_share"] >= ACHIEVED
-    assert record.verified["limited_by"].startswith("nothing: the offered rate was met" if met else "unknown: ")
+    assert told(limit_of(trial.folder)).startswith("nothing: the offered rate was met" if met else "unknown: ")
     assert {command.label for command in record.commands} >= {"load", "server", "store", "samples-here"}
 
 
@@ -258,8 +261,8 @@ def test_a_search_ends_where_the_study_says(everything: Session):
     values = everything.values("posix", rate="search")
     assert values["capacity_pass"] == 150 and "capacity_fail" not in values
     assert values["qps"] == pytest.approx(150, rel=0.4)
-    record = everything.trial("posix", rate="search").record
-    assert record.verified["limited_by"].endswith("every rate that was tried kept the objective, up to 150/s")
+    trial = everything.trial("posix", rate="search")
+    assert told(limit_of(trial.folder)).endswith("every rate that was tried kept the objective, up to 150/s")
 
 
 @pytest.mark.parametrize(

@@ -9,6 +9,7 @@ from dataclasses import replace
 from typing import Any, ClassVar
 
 from benchstudy.families.log_write.config import SEARCH, Backend, LogGenerator, LogSweep, LogWriteConfig, share_of
+from benchstudy.families.log_write.limits import COLUMNS
 from benchstudy.families.log_write.metrics import METRICS
 from benchstudy.families.shared.under_load import Rate
 from benchstudy.model import services
@@ -41,6 +42,7 @@ class LogWrite(Family):
         "histogram": {"which": "String", "low_s": "Float64", "high_s": "Float64", "count": "Int64"},
         "resources": {"t_s": "Float64", "process": "String", "cpu_share": "Float64", "disk_write_b_per_s": "Float64"},
         "phases": {"phase": "String", "start_s": "Float64", "end_s": "Float64"},
+        "limits": COLUMNS,
         "steps": {
             "step": "Int64",
             "attempt": "Int64",

@@ -8,8 +8,9 @@ from benchstudy.families.log_write.config import SEARCH
 from benchstudy.families.log_write.hammer import HammerScreen, read_saved
 from benchstudy.families.log_write.imported import SAVED_SCREEN, screen_values
 from benchstudy.families.log_write.layout import DATABASE, FACTS, GENERATOR, LOAD, RESULT, SERVER
+from benchstudy.families.log_write.limits import Limit, LimitedBy, limited_by
 from benchstudy.families.log_write.reading import window_of
-from benchstudy.families.log_write.samples import Found, limited_by, read_samples
+from benchstudy.families.log_write.samples import Found, read_samples
 from benchstudy.families.log_write.windows import Measured, Rows, Values, growth_rows, measured
 from benchstudy.families.shared.files import read_json
 from benchstudy.families.shared.under_load import Rate
@@ -43,6 +44,7 @@ def parse_trial(levels: Mapping[str, str], files: Path) -> Parsed:
             "resources": found.rows,
             "phases": window.phases,
             "steps": steps,
+            "limits": [limit_of(files).row],
         },
     )
 
@@ -66,27 +68,20 @@ def problems_of(files: Path) -> list[str]:
     return found
 
 
-def limit_of(files: Path) -> str:
-    """What limited the log in this trial, see samples.limited_by. Raises ParseError."""
+def limit_of(files: Path) -> Limit:
+    """What limited the log in this trial, see limits.limited_by. Raises ParseError."""
     facts = _facts(files / FACTS)
-    label, at_its_limit = LOAD, None
-    if facts["mode"] == SEARCH:
-        failed, highest = facts["bracket"]["lowest_fail"], facts["bracket"]["highest_pass"]
-        if failed is None:
-            return f"nothing: every rate that was tried kept the objective, up to {highest:g}/s"
-        decided = [row for row in facts["steps"] if row["rate_per_s"] == failed and row["why"]][-1]
-        if decided.get("died"):
-            return _fatal(decided)
-        label, at_its_limit = decided["label"], True
-    window = measured(facts, files, label)
-    found = _samples(facts, files, window)
-    return limited_by(found, at_its_limit=window.at_its_limit if at_its_limit is None else at_its_limit)
-
-
-def _fatal(row: Mapping[str, Any]) -> str:
-    """What limited a log whose servers died at the lowest rate that failed."""
-    how, at = row["died"], f"at {row['rate_per_s']:g}/s"
-    return f"memory: {how} {at}" if _cause(row) is Cause.OOM else f"{how} {at}"
+    if facts["mode"] != SEARCH:
+        window = measured(facts, files, LOAD)
+        return limited_by(_samples(facts, files, window), at_its_limit=window.at_its_limit)
+    failed = facts["bracket"]["lowest_fail"]
+    if failed is None:
+        return Limit(LimitedBy.NOTHING, rate_per_s=facts["bracket"]["highest_pass"])
+    decided = [row for row in facts["steps"] if row["rate_per_s"] == failed and row["why"]][-1]
+    if decided.get("died"):
+        by = LimitedBy.MEMORY if _cause(decided) is Cause.OOM else LimitedBy.DEATH
+        return Limit(by, rate_per_s=decided["rate_per_s"], died=decided["died"])
+    return limited_by(_samples(facts, files, measured(facts, files, decided["label"])), at_its_limit=True)
 
 
 def _cause(row: Mapping[str, Any]) -> Cause | None:

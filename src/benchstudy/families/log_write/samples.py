@@ -1,4 +1,4 @@
-"""Samples of the processes and the disk beside a load, read afterwards, and what limited the log."""
+"""Samples of the processes and the disk beside a load, read afterwards. Pure."""
 
 import json
 from collections.abc import Iterator, Mapping, Sequence
@@ -7,16 +7,8 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
-from benchstudy.families.log_write.layout import DATABASE, GENERATOR, INTERVAL_S, SAMPLES, SERVER
+from benchstudy.families.log_write.layout import INTERVAL_S, SAMPLES
 from benchstudy.model.family import ParseError
-
-_BUSY = 0.9  # of a processor or disk: nothing else waits for it without queueing
-_HOST_FULL = 0.95
-_FOREIGN = 0.3  # of a host's CPUs in the hands of others: nothing can be said
-_DISTURBED = 0.1  # so much of them explains a stall that nothing else does
-_IN_FSYNC = 0.6  # of the samples
-_READY = 0.5  # threads that wait for a processor, on average: it is short, though idle between bursts
-_CPU_OF = {SERVER: "server CPU", GENERATOR: "generator CPU: client-limited", DATABASE: "database: its CPU"}
 
 
 @dataclass(frozen=True)
@@ -110,45 +102,3 @@ def _rows(samples: Sequence[Mapping[str, Any]], cpus: Mapping[str, int], started
         if after["disk"] and before["disk"]:
             rate = (after["disk"]["written_bytes"] - before["disk"]["written_bytes"]) / took
             yield {"t_s": moment, "process": "disk", "cpu_share": None, "disk_write_b_per_s": rate}
-
-
-def limited_by(found: Found, *, at_its_limit: bool) -> str:
-    """Which resource the log, or its generator, had used up; begins with the resource's name.
-
-    `at_its_limit`: it did less than was asked for. Otherwise nothing was a limit.
-    """
-    if not at_its_limit:
-        return "nothing: the offered rate was met"
-    used = {name: shares.cpu or 0.0 for name, shares in found.processes.items()}
-    shown = ", ".join(f"{name} {share:.0%}" for name, share in used.items())
-    if used.get(GENERATOR, 0.0) >= _BUSY:
-        return f"generator CPU: client-limited ({shown})"
-    if used.get(SERVER, 0.0) >= _BUSY:
-        return f"server CPU ({shown})"
-    if used.get(DATABASE, 0.0) >= _BUSY:
-        return f"database: its CPU ({shown})"
-    full = [host for host, share in found.host_cpu.items() if share >= _HOST_FULL]
-    foreign = max((found.host_cpu[host] - found.own_cpu[host] for host in full), default=0.0)
-    if foreign > _FOREIGN:
-        whose = "other processes and the kernel's own threads"
-        return f"unknown: {whose} had {foreign:.0%} of the host's CPUs, all of which were busy ({shown})"
-    if full and used:
-        name = max(used, key=lambda process: used[process])
-        return f"{_CPU_OF[name]}, on a host whose CPUs all were busy ({shown})"
-    for name, what in ((DATABASE, "database: waits for fsync"), (SERVER, "fsync: the server waits for the disk")):
-        share = (found.processes[name].fsync or 0.0) if name in found.processes else 0.0
-        if share >= _IN_FSYNC:
-            return f"{what} in {share:.0%} of the samples ({shown})"
-    if (found.disk_busy or 0.0) >= _BUSY:
-        return f"disk: busy {found.disk_busy:.0%} of the time ({shown})"
-    if found.disk_busy is not None:
-        shown += f", disk busy {found.disk_busy:.0%}"
-    foreign = max((found.host_cpu[host] - found.own_cpu[host] for host in found.host_cpu), default=0.0)
-    if foreign >= _DISTURBED:
-        return f"unknown: no resource was used up, and other processes had {foreign:.0%} of the host's CPUs ({shown})"
-    ready = {name: shares.cpu_wait or 0.0 for name, shares in found.processes.items()}
-    name = max(ready, key=lambda process: ready[process], default=SERVER)
-    if ready.get(name, 0.0) >= _READY:
-        bursts = f"in bursts: {ready[name]:.1f} of its threads were ready and had none, on average"
-        return f"{_CPU_OF[name]}, {bursts} ({shown})"
-    return f"unknown: no resource was used up ({shown})"

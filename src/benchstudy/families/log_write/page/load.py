@@ -5,7 +5,6 @@ rising offered rates; the case `rate=search` beside it is its capacity search. A
 """
 
 import json
-import re
 from collections import Counter
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
@@ -15,6 +14,8 @@ from typing import Any
 import polars as pl
 
 from benchstudy.families.log_write.config import SEARCH
+from benchstudy.families.log_write.limits import Limit, LimitedBy
+from benchstudy.families.log_write.page.limits import resource, told
 from benchstudy.families.shared.under_load import UNLIMITED
 from benchstudy.model.causes import Cause
 from benchstudy.model.criteria import ACHIEVED, BUSY_WRITERS
@@ -24,9 +25,6 @@ from benchstudy.report.results import Estimate, Results
 BACKLOG = 1.02  # of the offered rate: more than publish steps explain came from what had piled up before the window
 AGREEMENT = 0.03  # hammer's Δ and the checkpoints of the same run may differ by so much
 _FACTORS = ("target", "backend", "antispam", "limits", "front_ends", "duplicates", "generator")
-# The begin of what samples.limited_by says: "server CPU (server 96 %, …)", "generator CPU: client-limited (…)".
-_RESOURCE = re.compile(r"[^:(,]+")
-_OTHERS = "other processes"
 CLIENT_LIMITED = "client-limited"
 
 
@@ -152,19 +150,31 @@ class LogWrite:
 
     # -- what limited it -------------------------------------------------------------------------------------------
 
+    @cached_property
+    def _limits(self) -> dict[tuple[str, str], list[Limit]]:
+        rows, found = self.results.series("limits"), dict[tuple[str, str], list[Limit]]()
+        if rows is not None:
+            counted = rows.join(self.results.counted.select("trial"), on="trial", how="semi", maintain_order="left")
+            for row in counted.iter_rows(named=True):
+                found.setdefault((row["target"], row["case"]), []).append(Limit.of_row(row))
+        return found
+
     def limits(self, sweep: Sweep, point: Point) -> Counter[str]:
         """The resource that was the limit ("server CPU", "nothing" where the rate was met), by number of trials."""
-        texts = self.limit_texts(sweep, point)
-        return Counter(_resource(text) for text in texts)
+        return Counter(resource(limit) for limit in self._limits.get((sweep.target, point.case), ()))
 
     def limit_texts(self, sweep: Sweep, point: Point) -> list[str]:
         """What each trial says, in a sentence."""
-        return [note["limited_by"] for note in self.notes(sweep.target, point.case) if note.get("limited_by")]
+        return [told(limit) for limit in self._limits.get((sweep.target, point.case), ())]
+
+    def _mostly(self, by: LimitedBy, sweep: Sweep, point: Point) -> bool:
+        """Whether that was the limit in half of the trials or more."""
+        found = self._limits.get((sweep.target, point.case), [])
+        return bool(found) and sum(limit.by is by for limit in found) >= len(found) / 2
 
     def client_limited(self, sweep: Sweep, point: Point) -> bool:
         """Whether in half of the trials or more the generator, and not the log, was at its end."""
-        texts = self.limit_texts(sweep, point)
-        return bool(texts) and sum(CLIENT_LIMITED in text for text in texts) >= len(texts) / 2
+        return self._mostly(LimitedBy.GENERATOR_CPU, sweep, point)
 
     def writers_bound(self, sweep: Sweep, point: Point) -> bool:
         """Of a closed loop: nine in ten of its writers waited for an answer, by Little's law on its screen."""
@@ -208,8 +218,7 @@ class LogWrite:
 
     def others_busy(self, sweep: Sweep, point: Point) -> bool:
         """Whether in half of the trials or more other processes had the host's CPUs."""
-        counts = self.limits(sweep, point)
-        return bool(counts) and counts[_OTHERS] >= counts.total() / 2
+        return self._mostly(LimitedBy.NEIGHBOUR, sweep, point)
 
     def marks(self, sweep: Sweep, point: Point) -> tuple[str, ...]:
         """Reservations about a point, in a word or two each."""
@@ -294,12 +303,6 @@ class LogWrite:
         parts += [sweep.dedup] if dedup else []
         shown = self.varies("generator") if generator is None else generator
         return " · ".join([*parts, *([sweep.generator] if shown else [])])
-
-
-def _resource(text: str) -> str:
-    """What a trial's sentence about its limit begins with; of what is unknown that it was not the log's own."""
-    name = _RESOURCE.match(text)
-    return _OTHERS if text.startswith(f"unknown: {_OTHERS}") else name[0].strip() if name else text
 
 
 def _percent(share: float) -> str:

@@ -3,6 +3,7 @@
 from collections.abc import Iterator, Mapping
 from typing import Any
 
+from benchstudy.families.log_write.page.limits import NOTHING
 from benchstudy.families.log_write.page.load import AGREEMENT, LogWrite, Point, Sweep
 from benchstudy.report import human
 
@@ -90,7 +91,7 @@ class LogSummary:
         marked = self.load.client_limited(sweep, point) or self.load.others_busy(sweep, point)
         if not found or marked:
             return []
-        if found[0][0] == "nothing":
+        if found[0][0] == NOTHING:
             return ["met" if len(sweep.points) > 1 else "met; no other rate was tried"]
         return [f"limit: {found[0][0]}"]
 

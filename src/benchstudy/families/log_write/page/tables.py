@@ -4,6 +4,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 
 import polars as pl
 
+from benchstudy.families.log_write.page.limits import NOTHING
 from benchstudy.families.log_write.page.load import LogWrite, Point, Sweep
 from benchstudy.report import cells, human
 from benchstudy.report.tables import MISSING, Cell, Table, slug
@@ -206,7 +207,7 @@ class LogTables:
         for sweep in self.load.sweeps:
             for point in sweep.every_point:
                 found = self.load.limits(sweep, point)
-                limited = found.total() - found["nothing"]
+                limited = found.total() - found[NOTHING]
                 if 2 * limited >= max(found.total(), 1) and self.load.median("qps", sweep, point) is not None:
                     row = [self._median(metric, "%")(sweep, point) for metric in shares]
                     row += [self._median(metric)(sweep, point) for metric in ("disk_write", "server_peak_memory")]

@@ -1,0 +1,70 @@
+"""What limited a log, for a reader: the one place where a Limit becomes words."""
+
+from benchstudy.families.log_write.limits import How, Limit, LimitedBy
+
+NOTHING = "nothing"
+_RESOURCES = {
+    LimitedBy.NOTHING: NOTHING,
+    LimitedBy.GENERATOR_CPU: "generator CPU",
+    LimitedBy.SERVER_CPU: "server CPU",
+    LimitedBy.DATABASE_CPU: "database",
+    LimitedBy.DATABASE_FSYNC: "database",
+    LimitedBy.SERVER_FSYNC: "fsync",
+    LimitedBy.DISK: "disk",
+    LimitedBy.MEMORY: "memory",
+    LimitedBy.DEATH: "server died",
+    LimitedBy.NEIGHBOUR: "other processes",
+    LimitedBy.UNKNOWN: "unknown",
+}
+_CPU = {
+    LimitedBy.GENERATOR_CPU: "generator CPU: client-limited",
+    LimitedBy.SERVER_CPU: "server CPU",
+    LimitedBy.DATABASE_CPU: "database: its CPU",
+}
+_FSYNC = {
+    LimitedBy.DATABASE_FSYNC: "database: waits for fsync",
+    LimitedBy.SERVER_FSYNC: "fsync: the server waits for the disk",
+}
+
+
+def resource(limit: Limit) -> str:
+    """In a word or two."""
+    return _RESOURCES[limit.by]
+
+
+def told(limit: Limit) -> str:
+    """In a sentence; begins with the resource's name."""
+    match limit.by:
+        case LimitedBy.NOTHING if limit.rate_per_s is None:
+            return "nothing: the offered rate was met"
+        case LimitedBy.NOTHING:
+            return f"nothing: every rate that was tried kept the objective, up to {limit.rate_per_s:g}/s"
+        case LimitedBy.MEMORY:
+            return f"memory: {limit.died} at {limit.rate_per_s:g}/s"
+        case LimitedBy.DEATH:
+            return f"{limit.died} at {limit.rate_per_s:g}/s"
+        case LimitedBy.DISK:
+            what = f"disk: busy {limit.share:.0%} of the time"
+        case LimitedBy.NEIGHBOUR:
+            whose = "other processes and the kernel's own threads"
+            what = f"unknown: {whose} had {limit.share:.0%} of the host's CPUs, all of which were busy"
+        case LimitedBy.DATABASE_FSYNC | LimitedBy.SERVER_FSYNC:
+            what = f"{_FSYNC[limit.by]} in {limit.share:.0%} of the samples"
+        case LimitedBy.UNKNOWN:
+            had = f", and other processes had {limit.share:.0%} of the host's CPUs" if limit.share else ""
+            what = f"unknown: no resource was used up{had}"
+        case _:
+            what = _CPU[limit.by] + _in_which_way(limit)
+    return f"{what} ({_used(limit)})"
+
+
+def _in_which_way(limit: Limit) -> str:
+    if limit.how is How.IN_BURSTS:
+        return f", in bursts: {limit.waiting:.1f} of its threads were ready and had none, on average"
+    return ", on a host whose CPUs all were busy" if limit.how is How.HOST_FULL else ""
+
+
+def _used(limit: Limit) -> str:
+    shares = {"server": limit.server_cpu, "database": limit.database_cpu, "generator": limit.generator_cpu}
+    shown = [f"{name} {share:.0%}" for name, share in shares.items() if share is not None]
+    return ", ".join([*shown, *([f"disk busy {limit.disk_busy:.0%}"] if limit.disk_busy is not None else [])])
