@@ -125,7 +125,7 @@ def test_only_cases_at_their_limit_have_one(load):
     table = Drawn(load).limits()
     assert not [r for r in table.rows if "250/s" in r[0].lines[0]]
     assert said(row(table, "no limits", "8,000/s")["Limit"]) == "generator CPU | client-limited"
-    assert "81 % of the samples" in row(table, "MariaDB", "2,000/s")["Limit"].title
+    assert "81% of the samples" in row(table, "MariaDB", "2,000/s")["Limit"].title
 
 
 def test_percentiles_of_all_trials_are_of_merged_histograms(load):

@@ -11,15 +11,19 @@ import polars as pl
 import pytest
 import yaml
 from conftest import CHECKOUT
+from load_fixture import write_load
 from tidy_fixture import HOSTILE, Tables, write_file_size, write_fio
 
 from benchstudy.commands import cli
+from benchstudy.families.load_test.page.load import LoadTest
+from benchstudy.families.load_test.page.mix import LoadMix
 from benchstudy.model.study import parse_study
 from benchstudy.report import cells, checklist, drift, indexpages, outliers, prose, scrutiny
 from benchstudy.report.answers import answer as answers_of
 from benchstudy.report.page import Page
 from benchstudy.report.results import Results
 from benchstudy.report.studyfacts import StudyFacts
+from benchstudy.report.tables import Cell, Table
 from benchstudy.statistics import steady
 
 # As the list of a credible report has them.
@@ -175,6 +179,21 @@ def test_a_load_is_asked_for_its_loop_its_warm_up_its_window_and_its_generator(b
     assert [lacking[name].status for name in asked if name != "loop"] == ["not satisfied"] * 4
     assert "http_concurrency 2.00 s" in lacking["duration"].text
     assert "http_concurrency does not tell what was offered" in lacking["offered"].text
+
+
+def test_that_the_mix_was_told_apart_is_what_the_page_noted_and_no_name_of_a_file(bare_project):
+    write_load(bare_project, databases=("mariadb",))
+
+    def lacking(page):
+        page.show_table(Table("remix", "Of something else", ("One",), ((Cell.text("1"),),)))
+
+    def whole(page):
+        page.note("mix_shift", page.family, LoadMix(LoadTest(page.results, page.declared, page.indexes)).noted)
+
+    found = [answers(facts_of(bare_project, {"load_test": show}))["mix shift"] for show in (lacking, whole)]
+    assert [answer.status for answer in found] == ["not satisfied", "satisfied"]
+    (noted,) = json.loads((bare_project / "reports/embedded/load_test/overview.json").read_text())["mix_shift"].values()
+    assert noted and {"what", "verdict", "alarm"} == set(noted[0])
 
 
 def test_ceilings_margins_and_a_licence_are_taken_from_the_study(bare_project):
