@@ -166,7 +166,7 @@ class TrialContext:
             yield running
         except (ConnectionFailed, ConnectionLost, KeyboardInterrupt, SystemExit):
             with suppress(BenchstudyError):  # the lease ends it
-                running.agent.stop_service(running)
+                running.stop()
             raise
         except Exception as symptom:
             self._end_server(running, label, folder, symptom)
@@ -175,7 +175,7 @@ class TrialContext:
             self._end_server(running, label, folder, None)
 
     def _end_server(self, running: RunningService, label: str, folder: Path, symptom: Exception | None) -> None:
-        running.agent.stop_service(running, folder)
+        running.stop(folder)
         self._list_server(running.name, label, running.record)
         died = running.record["state"] != "stopped"
         cause = how_it_ended(running.record)
