@@ -15,10 +15,12 @@ interval in 0.95–1.05. For 100 KB: the median difference must be below 25 µs.
 """
 
 import argparse
+import atexit
 import json
 import mmap
 import random
 import shlex
+import shutil
 import statistics
 import subprocess
 import sys
@@ -30,10 +32,14 @@ from pathlib import Path
 
 from scipy.stats import quantile_test
 
-from benchstudy import agent
+from benchstudy.hosts.line import agent_sources, write_agent
+from benchstudy.model import registry
 from benchstudy.model.units import Size
 
-AGENT = Path(agent.__file__).parent
+# The agent with the family's probe, as it lies on a host.
+PROBE = Path(tempfile.mkdtemp(prefix="benchstudy-probe-"))
+atexit.register(shutil.rmtree, PROBE)
+write_agent(PROBE, agent_sources(registry.get("file_size").extensions))
 CHUNK = 1 << 20
 # Both on one: pages that a process has freed are at hand for the next on the same processor only.
 ON_PROCESSOR = ("taskset", "-c", "1")
@@ -42,8 +48,8 @@ SIZES = ("100KB", "1MB", "10MB", "100MB")
 OPERATIONS = ("write+fsync", "read cold", "read warm")
 MEDIAN_RATIO, INTERVAL_RATIO, MOST_DIFFERENCE_S = (0.97, 1.03), (0.95, 1.05), 25e-6
 
-sys.path.insert(0, str(AGENT))
-import file_size  # noqa: E402  (the agent's modules live in a folder, not in a package, as on a host)
+sys.path.insert(0, str(PROBE))
+import file_size  # noqa: E402  (what runs on hosts lives in a folder, not in a package)
 
 
 @dataclass(frozen=True)
@@ -128,7 +134,7 @@ def time_probe(folder: Path, path: Path, operation: str, size: int) -> float:
         "direct": False,
         "verify": False,
     }
-    answer = json.loads(_run([sys.executable, "-I", str(AGENT), "file_size:main", json.dumps(request)]))
+    answer = json.loads(_run([sys.executable, "-I", str(PROBE), "file_size:main", json.dumps(request)]))
     times = [measured["transfer_ns"] + measured["sync_ns"] for measured in answer["operations"]]
     return statistics.median(times) / 1e9
 
@@ -218,7 +224,7 @@ def _make_ready(folder: Path, rehearsal: Path, operation: str) -> str:
 def _prepare(folder: Path, size: int) -> Path:
     request = {"kind": "path", "action": "prepare", "path": str(folder), "directory": str(folder)}
     request |= {"size": size, "chunk": CHUNK}
-    return Path(json.loads(_run([sys.executable, "-I", str(AGENT), "file_size:main", json.dumps(request)]))["file"])
+    return Path(json.loads(_run([sys.executable, "-I", str(PROBE), "file_size:main", json.dumps(request)]))["file"])
 
 
 @contextmanager

@@ -1,9 +1,10 @@
 #!/bin/sh
-# Makes .venv exactly as requirements.lock says, and installs the system packages that are missing.
+# Makes .venv exactly as a lock says, and installs the system packages that are missing.
 #
-#   setup/environment.sh          what reports need
-#   setup/environment.sh test     that, and what the test suite needs
-#   setup/environment.sh reproduce  only what a crate's reports need: no ssh
+#   setup/environment.sh            what reports need: requirements.lock
+#   setup/environment.sh reproduce  the same without ssh: what a crate's reports need
+#   setup/environment.sh test       what the test suite needs: requirements-dev.lock, which holds the other one
+#   setup/environment.sh lint       the same without any system package
 #
 # A second run finds everything and takes a fraction of a second. Nothing here asks questions.
 set -eu
@@ -55,13 +56,13 @@ make_venv() {
     fi
     use_pip_settings
     # uv's own entry of the lock, so that the installer is pinned by hash as everything it installs.
-    awk '/^uv==/ { taking = 1; print; next } /^[^ ]/ { taking = 0 } taking' requirements.lock > "$venv/uv-requirement.txt"
+    awk '/^uv==/ { taking = 1; print; next } /^[^ ]/ { taking = 0 } taking' "$lock" > "$venv/uv-requirement.txt"
     "$venv/bin/python" -m pip install --quiet --disable-pip-version-check --require-hashes --no-deps \
         -r "$venv/uv-requirement.txt"
-    say "installing what requirements.lock pins"
+    say "installing what $lock pins"
     # Compiled once, here: where PYTHONDONTWRITEBYTECODE is set, as in many containers, every start of every job would
     # compile all that it imports, which is half of its time.
-    "$venv/bin/uv" pip sync --quiet --compile-bytecode --python "$venv/bin/python" --require-hashes requirements.lock
+    "$venv/bin/uv" pip sync --quiet --compile-bytecode --python "$venv/bin/python" --require-hashes "$lock"
     "$venv/bin/uv" pip install --quiet --python "$venv/bin/python" --no-deps --no-build-isolation --editable .
     "$venv/bin/python" -m compileall -q src
 }
@@ -71,10 +72,15 @@ require_python_modules "$python"
 require_commands "$purpose"
 install_missing
 
-stamp=$(cat requirements.lock pyproject.toml setup/environment.sh | sha256sum | cut -d' ' -f1)
+stamp_file="$venv/benchstudy-stamp"
+# An environment for tests has all that reports need, and stays one.
+case $purpose:$(cat "$stamp_file" 2>/dev/null) in
+    test:* | lint:* | *:requirements-dev.lock\ *) lock=requirements-dev.lock ;;
+    *) lock=requirements.lock ;;
+esac
 # The folder's own place counts too: scripts in a virtual environment hold absolute paths.
-stamp="$stamp $(pwd -P)"
-if [ "$(cat "$venv/benchstudy-stamp" 2>/dev/null)" != "$stamp" ]; then
+stamp="$lock $(cat "$lock" pyproject.toml setup/environment.sh | sha256sum | cut -d' ' -f1) $(pwd -P)"
+if [ "$(cat "$stamp_file" 2>/dev/null)" != "$stamp" ]; then
     make_venv "$python"
-    printf '%s\n' "$stamp" > "$venv/benchstudy-stamp"
+    printf '%s\n' "$stamp" > "$stamp_file"
 fi

@@ -21,6 +21,7 @@ SERVERS = {
     ("copyparty", "transcode"): (90.0, 0.75, 1e-6, 6_000),
 }
 OOM = "OOM: killed by the kernel at its memory limit of 32 MiB (peak 33.5 MB)"
+KILLED = {"status": "failed", "cause": OOM, "cause_kind": "oom"}
 PERCENTILES = (50, 66, 75, 80, 90, 95, 98, 99)
 
 
@@ -136,12 +137,12 @@ def write_http(root: Path, *, study: str = "embedded", blocks: int = 6) -> Path:
             n, small = int(levels["concurrency"]), levels["limits"] == "1-core-32MiB"
             fields: dict[str, Any] = {}
             if levels["endpoint"] == "transcode" and small and n >= 100:
-                fields = {"status": "failed", "cause": OOM}
+                fields = KILLED
             elif levels["endpoint"] == "list" and small and n == 1000:
                 cause = "the server ended with exit status 1: log tail: panic: too many open files"
-                fields = {"status": "failed", "cause": cause if block > 2 else OOM}
+                fields = {"status": "failed", "cause": cause} if block > 2 else KILLED
             elif levels["endpoint"] == "list" and small and n == 500 and block <= 2:
-                fields = {"status": "failed", "cause": OOM}
+                fields = KILLED
             broken = levels["endpoint"] == "list" and not small and n == 1000
             tables.closed(
                 levels, block, tables.noisy(expected, 0.02), length=length,

@@ -213,6 +213,7 @@ class LogTables(Tables):
                     "integrate_p99_s": 1.2 if ok else 9.7,
                     "passed": ok,
                     "why": None if ok else "achieved 91.0% of the offered rate, not 99.0% (120 never begun)",
+                    "cause_kind": None,
                 }
             )
 
@@ -234,7 +235,7 @@ def write_log(root: Path, *, study: str = "embedded", blocks: int = 6) -> Path:
                     cause = "the database has too few connections (max_connections): 1200 errors, such as 503"
                     fields = {"status": "failed", "cause": cause}
                 elif (backend, antispam, rate, block) == ("mariadb", "no", 500, 2):
-                    fields = {"status": "failed", "cause": LOST}
+                    fields = {"status": "failed", "cause": LOST, "cause_kind": "data-lost"}
                 pushback = 0.12 if antispam == "yes" and rate > capacity else 0.0
                 tables.opened(levels, block, rate, capacity, pushback=pushback, **fields)
             if backend != "gcp-emulated":

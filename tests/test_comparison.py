@@ -72,16 +72,24 @@ def test_a_counterpart_stands_for_a_level_that_the_other_does_not_have(tables):
     assert row.base["sync"] == "fsync"
 
 
-def test_the_unit_tells_the_direction_or_the_page_must(tables):
+def test_the_family_declares_title_and_direction_and_a_page_may_use_another_title(tables):
     for backend, value in (("local", 1.0), ("other", 2.0)):
         for block in range(1, 7):
             noisy = tables.noisy(value, 0.01)
-            values = {"throughput": (noisy, "B/s"), "memory": (noisy, "B")}
+            values = {"throughput": (noisy, "B/s"), "errors": (noisy, "1"), "operations": (noisy, "1")}
             tables.add({**LEVELS, "backend": backend}, block, values, numbers={"size_bytes": 1})
-    assert only(compared(tables, metrics={"throughput": ""})).verdict == "better"
-    assert only(compared(tables, metrics={"memory": ""}, better={"memory": "lower"})).verdict == "worse"
-    with pytest.raises(BenchstudyError, match=r"memory is in 'B'.*whether higher or lower.*better="):
-        compared(tables, metrics={"memory": "Memory"})
+    rows = compared(tables, metrics=["throughput", "errors"]).rows
+    assert [(row.title, row.outcome.verdict) for row in rows] == [
+        ("Throughput", "better"),
+        ("Failed attempts", "worse"),
+    ]
+    (row,) = compared(tables, metrics={"throughput": "Bytes a second"}).rows
+    assert row.title == "Bytes a second"
+    for metric in ("operations", "invented"):
+        with pytest.raises(BenchstudyError, match="file_size does not declare whether higher or lower is better"):
+            tables.add({**LEVELS, "backend": "third"}, 1, {metric: (1.0, "1")}, numbers={"size_bytes": 1})
+            tables.add({**LEVELS, "backend": "local"}, 7, {metric: (1.0, "1")}, numbers={"size_bytes": 1})
+            compared(tables, metrics=[metric])
 
 
 def test_failed_trials_are_counted_and_a_case_that_always_fails_has_no_verdict(tables):

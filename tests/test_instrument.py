@@ -1,56 +1,107 @@
 """The hash of the code that measured: it covers all that decides what is executed, and nothing that only shows it."""
 
+import json
+
 import pytest
-from conftest import Project
+from conftest import Project, copy_project
 
-FAMILIES = ("file_size", "fio", "http_concurrency", "load_test")
-DIGESTS = (
-    f"from benchstudy.measuring.instrument import instrument_sha256 as sha; print(*(sha(name) for name in {FAMILIES}))"
-)
+FAMILIES = ("file_size", "fio", "http_concurrency", "load_test", "log_write")
 ALL, NONE = set(FAMILIES), set()
+# What an edit of a file makes another instrument of.
+EDITS = {
+    # All families: the agent, sizes and limits, and what stands between a family and a host's commands.
+    "agent/supervisor.py": ALL,
+    "agent/limits.py": ALL,
+    "model/units.py": ALL,
+    "model/services.py": ALL,
+    "measuring/trial.py": ALL,
+    "measuring/state.py": ALL,
+    "hosts/commands.py": ALL,
+    "hosts/services.py": ALL,
+    "hosts/shipping.py": ALL,
+    # How bytes travel and are kept, what is looked at, printed and drawn.
+    "hosts/remote.py": NONE,
+    "hosts/transfer.py": NONE,
+    "measuring/raw.py": NONE,
+    "measuring/progress.py": NONE,
+    "measuring/looks.py": NONE,
+    "measuring/hostcheck.py": NONE,
+    "model/study.py": NONE,
+    "model/wording.py": NONE,
+    "statistics/stats.py": NONE,
+    "statistics/within_trial.py": NONE,
+    "lints/load.py": NONE,
+    "report/charts.py": NONE,
+    "jobs/tidy.py": NONE,
+    # Families: commands, limits, what runs on hosts; then parsers, checks, imports, pages and their sentences.
+    "families/file_size/run.py": {"file_size"},
+    "families/file_size/config.py": {"file_size"},
+    "families/file_size/on_host/s3_objects.py": {"file_size"},
+    "families/file_size/parse.py": NONE,
+    "families/file_size/check.py": NONE,
+    "families/fio/run.py": {"fio"},
+    "families/fio/config.py": {"fio"},
+    "families/fio/on_host/small_files.py": {"fio"},
+    "families/fio/fio_json.py": NONE,
+    "families/fio/parse.py": NONE,
+    "families/fio/imported.py": NONE,
+    "families/fio/page/small_files.py": NONE,
+    "families/http_concurrency/command.py": {"http_concurrency"},
+    "families/http_concurrency/wrk.lua": {"http_concurrency"},
+    "families/http_concurrency/k6.js": {"http_concurrency"},
+    "families/http_concurrency/wrk.py": NONE,
+    "families/http_concurrency/parse.py": NONE,
+    "families/http_concurrency/page/load.py": NONE,
+    "families/load_test/users/command.py": {"load_test"},
+    "families/load_test/users/run.py": {"load_test"},
+    "families/load_test/users/on_host/locustfile.py": {"load_test"},
+    "families/load_test/users/on_host/users.py": {"load_test"},
+    "families/load_test/data/on_host/unprivileged.sh": {"load_test"},
+    "families/load_test/metric_names.py": {"load_test"},
+    "families/load_test/prometheus_raw.py": {"load_test"},
+    "families/load_test/prometheus_rates.py": NONE,
+    "families/load_test/prometheus_samples.py": NONE,
+    "families/load_test/locust.py": NONE,
+    "families/load_test/page/load.py": NONE,
+    "families/log_write/command.py": {"log_write"},
+    "families/log_write/search.py": {"log_write"},
+    "families/log_write/reading.py": {"log_write"},
+    "families/log_write/sampling.py": {"log_write"},
+    "families/log_write/on_host/log_samples.py": {"log_write"},
+    "families/log_write/samples.py": NONE,
+    "families/log_write/windows.py": NONE,
+    "families/log_write/logbench_problems.py": NONE,
+    "families/log_write/hammer.py": NONE,
+    "families/log_write/imported.py": NONE,
+    "families/log_write/parse.py": NONE,
+    "families/log_write/page/load.py": NONE,
+    # Several families place a load beside a server.
+    "families/shared/under_load.py": {"http_concurrency", "load_test", "log_write"},
+}
+# Edits each file in turn, and prints the digests before, and after each edit.
+EDITING = f"""
+import json, pathlib
+from benchstudy.measuring.instrument import instrument_sha256
+def digests():
+    return {{name: instrument_sha256(name) for name in {FAMILIES}}}
+found = {{"": digests()}}
+for name in {list(EDITS)}:
+    path = pathlib.Path("src/benchstudy", name)
+    content = path.read_bytes()
+    path.write_bytes(content + b"\\n# edited\\n")
+    found[name] = digests()
+    path.write_bytes(content)
+print(json.dumps(found))
+"""
 
 
-@pytest.mark.parametrize(
-    ("file", "families"),
-    [
-        ("agent/supervisor.py", ALL),
-        ("agent/s3_objects.py", ALL),
-        ("trial.py", ALL),
-        ("sessionstate.py", ALL),
-        ("hostcheck.py", NONE),
-        ("hostcommands.py", ALL),
-        ("shipping.py", ALL),
-        ("units.py", ALL),
-        ("families/base.py", ALL),
-        ("families/file_size.py", {"file_size"}),
-        ("families/file_size_config.py", {"file_size"}),
-        ("families/fio_config.py", {"fio"}),
-        ("families/http_concurrency_config.py", {"http_concurrency"}),
-        # Imported inside a function, and read by the load generators.
-        ("families/http_load/trial.py", {"http_concurrency"}),
-        ("families/http_load/wrk.lua", {"http_concurrency"}),
-        # Sent to hosts, and not imported here.
-        ("families/load_users/on_host/users.py", {"load_test"}),
-        ("families/load_data/on_host/seed.py", {"load_test"}),
-        ("parsers/locust.py", NONE),
-        ("parsers/file_size.py", NONE),
-        ("parsers/fio_json.py", NONE),
-        ("parsers/wrk.py", NONE),
-        ("report/charts.py", NONE),
-        ("stats.py", NONE),
-        ("tidy.py", NONE),
-        ("progress.py", NONE),
-        ("remote.py", NONE),
-    ],
-)
-def test_what_an_edit_makes_another_instrument(project: Project, file: str, families: set[str]):
-    before = digests(project)
-    with (project.root / "src/benchstudy" / file).open("a") as source:
-        source.write("\n# edited\n")
-    after = digests(project)
-    assert {name for name in ALL if before[name] != after[name]} == families
+@pytest.fixture(scope="module")
+def digests(tmp_path_factory) -> dict[str, dict[str, str]]:
+    """By the file that was edited, "" for none, and by family."""
+    project: Project = copy_project(tmp_path_factory.mktemp("instrument") / "project")
+    return json.loads(project.run("python", "-c", EDITING).stdout)
 
 
-def digests(project: Project) -> dict[str, str]:
-    printed = project.run("python", "-c", DIGESTS).stdout.split()
-    return dict(zip(FAMILIES, printed, strict=True))
+@pytest.mark.parametrize("file", EDITS)
+def test_what_an_edit_makes_another_instrument(digests, file):
+    assert {name for name in ALL if digests[file][name] != digests[""][name]} == EDITS[file]

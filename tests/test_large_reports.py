@@ -18,7 +18,7 @@ from tidy_fixture import HOSTILE, Tables, write_file_size
 
 from benchstudy.jobs import notebooks
 from benchstudy.model.study import load_study
-from benchstudy.report import htmlpages, thinning, triallist, trialplaces
+from benchstudy.report import htmlpages, indexpages, thinning, triallist, trialplaces
 from benchstudy.report.results import Results
 
 MEGABYTE = 1_000_000
@@ -37,7 +37,7 @@ def reports(tmp_path_factory):
         notebook = CHECKOUT / "notebooks" / "file_size.ipynb"
         notebooks.execute(notebook, root / "trace.ipynb", executed, parameters)
         htmlpages.render_notebook(executed, folder / "file_size.html", title="Large")
-        htmlpages.build_index(
+        indexpages.build_index(
             load_study(CHECKOUT / "config" / "config.yaml"),
             tidy={"file_size": tidy},
             sessions=[root / "data/raw/embedded/this-machine/file_size/session.json"],

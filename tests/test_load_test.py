@@ -7,7 +7,6 @@ from typing import Any
 import pytest
 from load_test_study import (
     BOUNDED,
-    FAMILY,
     LISTENS,
     PROMETHEUS,
     SOURCE,
@@ -21,7 +20,6 @@ from load_test_study import (
 
 from benchstudy.families.load_test.clocks import Clock, clock_of, correction_s, require_steady
 from benchstudy.families.load_test.facts import rate_window_s
-from benchstudy.measuring.instrument import instrument_files
 from benchstudy.measuring.session import schedule
 from benchstudy.model.errors import StudyError, TrialFailed
 
@@ -105,11 +103,6 @@ def test_times_mean_the_same_however_they_are_written():
         *WINDOWS[2:],
     ]
     assert plan_of(scraped(windows=spelt)).digest == plan_of(scraped()).digest
-
-
-def test_what_is_sent_to_hosts_is_part_of_the_instrument():
-    names = {path.as_posix().partition("/families/")[2] for path in instrument_files(FAMILY)}
-    assert {"load_run/run.py", "load_users/run.py", "load_users/on_host/locustfile.py"} <= names
 
 
 # --- errors -----------------------------------------------------------------------------------------------------

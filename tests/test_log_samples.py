@@ -10,7 +10,8 @@ from typing import Any
 import pytest
 from sshd_hosts import SshdHost
 
-from benchstudy.families.log_write.samples import SERVER, Found, limited_by, read_samples
+from benchstudy.families.log_write.layout import SERVER
+from benchstudy.families.log_write.samples import Found, limited_by, read_samples
 from benchstudy.hosts.agent import Command, HostAgent
 from benchstudy.hosts.remote import Remote
 from benchstudy.model import registry

@@ -11,7 +11,7 @@ from log_write_study import BACKEND, FAMILY, HAMMER, OPEN, SERVICES, family, pla
 from benchstudy.commands.importing import import_outputs
 from benchstudy.families.log_write.causes import explained
 from benchstudy.families.log_write.config import Backend, CapacitySearch, LogGenerator
-from benchstudy.families.log_write.growth import growth, growth_rows
+from benchstudy.families.log_write.growth import growth
 from benchstudy.families.log_write.samples import Found, Shares, limited_by
 from benchstudy.families.log_write.search import (
     Attempt,
@@ -24,6 +24,7 @@ from benchstudy.families.log_write.search import (
     tried,
     verdict,
 )
+from benchstudy.families.log_write.windows import growth_rows
 from benchstudy.model import registry
 from benchstudy.model.errors import StudyError
 from benchstudy.model.family import ParseError

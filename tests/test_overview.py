@@ -15,7 +15,7 @@ from tidy_fixture import HOSTILE, Tables, write_file_size, write_fio
 
 from benchstudy.commands import cli
 from benchstudy.model.study import parse_study
-from benchstudy.report import cells, checklist, drift, htmlpages, outliers, prose, scrutiny
+from benchstudy.report import cells, checklist, drift, indexpages, outliers, prose, scrutiny
 from benchstudy.report.answers import answer as answers_of
 from benchstudy.report.page import Page
 from benchstudy.report.results import Results
@@ -243,7 +243,7 @@ def index(bare_project):
     study = declared(question=f"Which one is faster? {HOSTILE}")
     facts_of(bare_project, {"file_size": show_file_size, "fio": show_others}, study)
     sessions = list((bare_project / "data" / "raw").rglob("session.json"))
-    htmlpages.build_index(study, tidy=tidy, sessions=sessions, reports=bare_project / "reports")
+    indexpages.build_index(study, tidy=tidy, sessions=sessions, reports=bare_project / "reports")
     return re.sub(r"<style>.*?</style>", "", (bare_project / "reports" / "index.html").read_text(), flags=re.DOTALL)
 
 
@@ -285,7 +285,7 @@ def test_what_failed_is_a_row_a_case_with_each_cause_and_how_often(bare_project)
     tidy = {"file_size": tables.write()}
     facts_of(bare_project, {"file_size": show_others})
     sessions = list((bare_project / "data" / "raw").rglob("session.json"))
-    htmlpages.build_index(declared(("file_size",)), tidy=tidy, sessions=sessions, reports=bare_project / "reports")
+    indexpages.build_index(declared(("file_size",)), tidy=tidy, sessions=sessions, reports=bare_project / "reports")
     page = (bare_project / "reports" / "index.html").read_text(encoding="utf-8")
     (row,) = re.findall(r'<tr><th scope="row"><a href="[^"]*#trial-\w+">backend=local.*?</tr>', page, re.DOTALL)
     assert "5 of 11 trials" in row and "95 %: 21–72 %" in row

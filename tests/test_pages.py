@@ -17,7 +17,7 @@ from tidy_fixture import HOSTILE, write_file_size, write_fio
 from benchstudy.jobs import notebooks
 from benchstudy.model import paths
 from benchstudy.model.study import load_study
-from benchstudy.report import htmlpages
+from benchstudy.report import htmlpages, indexpages
 from benchstudy.report.studypages import STUDY_PAGES
 
 FAMILIES = ("file_size", "fio", "log_write", "load_test")
@@ -53,7 +53,7 @@ def reports(tmp_path_factory):
             notebooks.execute(notebook, root / f"{page}-trace.ipynb", executed, parameters)
             htmlpages.render_notebook(executed, folder / f"{page}.html", title=f"A title {HOSTILE}")
         study = load_study(CHECKOUT / "config" / "config.yaml")
-        htmlpages.build_index(
+        indexpages.build_index(
             study,
             tidy={family: root / "data" / "tidy" / "embedded" / family for family in FAMILIES},
             sessions=[root / f"data/raw/embedded/this-machine/{family}/session.json" for family in FAMILIES],

@@ -30,7 +30,8 @@ from prometheus_trial import fetch, parsed, write_facts
 from waiting import until
 
 from benchstudy.families.load_test.parse import METRICS
-from benchstudy.families.load_test.prometheus_raw import cut, pages, raw_lines, read_matrix, sections
+from benchstudy.families.load_test.prometheus_raw import cut, raw_lines, sections
+from benchstudy.families.load_test.prometheus_samples import pages, read_matrix
 from benchstudy.model.family import ParseError
 
 SECONDS = 300

@@ -13,7 +13,7 @@ from conftest import CHECKOUT
 from tidy_fixture import HOSTILE, Tables, write_file_size, write_fio
 
 from benchstudy.model.study import load_study
-from benchstudy.report import htmlpages, pdf
+from benchstudy.report import indexpages, pdf
 from benchstudy.report.page import Page
 from benchstudy.report.results import Results
 from benchstudy.report.tables import MISSING, TABLE_FORMATS, Cell, Table
@@ -179,7 +179,7 @@ def test_the_archive_of_a_study_has_its_reports_and_nothing_else(bare_project):
     (reports / "embedded" / "notebooks").mkdir()
     for name in ("file_size.html", "notebooks/file_size.ipynb", "dropped.html", "notebooks/dropped.ipynb"):
         (reports / "embedded" / name).write_text('{"cells": []}' if name.endswith(".ipynb") else name)
-    pack = partial(htmlpages.build_index, STUDY, tidy={"file_size": tidy}, sessions=[], reports=reports)
+    pack = partial(indexpages.build_index, STUDY, tidy={"file_size": tidy}, sessions=[], reports=reports)
     pack()
     archive = reports / "embedded.zip"
     first = archive.read_bytes()

@@ -4,13 +4,17 @@ import re
 from collections import Counter
 from pathlib import Path
 
+import nbformat
 import polars as pl
 import pytest
+from conftest import CHECKOUT, pages_made_in
 
 from benchstudy.families.fio.family import Fio
 from benchstudy.families.fio.fio_result import observe
 from benchstudy.families.fio.fio_text import parse_fio_text
 from benchstudy.families.fio.page.small_files import limits
+from benchstudy.jobs import notebooks
+from benchstudy.model import registry
 from benchstudy.model.units import Size
 
 PUBLISHED = Path(__file__).parents[1] / "data" / "published"
@@ -197,3 +201,59 @@ def test_each_figure_names_its_line_and_a_base_unit(frame: pl.DataFrame):
     if "status" in frame.columns:
         frame = frame.filter(pl.col("status") == "ok")
     assert frame.select("page", "section", "value", "as_printed").null_count().sum_horizontal().item() == 0
+
+
+# -- the page ------------------------------------------------------------------------------------------
+
+SECTION = """
+from benchstudy.report.published_page import Section
+
+def show(page, results):
+    page.say([f"Read from {page.folder.name}, measured: {results}."])
+
+SECTION = Section("Sixth <em>kind</em>", "Of *others*.", {"sixth.csv": "A sixth page"}, show)
+"""
+
+
+@pytest.fixture
+def sixth(tmp_path, monkeypatch):
+    """A family that another installed package brings, of which only the published part is there."""
+    site = tmp_path / "site"
+    files = {
+        "sixth/__init__.py": "",
+        "sixth/page/__init__.py": "",
+        "sixth/page/published.py": SECTION,
+        "sixth-1.dist-info/METADATA": "Metadata-Version: 2.1\nName: sixth\nVersion: 1\n",
+        "sixth-1.dist-info/entry_points.txt": "[benchstudy.families]\nsixth = sixth\n",
+    }
+    for name, text in files.items():
+        (site / name).parent.mkdir(parents=True, exist_ok=True)
+        (site / name).write_text(text)
+    monkeypatch.syspath_prepend(site)
+    registry.packages.cache_clear()
+    yield
+    registry.packages.cache_clear()
+
+
+def published_page(root: Path) -> str:
+    """What the page of a study that measured nothing shows."""
+    parameters = {"study": "none", "tidy": "data/tidy/none", "output": "reports/none/published"}
+    executed = root / "published.ipynb"
+    notebooks.execute(CHECKOUT / "notebooks" / "published.ipynb", root / "trace.ipynb", executed, parameters)
+    outputs = [o for cell in nbformat.read(executed, as_version=4).cells for o in cell.get("outputs", ())]
+    return "\n".join(o["data"].get("text/html") or o["data"]["text/markdown"] for o in outputs)
+
+
+def test_a_family_of_another_package_has_its_section_after_ours(sixth, tmp_path):
+    root = tmp_path / "project"
+    with pages_made_in(root):
+        without = published_page(root)
+        assert "## Sixth" in without and "Not in data/published: sixth.csv." in without and "Read from" not in without
+        (root / "data/published/sixth.csv").write_text(
+            "page,section,statistic,value,unit,as_printed,source_line\nhttps://example.org,Results,mean,1.5,s,1.5 s,7\n"
+        )
+        page = published_page(root)
+    titles = ("Backing storage", "File system", "HTTP server", "Transparency log", "Two releases", "Sixth")
+    assert re.findall(r"^## (\w+(?: \w+)?)", page, re.MULTILINE) == list(titles)
+    assert "Read from published, measured: None." in page and "Not in" not in page
+    assert "A sixth page: all 1 figures as printed" in page

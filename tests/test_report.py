@@ -200,6 +200,13 @@ def test_rst_is_a_grid_table_that_docutils_reads_without_a_word():
     assert HOSTILE in entries[4].replace("\n", "")
 
 
+@pytest.mark.parametrize("text", ["漢字 かな", "e\u0301clair", "\U0001f44d\U0001f3fd ok", "−1,5 µs – 2"])
+def test_signs_of_any_width_stay_within_their_cell_of_a_grid_table(text):
+    table = Table("t", "c", ("A", "B"), ((Cell.text(text), Cell.text("x")), (Cell.text("y"), Cell.text("z"))))
+    parsed = docutils.core.publish_doctree(table.rst(), settings_overrides={"halt_level": 2, "report_level": 2})
+    assert [node.astext() for node in parsed.findall() if node.tagname == "entry"] == ["A", "B", text, "x", "y", "z"]
+
+
 def test_markdown_escapes_markup():
     assert "<script" not in TABLE.markdown()
     assert TABLE.markdown().count("\n") == 5

@@ -46,7 +46,7 @@ def copy(tmp_path: Path) -> Path:
     folder = tmp_path / "a copy"
     shutil.copytree(CHECKOUT / "setup", folder / "setup")
     shutil.copytree(CHECKOUT / "src", folder / "src", ignore=shutil.ignore_patterns("__pycache__"))
-    for name in ("requirements.lock", "pyproject.toml", "README.md", "Makefile"):
+    for name in ("requirements.lock", "requirements-dev.lock", "pyproject.toml", "README.md", "Makefile"):
         shutil.copy(CHECKOUT / name, folder)
     return folder
 
@@ -75,12 +75,22 @@ def test_without_the_right_to_install_it_names_the_packages_and_the_command(copy
     assert not (copy / ".venv").exists()
 
 
-def test_the_lock_holds_its_own_installer_and_no_registry():
-    lock = (CHECKOUT / "requirements.lock").read_text()
+@pytest.mark.parametrize("name", ["requirements.lock", "requirements-dev.lock"])
+def test_a_lock_holds_its_own_installer_and_no_registry(name):
+    lock = (CHECKOUT / name).read_text()
     assert re.search(r"^uv==\S+ \\\n    --hash=sha256:", lock, re.MULTILINE)
     assert "://" not in lock
     pinned = re.findall(r"^[a-z0-9][^ ]*==", lock, re.MULTILINE)
     assert len(pinned) == len(re.findall(r"^[a-z0-9][^\n]*\\\n    --hash=sha256:", lock, re.MULTILINE))
+
+
+def test_the_lock_of_tests_is_that_of_users_and_more():
+    def pins(name: str) -> set[str]:
+        return set(re.findall(r"^[a-z0-9][^ ]*==[^\n]*", (CHECKOUT / name).read_text(), re.MULTILINE))
+
+    for_users, for_tests = pins("requirements.lock"), pins("requirements-dev.lock")
+    assert for_users < for_tests
+    assert not [pin for pin in for_users if pin.startswith(("pytest", "ruff", "mypy"))]
 
 
 def test_make_help_names_every_target():
@@ -129,15 +139,21 @@ def test_links_in_the_documents_lead_somewhere():
 def test_a_set_up_from_nothing_works_and_the_second_run_does_nothing(copy):
     outside = {name: value for name, value in os.environ.items() if name != "VIRTUAL_ENV"}
 
-    def make() -> str:
-        done = subprocess.run(
-            ["make", "environment"], cwd=copy, env=outside, capture_output=True, text=True, timeout=600
-        )
+    def run(*command: str) -> str:
+        done = subprocess.run(command, cwd=copy, env=outside, capture_output=True, text=True, timeout=600)
         assert done.returncode == 0, done.stderr
         return done.stderr
 
-    assert "installing what requirements.lock pins" in make()
+    report, lint = ("make", "environment"), ("sh", "setup/environment.sh", "lint")
+    assert "installing what requirements.lock pins" in run(*report)
     # The folder's name has a space in it: programs of the environment must start all the same.
     version = subprocess.run([copy / ".venv/bin/benchstudy", "--version"], capture_output=True, text=True)
     assert version.stdout.startswith("benchstudy "), version.stderr
-    assert make() == ""
+    assert not (copy / ".venv/bin/ruff").exists()
+    assert run(*report) == ""
+
+    assert "installing what requirements-dev.lock pins" in run(*lint)
+    subprocess.run([copy / ".venv/bin/ruff", "--version"], check=True, stdout=subprocess.DEVNULL)
+    assert run(*lint) == ""
+    # What tests need holds what reports need, and stays, whoever calls.
+    assert run(*report) == ""

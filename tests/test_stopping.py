@@ -20,9 +20,11 @@ from benchstudy.jobs.tidy import tidy_family
 from benchstudy.measuring.raw import CorruptTrial, StoredTrial, TrialStore
 from benchstudy.measuring.session import hold_session
 from benchstudy.model import paths, registry
+from benchstudy.model.criteria import LEVEL
 from benchstudy.model.errors import StudyError
 from benchstudy.model.family import Case, Family, FamilyConfig, Observation, Parsed, ParseError
-from benchstudy.model.stopping import FEWEST, LEVEL, Stopping
+from benchstudy.model.metrics import Metric, declare
+from benchstudy.model.stopping import FEWEST, Stopping
 from benchstudy.model.study import Study, parse_study
 from benchstudy.report import evidence
 from benchstudy.report.results import Results
@@ -151,7 +153,7 @@ def test_the_plan_changes_with_the_rule_and_not_with_what_a_family_is_measured_f
 
     assert len({digest(), digest(until="4 %"), digest(blocks={"max": 16}), digest(blocks={"min": 7, "max": 15})}) == 4
     before = digest()
-    monkeypatch.setattr(type(registry.get("fio")), "primary_metrics", ("read_lat_mean",))
+    monkeypatch.setattr(type(registry.get("fio")), "metrics", measured_for("read_lat_mean"))
     assert digest() == before
 
 
@@ -165,6 +167,12 @@ BROKEN = [None] * 30
 MOST = {"short": 6}  # the blocks that a case is in
 
 
+def measured_for(*primary: str) -> Mapping[str, Metric]:
+    """Declared times, of which these are what cases are measured for."""
+    names = dict.fromkeys(["other", "duration", *primary])
+    return declare(*(Metric(name, "s", name.capitalize(), "lower", primary=name in primary) for name in names))
+
+
 class ScriptedConfig(FamilyConfig):
     values: dict[str, list[float | None]]
 
@@ -173,7 +181,7 @@ class Scripted(Family):
     """A command on the host says the value that the study gives a case for a block; none is a failure."""
 
     name, title, Config = "scripted", "Scripted", ScriptedConfig
-    primary_metrics: ClassVar[tuple[str, ...]] = ("duration",)
+    metrics: ClassVar[Mapping[str, Metric]] = measured_for("duration")
     # What an edit of the parser does to every value.
     edited: Callable[[float], float] = staticmethod(lambda value: value)
     stop_at: ClassVar[list[tuple[str, int]]] = []
@@ -281,7 +289,7 @@ def test_a_finished_session_stays_finished_whatever_a_parser_says_later(lab, mon
     for edited in (lambda value: value**40, lambda value: -value):
         monkeypatch.setattr(Scripted, "edited", staticmethod(edited))
         assert lab.hold({"quiet": QUIET}) == index
-    monkeypatch.setattr(Scripted, "primary_metrics", ("something new",))
+    monkeypatch.setattr(Scripted, "metrics", measured_for("something new"))
     lab.store.index.unlink()
     assert lab.hold({"quiet": QUIET}) == index
 
@@ -410,7 +418,7 @@ def test_a_fixed_number_of_blocks_takes_no_look(lab):
 
 
 def test_trials_without_a_named_metric_are_judged_by_their_first_time(lab, monkeypatch):
-    monkeypatch.setattr(Scripted, "primary_metrics", ())
+    monkeypatch.setattr(Scripted, "metrics", measured_for())
     (known,) = lab.hold({"wild": WILD})["stopping"]["known"]
     assert (known["metric"], known["precision"]) == ("other", 0.0)
     assert "all values are equal" in known["why"]

@@ -69,7 +69,7 @@ def test_two_trials_are_resampled_apart():
 
 
 def test_the_interval_is_the_same_in_every_process():
-    asked = "from benchstudy import within_trial; print(within_trial.mean_interval([v % 7 for v in range(50)]))"
+    asked = "from benchstudy.statistics import within_trial as w; print(w.mean_interval([v % 7 for v in range(50)]))"
     told = subprocess.run([sys.executable, "-c", asked], capture_output=True, text=True, check=True).stdout
     assert told == f"{within_trial.mean_interval([v % 7 for v in range(50)])}\n"
 
@@ -95,8 +95,19 @@ def test_a_rate_that_was_nothing_for_half_of_the_time_does_not_shrink():
     assert low == 0 and high > 500
 
 
-def test_arch_and_what_it_brings_are_imported_only_when_an_interval_is_asked_for():
-    """It takes seconds, and neither the command line nor most pages need it."""
-    modules = ", ".join(f"benchstudy.{m}" for m in ("cli", "within_trial", "families.log_write", "report.load_users"))
-    asked = f"import sys, {modules}; print({{'arch', 'pandas', 'ruptures'}} & set(sys.modules))"
+def test_intervals_are_those_of_another_stationary_bootstrap():
+    """What arch 8.0.0 (StationaryBootstrap) gave for these, when it drew the indices."""
+    random = np.random.default_rng(7)
+    base, new = 10 + np.cumsum(random.normal(size=60)) * 0.3, 12 + random.normal(size=90)
+    assert within_trial.mean_interval(base) == pytest.approx((-1.2216705698554566, 15.29780948993909), rel=1e-12)
+    assert within_trial.ratio_interval(base, new) == pytest.approx((0.02756881421063495, 4.142519009612611), rel=1e-12)
+    rate = within_trial.rate_interval(new[:40], np.full(40, 2.0))
+    assert rate == pytest.approx((5.785719658577758, 6.074661515968899), rel=1e-12)
+
+
+def test_what_searches_for_change_points_is_imported_only_when_some_are_asked_for():
+    """It takes a tenth of a second, and neither the command line nor most pages need it."""
+    names = ("commands.cli", "statistics.change_points", "families.log_write.family", "families.load_test.page.users")
+    modules = ", ".join(f"benchstudy.{name}" for name in names)
+    asked = f"import sys, {modules}; print({{'pandas', 'ruptures'}} & set(sys.modules))"
     assert subprocess.run([sys.executable, "-c", asked], capture_output=True, text=True).stdout == "set()\n"

@@ -65,6 +65,7 @@ class Tables:
             "position": len(self.trials) + 1,
             "status": "ok",
             "cause": None,
+            "cause_kind": None,
             "started": (_STARTED + timedelta(minutes=block)).isoformat(timespec="milliseconds"),
             "duration_s": 1.5,
             "argv": f"python3 -I ~/.benchstudy/agent-0123456789ab file-size {case} --folder /tmp/benchstudy-{trial}",
@@ -106,7 +107,7 @@ class Tables:
     def write(self) -> Path:
         folder = self.root / "data" / "tidy" / self.study / self.family
         folder.mkdir(parents=True, exist_ok=True)
-        types = {"value": pl.Float64, "cause": pl.String, "discarded_why": pl.String}
+        types = {"value": pl.Float64, "cause": pl.String, "cause_kind": pl.String, "discarded_why": pl.String}
         for name, rows in {"observations": self.observations, "trials": self.trials, **self.series}.items():
             pl.DataFrame(rows, schema_overrides=types, infer_schema_length=None).write_parquet(
                 folder / f"{name}.parquet"

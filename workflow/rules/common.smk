@@ -9,7 +9,8 @@ from pathlib import Path
 
 from snakemake.exceptions import WorkflowError
 
-from benchstudy.model import paths
+from benchstudy.jobs import inputs
+from benchstudy.model import paths, registry
 from benchstudy.hosts.controller import announce_controller, hold_project
 from benchstudy.model.errors import BenchstudyError
 from benchstudy.model.needs import programs_by_host
@@ -101,6 +102,11 @@ def tables_of_page(wildcards):
     return [f"data/tidy/{STUDY.study}/{family}" for family in families]
 
 
+def notebook_of_page(wildcards):
+    """The project's own, or what the family brings."""
+    return str(registry.notebook(wildcards.page, Path()))
+
+
 def acknowledged_findings():
     """What pages print beside findings of lints; it belongs to no measurement, so nothing is measured again for it."""
     return [entry.model_dump_json() for entry in STUDY.acknowledge]
@@ -118,14 +124,20 @@ def files_below(folder, pattern):
     )
 
 
-def report_code():
-    """What tables, figures and pages are made with: an edit there makes them again, and nothing before them."""
-    return [
-        *files_below("src/benchstudy/report", "*"),
-        *files_below("src/benchstudy/lints", "*"),
-        *files_below("src/benchstudy/statistics", "*"),
-        *files_below("src/benchstudy/families", "*"),
-    ]
+def code_of_tables(wildcards):
+    return inputs.code_of_tables(wildcards.family)
+
+
+def code_of_notebook(wildcards):
+    return inputs.code_of_notebook(wildcards.page, registry.notebook(wildcards.page, Path()), FAMILIES)
+
+
+def code_of_page(wildcards):
+    return inputs.code_of_page(wildcards.page)
+
+
+def code_of_crate(wildcards):
+    return inputs.code_of_crate()
 
 
 # A host has many places. A job that measures or provisions there takes them all, so that no two ever overlap whatever the

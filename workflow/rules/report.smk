@@ -4,10 +4,10 @@
 rule execute_notebook:
     """Run a page's notebook on its tables. A failing cell keeps its traceback in the log notebook."""
     input:
-        notebook="notebooks/{page}.ipynb",
+        notebook=notebook_of_page,
         tables=tables_of_page,
         published=files_below("data/published", "*.csv"),
-        code=report_code(),
+        code=code_of_notebook,
     output:
         notebook="reports/{study}/notebooks/{page}.ipynb",
         exports=directory("reports/{study}/{page}"),
@@ -27,7 +27,7 @@ rule render_report:
     """One self-contained page out of an executed notebook."""
     input:
         notebook="reports/{study}/notebooks/{page}.ipynb",
-        code=report_code(),
+        code=code_of_page,
     output:
         page="reports/{study}/{page}.html",
     log:
@@ -44,7 +44,7 @@ rule build_index:
         pages=expand("reports/{study}/{page}.html", study=STUDY.study, page=PAGES),
         tables=expand("data/tidy/{study}/{family}", study=STUDY.study, family=FAMILIES),
         sessions=session_indexes(),
-        code=report_code(),
+        code=inputs.code_of_index(FAMILIES),
     output:
         index="reports/index.html",
         study_index=f"reports/{STUDY.study}/index.html",
@@ -62,7 +62,7 @@ rule build_crate:
     input:
         index=rules.build_index.output.study_index,
         sessions=session_indexes(),
-        code=[*files_below("src", "*.py"), *files_below("notebooks", "*.ipynb"), *files_below("workflow", "*.*")],
+        code=code_of_crate,
     output:
         crate=f"reports/{STUDY.study}.crate.zip",
     log:

@@ -5,8 +5,7 @@ rule tidy_family:
     """Parse every trial of a family. What parses is input, because Snakemake does not see imported modules."""
     input:
         sessions=session_indexes,
-        families=files_below("src/benchstudy/families", "*.py"),
-        tidy="src/benchstudy/jobs/tidy.py",
+        code=code_of_tables,
     output:
         tables=directory("data/tidy/{study}/{family}"),
     log:

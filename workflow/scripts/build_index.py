@@ -6,7 +6,7 @@ from benchstudy.jobs.preloaded import report_job
 from benchstudy.model import paths
 
 with report_job() as (root, study, _):
-    from benchstudy.report.htmlpages import build_index
+    from benchstudy.report.indexpages import build_index
 
     build_index(
         study,

@@ -11,6 +11,8 @@ import time
 
 FILE = "supervisor.json"
 _RESERVE = ".reserve"
+# As benchstudy.model.causes.Cause has them on the controller.
+OOM, HOST_RESTARTED, LOST = "oom", "host-restarted", "lost"
 
 
 def boot_id() -> str | None:
@@ -67,6 +69,7 @@ class Record:
         self.content: dict = {
             "state": "starting",
             "cause": None,
+            "cause_kind": None,  # what a program may ask: OOM, HOST_RESTARTED or LOST; `cause` is for a person
             "uuid": spec["uuid"],
             "session": spec["session"],
             "label": spec["label"],
@@ -128,7 +131,7 @@ class Record:
             import limits
 
             survived = self.content["state"] != "exited" or self.content["signal"] != signal.SIGKILL
-            self.content["cause"] = limits.out_of_memory(self.content["limits"], survived)
+            self.content.update(cause_kind=OOM, cause=limits.out_of_memory(self.content["limits"], survived))
 
     def usage(self, used: resource.struct_rusage) -> None:
         """Of all descendants that were waited for."""

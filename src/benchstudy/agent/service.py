@@ -23,6 +23,7 @@ _PLACEHOLDER = re.compile(r"\{\{\s*([^{}]+?)\s*\}\}")
 _LOG_TAIL = 3000
 LOGS = ("setup.log", "stdout", "stderr", "stop.log", "supervisor.json")
 _PROBE_EVERY_S = 0.03
+_HOW_IT_ENDED = ("state", "cause", "cause_kind", "exit_status", "signal", "duration_s", "limits")
 _DEFAULTS: dict[str, object] = {"bind": None, "tools": "", "confinement": {}}
 
 
@@ -67,7 +68,7 @@ def start(arguments: list[str]) -> None:
         return
     sweeper.stop_daemon(folder)
     content = watcher.last_word(folder)
-    if _ran_out_of_memory(content):
+    if content.get("cause_kind") == record.OOM:
         cause = content["cause"]
     else:
         import limits  # hardly ever needed, and start-up time is paid at every command
@@ -90,7 +91,7 @@ def _logs(folder: str) -> list[str]:
 
 
 def status(arguments: list[str]) -> None:
-    """`service-status SERVICE_DIR`: {"state", "cause", "exit_status", "signal", "log", "used", "monotonic"}.
+    """`service-status SERVICE_DIR`: {"state", "cause", …, "log", "used", "monotonic"}.
 
     The state is "running" while it lives; `used`: by its control group up to now, see cgroups.usage_of.
     """
@@ -99,7 +100,7 @@ def status(arguments: list[str]) -> None:
     content = watcher.last_word(folder) if renewal is None else record.read(folder)
     if content is None:
         raise wire.AgentError(f"{folder} holds no record of a run")
-    how = {name: content.get(name) for name in ("state", "cause", "exit_status", "signal")}
+    how = {name: content.get(name) for name in _HOW_IT_ENDED}
     used = {"used": cgroups.usage_of(cgroups.registered(folder)), "monotonic": time.monotonic()}
     wire.emit({**how, "log": _log_tail(folder), **used})
 
@@ -172,12 +173,8 @@ def _wait_ready(folder: str, ready: dict, ports: dict[str, int], address: str) -
         time.sleep(_PROBE_EVERY_S)
 
 
-def _ran_out_of_memory(content: dict) -> bool:
-    return (content["cause"] or "").startswith("OOM:")
-
-
 def _how_it_ended(content: dict) -> str:
-    if _ran_out_of_memory(content):
+    if content.get("cause_kind") == record.OOM:
         return content["cause"]
     if content["state"] == "exited":
         how = f"signal {content['signal']}" if content["signal"] else f"exit status {content['exit_status']}"

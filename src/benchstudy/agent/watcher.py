@@ -152,12 +152,13 @@ def last_word(folder: str) -> dict:
     """The record of a command whose supervisor is gone."""
     content = record.read(folder)
     if content is None:
-        return {"state": "absent", "cause": f"{folder} holds no record of a run"}
+        return {"state": "absent", "cause": f"{folder} holds no record of a run", "cause_kind": record.LOST}
     if content["state"] in UNFINISHED:
         rebooted = content["boot_id"] != record.boot_id()
+        kind = record.HOST_RESTARTED if rebooted else record.LOST
         cause = "the host was rebooted" if rebooted else "the supervisor was killed on the host"
         # What the supervisor would have ended must not go on beside the next trial.
         ended = processes.end(lambda: processes.marked(lambda marks: marks["BENCHSTUDY_RUN"] == content["uuid"]))
         cgroups.remove_left(folder)
-        content.update(state="lost", cause=cause, survivors=ended)
+        content.update(state="lost", cause=cause, cause_kind=kind, survivors=ended)
     return content

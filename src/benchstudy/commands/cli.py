@@ -10,9 +10,8 @@ from pathlib import Path
 
 from benchstudy import __version__
 from benchstudy.commands.comparing import add_command as add_compare_command
-from benchstudy.commands.exporting import add_command as add_export_command
 from benchstudy.commands.provenance import add_commands as add_provenance_commands
-from benchstudy.model import paths
+from benchstudy.model import paths, registry
 from benchstudy.model.errors import BenchstudyError
 from benchstudy.model.names import nearest
 from benchstudy.model.study import Study, load_study
@@ -72,10 +71,18 @@ def _parser() -> argparse.ArgumentParser:
     imports.set_defaults(command=_import)
 
     prose = commands.add_parser("prose", help="find numbers that were typed into the prose of notebooks")
-    prose.add_argument("notebooks", nargs="*", type=Path, metavar="NOTEBOOK", help="all of notebooks/ when left out")
+    prose.add_argument(
+        "notebooks",
+        nargs="*",
+        type=Path,
+        metavar="NOTEBOOK",
+        help="all of notebooks/ and of other families when left out",
+    )
     prose.set_defaults(command=_prose)
 
-    add_export_command(commands)
+    for family in registry.names():
+        if own := registry.part(family, "commands"):
+            own.add_commands(commands)
     add_compare_command(commands)
 
     for command in (check, cases):
@@ -135,7 +142,7 @@ def _from_to(fewest: int, most: int) -> str:
 def _prose(arguments: argparse.Namespace) -> int:
     from benchstudy.report.prose import read
 
-    notebooks = arguments.notebooks or sorted((paths.project_root() / "notebooks").glob("*.ipynb"))
+    notebooks = arguments.notebooks or _all_notebooks(paths.project_root())
     if not notebooks:
         raise BenchstudyError("notebooks/ has no notebook: name those to read")
     found = [(notebook, typed) for notebook in notebooks for typed in read(notebook)]
@@ -144,6 +151,12 @@ def _prose(arguments: argparse.Namespace) -> int:
     if found:
         print("results change and prose does not: say them with page.say, or quote them as `code`", file=sys.stderr)
     return 1 if found else 0
+
+
+def _all_notebooks(root: Path) -> list[Path]:
+    """Those of the project, then those that families outside it bring."""
+    families = (registry.notebook(name, root) for name in registry.names())
+    return list(dict.fromkeys([*sorted((root / "notebooks").glob("*.ipynb")), *(n for n in families if n.is_file())]))
 
 
 def _discard(arguments: argparse.Namespace) -> int:

@@ -1,11 +1,14 @@
-"""Writes the tables of config/README.md from the models themselves, so that they cannot say something else.
+"""Writes tables of config/README.md and docs/families/ from the models themselves, so that they cannot say otherwise.
 
-`python -m benchstudy.commands.reference config/README.md` puts them between the file's two markers.
+`python -m benchstudy.commands.reference config/README.md docs/families/*.md` puts them between each file's markers.
 """
 
+import math
+import re
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from datetime import datetime
+from itertools import groupby, product
 from pathlib import Path
 from types import NoneType, UnionType
 from typing import Annotated, Any, Literal, Union, get_args, get_origin
@@ -20,7 +23,10 @@ from benchstudy.model.stopping import PrecisionField
 from benchstudy.model.study import MarginField, Study
 from benchstudy.model.units import DurationField, Size
 
-BEGIN, END = "<!-- tables: begin -->", "<!-- tables: end -->"
+# What stands between them is made here: the tables of a study, or the metrics of a family.
+_PLACE = re.compile(
+    r"(<!-- (?P<what>tables|metrics of (?P<family>\w+)): begin -->\n).*?(<!-- (?P=what): end -->)", re.DOTALL
+)
 _PLAIN = {
     datetime: "time",
     str: "text",
@@ -59,11 +65,37 @@ def tables() -> str:
 
 def written_into(text: str) -> str:
     """`text` with the tables between its markers. Raises ValueError when it has no markers."""
-    before, begin, rest = text.partition(BEGIN)
-    _, end, after = rest.partition(END)
-    if not (begin and end):
-        raise ValueError(f"the file needs the two lines {BEGIN} and {END}")
-    return f"{before}{BEGIN}\n\n{tables()}\n{END}{after}"
+
+    def place(found: re.Match[str]) -> str:
+        made = metrics(found["family"]) if found["family"] else tables()
+        return f"{found[1]}\n{made}\n{found[4]}"
+
+    written, places = _PLACE.subn(place, text)
+    if not places:
+        raise ValueError("the file needs the two lines <!-- tables: begin --> and <!-- tables: end -->")
+    return written
+
+
+def metrics(family: str) -> str:
+    """Markdown: a table of what its trials give. Those with one meaning stand in one row."""
+    rows = ["| metric | unit | better | meaning |", "|---|---|---|---|"]
+    declared = registry.get(family).metrics.values()
+    for (unit, better, meaning), alike in groupby(declared, lambda m: (m.unit, m.better, m.meaning)):
+        found = list(alike)
+        names = _together([metric.name for metric in found])
+        shown = f"**{names}**" if any(metric.primary for metric in found) else names
+        rows.append(f"| {shown} | {unit} | {better or ''} | {meaning} |")
+    return "\n".join(rows) + "\n"
+
+
+def _together(names: Sequence[str]) -> str:
+    """`connect_{mean,max}` for names that are every combination of their parts, else all of them."""
+    parts = [name.split("_") for name in names]
+    if len(names) > 1 and len({len(of) for of in parts}) == 1:
+        choices = [list(dict.fromkeys(column)) for column in zip(*parts, strict=True)]
+        if math.prod(map(len, choices)) == len(names) and set(map("_".join, product(*choices))) == set(names):
+            return "`" + "_".join(c[0] if len(c) == 1 else f"{{{','.join(c)}}}" for c in choices) + "`"
+    return ", ".join(f"`{name}`" for name in names)
 
 
 def _table(model: type[BaseModel], known: tuple[str, ...] = ()) -> str:
@@ -151,8 +183,8 @@ def _short(item: Any) -> str:
 
 
 def main() -> int:
-    file = Path(sys.argv[1])
-    file.write_text(written_into(file.read_text()))
+    for file in map(Path, sys.argv[1:]):
+        file.write_text(written_into(file.read_text()))
     return 0
 
 

@@ -11,7 +11,7 @@ from benchstudy.hosts.commands import Command, Execution, SupervisedRun
 from benchstudy.hosts.errors import HostBusy, HostRefused, LockLost, ServiceFailed
 from benchstudy.hosts.line import AgentLine
 from benchstudy.hosts.lock import HostLock
-from benchstudy.hosts.services import RunningService, check_addresses, fetch_logs, with_log
+from benchstudy.hosts.services import RunningService, check_addresses, fetch_logs, not_ready, with_log
 from benchstudy.model.services import Confinement, Service
 
 __all__ = [
@@ -132,7 +132,8 @@ class HostAgent(AgentLine):
         if not answer["ready"]:
             fetch_logs(self, folder, answer["logs"], into)
             self.call("remove", uuid, folder)
-            raise ServiceFailed(with_log(answer["cause"], answer["log"]), answer["record"])
+            failure = not_ready(answer["record"], name, answer["log"])
+            raise ServiceFailed(with_log(answer["cause"], answer["log"]), answer["record"], failure)
         return RunningService(
             name,
             uuid,

@@ -28,6 +28,7 @@ FINAL_STATES = (
 _MOST_FRUITLESS_ATTEMPTS = 5
 _STOP_SEEN_S = 0.5  # how soon `stop_when` is looked at
 _AS_RECORDED = (
+    "cause_kind",
     "exit_status",
     "signal",
     "duration_s",
@@ -91,6 +92,7 @@ class Execution:
 
     `state`: exited, timeout, lease-expired, stopped, start-failed or lost (the supervisor died, or the host restarted),
         or ended: it was still running when its `stop_when` was set.
+    `cause`: why, in a sentence, where the state does not say it all, and `cause_kind` as a Cause where there is one.
     `exit_status` and `signal`: of the command itself; both None when it did not start or is unknown.
     `duration_s`: on the host's monotonic clock. `clock_offset_s`: host's wall clock minus this machine's.
     `clock_step_s`: how far the host's wall clock was set while the command ran. `started`, `finished`: host's, UTC.
@@ -105,6 +107,7 @@ class Execution:
     argv: tuple[str, ...]
     state: str
     cause: str | None
+    cause_kind: str | None
     exit_status: int | None
     signal: int | None
     duration_s: float | None

@@ -4,11 +4,14 @@ from collections.abc import Mapping
 from typing import Any
 
 from benchstudy.hosts.remote import ConnectionFailed
+from benchstudy.model.causes import Cause, Failure
 from benchstudy.model.errors import SessionFailed, TrialFailed
 
 
 class HostRefused(SessionFailed, TrialFailed):
     """The agent cannot do what was asked. Inside a trial it fails the trial, outside of one the session."""
+
+    cause = Cause.REFUSED
 
 
 class HostBusy(SessionFailed):
@@ -29,6 +32,6 @@ class ServiceFailed(TrialFailed):
     `record`: its supervisor's record, when it came so far that there is one.
     """
 
-    def __init__(self, message: str, record: Mapping[str, Any] | None = None):
-        super().__init__(message)
+    def __init__(self, message: str, record: Mapping[str, Any] | None = None, failure: Failure | None = None):
+        super().__init__(message, failure)
         self.record = record

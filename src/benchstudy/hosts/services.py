@@ -8,6 +8,7 @@ from typing import Any
 
 from benchstudy.hosts.errors import ServiceFailed
 from benchstudy.hosts.line import AgentLine
+from benchstudy.model.causes import Cause, Failure, failure_of, ran_out_of_memory
 from benchstudy.model.services import PLACEHOLDER, Service
 
 
@@ -59,7 +60,8 @@ class RunningService:
         """Raise ServiceFailed with the cause and the end of its log when it does not run any more."""
         status = self.status()
         if status["state"] != "running":
-            raise ServiceFailed(with_log(how_it_ended(status), self.redacted(status["log"])), status)
+            log = self.redacted(status["log"])
+            raise ServiceFailed(with_log(how_it_ended(status), log), status, died(status, self.name, log))
 
     def usage(self) -> Mapping[str, Any]:
         """What it used up to now: peak_memory_bytes, oom_kills, cpu_user_s, cpu_system_s, each None when unknown.
@@ -122,14 +124,27 @@ def no_address(host: str) -> str:
 
 
 def how_it_ended(record: Mapping[str, Any]) -> str:
-    """A record's end in a sentence; begins with "OOM:" when the kernel killed it for want of memory."""
+    """A record's end in a sentence."""
     cause = record.get("cause")
-    if cause and cause.startswith("OOM:"):
-        return cause
+    if ran_out_of_memory(record):
+        return cause or ""
     if record["state"] == "exited":
         how = f"signal {record['signal']}" if record.get("signal") else f"exit status {record.get('exit_status')}"
         return f"it ended with {how}" + (f" ({cause})" if cause else "")
     return f"{record['state']}: {cause}" if cause else record["state"]
+
+
+def died(record: Mapping[str, Any], name: str, said: str | None = None) -> Failure:
+    """The failure of a service that does not run any more."""
+    found = failure_of(record, name, said)
+    return found if ran_out_of_memory(record) else found.model_copy(update={"cause": Cause.SERVER_DIED})
+
+
+def not_ready(record: Mapping[str, Any], name: str, log: str) -> Failure:
+    """The failure of a service that did not come up."""
+    found = failure_of(record, name, log.strip())
+    by_itself = found.cause in (Cause.EXITED, Cause.SIGNAL, Cause.STOPPED)
+    return found.model_copy(update={"cause": Cause.NOT_READY}) if by_itself else found
 
 
 def with_log(cause: str, log: str) -> str:

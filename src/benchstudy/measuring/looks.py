@@ -19,7 +19,6 @@ from benchstudy.model.study import SessionPlan
 # Results by case and block, as `session.adopt` gives them.
 Adopted = Mapping[tuple[str, int], StoredTrial]
 
-_TIMES_AND_RATES = ("s", "1/s", "B/s")
 _RULE = "half the width of the median's 95 % order-statistic interval, over the median"
 _MOST_NAMED = 3
 
@@ -109,12 +108,9 @@ def take_look(plan: SessionPlan, blocks: int, adopted: Adopted) -> dict[str, Any
 def known_of(family: Family, case: Case, trials: Sequence[StoredTrial]) -> list[Known]:
     """One for each metric that the case is measured for, from its trials; one without a metric when none gave any."""
     given = [_values(family, trial) for trial in trials]
-    metrics = [name for name in family.primary_metrics if any(name in values for values in given)]
+    metrics = family.measured_for({name for values in given for name in values})
     if not metrics:
-        rates = (m for values in given for m, (_, unit) in values.items() if unit in _TIMES_AND_RATES)
-        metrics = [m for m in (next(rates, None),) if m]
-    if not metrics:
-        why = "no trial gave a value" if not any(given) else "no time and no rate among its metrics"
+        why = "no trial gave a value" if not any(given) else "none of its metrics is better higher or lower"
         return [Known(case.id, "", "", 0, len(trials), None, None, None, None, why)]
     return [_known(case.id, metric, [values.get(metric) for values in given]) for metric in metrics]
 

@@ -17,9 +17,10 @@ from pathlib import Path
 from typing import Any, Literal
 from uuid import uuid4
 
-from pydantic import BaseModel, ConfigDict
+from pydantic import BaseModel, ConfigDict, model_validator
 
 from benchstudy.model import paths
+from benchstudy.model.causes import Failure, translated
 from benchstudy.model.errors import BenchstudyError, SessionFailed
 from benchstudy.model.files import as_json, now, sha256_of, write_atomically
 
@@ -79,9 +80,13 @@ class CommandRecord(_Record):
 
 
 class TrialRecord(_Record):
-    """What `trial.json` holds. Times are UTC, ISO 8601."""
+    """What `trial.json` holds. Times are UTC, ISO 8601.
 
-    schema_version: Literal[1] = 1
+    `cause`: why it failed in a person's words, and `failure` as a value, both None of one that did not. Records of
+    schema 1 have the words alone: what they say is translated here, when one is read, and nowhere else.
+    """
+
+    schema_version: Literal[1, 2] = 2
     uuid: str
     study: str
     study_sha256: str
@@ -97,6 +102,7 @@ class TrialRecord(_Record):
     roles: dict[str, str]
     status: Status
     cause: str | None
+    failure: Failure | None = None
     started: str
     finished: str
     duration_s: float
@@ -104,6 +110,13 @@ class TrialRecord(_Record):
     verified: dict[str, Any]
     instrument: str
     imported_from: str | None = None
+
+    @model_validator(mode="before")
+    @classmethod
+    def _translate(cls, data: Any) -> Any:
+        if isinstance(data, dict) and data.get("schema_version") == 1 and data.get("cause"):
+            return {**data, "failure": translated(data["cause"], data["status"], data["commands"])}
+        return data
 
 
 @dataclass(frozen=True)

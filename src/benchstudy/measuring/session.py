@@ -24,6 +24,7 @@ from benchstudy.measuring.raw import RESULTS, Status, StoredTrial, TrialRecord, 
 from benchstudy.measuring.state import HostConnection, SessionState
 from benchstudy.measuring.trial import TrialContext
 from benchstudy.model import paths
+from benchstudy.model.causes import Cause, Failure
 from benchstudy.model.differences import environment_diff
 from benchstudy.model.errors import BenchstudyError, SessionFailed, TrialFailed
 from benchstudy.model.family import Case, ParseError
@@ -263,10 +264,11 @@ class _Session:
         started, begun = now(), time.monotonic()
         status: Status = "aborted"
         cause: str | None = "the session ended during the trial"
+        failure: Failure | None = Failure(cause=Cause.INTERRUPTED)
         try:
-            status, cause = self._run_and_parse(case, trial)
+            status, cause, failure = self._run_and_parse(case, trial)
         except (ConnectionFailed, ConnectionLost) as error:
-            cause = str(error)
+            cause, failure = str(error), Failure(cause=Cause.CONNECTION)
             raise
         except KeyboardInterrupt:
             cause = "interrupted"
@@ -288,6 +290,7 @@ class _Session:
                 roles=dict(self._plan.roles),
                 status=status,
                 cause=state.redact(cause) if cause else None,
+                failure=failure and failure.with_said(state.redact),
                 started=started,
                 finished=now(),
                 duration_s=time.monotonic() - begun,
@@ -300,25 +303,28 @@ class _Session:
             self._progress.trial_finished(scheduled.block, case.id, status, record.cause, record.duration_s)
         return status
 
-    def _run_and_parse(self, case: Case, trial: TrialContext) -> tuple[Status, str | None]:
+    def _run_and_parse(self, case: Case, trial: TrialContext) -> tuple[Status, str | None, Failure | None]:
         family = self._plan.family
         try:
             family.run(case, trial)
             # A tool can exit 0 and leave nonsense: what cannot be parsed now will not be parsable later either.
             family.parse(case.levels, trial.files)
+            trial.note(**family.notes(trial.files))
         except (TrialFailed, ParseError) as error:
             states = {command.state for command in trial.commands}
+            failure = Failure(cause=Cause.PARSE) if isinstance(error, ParseError) else error.failure
             if states & _NOT_THE_TOOLS_DOING:
-                return "aborted", str(error)
-            return ("timeout" if "timeout" in states else "failed"), str(error)
+                return "aborted", str(error), failure
+            return ("timeout" if "timeout" in states else "failed"), str(error), failure
         except (ConnectionFailed, ConnectionLost):
             raise
         except Exception as error:  # a defect of ours: it takes no other trial down, and it is no result either
             log.exception("%s: internal error", case.id)
-            return "aborted", f"internal error: {type(error).__name__}: {error}"
+            words = f"internal error: {type(error).__name__}: {error}"
+            return "aborted", words, Failure(cause=Cause.INTERNAL)
         if trial.commands and len({c.boot_id for c in trial.commands if c.host == trial.commands[0].host}) > 1:
-            return "aborted", "the host was restarted during the trial"
-        return "ok", None
+            return "aborted", "the host was restarted during the trial", Failure(cause=Cause.HOST_RESTARTED)
+        return "ok", None, None
 
     def _event(self, text: str) -> None:
         self._events.append(f"{now()} {text}")

@@ -12,6 +12,7 @@ from benchstudy.hosts import shipping
 from benchstudy.hosts.agent import HostAgent, RunningService, ServiceFailed
 from benchstudy.hosts.remote import Remote
 from benchstudy.measuring.raw import ToolRecord
+from benchstudy.model.causes import Cause
 from benchstudy.model.errors import BenchstudyError, TrialFailed
 from benchstudy.model.services import Confinement, Service
 from benchstudy.model.study import SessionPlan
@@ -43,7 +44,7 @@ class SessionState:
         on_event: Callable[[str], None],
     ):
         self.uuid, self.plan, self.hosts, self.folder, self.event = uuid, plan, hosts, folder, on_event
-        self._services: dict[str, RunningService | str] = {}
+        self._services: dict[str, RunningService | TrialFailed] = {}
         self._made: dict[str, Any] = {}
         self._tools: dict[tuple[str, str], ToolRecord] = {}
         self._tool_paths: dict[tuple[str, str], str] = {}
@@ -61,15 +62,15 @@ class SessionState:
         if name not in self._services:
             self._services[name] = self._start(name)
         running = self._services[name]
-        if isinstance(running, str):
-            raise TrialFailed(running)
+        if isinstance(running, TrialFailed):
+            raise TrialFailed(str(running)) from running
         return running
 
-    def _start(self, name: str) -> RunningService | str:
+    def _start(self, name: str) -> RunningService | TrialFailed:
         try:
             return self.start(name)
         except TrialFailed as error:
-            return str(error)
+            return error
 
     def start(
         self,
@@ -106,7 +107,7 @@ class SessionState:
             )
         except ServiceFailed as error:
             # What a table's cell shows first is what happened, not to whom.
-            text = str(error) if str(error).startswith("OOM:") else f"service {name}: {error}"
+            text = str(error) if error.failure.cause is Cause.OOM else f"service {name}: {error}"
             raise ServiceFailed(text, error.record) from error
         except TrialFailed as error:
             raise TrialFailed(f"service {name}: {error}") from error
@@ -149,7 +150,7 @@ class SessionState:
             except TrialFailed as error:
                 self._made[key] = error
         if isinstance(self._made[key], TrialFailed):
-            raise TrialFailed(str(self._made[key]))
+            raise TrialFailed(str(self._made[key])) from self._made[key]
         return self._made[key]
 
     def tool(self, role: str, program: str) -> ToolRecord:
@@ -207,7 +208,7 @@ class SessionState:
     def close(self) -> None:
         """End services in the reverse order of their start, and keep their logs with the session."""
         for name, running in reversed(self._services.items()):
-            if isinstance(running, str):
+            if isinstance(running, TrialFailed):
                 continue
             try:
                 running.stop(self.folder / "services" / name)

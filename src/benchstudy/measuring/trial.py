@@ -8,9 +8,10 @@ from typing import Any, TypeVar
 
 from benchstudy.hosts.agent import Command, Execution, RunningService, ServiceFailed
 from benchstudy.hosts.remote import ConnectionFailed, ConnectionLost
-from benchstudy.hosts.services import how_it_ended, no_address
+from benchstudy.hosts.services import died, how_it_ended, no_address
 from benchstudy.measuring.raw import CommandRecord
 from benchstudy.measuring.state import SessionState
+from benchstudy.model.causes import Cause, failure_of, ran_out_of_memory
 from benchstudy.model.errors import BenchstudyError, TrialFailed
 from benchstudy.model.family import FamilyConfig
 from benchstudy.model.services import Confinement, Limits, Service
@@ -31,27 +32,32 @@ class TrialExecution:
     def require_success(self) -> None:
         """Raises TrialFailed with the way the command ended and the tail of what it said."""
         e = self.execution
-        if e.cause and e.cause.startswith("OOM:"):
-            raise TrialFailed(e.cause)
-        if e.state == "exited" and e.exit_status == 0:
+        if e.state == "exited" and e.exit_status == 0 and not ran_out_of_memory(vars(e)):
             return
         name = Path(e.argv[0]).name
+        said = _said(self.stderr) or (_said(self.stdout) if e.state == "exited" else "")
+        failure = failure_of(vars(e), name, said)
+        if failure.cause is Cause.OOM:
+            raise TrialFailed(e.cause or "", failure)
         if e.state == "timeout":
-            raise TrialFailed(f"{name} was ended at its timeout, after {e.duration_s:.0f} s")
+            raise TrialFailed(f"{name} was ended at its timeout, after {e.duration_s:.0f} s", failure)
         if e.state != "exited":
-            raise TrialFailed(f"{name}: {e.state}{f': {e.cause}' if e.cause else ''}{_said(self.stderr)}")
+            raise TrialFailed(f"{name}: {e.state}{f': {e.cause}' if e.cause else ''}{_ending(said)}", failure)
         how = f"was ended by signal {e.signal}" if e.signal else f"exited with status {e.exit_status}"
-        raise TrialFailed(f"{name} {how}{_said(self.stderr) or _said(self.stdout)}")
+        raise TrialFailed(f"{name} {how}{_ending(said)}", failure)
+
+
+def _ending(said: str) -> str:
+    return f": {said}" if said else ""
 
 
 def _said(path: Path) -> str:
-    """The last words in a file, as an ending of a cause."""
+    """The last words in a file."""
     if not path.is_file() or not path.stat().st_size:
         return ""
     with path.open("rb") as file:
         file.seek(max(0, path.stat().st_size - _CAUSE_TAIL_BYTES))
-        text = " / ".join(line.strip() for line in file.read().decode(errors="replace").splitlines() if line.strip())
-    return f": {text}"
+        return " / ".join(line.strip() for line in file.read().decode(errors="replace").splitlines() if line.strip())
 
 
 class TrialContext:
@@ -177,13 +183,13 @@ class TrialContext:
     def _end_server(self, running: RunningService, label: str, folder: Path, symptom: Exception | None) -> None:
         running.stop(folder)
         self._list_server(running.name, label, running.record)
-        died = running.record["state"] != "stopped"
-        cause = how_it_ended(running.record)
-        if died and not cause.startswith("OOM:"):
-            said = _said(folder / "stderr") or _said(folder / "stdout")
-            cause = f"the server {running.name} died during the trial: {cause}{said}"
-        if died or cause.startswith("OOM:"):
-            raise TrialFailed(cause) from symptom
+        out_of_memory = ran_out_of_memory(running.record)
+        if running.record["state"] == "stopped" and not out_of_memory:
+            return
+        cause, said = how_it_ended(running.record), _said(folder / "stderr") or _said(folder / "stdout")
+        if not out_of_memory:
+            cause = f"the server {running.name} died during the trial: {cause}{_ending(said)}"
+        raise TrialFailed(cause, died(running.record, running.name, said)) from symptom
 
     def _list_server(self, name: str, label: str, record: Mapping[str, Any] | None) -> None:
         if record is None or "started" not in record:

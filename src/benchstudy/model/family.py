@@ -1,14 +1,18 @@
 """What a family of benchmarks is: a package that is found by itself (`registry`), with a module for each of its parts.
 
 family.py    `FAMILY`, an instance of a `Family`: name, cases, metrics; imports neither a host nor a report
+metrics.py   `METRICS`: what a trial gives, each with unit, title and direction
 config.py    what a study may say of it
 run.py       `run_trial(case, trial)`: execute a case once
-parse.py     `parse_trial(levels, files)`: pure, the files of a trial to observations
+parse.py     `parse_trial(levels, files)`: pure, the files of a trial to observations; `note_trial(files)`, if any: what
+             the trial's record says of them
 check.py     `check_host(config, host)`, where `benchstudy check` has something to look for
 imported.py  `recognise(path)`, where existing outputs of its tools can be imported
 lints.py     rules of its own, where it has some
+commands.py  `add_commands(subparsers)`, where `benchstudy` gets commands of it
 page/        tables and figures of its own; published.py in it: what others published of its kind
 on_host/     what runs on hosts, beside the agent
+notebook.ipynb  its page, where the project has no notebooks/<family>.ipynb
 """
 
 import hashlib
@@ -17,13 +21,14 @@ import inspect
 import json
 import random
 from abc import ABC, abstractmethod
-from collections.abc import Mapping, Sequence
+from collections.abc import Container, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, ClassVar
 
 from pydantic import Field
 
+from benchstudy.model.metrics import Metric
 from benchstudy.model.names import Name
 from benchstudy.model.services import Service
 from benchstudy.model.stopping import BlocksField, PrecisionField
@@ -114,9 +119,8 @@ class Family(ABC):
     # The long tables that `parse` gives and their columns, as names of polars types, so that measuring need not import
     # polars: {"operations": {"total_s": "Float64", "index": "Int64"}}
     series_schemas: ClassVar[Mapping[str, Mapping[str, str]]] = {}
-    # What its cases are measured for: adaptive stopping wants all of these precise that a case gives, and two studies
-    # are compared by them. Left empty, or of a case that gives none of them: its first time or rate.
-    primary_metrics: ClassVar[tuple[str, ...]] = ()
+    # Everything that `parse` gives: unit, title and direction of each, which of them its cases are measured for.
+    metrics: ClassVar[Mapping[str, Metric]] = {}
     # The role whose host its commands run on, whatever services there are; None where services say it.
     runs_on: ClassVar[str | None] = None
     # What its services may speak of besides what they need: `server` of `{{server.bind}}`, the trial's own.
@@ -143,8 +147,31 @@ class Family(ABC):
         self._part("run").run_trial(case, trial)
 
     def parse(self, case_levels: Mapping[str, str], files: Path) -> Parsed:
-        """Pure: the files of one successful trial in, observations out. Raises ParseError."""
-        return self._part("parse").parse_trial(case_levels, files)
+        """Pure: the files of one successful trial in, observations out.
+
+        Raises ParseError, also for an observation that `metrics` does not declare in this unit.
+        """
+        parsed: Parsed = self._part("parse").parse_trial(case_levels, files)
+        for seen in parsed.observations:
+            if seen.metric not in self.metrics or self.metrics[seen.metric].unit != seen.unit:
+                raise ParseError(f"{self.name} declares no metric {seen.metric!r} in {seen.unit!r} (`metrics`)")
+        return parsed
+
+    def measured_for(self, given: Container[str]) -> list[str]:
+        """Those of a case's metrics that it is measured for: adaptive stopping wants them precise, and two studies are
+        compared by them. Where it gives none of the primary ones: the first of which one direction is better.
+        """
+        there = [metric for metric in self.metrics.values() if metric.name in given]
+        primary = [metric.name for metric in there if metric.primary]
+        return primary or [metric.name for metric in there if metric.better][:1]
+
+    def notes(self, files: Path) -> Mapping[str, Any]:
+        """What a reader must know of a trial that was just run, read from its files; its record keeps it.
+
+        Raises ParseError. Of the parser, so that no run has to read results for others' sake.
+        """
+        note_trial = getattr(self._part("parse"), "note_trial", None)
+        return note_trial(files) if note_trial else {}
 
     def check(self, config: Any, host: Any) -> None:
         """Look, without measuring, whether the host has what the cases need.

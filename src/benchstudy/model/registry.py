@@ -59,15 +59,31 @@ def get(name: str) -> Family:
 
 
 def part(name: str, module: str) -> ModuleType | None:
-    """The module of this name in a family's package, such as "lints" or "published"; None where it has none."""
+    """The module of this name in a family's package, such as "lints" or "page.published"; None where it has none."""
     package = f"{packages()[name]}.{module}"
-    return importlib.import_module(package) if importlib.util.find_spec(package) else None
+    return importlib.import_module(package) if _exists(package) else None
+
+
+def folder(name: str) -> Path:
+    """Where a family's package lies. Imports nothing of it."""
+    spec = importlib.util.find_spec(packages()[name])
+    assert spec is not None and spec.origin is not None, f"{packages()[name]} is no package with an __init__.py"
+    return Path(spec.origin).parent
+
+
+def notebook(page: str, root: Path) -> Path:
+    """What makes a page: the project's notebook of its name, or else the one that the family's package brings."""
+    own = root / "notebooks" / f"{page}.ipynb"
+    if own.exists() or page not in packages():
+        return own
+    brought = folder(page) / "notebook.ipynb"
+    return brought if brought.exists() else own
 
 
 def deploy(name: str) -> Path | None:
     """The file `deploy.py` of a family's package, which says what its hosts need; None where it has none."""
-    spec = importlib.util.find_spec(f"{packages()[name]}.deploy")
-    return Path(spec.origin) if spec and spec.origin else None
+    path = folder(name) / "deploy.py"
+    return path if path.is_file() else None
 
 
 def lint_names() -> list[str]:
@@ -76,4 +92,14 @@ def lint_names() -> list[str]:
 
 
 def _has_family(package: str) -> bool:
-    return importlib.util.find_spec(f"{package}.family") is not None
+    return _exists(f"{package}.family")
+
+
+def _exists(module: str) -> bool:
+    """Whether there is such a module. Raises ModuleNotFoundError where a package around it lacks another one."""
+    try:
+        return importlib.util.find_spec(module) is not None
+    except ModuleNotFoundError as error:
+        if f"{module}.".startswith(f"{error.name}."):  # a package around it is missing, or is none
+            return False
+        raise

@@ -15,7 +15,6 @@ from benchstudy.model.names import nearest
 from benchstudy.model.units import parse_percent
 from benchstudy.model.wording import explain
 
-LEVEL = 0.95
 _ONE_IN = 20  # the interval misses the median, at most
 # With fewer values the median has no interval at all.
 FEWEST = 6

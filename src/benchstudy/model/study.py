@@ -13,6 +13,7 @@ from pydantic import BaseModel, BeforeValidator, Field, ValidationError, field_v
 
 from benchstudy.model import registry
 from benchstudy.model.authorship import Author, LicenceField
+from benchstudy.model.criteria import MARGIN
 from benchstudy.model.declared import Acknowledgement, DeclaredCeiling
 from benchstudy.model.errors import StudyError
 from benchstudy.model.family import Case, Family, FamilyConfig
@@ -49,7 +50,7 @@ class Thresholds(Strict):
     )
     reconnect: DurationField = Field(120.0, description="how long to try to get a lost connection back")
     margin: MarginField = Field(
-        0.05, description="the smallest difference that matters: a comparison's verdict is on it"
+        MARGIN, description="the smallest difference that matters: a comparison's verdict is on it"
     )
     margins: dict[str, MarginField] = Field(
         {}, description="other margins, by family (`fio`) or by family and metric (`fio/read_iops`)"

@@ -9,7 +9,7 @@ from typing import Any
 
 from benchstudy.measuring.instrument import instrument_sha256
 from benchstudy.measuring.raw import SUMS, StoredFile, StoredTrial, TrialStore, verify
-from benchstudy.model import paths
+from benchstudy.model import paths, sources
 from benchstudy.model.errors import BenchstudyError
 from benchstudy.model.study import SessionPlan, Study
 from benchstudy.report.bundle import report_files
@@ -93,9 +93,10 @@ def gather(root: Path, study: Study) -> Contents:
     if not any(each.trials for each in measured):
         raise BenchstudyError(f"study {study.study}: nothing was measured or imported yet, so there is nothing to pack")
     text = json.dumps(declared, indent=2, ensure_ascii=False) + "\n"
-    others = [Part.of(STUDY_FILE, text.encode()), *_facts(root, study), *_code(root)]
-    package = root / "src" / "benchstudy"
-    instruments = {family: instrument_sha256(family, package) for family in study.families} if package.is_dir() else {}
+    others = [Part.of(STUDY_FILE, text.encode()), *_facts(root, study)]
+    others += [Part.of(path.relative_to(root).as_posix(), path) for path in code_files(root)]
+    is_packed = sources.path_of("benchstudy").is_relative_to((root / "src").resolve())
+    instruments = {family: instrument_sha256(family) for family in study.families} if is_packed else {}
     return Contents(study, declared, instruments, measured, tuple(_reports(root, study)), tuple(others))
 
 
@@ -157,11 +158,11 @@ def _facts(root: Path, study: Study) -> Iterator[Part]:
             yield Part.of(path.relative_to(root).as_posix(), path)
 
 
-def _code(root: Path) -> Iterator[Part]:
+def code_files(root: Path) -> Iterator[Path]:
+    """What a crate holds of the project at `root` beside the study: its code, and what others published."""
     for name in (*CODE, PUBLISHED):
         top = root / name
-        for path in [top] if top.is_file() else files_below(top):
-            yield Part.of(path.relative_to(root).as_posix(), path)
+        yield from [top] if top.is_file() else files_below(top)
 
 
 def files_below(top: Path) -> list[Path]:

@@ -7,8 +7,9 @@ from collections.abc import Sequence
 
 import polars as pl
 
+from benchstudy.model.causes import Cause
 from benchstudy.report import drift, human
-from benchstudy.report.results import Estimate, Results
+from benchstudy.report.results import Estimate, Reason, Results
 from benchstudy.report.tables import MISSING, Cell, Table
 from benchstudy.statistics import histograms, stats
 
@@ -47,16 +48,16 @@ def estimate_cell(results: Results, estimate: Estimate | None, form: str, unit: 
 def failures(estimate: Estimate) -> list[str]:
     """Why trials failed, in a few words a reason: "OOM (2 of 6)", "failed: connection refused (1 of 6)"."""
     found: Counter[str] = Counter()
-    for cause, count in estimate.causes:
-        found[short_cause(cause)] += count
+    for reason, count in estimate.causes:
+        found[short_cause(reason)] += count
     return [f"{reason} ({count} of {estimate.results})" for reason, count in found.most_common()]
 
 
-def short_cause(cause: str) -> str:
+def short_cause(reason: Reason) -> str:
     """A cause as a cell can hold it; the whole of it stands at the trials."""
-    if re.match(r"OOM\b", cause):
+    if reason.cause is Cause.OOM:
         return "OOM"
-    cause = _WHERE.sub("", cause)
+    cause = _WHERE.sub("", reason.words)
     if len(cause) > _SHORT_CAUSE:
         clause = re.match(rf"(.{{12,{_SHORT_CAUSE}}}?)(?:[:;,] | \()", cause)
         cause = clause[1] if clause else textwrap.shorten(cause, _SHORT_CAUSE, placeholder=" …")

@@ -102,7 +102,7 @@ def mix_shift(facts: StudyFacts) -> Answer:
     mixed = [family for family in facts.families if _is_mixed(family)]
     if not mixed:
         return does_not_apply("No figure is a mean over kinds of requests whose shares could shift.")
-    told = [family for family in mixed if any((family.exports / "tables").glob("*mix*.csv"))]
+    told = [family for family in mixed if family.noted("mix_shift") is not None]
     text = f"What a changed mix of requests contributes is told apart from all else: {named(told) or 'nowhere'}"
     return satisfied_if(len(told) == len(mixed), f"{text}.", first_page(mixed))
 

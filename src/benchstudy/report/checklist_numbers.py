@@ -28,7 +28,7 @@ def _successes(facts: StudyFacts) -> list[int]:
     """The number of successful trials of each case that has a trial."""
     found = []
     for family in facts.families:
-        found += [sum(status == "ok" for status, _ in outcomes) for outcomes in family.results.outcomes.values()]
+        found += [outcomes.count(None) for outcomes in family.results.outcomes.values()]
     return found
 
 

@@ -12,13 +12,20 @@ from benchstudy.model.study import Thresholds
 from benchstudy.report import cells, human
 from benchstudy.report.comparability import Comparability, Indexes, Measured
 from benchstudy.report.panels import Panel, Style, forest_panel
-from benchstudy.report.results import Estimate, Results, Where
+from benchstudy.report.results import Estimate, Results, Titled, Where
 from benchstudy.report.tables import Cell, Table
-from benchstudy.statistics.comparisons import Arm, Better, Calibration, Comparison, calibrate, compare, judge, refused
+from benchstudy.statistics.comparisons import (
+    Arm,
+    Calibration,
+    Comparison,
+    Verdict,
+    calibrate,
+    compare,
+    judge,
+    refused,
+)
 
-# What a metric in this unit should be; a metric in another one has to say.
-BETTER_BY_UNIT: Mapping[str, Better] = {"s": "lower", "1/s": "higher", "B/s": "higher"}
-_VERDICT_KINDS = {"better": "text verdict better", "worse": "text verdict worse"}
+_VERDICT_KINDS = {Verdict.BETTER: "text verdict better", Verdict.WORSE: "text verdict worse"}
 _LARGEST_PERCENT = 10.0
 _NOTHING = Cell(("–",), kind="missing")
 
@@ -70,25 +77,24 @@ class Margins:
 class Comparisons:
     """All comparisons that one call of a page makes; they are one family for the adjustment of their p values.
 
-    `metrics`: {metric: title}. Cases of each level of `factor` stand against those of the level `base` (the first one
-    when left out) whose other levels are the same, or their `counterparts`. `better` is asked for metrics whose unit
-    does not tell. With `across_tools` the tools may differ, because the factor is the tool. Raises BenchstudyError for
-    an unknown factor and for a metric that nobody knows to be better higher or lower.
+    `metrics`: names, or {metric: title}. Cases of each level of `factor` stand against those of the level `base` (the
+    first one when left out) whose other levels are the same, or their `counterparts`. With `across_tools` the tools may
+    differ, because the factor is the tool. Raises BenchstudyError for an unknown factor, and for a metric that its
+    family does not declare to be better higher or lower.
     """
 
     def __init__(
-        self, results: Results, indexes: Indexes, metrics: Mapping[str, str], *, factor: str, base: str | None = None,
-        where: Where | None = None, counterparts: Counterparts | None = None,
-        better: Mapping[str, Better] | None = None, across_tools: bool = False,
+        self, results: Results, indexes: Indexes, metrics: Titled, *, factor: str, base: str | None = None,
+        where: Where | None = None, counterparts: Counterparts | None = None, across_tools: bool = False,
     ):  # fmt: skip
         self.results, self.factor = results, factor
-        self._counterparts, self._better = counterparts or {}, better or {}
+        self._counterparts = counterparts or {}
         self.levels = results.levels(factor, where)
         self.base = base if base is not None else next(iter(self.levels), "")
         self.margins = Margins.declared(indexes)
         self._constant = {f for f in results.factors if len(results.levels(f, where)) < 2}
         self._comparability = Comparability(results, indexes, across_tools)
-        rows = [row for metric, title in metrics.items() for row in self._rows(metric, title, where)]
+        rows = [row for metric, title in results.titles(metrics).items() for row in self._rows(metric, title, where)]
         outcomes = judge([row.outcome for row in rows])
         self.rows = [replace(row, outcome=outcome) for row, outcome in zip(rows, outcomes, strict=True)]
 
@@ -139,11 +145,11 @@ class Comparisons:
     def _outcome(
         self, metric: str, unit: str, base: Estimate, other: Estimate, values: Mapping[tuple[str, str], list]
     ) -> Comparison:
-        better = self._better.get(metric) or BETTER_BY_UNIT.get(unit)
+        better = self.results.declared(metric).better
         if better is None:
             raise BenchstudyError(
-                f"{metric} is in {unit!r}, which does not tell whether higher or lower is better: "
-                f'say better={{"{metric}": "lower"}} or "higher"'
+                f"{metric}: {self.results.family} does not declare whether higher or lower is better (`metrics`), so "
+                "that it cannot be compared"
             )
         margin = self.margins.thresholds.margin_of(self.results.family, metric)
         sides = [values.get((e.target, e.case), []) for e in (base, other)]
@@ -228,12 +234,7 @@ class Comparisons:
     def summary(self) -> str:
         """How many verdicts there are of each kind, by which margin, and how they come about."""
         counts = Counter(row.outcome.verdict for row in self.rows)
-        words = {"none": "without a verdict"}
-        verdicts = ", ".join(
-            f"{counts[v]} {words.get(v, v)}"
-            for v in ("better", "worse", "equivalent", "inconclusive", "none")
-            if counts[v]
-        )
+        verdicts = ", ".join(f"{counts[verdict]} {verdict.counted}" for verdict in Verdict if counts[verdict])
         metrics = dict.fromkeys(row.metric for row in self.rows)
         margins = {m: self.margins.thresholds.margin_of(self.results.family, m) for m in metrics}
         if len(set(margins.values())) == 1:
@@ -268,7 +269,7 @@ def forest_frame(rows: Sequence[Row]) -> pl.DataFrame:
             "x": row.outcome.ratio,
             "low": row.outcome.low,
             "high": row.outcome.high,
-            "decided": row.outcome.verdict in ("better", "worse"),
+            "decided": row.outcome.verdict.is_difference,
             "tip ratio": " ".join(ratio_lines(row.outcome)),
             "tip verdict": f"{row.outcome.verdict}: {row.outcome.why}",
         }
@@ -278,16 +279,14 @@ def forest_frame(rows: Sequence[Row]) -> pl.DataFrame:
     return pl.DataFrame(drawn, schema=texts | numbers | {"decided": pl.Boolean})
 
 
-def calibrations(
-    results: Results, indexes: Indexes, metrics: Mapping[str, str], declared: Any, **choice: Any
-) -> list[str]:
+def calibrations(results: Results, indexes: Indexes, metrics: Titled, declared: Any) -> list[str]:
     """A sentence on each pair of cases that a family's block, `declared`, describes twice: its rate of false alarms."""
     found = []
     for first, second in twins(declared):
         for factor in results.factors:
             if {first, second} <= set(results.levels(factor)):
                 where = {factor: [first, second]}
-                made = Comparisons(results, indexes, metrics, factor=factor, base=first, where=where, **choice)
+                made = Comparisons(results, indexes, metrics, factor=factor, base=first, where=where)
                 rate = calibrate(row.outcome for row in made.rows)
                 found += [_calibration(rate, f"{first} and {second}")] if rate else []
     return found
@@ -321,7 +320,7 @@ def twins(declared: Any) -> list[tuple[str, str]]:
 
 
 def verdict_cell(made: Comparison) -> Cell:
-    if made.verdict == "none":
+    if made.verdict is Verdict.NONE:
         return Cell(("no verdict", made.why, *made.warnings), kind="missing verdict")
     return Cell((made.verdict, made.why, *made.warnings), kind=_VERDICT_KINDS.get(made.verdict, "text verdict"))
 

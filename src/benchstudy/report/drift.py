@@ -8,9 +8,9 @@ from functools import lru_cache
 from benchstudy.report.outliers import primary_metrics
 from benchstudy.report.results import Results
 from benchstudy.statistics import steady
+from benchstudy.statistics.comparisons import ALPHA
 
 Key = tuple[str, str]  # target, case
-_ALPHA = 0.05
 STORAGE_RULE = f"SNIA's limits over the last {steady.ROUNDS} blocks"
 TREND_RULE = "a trend over the blocks by Kendall's rank correlation, adjusted over the cases (Benjamini-Hochberg)"
 DEPENDENCE_RULE = "each trial with the one before it, by Kendall's rank correlation, adjusted over the cases"
@@ -72,7 +72,7 @@ def _significant(pairs: Sequence[tuple[Key, Sequence[float], Sequence[float]]], 
     # Of constant values there is no correlation: no evidence, then.
     p_values = [1.0 if math.isnan(p) else p for p in found]
     adjusted = scipy_stats.false_discovery_control(p_values) if p_values else []
-    return tuple(sorted({key for (key, *_), p in zip(pairs, adjusted, strict=True) if p <= _ALPHA}))
+    return tuple(sorted({key for (key, *_), p in zip(pairs, adjusted, strict=True) if p <= ALPHA}))
 
 
 def _in_order(results: Results) -> list[tuple[Key, list[float]]]:

@@ -1,8 +1,7 @@
-"""Pages that need nothing but themselves: an executed notebook as HTML, and the index in front of them."""
+"""Pages that need nothing but themselves: an executed notebook as HTML."""
 
-import json
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from importlib import resources
 from pathlib import Path
 
@@ -11,10 +10,8 @@ from nbconvert import HTMLExporter
 from traitlets.config import Config
 
 from benchstudy.model import registry
-from benchstudy.model.study import Study
 from benchstudy.report import vega
-from benchstudy.report.bundle import write_bundle
-from benchstudy.report.pagetemplates import page_style, render, template_text
+from benchstudy.report.pagetemplates import template_text
 from benchstudy.report.studypages import STUDY_PAGES
 
 _HEADING = re.compile(r"<h2>(.*?)</h2>", re.DOTALL)
@@ -73,26 +70,3 @@ def with_contents(body: str) -> str:
     body = _HEADING.sub(identified, body)
     items = "".join(f'<li><a href="#{name}">{text}</a></li>' for name, text in found.items())
     return body.replace(_CONTENTS, f"<ul>{items}</ul>", 1)
-
-
-def build_index(study: Study, *, tidy: Mapping[str, Path], sessions: Sequence[Path], reports: Path) -> None:
-    """The first page of the study, as `reports/<study>/index.html` and as `reports/index.html`.
-
-    Between the two, all of the study's reports are packed into `reports/<study>.zip`.
-
-    `tidy`: folder of tables by family; `sessions`: the `session.json` files. What links lead to is expected where the
-    workflow puts it: `<family>.html`, `<family>/`, `notebooks/` in the study's folder of reports.
-    """
-    # Here, because a page that is rendered needs no tables.
-    from benchstudy.report.studyfacts import StudyFacts
-    from benchstudy.report.studyindex import StudyIndex
-
-    indexes = [json.loads(path.read_text(encoding="utf-8")) | {"file": path} for path in sessions if path.is_file()]
-    own = reports / study.study
-    for folder in (own, reports):
-        facts = StudyFacts(study, tidy=tidy, indexes=indexes, reports=reports, page_folder=folder)
-        folder.mkdir(parents=True, exist_ok=True)
-        text = render("index.html.j2", study=StudyIndex(facts).context(), style=page_style())
-        (folder / "index.html").write_text(text, encoding="utf-8")
-        if folder == own:
-            write_bundle(own, [*tidy, *STUDY_PAGES], reports / f"{study.study}.zip")

@@ -7,12 +7,13 @@ from typing import NamedTuple
 
 import polars as pl
 
+from benchstudy.model.criteria import MARGIN
 from benchstudy.report import human
 from benchstudy.statistics import change_points
 from benchstudy.statistics.change_points import Change, Changes
 
 NO_VERDICT = "annotation only; no verdict uses it"
-SMALLEST = 0.05  # as far as verdicts' margin goes when a study declares none: less is of no interest, and clutters
+SMALLEST = MARGIN  # as far as verdicts' margin goes when a study declares none: less is of no interest, and clutters
 MOST_MARKED = 3  # a panel: more lie over one another
 _MOST_TOLD = 4
 

@@ -41,11 +41,8 @@ class Outlier:
 
 
 def primary_metrics(results: Results) -> list[str]:
-    """What a family's cases are measured for, as far as its trials gave it; else its first rate or time."""
-    declared = registry.get(results.family).primary_metrics if results.family in registry.names() else ()
-    found = [metric for metric in declared if metric in results.metrics]
-    units = dict(results.observations.select("metric", "unit").iter_rows())
-    return found or [metric for metric in results.metrics if units[metric] in ("1/s", "B/s", "s")][:1]
+    """What a family's cases are measured for, as far as its trials gave it."""
+    return registry.get(results.family).measured_for(results.metrics) if results.family in registry.names() else []
 
 
 def find(results: Results, busy: Sequence[str], indexes: Sequence[Mapping[str, Any]]) -> list[Outlier]:

@@ -29,7 +29,7 @@ from benchstudy.report.exhibits import show
 from benchstudy.report.layers import Reference
 from benchstudy.report.pagefigures import PageFigures
 from benchstudy.report.pagetables import PageTables
-from benchstudy.report.results import Results, Where
+from benchstudy.report.results import Results, Titled, Where
 from benchstudy.report.tables import slug
 
 
@@ -84,13 +84,14 @@ class Page(PageTables, PageFigures):
 
     # -- comparisons -------------------------------------------------------------------------------------------------
 
-    def compare(self, name: str, metrics: Mapping[str, str], *, factor: str, caption: str, **choice: Any) -> None:
+    def compare(self, name: str, metrics: Titled, *, factor: str, caption: str, **choice: Any) -> None:
         """Each level of `factor` against one of them, as a figure and a table of ratios with their verdicts.
 
         A level that is another one under a second name (A/A) is left out: `calibration` is about it.
 
-        `metrics`: {metric: title}. `choice`: what `Comparisons` takes: `base`, `where`, `counterparts`, `better`,
-        `across_tools`. All comparisons of one call are one family for the adjustment of their p values.
+        `metrics`: names, or {metric: title} under another title than the declared one. `choice`: what `Comparisons`
+        takes: `base`, `where`, `counterparts`, `across_tools`. All comparisons of one call are one family for the
+        adjustment of their p values.
         """
         choice["where"] = self._without_twins(choice.get("where") or {})
         found = Comparisons(self.results, self._indexes, metrics, factor=factor, **choice)
@@ -110,12 +111,9 @@ class Page(PageTables, PageFigures):
         levels = {f: self.results.levels(f, {f: where[f]} if f in where else {}) for f in self.results.factors}
         return {**where, **{f: [v for v in known if v not in again] for f, known in levels.items() if again & {*known}}}
 
-    def calibration(self, metrics: Mapping[str, str], **choice: Any) -> None:
-        """How often this study finds a difference where there is none, if it describes a case twice (A/A).
-
-        `choice`: `better`, for metrics whose unit does not tell.
-        """
-        found = calibrations(self.results, self._indexes, metrics, self.declared, **choice)
+    def calibration(self, metrics: Titled) -> None:
+        """How often this study finds a difference where there is none, if it describes a case twice (A/A)."""
+        found = calibrations(self.results, self._indexes, metrics, self.declared)
         self.note("calibration", ", ".join(metrics), found)
         none = "This study describes no case twice, so that its own rate of false alarms is not known (A/A)."
         show("".join(f"<p>{html.escape(text)}</p>" for text in found or [none]))

@@ -7,7 +7,7 @@ import polars as pl
 from benchstudy.report import figuredata
 from benchstudy.report.exhibits import Exhibits
 from benchstudy.report.panels import Axis, Reference, Style, cdf_panel, strip_panel, trend_panel
-from benchstudy.report.results import Results, Where
+from benchstudy.report.results import Results, Titled, Where
 
 # Choices of cases, each under the title of its panel or table.
 Views = Mapping[str, Where]
@@ -19,13 +19,13 @@ class PageFigures(Exhibits):
     results: Results
 
     def trend(
-        self, name: str, metric: str, *, x: str, x_title: str, y_title: str, series: str, views: Views, caption: str,
-        x_unit: str = "B", fitted: pl.DataFrame | None = None,
+        self, name: str, metric: str, *, x: str, x_title: str, series: str, views: Views, caption: str,
+        y_title: str = "", x_unit: str = "B", fitted: pl.DataFrame | None = None,
     ) -> None:  # fmt: skip
         """The metric against a numeric column of the case table, log-log, one panel a view.
 
-        `x_unit`: the base unit of that column. `fitted`: laws to draw through the points, with their intervals (rows as
-        `figuredata.curves` wants them).
+        `y_title`: where it is another than the metric's. `x_unit`: the base unit of that column. `fitted`: laws to draw
+        through the points, with their intervals (rows as `figuredata.curves` wants them).
         """
         style = figuredata.style(self.results, series)
         points = {view: figuredata.points(self.results, metric, series, where, x) for view, where in views.items()}
@@ -38,20 +38,20 @@ class PageFigures(Exhibits):
         panels = []
         for view, frame in points.items():
             estimates = figuredata.estimates(self.results, metric, series, views[view], x)
-            y = Axis(y_title, unit, shared=together["y"].to_list())
+            y = Axis(y_title or self.results.declared(metric).title, unit, shared=together["y"].to_list())
             x_axis = Axis(x_title, x_unit, values=sizes, shared=sizes)
             curves = None if fitted is None else figuredata.curves(self.results, fitted, series, views[view])
             panels.append(trend_panel(view, frame, estimates, x_axis, y, style, curves=curves))
         self.show_figure(name, caption, panels, style, together["series"].to_list())
 
     def strip(
-        self, name: str, metrics: Mapping[str, str], *, series: str, where: Where, value_title: str, caption: str,
+        self, name: str, metrics: Titled, *, series: str, where: Where, value_title: str, caption: str,
         references: Mapping[str, Sequence[Reference]] | None = None, log: bool = False,
     ) -> None:  # fmt: skip
         """Every trial of each series on one axis, a panel a metric, with published reference lines."""
         style = figuredata.style(self.results, series, where)
         panels = []
-        for metric, title in metrics.items():
+        for metric, title in self.results.titles(metrics).items():
             frame = figuredata.points(self.results, metric, series, where)
             if frame.is_empty():
                 continue

@@ -7,7 +7,7 @@ import polars as pl
 
 from benchstudy.report import cells, figuredata, human
 from benchstudy.report.exhibits import Exhibits
-from benchstudy.report.results import Results, Where
+from benchstudy.report.results import Results, Titled, Where
 from benchstudy.report.tables import Cell, Table
 
 
@@ -37,25 +37,28 @@ class PageTables(Exhibits):
         self.show_table(Table(name, caption, header, tuple(body)))
 
     def metrics_table(
-        self, name: str, metrics: Mapping[str, tuple[str, str | None]], *, rows: Sequence[str], caption: str,
-        where: Where | None = None, cell: str = "median",
+        self, name: str, metrics: Titled, *, rows: Sequence[str], caption: str, where: Where | None = None,
+        cell: str = "median", units: Mapping[str, str] | None = None,
     ) -> None:  # fmt: skip
-        """One row a case, one column a metric (`{metric: (heading, unit)}`); metrics nobody gave are left out.
+        """One row a case, one column a metric; metrics nobody gave are left out.
 
-        A unit of None is the metric's own. `cell` as for `table`, or "range" for what must hold in every trial.
+        `units`: to print a metric in, where it is not its own: {metric: "%"}. `cell` as for `table`, or "range" for
+        what must hold in every trial.
         """
         rows = self._with_target(rows, where or {})
-        given = {m: shown for m, shown in metrics.items() if not self.results.points(m, where).is_empty()}
+        given = {
+            m: title
+            for m, title in self.results.titles(metrics).items()
+            if not self.results.points(m, where).is_empty()
+        }
         body = []
         for levels in self.results.select(where).iter_rows(named=True):
             estimates = {m: self.results.estimate(m, levels["target"], levels["case"]) for m in given}
             if any(estimate is not None for estimate in estimates.values()):
                 heads = [Cell.text(human.level(str(levels[r] or "–"))) for r in rows]
-                figures = [
-                    cells.estimate_cell(self.results, estimates[m], cell, unit) for m, (_, unit) in given.items()
-                ]
+                figures = [cells.estimate_cell(self.results, estimates[m], cell, (units or {}).get(m)) for m in given]
                 body.append((*heads, *figures))
-        headings = (*(r.capitalize() for r in rows), *(heading for heading, _ in given.values()))
+        headings = (*(r.capitalize() for r in rows), *given.values())
         self.show_table(Table(name, caption, headings, tuple(body)))
 
     def frame_table(self, name: str, frame: pl.DataFrame, columns: Mapping[str, tuple[str, str]], caption: str) -> None:

@@ -9,7 +9,7 @@ from benchstudy.model.errors import BenchstudyError
 
 # What is quoted as it stands: code, and where links lead.
 _QUOTED = re.compile(r"```.*?```|`[^`\n]*`|(?<=\])\([^)\s]*\)|<https?://[^>]*>", re.DOTALL)
-# The level of every interval is a constant of the method (stats.LEVEL).
+# The level of every interval is a constant of the method (criteria.LEVEL).
 _LEVEL = re.compile(r"\b95[  ]?%")
 # Digits that belong to a word, such as p50, S3, v10.0 or x86-64, name something.
 _NUMBER = re.compile(r"(?<![\w.,/-])[+−-]?\d[\d.,]*(?:[  ]?(?:%|[µmn]?s\b|[kKMGT]?i?B(?:/s)?\b|/s\b|times\b|×))?")

@@ -4,7 +4,8 @@ They come from other hosts, days and tools, so nothing here compares them with a
 """
 
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -38,6 +39,29 @@ def table(path: Path, name: str, *, rows: str, columns: str, where: Mapping[str,
     across = list(dict.fromkeys(key[1] for key in cells))
     body = tuple((Cell.text(d), *(_cell(f"{a}, {d}", cells.get((d, a))) for a in across)) for d in down)
     return Table(name, caption, (rows.capitalize(), *across), body)
+
+
+def printed(text: str | None) -> Cell:
+    """A figure as its page has it; None: it has none."""
+    return Cell((text,), kind="published") if text is not None else MISSING
+
+
+def beside(
+    table: Table, heads: Sequence[str], ours: Mapping[str, Sequence[Cell]], order: Callable[[str], Any] | None = None
+) -> Table:
+    """A published table with measured columns to its right, row for row; rows that only we have follow in `order`.
+
+    `ours`: cells by the name of the row, as many as `heads`.
+    """
+    theirs = {row[0].lines[0]: row[1:] for row in table.rows}
+    names = [*theirs, *(name for name in ours if name not in theirs)]
+    if order is not None:
+        names.sort(key=order)
+    nothing, no_figure = [MISSING] * (len(table.columns) - 1), [MISSING] * len(heads)
+    body = [(Cell.text(name), *theirs.get(name, nothing), *ours.get(name, no_figure)) for name in names]
+    published_heads = [f"Published: {head}" for head in table.columns[1:]]
+    measured_heads = [f"Measured: {head}" for head in heads]
+    return replace(table, columns=(table.columns[0], *published_heads, *measured_heads), rows=tuple(body))
 
 
 def impossible(path: Path, *, rows: str, columns: str) -> list[str]:

@@ -10,7 +10,10 @@ from typing import Any
 
 import polars as pl
 
+from benchstudy.model import registry
+from benchstudy.model.causes import Cause
 from benchstudy.model.errors import BenchstudyError
+from benchstudy.model.metrics import Metric, undeclared
 from benchstudy.report import human
 from benchstudy.report.tables import anchor
 from benchstudy.report.trialplaces import TrialPlaces, trial_places
@@ -20,6 +23,16 @@ from benchstudy.statistics import stats
 RESULT_STATUSES = ("ok", "failed", "timeout")
 
 Where = Mapping[str, str | Sequence[str]]
+# Metrics under the titles that their family declares, or {metric: title} under others in one table or figure.
+Titled = Sequence[str] | Mapping[str, str]
+
+
+@dataclass(frozen=True, order=True)
+class Reason:
+    """Why a trial failed: in the words that it recorded, and as a value."""
+
+    words: str
+    cause: Cause
 
 
 @dataclass(frozen=True)
@@ -38,12 +51,12 @@ class Estimate:
     values: tuple[float, ...]
     results: int
     failed: int
-    causes: tuple[tuple[str, int], ...]
+    causes: tuple[tuple[Reason, int], ...]
 
     @property
     def cause(self) -> str:
         """The most frequent reason of a failure; empty without one."""
-        return self.causes[0][0] if self.causes else ""
+        return self.causes[0][0].words if self.causes else ""
 
     @property
     def failure(self) -> str:
@@ -177,17 +190,20 @@ class Results:
         return {(row["target"], row["case"]): row for row in self.cases.iter_rows(named=True)}
 
     @cached_property
-    def outcomes(self) -> dict[tuple[str, str], list[tuple[str, str | None]]]:
-        grouped: dict[tuple[str, str], list[tuple[str, str | None]]] = {}
-        for target, case, status, cause in self.counted.select("target", "case", "status", "cause").iter_rows():
-            grouped.setdefault((target, case), []).append((status, cause))
+    def outcomes(self) -> dict[tuple[str, str], list[Reason | None]]:
+        """Why each trial failed, by its case; None of one that did not."""
+        grouped: dict[tuple[str, str], list[Reason | None]] = {}
+        columns = ("target", "case", "status", "cause", "cause_kind")
+        for target, case, status, words, kind in self.counted.select(columns).iter_rows():
+            reason = None if status == "ok" else Reason(words or status, Cause(kind or Cause.TOLD))
+            grouped.setdefault((target, case), []).append(reason)
         return grouped
 
     def estimate(self, metric: str, target: str, case: str) -> Estimate | None:
         """What the trials of one case say; None when it neither gave the metric nor failed."""
         values = self._values.get((target, case, metric), [])
         outcomes = self.outcomes.get((target, case), [])
-        causes = [cause or status for status, cause in outcomes if status != "ok"]
+        causes = [reason for reason in outcomes if reason is not None]
         if not values and not causes:
             return None
         units = list(dict.fromkeys(unit for _, _, unit in values))
@@ -210,6 +226,14 @@ class Results:
     @cached_property
     def metrics(self) -> list[str]:
         return self.observations.filter(pl.col("value").is_not_null())["metric"].unique(maintain_order=True).to_list()
+
+    def declared(self, metric: str) -> Metric:
+        """What the family says of a metric."""
+        known = registry.get(self.family).metrics if self.family in registry.names() else {}
+        return known.get(metric) or undeclared(metric)
+
+    def titles(self, metrics: Titled) -> dict[str, str]:
+        return dict(metrics) if isinstance(metrics, Mapping) else {m: self.declared(m).title for m in metrics}
 
     def counts(self) -> dict[str, int]:
         """Trials by outcome: ok, failed, timeout, aborted, discarded, imported (imported ones count twice)."""

@@ -111,7 +111,7 @@ def _failures(results: Results) -> dict[str, Any]:
     """How many trials failed, in all and by case, each with Wilson's interval."""
     by_case: dict[str, str] = {}
     for (target, case), outcomes in results.outcomes.items():
-        failed = sum(status != "ok" for status, _ in outcomes)
+        failed = len(outcomes) - outcomes.count(None)
         if failed:
             by_case[f"{target}/{case}"] = share(failed, len(outcomes)).interval
     trials = results.counted

@@ -12,12 +12,10 @@ import polars as pl
 from benchstudy.model import paths, registry
 from benchstudy.model.differences import differences
 from benchstudy.report import cells, human
-from benchstudy.report.comparison import BETTER_BY_UNIT, Margins, Row, ratio_lines, verdict_cell
+from benchstudy.report.comparison import Margins, Row, ratio_lines, verdict_cell
 from benchstudy.report.results import Estimate, Results
 from benchstudy.report.tables import Cell, Table
-from benchstudy.statistics.comparisons import Arm, Better, compare, judge
-
-_TIMES_AND_RATES = ("s", "1/s", "B/s")
+from benchstudy.statistics.comparisons import Arm, Verdict, compare, judge
 
 
 @dataclass(frozen=True)
@@ -70,7 +68,7 @@ class FamilyPair:
             apart = self._apart(target, case)
             for metric in self._metrics_of(target, case):
                 row = self._row(metric, target, case, apart)
-                if row is not None and not apart and row.unit in BETTER_BY_UNIT:
+                if row is not None and not apart and self.base.results.declared(metric).better:
                     comparable.append(len(found))
                 found += [row] if row is not None else []
         outcomes = judge([found[index].outcome for index in comparable])
@@ -93,11 +91,9 @@ class FamilyPair:
 
     def _metrics_of(self, target: str, case: str) -> list[str]:
         seen = self.base.results.observations.filter((pl.col("target") == target) & (pl.col("case") == case))
-        given = dict(seen.drop_nulls("value").select("metric", "unit").unique(maintain_order=True).iter_rows())
-        named = [metric for metric in (self._metrics or registry.get(self.family).primary_metrics) if metric in given]
-        if named or self._metrics or not given:
-            return named
-        return [m for m, unit in given.items() if unit in _TIMES_AND_RATES][:1]
+        given = set(seen.drop_nulls("value")["metric"])
+        asked = [metric for metric in self._metrics if metric in given]
+        return asked if self._metrics else registry.get(self.family).measured_for(given)
 
     def _row(self, metric: str, target: str, case: str, apart: str) -> Row | None:
         places = ((self.base, target), (self.other, self.targets[target]))
@@ -106,14 +102,13 @@ class FamilyPair:
             return None
         unit = base.unit or other.unit
         margin = Margins.declared(self.base.indexes).thresholds.margin_of(self.family, metric)
-        better: Better = BETTER_BY_UNIT.get(unit, "higher")
+        declared = self.base.results.declared(metric)
         arms = [self._arm(side, estimate) for (side, _), estimate in zip(places, (base, other), strict=True)]
-        made = compare(*arms, margin=margin, better=better)
+        made = compare(*arms, margin=margin, better=declared.better or "higher")
         if made.ratio is not None and apart:
-            made = replace(made, verdict="none", why="; ".join(filter(None, (made.why, f"not the same {apart}"))))
+            made = replace(made, verdict=Verdict.NONE, why="; ".join(filter(None, (made.why, f"not the same {apart}"))))
         name = self.base.results.case_name(target, case)
-        title = metric.replace("_", " ").capitalize()
-        return Row(metric, title, unit, self.other.study, name, name, other.levels, base.levels, made)
+        return Row(metric, declared.title, unit, self.other.study, name, name, other.levels, base.levels, made)
 
     def _arm(self, side: Side, estimate: Estimate) -> Arm:
         """Blocks of one session are pairs; those of two have different names, and so there are none."""

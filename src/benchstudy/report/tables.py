@@ -5,6 +5,7 @@ import html
 import io
 import re
 import textwrap
+import unicodedata
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -96,7 +97,7 @@ class Table:
         """A reStructuredText grid table."""
         grid = [[_rst_lines(c) for c in self.columns]]
         grid += [[[part for line in cell.all_lines for part in _rst_lines(line)] for cell in row] for row in self.rows]
-        widths = [max(len(line) for row in grid for line in row[i]) for i in range(len(self.columns))]
+        widths = [max(_columns(line) for row in grid for line in row[i]) for i in range(len(self.columns))]
 
         def rule(character: str) -> str:
             return "+" + "+".join(character * (width + 2) for width in widths) + "+"
@@ -105,7 +106,8 @@ class Table:
         for index, row in enumerate(grid):
             for k in range(max(map(len, row))):
                 cells = (cell[k] if k < len(cell) else "" for cell in row)
-                lines.append("|" + "|".join(f" {c:<{w}} " for c, w in zip(cells, widths, strict=True)) + "|")
+                padded = (f" {c}{' ' * (w - _columns(c))} " for c, w in zip(cells, widths, strict=True))
+                lines.append(f"|{'|'.join(padded)}|")
             lines.append(rule("=" if index == 0 else "-"))
         return "\n".join(lines) + "\n"
 
@@ -178,6 +180,14 @@ def _rst_lines(text: str) -> list[str]:
     # A backslash, a star or an underscore at the end of a word would be markup.
     escaped = re.sub(r"([\\*`|]|_(?=\W|$))", r"\\\1", text)
     return textwrap.wrap(escaped, _CELL_WIDTH, break_long_words=False) or [""]
+
+
+def _columns(text: str) -> int:
+    """Columns of a terminal that `text` takes, by which readers of reStructuredText find the borders of a cell."""
+    if text.isascii():
+        return len(text)
+    wide = sum(unicodedata.east_asian_width(character) in "WF" for character in text)
+    return len(text) + wide - sum(map(bool, map(unicodedata.combining, text)))
 
 
 def _markdown(text: str) -> str:

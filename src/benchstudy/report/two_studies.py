@@ -19,8 +19,8 @@ from benchstudy.report.study_differences import conditions, declarations, facts
 from benchstudy.report.study_pair import FamilyPair, Side
 from benchstudy.report.styles import Style
 from benchstudy.report.tables import Cell, Table
+from benchstudy.statistics.comparisons import Verdict
 
-_TIMES_AND_RATES = ("s", "1/s", "B/s")
 _MOST_DRAWN = 40
 
 
@@ -127,7 +127,7 @@ def lines(pairs: Sequence[FamilyPair]) -> Iterator[str]:
             if made.low is not None and made.high is not None:
                 ratio += f" (95 %: {made.low:.3g}–{made.high:.3g}×)"
             absolute = human.quantity(made.base.median, row.unit) if made.base.median is not None else "–"
-            verdict = "no verdict" if made.verdict == "none" else made.verdict
+            verdict = "no verdict" if made.verdict is Verdict.NONE else made.verdict
             yield f"  {row.about}, {row.metric}: {ratio} of {absolute}; {verdict}{f': {made.why}' if made.why else ''}"
 
 

@@ -5,9 +5,7 @@ from typing import Any
 
 from benchstudy.report import human
 from benchstudy.report.comparison import Comparisons, Row
-
-_IN_ORDER = ("better", "worse", "equivalent", "inconclusive", "none")
-_WORDS = {"none": "without a verdict"}
+from benchstudy.statistics.comparisons import Verdict
 
 
 def summarised(found: Comparisons, caption: str) -> dict[str, Any]:
@@ -30,15 +28,15 @@ def summarised(found: Comparisons, caption: str) -> dict[str, Any]:
         "tests": max((o.tests for o in outcomes), default=0),
         "margin": found.margins.note,
         "detectable": [min(detectable), max(detectable)] if detectable else [],
-        "refused": dict(Counter(o.why for o in outcomes if o.verdict == "none" and o.ratio is None)),
+        "refused": dict(Counter(o.why for o in outcomes if o.verdict is Verdict.NONE and o.ratio is None)),
         "lines": [_line(found, level, title if several else "", rows) for (level, title), rows in groups.items()],
     }
 
 
 def _line(found: Comparisons, level: str, title: str, rows: list[Row]) -> dict[str, str]:
     counts = Counter(row.outcome.verdict for row in rows)
-    said = [verdict for verdict in _IN_ORDER if counts[verdict]]
-    verdicts = ", ".join(f"{_WORDS.get(v, v)} in {counts[v]}" if len(rows) > 1 else _WORDS.get(v, v) for v in said)
+    said = [verdict for verdict in Verdict if counts[verdict]]
+    verdicts = ", ".join(f"{v.counted} in {counts[v]}" if len(rows) > 1 else v.counted for v in said)
     reasons = {row.outcome.why for row in rows} if len(said) == 1 else set()
     ratios = [row.outcome.ratio for row in rows if row.outcome.ratio is not None]
     name = f"{human.level(level)} against {human.level(found.base)}"

@@ -7,18 +7,36 @@ is computed and why. Nothing here raises for what data can do: a comparison that
 import math
 from collections.abc import Hashable, Iterable, Sequence
 from dataclasses import dataclass, replace
+from enum import StrEnum
 from functools import cached_property
-from typing import Literal
 
 import numpy as np
 from scipy import stats as scipy_stats
 
+from benchstudy.model.criteria import LEVEL
+from benchstudy.model.metrics import Better
 from benchstudy.statistics import shifts
-from benchstudy.statistics.stats import LEVEL, smallest_n
+from benchstudy.statistics.stats import smallest_n
 
-Better = Literal["higher", "lower"]
-# "none" is no verdict at all: nothing could be computed, or must not be compared.
-Verdict = Literal["better", "worse", "equivalent", "inconclusive", "none"]
+
+class Verdict(StrEnum):
+    """In the order in which a summary counts them."""
+
+    BETTER = "better"
+    WORSE = "worse"
+    EQUIVALENT = "equivalent"
+    INCONCLUSIVE = "inconclusive"
+    NONE = "none"  # nothing could be computed, or must not be compared
+
+    @property
+    def is_difference(self) -> bool:
+        return self in (Verdict.BETTER, Verdict.WORSE)
+
+    @property
+    def counted(self) -> str:
+        """As a summary of several says it: "better", "without a verdict"."""
+        return "without a verdict" if self is Verdict.NONE else self.value
+
 
 ALPHA = 1 - LEVEL
 POWER = 0.80
@@ -112,7 +130,7 @@ class Comparison:
     p_within: float | None = None
     smallest_detectable: float | None = None
     warnings: tuple[str, ...] = ()
-    verdict: Verdict = "none"
+    verdict: Verdict = Verdict.NONE
     adjusted: float | None = None
     tests: int = 0
 
@@ -144,7 +162,7 @@ def compare(base: Arm, other: Arm, *, margin: float, better: Better) -> Comparis
     differences = logs[1] - logs[0] if paired else np.concatenate([side - side[0] for side in logs])
     if np.ptp(differences) < _NO_SPREAD:
         ratio = math.exp(float(logs[1][0] - logs[0][0]))
-        return replace(made, ratio=ratio, verdict="inconclusive", why=_NO_SPREAD_WORDS)
+        return replace(made, ratio=ratio, verdict=Verdict.INCONCLUSIVE, why=_NO_SPREAD_WORDS)
     student = shifts.student_of_pairs(differences) if paired else shifts.welch(*logs)
     if "Hodges-Lehmann" not in method:
         return _estimated(made, student, student)
@@ -193,7 +211,7 @@ def calibrate(judged: Iterable[Comparison]) -> Calibration | None:
         return None
     ratios = [made.ratio for made in usable]
     return Calibration(
-        share(sum(made.verdict in ("better", "worse") for made in usable), len(usable)),
+        share(sum(made.verdict.is_difference for made in usable), len(usable)),
         share(sum(not made.low <= 1 <= made.high for made in usable), len(usable)),
         min(ratios),
         max(ratios),
@@ -295,7 +313,7 @@ def _verdict(made: Comparison, p_beyond: float, p_within: float, tests: int) -> 
     up, down = made.low > edge, made.high < 1 / edge
     margin = f"{made.margin * 100:g} %"
     if (up or down) and p_beyond <= ALPHA:
-        verdict: Verdict = "better" if up == (made.better == "higher") else "worse"
+        verdict = Verdict.BETTER if up == (made.better == "higher") else Verdict.WORSE
         return replace(
             made,
             verdict=verdict,
@@ -305,7 +323,7 @@ def _verdict(made: Comparison, p_beyond: float, p_within: float, tests: int) -> 
         )
     if 1 / edge < made.within[0] and made.within[1] < edge and p_within <= ALPHA:
         return replace(
-            made, verdict="equivalent", adjusted=p_within, tests=tests, why=f"they differ by less than {margin}"
+            made, verdict=Verdict.EQUIVALENT, adjusted=p_within, tests=tests, why=f"they differ by less than {margin}"
         )
     if up or down:
         why = f"beyond {margin} when looked at alone, not among {tests} comparisons"
@@ -313,4 +331,4 @@ def _verdict(made: Comparison, p_beyond: float, p_within: float, tests: int) -> 
         why = f"a difference, but perhaps of less than {margin}"
     else:
         why = f"neither more nor less than {margin} is shown"
-    return replace(made, verdict="inconclusive", adjusted=min(p_beyond, p_within), tests=tests, why=why)
+    return replace(made, verdict=Verdict.INCONCLUSIVE, adjusted=min(p_beyond, p_within), tests=tests, why=why)

@@ -18,7 +18,8 @@ import numpy as np
 import numpy.typing as npt
 from scipy import optimize
 
-LEVEL = 0.95
+from benchstudy.model.criteria import LEVEL
+
 # Three parameters pass through any three points; the fourth is the first that can disagree.
 SMALLEST_LEVELS = 4
 # With two trials at a concurrency a draw is one of them, and the interval no more than their distance.

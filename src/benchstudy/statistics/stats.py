@@ -7,7 +7,8 @@ from functools import lru_cache
 
 import numpy as np
 
-LEVEL = 0.95
+from benchstudy.model.criteria import LEVEL
+
 FEWEST_FOR_MEAN = 20
 # Resampling must give the same page twice; the seed is a constant so that nobody can pick a lucky one.
 _BOOTSTRAP_SEED = 20_240_229

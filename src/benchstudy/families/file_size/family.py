@@ -4,16 +4,15 @@ Source: Mattermost's "Backing storage benchmarks", whose tables have a row a fil
 """
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import Any, ClassVar
 
 from benchstudy.families.file_size.config import FileSizeConfig, PathBackend, S3Backend
+from benchstudy.families.file_size.metrics import METRICS
 from benchstudy.families.file_size.parse import SERIES
 from benchstudy.model import services
 from benchstudy.model.family import Case, Family
+from benchstudy.model.metrics import Metric
 from benchstudy.model.units import Size
-
-if TYPE_CHECKING:
-    pass
 
 # The variable that carries a key may be called otherwise tomorrow, and other sizes be measured.
 _NO_PART_OF_A_CASE = {"access_key_env", "secret_key_env", "same_as", "sizes"}
@@ -25,7 +24,7 @@ class FileSize(Family):
     name = "file_size"
     title = "Files by size"
     Config = FileSizeConfig
-    primary_metrics: ClassVar[tuple[str, ...]] = ("duration",)
+    metrics: ClassVar[Mapping[str, Metric]] = METRICS
     runs_on: ClassVar[str | None] = "sut"
     numeric_levels: ClassVar[Mapping[str, tuple[str, Any]]] = {"size": ("size_bytes", lambda text: Size(text).bytes)}
 

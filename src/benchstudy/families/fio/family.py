@@ -3,16 +3,15 @@ run it lacks, any further fio job, and its naive test with 1001 small files. See
 """
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import Any, ClassVar
 
 from benchstudy.families.fio.config import FioConfig, Job
+from benchstudy.families.fio.metrics import METRICS
 from benchstudy.families.fio.place import FILE
 from benchstudy.model import services
 from benchstudy.model.family import Case, Family
+from benchstudy.model.metrics import Metric
 from benchstudy.model.units import Size
-
-if TYPE_CHECKING:
-    pass
 
 _RESULT = "fio.json"
 
@@ -21,7 +20,7 @@ class Fio(Family):
     name = "fio"
     title = "Random I/O and small files"
     Config = FioConfig
-    primary_metrics: ClassVar[tuple[str, ...]] = ("read_iops", "write_iops", "trim_iops", "write_time", "read_time")
+    metrics: ClassVar[Mapping[str, Metric]] = METRICS
     runs_on: ClassVar[str | None] = "sut"
     series_schemas: ClassVar[Mapping[str, Mapping[str, str]]] = {
         "latency_histogram": {

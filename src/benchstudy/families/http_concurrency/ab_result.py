@@ -7,9 +7,9 @@ from dataclasses import dataclass
 from itertools import pairwise
 
 from benchstudy.families.http_concurrency.errors import Errors
+from benchstudy.model.criteria import LITTLE
 
 _RESOLUTION_S = 0.001
-LITTLE_TOLERANCE = 0.05  # of the declared concurrency
 _FLAGS_WITH_VALUE = "ncstbpuTwxyzCHAPXgemfEIZBR"
 
 
@@ -188,7 +188,7 @@ def _little(result: AbResult, percentiles: Sequence[tuple[float, float]] | None)
         # The mean is rounded to a millisecond, which at small latencies says nothing at all.
         mean, rounding = result.times["total"].mean, result.latency_resolution / 2
         low, high = rate * max(0.0, mean - rounding), rate * (mean + rounding)
-    asked, slack = result.concurrency, LITTLE_TOLERANCE * result.concurrency
+    asked, slack = result.concurrency, LITTLE * result.concurrency
     if high < asked - slack or low > asked + slack:
         yield (
             f"little: throughput × mean latency is {(low + high) / 2:.0f}, so on average not {asked} requests were "

@@ -10,6 +10,8 @@ from dataclasses import dataclass, field
 from benchstudy.families.http_concurrency.config import Expect, Generator
 from benchstudy.families.http_concurrency.scripts import SCRIPTS, k6_environment, wrk_environment
 
+FACTS = "http.json"  # what was found around the load, beside the folders of the trial's commands
+LOAD = "load"  # the folder of what the generator left
 AB_PERCENTILES, AB_REQUESTS = "ab.csv", "ab.tsv"
 HEADERS = "BENCHSTUDY_HTTP_HEADERS"  # the one variable that can hold a secret
 _FILES_BESIDE_CONNECTIONS = 128  # libraries, output, event loops

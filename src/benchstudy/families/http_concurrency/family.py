@@ -9,11 +9,13 @@ from pathlib import Path
 from typing import Any, ClassVar
 
 from benchstudy.families.http_concurrency.config import Endpoint, Generator, HttpConcurrencyConfig, Server, Sweep
+from benchstudy.families.http_concurrency.metrics import METRICS
 from benchstudy.families.http_concurrency.scripts import LIBRARY, scripts
 from benchstudy.families.shared.under_load import UNLIMITED, Rate
 from benchstudy.model import services
 from benchstudy.model.errors import StudyError
 from benchstudy.model.family import Case, Family
+from benchstudy.model.metrics import Metric
 
 _LARGEST_IMPORT = 16 << 20
 
@@ -22,7 +24,7 @@ class HttpConcurrency(Family):
     name = "http_concurrency"
     title = "HTTP servers by concurrency"
     Config = HttpConcurrencyConfig
-    primary_metrics: ClassVar[tuple[str, ...]] = ("throughput", "latency_p50")
+    metrics: ClassVar[Mapping[str, Metric]] = METRICS
     numeric_levels: ClassVar[Mapping[str, tuple[str, Any]]] = {
         "concurrency": ("concurrency_n", int),
         "rate": ("rate_per_s", lambda level: Rate.of_level(level).per_s),

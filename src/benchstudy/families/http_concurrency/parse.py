@@ -12,23 +12,21 @@ from benchstudy.families.http_concurrency.ab import (
     parse_ab,
     parse_ab_percentiles,
 )
-from benchstudy.families.http_concurrency.command import AB_PERCENTILES, AB_REQUESTS
+from benchstudy.families.http_concurrency.command import AB_PERCENTILES, AB_REQUESTS, FACTS, LOAD
 from benchstudy.families.http_concurrency.errors import Errors
 from benchstudy.families.http_concurrency.k6 import K6Result, parse_k6_summary
 from benchstudy.families.http_concurrency.latency import Latency
+from benchstudy.families.http_concurrency.metrics import PERCENTILES
 from benchstudy.families.http_concurrency.scripts import K6_SUMMARY
 from benchstudy.families.http_concurrency.wrk import WrkResult, parse_wrk
 from benchstudy.families.shared.files import read_json, read_text
 from benchstudy.families.shared.under_load import Rate
 from benchstudy.model.family import Observation, Parsed, ParseError
 
-FACTS = "http.json"  # what was found around the load, beside the folders of the trial's commands
-LOAD = "load"
 IMPORTED_AB = "ab.txt"
 _KNOWN_FACTS = ("tool", "concurrency", "rate_per_s", "checks", "usage", "threads", "leaves", "left", "server")
 # Of a generator's share of its CPUs: how far the most and the least that it can have been may lie apart.
 _GENERATOR_CPU_BLUR = 0.15
-PERCENTILES = (50, 66, 75, 80, 90, 95, 98, 99)  # those of ab's own table
 Rows = Sequence[Mapping[str, Any]]
 
 
@@ -64,6 +62,11 @@ def parse_trial(levels: Mapping[str, str], files: Path) -> Parsed:
         [Observation(metric, float(value), unit) for metric, (value, unit) in values.items() if value is not None],
         {"percentiles": found.percentiles, "histogram": found.histogram},
     )
+
+
+def note_trial(files: Path) -> Mapping[str, Any]:
+    """Raises ParseError."""
+    return {"problems": list(parse_load(_facts(files / FACTS)["tool"], files / LOAD).problems)}
 
 
 def parse_load(tool: str, folder: Path) -> LoadResult:

@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
-from benchstudy.families.http_concurrency.command import HEADERS, Load
+from benchstudy.families.http_concurrency.command import FACTS, HEADERS, LOAD, Load
 from benchstudy.families.http_concurrency.config import (
     COUNTER,
     Endpoint,
@@ -18,7 +18,6 @@ from benchstudy.families.http_concurrency.config import (
     HttpConcurrencyConfig,
     Server,
 )
-from benchstudy.families.http_concurrency.parse import FACTS, LOAD, parse_load
 from benchstudy.families.http_concurrency.scripts import LIBRARY, SCRIPTS
 from benchstudy.families.shared.under_load import Placement, Rate, cpus_for_generator, load_role, place
 from benchstudy.hosts.agent import Command
@@ -121,7 +120,6 @@ class _Trial:
         facts["server"] = dict(running.record.get("limits") or {}) if running.record else None
         write_atomically(trial.files / FACTS, as_json(facts))
         self._note(facts)
-        trial.note(problems=list(parse_load(generator.tool, trial.files / LOAD).problems))
 
     # --- where it runs ---------------------------------------------------------------------------------------
 

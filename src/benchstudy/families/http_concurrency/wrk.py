@@ -12,9 +12,8 @@ from typing import Any
 
 from benchstudy.families.http_concurrency.errors import Errors
 from benchstudy.families.http_concurrency.latency import Bin, Latency
+from benchstudy.model.criteria import LITTLE
 from benchstudy.model.family import ParseError
-
-LITTLE_TOLERANCE = 0.05  # of the connections
 
 _US = 1e-6
 _TIME_UNITS = {"us": _US, "ms": 1e-3, "s": 1.0, "m": 60.0, "h": 3600.0}
@@ -97,7 +96,7 @@ class WrkResult:
         if not self.checked:
             found.append("unchecked: answers were not looked at; only statuses above 399 were counted")
         measured = self.concurrency_measured
-        if measured is not None and abs(measured - self.connections) > LITTLE_TOLERANCE * self.connections:
+        if measured is not None and abs(measured - self.connections) > LITTLE * self.connections:
             found.append(
                 f"little: throughput × mean latency is {measured:.3g}, so on average not {self.connections} requests "
                 "were under way: connections were never answered (wrk does not count those) or kept being opened, "

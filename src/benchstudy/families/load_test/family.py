@@ -10,15 +10,17 @@ from typing import Any, ClassVar
 
 from benchstudy.families.load_test import data, users
 from benchstudy.families.load_test.config import LoadLevel, LoadTestConfig, Window
+from benchstudy.families.load_test.metrics import METRICS
 from benchstudy.model import services
 from benchstudy.model.family import Case, Family
+from benchstudy.model.metrics import Metric
 
 
 class LoadTest(Family):
     name = "load_test"
     title = "Two releases under load"
     Config = LoadTestConfig
-    primary_metrics: ClassVar[tuple[str, ...]] = ("supported_users", "api_mean", "store_mean")
+    metrics: ClassVar[Mapping[str, Metric]] = METRICS
     trial_names: ClassVar[tuple[str, ...]] = ("server", "load")
     ordering: ClassVar[str] = (
         "versions side by side, the base first in odd blocks and last in even ones (ABBA), databases and loads in "

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
+from benchstudy.families.load_test.metric_names import Names
 from benchstudy.hosts.agent import Command
 from benchstudy.model.errors import TrialFailed
 
@@ -92,8 +93,6 @@ def fetch(trial: "TrialContext", server: Server, span: Span) -> dict[str, Any]:
 
 def metrics_of(names: Mapping[str, str]) -> list[str]:
     """All that is fetched of a system that has its own names for some of them."""
-    from benchstudy.families.load_test.load_metrics import Names  # with numpy, which most sessions do without
-
     known = Names(**names)
     histograms = [f"{name}_{part}" for name in (known.api, known.store) for part in ("bucket", "sum", "count")]
     counters = [known.requests, known.errors, known.cpu]

@@ -11,6 +11,7 @@ from typing import NamedTuple, TypeVar
 
 import numpy as np
 
+from benchstudy.families.load_test.metric_names import DEFAULT_NAMES, Names
 from benchstudy.families.load_test.prometheus_faults import LATE, Changes, Scrapes
 from benchstudy.families.load_test.prometheus_rates import (
     GroupOf,
@@ -23,7 +24,8 @@ from benchstudy.families.load_test.prometheus_rates import (
     histogram_quantile,
     one_group,
 )
-from benchstudy.families.load_test.prometheus_raw import Section, pages, sections
+from benchstudy.families.load_test.prometheus_raw import Section, sections
+from benchstudy.families.load_test.prometheus_samples import pages
 from benchstudy.model.family import ParseError
 
 S = TypeVar("S", bound=Sink)
@@ -34,32 +36,6 @@ _MOST_INSTANTS = 8192  # at which a gauge is looked at for its mean, so that mem
 _NICE_S = (1, 2, 5, 10, 15, 30, 60, 120, 300, 600, 1800, 3600)
 _EVER_MS = math.inf
 _LOOKBACK = 2.5  # intervals that a gauge's value holds
-
-
-@dataclass(frozen=True)
-class Names:
-    """Names of metrics and labels. `api` and `store` are histograms in s, without their _bucket, _sum, _count."""
-
-    api: str = "mattermost_api_time"
-    api_label: str = "handler"
-    store: str = "mattermost_db_store_time"
-    store_label: str = "method"
-    status_label: str = "status_code"  # of the histogram `api`; where it has none, `errors` over `requests` is taken
-    requests: str = "mattermost_http_requests_total"
-    errors: str = "mattermost_http_errors_total"
-    devices: str = "mattermost_http_websockets_total"
-    cpu: str = "mattermost_process_cpu_seconds_total"
-    started: str = "mattermost_process_start_time_seconds"
-    goroutines: str = "go_goroutines"
-    heap: str = "go_memstats_heap_inuse_bytes"
-    stack: str = "go_memstats_stack_inuse_bytes"
-
-    def of_group(self, group: str) -> tuple[str, str]:
-        """(histogram, label) of "api" or "store"."""
-        return getattr(self, group), getattr(self, f"{group}_label")
-
-
-DEFAULT_NAMES = Names()
 
 
 @dataclass(frozen=True)

@@ -10,12 +10,12 @@ from benchstudy.families.load_test.load_metrics import (
     Event,
     Histogram,
     LoadMetrics,
-    Names,
     Panel,
     Window,
     read_metrics,
     scrape_interval_s,
 )
+from benchstudy.families.load_test.metric_names import Names
 from benchstudy.families.shared.files import read_json
 from benchstudy.model.family import Observation, Parsed, ParseError
 

@@ -11,7 +11,8 @@ from typing import NamedTuple, Protocol
 
 import numpy as np
 
-from benchstudy.families.load_test.prometheus_raw import Dialect, Page
+from benchstudy.families.load_test.prometheus_raw import Dialect
+from benchstudy.families.load_test.prometheus_samples import Page
 
 OLDEST = Dialect()
 Labels = Mapping[str, str]

@@ -1,4 +1,4 @@
-"""The file that the agent's `prometheus-fetch` writes: its lines, what it holds, one window of it, and its samples.
+"""The file that the agent's `prometheus-fetch` writes: its lines, what it holds, and one window of it.
 
 Only one answer at a time is in memory, whatever the duration. docs/prometheus.md describes the file.
 """
@@ -6,12 +6,11 @@ Only one answer at a time is in memory, whatever the duration. docs/prometheus.m
 import gzip
 import re
 import zlib
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, NamedTuple
 
-import numpy as np
 import orjson
 
 from benchstudy.model.family import ParseError
@@ -19,7 +18,6 @@ from benchstudy.model.family import ParseError
 _RELEASE = re.compile(r"v?(\d+)\.(\d+)")
 _ANSWER = b',"answer":'
 _SCHEMA = 1
-_PARTS = (b'"result":[', b'{"metric":', b'"values":[[')
 
 
 class RawLine(NamedTuple):
@@ -28,27 +26,6 @@ class RawLine(NamedTuple):
     head: dict[str, Any]
     answer: bytes | None
     text: bytes
-
-
-class Series(NamedTuple):
-    """Samples of one series: times in ms, ascending, and values, both (n,). `key`: its labels as JSON text."""
-
-    key: bytes
-    times_ms: np.ndarray
-    values: np.ndarray
-
-    @property
-    def labels(self) -> dict[str, str]:
-        return orjson.loads(self.key)
-
-
-class Page(NamedTuple):
-    """Samples of a metric with start < time <= end, ms; some of its series, or all."""
-
-    metric: str
-    start_ms: int
-    end_ms: int
-    series: list[Series]
 
 
 class Dialect(NamedTuple):
@@ -177,73 +154,3 @@ def cut(path: Path, start_s: float, end_s: float, into: Path, margin_s: float = 
                 kept += 1
             out.write(gzip.compress(text, 6, mtime=0))
     return sections(into)[0]
-
-
-def pages(path: Path, metrics: Collection[str] | None = None) -> Iterator[Page]:
-    """The samples, in the file's order: metric by metric, forward in time. Raises ParseError."""
-    for head, answer, _ in raw_lines(path):
-        if head["kind"] == "page" and (metrics is None or head["metric"] in metrics):
-            try:
-                series = read_matrix(answer)
-            except (ValueError, KeyError, TypeError) as error:
-                raise ParseError(f"{path.name}: the answer to {head['query']}: {error}") from error
-            yield Page(head["metric"], round(1000 * head["start_s"]), round(1000 * head["end_s"]), series)
-
-
-def read_matrix(answer: bytes) -> list[Series]:
-    """The series in an answer to a range selector. Raises ValueError for what is none."""
-    if b'"histograms":' in answer:
-        raise ValueError("it has native histograms, which are not read; expose classic buckets as well")
-    found = _cut_matrix(answer)
-    return _decoded_matrix(answer) if found is None else found
-
-
-def _cut_matrix(answer: bytes) -> list[Series] | None:
-    """As Prometheus writes it, all numbers are read in one go, seven million a second; None: it is written otherwise.
-
-    None of the separators can stand within a JSON string, where a quotation mark has a backslash before it.
-    """
-    result, metric, values = _PARTS
-    _, found, text = answer.partition(result)
-    if not found:
-        return None
-    before, *pieces = text.split(values)
-    keys: list[bytes] = []
-    chunks: list[bytes] = []
-    for piece in pieces:
-        start = before.find(metric)
-        if start < 0 or not before.endswith(b"},"):
-            return None
-        keys.append(before[start + len(metric) : -1])
-        chunk, _, before = piece.partition(b"]]")
-        chunks.append(chunk)
-    if metric in before:
-        return None
-    counts = [chunk.count(b'"') // 2 for chunk in chunks]
-    if not counts:
-        return [] if before.startswith(b"]") else None
-    numbers = np.fromstring(b",".join(chunks).translate(None, b'[]"'), sep=",")
-    if len(numbers) != 2 * sum(counts):
-        return None
-    times = np.rint(numbers[0::2] * 1000).astype(np.int64)
-    levels = numbers[1::2]
-    ends = np.cumsum(counts).tolist()
-    return [
-        Series(key, times[end - count : end], levels[end - count : end])
-        for key, count, end in zip(keys, counts, ends, strict=True)
-    ]
-
-
-def _decoded_matrix(answer: bytes) -> list[Series]:
-    content = orjson.loads(answer)
-    data = content["data"]
-    if content["status"] != "success" or data["resultType"] != "matrix":
-        raise ValueError(f"it is no matrix but {content['status']}, {data.get('resultType')}")
-    return [
-        Series(
-            orjson.dumps(row["metric"], option=orjson.OPT_SORT_KEYS),
-            np.array([round(1000 * time) for time, _ in row["values"]], dtype=np.int64),
-            np.array([float(value) for _, value in row["values"]]),
-        )
-        for row in data["result"]
-    ]

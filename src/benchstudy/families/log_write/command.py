@@ -6,9 +6,9 @@ from dataclasses import dataclass
 from typing import Any
 
 from benchstudy.families.log_write.config import LogGenerator
+from benchstudy.families.log_write.layout import RESULT
 from benchstudy.hosts.agent import Command
 
-RESULT = "result.json"  # what logbench leaves in its folder
 SCREEN = (40, 120)  # rows and columns of the hammer's terminal: its numbers are on its screen alone
 Cpus = tuple[int, ...] | None
 _POLL_INTERVAL_S = 0.02

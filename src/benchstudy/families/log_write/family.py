@@ -9,10 +9,12 @@ from dataclasses import replace
 from typing import Any, ClassVar
 
 from benchstudy.families.log_write.config import SEARCH, Backend, LogGenerator, LogSweep, LogWriteConfig, share_of
+from benchstudy.families.log_write.metrics import METRICS
 from benchstudy.families.shared.under_load import Rate
 from benchstudy.model import services
 from benchstudy.model.errors import StudyError
 from benchstudy.model.family import Case, Family
+from benchstudy.model.metrics import Metric
 
 _LARGEST_IMPORT = 16 << 20
 
@@ -21,7 +23,7 @@ class LogWrite(Family):
     name = "log_write"
     title = "Write rate of transparency logs"
     Config = LogWriteConfig
-    primary_metrics: ClassVar[tuple[str, ...]] = ("qps", "integrate_p50", "capacity_pass")
+    metrics: ClassVar[Mapping[str, Metric]] = METRICS
     numeric_levels: ClassVar[Mapping[str, tuple[str, Any]]] = {
         "front_ends": ("front_ends_n", int),
         "duplicates": ("duplicate_share", share_of),
@@ -49,6 +51,7 @@ class LogWrite(Family):
             "integrate_p99_s": "Float64",
             "passed": "Boolean",
             "why": "String",
+            "cause_kind": "String",
         },
     }
 

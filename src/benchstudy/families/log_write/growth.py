@@ -46,14 +46,6 @@ def growth(seen: Sequence[Seen], begin: float, end: float, publish_interval_s: f
     return Growth(qps, _slope(rows), last - first, grew, took_s)
 
 
-def growth_rows(seen: Sequence[Seen]) -> list[dict[str, float | int | None]]:
-    """The series `growth`: t_s, size, and qps since the checkpoint before."""
-    rows: list[dict[str, float | int | None]] = [{"t_s": t, "size": size, "qps": None} for t, size in seen[:1]]
-    for (t0, size0), (t1, size1) in pairwise(seen):
-        rows.append({"t_s": t1, "size": size1, "qps": (size1 - size0) / (t1 - t0) if t1 > t0 else None})
-    return rows
-
-
 def _slope(rows: Sequence[Seen]) -> float:
     t, size = np.array(rows, dtype=float).T
     t -= t.mean()

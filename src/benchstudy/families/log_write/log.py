@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from benchstudy.families.log_write.command import Target
 from benchstudy.families.log_write.config import Backend, LogGenerator
-from benchstudy.families.log_write.samples import DATABASE, GENERATOR, SERVER
+from benchstudy.families.log_write.layout import DATABASE, GENERATOR, SERVER
 from benchstudy.families.shared.under_load import Placement, cpus_for_generator, cpus_of, place
 from benchstudy.model.errors import TrialFailed
 from benchstudy.model.services import Limits

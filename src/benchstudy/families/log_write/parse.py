@@ -4,19 +4,17 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from benchstudy.families.log_write.command import RESULT
 from benchstudy.families.log_write.config import SEARCH
-from benchstudy.families.log_write.growth import growth_rows
 from benchstudy.families.log_write.hammer import HammerScreen, read_saved
 from benchstudy.families.log_write.imported import SAVED_SCREEN, screen_values
-from benchstudy.families.log_write.samples import DATABASE, GENERATOR, SERVER, Found, limited_by, read_samples
-from benchstudy.families.log_write.windows import LOAD, Measured, Rows, Values, measured, window_of
+from benchstudy.families.log_write.layout import DATABASE, FACTS, GENERATOR, LOAD, RESULT, SERVER
+from benchstudy.families.log_write.reading import window_of
+from benchstudy.families.log_write.samples import Found, limited_by, read_samples
+from benchstudy.families.log_write.windows import Measured, Rows, Values, growth_rows, measured
 from benchstudy.families.shared.files import read_json
 from benchstudy.families.shared.under_load import Rate
+from benchstudy.model.causes import Cause, cause_of
 from benchstudy.model.family import Observation, Parsed, ParseError
-
-FACTS = "log.json"  # what was found around the load, beside the folders of the trial's commands
-SEARCHED = "load-step-"  # the folders of a search's windows begin so
 
 
 def parse_trial(levels: Mapping[str, str], files: Path) -> Parsed:
@@ -47,6 +45,11 @@ def parse_trial(levels: Mapping[str, str], files: Path) -> Parsed:
             "steps": steps,
         },
     )
+
+
+def note_trial(files: Path) -> Mapping[str, Any]:
+    """Raises ParseError."""
+    return {"limited_by": limit_of(files), "problems": problems_of(files)}
 
 
 def problems_of(files: Path) -> list[str]:
@@ -83,7 +86,14 @@ def limit_of(files: Path) -> str:
 def _fatal(row: Mapping[str, Any]) -> str:
     """What limited a log whose servers died at the lowest rate that failed."""
     how, at = row["died"], f"at {row['rate_per_s']:g}/s"
-    return f"memory: {how} {at}" if how.startswith("OOM:") else f"{how} {at}"
+    return f"memory: {how} {at}" if _cause(row) is Cause.OOM else f"{how} {at}"
+
+
+def _cause(row: Mapping[str, Any]) -> Cause | None:
+    """Why servers died in a window of a search; None where they did not. Old windows have it in words alone."""
+    if not row.get("died"):
+        return None
+    return Cause(row["cause"]) if "cause" in row else cause_of(row["died"]).cause
 
 
 def _screen_alone(screen: HammerScreen) -> Values:
@@ -144,7 +154,13 @@ def _step_rows(facts: Mapping[str, Any], files: Path) -> Rows:
     # Trials of before a rate could be tried again have no number of the attempt.
     decided = {(row["step"], row.get("attempt", 1)): row for row in facts["steps"]}
     return [
-        {"step": number, "attempt": attempt, **_step_values(facts, files, row), "why": row["why"] or None}
+        {
+            "step": number,
+            "attempt": attempt,
+            **_step_values(facts, files, row),
+            "why": row["why"] or None,
+            "cause_kind": _cause(row),
+        }
         for (number, attempt), row in decided.items()
     ]
 

@@ -15,13 +15,14 @@ from typing import TYPE_CHECKING, Any
 from benchstudy.families.log_write.causes import explain, explained
 from benchstudy.families.log_write.command import Load
 from benchstudy.families.log_write.config import SEARCH, LogWriteConfig, share_of
+from benchstudy.families.log_write.layout import FACTS, HAMMER, LOAD, SEARCHED, WATCH
 from benchstudy.families.log_write.log import Log, Wanted
-from benchstudy.families.log_write.parse import FACTS, SEARCHED, limit_of, problems_of
+from benchstudy.families.log_write.reading import read_hammer_log, read_written, window_of
 from benchstudy.families.log_write.search import Attempt, Step, bracket, next_rate, tried, verdict
-from benchstudy.families.log_write.starts import ServerDied, Starts
-from benchstudy.families.log_write.windows import HAMMER, LOAD, WATCH, read_hammer_log, read_written, window_of
+from benchstudy.families.log_write.starts import Death, ServerDied, Starts
 from benchstudy.families.shared.under_load import Rate, load_role
 from benchstudy.hosts.agent import Command
+from benchstudy.model.causes import Cause, Failure
 from benchstudy.model.errors import BenchstudyError, TrialFailed
 from benchstudy.model.family import Case, ParseError
 from benchstudy.model.files import as_json, write_atomically
@@ -102,10 +103,6 @@ class _Trial:
         facts["starts"] = self.starts.described()
         facts["servers"] = facts["starts"][-1]["servers"]
         write_atomically(trial.files / FACTS, as_json(facts))
-        try:
-            trial.note(limited_by=limit_of(trial.files), problems=problems_of(trial.files))
-        except ParseError as error:
-            raise TrialFailed(str(error)) from error
 
     @property
     def log(self) -> Log:
@@ -157,13 +154,14 @@ class _Trial:
         lost = written.proofs.lost_count - (written.proofs.not_integrated if self.rate is None else 0)
         if lost > 0:
             first = written.proofs.lost[0]
-            raise TrialFailed(f"{lost} accepted leaves are lost, such as that of index {first.index}: {first.why}")
+            words = f"{lost} accepted leaves are lost, such as that of index {first.index}: {first.why}"
+            raise TrialFailed(words, Failure(cause=Cause.DATA_LOST))
 
     def _read(self, label: str) -> "LogbenchResult":
         try:
             return read_written(self.trial.files / label)
         except ParseError as error:
-            raise TrialFailed(f"logbench's result: {error}") from error
+            raise TrialFailed(f"logbench's result: {error}", Failure(cause=Cause.PARSE)) from error
 
     def _require(self, done: "TrialExecution") -> None:
         """As require_success, with what the servers say: a refused connection is only the symptom."""
@@ -172,7 +170,8 @@ class _Trial:
             done.require_success()
         except TrialFailed as error:
             if self.rate is None and self.starts.number == self.loaded and _UNANSWERED.search(str(error)):
-                raise ServerDied("server hung: no checkpoint came before the load began") from error
+                words = "server hung: no checkpoint came before the load began"
+                raise ServerDied(words, Failure(cause=Cause.SERVER_HUNG)) from error
             raise
         self.loaded = self.starts.number
 
@@ -191,7 +190,8 @@ class _Trial:
         watched = self._read(WATCH)
         if watched.proofs.lost_count:
             first = watched.proofs.lost[0]
-            raise TrialFailed(f"leaves are lost, such as that of index {first.index}: {first.why}")
+            words = f"leaves are lost, such as that of index {first.index}: {first.why}"
+            raise TrialFailed(words, Failure(cause=Cause.DATA_LOST))
 
     @contextmanager
     def _beside(self, command: Command) -> Iterator[list["TrialExecution"]]:
@@ -232,7 +232,7 @@ class _Trial:
             steps.append(tried(rate, objective, partial(self._attempt, steps, rows, rate)))
         found = bracket(steps)
         if found.highest_pass is None:
-            raise TrialFailed(_none_passed(steps))
+            raise _none_passed(steps)
         return {
             "search": objective.model_dump(mode="json"),
             "steps": rows,
@@ -248,7 +248,8 @@ class _Trial:
             shown = "none passed" if passed is None else f"{passed:g}/s passed"
             raise TrialFailed(
                 f"{last['why']}, at {last['rate_per_s']:g}/s; servers have died {deaths} times in this search "
-                f"({shown}), and max_restarts is {most}: start nearer to the capacity, or raise it"
+                f"({shown}), and max_restarts is {most}: start nearer to the capacity, or raise it",
+                Failure(cause=last["cause"]),
             )
         self.starts.ensure_up()
 
@@ -283,25 +284,25 @@ class _Trial:
             except _NothingAccepted as error:
                 result = Attempt(str(error))
             except ServerDied as error:
-                row["died"] = self._died(error, label)
-                # Memory that is used up is no stall that passes: a rate that can end the log is not tried again.
-                result = Attempt(row["died"], is_final=row["died"].startswith("OOM:"))
+                death = self._died(error, label)
+                row |= {"died": death.how, "cause": death.cause}
+                result = Attempt(death.how, death.cause)
             rows.append({**row, "why": result.why})
             if result.why:
                 break
         return result
 
-    def _died(self, symptom: ServerDied, label: str) -> str:
+    def _died(self, symptom: ServerDied, label: str) -> Death:
         """Take the log down: how its servers ended.
 
         Raises TrialFailed when a wrong setup is the cause, or when leaves are lost.
         """
-        how, said = self.starts.end(symptom)
-        if explain(said) is not None:
-            raise TrialFailed(said)
+        death = self.starts.end(symptom)
+        if explain(death.said) is not None:
+            raise TrialFailed(death.said) from symptom
         with suppress(ParseError):  # a generator whose log goes away may leave nothing
             self._require_nothing_lost(read_written(self.trial.files / label))
-        return how
+        return death
 
     # --- afterwards ------------------------------------------------------------------------------------------
 
@@ -326,10 +327,11 @@ class _Trial:
             raise TrialFailed(f"{cause}: {errors} errors" + (f", such as {texts[0]}" if texts else ""))
 
 
-def _none_passed(steps: Sequence[Step]) -> str:
-    """The cause of a search without any rate that passed, by the lowest that was tried."""
+def _none_passed(steps: Sequence[Step]) -> TrialFailed:
+    """The failure of a search without any rate that passed, by the lowest that was tried."""
     least = min(steps, key=lambda step: step.rate_per_s)
     tried_so_far = f"no rate kept the objective, {len(steps)} tried, down to {least.rate_per_s:g}/s"
-    if least.why.startswith("OOM:"):
-        return f"{least.why}, at {least.rate_per_s:g}/s; {tried_so_far}"
-    return f"{tried_so_far}; at that one: {least.why}"
+    failure = Failure(cause=least.cause or Cause.TOLD)
+    if least.cause is Cause.OOM:
+        return TrialFailed(f"{least.why}, at {least.rate_per_s:g}/s; {tried_so_far}", failure)
+    return TrialFailed(f"{tried_so_far}; at that one: {least.why}", failure)

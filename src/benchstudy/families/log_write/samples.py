@@ -1,24 +1,15 @@
-"""Samples of the processes and the disk beside a load: taken in a thread, read afterwards, and what limited the log."""
+"""Samples of the processes and the disk beside a load, read afterwards, and what limited the log."""
 
 import json
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
-from threading import Thread
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from benchstudy.model.errors import BenchstudyError
+from benchstudy.families.log_write.layout import DATABASE, GENERATOR, INTERVAL_S, SAMPLES, SERVER
 from benchstudy.model.family import ParseError
 
-if TYPE_CHECKING:
-    from benchstudy.hosts.agent import RunningService
-    from benchstudy.measuring.trial import TrialContext
-
-SERVER, DATABASE, GENERATOR = "server", "database", "generator"
-SAMPLES = "samples"  # folders of the samplers' output begin so
-_INTERVAL_S = 0.25
 _BUSY = 0.9  # of a processor or disk: nothing else waits for it without queueing
 _HOST_FULL = 0.95
 _FOREIGN = 0.3  # of a host's CPUs in the hands of others: nothing can be said
@@ -26,96 +17,6 @@ _DISTURBED = 0.1  # so much of them explains a stall that nothing else does
 _IN_FSYNC = 0.6  # of the samples
 _READY = 0.5  # threads that wait for a processor, on average: it is short, though idle between bursts
 _CPU_OF = {SERVER: "server CPU", GENERATOR: "generator CPU: client-limited", DATABASE: "database: its CPU"}
-
-
-@dataclass
-class _Watched:
-    """On one host."""
-
-    role: str
-    services: dict[str, list[str]] = field(default_factory=dict)
-    programs: dict[str, str] = field(default_factory=dict)
-    disk: str | None = None
-
-
-@contextmanager
-def sampled(
-    trial: "TrialContext",
-    servers: Sequence["RunningService"],
-    databases: Sequence["RunningService"],
-    program: str,
-    load_role: str,
-    disk: str | None,
-    suffix: str = "",
-) -> Iterator[None]:
-    """Samples while the block runs, on each host that has a part; `<trial>/samples-<host><suffix>/stdout` has them.
-
-    `program`: of the generator. `disk`: a folder on the first server's host. Sampling that fails is a note, no failure.
-    """
-    watched: dict[str, _Watched] = {}
-
-    def on(role: str) -> _Watched:
-        return watched.setdefault(trial.roles[role], _Watched(role))
-
-    for name, members in ((SERVER, servers), (DATABASE, databases)):
-        for running in members:
-            role = trial.config.services[running.name].role
-            on(role).services.setdefault(name, []).append(running.folder)
-    on(load_role).programs[GENERATOR] = program
-    on(trial.config.services[servers[0].name].role).disk = disk
-    samplers = [_Sampler(trial, host, what, suffix) for host, what in watched.items()]
-    for sampler in samplers:
-        sampler.start()
-    try:
-        yield
-    finally:
-        for sampler in samplers:
-            sampler.end()
-
-
-class _Sampler(Thread):
-    def __init__(self, trial: "TrialContext", host: str, what: _Watched, suffix: str):
-        super().__init__(name=f"samples of {host}", daemon=True)
-        self.trial, self.host, self.what, self.suffix = trial, host, what, suffix
-        self.until = f"{trial.scratch('/tmp', what.role)}/samples-{trial.uuid}{suffix}"
-
-    def run(self) -> None:
-        from benchstudy.hosts.agent import Command
-
-        spec = {
-            "interval_s": _INTERVAL_S,
-            "until": self.until,
-            "most_s": self.trial.config.timeout,
-            "services": self.what.services,
-            "programs": self.what.programs,
-            "disk": self.what.disk,
-        }
-        command = Command(
-            self.trial.agent_argv("log_samples:sample", role=self.what.role),
-            stdin=json.dumps(spec).encode() + b"\n",
-            timeout_s=self.trial.config.timeout + 60.0,
-            max_output_bytes=64 << 20,
-            label=f"{SAMPLES}-{self.host}{self.suffix}",
-        )
-        try:
-            done = self.trial.execute(command, self.what.role)
-            if done.execution.exit_status != 0:
-                self._failed(done.stderr.read_text(errors="replace")[-300:] or done.execution.state)
-        except BenchstudyError as error:
-            self._failed(str(error))
-
-    def end(self) -> None:
-        try:
-            self.trial.agent_call("log_samples:end", self.until, role=self.what.role)
-        except BenchstudyError as error:
-            self._failed(str(error))  # it ends with the session's lease
-        self.join(timeout=30.0)
-
-    def _failed(self, why: str) -> None:
-        self.trial.note(**{f"samples_of_{self.host}": f"not taken: {why}"})
-
-
-# --- reading ------------------------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True)
@@ -196,7 +97,7 @@ def _rows(samples: Sequence[Mapping[str, Any]], cpus: Mapping[str, int], started
     """One row a second and process, for a chart; the disk is a process without a processor."""
     kept: list[Mapping[str, Any]] = []
     for sample in samples:
-        if not kept or sample["t"] - kept[-1]["t"] >= 1.0 - _INTERVAL_S / 2:
+        if not kept or sample["t"] - kept[-1]["t"] >= 1.0 - INTERVAL_S / 2:
             kept.append(sample)
     for before, after in pairwise(kept):
         took, moment = after["t"] - before["t"], after["wall"] - started

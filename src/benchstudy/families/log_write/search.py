@@ -6,8 +6,8 @@ from dataclasses import dataclass
 
 from benchstudy.families.log_write.config import CapacitySearch
 from benchstudy.families.shared.under_load import Rate
-
-_BUSY = 0.9  # share of its processor from which on a generator is late
+from benchstudy.model.causes import Cause
+from benchstudy.model.criteria import BUSY_GENERATOR
 
 
 @dataclass(frozen=True)
@@ -33,19 +33,25 @@ class Window:
 
 @dataclass(frozen=True)
 class Attempt:
-    """One attempt at a rate. `why`: it failed, in a sentence; empty when it passed. `is_final`: no other would pass."""
+    """One attempt at a rate. `why`: it failed, in a sentence; empty when it passed. `cause`: of a server that died."""
 
     why: str = ""
-    is_final: bool = False
+    cause: Cause | None = None
+
+    @property
+    def is_final(self) -> bool:
+        """Memory that is used up is no stall that passes: a rate that can end the log is not tried again."""
+        return self.cause is Cause.OOM
 
 
 @dataclass(frozen=True)
 class Step:
-    """One rate that was tried. `why`: it failed, in a sentence; empty when it passed."""
+    """One rate that was tried. `why`: it failed, in a sentence; empty when it passed. `cause`: as of its attempt."""
 
     rate_per_s: float
     passed: bool
     why: str = ""
+    cause: Cause | None = None
 
 
 @dataclass(frozen=True)
@@ -61,7 +67,7 @@ def verdict(window: Window, objective: CapacitySearch) -> str:
     no processor time left, whatever the log could have done.
     """
     why = _failure(window, objective)
-    if why and (window.generator_cpu or 0.0) >= _BUSY:
+    if why and (window.generator_cpu or 0.0) >= BUSY_GENERATOR:
         return f"client-limited, the generator at {window.generator_cpu:.0%} of its CPU: {why}"
     return why
 
@@ -95,7 +101,7 @@ def tried(rate_per_s: float, objective: CapacitySearch, attempt: Callable[[int],
         result = attempt(number)
         if result.is_final or not result.why:
             break
-    return Step(rate_per_s, passed=not result.why, why=result.why)
+    return Step(rate_per_s, passed=not result.why, why=result.why, cause=result.cause)
 
 
 def bracket(steps: Sequence[Step]) -> Bracket:

@@ -2,12 +2,14 @@
 
 from collections.abc import Mapping
 from contextlib import ExitStack
+from dataclasses import dataclass
 from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
 from benchstudy.families.log_write.log import Log, Wanted, fresh_log
-from benchstudy.families.log_write.samples import sampled
-from benchstudy.hosts.services import how_it_ended
+from benchstudy.families.log_write.sampling import sampled
+from benchstudy.hosts.services import died, how_it_ended
+from benchstudy.model.causes import Cause, Failure, ran_out_of_memory
 from benchstudy.model.errors import TrialFailed
 
 if TYPE_CHECKING:
@@ -16,6 +18,17 @@ if TYPE_CHECKING:
 
 class ServerDied(TrialFailed):
     """A server of the log does not run any more, hangs, or the kernel killed a process of it for want of memory."""
+
+    cause = Cause.SERVER_DIED
+
+
+@dataclass(frozen=True)
+class Death:
+    """How the servers of a log ended: in a sentence, with the last words of one, and as a value."""
+
+    how: str
+    said: str
+    cause: Cause
 
 
 class Starts:
@@ -30,7 +43,7 @@ class Starts:
         self._wanted, self._trial, self._program = wanted, trial, program
         self._stack = ExitStack()
         self._logs: list[Log] = []
-        self._died: dict[int, str] = {}
+        self._died: dict[int, Death] = {}
 
     def __enter__(self) -> "Starts":
         self._start()
@@ -82,10 +95,11 @@ class Starts:
             raise ServerDied(str(error)) from error
         for server in self.log.servers:
             if server.usage().get("oom_kills"):
-                raise ServerDied("OOM: the kernel killed a process of the server")
+                failure = Failure(cause=Cause.OOM, name=server.name)
+                raise ServerDied("OOM: the kernel killed a process of the server", failure)
 
-    def end(self, symptom: ServerDied) -> tuple[str, str]:
-        """Take down what is left of a log that died: (how its servers ended, that with the last words of one)."""
+    def end(self, symptom: ServerDied) -> Death:
+        """Take down what is left of a log that died."""
         how = said = str(symptom)
         try:
             with self._stack:
@@ -93,17 +107,24 @@ class Starts:
         except TrialFailed as cause:
             said = str(cause)
         self._stack = ExitStack()
-        ends = (how_it_ended(server.record) for server in self.log.servers if server.record and _died(server.record))
-        if ended := "; ".join(dict.fromkeys(ends)):
-            how = ended if ended.startswith("OOM:") else f"server died: {ended}"
-        self._died[self.number] = how
-        return how, said
+        cause = symptom.failure.cause
+        ended = [server for server in self.log.servers if server.record and _died(server.record)]
+        if ended:
+            cause = died(ended[0].record, ended[0].name).cause
+            ends = "; ".join(dict.fromkeys(how_it_ended(server.record) for server in ended))
+            how = ends if cause is Cause.OOM else f"server died: {ends}"
+        self._died[self.number] = death = Death(how, said, cause)
+        return death
 
     def described(self) -> list[dict[str, Any]]:
         """Of each start: what its servers used, and how they died, None if they did not. Once all have ended."""
         used = [[dict((server.record or {}).get("limits") or {}) for server in log.servers] for log in self._logs]
-        return [{"servers": servers, "died": self._died.get(number)} for number, servers in enumerate(used, start=1)]
+        deaths = [self._died.get(number) for number in range(1, len(used) + 1)]
+        return [
+            {"servers": servers, "died": death and death.how, "cause": death and death.cause}
+            for servers, death in zip(used, deaths, strict=True)
+        ]
 
 
 def _died(record: Mapping[str, Any]) -> bool:
-    return record["state"] != "stopped" or how_it_ended(record).startswith("OOM:")
+    return record["state"] != "stopped" or ran_out_of_memory(record)

@@ -3,25 +3,23 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
-from itertools import takewhile
+from itertools import pairwise, takewhile
 from pathlib import Path
 from statistics import fmean
 from typing import Any
 
-from benchstudy.families.log_write.command import RESULT
 from benchstudy.families.log_write.growth import Growth, Seen, growth
-from benchstudy.families.log_write.hammer import HammerLog, HammerScreen, parse_log, replay
+from benchstudy.families.log_write.hammer import HammerScreen, replay
 from benchstudy.families.log_write.imported import screen_values
-from benchstudy.families.log_write.logbench import LogbenchResult, parse_logbench
-from benchstudy.families.log_write.samples import GENERATOR
-from benchstudy.families.log_write.search import Window
-from benchstudy.families.shared.files import read_json, read_text
+from benchstudy.families.log_write.layout import GENERATOR, HAMMER, LOAD, WATCH
+from benchstudy.families.log_write.logbench import LogbenchResult
+from benchstudy.families.log_write.logbench_problems import problems_of
+from benchstudy.families.log_write.reading import grown_in, new_share_of, own_cpu, read_hammer_log, read_written
+from benchstudy.families.shared.files import read_json
 from benchstudy.model.criteria import ACHIEVED
 from benchstudy.model.family import ParseError
 from benchstudy.statistics import within_trial
 
-LOAD, WATCH = "load", "watch"  # folders: of the load, and of logbench beside the hammer
-HAMMER = "hammer"  # the mode of a trial whose generator is the hammer
 Rows = Sequence[Mapping[str, Any]]
 Values = dict[str, tuple[float | None, str]]  # metric to value and unit
 
@@ -45,35 +43,6 @@ class Measured:
     problems: Sequence[str]
 
 
-def read_written(folder: Path) -> LogbenchResult:
-    """What logbench left in the folder of its command. Raises ParseError."""
-    return parse_logbench(read_text(folder / "files" / RESULT))
-
-
-def read_hammer_log(files: Path) -> HammerLog:
-    """What the hammer said beside its screen. Raises ParseError."""
-    return parse_log(read_text(files / LOAD / "stderr"))
-
-
-def window_of(folder: Path, cpus: int, publish_interval_s: float) -> Window:
-    """One window of the capacity search. Raises ParseError."""
-    written = read_written(folder)
-    grown = _grown(written, publish_interval_s)
-    return Window(
-        offered_per_s=written.rate_per_s,
-        sent=written.window.sent,
-        dropped=written.window.dropped,
-        duration_s=written.duration_s,
-        achieved_per_s=grown.slope if grown else 0.0,
-        errors=written.window.errors,
-        pushback=written.window.pushback,
-        integrate_p99_s=written.integrate_latency.quantile(0.99),
-        not_integrated=written.proofs.not_integrated,
-        expected_share=new_share_of(written),
-        generator_cpu=_own_cpu(written, cpus),
-    )
-
-
 def measured(facts: Mapping[str, Any], files: Path, label: str) -> Measured:
     if facts["mode"] == HAMMER:
         return _hammered(facts, files)
@@ -83,7 +52,7 @@ def measured(facts: Mapping[str, Any], files: Path, label: str) -> Measured:
 
 def _written(facts: Mapping[str, Any], written: LogbenchResult) -> Measured:
     window, proofs = written.window, written.proofs
-    grown = _grown(written, facts["publish_interval_s"])
+    grown = grown_in(written, facts["publish_interval_s"])
     share = _achieved_share(grown, written.rate_per_s, new_share_of(written))
     values: Values = {
         **_growth_values(grown, written.checkpoints),
@@ -94,7 +63,7 @@ def _written(facts: Mapping[str, Any], written: LogbenchResult) -> Measured:
         "pushback": (window.pushback, "1"),
         "errors": (window.errors, "1"),
         "dropped": (window.dropped, "1"),
-        "generator_cpu": (_own_cpu(written, facts["cpus"][GENERATOR]), "1"),
+        "generator_cpu": (own_cpu(written, facts["cpus"][GENERATOR]), "1"),
         "proofs_asked": (proofs.asked, "1"),
         "proofs_proved": (proofs.proved, "1"),
     }
@@ -120,7 +89,7 @@ def _written(facts: Mapping[str, Any], written: LogbenchResult) -> Measured:
     seen = [(row.t_s, row.size) for row in written.checkpoints]
     end = begin + written.duration_s
     phases = _phases(seen, written.warm_up_s, written.duration_s, written.cool_down_s)
-    return Measured(values, seen, latency, histogram, grown, phases, started, begin, end, limited, written.problems())
+    return Measured(values, seen, latency, histogram, grown, phases, started, begin, end, limited, problems_of(written))
 
 
 def _hammered(facts: Mapping[str, Any], files: Path) -> Measured:
@@ -149,7 +118,7 @@ def _hammered(facts: Mapping[str, Any], files: Path) -> Measured:
     }
     values |= _both_ways(screens, seen)
     limited = bool(screen.oversupply) or (share is not None and share < ACHIEVED)
-    problems = [*screen.problems(), *watched.problems()]
+    problems = [*screen.problems(), *problems_of(watched)]
     phases = _phases(seen, begin - started, end - begin, 0.0)
     return Measured(values, seen, [], [], grown, phases, started, begin, end, limited, problems)
 
@@ -201,24 +170,14 @@ def _growth_values(grown: Growth | None, checkpoints: Sequence[Any]) -> Values:
     }
 
 
-def _grown(written: LogbenchResult, publish_interval_s: float) -> Growth | None:
-    seen = [(row.t_s, row.size) for row in written.checkpoints]
-    return growth(seen, written.warm_up_s, written.warm_up_s + written.duration_s, publish_interval_s)
-
-
 def _achieved_share(grown: Growth | None, offered_per_s: float, new_share: float) -> float | None:
     """Of the leaves that are new to the log: those that it recognised it does not add again."""
     return grown.qps / (offered_per_s * new_share) if grown and offered_per_s * new_share > 0 else None
 
 
-def new_share_of(written: LogbenchResult) -> float:
-    """Of the accepted leaves of the window, those that the log had not had before.
-
-    Servers without antispam recognise what came a short while ago as well: they remember some 100 000 leaves.
-    """
-    window = written.window
-    return 1.0 - window.duplicates / window.accepted if window.accepted else 1.0
-
-
-def _own_cpu(written: LogbenchResult, cpus: int) -> float:
-    return (written.cpu_user_s + written.cpu_system_s) / (written.duration_s * cpus)
+def growth_rows(seen: Sequence[Seen]) -> list[dict[str, float | int | None]]:
+    """The series `growth`: t_s, size, and qps since the checkpoint before."""
+    rows: list[dict[str, float | int | None]] = [{"t_s": t, "size": size, "qps": None} for t, size in seen[:1]]
+    for (t0, size0), (t1, size1) in pairwise(seen):
+        rows.append({"t_s": t1, "size": size1, "qps": (size1 - size0) / (t1 - t0) if t1 > t0 else None})
+    return rows

@@ -19,6 +19,7 @@ from time import perf_counter_ns, sleep
 
 import page_cache
 from file_pattern import BLOCK, Pattern
+from refused import Refused
 
 # Up to this size the first operation in a process took up to twice as long as those after it, whose code, buffers and
 # folder were known to the processor and the kernel. A larger file has its own such beginning inside of it.
@@ -33,10 +34,6 @@ WARMING_BYTES, MOST_WARMING_PASSES = 256 << 20, 300
 # Just after other work a disk, and the way to it out of a virtual machine, answer up to a third faster than a moment
 # later; how much faster depends on what that work was. So every operation that reaches it begins after the same rest.
 REST_S = 0.02
-
-
-class Refused(Exception):
-    """Why the request cannot be carried out as asked, for a person to read."""
 
 
 class NotInState(Refused):

@@ -15,7 +15,7 @@ from contextlib import suppress
 from time import monotonic, perf_counter_ns, sleep
 
 from file_pattern import Pattern
-from file_size import Refused
+from refused import Refused
 
 MOST_ATTEMPTS = 5
 FIRST_PAUSE_S, LONGEST_PAUSE_S = 0.5, 8.0

@@ -11,7 +11,7 @@ from typing import Any
 
 import polars as pl
 
-from benchstudy.model.criteria import ACHIEVED, BUSY_GENERATOR
+from benchstudy.model.criteria import ACHIEVED, BUSY_GENERATOR, LITTLE
 from benchstudy.report import human
 from benchstudy.report.results import Estimate, Results
 from benchstudy.statistics import scalability
@@ -19,7 +19,6 @@ from benchstudy.statistics import scalability
 CEILING_ENDPOINT = "null"
 # The null server must give twice what a server gives; above this share the figure is the client's as well.
 LARGEST_SHARE = 0.5
-LITTLE_TOLERANCE = 0.05
 # The first concurrency that gives this share of a sweep's largest throughput saturates the server.
 SATURATED = 0.95
 
@@ -278,11 +277,11 @@ class HttpLoad:
                 f"{len(alone)} of {human.plural(len(closed), 'closed-loop point')} without a null server under the "
                 "same generator and concurrency: whether the client limited them is known from its CPU only."
             )
-        broken = [(s, p) for s, p in closed if (self.little(s, p) or 0.0) > LITTLE_TOLERANCE]
+        broken = [(s, p) for s, p in closed if (self.little(s, p) or 0.0) > LITTLE]
         if broken:
             yield (
                 f"{len(broken)} of {human.plural(len(closed), 'closed-loop point')} break Little's law by more than "
-                f"{100 * LITTLE_TOLERANCE:.0f} %: fewer requests were under way than asked for, the run was too short "
+                f"{100 * LITTLE:.0f} %: fewer requests were under way than asked for, the run was too short "
                 "for so many connections, or a clock is wrong."
             )
         if closed:

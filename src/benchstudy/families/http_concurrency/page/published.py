@@ -12,10 +12,28 @@ from benchstudy.families.http_concurrency.page.load import HttpLoad
 from benchstudy.families.http_concurrency.page.tables import HttpTables
 from benchstudy.lints.load import SAME_PLATEAU, plateau
 from benchstudy.report import human, published
+from benchstudy.report.published_page import PublishedPage, Section
+from benchstudy.report.results import Results
 from benchstudy.report.tables import MISSING, Cell, Table, slug
 
 TABLES, TRANSCRIPTS = "filestash-http.csv", "filestash-ab.csv"
 SERVER = "filestash"
+# Of a transcript, what its reader looks for; `figures` has the rest.
+_TRANSCRIPT = {
+    "command_concurrency": "Connections asked for (command)",
+    "concurrency": "Connections (report)",
+    "requests": "Requests",
+    "errors": "Failed requests",
+    "keepalive_requests": "Kept alive",
+    "duration": "Time taken",
+    "throughput": "Requests a second",
+    "time_per_request": "Time per request",
+    "latency_p50": "50 % within",
+    "latency_p90": "90 % within",
+    "latency_p99": "99 % within",
+    "latency_p100": "Longest request",
+    "server_peak_memory": "Peak memory of the server",
+}
 APART = (
     "The published figures are those of Filestash on other hardware, and Filestash was not measured here. They stand "
     "in tables of their own and no comparison is drawn: another server on another machine does other work, so neither "
@@ -24,16 +42,17 @@ APART = (
 
 
 class Published:
-    """`folder` holds the CSV files; `load` is what was measured."""
+    """`folder` holds the CSV files; `load` is what was measured, None where this family was not."""
 
-    def __init__(self, folder: Path, load: HttpLoad):
+    def __init__(self, folder: Path, load: HttpLoad | None):
         self._folder, self._load = folder, load
         self._rows = published.read(folder / TABLES, {"statistic": "throughput"})
 
     @property
     def measured(self) -> bool:
         """Whether the same server was measured, which alone may stand beside its published figures."""
-        return any(sweep.server == SERVER and self._load.best(sweep) is not None for sweep in self._load.sweeps())
+        load = self._load
+        return load is not None and any(s.server == SERVER and load.best(s) is not None for s in load.sweeps())
 
     def apart(self) -> list[str]:
         """Why nothing is compared; empty when it may be."""
@@ -59,7 +78,20 @@ class Published:
             columns = ("Concurrency", *(f"{e}, {whose}" if whose else e for e, whose in heads))
             yield Table(slug(f"published-{limits}"), caption, columns, tuple(body))
 
+    def transcripts(self) -> Table:
+        """A column a transcript of ab, as printed."""
+        rows = published.read(self._folder / TRANSCRIPTS, {})
+        across = rows["section"].unique(maintain_order=True).to_list()
+        printed = {(row["statistic"], row["section"]): str(row["as_printed"]) for row in rows.iter_rows(named=True)}
+        body = [
+            (Cell.text(name), *(published.printed(printed.get((statistic, section))) for section in across))
+            for statistic, name in _TRANSCRIPT.items()
+        ]
+        caption = "Transcripts of ab as printed, published: one run each on a laptop, static file"
+        return Table("transcripts", caption, ("Figure", *across), tuple(body))
+
     def _measured(self) -> dict[tuple[str, str, int], Cell]:
+        assert self._load is not None, "without results nothing is measured"
         tables = HttpTables(self._load)
         return {
             (sweep.limits, sweep.endpoint, round(point.number)): tables.throughput_cell(sweep, point)
@@ -174,3 +206,20 @@ def _as_report(values: Mapping[str, float]) -> AbResult:
         percentiles={p: values[f"latency_p{p}"] for p in (50, 66, 75, 80, 90, 95, 98, 99, 100)},
         warnings=(),
     )
+
+
+def show(page: PublishedPage, results: Results | None) -> None:
+    """The page's three tables; ours beside them only where the same server was measured."""
+    tables = Published(page.folder, HttpLoad(results) if results is not None else None)
+    page.say(tables.apart())
+    page.show_tables(tables.tables(), "Nothing is published.")
+    page.show_table(tables.transcripts())
+
+
+SECTION = Section(
+    title="HTTP server",
+    introduction='Requests a second by number of connections, and "failed" as the page has it.',
+    files={TABLES: "Filestash: tables", TRANSCRIPTS: "Filestash: transcripts of ab"},
+    show=show,
+    order=30,
+)

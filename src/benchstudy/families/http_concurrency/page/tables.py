@@ -2,7 +2,9 @@
 
 from collections.abc import Callable, Iterator, Sequence
 
-from benchstudy.families.http_concurrency.page.load import LITTLE_TOLERANCE, HttpLoad, Point, Sweep
+from benchstudy.families.http_concurrency.metrics import PERCENTILES
+from benchstudy.families.http_concurrency.page.load import HttpLoad, Point, Sweep
+from benchstudy.model.criteria import LITTLE
 from benchstudy.report import cells, human
 from benchstudy.report.results import Estimate
 from benchstudy.report.tables import MISSING, Cell, Table, slug
@@ -12,10 +14,9 @@ from benchstudy.statistics.stats import smallest_n
 
 CLIENT_LIMITED = "client-limited"
 NO_CEILING = "no ceiling"
-LITTLE_BROKEN = f"Little > {100 * LITTLE_TOLERANCE:.0f} %"
+LITTLE_BROKEN = f"Little > {100 * LITTLE:.0f} %"
 _ZERO = 1e-6
 # As ab prints them; the longest request is no percentile but a fact.
-PERCENTILES = (50, 66, 75, 80, 90, 95, 98, 99)
 _TIMES = {"connect": "Connect", "processing": "Processing", "waiting": "Waiting", "latency": "Total"}
 _KINDS = {
     "errors_status": "Wrong status",
@@ -106,7 +107,7 @@ class HttpTables:
             return MISSING
         href, summary = cells.href(self.load.results, sweep.target, point.case), estimate.summary
         failed = cells.failures(estimate)
-        why = [cause for cause, _ in estimate.causes]
+        why = [reason.words for reason, _ in estimate.causes]
         if summary.median is None:
             return Cell(tuple(failed) or (summary.note,), href, "failed", " ".join(why))
         shown = (human.median_cell(summary, estimate.unit), *lines(estimate), *failed)
@@ -121,7 +122,7 @@ class HttpTables:
             marks.append(CLIENT_LIMITED)
         elif self.load.lacks_ceiling(sweep, point):
             marks.append(NO_CEILING)
-        if (self.load.little(sweep, point) or 0.0) > LITTLE_TOLERANCE:
+        if (self.load.little(sweep, point) or 0.0) > LITTLE:
             marks.append(LITTLE_BROKEN)
         errors, requests = self._total("errors", sweep, point), self._total("requests", sweep, point)
         if errors and requests:
@@ -175,7 +176,9 @@ class HttpTables:
 
     def _failed(self, sweep: Sweep, point: Point, estimate: Estimate) -> Cell:
         href = cells.href(self.load.results, sweep.target, point.case)
-        return Cell(tuple(cells.failures(estimate)), href, "failed", " ".join(cause for cause, _ in estimate.causes))
+        return Cell(
+            tuple(cells.failures(estimate)), href, "failed", " ".join(reason.words for reason, _ in estimate.causes)
+        )
 
     def _percentile(self, percentile: int) -> Draw:
         figure, needed = self._figure(f"latency_p{percentile}"), smallest_n(percentile)
@@ -230,7 +233,7 @@ class HttpTables:
         lines = [human.quantity(estimate.summary.median, "%")]
         lines += [f"λW = {measured:,.4g}"] if measured is not None else []
         lines.append(f"worst of {estimate.summary.n}: {human.quantity(max(estimate.values), '%')}")
-        marks = (LITTLE_BROKEN,) if estimate.summary.median > LITTLE_TOLERANCE else ()
+        marks = (LITTLE_BROKEN,) if estimate.summary.median > LITTLE else ()
         return Cell(tuple(lines), cells.href(self.load.results, sweep.target, point.case), marks=marks)
 
     def errors(self) -> Table:

@@ -2,10 +2,10 @@
 
 from benchstudy.report import human
 from benchstudy.report.tables import MISSING, Cell
-from benchstudy.statistics.comparisons import Comparison
+from benchstudy.statistics.comparisons import Comparison, Verdict
 from benchstudy.statistics.mix_shift import Quantile
 
-_KINDS = {"worse": "text verdict worse", "better": "text verdict better"}
+_KINDS = {Verdict.WORSE: "text verdict worse", Verdict.BETTER: "text verdict better"}
 _LARGEST_PERCENT = 10.0  # as a share; a larger change is said as a multiple
 
 
@@ -45,7 +45,7 @@ def verdict_cell(made: Comparison, *about: str) -> Cell:
     if made.low is None:
         return Cell(("no verdict", made.why, *about), kind="missing verdict")
     p = f"adjusted p {_p(made.adjusted)} of {human.plural(made.tests, 'test')}" if made.adjusted is not None else ""
-    unsure = made.smallest_detectable is not None and made.verdict in ("equivalent", "inconclusive")
+    unsure = made.smallest_detectable is not None and made.verdict in (Verdict.EQUIVALENT, Verdict.INCONCLUSIVE)
     detect = f"smallest detectable beyond the margin: {percent(made.smallest_detectable or 0.0)}" if unsure else ""
     lines = filter(None, (made.verdict, made.why, p, detect, *about, *made.warnings))
     return Cell(tuple(lines), kind=_KINDS.get(made.verdict, "text verdict"))

@@ -146,7 +146,7 @@ class LoadClient:
             href = cells.href(self.load.results, target, case)
             ok = estimate.results - estimate.failed
             how = cells.failures(estimate)
-            why = "; ".join(cause for cause, _ in estimate.causes)
+            why = "; ".join(reason.words for reason, _ in estimate.causes)
             trials = Cell((f"{ok} of {estimate.results} ok", *how), href, "failed" if how else "number", why)
             shares = [self._share(m, target, case) for m in ("server_error_share", "client_errors")]
             counts = [self._count(m, target, case) for m in ("gaps", "resets")]

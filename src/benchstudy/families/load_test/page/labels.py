@@ -9,7 +9,7 @@ from benchstudy.families.load_test.page.load import FEWEST, GROUPS, HEADS, LABEL
 from benchstudy.report import cells, human
 from benchstudy.report.tables import Cell, Table, slug
 from benchstudy.statistics import stats
-from benchstudy.statistics.comparisons import Comparison, judge
+from benchstudy.statistics.comparisons import Comparison, Verdict, judge
 from benchstudy.statistics.mix_shift import P99, Calls, Quantile, quantile
 
 # Without trials to tell what is chance, a mean of fewer calls is not said to have changed.
@@ -39,7 +39,7 @@ class Line:
     def kind(self) -> str:
         """By the verdict; without any, by whether the means differ by more than the margin."""
         if self.outcome.low is not None:
-            return {"worse": WORSE, "better": BETTER}.get(self.outcome.verdict, OTHER)
+            return {Verdict.WORSE: WORSE, Verdict.BETTER: BETTER}.get(self.outcome.verdict, OTHER)
         if min(self.base.count, self.new.count) < FEWEST_CALLS:
             return OTHER
         edge = 1 + self.outcome.margin
@@ -72,7 +72,7 @@ class LoadLabels:
                     {t.uuid: c.mean for t in side if (c := self.load.calls(t.uuid, group).get(part.label)) is not None}
                     for side in sides
                 )
-                made = self.load.compared(contrast, f"{group}_mean", "lower", base, new, unit="s")
+                made = self.load.compared(contrast, f"{group}_mean", base, new)
                 rates = part.base.count / shift.base_s, part.new.count / shift.new_s
                 yield Line(contrast, group, part.label, part.base, part.new, *rates, made)
 
@@ -105,8 +105,8 @@ class LoadLabels:
         left = f", {missing} without a verdict" if missing else ""
         return (
             f"{title}{human.plural(tests, 'label')} tested (Benjamini-Hochberg over all of them): {counts[WORSE]} "
-            f"worsened, {counts[BETTER]} improved, {verdicts.count('equivalent')} equivalent, "
-            f"{verdicts.count('inconclusive')} inconclusive{left}."
+            f"worsened, {counts[BETTER]} improved, {verdicts.count(Verdict.EQUIVALENT)} equivalent, "
+            f"{verdicts.count(Verdict.INCONCLUSIVE)} inconclusive{left}."
         )
 
     # -- tables ------------------------------------------------------------------------------------------------------

@@ -12,11 +12,12 @@ from typing import Any
 
 import polars as pl
 
+from benchstudy.families.load_test.metrics import METRICS
 from benchstudy.report.comparability import Comparability, Indexes
 from benchstudy.report.comparison import Margins
 from benchstudy.report.results import Estimate, Results
 from benchstudy.report.styles import Style
-from benchstudy.statistics.comparisons import Arm, Better, Comparison, compare, refused
+from benchstudy.statistics.comparisons import Arm, Comparison, compare, refused
 from benchstudy.statistics.mix_shift import Calls, Shift
 
 GROUPS = {"store": "store", "api": "API"}
@@ -186,9 +187,6 @@ class LoadTest:
         """The metric of those trials that gave it."""
         return {t.uuid: found[0] for t in trials if (found := self._values.get((t.uuid, metric)))}
 
-    def unit(self, metric: str) -> str:
-        return next((unit for (_, m), (_, unit) in self._values.items() if m == metric), "")
-
     def estimate(self, metric: str, target: str, case: str) -> Estimate | None:
         return self.results.estimate(metric, target, case)
 
@@ -268,14 +266,14 @@ class LoadTest:
         return self.margins.thresholds.margin_of(self.results.family, metric)
 
     def compared(
-        self, contrast: Contrast, metric: str, better: Better, base: ByTrial | None = None, new: ByTrial | None = None,
-        unit: str = "",
+        self, contrast: Contrast, metric: str, base: ByTrial | None = None, new: ByTrial | None = None
     ) -> Comparison:  # fmt: skip
-        """New over base, not yet judged: of the metric, or of the values given by trial in `unit`, under its margin.
+        """New over base, not yet judged: of the metric, or of the values given by trial, under its margin.
 
         The rules of every comparison hold: only trials of the same session and measuring code, paired by block.
         """
-        given, unit = (base, new), unit or self.unit(metric)
+        given, unit, better = (base, new), METRICS[metric].unit, METRICS[metric].better
+        assert better is not None, f"{metric} is compared, and declared neither better high nor low"
         sides = self.sides(contrast)
         values = [self.by_trial(side, metric) if of is None else of for side, of in zip(sides, given, strict=True)]
         measured = [

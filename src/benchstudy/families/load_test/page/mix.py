@@ -3,6 +3,7 @@
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from typing import Any
 
 from benchstudy.families.load_test.page.cells import (
     interval_lines,
@@ -16,7 +17,7 @@ from benchstudy.families.load_test.page.cells import (
 from benchstudy.families.load_test.page.load import FEWEST, GROUPS, HEADS, LABELS, PAGE_BAND, Contrast, LoadTest
 from benchstudy.report import cells, human
 from benchstudy.report.tables import MISSING, Cell, Table, slug
-from benchstudy.statistics.comparisons import Comparison, judge
+from benchstudy.statistics.comparisons import Comparison, Verdict, judge
 from benchstudy.statistics.mix_shift import MOSTLY, NOTICEABLE, Part, Shift
 
 MIX_DRIVEN = "mix-driven"
@@ -49,13 +50,13 @@ class Reading:
     @property
     def _raw_moved(self) -> bool:
         if self.tested:
-            return self.raw.verdict in ("better", "worse")
+            return self.raw.verdict.is_difference
         return abs(self.shift.change) > self.margin * self.shift.base_mean
 
     @property
     def _like_moved(self) -> bool:
         if self.tested:
-            return self.like.verdict in ("better", "worse")
+            return self.like.verdict.is_difference
         return abs(self.shift.within) > self.margin * self.shift.base_mean
 
     @property
@@ -91,7 +92,7 @@ class Reading:
         shift = self.shift
         raw = "regression" if shift.change > 0 else "improvement"
         if self.mix_driven:
-            sure = not self.tested or self.like.verdict == "equivalent"
+            sure = not self.tested or self.like.verdict is Verdict.EQUIVALENT
             return f"{MIX_DRIVEN}, no {raw}" + ("" if sure else " shown")
         like = "regression" if shift.within > 0 else "improvement"
         if not self.tested:
@@ -104,7 +105,7 @@ class Reading:
             return f"{like}, {'mostly' if mostly else 'in part'} by the mix" if shift.alarm else like
         if self._raw_moved:
             return f"{raw} in the mean, not shown like for like"
-        both = self.tested and self.raw.verdict == self.like.verdict == "equivalent"
+        both = self.tested and self.raw.verdict is self.like.verdict is Verdict.EQUIVALENT
         if both:
             return f"no change of {percent(self.margin, 0)} or more"
         return "no change shown" if self.tested else f"within {percent(self.margin, 0)}"
@@ -155,12 +156,8 @@ class LoadMix:
         # By block: what a block does to both of its trials falls out.
         blocks = self.load.shifts_by_block(contrast, group)
         base = {first: s.base_mean for first, s in blocks.values()}
-        raw = self.load.compared(
-            contrast, metric, "lower", base, {t: s.new_mean for t, (_, s) in blocks.items()}, unit="s"
-        )
-        like = self.load.compared(
-            contrast, metric, "lower", base, {t: s.standardised_mean for t, (_, s) in blocks.items()}, unit="s"
-        )
+        raw = self.load.compared(contrast, metric, base, {t: s.new_mean for t, (_, s) in blocks.items()})
+        like = self.load.compared(contrast, metric, base, {t: s.standardised_mean for t, (_, s) in blocks.items()})
         return Reading(contrast, group, shift, raw, like, self.load.margin(metric))
 
     # -- words -------------------------------------------------------------------------------------------------------
@@ -238,6 +235,14 @@ class LoadMix:
         )
 
     # -- tables ------------------------------------------------------------------------------------------------------
+
+    @property
+    def noted(self) -> list[dict[str, Any]]:
+        """For the study's overview, an entry a reading: that the mix was told apart, and what that says."""
+        return [
+            {"what": f"{self.load.title(r.contrast)}, {GROUPS[r.group]}", "verdict": r.verdict, "alarm": r.shift.alarm}
+            for r in self.readings
+        ]
 
     def table(self) -> Table:
         """A row a load, database and group: the change, and what it is made of."""

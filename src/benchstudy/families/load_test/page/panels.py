@@ -7,6 +7,7 @@ from statistics import median
 
 import polars as pl
 
+from benchstudy.families.load_test.metrics import METRICS
 from benchstudy.families.load_test.page.cells import (
     bucket,
     interval_lines,
@@ -22,7 +23,7 @@ from benchstudy.report.level_changes import LevelChanges
 from benchstudy.report.panels import Axis, Panel, Phase, Style, time_panel
 from benchstudy.report.tables import MISSING, Cell, Table, slug
 from benchstudy.statistics import within_trial
-from benchstudy.statistics.comparisons import Better, Comparison, judge
+from benchstudy.statistics.comparisons import Comparison, judge
 from benchstudy.statistics.mix_shift import Quantile
 
 # What Exhibits.show_figure takes: name, caption, panels, style, series in the legend.
@@ -34,27 +35,26 @@ _MOST_POINTS = 100  # of a line: the page holds forty of these graphs and more, 
 
 @dataclass(frozen=True)
 class Kind:
-    """One of the page's graphs. `better` decides verdicts; a quantile of buckets has none, because it is no number."""
+    """One of the page's graphs, under the title it has there. A quantile of buckets gets no verdict, because it is no
+    number."""
 
     title: str
     axis: str
-    unit: str
-    better: Better = "lower"
     quantile: bool = False
 
 
 # The page's ten, in its order.
 PANELS = {
-    "api_mean": Kind("Average API times", "Time", "s"),
-    "api_p99": Kind("p99 of API times", "Time", "s", quantile=True),
-    "store_mean": Kind("Average store times", "Time", "s"),
-    "store_p99": Kind("p99 of store times", "Time", "s", quantile=True),
-    "cpu": Kind("CPU utilization", "Cores", "1"),
-    "goroutines": Kind("Goroutines in use", "Goroutines", "1"),
-    "heap": Kind("Heap in use", "Memory", "B"),
-    "devices": Kind("Connected devices", "Devices", "1", "higher"),
-    "rps": Kind("Requests per second", "Requests a second", "1/s", "higher"),
-    "stack": Kind("Stack in use", "Memory", "B"),
+    "api_mean": Kind("Average API times", "Time"),
+    "api_p99": Kind("p99 of API times", "Time", quantile=True),
+    "store_mean": Kind("Average store times", "Time"),
+    "store_p99": Kind("p99 of store times", "Time", quantile=True),
+    "cpu": Kind("CPU utilization", "Cores"),
+    "goroutines": Kind("Goroutines in use", "Goroutines"),
+    "heap": Kind("Heap in use", "Memory"),
+    "devices": Kind("Connected devices", "Devices"),
+    "rps": Kind("Requests per second", "Requests a second"),
+    "stack": Kind("Stack in use", "Memory"),
 }
 
 
@@ -117,27 +117,27 @@ class LoadPanels:
         together, cut = _cut_off(pl.concat(drawn), phases[-1:])
         lines = together.select("series", pl.lit("").alias("line"), "x", "y")
         bands = together.filter(pl.col("high") > pl.col("low")).select("series", "x", "low", "high")
-        x, y = Axis("Since the window began", "time", log=False), Axis(kind.axis, kind.unit, log=False)
+        x, y = Axis("Since the window began", "time", log=False), Axis(kind.axis, METRICS[metric].unit, log=False)
         title = f"{kind.title} (cut off before the {phases[-1].name} phase)" if cut else kind.title
         if phases and not kind.quantile:  # what lies somewhere in a bucket has no level of its own
-            changes[kind.title] = self._changes(frames, phases[-1], kind, [t for own in trials.values() for t in own])
+            changes[kind.title] = self._changes(frames, phases[-1], y.unit, [t for own in trials.values() for t in own])
         found = changes.get(kind.title)
         return time_panel(title, lines, x, y, self.load.style, phases, bands, height=200, changes=found)
 
     def _changes(
-        self, frames: dict[str, list[pl.DataFrame]], measured: Phase, kind: Kind, trials: Sequence[Trial]
+        self, frames: dict[str, list[pl.DataFrame]], measured: Phase, unit: str, trials: Sequence[Trial]
     ) -> LevelChanges:
         """Of medians over trials, sample by sample: a line is drawn of fewer."""
         samples = [frame for rows in frames.values() for frame in rows]
         pitch = max((float(step) for f in samples if f.height > 1 and (step := f["t_s"].diff().median())), default=1.0)
         lines = pl.concat(
-            _on_grid(rows, pitch, kind.quantile).select(series=pl.lit(v), line=pl.lit(""), x="x", y="y")
+            _on_grid(rows, pitch, False).select(series=pl.lit(v), line=pl.lit(""), x="x", y="y")
             for v, rows in frames.items()
         )
         widths = [width for t in trials if (width := self.load.value(t.uuid, "rate_window"))]
         memory_s = max(widths, default=0.0)
         # A rate that looks back over the phase's beginning is still one of what was before.
-        return level_changes.find(lines, measured.start + memory_s, measured.end, kind.unit, memory_s)
+        return level_changes.find(lines, measured.start + memory_s, measured.end, unit, memory_s)
 
     def _rows(self, metric: str, trial: Trial, steady_s: float | None = None) -> pl.DataFrame | None:
         """`steady_s`: where the steady phase is drawn; what a trial took longer to come there lies before it."""
@@ -164,7 +164,7 @@ class LoadPanels:
     def table(self, contrast: Contrast) -> Table:
         """A row a graph: both sides over the steady window, their ratio, the verdict."""
         known = {m: k for m, k in PANELS.items() if self._known(contrast, m)}
-        made = {m: self.load.compared(contrast, m, k.better) for m, k in known.items() if not k.quantile}
+        made = {m: self.load.compared(contrast, m) for m, k in known.items() if not k.quantile}
         judged = dict(zip(made, judge(list(made.values())), strict=True))
         few = self.load.n(contrast) < FEWEST
         body = []

@@ -9,7 +9,9 @@ from benchstudy.families.load_test.page.cells import signed, signed_percent
 from benchstudy.families.load_test.page.load import Contrast, LoadTest
 from benchstudy.families.load_test.page.mix import LoadMix, Reading
 from benchstudy.families.load_test.page.users import METRIC, LoadUsers
-from benchstudy.report import cells, human, published
+from benchstudy.report import cells, human, published, sessions
+from benchstudy.report.published_page import PublishedPage, Section
+from benchstudy.report.results import Results
 from benchstudy.report.tables import MISSING, Cell, Table
 from benchstudy.statistics.mix_shift import Shift
 
@@ -37,7 +39,7 @@ class LoadPublished:
         body = []
         for test, group in rows.group_by("test", maintain_order=True):
             printed = {row["version"]: str(row["as_printed"]) for row in group.iter_rows(named=True)}
-            theirs = [_printed(printed.get(version)) for version in (*versions, None)]
+            theirs = [published.printed(printed.get(version)) for version in (*versions, None)]
             kind = str(test[0]).removeprefix("unbounded-")
             same = [c for c in ours if kind in _words(c.database)]
             mine = self._measured(ours, same[0]) if same else [MISSING] * 3
@@ -85,7 +87,7 @@ class LoadPublished:
             everything = row["series"].startswith("all")
             mine = [self._difference(reading, what, everything) for reading in readings]
             name = f"{row['series'][0].upper()}{row['series'][1:]}, {what}"
-            body.append((Cell.text(name), _printed(str(row["as_printed"])), *mine))
+            body.append((Cell.text(name), published.printed(str(row["as_printed"])), *mine))
         title = self.load.title if self.load is not None else str
         heads = (f"Measured: {title(r.contrast)}, {r.contrast.base} → {r.contrast.new}" for r in readings)
         caption = "Store times, new against old: what the page found by hand, and what our own search finds"
@@ -108,6 +110,31 @@ class LoadPublished:
             return Cell(("no label left or entered",), kind="missing")
         return Cell((_change(rest, what), f"without {', '.join(labels)}"), href)
 
+    # -- times of two versions ---------------------------------------------------------------------------------------
+
+    def times(self, kind: str, title: str) -> Table:
+        """A row a series and statistic, a column a version and the change, all as printed."""
+        rows = self._rows.filter(pl.col("section").str.ends_with(kind))
+        caption = f"{title} times, bounded test on Postgres, published: series with a p99 of exactly 5 ms or none"
+        versions = rows["version"].drop_nulls().unique(maintain_order=True).to_list()
+        body = []
+        for (series, statistic), printed in _by_statistic(rows).items():
+            change = printed.get(None, "–")
+            change += " %" if change != "–" and not change.endswith("%") else ""
+            values = [published.printed(printed.get(version)) for version in versions]
+            body.append((Cell.text(series), Cell.text(statistic), *values, published.printed(change)))
+        columns = ("Series", "Statistic", *versions, "Change")
+        return Table(f"{title.lower()}-times", caption, columns, tuple(body))
+
+
+def _by_statistic(rows: pl.DataFrame) -> Mapping[tuple[str, str], Mapping[str | None, str]]:
+    """What is printed of each version (None: of the change), by series and statistic."""
+    together: dict[tuple[str, str], dict[str | None, str]] = {}
+    for row in rows.iter_rows(named=True):
+        statistic = row["statistic"].removesuffix("_change").replace("supported_", "")
+        together.setdefault((row["series"], statistic), {})[row["version"]] = str(row["as_printed"])
+    return together
+
 
 def _change(shift: Shift, what: str) -> str:
     if what == "mean":
@@ -120,5 +147,31 @@ def _words(name: str) -> str:
     return human.level(name).lower()
 
 
-def _printed(text: str | None) -> Cell:
-    return Cell((text,), kind="published") if text is not None else MISSING
+def show(page: PublishedPage, results: Results | None) -> None:
+    """What the comparison of two versions prints, beside ours where a load test was measured."""
+    load = None
+    if results is not None:
+        indexes = page.indexes(results.family)
+        load = LoadTest(results, sessions.declared(indexes, results.family), indexes)
+    tables = LoadPublished(page.folder, load)
+    for table in (
+        tables.users(),
+        tables.shift(),
+        tables.times("Store times", "Store"),
+        tables.times("API times", "API"),
+    ):
+        page.show_table(table)
+
+
+SECTION = Section(
+    title="Two releases",
+    introduction=(
+        "How many users two versions of a server carried, and how long its store and its API took, as the comparison "
+        "and the report beside it print them; beside them our own comparison of two releases, where one was measured. "
+        "What people found by hand there, that a method which is no longer called looks like a regression, our page "
+        "finds by itself."
+    ),
+    files={FILE: "Mattermost: v9.11.0 against v10.0.0-rc2"},
+    show=show,
+    order=50,
+)

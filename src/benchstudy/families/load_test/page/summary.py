@@ -11,6 +11,7 @@ from benchstudy.families.load_test.page.load import FEWEST, GROUPS, LABELS, PAGE
 from benchstudy.families.load_test.page.mix import LoadMix, Reading
 from benchstudy.families.load_test.page.users import AT_MAXIMUM, METRIC, LoadUsers, alert_word
 from benchstudy.report import human
+from benchstudy.statistics.comparisons import Verdict
 
 _NAMED = 3  # labels that a sentence names
 
@@ -161,14 +162,14 @@ class LoadSummary:
 
     def _actions(self, contrast: Contrast) -> Iterator[str]:
         place, users = self.load.title(contrast), self.users.outcomes.get(contrast)
-        if users is not None and users.verdict == "worse":
+        if users is not None and users.verdict is Verdict.WORSE:
             yield f"{place}: fewer supported users, {users.why}."
         for reading in self.mix.readings:
             if reading.contrast == contrast and reading.worse:
                 times = f"{place}: {GROUPS[reading.group]} times are slower like for like"
                 few = "" if reading.tested else " in too few trials for a verdict: repeat it"
                 yield f"{times}, {signed(reading.shift.within, 's')}{few}."
-        worse = [x for x in self.labels.lines if x.contrast == contrast and x.outcome.verdict == "worse"]
+        worse = [x for x in self.labels.lines if x.contrast == contrast and x.outcome.verdict is Verdict.WORSE]
         for line in worse:
             yield f"{place}: {line.label} is slower, {line.outcome.why}."
 

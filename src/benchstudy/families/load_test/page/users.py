@@ -73,7 +73,7 @@ class LoadUsers:
     @cached_property
     def outcomes(self) -> dict[Contrast, Comparison]:
         """Every contrast of an unbounded load, judged together."""
-        found = {c: self.load.compared(c, METRIC, "higher") for c in self.load.contrasts if self._searched(c)}
+        found = {c: self.load.compared(c, METRIC) for c in self.load.contrasts if self._searched(c)}
         return dict(zip(found, judge(list(found.values())), strict=True))
 
     def _searched(self, contrast: Contrast) -> bool:

@@ -66,7 +66,7 @@ class LogFigures:
             for point in sweep.points:
                 estimate = self.load.estimate("qps", sweep, point)
                 if estimate is not None and estimate.failed and estimate.summary.median is None:
-                    causes = dict.fromkeys(cells.short_cause(cause) for cause, _ in estimate.causes)
+                    causes = dict.fromkeys(cells.short_cause(reason) for reason, _ in estimate.causes)
                     found.setdefault(point.rate or 0.0, []).append(f"{sweep.dedup}: {', '.join(causes)}")
         return [Reference(rate, "; ".join(whys)) for rate, whys in sorted(found.items())]
 

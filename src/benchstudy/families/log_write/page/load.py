@@ -16,6 +16,7 @@ import polars as pl
 
 from benchstudy.families.log_write.config import SEARCH
 from benchstudy.families.shared.under_load import UNLIMITED
+from benchstudy.model.causes import Cause
 from benchstudy.model.criteria import ACHIEVED, BUSY_WRITERS
 from benchstudy.report import human
 from benchstudy.report.results import Estimate, Results
@@ -23,7 +24,6 @@ from benchstudy.report.results import Estimate, Results
 BACKLOG = 1.02  # of the offered rate: more than publish steps explain came from what had piled up before the window
 AGREEMENT = 0.03  # hammer's Δ and the checkpoints of the same run may differ by so much
 _FACTORS = ("target", "backend", "antispam", "limits", "front_ends", "duplicates", "generator")
-_LOST = re.compile(r"\blea(?:f|ves) (?:is|are) lost\b")
 # The begin of what samples.limited_by says: "server CPU (server 96 %, …)", "generator CPU: client-limited (…)".
 _RESOURCE = re.compile(r"[^:(,]+")
 _OTHERS = "other processes"
@@ -182,7 +182,8 @@ class LogWrite:
     def lost_trials(self, sweep: Sweep, point: Point) -> int:
         """How many trials failed because a leaf that the log had accepted is not in it."""
         estimate = self.estimate("qps", sweep, point)
-        return sum(count for cause, count in estimate.causes if _LOST.search(cause)) if estimate is not None else 0
+        causes = estimate.causes if estimate is not None else ()
+        return sum(count for reason, count in causes if reason.cause is Cause.DATA_LOST)
 
     def emulated(self, sweep: Sweep) -> bool:
         declared = self._backends.get(sweep.backend, {}).get("emulated")

@@ -1,16 +1,18 @@
 """The Tessera page's figures (data/published/tessera.csv) beside ours, and what is wrong with them, found by rule."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 import polars as pl
 
 from benchstudy.families.log_write.hammer import HammerScreen
-from benchstudy.families.log_write.page.load import LogWrite, Sweep
+from benchstudy.families.log_write.page.load import LogWrite
 from benchstudy.families.log_write.page.tables import LogTables
-from benchstudy.report import human, published
+from benchstudy.report import human, published, sessions
 from benchstudy.report.listings import Listing
+from benchstudy.report.published_page import PublishedPage, Section
+from benchstudy.report.results import Results
 from benchstudy.report.tables import MISSING, Cell, Table
 
 FILE = "tessera.csv"
@@ -36,10 +38,10 @@ _BOX = {
 
 
 class LogPublished:
-    """`folder` holds the CSV file; `load` is what was measured."""
+    """`folder` holds the CSV file; `load` is what was measured, None where this family was not."""
 
-    def __init__(self, folder: Path, load: LogWrite):
-        self.load, self.tables = load, LogTables(load)
+    def __init__(self, folder: Path, load: LogWrite | None):
+        self._load = load
         self._rows = published.read(folder / FILE, {})
 
     # -- beside ours -----------------------------------------------------------------------------------------------
@@ -65,14 +67,18 @@ class LogPublished:
 
     def _ours(self, kind: str, antispam: str) -> Cell:
         """The log of that kind that took most; open loops before the hammer, which offers a slow log less."""
-        mine = [s for s in self.load.sweeps if self.load.kind(s) == kind and s.antispam == antispam]
+        load = self._load
+        mine = [s for s in load.sweeps if load.kind(s) == kind and s.antispam == antispam] if load is not None else []
+        if load is None or not mine:
+            return Cell(("not measured here",), kind="missing")
+        tables = LogTables(load)
         chosen = [s for s in mine if s.is_open] or mine
-        known = [(best[1].summary.median or 0.0, s, best[0]) for s in chosen if (best := self.load.best(s)) is not None]
+        known = [(best[1].summary.median or 0.0, s, best[0]) for s in chosen if (best := load.best(s)) is not None]
         if not known:
-            return Cell(("not measured here",), kind="missing") if not mine else self.tables.rate_cell(*_any(mine))
+            return tables.rate_cell(mine[0], mine[0].every_point[0])
         _, sweep, point = max(known, key=lambda k: k[0])
-        cell = self.tables.rate_cell(sweep, point)
-        where = f"{self.load.label(sweep)}, {self.load.resources(sweep)}, {point.level} offered"
+        cell = tables.rate_cell(sweep, point)
+        where = f"{load.label(sweep)}, {load.resources(sweep)}, {point.level} offered"
         return Cell((cell.lines[0], where, *cell.lines[1:]), cell.href, cell.kind, cell.title, cell.marks)
 
     # -- boxes -----------------------------------------------------------------------------------------------------
@@ -168,5 +174,20 @@ def _printed(rows: pl.DataFrame) -> Cell:
     return Cell(tuple(said), kind="published" if rows["value"].drop_nulls().len() else "published warning")
 
 
-def _any(sweeps: Sequence[Sweep]) -> tuple[Sweep, Any]:
-    return sweeps[0], sweeps[0].every_point[0]
+def show(page: PublishedPage, results: Results | None) -> None:
+    """QPS by backend: as printed, and our log of the same kind that took most; the page's boxes below."""
+    load = None
+    if results is not None:
+        load = LogWrite(results, sessions.declared(page.indexes(results.family), results.family))
+    tables = LogPublished(page.folder, load)
+    page.show_table(replace(tables.table(), name="log-qps"))
+    page.show_listings("published", tables.boxes(), "No box is published.")
+
+
+SECTION = Section(
+    title="Transparency log",
+    introduction="Entries a second that a log took, and the screens the page shows for them.",
+    files={FILE: "Tessera: storage performance"},
+    show=show,
+    order=40,
+)

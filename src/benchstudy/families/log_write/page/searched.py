@@ -8,7 +8,8 @@ import altair as alt
 import polars as pl
 
 from benchstudy.families.log_write.page.load import LogWrite, Point, Sweep
-from benchstudy.report import cells, human
+from benchstudy.model.causes import Cause
+from benchstudy.report import human
 from benchstudy.report.figuredata import leading
 from benchstudy.report.layers import HIDDEN, reference_layers
 from benchstudy.report.panels import Axis, Panel, Reference, Style, trend_panel
@@ -16,7 +17,8 @@ from benchstudy.report.tables import slug
 
 AS_OFFERED = "all that was offered"
 _STYLE = Style(("no dedup, passed", "dedup, passed", "no dedup, failed", "dedup, failed", AS_OFFERED))
-_DIED = "server died"
+# In two words at most, why servers died at an attempt.
+_DEATHS = {Cause.OOM: "OOM", Cause.SERVER_DIED: "server died"}
 _WIDE = 4.0
 _NUMBER = pl.Float64
 _POINTS = {
@@ -39,7 +41,7 @@ class LogSearched:
                 continue
             name = self.load.name(sweeps[0], dedup=False, generator=False)
             caption = f"{name}: every attempt of the capacity search at a rate.{_deaths_told(rows)}"
-            series = sorted({_series(row) for row in rows if not _death(row["why"])}, key=_STYLE.names.index)
+            series = sorted({_series(row) for row in rows if row["cause_kind"] not in _DEATHS}, key=_STYLE.names.index)
             yield slug(f"searched-{name}"), caption, list(self._panels(rows)), _STYLE, [*series, AS_OFFERED]
 
     def _steps(self, sweep: Sweep, point: Point) -> Iterator[dict[str, Any]]:
@@ -78,7 +80,7 @@ class LogSearched:
                 "tip verdict": row["why"] or "passed",
             }
             for row in rows
-            if row[column] and not _death(row["why"])  # what a server did until it died is no rate
+            if row[column] and row["cause_kind"] not in _DEATHS  # what a server did until it died is no rate
         ]
         return leading(self.load.results, pl.DataFrame(found, schema=_POINTS))
 
@@ -96,18 +98,10 @@ def _series(row: dict[str, Any]) -> str:
     return f"{row['dedup']}, {'passed' if row['passed'] else 'failed'}"
 
 
-def _death(why: str | None) -> str | None:
-    """In two words at most, why servers died at an attempt; None when they did not."""
-    if why is None:
-        return None
-    short = cells.short_cause(why)
-    return short if short == "OOM" else _DIED if why.startswith(_DIED) else None
-
-
 def _deaths(rows: Sequence[dict[str, Any]]) -> dict[float, str]:
     found: dict[float, list[str]] = {}
     for row in rows:
-        if death := _death(row["why"]):
+        if death := _DEATHS.get(row["cause_kind"]):
             found.setdefault(row["offered_per_s"], []).append(death)
     return {rate: ", ".join(dict.fromkeys(deaths)) for rate, deaths in sorted(found.items())}
 

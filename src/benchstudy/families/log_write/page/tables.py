@@ -62,7 +62,10 @@ class LogTables:
         if estimate is None:
             return MISSING
         summary, failed = estimate.summary, cells.failures(estimate)
-        href, why = cells.href(self.load.results, sweep.target, point.case), [cause for cause, _ in estimate.causes]
+        href, why = (
+            cells.href(self.load.results, sweep.target, point.case),
+            [reason.words for reason, _ in estimate.causes],
+        )
         marks = self.load.marks(sweep, point)
         if summary.median is None:
             return Cell(tuple(failed) or (summary.note,), href, "failed", " ".join(why), marks)
@@ -237,7 +240,7 @@ class LogTables:
         estimates = [e for point in points if (e := self.load.estimate("qps", sweep, point)) is not None]
         first = next((p for p in points if self.load.lost_trials(sweep, p)), points[0])
         href = cells.href(self.load.results, sweep.target, first.case)
-        causes = [cause for e in estimates for cause, _ in e.causes]
+        causes = [reason.words for e in estimates for reason, _ in e.causes]
         verdict = Cell((str(lost),), href, "failed", " ".join(causes), ("lost leaf",)) if lost else Cell.text("none")
         figures = (Cell((f"{asked:,.0f}",), href), Cell((f"{proved:,.0f}",), href))
         if not asked:

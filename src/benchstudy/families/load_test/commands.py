@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 _CASE = {"version": "exported", "database": "exported", "load": "exported"}
 
 
-def add_command(commands: Any) -> None:
+def add_commands(commands: Any) -> None:
     """`commands`: what argparse's add_subparsers gave."""
     parser = commands.add_parser("export", help="keep a window of a Prometheus in a file, for a source of load_test")
     parser.add_argument("file", type=Path, metavar="FILE", help="such as data/exports/v10.ndjson.gz")

@@ -1,0 +1,57 @@
+"""What a search reads to decide on its next rate: a window's result, as a generator left it. Pure."""
+
+from pathlib import Path
+
+from benchstudy.families.log_write.growth import Growth, growth
+from benchstudy.families.log_write.hammer_log import HammerLog, parse_log
+from benchstudy.families.log_write.layout import LOAD, RESULT
+from benchstudy.families.log_write.logbench import LogbenchResult, parse_logbench
+from benchstudy.families.log_write.search import Window
+from benchstudy.families.shared.files import read_text
+
+
+def read_written(folder: Path) -> LogbenchResult:
+    """What logbench left in the folder of its command. Raises ParseError."""
+    return parse_logbench(read_text(folder / "files" / RESULT))
+
+
+def read_hammer_log(files: Path) -> HammerLog:
+    """What the hammer said beside its screen. Raises ParseError."""
+    return parse_log(read_text(files / LOAD / "stderr"))
+
+
+def window_of(folder: Path, cpus: int, publish_interval_s: float) -> Window:
+    """One window of the capacity search. Raises ParseError."""
+    written = read_written(folder)
+    grown = grown_in(written, publish_interval_s)
+    return Window(
+        offered_per_s=written.rate_per_s,
+        sent=written.window.sent,
+        dropped=written.window.dropped,
+        duration_s=written.duration_s,
+        achieved_per_s=grown.slope if grown else 0.0,
+        errors=written.window.errors,
+        pushback=written.window.pushback,
+        integrate_p99_s=written.integrate_latency.quantile(0.99),
+        not_integrated=written.proofs.not_integrated,
+        expected_share=new_share_of(written),
+        generator_cpu=own_cpu(written, cpus),
+    )
+
+
+def grown_in(written: LogbenchResult, publish_interval_s: float) -> Growth | None:
+    seen = [(row.t_s, row.size) for row in written.checkpoints]
+    return growth(seen, written.warm_up_s, written.warm_up_s + written.duration_s, publish_interval_s)
+
+
+def new_share_of(written: LogbenchResult) -> float:
+    """Of the accepted leaves of the window, those that the log had not had before.
+
+    Servers without antispam recognise what came a short while ago as well: they remember some 100 000 leaves.
+    """
+    window = written.window
+    return 1.0 - window.duplicates / window.accepted if window.accepted else 1.0
+
+
+def own_cpu(written: LogbenchResult, cpus: int) -> float:
+    return (written.cpu_user_s + written.cpu_system_s) / (written.duration_s * cpus)

@@ -1,0 +1,63 @@
+"""The code that each kind of job runs, as its rule's input: after an edit there the job is done again, and no other.
+
+A job's code is its script and whatever that imports. What families bring is imported by name, which no reader of
+imports sees, so that it is named here. How a job starts, logs and fails is nobody's input: it decides no result.
+"""
+
+from collections.abc import Iterable
+from pathlib import Path
+
+from benchstudy.model import registry, sources
+from benchstudy.report.studypages import STUDY_PAGES
+
+_SCRIPTS = Path("workflow/scripts")
+
+
+def code_of_tables(family: str) -> list[str]:
+    """Of tidy_family: the family's parser, and no other family's."""
+    return _code("tidy_family", ["benchstudy.jobs.tidy", *_parts("family", "parse", of=[family])])
+
+
+def code_of_notebook(page: str, notebook: Path, families: Iterable[str]) -> list[str]:
+    """Of execute_notebook: what the notebook of the page imports, and what executes it.
+
+    `families`: the study's, all of which a page of the study as a whole shows.
+    """
+    shown = families if page in STUDY_PAGES else [page]
+    published = _parts("page.published", of=registry.names()) if page in STUDY_PAGES else []
+    roots = ["benchstudy.jobs.notebooks", *sources.imported_by_notebook(notebook), *_parts("family", of=shown)]
+    return _code("execute_notebook", [*roots, *published, *_lints()])
+
+
+def code_of_page(page: str) -> list[str]:
+    """Of render_report."""
+    titles = [] if page in STUDY_PAGES else _parts("family", of=[page])
+    return _code("render_report", ["benchstudy.report.htmlpages", *titles])
+
+
+def code_of_index(families: Iterable[str]) -> list[str]:
+    """Of build_index. `families`: the study's."""
+    return _code("build_index", ["benchstudy.report.indexpages", *_parts("family", of=families), *_lints()])
+
+
+def code_of_crate() -> list[str]:
+    """Of build_crate: a crate holds the code itself, so all of it counts."""
+    from benchstudy.provenance.contents import code_files  # here: only this job needs it
+
+    return list(map(str, code_files(Path())))
+
+
+def _lints() -> list[str]:
+    """Every family's rules: a finding may be of any figure."""
+    return _parts("lints", of=registry.names())
+
+
+def _parts(*modules: str, of: Iterable[str]) -> list[str]:
+    return [f"{registry.packages()[family]}.{module}" for family in of for module in modules]
+
+
+def _code(rule: str, roots: Iterable[str]) -> list[str]:
+    """Files, as paths from the project's folder where they lie in it."""
+    here, found = Path.cwd(), sources.files(sources.closure(roots))
+    script = [_SCRIPTS / f"{rule}.py"] if (_SCRIPTS / f"{rule}.py").is_file() else []
+    return [str(path.relative_to(here) if path.is_relative_to(here) else path) for path in (*script, *found)]

@@ -1,0 +1,38 @@
+"""What a family's trials give: each metric declared once, with its unit, its title and what would be better."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Literal
+
+Better = Literal["higher", "lower"]
+
+
+@dataclass(frozen=True)
+class Metric:
+    """One value of a trial, in a base unit (`s`, `B`, `B/s`, `1/s`, `1` for a ratio or count).
+
+    `title`: what tables and figures call it. `better`: None where neither direction is, as of a number of operations;
+    it cannot be compared then. `meaning`: what it is and what it is derived from, for the documentation. `primary`:
+    the cases are measured for it, so that adaptive stopping wants it precise, and two studies are compared by it.
+    """
+
+    name: str
+    unit: str
+    title: str
+    better: Better | None = None
+    meaning: str = ""
+    primary: bool = False
+
+
+def declare(*metrics: Metric) -> Mapping[str, Metric]:
+    """By name, in this order. Raises ValueError for a name that comes twice."""
+    found = {metric.name: metric for metric in metrics}
+    if len(found) < len(metrics):
+        names = [metric.name for metric in metrics]
+        raise ValueError(f"declared twice: {', '.join(sorted({name for name in names if names.count(name) > 1}))}")
+    return found
+
+
+def undeclared(name: str) -> Metric:
+    """For what nobody declares, such as tables of a family that is not installed any more."""
+    return Metric(name, "", name.replace("_", " ").capitalize())

@@ -1,0 +1,130 @@
+"""The files that modules are made of: their own, those of all they import, and what lies beside these.
+
+Imports within functions count, and so do the packages around a module, which Python imports first. What only a type
+checker imports does not: it is never executed, so no result can depend on it.
+"""
+
+import ast
+import json
+from collections.abc import Iterable, Iterator
+from functools import cache
+from importlib.util import find_spec
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from benchstudy.model import registry
+
+if TYPE_CHECKING:
+    from grimp import ImportGraph
+
+_OWN = "benchstudy"
+_ON_HOSTS = "on_host"  # what a folder of this name holds is read on measured hosts, not here
+_COUNTED_ELSEWHERE = (".py", ".pyc", ".ipynb")  # as modules, or by the rule that runs a notebook
+
+
+def closure(roots: Iterable[str]) -> set[str]:
+    """Every module that importing `roots` may import, and these, of this package and of those that bring families.
+
+    `roots`: names; one that is no such module is left out, so that a name of something within a module may be among
+    them.
+    """
+    graph = _graph(_packages())
+    known, found, todo = _modules(graph), set[str](), list(roots)
+    while todo:
+        name = todo.pop()
+        if name in known and name not in found:
+            found.add(name)
+            todo += graph.find_modules_directly_imported_by(name)
+            todo.append(name.rpartition(".")[0])
+    return found
+
+
+def files(modules: Iterable[str]) -> list[Path]:
+    """The file of each module, and the files beside them that are none, such as templates; sorted."""
+    own = {path_of(name) for name in modules}
+    beside = (path for folder in {path.parent for path in own} for path in _beside(folder))
+    return sorted({*own, *beside})
+
+
+def path_of(module: str) -> Path:
+    """The file of a module that `closure` found."""
+    outermost = _outermost(module)
+    base = _folder(outermost).joinpath(*module.removeprefix(outermost).split(".")[1:])
+    return base / "__init__.py" if base.is_dir() else base.with_name(f"{base.name}.py")
+
+
+def name_of(path: Path) -> str:
+    """A file's name that is the same wherever its package lies, such as benchstudy/agent/record.py."""
+    for package in _packages():
+        above = _folder(package).parents[package.count(".")]
+        if path.is_relative_to(above):
+            return path.relative_to(above).as_posix()
+    return path.name
+
+
+def imported_by_notebook(notebook: Path) -> list[str]:
+    """Names that the code cells of a notebook import: modules, and what may be one. Other packages' are among them."""
+    cells = json.loads(notebook.read_bytes())["cells"]
+    sources = ("".join(cell["source"]) for cell in cells if cell["cell_type"] == "code")
+    return [name for source in sources for name in _imported(source)]
+
+
+def _imported(source: str) -> Iterator[str]:
+    lines = source.splitlines()
+    try:
+        tree = ast.parse("\n".join("" if line.startswith(("%", "!")) else line for line in lines))
+    except SyntaxError:  # the notebook's job says so, with the cell
+        return
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Import):
+            yield from (alias.name for alias in node.names)
+        elif isinstance(node, ast.ImportFrom) and node.module:
+            yield node.module
+            yield from (f"{node.module}.{alias.name}" for alias in node.names)
+
+
+def _packages() -> frozenset[str]:
+    """Those whose imports are followed."""
+    return frozenset(_outermost(name) for name in (_OWN, *registry.packages().values()))
+
+
+@cache
+def _graph(packages: frozenset[str]) -> "ImportGraph":
+    import grimp  # here: most commands need no graph
+
+    # Without its cache, which believes times of files: reading all takes a tenth of a second.
+    return grimp.build_graph(*sorted(packages), cache_dir=None, exclude_type_checking_imports=True)
+
+
+@cache
+def _modules(graph: "ImportGraph") -> frozenset[str]:
+    return frozenset(graph.modules)
+
+
+@cache
+def _folder(package: str) -> Path:
+    spec = find_spec(package)
+    if spec is None or not spec.submodule_search_locations:
+        raise ModuleNotFoundError(f"there is no package {package!r}", name=package)
+    return Path(next(iter(spec.submodule_search_locations)))
+
+
+@cache
+def _outermost(module: str) -> str:
+    """The package that a module lies in: its first name, or more of them where that is a mere namespace."""
+    parts = module.split(".")
+    for length in range(1, len(parts) + 1):
+        package = ".".join(parts[:length])
+        spec = find_spec(package)
+        if spec is not None and spec.origin is not None:
+            return package
+    raise ModuleNotFoundError(f"there is no package {module!r}", name=module)
+
+
+def _beside(folder: Path) -> Iterator[Path]:
+    """Files below the folder of a package that are no modules, without those of packages in it."""
+    for path in folder.iterdir():
+        if path.is_dir() and path.name not in (_ON_HOSTS, "__pycache__") and not (path / "__init__.py").is_file():
+            yield from _beside(path)
+        elif path.is_file() and path.suffix not in _COUNTED_ELSEWHERE:
+            yield path

@@ -1,0 +1,100 @@
+"""Raw stores and tables of commit b9a61cf: what today's code reads out of the old trials is the same, cell by cell.
+
+`tests/data/store-b9a61cf/README.md` says how they were made.
+"""
+
+import tarfile
+from pathlib import Path
+
+import polars as pl
+import pytest
+from conftest import CHECKOUT, pages_made_in
+
+from benchstudy.jobs import notebooks
+from benchstudy.jobs.tidy import tidy_family
+from benchstudy.measuring.raw import load_trial
+from benchstudy.model.causes import Cause
+from benchstudy.model.study import load_study
+
+STORES = CHECKOUT / "tests" / "data" / "store-b9a61cf"
+# Columns that tables have today and had not then: {table: names}. Every other column is as it was.
+NEW_COLUMNS = {"trials": {"cause_kind"}, "steps": {"cause_kind"}}
+
+
+@pytest.fixture(scope="module", params=["embedded", "endings"])
+def store(request, tmp_path_factory):
+    """A project of the store, with the tables of then below data/tidy and those of today below tidy-now."""
+    root = tmp_path_factory.mktemp(request.param)
+    with pages_made_in(root):
+        with tarfile.open(STORES / f"{request.param}.tar.xz") as archive:
+            archive.extractall(root, filter="data")
+        study = load_study(root / "study.yaml")
+        for plan in study.sessions():
+            tidy_family(root, [plan], root / "tidy-now" / study.study / plan.family_name)
+        yield root
+
+
+def test_tables_are_the_same_cell_by_cell(store):
+    then, now = tables(store / "data" / "tidy"), tables(store / "tidy-now")
+    assert set(now) == set(then)
+    differences = []
+    for name, old in then.items():
+        new = now[name]
+        added = NEW_COLUMNS.get(Path(name).stem, set())
+        assert set(new.columns) - set(old.columns) == added, name
+        differences += [f"{name}: {text}" for text in different_cells(old, new.select(old.columns))]
+    assert not differences, "\n".join(differences[:20])
+
+
+@pytest.mark.parametrize("family", ["http_concurrency", "log_write"])
+def test_pages_are_made_of_the_old_trials(store, family):
+    study = load_study(store / "study.yaml").study
+    parameters = {"study": study, "tidy": f"tidy-now/{study}/{family}", "output": f"reports/{study}/{family}"}
+    output = store / f"reports/{study}/notebooks/{family}.ipynb"
+    notebooks.execute(CHECKOUT / "notebooks" / f"{family}.ipynb", store / "trace.ipynb", output, parameters)
+    assert (store / f"reports/{study}/{family}/tables/trials.csv").is_file()
+
+
+def tables(folder: Path) -> dict[str, pl.DataFrame]:
+    return {
+        path.relative_to(folder).with_suffix("").as_posix(): pl.read_parquet(path) for path in folder.rglob("*.parquet")
+    }
+
+
+def different_cells(old: pl.DataFrame, new: pl.DataFrame) -> list[str]:
+    """Where two tables differ, row by row in their order; a null is the same as a null, NaN as NaN."""
+    if old.schema != new.schema or old.height != new.height:
+        return [f"{old.schema} in {old.height} rows became {new.schema} in {new.height}"]
+    found = []
+    for column in old.columns:
+        differ = ~old[column].eq_missing(new[column])
+        found += [f"{column}, row {row}: {old[column][row]!r} became {new[column][row]!r}" for row in differ.arg_true()]
+    return found
+
+
+def test_old_sentences_are_translated_to_causes_with_their_numbers(store):
+    trials = {}
+    for path in store.glob("data/raw/*/*/*/*/*/trial.json"):
+        record = load_trial(path.parent).record
+        trials[record.case] = record
+    if store.name.startswith("embedded"):
+        (oom,) = [record.failure for record in trials.values() if record.failure]
+        assert (oom.cause, oom.limit_bytes, oom.peak_bytes, oom.killed) == (Cause.OOM, 32 << 20, 32 << 20, 1)
+        return
+    failures = {case: record.failure for case, record in trials.items() if record.failure}
+    told = {
+        tuple(failure.model_dump(include={"cause", "name", "exit_status", "signal", "limit_bytes"}).values())
+        for failure in failures.values()
+    }
+    assert told == {
+        (Cause.TIMEOUT, "fio", 128, None, None),
+        (Cause.TIMEOUT, "bash", None, 15, None),
+        (Cause.SERVER_DIED, "odd", 9, None, None),
+        (Cause.SERVER_DIED, "dies", None, 9, None),
+        (Cause.NOT_READY, "absent", 1, None, None),
+        (Cause.EXITED, "ab", 119, None, None),
+        (Cause.OOM, None, None, 9, 32 << 20),
+        (Cause.OOM, None, None, 9, 8 << 20),
+    }
+    dies = failures["server=odd,limits=none,endpoint=dies,generator=ab,concurrency=2"]
+    assert dies.said == "licence of this server is over" and dies.duration_s > 0
