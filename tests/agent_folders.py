@@ -6,7 +6,7 @@ import tempfile
 from functools import cache
 from pathlib import Path
 
-from benchstudy.hosts.line import agent_sources, write_agent
+from benchstudy.hosts.agent_files import agent_sources, write_agent
 from benchstudy.model import registry
 
 

@@ -122,6 +122,16 @@ def test_a_command_leaves_output_files_and_a_record(tmp_path, conversations):
     assert record["boot_id"] == Path("/proc/sys/kernel/random/boot_id").read_text().strip()
 
 
+@pytest.mark.parametrize(
+    "command",
+    ["nonsense", "no_such_module:run", "no.such:run", "facts:no_such_function", "wire:json", ":run", "facts:"],
+)
+def test_a_command_that_there_is_not_is_told_without_a_traceback(command):
+    done = subprocess.run([sys.executable, "-I", "-S", str(AGENT), command], capture_output=True, timeout=60)
+    assert (done.returncode, done.stderr) == (2, b"")
+    assert json.loads(done.stdout)["error"].startswith(f"no such command: {command!r}; known: run, ")
+
+
 def test_servers_are_found_though_the_path_of_a_user_does_not_lead_to_them(tmp_path, conversations, monkeypatch):
     monkeypatch.setenv("PATH", "/usr/bin:/bin")
     assert ask("tool", "chroot")["path"] == "/usr/sbin/chroot"

@@ -242,8 +242,9 @@ def test_questions_are_answered_by_one_process_which_is_replaced_when_it_dies(ag
     cpus = agent.call("cpus")
     assert agent.call("cpus") == cpus
     (desk,) = desks()
-    with pytest.raises(HostRefused, match="no such command"):
-        agent.call("no-such-command")
+    for unknown in ("no-such-command", "no_such_module:run", "facts:no_such_function"):
+        with pytest.raises(HostRefused, match="no such command"):
+            agent.call(unknown)
     threads = [threading.Thread(target=agent.call, args=("cpus",)) for _ in range(4)]
     for thread in threads:
         thread.start()
@@ -435,8 +436,8 @@ def test_a_service_is_ready_filled_in_kept_alive_and_stopped_with_its_log(deploy
         assert running.fill("{{dir}} {{port.web}}") == f"{running.dir} {running.ports['web']}"
         assert running.secrets["key"] not in Path(running.folder, "supervisor.json").read_text()
         time.sleep(3)  # longer than the lease
-        assert agent.service_status(running)["state"] == "running"
-        agent.stop_service(running, tmp_path / "logs")
+        assert running.status()["state"] == "running"
+        running.stop(tmp_path / "logs")
         assert "GET / HTTP" in (tmp_path / "logs" / "stderr").read_text()
         assert (tmp_path / "logs" / "setup.log").read_text() == "set up\n"
         with pytest.raises(ConnectionRefusedError):
@@ -448,10 +449,10 @@ def test_a_service_that_dies_later_is_seen_to_be_dead(agent, tmp_path):
     service = Service(argv=["sh", "-c", "until [ -e end ]; do sleep 0.05; done; exit 6"], ready={"mount": "/proc"})
     with agent.lock(SESSION, OWNER):
         running = agent.start_service(SESSION, "mortal", service)
-        assert agent.service_status(running)["state"] == "running"
+        assert running.status()["state"] == "running"
         Path(running.dir, "end").touch()
-        until(lambda: agent.service_status(running)["state"] == "exited")
-        agent.stop_service(running, tmp_path / "logs")
+        until(lambda: running.status()["state"] == "exited")
+        running.stop(tmp_path / "logs")
     assert json.loads((tmp_path / "logs" / "supervisor.json").read_text())["exit_status"] == 6
 
 
@@ -514,7 +515,7 @@ while True:
         running = agent.start_service(SESSION, "busy", service)
         port = str(running.ports["web"])
         said = [agent.call("server-listens", running.folder, "web", port)["problem"] for _ in range(25)]
-        agent.stop_service(running)
+        running.stop()
     assert said == [None] * len(said)
 
 
@@ -546,5 +547,5 @@ def test_the_stop_command_runs_before_anything_is_killed(agent, tmp_path):
     )
     with agent.lock(SESSION, OWNER):
         running = agent.start_service(SESSION, "polite", service)
-        agent.stop_service(running, tmp_path / "logs")
+        running.stop(tmp_path / "logs")
     assert (tmp_path / "logs" / "stdout").read_text() == "polite\n"

@@ -253,7 +253,7 @@ def test_a_server_that_ends_by_itself_is_the_cause_with_its_last_words(trial):
     with pytest.raises(TrialFailed, match=message), trial.server("web") as running:
         with suppress(OSError):
             get(running, "die/7")
-        until(lambda: trial._state.host("sut").agent.service_status(running)["state"] != "running")
+        until(lambda: running.status()["state"] != "running")
         with pytest.raises(TrialFailed, match=r"exit status 7(.|\n)*no more licences"):
             running.check()
 

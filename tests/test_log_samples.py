@@ -68,7 +68,7 @@ def _sampled(agent: HostAgent, folder: Path, count: int, busy_s: float) -> Found
         )
         files = folder / f"trial-{count}"
         agent.fetch(done, files / "samples-alpha")
-        agent.stop_service(running)
+        running.stop()
     samples = [json.loads(line) for line in (files / "samples-alpha" / "stdout").read_text().splitlines()[1:]]
     # The second half: by then all of them have begun.
     ends = samples[len(samples) // 2]["wall"], samples[-1]["wall"]

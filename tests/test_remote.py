@@ -504,7 +504,7 @@ class TestFiles:
             monkeypatch.setattr(owner, name, shape)
         source = random_file(tmp_path / "source", 9 * MIB + 1)
         with Remote("box", server.host) as remote:
-            assert "files go to hosts slower" in caplog.text
+            assert "files come from hosts slower" in caplog.text
             sent = remote.put(source, str(tmp_path / "there"))
             assert remote.get(str(tmp_path / "there"), tmp_path / "back") == sent
             assert sent.sha256 == sha256(source) == sha256(tmp_path / "there") == sha256(tmp_path / "back")

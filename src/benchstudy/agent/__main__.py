@@ -2,7 +2,7 @@
 
 What families run beside the agent lies in the same folder, and is called as `module:function`. A command is a
 function that takes the list of its arguments, prints JSON on stdout and may return an exit status. An AgentError or
-OSError becomes `{"error": text}` and exit status 3.
+OSError becomes `{"error": text}` and exit status 3, and a command that there is not the same with 2.
 """
 
 from __future__ import annotations
@@ -12,6 +12,10 @@ import os
 import sys
 
 import wire
+
+TYPE_CHECKING = False  # typing takes long to import
+if TYPE_CHECKING:
+    from collections.abc import Callable
 
 COMMANDS = {
     "run": "watcher:run",
@@ -46,15 +50,30 @@ def located(command: str) -> tuple[str, str]:
     return module, function
 
 
+def _found(command: str) -> Callable[[list[str]], int | None] | None:
+    """The function of a command; None where there is no such module or function."""
+    module, function = located(command)
+    if not module or not function:
+        return None
+    try:
+        found = getattr(importlib.import_module(module), function, None)
+    except ModuleNotFoundError as error:
+        if not f"{module}.".startswith(f"{error.name}."):
+            raise  # the module is there, and another that it needs is not
+        return None
+    return found if callable(found) else None
+
+
 def main(arguments: list[str]) -> int:
-    module, function = located(arguments[0] if arguments else "")
-    if not function:
-        wire.emit({"error": f"no such command; known: {', '.join(COMMANDS)}, and MODULE:FUNCTION"})
+    command = _found(arguments[0] if arguments else "")
+    if command is None:
+        asked = "".join(repr(name) for name in arguments[:1])
+        wire.emit({"error": f"no such command: {asked}; known: {', '.join(COMMANDS)}, and MODULE:FUNCTION"})
         return 2
     path = os.environ.get("PATH", os.defpath).split(os.pathsep)
     os.environ["PATH"] = os.pathsep.join([*path, *(folder for folder in _OF_SERVERS if folder not in path)])
     try:
-        return getattr(importlib.import_module(module), function)(arguments[1:]) or 0
+        return command(arguments[1:]) or 0
     except wire.AgentError as error:
         wire.emit({"error": str(error)})
         return 3

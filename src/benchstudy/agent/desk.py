@@ -8,6 +8,7 @@ import json
 import os
 import sys
 import traceback
+from contextlib import suppress
 
 import wire
 
@@ -25,8 +26,9 @@ def serve(arguments: list[str]) -> None:
     while (line := lines.next()) is not None:
         request = json.loads(line)
         module, function = located(request["command"])
-        if function:  # imported here, so that every later one finds it imported
-            importlib.import_module(module)
+        with suppress(ImportError):  # what is wrong with it, the command itself says
+            if module and function:  # imported here, so that every later one finds it imported
+                importlib.import_module(module)
         wire.emit(_answer(main, [request["command"], *request["arguments"]], base64.b64decode(request["input"])))
 
 

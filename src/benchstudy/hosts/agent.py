@@ -1,14 +1,17 @@
 """The controller's side of the agent on a host: put it there, run supervised commands, services and the host's lock."""
 
+import json
 from collections.abc import Mapping, Sequence
 from pathlib import Path
+from secrets import token_hex
 from typing import Any
+from uuid import uuid4
 
 from benchstudy.hosts.commands import Command, Execution, SupervisedRun
 from benchstudy.hosts.errors import HostBusy, HostRefused, LockLost, ServiceFailed
 from benchstudy.hosts.line import AgentLine
 from benchstudy.hosts.lock import HostLock
-from benchstudy.hosts.services import RunningService, service_status, start_service, stop_service
+from benchstudy.hosts.services import RunningService, check_addresses, fetch_logs, not_ready, with_log
 from benchstudy.model.services import Confinement, Service
 
 __all__ = [
@@ -22,6 +25,8 @@ __all__ = [
     "RunningService",
     "ServiceFailed",
 ]
+
+_SETUP_S = 1200.0
 
 
 class HostAgent(AgentLine):
@@ -89,26 +94,61 @@ class HostAgent(AgentLine):
 
         Raises ServiceFailed with the tail of its log; "OOM: …" when the kernel killed it at its memory limit.
         """
-        return start_service(
-            self,
-            session,
+        needed, libraries, given = needed or {}, libraries or {}, secrets or {}
+        secrets = {**given, **{secret: given.get(secret) or token_hex(16) for secret in service.secrets}}
+        check_addresses(self.remote.name, service, bind, needed)
+
+        def attempt() -> tuple[str, str, dict]:
+            uuid = str(uuid4())  # a lost connection leaves an attempt that the lease ends; a new one must not meet it
+            folder = f"{self.work_dir}/services/{uuid}"
+            spec = {
+                "uuid": uuid,
+                "session": session,
+                "lock": self.held_lock_path,
+                "lease_s": self.lease_s,
+                "name": name,
+                "service": service.model_dump(mode="json"),
+                "secrets": secrets,
+                "others": {
+                    other: {"dir": s.dir, "bind": s.bind, "ports": dict(s.ports), "secrets": dict(s.secrets)}
+                    for other, s in needed.items()
+                },
+                "libraries": dict(libraries),
+                "bind": bind,
+                "tools": self.tools_dir,
+                "confinement": (confinement or Confinement()).spec(),
+            }
+            timeout_s = max(_SETUP_S, len(service.setup) * (service.setup_timeout or 0.0)) + service.ready.timeout
+            return (
+                uuid,
+                folder,
+                self.ask("start-service", folder, input=json.dumps(spec).encode() + b"\n", timeout_s=timeout_s),
+            )
+
+        try:
+            uuid, folder, answer = self.retrying(attempt)
+        except HostRefused as error:
+            raise ServiceFailed(str(error)) from error
+        if not answer["ready"]:
+            fetch_logs(self, folder, answer["logs"], into)
+            self.call("remove", uuid, folder)
+            failure = not_ready(answer["record"], name, answer["log"])
+            raise ServiceFailed(with_log(answer["cause"], answer["log"]), answer["record"], failure)
+        return RunningService(
             name,
-            service,
-            needed or {},
-            libraries or {},
-            confinement=confinement or Confinement(),
+            uuid,
+            folder,
+            answer["dir"],
+            answer["ports"],
+            secrets,
+            dict(libraries),
+            dict(needed),
+            host=self.remote.name,
             bind=bind,
-            secrets=secrets or {},
-            into=into,
+            tools=self.tools_dir,
+            limits=answer["limits"],
+            agent=self,
         )
-
-    def stop_service(self, running: RunningService, into: Path | None = None) -> None:
-        """End a service, bring its logs into the folder `into`, and remove its folder; sets `running.record`."""
-        stop_service(self, running, into)
-
-    def service_status(self, running: RunningService) -> dict[str, Any]:
-        """{"state": "running" while it lives, "cause", "log": the tail}"""
-        return service_status(running)
 
     def scratch(self, session: str, parent: str) -> str:
         """The session's own folder below `parent`; it goes when the lock does, or when the lease is over."""

@@ -3,66 +3,25 @@
 What a session does with it is in `agent.py`.
 """
 
-import base64
-import hashlib
 import json
 import os
 import tempfile
 import threading
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
-from functools import cache
 from pathlib import Path
 from secrets import token_hex
 from typing import Any, Self, TypeVar
 
-from benchstudy import agent
+from benchstudy.hosts.agent_files import BOOTSTRAP, agent_sources, digest, write_agent
+from benchstudy.hosts.desk import HostDesk
 from benchstudy.hosts.errors import HostRefused
-from benchstudy.hosts.remote import (
-    CommandEnded,
-    CommandFailed,
-    CommandTimeout,
-    Completed,
-    ConnectionFailed,
-    ConnectionLost,
-    Remote,
-    RemoteProcess,
-)
+from benchstudy.hosts.remote import CommandFailed, ConnectionFailed, ConnectionLost, Remote
 
 T = TypeVar("T")
 
-_START_S = 30.0
 MOST_ATTEMPTS = 5
-# Runs before there is an agent, on whatever Python the host has.
-BOOTSTRAP = """
-import hashlib, json, os, sys
-work, agent = sys.argv[1:3]
-problem = None
-if sys.version_info < (3, 9):
-    problem = "its Python is %d.%d; 3.9 or newer is needed" % sys.version_info[:2]
-elif os.path.islink(work):
-    problem = "the work folder %s is a symbolic link; give the real path as work_dir" % work
-elif os.path.realpath(work) in ("/", os.path.realpath(os.path.expanduser("~"))):
-    problem = "the work folder %s is the root folder or the home; give one below it as work_dir" % work
-else:
-    try:
-        os.makedirs(work, 0o700, exist_ok=True)
-        if os.stat(work).st_uid != os.geteuid():
-            problem = "the work folder %s belongs to another user; give one of your own as work_dir" % work
-        elif not os.access(work, os.W_OK | os.X_OK):
-            problem = "the work folder %s is not writable" % work
-    except OSError as error:
-        problem = "the work folder %s cannot be made: %s" % (work, error.strerror)
-digest = None
-if problem is None and os.path.isdir(agent):
-    found = hashlib.sha256()
-    for name in sorted(n for n in os.listdir(agent) if n.endswith(".py")):
-        with open(os.path.join(agent, name), "rb") as file:
-            found.update(name.encode() + b"\\0" + file.read() + b"\\0")
-    digest = found.hexdigest()
-print(json.dumps({"problem": problem, "digest": digest}))
-"""
 
 
 class AgentLine:
@@ -84,19 +43,17 @@ class AgentLine:
         self.remote, self.lease_s, self.reconnect_s, self.on_event = remote, lease_s, reconnect_s, on_event
         self.lock_path = lock_path or os.environ.get("BENCHSTUDY_HOST_LOCK", "")
         self._sources = agent_sources(tuple(extensions))
-        self.sha256 = _digest(self._sources)
+        self.sha256 = digest(self._sources)
         self.work_dir = remote.expand(remote.host.work_dir)
         self.directory = f"{self.work_dir}/agent-{self.sha256[:12]}"
         self.tools_dir = f"{self.work_dir}/tools/bin"  # where provisioning puts programs
         self.beat_s = min(10.0, lease_s / 4)
         self._offset: tuple[float, float] | None = None  # (round trip, offset), the best so far
-        self.held_lock_path = (
-            self.lock_path
-        )  # where the lock is that the session holds; what it starts is marked with it
+        self.held_lock_path = self.lock_path  # of the lock that the session holds; what it starts is marked with it
         self._reconnecting = threading.Lock()
         self._unreachable: ConnectionFailed | None = None
         self.generation = 0  # of the connection
-        self._desk = HostDesk(self)
+        self._desk = HostDesk(remote, self.argv)
 
     @classmethod
     def deploy(cls, remote: Remote, **options: Any) -> Self:
@@ -153,7 +110,7 @@ class AgentLine:
 
     def ask(self, command: str, *args: str, input: bytes = b"", timeout_s: float = 60.0) -> Any:
         """As `call`, but asked once. Raises also ConnectionLost."""
-        done = self._desk.ask((command, *args), input, timeout_s)
+        done = self._desk.ask((command, *args), input, timeout_s, self.generation)
         answer = None
         with suppress(ValueError):
             answer = json.loads(done.stdout)
@@ -229,98 +186,3 @@ class AgentLine:
         if "error" in message:
             raise HostRefused(f"{self.remote.name}: {message['error']}")
         return message
-
-
-class HostDesk:
-    """Answers one question at a time; whoever comes meanwhile, or where it does not work, gets a process of his own."""
-
-    def __init__(self, agent: "AgentLine"):
-        self._agent = agent
-        self._free = threading.Lock()
-        self._process: RemoteProcess | None = None
-        self._generation = -1
-        self._works = True
-
-    def ask(self, argv: tuple[str, ...], given: bytes, timeout_s: float) -> Completed:
-        """Run the agent's command `argv`. Raises ConnectionLost, CommandTimeout."""
-        if self._works and self._free.acquire(blocking=False):
-            try:
-                answer = self._ask(argv, given, timeout_s)
-            except BaseException:
-                self._drop()  # what it would say next is the answer to this question
-                raise
-            finally:
-                self._free.release()
-            if answer is not None:
-                return answer
-        return self._agent.remote.run(self._agent.argv(*argv), input=given, timeout_s=timeout_s, check=False)
-
-    def _ask(self, argv: tuple[str, ...], given: bytes, timeout_s: float, again: bool = True) -> Completed | None:
-        """None when there is no desk, or when it died twice without an answer: as after a lost connection, whoever
-        asks cannot know how far it came, and may ask again.
-        """
-        if self._process is None or self._generation != self._agent.generation:
-            self._open()
-        if self._process is None:
-            return None
-        command, *arguments = argv
-        question = {"command": command, "arguments": arguments, "input": base64.b64encode(given).decode()}
-        try:
-            self._process.write_line(json.dumps(question).encode())
-            line = self._process.read_line(timeout_s)
-        except CommandEnded:
-            line = b""
-        if line is None:
-            self._process.kill()
-            raise CommandTimeout(f"{self._agent.remote.name}: the agent's {command} was ended after {timeout_s:g} s")
-        if not line.endswith(b"\n"):  # it died, perhaps in the middle of a word
-            self._drop()
-            return self._ask(argv, given, timeout_s, again=False) if again else None
-        said = json.loads(line)
-        return Completed(argv, said["status"], said["stdout"].encode(), said["stderr"].encode(), 0.0)
-
-    def _open(self) -> None:
-        self._drop()
-        self._generation = self._agent.generation
-        process = self._agent.remote.open(self._agent.argv("serve"))
-        if "ready" in json.loads(process.read_line(_START_S) or b"{}"):
-            self._process = process
-        else:  # a host on which it cannot be is slower, and no worse
-            self._works = False
-            process.close()
-
-    def _drop(self) -> None:
-        if self._process is not None:
-            self._process.close()
-            self._process = None
-
-
-@cache
-def agent_sources(extensions: tuple[Path, ...] = ()) -> dict[str, bytes]:
-    """The agent's files by name, with those of the `extensions`: all in one folder, as they lie on a host.
-
-    Read once: what is put must be what was hashed, even if somebody edits them meanwhile. Raises HostRefused when two
-    modules have one name.
-    """
-    found: dict[str, bytes] = {}
-    for folder in (Path(agent.__file__).parent, *dict.fromkeys(extensions)):
-        for path in sorted(folder.glob("*.py")):
-            if path.name == "__init__.py" and folder in extensions:
-                continue
-            if path.name in found:
-                raise HostRefused(f"{path}: the agent has a module of this name already; give it another")
-            found[path.name] = path.read_bytes()
-    return dict(sorted(found.items()))
-
-
-def write_agent(folder: Path, sources: Mapping[str, bytes]) -> None:
-    """Lay the agent's files into a folder, which can then be run."""
-    for name, content in sources.items():
-        Path(folder, name).write_bytes(content)
-
-
-def _digest(sources: Mapping[str, bytes]) -> str:
-    digest = hashlib.sha256()
-    for name, content in sources.items():
-        digest.update(name.encode() + b"\0" + content + b"\0")
-    return digest.hexdigest()

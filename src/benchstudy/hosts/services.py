@@ -1,20 +1,15 @@
-"""Services on a host, seen from the controller."""
+"""Services that are up on a host, seen from the controller; HostAgent.start_service starts one."""
 
-import json
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from secrets import token_hex
 from typing import Any
-from uuid import uuid4
 
-from benchstudy.hosts.errors import HostRefused, ServiceFailed
+from benchstudy.hosts.errors import ServiceFailed
 from benchstudy.hosts.line import AgentLine
 from benchstudy.model.causes import Cause, Failure, failure_of, ran_out_of_memory
-from benchstudy.model.services import PLACEHOLDER, Confinement, Service
-
-_SETUP_S = 1200.0
+from benchstudy.model.services import PLACEHOLDER, Service
 
 
 @dataclass(eq=False)
@@ -50,19 +45,30 @@ class RunningService:
             raise ServiceFailed(no_address(self.host))
         return self.bind
 
+    def status(self) -> dict[str, Any]:
+        """{"state": "running" while it lives, "cause", "log": the tail, "used", "monotonic"}, see `usage`."""
+        return self._line.call("service-status", self.folder)
+
+    def stop(self, into: Path | None = None) -> None:
+        """End it, bring its logs into the folder `into`, and remove its folder from the host; sets `record`."""
+        answer = self._line.call("stop-service", self.folder, timeout_s=120.0)
+        self.record = {key: value for key, value in answer.items() if key != "logs"}
+        fetch_logs(self._line, self.folder, answer["logs"], into)
+        self._line.call("remove", self.uuid, self.folder)
+
     def check(self) -> None:
         """Raise ServiceFailed with the cause and the end of its log when it does not run any more."""
-        status = service_status(self)
+        status = self.status()
         if status["state"] != "running":
             log = self.redacted(status["log"])
-            raise ServiceFailed(_with_log(how_it_ended(status), log), status, died(status, self.name, log))
+            raise ServiceFailed(with_log(how_it_ended(status), log), status, died(status, self.name, log))
 
     def usage(self) -> Mapping[str, Any]:
         """What it used up to now: peak_memory_bytes, oom_kills, cpu_user_s, cpu_system_s, each None when unknown.
 
         `monotonic`: the host's clock at that moment, in seconds. Two of these around a load leave the start-up out.
         """
-        status = service_status(self)
+        status = self.status()
         return {**status["used"], "monotonic": status["monotonic"]}
 
     def redacted(self, text: str) -> str:
@@ -88,6 +94,11 @@ class RunningService:
 
         return PLACEHOLDER.sub(value, text)
 
+    @property
+    def _line(self) -> AgentLine:
+        assert self.agent is not None, "a service that was started has its agent"
+        return self.agent
+
     def _values(self) -> dict[str, str | None]:
         values = self._own("")
         values |= {f"library.{name}": path for name, path in self.libraries.items()}
@@ -103,12 +114,6 @@ class RunningService:
             **{f"{prefix}port.{name}": str(port) for name, port in self.ports.items()},
             **{f"{prefix}secret.{name}": text for name, text in self.secrets.items()},
         }
-
-
-def service_status(running: RunningService) -> dict[str, Any]:
-    """{"state": "running" while it lives, "cause", "log": the tail}"""
-    assert running.agent is not None, "a service that was started has its agent"
-    return running.agent.call("service-status", running.folder)
 
 
 def no_address(host: str) -> str:
@@ -135,101 +140,26 @@ def died(record: Mapping[str, Any], name: str, said: str | None = None) -> Failu
     return found if ran_out_of_memory(record) else found.model_copy(update={"cause": Cause.SERVER_DIED})
 
 
-def _not_ready(record: Mapping[str, Any], name: str, log: str) -> Failure:
+def not_ready(record: Mapping[str, Any], name: str, log: str) -> Failure:
+    """The failure of a service that did not come up."""
     found = failure_of(record, name, log.strip())
     by_itself = found.cause in (Cause.EXITED, Cause.SIGNAL, Cause.STOPPED)
     return found.model_copy(update={"cause": Cause.NOT_READY}) if by_itself else found
 
 
-def _with_log(cause: str, log: str) -> str:
+def with_log(cause: str, log: str) -> str:
+    """A cause with the end of a log, where there is one."""
     return cause + (f"; the end of its log:\n{log.strip()}" if log.strip() else "")
 
 
-def start_service(
-    agent: AgentLine,
-    session: str,
-    name: str,
-    service: Service,
-    needed: Mapping[str, RunningService],
-    libraries: Mapping[str, str],
-    *,
-    confinement: Confinement,
-    bind: str | None,
-    secrets: Mapping[str, str],
-    into: Path | None,
-) -> RunningService:
-    """See HostAgent.start_service."""
-    secrets = {**secrets, **{secret: secrets.get(secret) or token_hex(16) for secret in service.secrets}}
-    _check_addresses(agent.remote.name, service, bind, needed)
-
-    def attempt() -> tuple[str, str, dict]:
-        uuid = str(uuid4())  # a lost connection leaves an attempt that the lease ends; a new one must not meet it
-        folder = f"{agent.work_dir}/services/{uuid}"
-        spec = {
-            "uuid": uuid,
-            "session": session,
-            "lock": agent.held_lock_path,
-            "lease_s": agent.lease_s,
-            "name": name,
-            "service": service.model_dump(mode="json"),
-            "secrets": secrets,
-            "others": {
-                other: {"dir": s.dir, "bind": s.bind, "ports": dict(s.ports), "secrets": dict(s.secrets)}
-                for other, s in needed.items()
-            },
-            "libraries": dict(libraries),
-            "bind": bind,
-            "tools": agent.tools_dir,
-            "confinement": confinement.spec(),
-        }
-        timeout_s = max(_SETUP_S, len(service.setup) * (service.setup_timeout or 0.0)) + service.ready.timeout
-        return (
-            uuid,
-            folder,
-            agent.ask("start-service", folder, input=json.dumps(spec).encode() + b"\n", timeout_s=timeout_s),
-        )
-
-    try:
-        uuid, folder, answer = agent.retrying(attempt)
-    except HostRefused as error:
-        raise ServiceFailed(str(error)) from error
-    if not answer["ready"]:
-        _fetch_logs(agent, folder, answer["logs"], into)
-        agent.call("remove", uuid, folder)
-        failure = _not_ready(answer["record"], name, answer["log"])
-        raise ServiceFailed(_with_log(answer["cause"], answer["log"]), answer["record"], failure)
-    return RunningService(
-        name,
-        uuid,
-        folder,
-        answer["dir"],
-        answer["ports"],
-        secrets,
-        dict(libraries),
-        dict(needed),
-        host=agent.remote.name,
-        bind=bind,
-        tools=agent.tools_dir,
-        limits=answer["limits"],
-        agent=agent,
-    )
-
-
-def stop_service(agent: AgentLine, running: RunningService, into: Path | None) -> None:
-    """See HostAgent.stop_service."""
-    answer = agent.call("stop-service", running.folder, timeout_s=120.0)
-    running.record = {key: value for key, value in answer.items() if key != "logs"}
-    _fetch_logs(agent, running.folder, answer["logs"], into)
-    agent.call("remove", running.uuid, running.folder)
-
-
-def _fetch_logs(agent: AgentLine, folder: str, logs: list[str], into: Path | None) -> None:
+def fetch_logs(agent: AgentLine, folder: str, logs: list[str], into: Path | None) -> None:
+    """Bring these files of a service's folder into the folder `into`, if there is one."""
     if into is not None:
         for log in logs:
             agent.remote.get(f"{folder}/{log}", into / log)
 
 
-def _check_addresses(host: str, service: Service, bind: str | None, needed: Mapping[str, RunningService]) -> None:
+def check_addresses(host: str, service: Service, bind: str | None, needed: Mapping[str, RunningService]) -> None:
     """Raise ServiceFailed when the service names an address that nobody gave."""
     used = {match[1] for match in PLACEHOLDER.finditer(service.model_dump_json())}
     if bind is None and "bind" in used:

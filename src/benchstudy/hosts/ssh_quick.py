@@ -212,7 +212,6 @@ class QuickStream(StockStream):
 
     def __init__(self, channel: paramiko.Channel):
         super().__init__(channel)
-        self._transport = channel.get_transport()
         self._arrived = threading.Event()
         self._patience_s = math.inf
         self._stdout, self._stderr = Chunks(), Chunks()

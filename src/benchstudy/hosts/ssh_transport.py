@@ -6,6 +6,7 @@ paramiko may change at any time. Where one of these is gone or of another shape,
 
 import logging
 import socket
+from functools import cache
 
 import paramiko
 
@@ -26,5 +27,10 @@ def new_transport(sock: socket.socket | paramiko.Channel) -> StockTransport:
     missing = _why_not_quick or ssh_quick.what_is_missing()
     if missing is None:
         return ssh_quick.QuickTransport(sock)
-    log.warning("paramiko %s is not as expected (%s): files go to hosts slower", paramiko.__version__, missing)
+    _warn_once(missing)
     return StockTransport(sock)
+
+
+@cache
+def _warn_once(missing: str) -> None:
+    log.warning("paramiko %s is not as expected (%s): files come from hosts slower", paramiko.__version__, missing)

@@ -211,7 +211,7 @@ class SessionState:
             if isinstance(running, TrialFailed):
                 continue
             try:
-                running.agent.stop_service(running, self.folder / "services" / name)
+                running.stop(self.folder / "services" / name)
             except BenchstudyError as error:  # the host's lease ends it
                 self.event(f"service {name} could not be ended politely: {error}")
         self.redact_files(self.folder)

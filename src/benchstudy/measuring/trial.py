@@ -172,7 +172,7 @@ class TrialContext:
             yield running
         except (ConnectionFailed, ConnectionLost, KeyboardInterrupt, SystemExit):
             with suppress(BenchstudyError):  # the lease ends it
-                running.agent.stop_service(running)
+                running.stop()
             raise
         except Exception as symptom:
             self._end_server(running, label, folder, symptom)
@@ -181,7 +181,7 @@ class TrialContext:
             self._end_server(running, label, folder, None)
 
     def _end_server(self, running: RunningService, label: str, folder: Path, symptom: Exception | None) -> None:
-        running.agent.stop_service(running, folder)
+        running.stop(folder)
         self._list_server(running.name, label, running.record)
         out_of_memory = ran_out_of_memory(running.record)
         if running.record["state"] == "stopped" and not out_of_memory:

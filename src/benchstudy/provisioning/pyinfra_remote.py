@@ -64,7 +64,7 @@ class RemoteConnector(BaseConnector):
         print_input: bool = False,
         **arguments: Unpack[ConnectorArguments],
     ) -> bool:
-        with get_file_io(filename_or_io) as source:
+        with get_file_io(filename_or_io) as source:  # type: ignore[arg-type]  # pyinfra itself asks for IO here
             content = source.read()
         # cat under the same sudo as every other command: no temporary copy that others could read.
         written, output = self.run_shell_command(
@@ -86,7 +86,7 @@ class RemoteConnector(BaseConnector):
         read, output = self.run_shell_command(StringCommand("cat", QuoteString(remote_filename)), **arguments)
         if not read:
             raise OSError(f"{self.host.name}: cannot read {remote_filename}: {output.stderr}")
-        with get_file_io(filename_or_io, "wb") as destination:
+        with get_file_io(filename_or_io, "wb") as destination:  # type: ignore[arg-type]  # as above
             destination.write((output.stdout + "\n").encode())
         return True
 

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 
 from benchstudy.families.load_test.config import Source, Window
 from benchstudy.families.load_test.family import FAMILY
-from benchstudy.hosts.line import agent_sources, write_agent
+from benchstudy.hosts.agent_files import agent_sources, write_agent
 from benchstudy.model.errors import BenchstudyError
 from benchstudy.model.units import parse_duration
 

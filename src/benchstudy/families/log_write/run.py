@@ -321,7 +321,7 @@ class _Trial:
         if not errors:
             return
         up = self.log.servers if self.starts.is_up else ()
-        logs = [str(server.agent.service_status(server)["log"]) for server in up]
+        logs = [str(server.status()["log"]) for server in up]
         cause = explain(*texts, *logs)
         if cause:
             raise TrialFailed(f"{cause}: {errors} errors" + (f", such as {texts[0]}" if texts else ""))

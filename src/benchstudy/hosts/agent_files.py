@@ -1,0 +1,71 @@
+"""What is put on a host to be its agent: the modules of `benchstudy.agent` and those that families run beside them."""
+
+import hashlib
+from collections.abc import Mapping
+from functools import cache
+from pathlib import Path
+
+from benchstudy import agent
+from benchstudy.hosts.errors import HostRefused
+
+# Runs before there is an agent, on whatever Python the host has.
+BOOTSTRAP = """
+import hashlib, json, os, sys
+work, agent = sys.argv[1:3]
+problem = None
+if sys.version_info < (3, 9):
+    problem = "its Python is %d.%d; 3.9 or newer is needed" % sys.version_info[:2]
+elif os.path.islink(work):
+    problem = "the work folder %s is a symbolic link; give the real path as work_dir" % work
+elif os.path.realpath(work) in ("/", os.path.realpath(os.path.expanduser("~"))):
+    problem = "the work folder %s is the root folder or the home; give one below it as work_dir" % work
+else:
+    try:
+        os.makedirs(work, 0o700, exist_ok=True)
+        if os.stat(work).st_uid != os.geteuid():
+            problem = "the work folder %s belongs to another user; give one of your own as work_dir" % work
+        elif not os.access(work, os.W_OK | os.X_OK):
+            problem = "the work folder %s is not writable" % work
+    except OSError as error:
+        problem = "the work folder %s cannot be made: %s" % (work, error.strerror)
+digest = None
+if problem is None and os.path.isdir(agent):
+    found = hashlib.sha256()
+    for name in sorted(n for n in os.listdir(agent) if n.endswith(".py")):
+        with open(os.path.join(agent, name), "rb") as file:
+            found.update(name.encode() + b"\\0" + file.read() + b"\\0")
+    digest = found.hexdigest()
+print(json.dumps({"problem": problem, "digest": digest}))
+"""
+
+
+@cache
+def agent_sources(extensions: tuple[Path, ...] = ()) -> dict[str, bytes]:
+    """The agent's files by name, with those of the `extensions`: all in one folder, as they lie on a host.
+
+    Read once: what is put must be what was hashed, even if somebody edits them meanwhile. Raises HostRefused when two
+    modules have one name.
+    """
+    found: dict[str, bytes] = {}
+    for folder in (Path(agent.__file__).parent, *dict.fromkeys(extensions)):
+        for path in sorted(folder.glob("*.py")):
+            if path.name == "__init__.py" and folder in extensions:
+                continue
+            if path.name in found:
+                raise HostRefused(f"{path}: the agent has a module of this name already; give it another")
+            found[path.name] = path.read_bytes()
+    return dict(sorted(found.items()))
+
+
+def write_agent(folder: Path, sources: Mapping[str, bytes]) -> None:
+    """Lay the agent's files into a folder, which can then be run."""
+    for name, content in sources.items():
+        Path(folder, name).write_bytes(content)
+
+
+def digest(sources: Mapping[str, bytes]) -> str:
+    """SHA-256 of names and contents, as BOOTSTRAP takes it of what lies on a host."""
+    found = hashlib.sha256()
+    for name, content in sources.items():
+        found.update(name.encode() + b"\0" + content + b"\0")
+    return found.hexdigest()
