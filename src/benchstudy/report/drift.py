@@ -43,7 +43,7 @@ def _drifting(results: Results) -> tuple[frozenset[Key], frozenset[str]]:
 def find(results: Results) -> Drift:
     """Of storage by the limits of its own trade, which also forbid noise; of all else by a trend, which does not."""
     in_order = _in_order(results)
-    if any(metric.endswith("_iops") or metric == "device_read" for metric in results.metrics):
+    if results.telling("storage"):
         found = [(key, steady.is_steady(values)) for key, values in in_order]
         known = {key for key, is_steady in found if is_steady is not None}
         return Drift(STORAGE_RULE, len(known), tuple(sorted({key for key, is_steady in found if is_steady is False})))
