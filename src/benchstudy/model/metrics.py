@@ -6,8 +6,9 @@ from typing import Literal
 
 Better = Literal["higher", "lower"]
 # What a page asks of any family, whatever its metrics are called: a highest rate that was searched for, the share of
-# its processors that a load generator used, the rate that was asked for, what a rate was taken over, work of storage.
-Tells = Literal["capacity", "generator", "offered", "window", "storage"]
+# its processors that a load generator used, the rate that was asked for, what a rate was taken over, what storage
+# itself gave, what of it lay in a cache.
+Tells = Literal["capacity", "generator", "offered", "window", "storage", "cache"]
 
 
 @dataclass(frozen=True)

@@ -151,9 +151,10 @@ def cache(facts: StudyFacts) -> Answer:
     text, unproved = [], 0
     for family in reading:
         known = family.results.cases.filter(pl.col("cache").is_in(["cold", "warm", "direct"]))
-        keys = set(known.select("target", "case").iter_rows()) & set(family.results.by_case("duration"))
-        for metric in ("cached_before", "device_read"):
-            unproved += len(keys - set(family.results.by_case(metric)))
+        measured = (set(family.results.by_case(metric)) for metric in family.results.primary_metrics)
+        keys = set(known.select("target", "case").iter_rows()).intersection(*measured)
+        for metric in (m for m in registry.get(family.name).metrics.values() if m.tells in ("cache", "storage")):
+            unproved += len(keys - set(family.results.by_case(metric.name)))
         levels = ", ".join(family.results.levels("cache"))
         text.append(
             f"{family.name}: the cache is a factor ({levels}), and {len(keys)} cases tell what "

@@ -5,7 +5,6 @@ from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 
-from benchstudy.report.outliers import primary_metrics
 from benchstudy.report.results import Results
 from benchstudy.statistics import steady
 
@@ -37,7 +36,7 @@ def mark(results: Results, metric: str, key: Key) -> tuple[str, ...]:
 @lru_cache(maxsize=8)
 def _drifting(results: Results) -> tuple[frozenset[Key], frozenset[str]]:
     """The cases and the metrics, found once for all cells of a page."""
-    return frozenset(find(results).cases), frozenset(primary_metrics(results))
+    return frozenset(find(results).cases), frozenset(results.primary_metrics)
 
 
 def find(results: Results) -> Drift:
@@ -79,6 +78,6 @@ def _in_order(results: Results) -> list[tuple[Key, list[float]]]:
     started = dict(results.counted.select("trial", "started").iter_rows())
     return [
         (key, [value for trial, value, _ in sorted(trials, key=lambda t: started[t[0]] or "")])
-        for metric in primary_metrics(results)
+        for metric in results.primary_metrics
         for key, trials in results.by_case(metric).items()
     ]

@@ -220,6 +220,11 @@ class Results:
         known = registry.get(self.family).metrics if self.family in registry.names() else {}
         return known.get(metric) or undeclared(metric)
 
+    @cached_property
+    def primary_metrics(self) -> list[str]:
+        """What the family's cases are measured for, as far as its trials gave it."""
+        return registry.get(self.family).measured_for(self.metrics) if self.family in registry.names() else []
+
     def telling(self, what: Tells) -> list[str]:
         """Those of its metrics that tell it."""
         return [metric for metric in self.metrics if self.declared(metric).tells == what]

@@ -51,6 +51,7 @@ METRICS = declare(
         "In page cache before",
         None,
         "reads of paths: share of the file in the page cache before the first read: the worst operation's",
+        tells="cache",
     ),
     Metric(
         "device_read",
