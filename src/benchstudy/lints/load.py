@@ -108,40 +108,6 @@ def saturated_from_the_start(material: Material) -> Found:
 
 
 @rule(
-    "window-of-means",
-    "warning",
-    why="The least and the greatest of means hide what differs within each of them: no single request took these "
-    "times, and the worst ones are averaged away.",
-    action="Take times from single requests, as percentiles of all of them.",
-)
-def window_of_means(material: Material) -> Found:
-    found = []
-    for group in material.groups:
-        names = [n.removesuffix("_avg") for n in group.figures if n.endswith("_avg")]
-        windows = [n for n in names if {f"{n}_min", f"{n}_max"} <= set(group.figures)]
-        if windows and ("window" in group.figures or any(n.startswith("hammer_") for n in windows)):
-            found.append((group, windows))
-    if found:
-        shown = "; ".join(dict.fromkeys(group.where for group, _ in found))
-        kinds = ", ".join(dict.fromkeys(n.replace("hammer_", "") for _, windows in found for n in windows))
-        yield shown, f"min/avg/max of {kinds} are of a window of tick means, not of requests"
-
-
-@rule(
-    "keep-alive-none",
-    "warning",
-    why="Each request then opened a connection of its own, which may cost more than the answer, and uses up ports.",
-    action="Let the server answer with a length or HTTP/1.1, or publish the figures as those of new connections.",
-)
-def keep_alive_none(material: Material) -> Found:
-    for group in material.groups:
-        # ab prints the figure only where keep-alive was asked for.
-        kept = group.figures.get("keepalive_requests")
-        if kept is not None and kept.value == 0:
-            yield group.where, "connections were to be kept alive (-k), and 0 requests were"
-
-
-@rule(
     "declared-against-used",
     "error",
     why="A reader who repeats the printed command measures something else than what is reported.",

@@ -98,6 +98,8 @@ class Material:
     unexplained: Mapping[str, int] = field(default_factory=dict)
     # Calls by label, such as an API's handlers: of a group (by its `where`), by the kind of label.
     labels: Mapping[str, Mapping[str, Mapping[str, float]]] = field(default_factory=dict)
+    # What the cases of a family are measured for.
+    headlines: tuple[str, ...] = ()
 
     def by(self, key: Callable[[Group], object]) -> Iterator[tuple[object, list[Group]]]:
         """Groups with an equal key together, in the material's order."""

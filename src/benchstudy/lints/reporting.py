@@ -12,8 +12,6 @@ _SETTINGS = ("size", "block_size", "iodepth", "files", "share", "users")
 _BINARY = 1.024**3  # "4 GB" and "4G" differ by it, and nobody is misled
 _ROUNDED = 1.05  # "around 2900"
 _LOOSE = 10.0
-_PROCESSOR = 0.8
-_A_PROGRAM_S = 1e-3  # less than starting one costs
 
 
 @rule(
@@ -125,29 +123,6 @@ def loose_threshold(material: Material) -> Found:
                         f"{sample.printed}"
                     ),
                 )
-
-
-@rule(
-    "processor-bound",
-    "warning",
-    why="Time that the processor spends in the shell, in system calls or in starting programs is no property of a "
-    "disk: a slow disk and a fast one then look alike.",
-    action="Do the operations from one process that starts no other, and report its processor time beside the clock's.",
-)
-def processor_bound(material: Material) -> Found:
-    for group, op in [(group, op) for group in material.groups for op in ("", "read_", "write_")]:
-        clock = group.figures.get("real" if not op else f"{op}time")
-        real = clock.value if clock is not None else None
-        user, system = group.value(f"{op}user"), group.value(f"{op}system")
-        if clock is None or not real or user is None or system is None or user + system < _PROCESSOR * real:
-            continue
-        files = group.value("files")
-        each = (user + system) / files if files else None
-        starts = ", as much as starting a program for each costs" if each and each > _A_PROGRAM_S else ""
-        of_each = f" ({words.time(each)} a file{starts})" if each else ""
-        share = words.percent(round((user + system) / real, 2))
-        which = op.replace("_", ": ")
-        yield group.where, f"{which}{share} of {clock.printed or words.time(real)} is processor time{of_each}"
 
 
 def _tells(material: Material, words_for_it: tuple[str, ...]) -> bool:

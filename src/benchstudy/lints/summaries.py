@@ -14,8 +14,6 @@ _PERCENTILE = re.compile(r"(?:.+_)?p(?:9\d(?:\.\d+)?)")
 # The lowest edge of the usual client libraries' default buckets.
 _LOWEST_EDGES = (0.005,)
 _AT_EDGE = 3
-# The metric that a case of each family is mostly read for.
-_HEADLINES = ("duration", "throughput", "qps", "read_iops", "write_iops", "write_time")
 _TIGHT = 5.0  # by how much a spread falls when its one outlier is left out
 _AGREEING = 1.5  # sizes of sample that two cells of a series imply, as a ratio
 
@@ -93,7 +91,7 @@ def _one_outlier(group: Group) -> tuple[float, float] | None:
 
 def _outliers_in_values(material: Material) -> Iterator[tuple[str, str]]:
     for group in material.groups:
-        figure = next((group.figures[name] for name in _HEADLINES if name in group.figures), None)
+        figure = next((group.figures[name] for name in material.headlines if name in group.figures), None)
         values = sorted(figure.values) if figure else []
         if len(values) < 5:
             continue

@@ -37,7 +37,11 @@ from benchstudy.model.units import DurationField
 
 
 class FamilyConfig(Strict):
-    """What every family's block in a study may say."""
+    """What every family's block in a study may say.
+
+    A family that loads servers has a list `generators` besides, whose entries name their program as `tool`:
+    provisioning sees to it on the host that makes the load.
+    """
 
     targets: list[Name] | None = Field(None, description="targets to measure; all of the study's when left out")
     blocks: BlocksField | None = Field(None, description="overrides the study's number of blocks")

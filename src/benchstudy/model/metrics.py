@@ -5,6 +5,10 @@ from dataclasses import dataclass
 from typing import Literal
 
 Better = Literal["higher", "lower"]
+# What a page asks of any family, whatever its metrics are called: a highest rate that was searched for, the share of
+# its processors that a load generator used, the rate that was asked for, what a rate was taken over, what storage
+# itself gave, what of it lay in a cache.
+Tells = Literal["capacity", "generator", "offered", "window", "storage", "cache"]
 
 
 @dataclass(frozen=True)
@@ -14,6 +18,7 @@ class Metric:
     `title`: what tables and figures call it. `better`: None where neither direction is, as of a number of operations;
     it cannot be compared then. `meaning`: what it is and what it is derived from, for the documentation. `primary`:
     the cases are measured for it, so that adaptive stopping wants it precise, and two studies are compared by it.
+    `tells`: what checks of every family learn from it.
     """
 
     name: str
@@ -22,6 +27,7 @@ class Metric:
     better: Better | None = None
     meaning: str = ""
     primary: bool = False
+    tells: Tells | None = None
 
 
 def declare(*metrics: Metric) -> Mapping[str, Metric]:

@@ -26,7 +26,7 @@ def address(name: str) -> str:
 
 
 def fragment(*parts: str) -> str:
-    """The identifier of something that is no file: `#tool/fio/0a1b`. Different parts give different ones."""
+    """The identifier of something that is no file: `#tool/wrk/0a1b`. Different parts give different ones."""
     return "#" + "/".join(quote(part, safe="=") for part in parts)
 
 

@@ -12,8 +12,6 @@ from benchstudy.report.studyfacts import FamilyFacts, StudyFacts
 from benchstudy.report.tables import anchor
 
 _NO_COMPARISON = "No page compares two cases."
-# Metrics that only a search for the highest rate gives: what passed, and what did not.
-_SEARCHED = ("capacity_pass", "supported_users")
 _BEYOND_CEILING = ("cache-speed-reads", "unsynced-writes")
 
 
@@ -136,7 +134,7 @@ def numbers_in_prose(facts: StudyFacts) -> Answer:
 
 @question("Capacity rule defined")
 def capacity(facts: StudyFacts) -> Answer:
-    searched = [f for f in facts.families if any(metric in f.results.metrics for metric in _SEARCHED)]
+    searched = [f for f in facts.families if f.results.telling("capacity")]
     if not searched:
         return does_not_apply("No capacity is claimed: rates were measured, none was searched for.")
     text = f"{named(searched)}: by a rule that the study declares, as a bracket of what passed and what failed"

@@ -54,7 +54,7 @@ def generator(facts: StudyFacts) -> Answer:
     if not loads:
         return does_not_apply("No load generator is at work.")
     open_findings = {f.name: sum(rule["open"] for rule in f.lints if rule["lint"] == "client-limited") for f in loads}
-    unknown = [f for f in loads if "generator_cpu" not in f.results.metrics]
+    unknown = [f for f in loads if not f.results.telling("generator")]
     limited = {name: count for name, count in open_findings.items() if count}
     text = f"The generator's processors were watched in {named([f for f in loads if f not in unknown]) or 'no family'}"
     text += f", not in {named(unknown)}" if unknown else ""
@@ -91,7 +91,7 @@ def offered(facts: StudyFacts) -> Answer:
     is_open = [f for f in facts.families if any(found.get("loop") == "open" for found in f.verified)]
     if not is_open:
         return does_not_apply("No load is offered at a rate of its own.")
-    without = [family for family in is_open if "offered" not in family.results.metrics]
+    without = [family for family in is_open if not family.results.telling("offered")]
     text = f"Both stand side by side for {named([f for f in is_open if f not in without])}"
     text = f"{named(without)} does not tell what was offered" if without else text
     return satisfied_if(not without, f"{text}.", first_page(without or is_open))

@@ -13,7 +13,6 @@ from benchstudy.statistics import stats, steady
 
 # What a rate is taken over; below this a server's warm-up, its collector's pauses and a disk's cache decide.
 _SHORTEST_WINDOW_S = 10.0
-_WINDOWS = ("window", "duration", "read_runtime", "write_runtime")
 
 
 def named(families: list[FamilyFacts]) -> str:
@@ -152,9 +151,10 @@ def cache(facts: StudyFacts) -> Answer:
     text, unproved = [], 0
     for family in reading:
         known = family.results.cases.filter(pl.col("cache").is_in(["cold", "warm", "direct"]))
-        keys = set(known.select("target", "case").iter_rows()) & set(family.results.by_case("duration"))
-        for metric in ("cached_before", "device_read"):
-            unproved += len(keys - set(family.results.by_case(metric)))
+        measured = (set(family.results.by_case(metric)) for metric in family.results.primary_metrics)
+        keys = set(known.select("target", "case").iter_rows()).intersection(*measured)
+        for metric in (m for m in registry.get(family.name).metrics.values() if m.tells in ("cache", "storage")):
+            unproved += len(keys - set(family.results.by_case(metric.name)))
         levels = ", ".join(family.results.levels("cache"))
         text.append(
             f"{family.name}: the cache is a factor ({levels}), and {len(keys)} cases tell what "
@@ -194,11 +194,10 @@ def steady_state(facts: StudyFacts) -> Answer:
 def duration(facts: StudyFacts) -> Answer:
     shortest = {}
     for family in facts.families:
-        rates = family.has_load or any(metric.endswith("_iops") for metric in family.results.metrics)
-        metric = next((m for m in _WINDOWS if rates and m in family.results.metrics), None)
+        metric = next(iter(family.results.telling("window")), None)
         if metric is not None:
             shortest[family.name] = min(v for trials in family.results.by_case(metric).values() for _, v, _ in trials)
-        elif rates:
+        elif family.has_load:
             lasted = family.measured.filter(pl.col("status") == "ok")["duration_s"].min()
             shortest |= {family.name: lasted} if lasted is not None else {}
     if not shortest:

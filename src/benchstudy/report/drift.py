@@ -5,7 +5,6 @@ from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 
-from benchstudy.report.outliers import primary_metrics
 from benchstudy.report.results import Results
 from benchstudy.statistics import steady
 from benchstudy.statistics.comparisons import ALPHA
@@ -37,13 +36,13 @@ def mark(results: Results, metric: str, key: Key) -> tuple[str, ...]:
 @lru_cache(maxsize=8)
 def _drifting(results: Results) -> tuple[frozenset[Key], frozenset[str]]:
     """The cases and the metrics, found once for all cells of a page."""
-    return frozenset(find(results).cases), frozenset(primary_metrics(results))
+    return frozenset(find(results).cases), frozenset(results.primary_metrics)
 
 
 def find(results: Results) -> Drift:
     """Of storage by the limits of its own trade, which also forbid noise; of all else by a trend, which does not."""
     in_order = _in_order(results)
-    if any(metric.endswith("_iops") or metric == "device_read" for metric in results.metrics):
+    if results.telling("storage"):
         found = [(key, steady.is_steady(values)) for key, values in in_order]
         known = {key for key, is_steady in found if is_steady is not None}
         return Drift(STORAGE_RULE, len(known), tuple(sorted({key for key, is_steady in found if is_steady is False})))
@@ -79,6 +78,6 @@ def _in_order(results: Results) -> list[tuple[Key, list[float]]]:
     started = dict(results.counted.select("trial", "started").iter_rows())
     return [
         (key, [value for trial, value, _ in sorted(trials, key=lambda t: started[t[0]] or "")])
-        for metric in primary_metrics(results)
+        for metric in results.primary_metrics
         for key, trials in results.by_case(metric).items()
     ]

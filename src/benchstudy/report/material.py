@@ -43,7 +43,16 @@ def read(results: "Results", ceilings: Iterable[Ceiling] = ()) -> Material:
         Group("", levels.get(key, {"case": key[1]}), {}).where for key in failed.select("target", "case").iter_rows()
     )
     labels = _labels(results, {key: Group("", of, {}).where for key, of in levels.items()})
-    return Material(results.family, "measured", tuple(groups), tuple(samples), tuple(ceilings), unexplained, labels)
+    return Material(
+        results.family,
+        "measured",
+        tuple(groups),
+        tuple(samples),
+        tuple(ceilings),
+        unexplained,
+        labels,
+        tuple(results.primary_metrics),
+    )
 
 
 def _labels(results: "Results", names: Mapping[tuple[str, str], str]) -> dict[str, dict[str, dict[str, float]]]:

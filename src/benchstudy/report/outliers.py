@@ -8,7 +8,6 @@ from typing import Any
 
 import numpy as np
 
-from benchstudy.model import registry
 from benchstudy.report import human
 from benchstudy.report.results import Results
 from benchstudy.statistics import stats
@@ -40,11 +39,6 @@ class Outlier:
         )
 
 
-def primary_metrics(results: Results) -> list[str]:
-    """What a family's cases are measured for, as far as its trials gave it."""
-    return registry.get(results.family).measured_for(results.metrics) if results.family in registry.names() else []
-
-
 def find(results: Results, busy: Sequence[str], indexes: Sequence[Mapping[str, Any]]) -> list[Outlier]:
     """Of the primary metrics, in cases with six trials or more. `busy`: trials before which their host was busy."""
     noticed = set(busy)
@@ -53,7 +47,7 @@ def find(results: Results, busy: Sequence[str], indexes: Sequence[Mapping[str, A
         for trial, start, took in results.counted.select("trial", "started", "duration_s").iter_rows()
     }
     found = []
-    for metric in primary_metrics(results):
+    for metric in results.primary_metrics:
         for (target, case), trials in results.by_case(metric).items():
             values = [value for _, value, _ in trials]
             if len(values) < stats.smallest_n(50) or not all(0 < value < float("inf") for value in values):

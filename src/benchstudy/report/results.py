@@ -13,7 +13,7 @@ import polars as pl
 from benchstudy.model import registry
 from benchstudy.model.causes import Cause
 from benchstudy.model.errors import BenchstudyError
-from benchstudy.model.metrics import Metric, undeclared
+from benchstudy.model.metrics import Metric, Tells, undeclared
 from benchstudy.report import human
 from benchstudy.report.tables import anchor
 from benchstudy.report.trialplaces import TrialPlaces, trial_places
@@ -231,6 +231,15 @@ class Results:
         """What the family says of a metric."""
         known = registry.get(self.family).metrics if self.family in registry.names() else {}
         return known.get(metric) or undeclared(metric)
+
+    @cached_property
+    def primary_metrics(self) -> list[str]:
+        """What the family's cases are measured for, as far as its trials gave it."""
+        return registry.get(self.family).measured_for(self.metrics) if self.family in registry.names() else []
+
+    def telling(self, what: Tells) -> list[str]:
+        """Those of its metrics that tell it."""
+        return [metric for metric in self.metrics if self.declared(metric).tells == what]
 
     def titles(self, metrics: Titled) -> dict[str, str]:
         return dict(metrics) if isinstance(metrics, Mapping) else {m: self.declared(m).title for m in metrics}

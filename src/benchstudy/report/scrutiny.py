@@ -83,7 +83,7 @@ def notes(found: Scrutiny, weak: Sequence[str], lints: Iterable[Finding]) -> dic
             "flagged": len(found.flagged),
             "explained": found.explained,
             "trials": found.results.counted.height,
-            "metrics": outliers.primary_metrics(found.results),
+            "metrics": found.results.primary_metrics,
         },
         "steady": {
             "rule": found.drift.rule,

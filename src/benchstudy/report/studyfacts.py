@@ -58,7 +58,7 @@ class FamilyFacts:
     @property
     def has_load(self) -> bool:
         """Whether a load generator is at work, which has a kind of loop."""
-        return any("loop" in facts for facts in self.verified) or "generator_cpu" in self.results.metrics
+        return any("loop" in facts for facts in self.verified) or bool(self.results.telling("generator"))
 
     def figure(self) -> str:
         """The page's own figure for the overview, as HTML whose links lead to that page; empty without one."""

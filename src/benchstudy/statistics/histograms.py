@@ -15,7 +15,7 @@ def merge_histograms(histogram: pl.DataFrame, by: Sequence[str]) -> pl.DataFrame
     """Counts of equal bins added up in each group of `by`, sorted. Columns: `by`, lower_s, upper_s, count.
 
     Leave `trial` and `block` out of `by` to merge over trials. Raises ValueError when bins of a group
-    overlap, which happens when outputs of different instruments (fio 2.x and 3.x) are laid together.
+    overlap, which happens when outputs of different instruments (two versions of a tool) are laid together.
     """
     merged = (
         histogram.group_by([*by, *_EDGES])

@@ -51,6 +51,7 @@ METRICS = declare(
         "In page cache before",
         None,
         "reads of paths: share of the file in the page cache before the first read: the worst operation's",
+        tells="cache",
     ),
     Metric(
         "device_read",
@@ -58,6 +59,7 @@ METRICS = declare(
         "Fetched from storage for one read",
         None,
         "reads of paths: mean bytes the kernel says this process caused to be read from storage; absent if not told",
+        tells="storage",
     ),
     Metric("attempts", "1", "Attempts", None, "S3: attempts made, of which `operations` succeeded"),
     Metric("errors", "1", "Failed attempts", "lower", "S3: attempts that failed"),

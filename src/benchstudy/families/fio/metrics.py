@@ -34,7 +34,15 @@ def _latencies(prefix: str, title: str, moments: str, percentiles: str) -> Itera
 
 METRICS = declare(
     *(
-        Metric(f"{op}_iops", "1/s", f"{many} a second", "higher", "completed operations a second", primary=True)
+        Metric(
+            f"{op}_iops",
+            "1/s",
+            f"{many} a second",
+            "higher",
+            "completed operations a second",
+            primary=True,
+            tells="storage",
+        )
         for op, (many, _) in _OPS.items()
     ),
     *(
@@ -51,7 +59,7 @@ METRICS = declare(
         for op, (many, _) in _OPS.items()
     ),
     *(
-        Metric(f"{op}_runtime", "s", f"{many}: run time", None, "of the slowest of its processes")
+        Metric(f"{op}_runtime", "s", f"{many}: run time", None, "of the slowest of its processes", tells="window")
         for op, (many, _) in _OPS.items()
     ),
     *sorted(

@@ -29,7 +29,9 @@ METRICS = declare(
         for part in ("connect", "processing", "waiting")
         for name in ("mean", "sd", "median", "max")
     ),
-    Metric("offered", "1/s", "Offered a second", None, "k6: requests that were due a second, sent or not"),
+    Metric(
+        "offered", "1/s", "Offered a second", None, "k6: requests that were due a second, sent or not", tells="offered"
+    ),
     Metric("dropped", "1", "Not sent", "lower", "k6: due, and not sent because `max_in_flight` were under way"),
     Metric("requests", "1", "Requests", None, "answered, rightly or wrongly, or given up"),
     Metric("errors", "1", "Errors", "lower", "of them wrong or missing; the sum of the next four"),
@@ -43,7 +45,7 @@ METRICS = declare(
         )
         for name, words in _ERRORS.items()
     ),
-    Metric("duration", "s", "Duration of the load", None, "of the load, by the generator's clock"),
+    Metric("duration", "s", "Duration of the load", None, "of the load, by the generator's clock", tells="window"),
     Metric("transfer_rate", "B/s", "Received", "higher", "received, with headers"),
     Metric("keepalive_requests", "1", "Kept alive", None, "ab: answered on a connection that was then kept"),
     Metric("document_length", "B", "Length of an answer", None, "of an answer's body"),
@@ -54,6 +56,7 @@ METRICS = declare(
         None,
         "share of the CPUs it may use. It is known for the whole life of the generator, so it is an upper bound, and "
         "absent where life and load differ by more than 15 % (k6 prepares for a second)",
+        tells="generator",
     ),
     Metric(
         "server_cpu",

@@ -10,7 +10,7 @@ _RULE = "of an unbounded load: the rule's result, and the bracket"
 _CLIENT = "as users saw it; errors are a share"
 
 METRICS = declare(
-    Metric("supported_users", "1", "Supported users", "higher", _RULE, primary=True),
+    Metric("supported_users", "1", "Supported users", "higher", _RULE, primary=True, tells="capacity"),
     Metric("users_low", "1", "Supported users, low", "higher", _RULE),
     Metric("users_high", "1", "Supported users, high", "higher", _RULE),
     Metric("slope", "1/s", "Slope of the users", None, "of an unbounded load: of the line that decided"),
@@ -64,11 +64,11 @@ METRICS = declare(
     Metric("client_rate", "1/s", "Requests a second at the client", "higher", _CLIENT),
     Metric("client_requests", "1", "Requests at the client", None, _CLIENT),
     Metric("client_errors", "1", "Errors at the client", "lower", _CLIENT),
-    Metric("generator_cpu", "1", "CPU of the generator", None, "of the busiest Locust process"),
+    Metric("generator_cpu", "1", "CPU of the generator", None, "of the busiest Locust process", tells="generator"),
     Metric("gaps", "1", "Gaps", "lower", _SAMPLES),
     Metric("resets", "1", "Counter resets", "lower", _SAMPLES),
     Metric("samples", "1", "Samples", None, _SAMPLES),
-    Metric("window", "s", "Window", None, _SAMPLES),
+    Metric("window", "s", "Window", None, _SAMPLES, tells="window"),
     Metric("scrape_interval", "s", "Scrape interval", None, _SAMPLES),
     Metric("rate_window", "s", "Window of rates", None, _SAMPLES),
 )

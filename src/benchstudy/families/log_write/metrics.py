@@ -40,11 +40,18 @@ METRICS = declare(
         for name in ("p50", "p90", "p99", "mean", "max")
         if (which, name) != ("integrate", "p50")
     ),
-    Metric("capacity_pass", "1/s", "Capacity", "higher", _CAPACITY, primary=True),
+    Metric("capacity_pass", "1/s", "Capacity", "higher", _CAPACITY, primary=True, tells="capacity"),
     Metric("capacity_fail", "1/s", "Lowest rate that failed", "higher", _CAPACITY),
     Metric("qps_low", "1/s", "QPS, low", None, _INTERVAL),
     Metric("qps_high", "1/s", "QPS, high", None, _INTERVAL),
-    Metric("offered", "1/s", "Offered a second", None, "leaves really begun; of the hammer: what it was asked for"),
+    Metric(
+        "offered",
+        "1/s",
+        "Offered a second",
+        None,
+        "leaves really begun; of the hammer: what it was asked for",
+        tells="offered",
+    ),
     Metric(
         "achieved_share",
         "1",
@@ -61,7 +68,7 @@ METRICS = declare(
     Metric("dropped", "1", "Not begun", None, _LEAVES),
     Metric("tree_size", "1", "Size of the tree", None, "of the last verified checkpoint"),
     Metric("server_cpu", "1", "CPU of the server", None, _CPU),
-    Metric("generator_cpu", "1", "CPU of the generator", None, _CPU),
+    Metric("generator_cpu", "1", "CPU of the generator", None, _CPU, tells="generator"),
     Metric("database_cpu", "1", "CPU of the database", None, _CPU),
     Metric(
         "server_peak_memory",

@@ -1,0 +1,8 @@
+"""What a trial of naps gives."""
+
+from benchstudy.model.metrics import Metric, declare
+
+METRICS = declare(
+    Metric("overslept", "s", "Overslept", "lower", "mean of what naps lasted beyond what was asked for", primary=True),
+    Metric("naps", "1", "Naps", None, "naps taken"),
+)

@@ -1,0 +1,35 @@
+"""Its own table and figure: every single nap."""
+
+import polars as pl
+
+from benchstudy.report import cells, figuredata, human
+from benchstudy.report.panels import Axis, Panel, Style, strip_panel
+from benchstudy.report.results import Results
+from benchstudy.report.tables import Cell, Table
+
+WORST = "worst-naps"
+
+
+def worst(results: Results) -> Table:
+    """Each case with its longest nap."""
+    naps = results.series("naps")
+    assert naps is not None
+    body = []
+    for (target, case), rows in naps.group_by("target", "case", maintain_order=True):
+        longest = human.quantity(rows["overslept_s"].max(), "s")
+        name = results.case_name(str(target), str(case))
+        body.append((Cell.text(name), Cell((longest,), cells.href(results, str(target), str(case)))))
+    return Table(WORST, "The longest of all naps, beyond what was asked for", ("Case", "Overslept"), tuple(body))
+
+
+def figure(results: Results) -> tuple[str, str, list[Panel], Style, list[str]]:
+    """Trials by way, a panel a length."""
+    style = figuredata.style(results, "way")
+    panels = []
+    for length in results.levels("nap"):
+        where = {"nap": length}
+        points = figuredata.points(results, "overslept", "way", where).with_columns(x=pl.col("y"))
+        estimates = figuredata.estimates(results, "overslept", "way", where).with_columns(x=pl.col("y"))
+        axis = Axis(results.declared("overslept").title, "s")
+        panels.append(strip_panel(f"Naps of {length}", points, estimates, axis, style))
+    return "naps-by-way", "What naps lasted beyond what was asked for.", panels, style, list(style.names)

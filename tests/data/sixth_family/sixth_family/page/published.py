@@ -1,0 +1,22 @@
+"""What others published of naps, where somebody put their table into data/published."""
+
+from benchstudy.report import human, published
+from benchstudy.report.published_page import PublishedPage, Section
+from benchstudy.report.results import Results
+from benchstudy.report.tables import Cell, Table
+
+FILE = "naps.csv"
+
+
+def show(page: PublishedPage, results: Results | None) -> None:
+    """The page's naps, and whether we have any beside them."""
+    rows = published.read(page.folder / FILE, {})
+    body = [
+        (Cell.text(row["nap"]), Cell((human.quantity(row["value"], row["unit"]),), kind="published"))
+        for row in rows.iter_rows(named=True)
+    ]
+    page.show_table(Table("naps", "Published naps, other hardware", ("Nap", "Overslept"), tuple(body)))
+    page.say(["Naps were measured here." if results is not None else "No nap was measured here."])
+
+
+SECTION = Section("Naps", "How much longer naps last elsewhere.", {FILE: "The page of naps"}, show)

@@ -1,0 +1,157 @@
+"""A family of another package (data/sixth_family), on PYTHONPATH only, gets all that the five get, and no file of the
+project names it."""
+
+import csv
+import json
+import os
+import re
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+
+import polars as pl
+import pytest
+from conftest import CHECKOUT, Project, copy_project
+from sshd_hosts import SshdHost
+
+PACKAGE = CHECKOUT / "tests" / "data" / "sixth_family"
+FAMILY = "sixth_family"
+
+
+class WithSixth(Project):
+    @property
+    def environment(self) -> dict[str, str]:
+        return super().environment | {"PYTHONPATH": f"{self.root / 'src'}{os.pathsep}{self.package}"}
+
+    @property
+    def package(self) -> Path:
+        """Where the family lies: beside the project, in no folder of it."""
+        return self.root.parent / "package"
+
+    @property
+    def reports(self) -> Path:
+        return self.root / "reports" / "naps"
+
+
+@pytest.fixture(scope="module")
+def reported(tmp_path_factory: pytest.TempPathFactory) -> Iterator[WithSixth]:
+    """A study of naps, provisioned, measured on a real sshd and reported. Its user put a published table beside it."""
+    base = tmp_path_factory.mktemp("sixth")
+    with SshdHost(base / "sshd") as sshd, pytest.MonkeyPatch.context() as patch:
+        patch.setenv("BENCHSTUDY_HOST_LOCK", str(base / "host.lock"))
+        project = WithSixth(copy_project(base / "project").root)
+        shutil.copytree(PACKAGE, project.package, ignore=shutil.ignore_patterns("__pycache__"))
+        shutil.copy(PACKAGE / "naps.csv", project.root / "data" / "published")
+        host = {**sshd.host.model_dump(mode="json", exclude_defaults=True), "work_dir": str(base / "work")}
+        project.write_study(
+            {
+                "study": "naps",
+                "blocks": 6,
+                "hosts": {"bed": host},
+                "targets": {"bedroom": {"roles": {"sut": "bed"}}},
+                "acknowledge": [{"lint": "brief-nap", "reason": "They are meant to be brief."}],
+                "families": {FAMILY: {"lengths": ["1ms", "5ms"]}},
+            }
+        )
+        project.snakemake("report", "--configfile", "config/study.yaml")
+        yield project
+
+
+@pytest.fixture(scope="module")
+def page(reported: WithSixth) -> str:
+    return (reported.reports / f"{FAMILY}.html").read_text()
+
+
+def test_its_deploy_provisions_the_host(reported):
+    facts = json.loads((reported.root / "data/provision/naps/bedroom.json").read_text())
+    (host,) = facts["hosts"].values()
+    assert facts["families"] == [FAMILY] and not host["problems"]
+    assert "python3" in host["packages"] or "python3" in json.dumps(host["tools"])
+
+
+def test_its_probe_measures_every_case_in_every_block_and_gives_tidy_tables(reported):
+    tables = reported.root / "data/tidy/naps" / FAMILY
+    observations = pl.read_parquet(tables / "observations.parquet")
+    assert observations.filter(metric="overslept")["status"].to_list() == ["ok"] * 24
+    assert observations.filter(metric="overslept")["value"].min() > 0
+    assert pl.read_parquet(tables / "naps.parquet").height == 24 * 5
+    assert sorted(pl.read_parquet(tables / "cases.parquet")["nap_s"].unique()) == [0.001, 0.005]
+
+
+def test_its_page_has_its_own_exhibits_and_a_comparison_with_verdicts(reported, page):
+    exports = reported.reports / FAMILY
+    assert {path.stem for path in (exports / "figures").glob("*.svg")} >= {"naps-by-way", "overslept", "ways"}
+    assert (exports / "tables" / "worst-naps.csv").is_file()
+    with (exports / "tables" / "ways.csv").open() as file:
+        rows = list(csv.DictReader(file))
+    assert len(rows) == 2 and all(re.match(r"(better|worse|equivalent|inconclusive)\b", r["Verdict"]) for r in rows)
+    assert "lower is better" in (exports / "figures" / "ways.svg").read_text()
+    assert "Naps that last too long" in page and "Overslept" in page
+
+
+def test_its_lint_finds_and_a_study_acknowledges_it(page):
+    assert "brief-nap" in page and "They are meant to be brief." in page
+
+
+def test_the_overview_and_the_published_page_show_it(reported):
+    overview = (reported.root / "reports" / "index.html").read_text()
+    for said in (f"{FAMILY}.html", "Naps that last too long", "Naps of 1ms"):
+        assert said in overview
+    published = (reported.reports / "published.html").read_text()
+    assert "How much longer naps last elsewhere." in published and "Naps were measured here." in published
+    assert "60.00\u00a0µs" in published
+
+
+@pytest.mark.parametrize(
+    ("part", "planned"),
+    [("page/naps.py", {"execute_notebook"}), ("parse.py", {"tidy_family", "execute_notebook"}), ("run.py", set())],
+)
+def test_an_edit_of_it_makes_again_what_it_decides_and_measures_nothing(reported, part, planned):
+    file = reported.package / FAMILY / part
+    before = file.read_text()
+    file.write_text(before + "\n# edited\n")
+    try:
+        done = reported.snakemake("report", "--configfile", "config/study.yaml", "-n")
+    finally:
+        file.write_text(before)
+    rules = {rule for rule in ("measure_session", "tidy_family", "execute_notebook") if f"rule {rule}" in done.stdout}
+    assert rules == planned
+
+
+def test_existing_outputs_are_imported(reported, tmp_path):
+    kept = tmp_path / "kept.json"
+    kept.write_text(json.dumps({"sixth": 1, "way": "poll", "length_s": 0.002, "lasted_s": [0.0021, 0.0023]}))
+    done = reported.run("benchstudy", "import", "--study", "config/study.yaml", kept)
+    assert "imported" in done.stdout and "way=poll,nap=2ms" in done.stdout
+
+
+def test_check_commands_reference_and_prose_know_it(reported):
+    checked = reported.run("benchstudy", "check", "config/study.yaml").stdout
+    assert "2 lengths of naps can be taken by" in checked and "every host is ready" in checked
+    assert reported.run("benchstudy", "nap").stdout == "rested\n"
+    reported.run("python", "-m", "benchstudy.commands.reference", "config/README.md")
+    text = (reported.root / "config" / "README.md").read_text()
+    assert "## The family `sixth_family`" in text and "how long each nap should last" in text
+    assert reported.run("benchstudy", "prose").stdout == ""
+
+
+# What names a family outside its own folder, and why that must be.
+ALLOWED = {
+    "model/declared.py": "examples in descriptions of keys",
+    "model/study.py": "examples in descriptions of keys",
+}
+
+
+def test_nothing_outside_a_familys_folder_names_it():
+    names = [path.name for path in (CHECKOUT / "src/benchstudy/families").iterdir() if (path / "family.py").is_file()]
+    assert len(names) == 5
+    # "fio" as a word; a ZipInfo has a file_size of its own.
+    named = re.compile(rf"(?<![\w.])({'|'.join(names)}|fio[_-]\w+)\b(?!_)")
+    source, found = CHECKOUT / "src" / "benchstudy", set()
+    for root, pattern in ((source, "*.py"), (source, "*.html.j2"), (CHECKOUT / "workflow", "*")):
+        for path in root.rglob(pattern):
+            if path.is_file() and "families" not in path.relative_to(root).parts and "__pycache__" not in path.parts:
+                name = str(path.relative_to(root))
+                if named.search(path.read_text(errors="replace")) and name not in ALLOWED:
+                    found.add(name)
+    assert found == set()
