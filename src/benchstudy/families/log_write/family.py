@@ -9,7 +9,7 @@ from dataclasses import replace
 from typing import Any, ClassVar
 
 from benchstudy.families.log_write.config import SEARCH, Backend, LogGenerator, LogSweep, LogWriteConfig, share_of
-from benchstudy.families.shared.under_load import Rate
+from benchstudy.families.shared.levels import Rate
 from benchstudy.model import services
 from benchstudy.model.errors import StudyError
 from benchstudy.model.family import Case, Family
