@@ -16,7 +16,7 @@ import polars as pl
 from benchstudy.families.log_write.config import SEARCH
 from benchstudy.families.log_write.limits import Limit, LimitedBy
 from benchstudy.families.log_write.page.limits import resource, told
-from benchstudy.families.shared.under_load import UNLIMITED
+from benchstudy.families.shared.levels import UNLIMITED
 from benchstudy.model.causes import Cause
 from benchstudy.model.criteria import ACHIEVED, BUSY_WRITERS
 from benchstudy.report import human
