@@ -1,4 +1,4 @@
-# Two commands matter: make report, make test. The rest is convenience.
+# Two commands matter: make report, make test. lint and test-fast are what one runs all day; the rest is convenience.
 SHELL := /bin/sh
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
@@ -16,7 +16,7 @@ BIN := .venv/bin
 # Snakemake's own jobs call tools of the environment by name.
 export PATH := $(CURDIR)/$(BIN):$(PATH)
 
-.PHONY: help environment report crate reproduce test lab check format clean-reports clean-environment clean-loopback
+.PHONY: help environment report crate reproduce lint test-fast test lab check format clean-reports clean-environment clean-loopback
 
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-18s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -40,6 +40,21 @@ reproduce: ## make the reports of CRATE=x.crate.zip again without any host, and 
 	@[ -n "$(CRATE)" ] || { echo "name the crate: make reproduce CRATE=path/of/x.crate.zip" >&2; exit 2; }
 	@sh setup/environment.sh reproduce
 	@benchstudy reproduce "$(CRATE)" --cores $(CORES)
+
+# On a host these modules lie in one folder and import each other by their bare names: so they are type-checked.
+ON_HOST := src/benchstudy/agent $(shell find src -name on_host -type d -not -path '*/users/*' | sort)
+
+lint: ## what can be said of the code without running it: style, layers, types
+	@sh setup/environment.sh lint
+	@ruff check --quiet . && ruff format --quiet --check . && snakefmt --check workflow
+	@lint-imports
+	@mypy
+	@MYPYPATH=$$(echo $(ON_HOST) | tr ' ' ':') mypy --explicit-package-bases --cache-dir .mypy_cache/on_host \
+		$$(find $(ON_HOST) -name '*.py' -not -name __init__.py)
+
+test-fast: ## the tests that start no server and compile nothing: under two minutes on 2 cores
+	@sh setup/environment.sh test
+	@python -m pytest -n $(WORKERS) -m "not (server or build or slow)" $(PYTEST)
 
 test: ## set up what is missing, then run the whole test suite
 	@sh setup/environment.sh test

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import tiers
 import two_hosts
 import yaml
 from machine import shared_or_alone
@@ -140,11 +141,25 @@ def pytest_configure(config: pytest.Config) -> None:
     use_common_tool_store()
 
 
+GUARD = tiers.Guard()
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    for item in items:
+        if isinstance(item, pytest.Function):
+            for mark in tiers.marks_of(item):
+                item.add_marker(mark)
+
+
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_protocol(item: pytest.Item) -> Generator[None, Any, Any]:
-    """A test marked `alone` has the machine for itself, its fixtures included."""
+    """A test marked `alone` has the machine for itself, its fixtures included; a fast one starts no server."""
     with shared_or_alone(CHECKOUT / ".benchstudy", item.get_closest_marker("alone") is not None):
-        return (yield)
+        GUARD.fast = not any(item.get_closest_marker(mark) for mark in tiers.DOORS)
+        try:
+            return (yield)
+        finally:
+            GUARD.fast = False
 
 
 @pytest.hookimpl(trylast=True)

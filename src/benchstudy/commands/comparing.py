@@ -59,7 +59,7 @@ def compare_studies(root: Path, base: str, other: str, metrics: list[str]) -> tu
 
     name = f"{base}--{other}"
     exports = paths.comparisons(root) / name
-    given = {
+    given: dict[str, Any] = {
         "base": base,
         "other": other,
         "tidy": "data/tidy",

@@ -47,7 +47,10 @@ _MARKED = {
 
 def tables() -> str:
     """Markdown: one table for each block of a study, with every key."""
-    sections = [("The study", Study, ()), ("Every family", FamilyConfig, ())]
+    sections: list[tuple[str, type[BaseModel], tuple[str, ...]]] = [
+        ("The study", Study, ()),
+        ("Every family", FamilyConfig, ()),
+    ]
     sections += [
         (f"The family `{name}`", registry.get(name).Config, tuple(FamilyConfig.model_fields))
         for name in registry.names()

@@ -83,7 +83,7 @@ class _Publisher(DisplayPublisher):
 
     outputs: list[NotebookNode]
 
-    def publish(self, data: dict[str, Any], metadata: dict[str, Any] | None = None, **_: Any) -> None:
+    def publish(self, data: dict[str, Any], metadata: dict[str, Any] | None = None, *_: Any, **__: Any) -> None:
         self.outputs.append(v4.new_output("display_data", data=_text(data), metadata=metadata or {}))
 
     def clear_output(self, wait: bool = False) -> None:
@@ -110,6 +110,8 @@ class _Hook(DisplayHook):
 class _Shell(InteractiveShell):
     displayhook_class = Type(_Hook)
     display_pub_class = Type(_Publisher)
+    displayhook: _Hook
+    display_pub: _Publisher
     outputs: list[NotebookNode]
 
     def _showtraceback(self, etype: type[BaseException], evalue: BaseException, stb: list[str]) -> None:

@@ -119,7 +119,8 @@ def _serve(listening: socket.socket, path: Path) -> None:
         __import__(name)
     signal.signal(signal.SIGCHLD, _reap)
     while True:
-        ready, _, _ = select.select([listening, controller], [], [])
+        watched: list[socket.socket | int] = [listening, controller]
+        ready, _, _ = select.select(watched, [], [])
         if controller in ready:
             return path.unlink(missing_ok=True)
         connection, _ = listening.accept()

@@ -13,7 +13,6 @@ from benchstudy.measuring.raw import CommandRecord
 from benchstudy.measuring.state import SessionState
 from benchstudy.model.causes import Cause, failure_of, ran_out_of_memory
 from benchstudy.model.errors import BenchstudyError, TrialFailed
-from benchstudy.model.family import FamilyConfig
 from benchstudy.model.services import Confinement, Limits, Service
 
 T = TypeVar("T")
@@ -66,7 +65,8 @@ class TrialContext:
     def __init__(self, state: SessionState, uuid: str, files: Path, block: int):
         self._state = state
         self.uuid, self.files, self.block = uuid, files, block
-        self.config: FamilyConfig = state.plan.config
+        # An instance of the family's Config.
+        self.config: Any = state.plan.config
         self.roles = state.plan.roles
         self.study, self.target, self.session = state.plan.study.study, state.plan.target, state.uuid
         self.commands: list[CommandRecord] = []

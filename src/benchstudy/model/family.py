@@ -134,8 +134,8 @@ class Family(ABC):
     ordering: ClassVar[str] = "in random order within a block"
 
     @abstractmethod
-    def cases(self, config: FamilyConfig) -> list[Case]:
-        """All cases, in a deterministic order, each id once."""
+    def cases(self, config: Any) -> list[Case]:
+        """All cases of `config`, which is an instance of `Config`, in a deterministic order, each id once."""
 
     def order(self, cases: Sequence[Case], block: int, rng: random.Random) -> list[Case]:
         """All `cases` in the order in which a block measures them: at random, unless a family knows better.

@@ -195,11 +195,13 @@ class SessionPlan:
         self.roles = study.targets[target].roles
         declared = self.config.blocks or study.blocks
         until = self.config.until or study.until
-        ranged = isinstance(declared, BlockRange)
-        # The most there can be, and the rule that may do with fewer.
-        self.blocks: int = declared.max if ranged else declared
-        self.fewest_blocks: int = declared.min if ranged else declared
-        self.stopping = Stopping(declared.min, declared.max, until) if ranged and until else None
+        # The fewest and the most there can be, and the rule that may do with fewer.
+        self.stopping: Stopping | None = None
+        if isinstance(declared, BlockRange):
+            self.fewest_blocks, self.blocks = declared.min, declared.max
+            self.stopping = Stopping(declared.min, declared.max, until) if until else None
+        else:
+            self.fewest_blocks = self.blocks = declared
 
     @cached_property
     def cases(self) -> list[Case]:

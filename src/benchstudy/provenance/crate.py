@@ -75,4 +75,4 @@ def _checked(part: Part, secrets: Secrets, accepted: Collection[str]) -> Iterato
         digest.update(chunk)
         yield chunk
     if digest.hexdigest() != part.sha256:
-        raise BenchstudyError(f"{part.source}: was changed while it was being packed; run this again")
+        raise BenchstudyError(f"{part.name}: was changed while it was being packed; run this again")

@@ -13,6 +13,7 @@ from benchstudy.provenance.contents import PUBLISHED, STUDY_FILE, Contents, Part
 from benchstudy.provenance.entities import METADATA, PROFILES, STATUS, Files, Graph, Reference, address, fragment, to
 from benchstudy.provenance.runs import Runs, step
 from benchstudy.provenance.words import SOFTWARE_LICENSE, description_of, license_text, problems_of
+from benchstudy.report.zips import chunks
 
 __all__ = ["METADATA", "metadata"]
 
@@ -205,7 +206,8 @@ class _Description:
         if not self._runs.sessions:
             return []
         lock = next((part for part in self._contents.others if part.name == "requirements.lock"), None)
-        pinned = re.search(r"^snakemake==(\S+)", lock.source.read_text(), re.MULTILINE) if lock else None
+        text = b"".join(chunks(lock.source)).decode() if lock else ""
+        pinned = re.search(r"^snakemake==(\S+)", text, re.MULTILINE)
         engine = self._graph.add(
             "#snakemake",
             "SoftwareApplication",

@@ -17,9 +17,9 @@ from pathlib import Path
 from benchstudy.model.errors import BenchstudyError
 from benchstudy.model.files import sha256_of
 from benchstudy.model.study import Study, parse_study
-from benchstudy.provenance import tables
 from benchstudy.provenance.checks import Crate
 from benchstudy.provenance.contents import CODE, PUBLISHED, STUDY_FILE, files_below
+from benchstudy.provenance.tables import Difference, differences
 from benchstudy.report.bundle import report_files
 from benchstudy.report.studypages import STUDY_PAGES
 
@@ -43,7 +43,7 @@ class Reproduction:
     trials: int
     files: int
     tables: int
-    differences: tuple[tables.Difference, ...]
+    differences: tuple[Difference, ...]
     others_same: int
     others_differ: tuple[str, ...]
     code: tuple[str, ...]
@@ -145,7 +145,7 @@ def _compare(crate: Crate, study: Study, root: Path, into: Path, files: int) -> 
     now = {p.relative_to(into).as_posix(): sha256_of(p) for p in report_files(into / "reports" / study.study, pages)}
     csvs = {name for name in was.keys() | now.keys() if name.endswith(".csv")}
     unequal = {name for name in csvs if was.get(name) != now.get(name)}
-    found = tables.differences(
+    found = differences(
         {name.removeprefix(place): crate.read(name) for name in unequal & was.keys()},
         {name.removeprefix(place): (into / name).read_bytes() for name in unequal & now.keys()},
     )

@@ -69,7 +69,7 @@ def _conditions(config: FileSizeConfig, backend: PathBackend | S3Backend, op: st
 
 
 def _definition(config: FileSizeConfig, backend: PathBackend | S3Backend, size: Size) -> dict[str, Any]:
-    definition = {
+    definition: dict[str, Any] = {
         "backend": backend.model_dump(mode="json", exclude=_NO_PART_OF_A_CASE, exclude_defaults=True),
         "chunk": str(config.chunk),
         "operations": config.operations_of(size),

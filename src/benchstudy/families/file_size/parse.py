@@ -1,6 +1,6 @@
 """What the file_size probe answers: one JSON document with every operation of a trial."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -35,7 +35,7 @@ def parse_answer(path: Path, size_bytes: int) -> Parsed:
     rows = [_row(index, operation) for index, operation in enumerate(operations)]
     if any(row["duration_s"] <= 0 for row in rows):
         raise ParseError("an operation took no time at all: the clock of the host is broken")
-    series: dict[str, list[Mapping[str, Any]]] = {"operations": rows}
+    series: dict[str, Sequence[Mapping[str, Any]]] = {"operations": rows}
     if answer["request"]["kind"] == "s3":
         series["errors"] = [
             {name: error[name] for name in ("operation", "attempt", "kind", "status", "duration_s")}

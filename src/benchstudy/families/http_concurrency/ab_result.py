@@ -230,9 +230,10 @@ def _arithmetic(result: AbResult) -> Iterator[str]:
     if values and total and values[-1] != total.max:
         yield f"percentiles: the longest request took {values[-1]:g} s in one table and {total.max:g} s in the other"
     for name, times in result.times.items():
-        known = times.median is not None and times.sd is not None
+        if times.median is None or times.sd is None:
+            continue
         # Mean and median of one sample are at most one standard deviation apart; both are rounded here.
-        if known and abs(times.mean - times.median) > times.sd + result.latency_resolution:
+        if abs(times.mean - times.median) > times.sd + result.latency_resolution:
             yield (
                 f"summary: mean {times.mean:g} s and median {times.median:g} s of {name} are more than their standard "
                 f"deviation of {times.sd:g} s apart"

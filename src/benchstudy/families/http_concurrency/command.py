@@ -6,6 +6,7 @@ alone, so it is only ever given tokens of our own servers, which live as long as
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from typing import Any
 
 from benchstudy.families.http_concurrency.config import Expect, Generator
 from benchstudy.families.http_concurrency.scripts import SCRIPTS, k6_environment, wrk_environment
@@ -110,7 +111,7 @@ class Load:
 
     def environment(self) -> dict[str, str]:
         """What the tool and its script read; of it, HEADERS can hold secrets."""
-        known = {
+        known: dict[str, Any] = {
             "headers": self.headers,
             "status": self.expect.status,
             "length": self.expect.length if self.same_length else None,

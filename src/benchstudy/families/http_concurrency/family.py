@@ -85,7 +85,7 @@ def _check_possible(server: Server, endpoint: Endpoint, generator: Generator, lo
                 f"{name}: ab shows headers in its command line to every user of the host, and this endpoint's hold "
                 f"{', '.join(endpoint.secret_env)}: use wrk or k6, or a `login`, whose token lives as long as a trial"
             )
-        if generator.requests < load:
+        if isinstance(load, int) and generator.requests is not None and generator.requests < load:
             raise StudyError(f"{name}: {load} at once need at least {load} requests; it has {generator.requests}")
 
 
@@ -104,7 +104,7 @@ def _case(
         "generator": generator.name,
         **({"rate": load.level} if isinstance(load, Rate) else {"concurrency": str(load)}),
     }
-    plain = {"mode": "json", "exclude_defaults": True}
+    plain: dict[str, Any] = {"mode": "json", "exclude_defaults": True}
     limits = config.limit(limit)
     definition = {
         "server": server.model_dump(exclude={"name", "endpoints"}, **plain),

@@ -222,10 +222,9 @@ def _generator_cpu(supervised: Mapping[str, Any], load_s: float, threads: int) -
     Known is what it used in all its life. Counted over the load alone that is the most it can be; the least is without
     what its CPUs could do before and after, when it read scripts, prepared connections and wrote files.
     """
-    used = [supervised.get(name) for name in ("cpu_user_s", "cpu_system_s", "duration_s")]
-    if None in used or not load_s:
+    user_s, system_s, life_s = (supervised.get(name) for name in ("cpu_user_s", "cpu_system_s", "duration_s"))
+    if user_s is None or system_s is None or life_s is None or not load_s:
         return None
-    user_s, system_s, life_s = used
     if (life_s - load_s) / load_s > _GENERATOR_CPU_BLUR:
         return None
     return min(1.0, (user_s + system_s) / (load_s * threads))

@@ -178,7 +178,9 @@ class _Trial:
         def filled(texts: Mapping[str, str]) -> dict[str, str]:
             return {name: self._fill(running, text) for name, text in texts.items()}
 
-        basic = None if login.user is None else [self._fill(running, text) for text in (login.user, login.password)]
+        basic = (
+            None if login.user is None else [self._fill(running, text) for text in (login.user, login.password or "")]
+        )
         return {
             "method": login.method,
             "path": login.path,

@@ -1,7 +1,7 @@
 """What a study says about the family load_test: releases, databases and loads to run, or windows to read."""
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from datetime import UTC, datetime
 from itertools import combinations
 from typing import Annotated, Any, Literal
@@ -261,7 +261,12 @@ class LoadTestConfig(FamilyConfig):
 
     @model_validator(mode="after")
     def _consistent(self) -> "LoadTestConfig":
-        named = {"versions": self.versions, "databases": self.databases, "loads": self.loads, "sources": self.sources}
+        named: dict[str, Sequence[Version | Database | LoadLevel | Source]] = {
+            "versions": self.versions,
+            "databases": self.databases,
+            "loads": self.loads,
+            "sources": self.sources,
+        }
         for what, items in named.items():
             twice = _twice(item.name for item in items)
             if twice:

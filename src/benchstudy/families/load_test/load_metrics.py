@@ -64,7 +64,8 @@ class Window:
         return np.arange(self.steady_start_ms, self.steady_end_ms + 1, step, dtype=np.int64)
 
 
-class Histogram(NamedTuple):
+@dataclass(frozen=True)
+class Histogram:
     """One histogram over the steady window, instances summed, of one label's value or of all of them.
 
     `count`, `sum_s`: what was added. `rate`: calls a second as PromQL's. `edges`, `cumulative`: of the buckets that
@@ -330,15 +331,15 @@ class _Reader:
         falls: dict[str, list[tuple[int, int, str]]] = {}
         for metric, sinks in self._sinks.items():
             for reset in (reset for sink in sinks if isinstance(sink, Totals) for reset in sink.resets):
-                instance = falls.setdefault(reset.labels.get("instance", ""), [])
-                instance.append((reset.t_ms, reset.before_ms, metric))
-        for instance, found in falls.items():
-            found.sort()
-            while found:
-                at_ms = found[0][0]
-                metrics = sorted({metric for _, before_ms, metric in found if before_ms < at_ms})
+                of_instance = falls.setdefault(reset.labels.get("instance", ""), [])
+                of_instance.append((reset.t_ms, reset.before_ms, metric))
+        for instance, left in falls.items():
+            left.sort()
+            while left:
+                at_ms = left[0][0]
+                metrics = sorted({metric for _, before_ms, metric in left if before_ms < at_ms})
                 yield Event(at_ms, "reset", f"{instance}: counters began anew, of {', '.join(metrics)}")
-                found = [fall for fall in found if fall[1] >= at_ms]
+                left = [fall for fall in left if fall[1] >= at_ms]
 
 
 # --- small parts ------------------------------------------------------------------------------------------------

@@ -1,5 +1,6 @@
 """A trial that is run here: a fresh site, users, and what Prometheus saw of it."""
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from benchstudy.families.load_test.clocks import clock_of, require_small_step, require_steady
@@ -107,7 +108,7 @@ class _Clocks:
     def load_minus_prometheus_s(self) -> float:
         return self.hosts[self._load_host] - self.prometheus.from_here_s
 
-    def to_prometheus(self, phases: list[tuple[str, float, float]]) -> list[tuple[str, float, float]]:
+    def to_prometheus(self, phases: Sequence[tuple[str, float, float]]) -> list[tuple[str, float, float]]:
         """From the load host's clock to Prometheus'."""
         shift_s = self.load_minus_prometheus_s
         return [(name, start - shift_s, end - shift_s) for name, start, end in phases]

@@ -205,7 +205,7 @@ def _load(files: Path, facts: Mapping[str, Any]) -> tuple[Values, dict[str, Rows
     steady = facts["steady"]["start_s"], facts["steady"]["end_s"]
     offset_s = (facts.get("clock") or {}).get("load_minus_prometheus_s") or 0.0
     load = parse_load(files / LOAD, facts["window"]["start_s"], steady, offset_s)
-    return dict(load.values), nothing | {name: list(rows) for name, rows in load.series.items()}
+    return dict(load.values), {**nothing, **{name: [dict(row) for row in rows] for name, rows in load.series.items()}}
 
 
 def _finite(value: float) -> float | None:

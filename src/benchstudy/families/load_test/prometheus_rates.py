@@ -7,7 +7,7 @@ reaches back to them any more.
 
 import math
 from collections.abc import Callable, Mapping, Sequence
-from typing import NamedTuple, Protocol
+from typing import Literal, NamedTuple, Protocol
 
 import numpy as np
 
@@ -163,7 +163,7 @@ class Rates(Moments):
         super().__init__(times_ms, group_of)
         self.reach_ms = width_ms
         self._dialect = dialect
-        self._side = "right" if dialect.left_open else "left"
+        self._side: Literal["left", "right"] = "right" if dialect.left_open else "left"
 
     def take(self, batch: Batch, after_ms: int, until_ms: int) -> None:
         moments = self._between(batch, after_ms, until_ms, self.reach_ms)
@@ -231,7 +231,7 @@ class Totals:
 
     def __init__(self, start_ms: int, end_ms: int, dialect: Dialect = OLDEST):
         self._start_ms, self._end_ms, self._dialect = start_ms, end_ms, dialect
-        self._side = "right" if dialect.left_open else "left"
+        self._side: Literal["left", "right"] = "right" if dialect.left_open else "left"
         self.labels: list[Labels] = []
         self.resets: list[Reset] = []
         self._state = np.zeros((6, 0))

@@ -117,7 +117,7 @@ def _case(
         "generator": generator.name,
         "rate": rate if rate == SEARCH else Rate(rate).level,
     }
-    plain = {"mode": "json", "exclude_defaults": True}
+    plain: dict[str, Any] = {"mode": "json", "exclude_defaults": True}
     limits = config.limit(limit)
     # What the page calls the backend, and where it must lie, is no part of what is executed.
     named = {"name", "label", "emulated", "expect_fs", "service", "antispam_service", "max_integrate_p99"}

@@ -58,7 +58,7 @@ class HammerLog:
         Raises ParseError when there are no two such updates.
         """
         first, last = self._last_until(begin_s), self._last_until(end_s)
-        if first is None or first == last:
+        if first is None or last is None or first == last:
             raise ParseError(f"hammer's log has no two checkpoints around {begin_s:g} and {end_s:g} s")
         return (last.to_size - first.to_size) / (last.t_s - first.t_s)
 

@@ -96,8 +96,8 @@ def _places(wanted: Wanted, trial: "TrialContext", role: str) -> tuple[Placement
     load_host, asked = trial.roles[wanted.load_role], wanted.generator.cpus
     cpus = cpus_for_generator(trial, wanted.load_role, wanted.generator.name, asked)
     each, same_host = wanted.limits.cpus, load_host == trial.roles[role]
-    together = each and each * wanted.front_ends
-    if together is not None and same_host and each <= len(cpus):
+    together = None if each is None else each * wanted.front_ends
+    if each is not None and together is not None and same_host and each <= len(cpus):
         together = min(together, len(cpus))
     placement = place(cpus, held=together, wanted=asked, same_host=same_host)
     held = placement.server

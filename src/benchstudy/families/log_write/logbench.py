@@ -250,11 +250,11 @@ def _wrong_times(result: LogbenchResult) -> Iterator[str]:
     if not new - result.proofs.not_integrated <= result.integrate_latency.count <= new:
         yield f"integrate_latency of {result.integrate_latency.count} leaves, and {new} were accepted"
     for name in ("start_delay", "add_latency", "duplicate_latency", "integrate_latency"):
-        times: Summary = getattr(result, name)
-        if not _ordered(times):
+        summary: Summary = getattr(result, name)
+        if not _ordered(summary):
             yield f"{name} does not rise from its least to its most"
-        if isinstance(times, Distribution) and not _binned(times):
-            yield f"the bins of {name} are out of order, or do not hold its {times.count} times"
+        if isinstance(summary, Distribution) and not _binned(summary):
+            yield f"the bins of {name} are out of order, or do not hold its {summary.count} times"
 
 
 def _wrong_course(result: LogbenchResult) -> Iterator[str]:
@@ -277,7 +277,7 @@ def _ordered(times: Summary) -> bool:
     known = [value for value in (times.min_s, *inner, times.max_s) if value is not None]
     if not times.count:
         return not known and times.mean_s is None
-    if None in (times.min_s, times.mean_s, times.max_s) or not inner:
+    if times.min_s is None or times.mean_s is None or times.max_s is None or not inner:
         return False
     return known == sorted(known) and known[0] <= times.mean_s <= known[-1]
 

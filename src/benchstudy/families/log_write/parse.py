@@ -116,8 +116,9 @@ def _around(facts: Mapping[str, Any], found: Found, window: Measured) -> Values:
         shares = found.processes.get(name)
         if shares is not None and window.values.get(f"{name}_cpu", (None, ""))[0] is None:
             values[f"{name}_cpu"] = (shares.cpu, "1")
-    peaks = [server.get("peak_memory_bytes") for server in _servers(facts)]
-    if peaks and None not in peaks:
+    servers = _servers(facts)
+    peaks = [peak for server in servers if (peak := server.get("peak_memory_bytes")) is not None]
+    if peaks and len(peaks) == len(servers):
         values["server_peak_memory"] = (sum(peaks), "B")
     elif SERVER in found.processes:
         values["server_peak_memory"] = (found.processes[SERVER].rss_peak, "B")

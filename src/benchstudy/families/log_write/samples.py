@@ -70,8 +70,9 @@ def read_samples(files: Path, cpus: Mapping[str, int], begin: float, end: float,
 
 
 def _waited(first: Mapping[str, Any], last: Mapping[str, Any], took: float) -> float | None:
-    ends = [moment.get("cpu_wait_s") for moment in (first, last)]  # samples of before it was counted have none
-    return None if None in ends else (ends[1] - ends[0]) / took
+    begun, ended = (moment.get("cpu_wait_s") for moment in (first, last))
+    # Samples of before it was counted have none.
+    return None if begun is None or ended is None else (ended - begun) / took
 
 
 def _lines(path: Path) -> tuple[Mapping[str, Any], list[Mapping[str, Any]]]:

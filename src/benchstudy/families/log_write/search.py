@@ -133,6 +133,7 @@ def next_rate(steps: Sequence[Step], objective: CapacitySearch) -> float | None:
         return None
     low, high = found.highest_pass, found.lowest_fail
     if high is None:
+        assert low is not None, "the first rate that was tried passed or failed"
         return _readable(min(low * objective.factor, highest)) if low < highest else None
     if low is None:
         return _readable(max(high / objective.factor, lowest)) if high > lowest else None

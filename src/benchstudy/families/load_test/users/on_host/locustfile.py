@@ -4,6 +4,7 @@ import json
 import logging
 import sys
 import time
+from typing import Any
 
 import gevent
 import locust.runners
@@ -38,8 +39,8 @@ class Shape(LoadTestShape):
 
     def __init__(self):
         super().__init__()
-        self.collector = None
-        self._missing_since = None
+        self.collector: Any = None
+        self._missing_since: float | None = None
 
     def tick(self):
         if self.collector is None:
@@ -98,9 +99,9 @@ def repeat(every_s, do):
 class State:
     """What Locust's events have in common."""
 
-    runner = None
-    shape = None
-    collector = None  # the master's, while the load goes on
+    runner: Any = None
+    shape: Any = None
+    collector: Any = None  # the master's, while the load goes on
     recorder = recording.Recorder()  # a worker's; each process has its own
 
 
@@ -132,7 +133,8 @@ def end_early(environment, **_):
 
 def quit_once(runner):
     """Locust tells its workers four times to quit, and waits for them each time."""
-    quit_runner, done = runner.quit, []
+    quit_runner = runner.quit
+    done: list[bool] = []
 
     def once():
         if not done:

@@ -115,8 +115,8 @@ class Collector:
         for (label, failure), count in sorted(fresh.failures.items()):
             self._write(FAILURES, length_s, label, failure, count, fresh.examples[label, failure], t_s=start_s)
         for worker in self.workers.values():
-            row = (worker.host, worker.users, worker.ready, f"{worker.cpu_s:.3f}", worker.rss_bytes)
-            self._write(WORKERS, worker.number, *row, t_s=end_s)
+            used = (f"{worker.cpu_s:.3f}", worker.rss_bytes)
+            self._write(WORKERS, worker.number, worker.host, worker.users, worker.ready, *used, t_s=end_s)
         self._write(WORKERS, MASTER, os.uname().nodename, 0, 0, f"{time.process_time():.3f}", 0, t_s=end_s)
 
     def _write(self, table: str, *values: Any, t_s: float | None = None) -> None:

@@ -276,7 +276,12 @@ class Session:
                 self._socket.await_post(pending, self._delivered)
             except SocketBroken:
                 pass  # whoever reads from it notices as well
-        body = {"channel_id": channel.id, "message": message, "root_id": root, "pending_post_id": pending}
+        body: dict[str, Any] = {
+            "channel_id": channel.id,
+            "message": message,
+            "root_id": root,
+            "pending_post_id": pending,
+        }
         if attached:
             body["file_ids"] = attached
         sent = self.post("send", "/posts", body, parse=True)
