@@ -4,6 +4,7 @@ import json
 import os
 import signal
 import subprocess
+import sys
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
@@ -167,6 +168,14 @@ def test_studies_of_different_hosts_are_measured_and_reported_at_once(project, t
         said = refused(project, study("third", at(near), tmp_path), "measure")
         assert f"process {process.pid} is measuring study 'running' on 127.0.0.1:{near.host.port}" in said
         assert not (project.root / "data/raw/third").exists()
+
+
+def test_jobs_run_under_the_interpreter_of_snakemake_whatever_the_path_says(project, here, tmp_path, monkeypatch):
+    file = project.write_study(study("small", here, tmp_path), "small.yaml")
+    monkeypatch.setenv("PATH", "/usr/bin:/bin:/usr/sbin:/sbin")
+    snakemake = Path(sys.executable).with_name("snakemake")
+    project.run(snakemake, "--cores", "8", "data/tidy/small/file_size", "--configfile", file)
+    assert len(sealed(project, "small")) == 2
 
 
 def test_it_works_only_in_its_own_folder_and_as_a_whole(project, tmp_path):

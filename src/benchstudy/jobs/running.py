@@ -83,7 +83,11 @@ def _hold(root: Path, use: Use) -> None:
         descriptor = os.open(own, os.O_RDWR | os.O_CREAT, 0o644)  # open until the process ends, and not inherited
         if not _locked(descriptor):
             _refuse(root, _read(own), "is already working on")
-        beside = [other for other in _others(root, own) if _may_stay(root, use, other)]
+        try:
+            beside = [other for other in _others(root, own) if _may_stay(root, use, other)]
+        except BenchstudyError:
+            os.close(descriptor)  # before anybody sees it held by a command that does not go on
+            raise
         paths.beside(root, use.study).unlink(missing_ok=True)
         for other in beside:
             computing, measured = (use, other) if THIS_MACHINE in other.hosts else (other, use)
