@@ -13,7 +13,7 @@ LAB ?=
 # Files of tests run side by side: half of the suite's time is spent waiting for servers.
 WORKERS ?= 2
 BIN := .venv/bin
-# Snakemake's own jobs call tools of the environment by name.
+# The commands below are of the environment.
 export PATH := $(CURDIR)/$(BIN):$(PATH)
 
 .PHONY: help environment report crate reproduce lint test-fast test lab check format clean-reports clean-environment clean-loopback

@@ -109,13 +109,13 @@ def test_kill_9_while_a_notebook_runs_leaves_raw_alone_and_only_the_notebook_is_
     study["targets"] = {"near": study["targets"]["near"]}
     config = project.write_study(study)
     process = begin(project)
-    trace = project.root / "logs/execute_notebook/faults/file_size.ipynb"
+    trace = project.root / "logs/make_page/faults/file_size.ipynb"
     until(trace.exists, process)
     os.killpg(process.pid, signal.SIGKILL)
     process.communicate(timeout=60)
     raw = {path: path.stat().st_mtime_ns for path in committed(project, "near")}
     done = project.snakemake("report", "--configfile", config)
-    assert "rule execute_notebook" in done.stdout + done.stderr
+    assert "rule make_page" in done.stdout + done.stderr
     assert "rule measure_session" not in done.stdout + done.stderr
     assert raw == {path: path.stat().st_mtime_ns for path in committed(project, "near")}
     assert (project.root / "reports/faults/file_size.html").is_file()

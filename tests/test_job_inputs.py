@@ -61,8 +61,7 @@ def test_no_edit_plans_a_measurement_or_a_provisioning(jobs, folder):
 )
 def test_an_edit_of_what_only_pages_import_makes_pages_again(jobs, module):
     planned = following(jobs, f"src/benchstudy/{module}")
-    assert {f"execute_notebook {family}" for family in FAMILIES} <= planned
-    assert {f"render_report {family}" for family in FAMILIES} | {"build_index"} <= planned
+    assert {f"make_page {family}" for family in FAMILIES} | {"build_index"} <= planned
 
 
 @pytest.mark.parametrize(
@@ -71,8 +70,8 @@ def test_an_edit_of_what_only_pages_import_makes_pages_again(jobs, module):
         ("families/fio/fio_json.py", {"tidy_family fio"}),
         ("families/log_write/samples.py", {"tidy_family log_write"}),
         ("statistics/within_trial.py", {"tidy_family log_write"}),
-        ("families/load_test/page/panels.py", {"execute_notebook load_test"}),
-        ("report/templates/page.css", {"render_report fio", "build_index"}),
+        ("families/load_test/page/panels.py", {"make_page load_test"}),
+        ("report/templates/page.css", {"make_page fio", "build_index"}),
         ("model/questions.py", {"build_index"}),
     ],
 )
@@ -106,15 +105,15 @@ def imported_by(job: Job) -> set[str]:
     if job.rule in ("report", "measure_session", "provision_target", "confirm_sessions"):
         return set()
     names = [name for name in names_in(ast.parse(script.read_bytes())) if not f"{name}.".startswith(START)]
-    shown = [job.of] if job.of in FAMILIES else [] if job.rule == "render_report" else FAMILIES
+    shown = [job.of] if job.of in FAMILIES else FAMILIES
     names += [f"benchstudy.families.{family}.family" for family in shown]
     if job.rule == "tidy_family":
         names += [f"benchstudy.families.{job.of}.parse"]
-    if job.rule in ("execute_notebook", "build_index"):
+    if job.rule in ("make_page", "build_index"):
         names += [f"benchstudy.families.{family}.lints" for family in FAMILIES]
-    if job.rule == "execute_notebook":
+    if job.rule == "make_page":
         names += names_in_notebook(CHECKOUT / "notebooks" / f"{job.of}.ipynb")
-    if job.rule == "execute_notebook" and job.of not in FAMILIES:
+    if job.rule == "make_page" and job.of not in FAMILIES:
         names += [f"benchstudy.families.{family}.page.published" for family in FAMILIES]
     found: dict[str, None] = {}
     todo = [file for name in names for file in files_of(name)]

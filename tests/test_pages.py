@@ -70,8 +70,8 @@ def declare_ceilings(root):
     declared["acknowledge"] = [
         {"lint": "cache-speed-reads", "where": "file_size: local, read, 10MB*", "reason": f"it has a cache {HOSTILE}"}
     ]
-    path = paths.declared_study(root)
-    path.parent.mkdir()
+    path = paths.declared_study(root, declared["study"])
+    path.parent.mkdir(parents=True)
     path.write_text(json.dumps(declared), encoding="utf-8")
 
 

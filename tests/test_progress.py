@@ -19,10 +19,10 @@ from benchstudy.measuring.statuslines import fitted
 from benchstudy.model import paths
 
 ROWS, COLUMNS = 20, 70
-MEASURE = "python workflow/scripts/measure_session.py"
+MEASURE = "python workflow/scripts/measure_session.py --study seen --family fio"
 # Two sessions at once, as Snakemake runs them, and one who prints what he likes meanwhile, until Ctrl-C.
 CHATTER = "while sleep 0.3; do echo chatter; done"
-AT_ONCE = f"trap : INT; {MEASURE} near fio 1.log & {MEASURE} far fio 2.log & {CHATTER}; wait"
+AT_ONCE = f"trap : INT; {MEASURE} --target near --log 1.log & {MEASURE} --target far --log 2.log & {CHATTER}; wait"
 STAMPED = re.compile(r"\d{4}-\d\d-\d\d \d\d:\d\d:\d\d ")
 
 
@@ -54,7 +54,7 @@ def measuring(project: Project, tmp_path: Path):
                 }
             },
         }
-        declared = paths.declared_study(project.root)
+        declared = paths.declared_study(project.root, study["study"])
         declared.parent.mkdir(parents=True)
         declared.write_text(json.dumps(study))
         yield project
@@ -116,7 +116,7 @@ def test_two_sessions_on_a_narrow_terminal_until_ctrl_c(measuring: Project):
     assert sum("aborted: interrupted" in line for line in foreign) == 2
 
     # The same where nobody looks on: it goes on with what is missing, and each line tells when.
-    done = measuring.run(*MEASURE.split(), "near", "fio", "near.log")
+    done = measuring.run(*MEASURE.split(), "--target", "near", "--log", "near.log")
     assert done.stdout == "" and "\x1b" not in done.stderr
     assert all(STAMPED.match(line) for line in done.stderr.splitlines())
     assert re.search(r"fio on near: trial 1/1, block 2, directory=disk,\S+: ok, \d\.\d s, 0:00 left", done.stderr)

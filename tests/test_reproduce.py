@@ -119,7 +119,7 @@ def test_a_second_clone_makes_the_same_tables_without_any_host(clone, crate):
     assert "the software here is not that of the crate:\n  src/benchstudy/report/human.py\n" in done.stdout
     assert f"packages here are not those of the crate:\n  rich {pinned}, here 1.2.3\n" in done.stdout
     log = (into / "snakemake.log").read_text()
-    assert "execute_notebook" in log and not re.search("measure_session|provision_target", log)
+    assert "make_page" in log and not re.search("measure_session|provision_target", log)
     assert not (into / ".benchstudy" / "loopback").exists(), "no key, no sshd, no connection"
     assert PROBLEM in (into / "reports/index.html").read_text()
 

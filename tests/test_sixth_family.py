@@ -104,7 +104,7 @@ def test_the_overview_and_the_published_page_show_it(reported):
 
 @pytest.mark.parametrize(
     ("part", "planned"),
-    [("page/naps.py", {"execute_notebook"}), ("parse.py", {"tidy_family", "execute_notebook"}), ("run.py", set())],
+    [("page/naps.py", {"make_page"}), ("parse.py", {"tidy_family", "make_page"}), ("run.py", set())],
 )
 def test_an_edit_of_it_makes_again_what_it_decides_and_measures_nothing(reported, part, planned):
     file = reported.package / FAMILY / part
@@ -114,7 +114,7 @@ def test_an_edit_of_it_makes_again_what_it_decides_and_measures_nothing(reported
         done = reported.snakemake("report", "--configfile", "config/study.yaml", "-n")
     finally:
         file.write_text(before)
-    rules = {rule for rule in ("measure_session", "tidy_family", "execute_notebook") if f"rule {rule}" in done.stdout}
+    rules = {rule for rule in ("measure_session", "tidy_family", "make_page") if f"rule {rule}" in done.stdout}
     assert rules == planned
 
 

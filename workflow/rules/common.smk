@@ -1,48 +1,33 @@
 """Load and validate the study; helpers that name files and resources. No rule."""
 
-import json
 import re
 import sys
-import threading
 from functools import partial
 from pathlib import Path
 
 from snakemake.exceptions import WorkflowError
 
-from benchstudy.jobs import inputs
+from benchstudy.jobs import inputs, snakemake_adapter
+from benchstudy.jobs.running import begin
+from benchstudy.measuring.raw import index_problem
 from benchstudy.model import paths, registry
-from benchstudy.hosts.controller import announce_controller, hold_project
 from benchstudy.model.errors import BenchstudyError
 from benchstudy.model.needs import programs_by_host
-from benchstudy.report.studypages import STUDY_PAGES
-from benchstudy.provisioning.target import deploy_files, drop_problem_facts
-from benchstudy.measuring.raw import drop_problem_index
-from benchstudy.model.files import write_atomically
 from benchstudy.model.study import parse_study, refuse_repeated_keys
-
-# Snakemake has nbformat tell a script's language; below it, a JSON schema library builds a grammar of IRIs that nobody
-# here needs, for more than a second at each start. Without this optional part it goes on.
-sys.modules.setdefault("rfc3987_syntax", None)
+from benchstudy.provisioning.target import deploy_files, facts_problems
+from benchstudy.report.studypages import STUDY_PAGES
 
 # A configfile directive would be merged with the one of the command line, key by key: two studies mixed into one.
-if not workflow.overwrite_configfiles:
+if not snakemake_adapter.names_study(workflow):
 
     configfile: "config/config.yaml"
 
 
 try:
-    for file in workflow.configfiles if workflow.is_main_process else ():
+    snakemake_adapter.check_place(workflow)
+    for file in workflow.configfiles:
         refuse_repeated_keys(Path(file))
     STUDY = parse_study(config)
-    if workflow.is_main_process and not workflow.dryrun:
-        announce_controller()
-        hold_project()
-        write_atomically(paths.declared_study(Path()), json.dumps(config, default=str))
-        # What could not be done is tried again, but not by a run that takes what there is.
-        for target in STUDY.targets if STUDY.measure else ():
-            drop_problem_facts(Path("data/provision") / STUDY.study / f"{target}.json")
-        for plan in STUDY.sessions() if STUDY.measure else ():
-            drop_problem_index(paths.session_index(Path(), STUDY.study, plan.target, plan.family_name))
 except BenchstudyError as error:
     raise WorkflowError(str(error))
 
@@ -50,17 +35,8 @@ PLANS = {(plan.target, plan.family_name): plan for plan in STUDY.sessions()}
 FAMILIES = list(STUDY.families)
 PAGES = [*FAMILIES, *STUDY_PAGES]
 
-if not STUDY.measure:
-    unmeasured = [
-        f"{family} on {target}"
-        for target, family in PLANS
-        if not paths.session_index(Path(), STUDY.study, target, family).exists()
-    ]
-    if unmeasured:
-        raise WorkflowError(
-            f"measure is false, and study {STUDY.study!r} has no measured data of: {', '.join(unmeasured)}. "
-            "Leave measure=false out to measure it, or take these families or targets out of the study."
-        )
+# Jobs run under Snakemake's own interpreter, whatever PATH says.
+shell.prefix('python() {{ {sys.executable:q} "$@"; }}; ')
 
 
 wildcard_constraints:
@@ -70,21 +46,56 @@ wildcard_constraints:
     page="|".join(PAGES),
 
 
-def end_timers():
-    """Let the command end with its last job: Python waits for timers that nobody waits for any more."""
-    for thread in threading.enumerate():
-        if isinstance(thread, threading.Timer):
-            thread.cancel()
-
-
-def session_indexes(wildcards=None):
+def session_indexes(wildcards):
     """session.json of every session, or of one family's where the wildcards say so."""
     family = getattr(wildcards, "family", None)
-    return [
-        f"data/raw/{STUDY.study}/{plan_target}/{plan_family}/session.json"
-        for plan_target, plan_family in PLANS
+    found = {
+        f"{plan_family} on {target}": f"data/raw/{STUDY.study}/{target}/{plan_family}/session.json"
+        for target, plan_family in PLANS
         if family in (None, plan_family)
-    ]
+    }
+    unmeasured = [name for name, file in found.items() if not STUDY.measure and not Path(file).exists()]
+    if unmeasured:
+        snakemake_adapter.refuse_to_plan(
+            f"measure is false, and study {STUDY.study!r} has no measured data of: {', '.join(unmeasured)}. "
+            "Leave measure=false out to measure it, or take these families or targets out of the study."
+        )
+    return list(found.values())
+
+
+def plan_digest(wildcards):
+    """Changes exactly when the set of trials that must exist changes: a case, a block, a definition."""
+    return PLANS[wildcards.target, wildcards.family].digest
+
+
+def facts_of_target(wildcards):
+    """Of its hosts. A session that could not be held is planned again, and its index stays until it is."""
+    index = paths.session_index(Path(), STUDY.study, wildcards.target, wildcards.family)
+    if index_problem(index):
+        snakemake_adapter.plan_again(workflow, index)
+    return f"data/provision/{STUDY.study}/{wildcards.target}.json"
+
+
+def deploys_of_target(wildcards):
+    """What every host gets, what the study's families add to it, and the pins that these read.
+
+    A target whose hosts had a problem is provisioned again.
+    """
+    facts = f"data/provision/{STUDY.study}/{wildcards.target}.json"
+    if facts_problems(Path(facts)):
+        snakemake_adapter.plan_again(workflow, facts)
+    pins = [file for file in files_below("envs", "*") if not file.endswith(".py")]
+    return [*map(str, deploy_files(Path(), FAMILIES)), *pins]
+
+
+def hosts_of_target(wildcards):
+    """Who plays which role: another host must be provisioned too."""
+    return STUDY.targets[wildcards.target].roles
+
+
+def programs_of_target(wildcards):
+    """What its hosts start: another server or generator may have to be installed."""
+    return programs_by_host(STUDY, wildcards.target)
 
 
 def cases_of_family(wildcards):
@@ -128,12 +139,8 @@ def code_of_tables(wildcards):
     return inputs.code_of_tables(wildcards.family)
 
 
-def code_of_notebook(wildcards):
-    return inputs.code_of_notebook(wildcards.page, registry.notebook(wildcards.page, Path()), FAMILIES)
-
-
 def code_of_page(wildcards):
-    return inputs.code_of_page(wildcards.page)
+    return inputs.code_of_page(wildcards.page, registry.notebook(wildcards.page, Path()), FAMILIES)
 
 
 def code_of_crate(wildcards):
@@ -142,8 +149,8 @@ def code_of_crate(wildcards):
 
 # A host has many places. A job that measures or provisions there takes them all, so that no two ever overlap whatever the
 # number of cores. Where a host is this very machine, the jobs that compute here take one each: they may run side by
-# side, and never beside a measurement, which they would disturb. Registered here and not in the profile, because
-# `--resources` on the command line replaces a profile's limits as a whole.
+# side, and never beside a measurement, which they would disturb. Not in the profile, because `--resources` on the
+# command line replaces a profile's limits as a whole.
 ALL_PLACES = 1000
 
 
@@ -152,7 +159,6 @@ def places_taken(host, wildcards):
     return ALL_PLACES if host in STUDY.targets[wildcards.target].roles.values() else 0
 
 
-for host in STUDY.hosts:
-    workflow.register_resource(f"host_{host}", ALL_PLACES)
+snakemake_adapter.limit_resources(workflow, {f"host_{host}": ALL_PLACES for host in STUDY.hosts})
 WHOLE_HOSTS = {f"host_{host}": partial(places_taken, host) for host in STUDY.hosts}
 BESIDE_NO_MEASUREMENT = {f"host_{name}": 1 for name, host in STUDY.hosts.items() if host.loopback}

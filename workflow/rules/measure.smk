@@ -1,15 +1,10 @@
 """Measure: one job holds the session of one family on one target."""
 
 
-def plan_digest(wildcards):
-    """Changes exactly when the set of trials that must exist changes: a case, a block, a definition."""
-    return PLANS[wildcards.target, wildcards.family].digest
-
-
 rule measure_session:
     """Measure what is missing. The trials are no output: the DAG could delete them, and must never be able to."""
     input:
-        facts="data/provision/{study}/{target}.json",
+        facts=facts_of_target,
     output:
         index="data/raw/{study}/{target}/{family}/session.json",
     log:
@@ -21,5 +16,9 @@ rule measure_session:
     params:
         plan=plan_digest,
     shell:
-        # No `script:`, whose preamble would add a second to every measurement.
-        "python workflow/scripts/measure_session.py {wildcards.target:q} {wildcards.family:q} {log:q}"
+        # No `script:`, here and in all rules, whose preamble would add a second to every job.
+        "python workflow/scripts/measure_session.py"
+        " --target {wildcards.target:q}"
+        " --family {wildcards.family:q}"
+        " --study {wildcards.study:q}"
+        " --log {log:q}"

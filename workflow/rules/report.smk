@@ -1,41 +1,35 @@
 """Report: notebooks, pages, and the index."""
 
 
-rule execute_notebook:
-    """Run a page's notebook on its tables. A failing cell keeps its traceback in the log notebook."""
+rule make_page:
+    """Run a page's notebook on its tables, and render it. A failing cell keeps its traceback in the log notebook."""
     input:
         notebook=notebook_of_page,
         tables=tables_of_page,
         published=files_below("data/published", "*.csv"),
-        code=code_of_notebook,
+        code=code_of_page,
     output:
         notebook="reports/{study}/notebooks/{page}.ipynb",
         exports=directory("reports/{study}/{page}"),
+        page="reports/{study}/{page}.html",
     log:
-        notebook="logs/execute_notebook/{study}/{page}.ipynb",
-        text="logs/execute_notebook/{study}/{page}.log",
+        notebook="logs/make_page/{study}/{page}.ipynb",
+        text="logs/make_page/{study}/{page}.log",
     resources:
         **BESIDE_NO_MEASUREMENT,
     params:
         acknowledged=acknowledged_findings(),
     shell:
-        "python workflow/scripts/execute_notebook.py {wildcards.page:q} {input.notebook:q} {log.notebook:q}"
-        " {output.notebook:q} {output.exports:q} {input.tables:q} {log.text:q}"
-
-
-rule render_report:
-    """One self-contained page out of an executed notebook."""
-    input:
-        notebook="reports/{study}/notebooks/{page}.ipynb",
-        code=code_of_page,
-    output:
-        page="reports/{study}/{page}.html",
-    log:
-        "logs/render_report/{study}/{page}.log",
-    resources:
-        **BESIDE_NO_MEASUREMENT,
-    shell:
-        "python workflow/scripts/render_report.py {wildcards.page:q} {input.notebook:q} {output.page:q} {log:q}"
+        "python workflow/scripts/make_page.py"
+        " --page {wildcards.page:q}"
+        " --notebook {input.notebook:q}"
+        " --tables {input.tables[0]:q}"
+        " --trace {log.notebook:q}"
+        " --executed {output.notebook:q}"
+        " --exports {output.exports:q}"
+        " --html {output.page:q}"
+        " --study {wildcards.study:q}"
+        " --log {log.text:q}"
 
 
 rule build_index:
@@ -43,25 +37,27 @@ rule build_index:
     input:
         pages=expand("reports/{study}/{page}.html", study=STUDY.study, page=PAGES),
         tables=expand("data/tidy/{study}/{family}", study=STUDY.study, family=FAMILIES),
-        sessions=session_indexes(),
+        sessions=session_indexes,
         code=inputs.code_of_index(FAMILIES),
     output:
-        index="reports/index.html",
+        # Of all studies together: a command of another one may be reading it.
+        index=update("reports/index.html"),
         study_index=f"reports/{STUDY.study}/index.html",
         archive=f"reports/{STUDY.study}.zip",
     log:
         f"logs/build_index/{STUDY.study}.log",
     params:
+        name=STUDY.study,
         study=STUDY.sha256,
     shell:
-        "python workflow/scripts/build_index.py {log:q}"
+        "python workflow/scripts/build_index.py" " --study {params.name:q}" " --log {log:q}"
 
 
 rule build_crate:
     """A study as one file that others can check and reproduce. Not a part of `report`, because all raw files are read."""
     input:
         index=rules.build_index.output.study_index,
-        sessions=session_indexes(),
+        sessions=session_indexes,
         code=code_of_crate,
     output:
         crate=f"reports/{STUDY.study}.crate.zip",
@@ -70,8 +66,9 @@ rule build_crate:
     resources:
         **BESIDE_NO_MEASUREMENT,
     params:
+        name=STUDY.study,
         study=STUDY.sha256,
         authors=[author.model_dump_json() for author in STUDY.authors],
         license=STUDY.license,
-    script:
-        "../scripts/build_crate.py"
+    shell:
+        "python workflow/scripts/build_crate.py" " --crate {output.crate:q}" " --study {params.name:q}" " --log {log:q}"

@@ -2,9 +2,9 @@
 
 from pathlib import Path
 
-from benchstudy.jobs.job import script_job
+from benchstudy.jobs.job import job
 
-with script_job(snakemake) as (root, study):
+with job("crate") as (root, study, told):
     from benchstudy.provenance.crate import build_crate
 
-    build_crate(root, study, Path(snakemake.output.crate).absolute())
+    build_crate(root, study, Path(told.crate).absolute())

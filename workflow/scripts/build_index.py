@@ -1,4 +1,4 @@
-"""Build the first page of the study, and the one of the whole folder of reports: build_index.py LOG."""
+"""Build the first page of the study, and the one of the whole folder of reports."""
 
 from pathlib import Path
 
@@ -6,11 +6,14 @@ from benchstudy.jobs.preloaded import report_job
 from benchstudy.model import paths
 
 with report_job() as (root, study, _):
+    from benchstudy.jobs.running import one_at_a_time
     from benchstudy.report.indexpages import build_index
 
-    build_index(
-        study,
-        tidy={family: Path(f"data/tidy/{study.study}/{family}") for family in study.families},
-        sessions=[paths.session_index(Path(), study.study, p.target, p.family_name) for p in study.sessions()],
-        reports=Path("reports"),
-    )
+    # Commands of other studies write the first page of all reports too.
+    with one_at_a_time(root):
+        build_index(
+            study,
+            tidy={family: Path(f"data/tidy/{study.study}/{family}") for family in study.families},
+            sessions=[paths.session_index(Path(), study.study, p.target, p.family_name) for p in study.sessions()],
+            reports=Path("reports"),
+        )

@@ -1,12 +1,16 @@
-"""Say which sessions could not be held, and fail if there is one: confirm_sessions.py CONFIRMATION SESSION_JSON …"""
+"""Say which sessions could not be held, and fail if there is one."""
 
+import argparse
 import json
 import sys
 from pathlib import Path
 
-confirmation, *indexes = map(Path, sys.argv[1:])
+parser = argparse.ArgumentParser(description=__doc__)
+parser.add_argument("--held", type=Path, required=True, help="written when all were held")
+parser.add_argument("--sessions", type=Path, nargs="+", required=True, help="their session.json")
+told = parser.parse_args()
 held, problems = [], []
-for path in indexes:
+for path in told.sessions:
     index = json.loads(path.read_text())
     name = f"{index['family']} on {index['target']}"
     if index["problem"]:
@@ -18,4 +22,4 @@ if problems:
         "these sessions could not be held (the reports show what there is; the same command tries again):\n"
         + "\n".join(problems)
     )
-confirmation.write_text("".join(held))
+told.held.write_text("".join(held))

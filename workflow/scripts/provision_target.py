@@ -2,9 +2,9 @@
 
 from pathlib import Path
 
-from benchstudy.jobs.job import script_job
+from benchstudy.jobs.job import job
 
-with script_job(snakemake) as (root, study):
+with job("target", "facts") as (root, study, told):
     from benchstudy.provisioning.target import provision_target
 
-    provision_target(study, snakemake.wildcards.target, Path(snakemake.output.facts))
+    provision_target(study, told.target, Path(told.facts))

@@ -1,16 +1,11 @@
-"""One controller a project, and no session that outlives the command which asked for it, even one killed outright."""
+"""No session outlives the command which asked for it, even one that was killed outright."""
 
-import fcntl
 import os
 import select
 import signal
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
-from pathlib import Path
-
-from benchstudy.model import paths
-from benchstudy.model.errors import BenchstudyError
 
 CONTROLLER_PID = "BENCHSTUDY_CONTROLLER_PID"
 
@@ -18,23 +13,6 @@ CONTROLLER_PID = "BENCHSTUDY_CONTROLLER_PID"
 def announce_controller() -> None:
     """Called once by the process whose end is the end of everything it started."""
     os.environ.setdefault(CONTROLLER_PID, str(os.getpid()))
-
-
-def hold_project() -> None:
-    """Lock the project for as long as this process lives. Raises BenchstudyError that names who holds it.
-
-    Snakemake's own lock outlives a killed Snakemake and then needs a person; this one goes with its process.
-    """
-    path = paths.local_state(Path.cwd()) / "controller.lock"
-    path.parent.mkdir(exist_ok=True)
-    descriptor = os.open(path, os.O_RDWR | os.O_CREAT, 0o644)  # open until the process ends, and not inherited
-    try:
-        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
-        owner = os.read(descriptor, 100).decode().strip()
-        raise BenchstudyError(f"process {owner} is already working in this project; wait for it, or end it") from None
-    os.truncate(descriptor, 0)
-    os.write(descriptor, str(os.getpid()).encode())
 
 
 @contextmanager

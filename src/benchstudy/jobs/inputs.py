@@ -18,21 +18,15 @@ def code_of_tables(family: str) -> list[str]:
     return _code("tidy_family", ["benchstudy.jobs.tidy", *_parts("family", "parse", of=[family])])
 
 
-def code_of_notebook(page: str, notebook: Path, families: Iterable[str]) -> list[str]:
-    """Of execute_notebook: what the notebook of the page imports, and what executes it.
+def code_of_page(page: str, notebook: Path, families: Iterable[str]) -> list[str]:
+    """Of make_page: what the notebook of the page imports, what executes it, and what renders it.
 
     `families`: the study's, all of which a page of the study as a whole shows.
     """
     shown = families if page in STUDY_PAGES else [page]
     published = _parts("page.published", of=registry.names()) if page in STUDY_PAGES else []
-    roots = ["benchstudy.jobs.notebooks", *sources.imported_by_notebook(notebook), *_parts("family", of=shown)]
-    return _code("execute_notebook", [*roots, *published, *_lints()])
-
-
-def code_of_page(page: str) -> list[str]:
-    """Of render_report."""
-    titles = [] if page in STUDY_PAGES else _parts("family", of=[page])
-    return _code("render_report", ["benchstudy.report.htmlpages", *titles])
+    made = ["benchstudy.jobs.notebooks", "benchstudy.report.htmlpages", *sources.imported_by_notebook(notebook)]
+    return _code("make_page", [*made, *_parts("family", of=shown), *published, *_lints()])
 
 
 def code_of_index(families: Iterable[str]) -> list[str]:

@@ -1,34 +1,40 @@
-"""What every job script of the workflow does around its one call: the study, the log file, a clear way to fail."""
+"""What every job script of the workflow does around its one call: arguments, study, log file, a clear way to fail."""
 
+import argparse
+import json
 import logging
 import sys
-from collections.abc import Iterator, Mapping
-from contextlib import AbstractContextManager, contextmanager
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
 
 from benchstudy.measuring.progress import log_to
+from benchstudy.model import paths
 from benchstudy.model.errors import BenchstudyError
 from benchstudy.model.study import Study, parse_study
 
 
-def script_job(snakemake: Any) -> AbstractContextManager[tuple[Path, Study]]:
-    """`job` for what Snakemake hands to a `script:`."""
-    log_file = snakemake.log.get("text") or (snakemake.log[0] if snakemake.log else None)
-    return job(snakemake.config, Path(log_file) if log_file else None)
-
-
 @contextmanager
-def job(declared: Mapping[str, Any], log_file: Path | None) -> Iterator[tuple[Path, Study]]:
-    """The project's folder and the study. An error the user can mend ends the job with its message, no traceback."""
-    undo = log_to(log_file)
+def job(*names: str) -> Iterator[tuple[Path, Study, argparse.Namespace]]:
+    """The project's folder, the study, and what the rule tells the script: `--<name> TEXT` for each of `names`.
+
+    Every script is told `--study` (the name) and `--log` too; the study is what the running command has written down.
+    An error that the user can mend ends the job with its message, no traceback.
+    """
+    parser = argparse.ArgumentParser(allow_abbrev=False)
+    for name in (*names, "study", "log"):
+        parser.add_argument(f"--{name}", required=True)
+    told = parser.parse_args()
+    declared = paths.declared_study(Path(), told.study)
+    undo = log_to(Path(told.log))
+    log = logging.getLogger("benchstudy")
     try:
-        yield Path.cwd(), parse_study(declared)
+        yield Path.cwd(), parse_study(json.loads(declared.read_text(encoding="utf-8"))), told
     except BenchstudyError as error:
-        logging.getLogger("benchstudy").error("%s", error)
+        log.error("%s", error)
         sys.exit(1)
     except KeyboardInterrupt:
-        logging.getLogger("benchstudy").error("interrupted")
+        log.error("interrupted")
         sys.exit(130)
     finally:
         undo()

@@ -5,6 +5,7 @@ the first job that asks and ends with the command that the user gave. It holds l
 imported afresh by every job, which so never runs older code than Snakemake believes.
 """
 
+import argparse
 import fcntl
 import json
 import os
@@ -22,7 +23,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from benchstudy.hosts.controller import CONTROLLER_PID
-from benchstudy.model.paths import declared_study, local_state
+from benchstudy.model.paths import local_state
 
 if TYPE_CHECKING:
     from benchstudy.model.study import Study
@@ -60,18 +61,13 @@ def hand_over() -> None:
 
 
 @contextmanager
-def report_job() -> Iterator[tuple[Path, "Study", list[str]]]:
-    """What a job script of the report does around its call: the project's folder, the study, and what it was told.
-
-    The last argument is the log file; the others are what the rule tells the script.
-    """
+def report_job(*names: str) -> Iterator[tuple[Path, "Study", argparse.Namespace]]:
+    """`job`, in a fork that has its imports."""
     hand_over()
     from benchstudy.jobs.job import job
 
-    *told, log = sys.argv[1:]
-    declared = json.loads(declared_study(Path()).read_text(encoding="utf-8"))
-    with job(declared, Path(log)) as (root, study):
-        yield root, study, told
+    with job(*names) as given:
+        yield given
 
 
 def _connect(path: Path) -> socket.socket:

@@ -133,6 +133,11 @@ def _states(folder: Path) -> Iterator[dict[str, Any]]:
             continue
 
 
+def under_way(folder: Path) -> list[str]:
+    """Each session that is being held, and when it may be done: `fio on near, 0:42 left`."""
+    return [f"{state['session']}, {_left(state)} left" for state in _states(folder)]
+
+
 _CASE = 3
 _IMPORTANT_FIRST = (2, 5, 0, 6, 4, 1, _CASE)
 

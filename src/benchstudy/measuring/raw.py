@@ -304,10 +304,9 @@ def find_trials(raw: Path, prefix: str) -> list[tuple[TrialStore, StoredTrial]]:
     return found
 
 
-def drop_problem_index(index: Path) -> None:
-    """Remove the index of a session that could not be held, so that the workflow plans it again."""
-    if index.is_file() and json.loads(index.read_text())["problem"]:
-        index.unlink()
+def index_problem(index: Path) -> str | None:
+    """Why a session could not be held, by its index; None when it was, or when there is no index."""
+    return json.loads(index.read_text())["problem"] if index.is_file() else None
 
 
 def _fsync(path: Path) -> None:

@@ -18,6 +18,7 @@ from benchstudy.hosts.agent import HostAgent
 from benchstudy.hosts.controller import ends_with_controller
 from benchstudy.hosts.remote import ConnectionFailed, ConnectionLost, Remote
 from benchstudy.measuring import looks
+from benchstudy.measuring.beside import Beside
 from benchstudy.measuring.instrument import instrument_sha256
 from benchstudy.measuring.progress import Progress
 from benchstudy.measuring.raw import RESULTS, Status, StoredTrial, TrialRecord, TrialStore, in_order, seal
@@ -193,8 +194,9 @@ class _Session:
         self._uuid = str(uuid4())
         self._events: list[str] = []
         self._instrument = instrument_sha256(plan.family_name)
+        self._beside = Beside(paths.beside(root, plan.study.study))
         self._progress = Progress(
-            paths.local_state(root) / "progress",
+            paths.progress(root, plan.study.study),
             f"{plan.family_name} on {plan.target}",
             plan.blocks,
             adaptive=plan.stopping is not None,
@@ -299,6 +301,8 @@ class _Session:
                 instrument=self._instrument,
             )
             state.redact_files(partial.folder)
+            for text in self._beside.news():
+                self._event(text)
             self._trials.append(partial.commit(record))
             self._progress.trial_finished(scheduled.block, case.id, status, record.cause, record.duration_s)
         return status
@@ -352,7 +356,7 @@ class _Session:
             "controller": socket.gethostname(),
             "instrument": self._instrument,
             "study_sha256": self._plan.study.sha256,
-            "declared": self._plan.study.model_dump(mode="json", serialize_as_any=True, exclude={"measure"}),
+            "declared": self._plan.study.model_dump(mode="json", serialize_as_any=True, exclude={"measure", "beside"}),
             "hosts": environments,
             "events": self._events,
         }

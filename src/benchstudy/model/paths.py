@@ -37,9 +37,24 @@ def local_state(root: Path) -> Path:
     return root / ".benchstudy"
 
 
-def declared_study(root: Path) -> Path:
-    """The study of the running command as it was declared, for jobs that Snakemake starts as plain commands."""
-    return local_state(root) / "declared-study.json"
+def declared_study(root: Path, study: str) -> Path:
+    """A study as it was declared when a command last worked on it: what that command's jobs are told."""
+    return local_state(root) / "studies" / study / "declared.json"
+
+
+def in_use(root: Path, study: str) -> Path:
+    """Locked by the command that works on a study, and says what it uses."""
+    return local_state(root) / "studies" / study / "command.json"
+
+
+def progress(root: Path, study: str) -> Path:
+    """How far each session of a study is that is being held."""
+    return local_state(root) / "studies" / study / "progress"
+
+
+def beside(root: Path, study: str) -> Path:
+    """Who computed on this machine beside the study's trials, because somebody said that it may be so."""
+    return local_state(root) / "studies" / study / "beside.jsonl"
 
 
 def vega_bundle(root: Path, version: str) -> Path:

@@ -89,6 +89,9 @@ class Study(Strict):
         description="with a range of blocks: measure until every case's median is known to this, such as `5 %`",
     )
     measure: bool = Field(True, description="false: use what is on disk and never connect to a host")
+    beside: bool = Field(
+        False, description="true: make tables and pages also while this machine is measured; its trials record that"
+    )
     hosts: dict[Name, Host] = Field(min_length=1)
     targets: dict[Name, Target] = Field(min_length=1)
     families: dict[str, FamilyConfig] = Field(min_length=1)
@@ -170,13 +173,13 @@ class Study(Strict):
 
     @cached_property
     def sha256(self) -> str:
-        """Of everything that was declared; `measure` is a switch of one run, not a part of the study.
+        """Of everything that was declared; `measure` and `beside` are switches of one run, not a part of the study.
 
         Nor are acknowledgements: they are made after findings, and must not make measured trials look post hoc.
         Nor are authors and licence, which a study may get when it is published.
         """
         # families hold subclasses, whose own fields serialize_as_any keeps.
-        not_declared = {"measure", "acknowledge", "authors", "license"}
+        not_declared = {"measure", "beside", "acknowledge", "authors", "license"}
         content = self.model_dump(mode="json", exclude=not_declared, serialize_as_any=True)
         # A key that a later version added must not make the trials of an earlier one look post hoc.
         for part in (content, *content["families"].values()):

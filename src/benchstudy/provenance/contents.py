@@ -102,7 +102,7 @@ def gather(root: Path, study: Study) -> Contents:
 
 def as_declared(study: Study) -> dict[str, Any]:
     """The study as a file has it: what was written and no more, so that it means the same when it is read again."""
-    return study.model_dump(mode="json", serialize_as_any=True, exclude_unset=True, exclude={"measure"})
+    return study.model_dump(mode="json", serialize_as_any=True, exclude_unset=True, exclude={"measure", "beside"})
 
 
 def _measured(root: Path, plan: SessionPlan) -> Measured:

@@ -52,7 +52,7 @@ def provision_target(study: Study, target: str, facts_path: Path) -> ProvisionRe
     """Provision all hosts of `target` side by side, and write their facts to `facts_path` (JSON, atomically).
 
     Running it again changes nothing. That a host is out of reach or a package not to be had becomes a problem
-    in the facts, so that everything else goes on; `drop_problem_facts` has it tried again by the next run.
+    in the facts, so that everything else goes on; the workflow tries such a target again in the next run.
     Raises ProvisionFailed when a deploy file is wrong.
     """
     root = project_root()
@@ -80,12 +80,10 @@ def provision_target(study: Study, target: str, facts_path: Path) -> ProvisionRe
     return result
 
 
-def drop_problem_facts(facts_path: Path) -> None:
-    """Remove facts with a problem in them, so that the workflow provisions this target again."""
-    if facts_path.is_file() and any(
-        facts["problems"] for facts in json.loads(facts_path.read_bytes())["hosts"].values()
-    ):
-        facts_path.unlink()
+def facts_problems(facts_path: Path) -> list[str]:
+    """The problems that the facts of a target tell; [] when there are no facts."""
+    hosts = json.loads(facts_path.read_bytes())["hosts"] if facts_path.is_file() else {}
+    return [problem for facts in hosts.values() for problem in facts["problems"]]
 
 
 def deploy_files(root: Path, families: Iterable[str]) -> list[Path]:

@@ -18,16 +18,13 @@ _SHOWN = 12  # findings of one rule, above which the rest is folded
 
 
 def declared(root: Path, study: str) -> Study | None:
-    """The study that is being reported, as it is declared now; None when another one, or none, was run last.
+    """The study that is being reported, as it was declared last; None when no command has worked on it.
 
     Raises StudyError for a declaration that this version does not accept.
     """
-    path = paths.declared_study(root)
-    if not path.is_file():
-        return None
+    path = paths.declared_study(root, study)
     # YAML is a superset of JSON.
-    found = load_study(path)
-    return found if found.study == study else None
+    return load_study(path) if path.is_file() else None
 
 
 def of_family(results: Results, study: Study | None) -> list[Finding]:

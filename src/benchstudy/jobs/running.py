@@ -1,0 +1,143 @@
+"""The commands that work in a project now: which may go on side by side, and what each tells the others.
+
+Hosts and raw stores have locks of their own, which hold against everybody. Here two commands of one project are told
+apart before either begins: the same study's files are made by one at a time, a host is measured for one at a time, and
+nothing else computes on a machine that is being measured unless somebody says `beside=true`, which its trials record.
+"""
+
+import fcntl
+import json
+import os
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+from benchstudy.hosts.controller import announce_controller
+from benchstudy.measuring.progress import under_way
+from benchstudy.model import paths
+from benchstudy.model.errors import BenchstudyError
+from benchstudy.model.files import now, write_atomically
+from benchstudy.model.study import Study
+
+THIS_MACHINE = "this machine"
+# Rules that use the hosts of a target; all others compute on this machine, but for those that only look.
+_ON_HOSTS = {"provision_target", "measure_session"}
+_ONLY_LOOK = {"confirm_sessions", "report", "crate", "measure", "provision"}
+
+
+@dataclass(frozen=True)
+class Use:
+    """What a command uses for as long as it runs. `hosts`: addresses of those that it provisions or measures."""
+
+    pid: int
+    study: str
+    since: str
+    hosts: list[str]
+    computes: bool
+    beside: bool
+
+
+def begin(study: Study, declared: Mapping[str, Any], jobs: Iterable[tuple[str, Mapping[str, str]]]) -> None:
+    """Called once by a command that is about to run `jobs` (rule and wildcards), in the project's folder.
+
+    Until its process ends the study is its own; jobs find the study as `declared`. Raises BenchstudyError that names
+    the command which is in the way, its study, and when it may be done.
+    """
+    announce_controller()
+    root = Path.cwd()
+    rules = {rule for rule, _ in jobs}
+    targets = {wildcards["target"] for rule, wildcards in jobs if rule in _ON_HOSTS}
+    use = Use(
+        pid=os.getpid(),
+        study=study.study,
+        since=now(),
+        hosts=sorted({_address(study, host) for target in targets for host in study.targets[target].roles.values()}),
+        computes=bool(rules - _ON_HOSTS - _ONLY_LOOK),
+        beside=study.beside,
+    )
+    _hold(root, use)
+    write_atomically(paths.declared_study(root, study.study), json.dumps(declared, default=str))
+
+
+@contextmanager
+def one_at_a_time(root: Path) -> Iterator[None]:
+    """For the moment in which a command does what no other of the project may do meanwhile."""
+    path = paths.local_state(root) / "studies" / ".lock"
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with path.open("a") as file:
+        fcntl.flock(file, fcntl.LOCK_EX)
+        yield
+
+
+def _address(study: Study, name: str) -> str:
+    host = study.hosts[name]
+    return THIS_MACHINE if host.loopback else f"{host.address or name}:{host.port or 22}"
+
+
+def _hold(root: Path, use: Use) -> None:
+    own = paths.in_use(root, use.study)
+    with one_at_a_time(root):
+        own.parent.mkdir(exist_ok=True)
+        descriptor = os.open(own, os.O_RDWR | os.O_CREAT, 0o644)  # open until the process ends, and not inherited
+        if not _locked(descriptor):
+            _refuse(root, _read(own), "is already working on")
+        try:
+            beside = [other for other in _others(root, own) if _may_stay(root, use, other)]
+        except BenchstudyError:
+            os.close(descriptor)  # before anybody sees it held by a command that does not go on
+            raise
+        paths.beside(root, use.study).unlink(missing_ok=True)
+        for other in beside:
+            computing, measured = (use, other) if THIS_MACHINE in other.hosts else (other, use)
+            with paths.beside(root, measured.study).open("a") as file:
+                file.write(
+                    json.dumps({"pid": computing.pid, "study": computing.study, "since": computing.since}) + "\n"
+                )
+        os.truncate(descriptor, 0)
+        os.write(descriptor, json.dumps(asdict(use)).encode())
+
+
+def _may_stay(root: Path, use: Use, other: Use) -> bool:
+    """Whether one of both computes on this machine while the other measures it; raises where that may not be."""
+    for host in sorted({*use.hosts} & {*other.hosts}):
+        _refuse(root, other, "is measuring", f" on {host}, which this command would use too")
+    if THIS_MACHINE in other.hosts and use.computes:
+        does, where = "is measuring", " on this machine, and making tables and pages would disturb that"
+    elif THIS_MACHINE in use.hosts and other.computes:
+        does, where = "is making tables and pages of", " on this machine, which would disturb measuring it"
+    else:
+        return False
+    if not use.beside:
+        _refuse(root, other, does, where, "or go on all the same with --config beside=true, which trials record")
+    return True
+
+
+def _refuse(root: Path, other: Use, does: str, where: str = "", instead: str = "") -> None:
+    told = "; ".join([f"since {other.since}", *under_way(paths.progress(root, other.study))])
+    ways = ", ".join(["wait for it", "end it", *([instead] if instead else [])])
+    raise BenchstudyError(f"process {other.pid} {does} study {other.study!r}{where} ({told}): {ways}")
+
+
+def _others(root: Path, own: Path) -> Iterator[Use]:
+    """Commands that run now, but the one that holds `own`."""
+    for path in sorted(own.parent.parent.glob(f"*/{own.name}")):
+        if path == own:
+            continue
+        with path.open("rb") as file:
+            if not _locked(file.fileno()):
+                yield _read(path)
+
+
+def _locked(descriptor: int) -> bool:
+    """Whether the lock was free, and is ours now."""
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    return True
+
+
+def _read(path: Path) -> Use:
+    return Use(**json.loads(path.read_text()))

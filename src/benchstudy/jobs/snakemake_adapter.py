@@ -1,0 +1,90 @@
+"""All that the workflow uses of Snakemake beyond its manual: an upgrade of Snakemake is this file, and its test.
+
+`missing_internals` says what a release of Snakemake has not got any more.
+"""
+
+import inspect
+import sys
+import threading
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, NoReturn
+
+from benchstudy.model.errors import BenchstudyError
+
+# Snakemake has nbformat tell a script's language; below it, a JSON schema library builds a grammar of IRIs that nobody
+# here needs, for more than a second at each start. Without this optional part it goes on.
+_UNNEEDED = "rfc3987_syntax"
+
+
+def check_place(workflow: Any) -> None:
+    """The first call of the Snakefile. Raises BenchstudyError where this workflow could not work as it is asked to."""
+    sys.modules.setdefault(_UNNEEDED, None)  # type: ignore[arg-type]
+    if not workflow.modifier.is_main_snakefile() or Path(workflow.basedir) != Path.cwd() / "workflow":
+        raise BenchstudyError(
+            f"{Path.cwd()} is not the folder of this workflow: raw files, reports and locks belong to one project. Run "
+            "snakemake in the project's folder, without --directory, and not as a module of another workflow"
+        )
+    if workflow.is_main_process and "--no-hooks" in sys.argv:
+        raise BenchstudyError("--no-hooks leaves out what keeps two commands apart: run snakemake without it")
+
+
+def names_study(workflow: Any) -> bool:
+    """Whether the command line names one with --configfile."""
+    return bool(workflow.overwrite_configfiles)
+
+
+def limit_resources(workflow: Any, limits: Mapping[str, int]) -> None:
+    """So much of each for all jobs together. Not in the profile: `--resources` replaces its limits as a whole."""
+    for name, amount in limits.items():
+        workflow.register_resource(name, amount)
+
+
+def plan_again(workflow: Any, file: str | Path) -> None:
+    """Called while jobs are planned: have `file` made whatever its age, as --forcerun does; it stays until then."""
+    workflow.dag.forcefiles.add(str(file))
+
+
+def refuse_to_plan(why: str) -> NoReturn:
+    """Called while jobs are planned. Any other exception is printed as a defect of the rule, with a traceback."""
+    raise SystemExit(f"Error: {why}")
+
+
+def planned_jobs(workflow: Any) -> list[tuple[str, dict[str, str]]]:
+    """Rule and wildcards of each job that is about to run; known when `onstart` is called."""
+    return [(job.rule.name, dict(job.wildcards_dict)) for job in workflow.dag.needrun_jobs()]
+
+
+def end_timers() -> None:
+    """Let the command end with its last job.
+
+    A second after each start of a job Snakemake looks whether more may start, and Python waits for these timers.
+    """
+    for thread in threading.enumerate():
+        if isinstance(thread, threading.Timer):
+            thread.cancel()
+
+
+def missing_internals() -> list[str]:
+    """What this module uses and the installed Snakemake does not have, in words; [] when all is there."""
+    import snakemake.api  # noqa: F401  first, because Snakemake's modules import each other
+    from snakemake import modules
+    from snakemake.dag import DAG
+    from snakemake.jobs import Job
+    from snakemake.scheduling import job_scheduler
+    from snakemake.workflow import Workflow
+
+    names = {
+        Workflow: ("is_main_process", "overwrite_configfiles", "register_resource", "basedir", "modifier", "dag"),
+        modules.WorkflowModifier: ("is_main_snakefile",),
+        DAG: ("needrun_jobs",),
+    }
+    texts = {
+        DAG: ("self.forcefiles = set()", "self.forcefiles.isdisjoint(job.output)"),
+        Job: ("self.rule: Rule = ", "self.wildcards_dict = "),
+        job_scheduler: ("threading.Timer(",),
+    }
+    return [
+        *(f"{of.__name__}.{name}" for of, wanted in names.items() for name in wanted if not hasattr(of, name)),
+        *(f"{of.__name__}: {t}" for of, wanted in texts.items() for t in wanted if t not in inspect.getsource(of)),
+    ]

@@ -1,0 +1,201 @@
+"""Several commands in one project: looking on is always free, and what does not meet works at once."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+from conftest import Project
+from sshd_hosts import SshdHost
+from waiting import until
+
+LOOK = [
+    ("-n", "report"), ("--summary",), ("--detailed-summary",), ("--dag",), ("--rulegraph",), ("--filegraph",),
+    ("--list-rules",), ("--list-target-rules",), ("--unlock",), ("--report", "seen.html"),
+]  # fmt: skip
+
+
+@pytest.fixture
+def here(tmp_path, monkeypatch):
+    """This machine as a host. Another suite on it must not look like a second controller."""
+    monkeypatch.setenv("BENCHSTUDY_HOST_LOCK", str(tmp_path / "host.lock"))
+    return {"loopback": True}
+
+
+def study(name: str, host: Mapping[str, Any], tmp_path: Path, size: str = "100KB", blocks: int = 1) -> dict[str, Any]:
+    (tmp_path / "data").mkdir(exist_ok=True)
+    backend = {"name": "disk", "kind": "path", "path": str(tmp_path / "data")}
+    sizes = {"sizes": [size], "sync": ["fsync"], "cache": ["cold"], "operations": 10, "max_bytes_per_trial": "500MB"}
+    return {
+        "study": name,
+        "blocks": blocks,
+        "hosts": {"there": {"work_dir": str(tmp_path / f"work-{name}")} | host},
+        "targets": {"one": {"roles": {"sut": "there"}}},
+        "thresholds": {"lease": "4s"},
+        "families": {"file_size": sizes | {"backends": [backend]}},
+    }
+
+
+def slow(name: str, host: Mapping[str, Any], tmp_path: Path) -> dict[str, Any]:
+    """One that measures until it is interrupted."""
+    return study(name, host, tmp_path, size="50MB", blocks=1000)
+
+
+def at(sshd: SshdHost) -> dict[str, Any]:
+    return sshd.host.model_dump(exclude_none=True, exclude_defaults=True)
+
+
+def sealed(project: Project, name: str) -> list[Path]:
+    return sorted(project.root.glob(f"data/raw/{name}/one/file_size/backend*/[!.]*"))
+
+
+@contextmanager
+def measuring(project: Project, declared: Mapping[str, Any]) -> Iterator[subprocess.Popen[str]]:
+    """A measurement under way, with a trial done and not nearly at its end; ended by Ctrl-C."""
+    file = project.write_study(declared, f"{declared['study']}.yaml")
+    process = project.start("measure", "--configfile", file)
+    try:
+        until(lambda: process.poll() is not None or sealed(project, declared["study"]), timeout_s=180)
+        assert process.poll() is None, process.stdout.read()
+        yield process
+        assert process.poll() is None, process.stdout.read()
+    finally:
+        if process.poll() is None:
+            os.killpg(process.pid, signal.SIGINT)
+        process.communicate(timeout=120)
+
+
+def command(project: Project, declared: Mapping[str, Any], *arguments: str, **options: Any) -> str:
+    """What `snakemake` says to it."""
+    file = project.write_study(declared, f"{declared['study']}.yaml")
+    done = project.snakemake(*arguments, "--configfile", file, **options)
+    return done.stdout + done.stderr
+
+
+def refused(project: Project, declared: Mapping[str, Any], *arguments: str) -> str:
+    file = project.write_study(declared, f"{declared['study']}.yaml")
+    done = project.snakemake(*arguments, "--configfile", file, check=False)
+    assert done.returncode == 1
+    assert "Traceback" not in done.stdout + done.stderr
+    return done.stdout + done.stderr
+
+
+def everything(project: Project, name: str) -> dict[Path, int]:
+    """All files that benchstudy keeps of a study, with their times of writing."""
+    roots = [f"data/raw/{name}", f"data/provision/{name}", f"data/tidy/{name}", f".benchstudy/studies/{name}"]
+    files = (path for root in roots for path in (project.root / root).rglob("*"))
+    return {path: path.stat().st_mtime_ns for path in files}
+
+
+def test_looking_on_takes_no_lock_and_changes_nothing_beside_a_measurement(project, here, tmp_path):
+    unreachable = study("held-up", {"address": "127.0.0.1", "port": 1, "known_hosts": os.devnull}, tmp_path)
+    assert "could not be held" in refused(project, unreachable, "measure")
+    before = everything(project, "held-up")
+    index, facts = "data/raw/held-up/one/file_size/session.json", "data/provision/held-up/one.json"
+    assert {project.root / index, project.root / facts} <= set(before)
+    assert json.loads((project.root / index).read_text())["problem"]
+
+    running = slow("running", here, tmp_path)
+    with measuring(project, running) as process:
+        for arguments in LOOK:
+            command(project, unreachable, *arguments)
+            assert everything(project, "held-up") == before, arguments
+        for arguments in LOOK[:2]:
+            command(project, running, *arguments)
+        plan = command(project, unreachable, "-n", "report")
+        assert "rule measure_session" in plan and "rule provision_target" in plan, "what a real run would do"
+        assert "rule measure_session" not in command(project, unreachable, "-n", "report", "--config", "measure=false")
+        findings = refused(project, unreachable, "--lint")
+        assert set(line for line in findings.splitlines() if line.startswith("    * ")) == {
+            "    * Specify a conda environment or container for each rule.:"
+        }, "its exit status tells findings, and the environment is the set-up's affair"
+        assert everything(project, "held-up") == before
+        assert process.poll() is None
+    assert "could not be held" in refused(project, unreachable, "measure"), "it was tried again"
+    assert everything(project, "held-up")[project.root / index] > before[project.root / index]
+
+
+def test_a_second_command_for_the_same_study_is_refused_by_name(project, here, tmp_path):
+    running = slow("running", here, tmp_path)
+    with measuring(project, running) as process:
+        said = refused(project, running, "measure")
+        assert f"process {process.pid} is already working on study 'running' (since 2" in said
+        assert "; file_size on one, " in said and " left): wait for it, end it" in said
+        declared = json.loads((project.root / ".benchstudy/studies/running/declared.json").read_text())
+        assert "measure" not in declared
+        assert "is already working on study 'running'" in refused(project, running, "report", "--config", "blocks=7")
+        assert json.loads((project.root / ".benchstudy/studies/running/declared.json").read_text()) == declared
+
+
+def test_a_page_is_made_beside_a_measurement_of_this_machine_only_by_request_and_trials_record_it(
+    project, here, tmp_path
+):
+    small = study("small", here, tmp_path)
+    command(project, small, "measure")
+    running = slow("running", here, tmp_path)
+    with measuring(project, running) as process:
+        said = refused(project, small, "report", "--config", "measure=false")
+        assert f"process {process.pid} is measuring study 'running' on this machine" in said
+        assert "; file_size on one, " in said and "--config beside=true" in said
+        assert "is measuring study 'running' on this machine, which" in refused(
+            project, small | {"blocks": 2}, "measure", "--config", "beside=true"
+        ), "two measurements of one host: never"
+        command(project, small, "report", "--config", "measure=false", "beside=true")
+        assert (project.root / "reports/small/file_size.html").is_file()
+        done = len(sealed(project, "running"))
+        until(lambda: len(sealed(project, "running")) > done, timeout_s=60)
+    (session,) = project.root.glob("data/raw/running/one/file_size/sessions/[!.]*/session.json")
+    events = [event for event in json.loads(session.read_text())["events"] if "beside the trials" in event]
+    assert len(events) == 2 and all("makes tables and pages of study small" in event for event in events)
+    assert "no longer beside" in events[1]
+
+
+def test_studies_of_different_hosts_are_measured_and_reported_at_once(project, tmp_path):
+    with (
+        SshdHost(tmp_path / "near", environment={"BENCHSTUDY_HOST_LOCK": f"{tmp_path}/near.lock"}) as near,
+        SshdHost(tmp_path / "far", environment={"BENCHSTUDY_HOST_LOCK": f"{tmp_path}/far.lock"}) as far,
+        measuring(project, slow("running", at(near), tmp_path)) as process,
+    ):
+        command(project, study("other", at(far), tmp_path), "report")
+        assert len(sealed(project, "other")) == 2
+        assert (project.root / "reports/other/file_size.html").is_file()
+        said = refused(project, study("third", at(near), tmp_path), "measure")
+        assert f"process {process.pid} is measuring study 'running' on 127.0.0.1:{near.host.port}" in said
+        assert not (project.root / "data/raw/third").exists()
+
+
+def test_jobs_run_under_the_interpreter_of_snakemake_whatever_the_path_says(project, here, tmp_path, monkeypatch):
+    file = project.write_study(study("small", here, tmp_path), "small.yaml")
+    monkeypatch.setenv("PATH", "/usr/bin:/bin:/usr/sbin:/sbin")
+    snakemake = Path(sys.executable).with_name("snakemake")
+    project.run(snakemake, "--cores", "8", "data/tidy/small/file_size", "--configfile", file)
+    assert len(sealed(project, "small")) == 2
+
+
+def test_it_works_only_in_its_own_folder_and_as_a_whole(project, tmp_path):
+    elsewhere = tmp_path / "elsewhere"
+    elsewhere.mkdir()
+    done = project.snakemake("-n", "--directory", elsewhere, "--config", "blocks=6", check=False)
+    assert done.returncode == 1 and "is not the folder of this workflow" in done.stdout + done.stderr
+    module = project.root / "workflow" / "of_another"
+    module.write_text(
+        'configfile: "config/config.yaml"\n'
+        'module study:\n    snakefile: "Snakefile"\n    config: config\n'
+        "use rule * from study as study_*\n"
+    )
+    done = project.snakemake("-n", "-s", module, check=False)
+    assert done.returncode == 1 and "not as a module of another workflow" in done.stdout + done.stderr
+    done = project.snakemake("--no-hooks", check=False)
+    assert done.returncode == 1 and "--no-hooks leaves out" in done.stdout + done.stderr
+
+
+def test_what_is_used_of_snakemake_beyond_its_manual_is_there():
+    from benchstudy.jobs import snakemake_adapter
+
+    assert snakemake_adapter.missing_internals() == []

@@ -1,0 +1,16 @@
+"""Run a page's notebook through papermill, and render it as one self-contained page."""
+
+from pathlib import Path
+
+from benchstudy.jobs.preloaded import report_job
+
+with report_job("page", "notebook", "tables", "trace", "executed", "exports", "html") as (root, study, told):
+    from benchstudy.jobs.notebooks import execute
+    from benchstudy.report.htmlpages import page_title, render_notebook
+
+    # A family's page is made from its folder of tables, a page of the study from the folder that holds those.
+    tidy = told.tables if told.page in study.families else str(Path(told.tables).parent)
+    parameters = {"study": study.study, "tidy": tidy, "output": told.exports}
+    execute(Path(told.notebook), trace=Path(told.trace), output=Path(told.executed), parameters=parameters)
+    title = f"{page_title(told.page)} – {study.title or study.study}"
+    render_notebook(Path(told.executed), Path(told.html), title=title)
