@@ -28,7 +28,7 @@ def jobs(tmp_path_factory: pytest.TempPathFactory) -> list[Job]:
 
 def test_every_edit_plans_the_jobs_that_import_the_module_and_no_others(jobs):
     imported = {job.name: imported_by(job) for job in jobs}
-    assert len(imported) == len(jobs) == 6 + 4 * len(FAMILIES)
+    assert len(imported) == len(jobs) == 5 + 3 * len(FAMILIES)
     wrong = {}
     for module in MODULES:
         direct = {name for name, modules in imported.items() if module in modules}
