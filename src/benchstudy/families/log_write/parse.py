@@ -44,7 +44,7 @@ def parse_trial(levels: Mapping[str, str], files: Path) -> Parsed:
             "resources": found.rows,
             "phases": window.phases,
             "steps": steps,
-            "limits": [limit_of(files).row],
+            "limits": [_limit(facts, files, window, found).row],
         },
     )
 
@@ -71,9 +71,14 @@ def problems_of(files: Path) -> list[str]:
 def limit_of(files: Path) -> Limit:
     """What limited the log in this trial, see limits.limited_by. Raises ParseError."""
     facts = _facts(files / FACTS)
+    window = measured(facts, files, _best(facts)["label"] if facts["mode"] == SEARCH else LOAD)
+    return _limit(facts, files, window, _samples(facts, files, window))
+
+
+def _limit(facts: Mapping[str, Any], files: Path, window: Measured, found: Found) -> Limit:
+    """`window`: the one that the trial's figures are of, with what the samples say about it."""
     if facts["mode"] != SEARCH:
-        window = measured(facts, files, LOAD)
-        return limited_by(_samples(facts, files, window), at_its_limit=window.at_its_limit)
+        return limited_by(found, at_its_limit=window.at_its_limit)
     failed = facts["bracket"]["lowest_fail"]
     if failed is None:
         return Limit(LimitedBy.NOTHING, rate_per_s=facts["bracket"]["highest_pass"])
