@@ -114,6 +114,45 @@ def test_an_edit_makes_the_jobs_due_that_import_the_module(measured, all_jobs, m
     assert due >= least and bool(due) == bool(least)
 
 
+# At the end of every Python process: what it was started as, and the package's files that it imported.
+TELLING = """
+import atexit, json, os, sys
+def tell():
+    files = [getattr(module, "__file__", None) or "" for name, module in sys.modules.items() if "benchstudy" in name]
+    with open(os.path.join(os.environ["IMPORTED_INTO"], f"{os.getpid()}.json"), "w") as told:
+        json.dump({"argv": sys.argv, "files": files}, told)
+if "IMPORTED_INTO" in os.environ:
+    atexit.register(tell)
+"""
+STARTING = """
+import benchstudy.jobs.job, benchstudy.jobs.preloaded
+from benchstudy.model import registry
+registry.get("file_size")
+"""
+
+
+def test_jobs_import_nothing_beside_their_inputs_and_what_starts_them(measured, all_jobs, tmp_path, monkeypatch):
+    telling = measured.root / "src/sitecustomize.py"
+    telling.write_text(TELLING)
+    monkeypatch.setenv("IMPORTED_INTO", str(tmp_path))
+    monkeypatch.setenv("BENCHSTUDY_PRELOADED", "1")  # each in a process of its own: a fork ends without a word
+    try:
+        measured.run("python", "-c", STARTING)
+        report(measured, "--forcerun", "tidy_family")
+    finally:
+        telling.unlink()
+    told = [json.loads(path.read_text()) for path in tmp_path.glob("*.json")]
+    files = {tuple(one["argv"]): {os.path.relpath(f, measured.root) for f in one["files"]} for one in told}
+    started = files[("-c",)]
+    seen = set()
+    for argv, imported in files.items():
+        for job in all_jobs:
+            if Path(argv[0]).stem == job.rule and (not job.of or job.of in argv) and imported:
+                seen.add(job.name)
+                assert imported - started - job.inputs == set(), job.name
+    assert seen >= {"tidy_family file_size", *PAGES} - {"report"}
+
+
 @pytest.mark.parametrize(
     "pattern",
     [
