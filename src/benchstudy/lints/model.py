@@ -1,11 +1,12 @@
 """What a lint looks at and what it says. Nothing here is heavy to import: a study names lints long before any runs."""
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import Literal
+from typing import Literal, TypeVar
 
 from benchstudy.lints.printed import last_digit
 
+K = TypeVar("K", bound=Hashable)
 Severity = Literal["error", "warning", "note"]
 
 
@@ -101,9 +102,9 @@ class Material:
     # What the cases of a family are measured for.
     headlines: tuple[str, ...] = ()
 
-    def by(self, key: Callable[[Group], object]) -> Iterator[tuple[object, list[Group]]]:
+    def by(self, key: Callable[[Group], K]) -> Iterator[tuple[K, list[Group]]]:
         """Groups with an equal key together, in the material's order."""
-        together: dict[object, list[Group]] = {}
+        together: dict[K, list[Group]] = {}
         for group in self.groups:
             together.setdefault(key(group), []).append(group)
         yield from together.items()

@@ -30,19 +30,19 @@ def impossible_mean_median(material: Material) -> Found:
         for prefix, mean, sd, median in _triples(group):
             measured = _MEASURED_RESOLUTION if group.figures[mean].unit == "s" else 0.0
             slack = 1.5 * max(group.figures[mean].resolution, measured if material.kind == "measured" else 0.0)
-            values = [group.figures[name].value for name in (mean, sd, median)]
-            distance = abs(values[0] - values[2])
-            if values[1] < 0:
+            average, deviation, middle = (group.figures[name].value or 0.0 for name in (mean, sd, median))
+            distance = abs(average - middle)
+            if deviation < 0:
                 yield (
                     group.where,
-                    f"{prefix}the standard deviation is negative: {group.figures[sd].printed or values[1]}",
+                    f"{prefix}the standard deviation is negative: {group.figures[sd].printed or deviation}",
                 )
-            elif distance > values[1] + slack:
+            elif distance > deviation + slack:
                 printed = [
                     group.figures[name].printed or f"{group.figures[name].value:g}" for name in (mean, sd, median)
                 ]
                 said = f"{prefix}mean {printed[0]} (±{printed[1].removeprefix('±')}) and median {printed[2]} lie "
-                apart = f"{distance / values[1]:.1f} standard deviations apart" if values[1] else "apart"
+                apart = f"{distance / deviation:.1f} standard deviations apart" if deviation else "apart"
                 yield group.where, f"{said}{apart}; in one sample it is one deviation at most"
 
 
@@ -93,7 +93,7 @@ def _outliers_in_values(material: Material) -> Iterator[tuple[str, str]]:
     for group in material.groups:
         figure = next((group.figures[name] for name in material.headlines if name in group.figures), None)
         values = sorted(figure.values) if figure else []
-        if len(values) < 5:
+        if figure is None or len(values) < 5:
             continue
         for lone, others in ((values[-1], values[:-1]), (values[0], values[1:])):
             spread, without = _sd(values), _sd(others)

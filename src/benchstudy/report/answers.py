@@ -10,11 +10,11 @@ from benchstudy.report.results import Estimate, Results, Where
 def answer(results: Results, label: str, metric: str, where: Where, series: str) -> dict[str, Any] | None:
     """`{what, lines: [{name, value, evidence}], note}`, the lowest median first; None when nothing was measured."""
     estimates = results.estimates(metric, where)
-    known = sorted((e for e in estimates if e.summary.median is not None), key=lambda e: e.summary.median)
+    known = sorted((e for e in estimates if e.summary.median is not None), key=lambda e: e.summary.median or 0.0)
     lines = [
         {
             "name": figuredata.label(results, e.levels, series),
-            "value": human.brief(e.summary.median, e.unit),
+            "value": human.brief(e.summary.median or 0.0, e.unit),
             "evidence": "; ".join([human.evidence(e.summary, e.unit), *_marks(results, e, where), *cells.failures(e)]),
         }
         for e in known
@@ -49,4 +49,5 @@ def _marks(results: Results, estimate: Estimate, where: Where) -> tuple[str, ...
 def _apart(a: Estimate, b: Estimate) -> bool:
     """Whether the intervals of two medians do not touch: the least that naming an order asks for."""
     ends = (a.summary.interval_low, a.summary.interval_high, b.summary.interval_low, b.summary.interval_high)
-    return None not in ends and (ends[1] < ends[2] or ends[3] < ends[0])
+    known = [end for end in ends if end is not None]
+    return len(known) == 4 and (known[1] < known[2] or known[3] < known[0])

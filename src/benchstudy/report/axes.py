@@ -40,7 +40,7 @@ class Axis:
         positive = [v for v in (*data, *self.shared) if v > 0 and math.isfinite(v)]
         ticks = self.values or (log_ticks(min(positive), max(positive)) if self.log and positive else None)
         label = _LABELS.get(self.unit, "format({v},'~g')").replace("{v}", "datum.value")
-        axis = {"title": self.title, "labelExpr": label, "labelOverlap": "greedy"}
+        axis: dict[str, Any] = {"title": self.title, "labelExpr": label, "labelOverlap": "greedy"}
         if ticks:
             axis["values"] = list(ticks)
         scale: dict[str, Any] = {"type": "log", "nice": False} if self.log else {"type": "linear", "zero": True}

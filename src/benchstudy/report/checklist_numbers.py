@@ -198,8 +198,8 @@ def duration(facts: StudyFacts) -> Answer:
         if metric is not None:
             shortest[family.name] = min(v for trials in family.results.by_case(metric).values() for _, v, _ in trials)
         elif family.has_load:
-            lasted = family.measured.filter(pl.col("status") == "ok")["duration_s"].min()
-            shortest |= {family.name: lasted} if lasted is not None else {}
+            lasted = family.measured.filter(pl.col("status") == "ok")["duration_s"].drop_nulls().to_list()
+            shortest |= {family.name: min(lasted)} if lasted else {}
     if not shortest:
         return does_not_apply("No rate is taken over a window: each operation is timed as a whole.")
     short = {name: s for name, s in shortest.items() if s < _SHORTEST_WINDOW_S}

@@ -34,7 +34,7 @@ class Comparability:
         self._indexes = indexes
         self._of = {}
         for row in results.counted.iter_rows(named=True):
-            found = Conditions(*(row.get(name) for name in Conditions._fields))
+            found = Conditions._make(row.get(name) for name in Conditions._fields)
             any_tool = found._replace(tool=None, tool_version=None, tool_sha256=None)
             self._of[row["trial"]] = any_tool if across_tools else found
 

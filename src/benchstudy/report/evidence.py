@@ -75,7 +75,7 @@ def busy_trials(results: Results, indexes: Indexes) -> list[str]:
     """Trials before which others left no processor of the host free."""
     cores = {index["target"]: _fewest_cores(index) for index in indexes}
     rows = results.counted.select("trial", "target", "load_before").drop_nulls("load_before").iter_rows()
-    return [trial for trial, target, load in rows if cores.get(target) and load > cores[target] + _OWN_LOAD]
+    return [trial for trial, target, load in rows if (own := cores.get(target)) and load > own + _OWN_LOAD]
 
 
 def _fewest_cores(index: Mapping[str, Any]) -> int | None:
@@ -87,10 +87,10 @@ def method(results: Results, indexes: Indexes) -> str:
     """How this was measured, from the records of the sessions and trials."""
     counted = results.counted
     blocks = counted["block"].n_unique()
-    of_case = counted.group_by("target", "case").agg(pl.col("block").n_unique())["block"]
+    of_case = counted.group_by("target", "case").agg(pl.col("block").n_unique())["block"].to_list()
     often = f"each once in every one of {human.plural(blocks, 'block')}"
-    if of_case.min() != of_case.max():
-        often = f"each once in a block, in {of_case.min()} to {human.plural(of_case.max(), 'block')}"
+    if len(set(of_case)) > 1:
+        often = f"each once in a block, in {min(of_case)} to {human.plural(max(of_case), 'block')}"
     facts = [
         (
             "Design",

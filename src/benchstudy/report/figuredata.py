@@ -31,7 +31,7 @@ def points(results: Results, metric: str, series: str, where: Where, x: str | No
     """One row a trial: series, y, unit, trial, tooltips, and the case's numeric column `x` when one is named."""
     found = results.points(metric, where).drop_nulls(series)
     texts = [human.quantity(value, unit) for value, unit in found.select("value", "unit").iter_rows()]
-    columns = {
+    columns: dict[str, pl.Series | pl.Expr] = {
         "series": _labels(results, found, series),
         "tip value": pl.Series(texts, dtype=pl.String),
         "tip block": pl.col("block").cast(pl.String),

@@ -4,7 +4,7 @@ import altair as alt
 import polars as pl
 
 from benchstudy.report.axes import Axis, ratio_ticks
-from benchstudy.report.layers import HIDDEN, Panel, present, tooltips, visible
+from benchstudy.report.layers import Panel, layered, present, tooltips, visible
 from benchstudy.report.styles import MUTED, Style
 
 
@@ -21,7 +21,7 @@ def forest_panel(title: str, ratios: pl.DataFrame, value_title: str, style: Styl
     encoding = Axis(value_title, "×", values=ratio_ticks(low, high)).encode(drawn)
     encoding["scale"] = alt.Scale(type="log", nice=False, domain=[low, high])
     rows = ratios["row"].unique(maintain_order=True).to_list()
-    together = ratios.group_by("row").agg(pl.col("series").n_unique())["series"].max() or 1
+    together = max(ratios.group_by("row").agg(pl.col("series").n_unique())["series"].to_list(), default=1)
     names = [name for name in style.names if name in set(ratios["series"])] if together > 1 else []
     y = alt.Y("row:N", sort=rows, axis=alt.Axis(title=None, grid=False, labelLimit=190), scale=alt.Scale(padding=0.15))
     place = {"y": y, "color": style.colour()} | ({"yOffset": alt.YOffset("series:N", sort=names)} if names[1:] else {})
@@ -45,4 +45,4 @@ def forest_panel(title: str, ratios: pl.DataFrame, value_title: str, style: Styl
             )
         ),
     ]
-    return Panel(title, alt.layer(*layers).add_params(HIDDEN), 40 + len(rows) * (14 + 12 * max(1, len(names))))
+    return Panel(title, layered(*layers), 40 + len(rows) * (14 + 12 * max(1, len(names))))

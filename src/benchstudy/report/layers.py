@@ -53,6 +53,13 @@ def _remove_legends(node: Any) -> None:
 HIDDEN = alt.param(name="hidden", value=[])
 
 
+def layered(*layers: Any) -> alt.LayerChart:
+    """Charts above one another, with the switch that hides series."""
+    chart = alt.layer(*layers).add_params(HIDDEN)
+    assert isinstance(chart, alt.LayerChart), "layers without facets"
+    return chart
+
+
 def visible(chart: alt.Chart) -> alt.Chart:
     return chart.transform_filter("indexof(hidden, datum.series) < 0")
 
@@ -74,7 +81,7 @@ def reference_layers(references: Sequence[Reference], *, horizontal: bool, encod
     data = pl.DataFrame({"value": [r.value for r in references], "label": [r.label for r in references]})
     base = alt.Chart(data)
     rule = base.mark_rule(strokeDash=[5, 4], strokeWidth=1.4, color=REFERENCE, aria=False)
-    text = {"fontSize": 11, "color": REFERENCE, "aria": False}
+    text: dict[str, Any] = {"fontSize": 11, "color": REFERENCE, "aria": False}
     if horizontal:
         label = base.mark_text(align="left", dy=-6, **text).encode(
             y=alt.Y("value:Q", **encoding), x=alt.value(4), text="label:N"

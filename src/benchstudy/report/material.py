@@ -35,9 +35,9 @@ def read(results: "Results", ceilings: Iterable[Ceiling] = ()) -> Material:
         metrics = of_case[key]
         figures = {m: Figure(_median(values), units[m], values=tuple(values)) for m, values in metrics.items()}
         groups.append(Group("", levels.get(key, {"case": key[1]}), figures))
-    for (target, case, trial), metrics in of_trial.items():
+    for (target, case, trial), figures in of_trial.items():
         own = {**levels.get((target, case), {"case": case}), "trial": f"trial {trial}"}
-        samples.append(Group("", own, metrics))
+        samples.append(Group("", own, figures))
     failed = results.counted.filter((pl.col("status") != "ok") & pl.col("cause").is_null())
     unexplained = Counter(
         Group("", levels.get(key, {"case": key[1]}), {}).where for key in failed.select("target", "case").iter_rows()

@@ -9,7 +9,7 @@ import polars as pl
 
 from benchstudy.report.axes import Axis
 from benchstudy.report.forest import forest_panel
-from benchstudy.report.layers import HIDDEN, Panel, Reference, present, reference_layers, tooltips, visible
+from benchstudy.report.layers import Panel, Reference, layered, present, reference_layers, tooltips, visible
 from benchstudy.report.styles import Style
 from benchstudy.report.thinning import thinned
 from benchstudy.report.timeline import Phase, time_panel
@@ -84,7 +84,7 @@ def trend_panel(
         visible(trials),
         *(reference_layers(references, horizontal=True, encoding=y_encoding)),
     ]
-    chart = alt.layer(*layers).add_params(HIDDEN)
+    chart = layered(*layers)
     return Panel(title, chart, trials=every.height, points=points.height)
 
 
@@ -136,7 +136,7 @@ def strip_panel(
         ),
     ]
     height = max(70, 44 * points["series"].n_unique() + 24)
-    chart = alt.layer(*layers).add_params(HIDDEN)
+    chart = layered(*layers)
     return Panel(title, chart, height, trials=every.height, points=points.height)
 
 
@@ -157,14 +157,15 @@ def cdf_panel(title: str, steps: pl.DataFrame, x: Axis, style: Style) -> Panel:
             **({"strokeDash": style.dash()} if style.ordered else {}),
         )
     )
-    return Panel(title, alt.layer(visible(lines)).add_params(HIDDEN))
+    return Panel(title, layered(visible(lines)))
 
 
 def _places(points: pl.DataFrame, style: Style) -> dict[str, float]:
     """By what factor each series that the panel has is moved on a logarithmic axis: some pixels, whatever it spans."""
     here = set(points["series"])
     names = [name for name in style.names if name in here]
-    span = math.log10(points["x"].max() / points["x"].min()) if len(points) else 0.0
+    places = points["x"].drop_nulls().to_list()
+    span = math.log10(max(places) / min(places)) if places else 0.0
     step = 10 ** (_APART * max(span, 1.0))
     return {name: step ** (index - (len(names) - 1) / 2) for index, name in enumerate(names)}
 

@@ -66,7 +66,8 @@ def _head(body: bytes) -> bytes:
 
 def _sorted_resources(body: bytes) -> bytes:
     def in_order(match: re.Match[bytes]) -> bytes:
-        return b"".join(sorted(match[0].splitlines(keepends=True), key=_by_name))
+        lines = sorted(match[0].splitlines(keepends=True), key=_by_name)
+        return b"".join(lines)
 
     head = _head(body)
     return _RESOURCES.sub(in_order, head) + body[len(head) :]

@@ -50,7 +50,7 @@ class PublishedPage(Exhibits):
     def sections(self) -> Mapping[str, Section]:
         """Of each family that has one, in their order."""
         parts = ((family, registry.part(family, _PART)) for family in registry.names())
-        found = [(family, part.SECTION) for family, part in parts if hasattr(part, "SECTION")]
+        found = [(family, part.SECTION) for family, part in parts if part is not None and hasattr(part, "SECTION")]
         return dict(sorted(found, key=lambda one: (one[1].order, one[0])))
 
     def indexes(self, family: str) -> Sequence[Mapping[str, Any]]:

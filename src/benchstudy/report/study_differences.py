@@ -17,23 +17,21 @@ def conditions(pair: FamilyPair) -> Iterator[tuple[str, str, str]]:
     for mine, its in pair.targets.items():
         where = f" on {mine}" if several else ""
         held = [side.latest(target) for side, target in ((pair.base, mine), (pair.other, its))]
-        yield (
-            f"Session{where}",
-            *(
-                f"{sessions.moment(session['started'])}, {session['uuid'][:8]}" if session else "unknown"
-                for session in held
-            ),
+        mine_was, its_was = (
+            f"{sessions.moment(session['started'])}, {session['uuid'][:8]}" if session else "unknown"
+            for session in held
         )
+        yield f"Session{where}", mine_was, its_was
         for role, facts in _hosts_by_role(held, (mine, its)).items():
             lines = [dict(sessions.host_lines(found)) for found in facts]
             for name in dict.fromkeys([*lines[0], *lines[1]]):
                 both = [line.get(name, "unknown") for line in lines]
                 if both[0] != both[1]:
-                    yield f"{name} of {role}{where}", *both
+                    yield f"{name} of {role}{where}", both[0], both[1]
     for name, columns in (("Measuring code", ["instrument"]), ("Tools", ["tool", "tool_version", "tool_sha256"])):
         both = [_listed(side.results.counted, columns) for side in (pair.base, pair.other)]
         if both[0] != both[1]:
-            yield name, *both
+            yield name, both[0], both[1]
 
 
 def facts(pair: FamilyPair) -> list[Difference]:

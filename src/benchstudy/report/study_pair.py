@@ -172,8 +172,9 @@ class FamilyPair:
         return Cell((figure, f"n = {arm.n}{failed}"), href, "number" if arm.median is not None else "failed")
 
     def summary(self) -> str:
-        drawn = [row.outcome for row in self.rows if row.outcome.low is not None and row.outcome.high is not None]
-        apart = sum(not made.low <= 1 <= made.high for made in drawn)
+        made = (row.outcome for row in self.rows)
+        drawn = [(m.low, m.high) for m in made if m.low is not None and m.high is not None]
+        apart = sum(not low <= 1 <= high for low, high in drawn)
         return (
             f"{human.plural(len(self.rows), 'ratio')} of {human.plural(len({row.about for row in self.rows}), 'case')} "
             f"that both measured; {apart} of {len(drawn)} intervals leave out a ratio of one."

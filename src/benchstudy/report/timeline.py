@@ -3,14 +3,15 @@
 import json
 import math
 from collections.abc import Sequence
-from typing import NamedTuple
+from statistics import median
+from typing import Any, NamedTuple
 
 import altair as alt
 import polars as pl
 
 from benchstudy.report import human, level_changes
 from benchstudy.report.axes import Axis
-from benchstudy.report.layers import HIDDEN, Panel, tooltips, visible
+from benchstudy.report.layers import Panel, layered, tooltips, visible
 from benchstudy.report.level_changes import LevelChanges
 from benchstudy.report.styles import DASHES, INK, MUTED, REFERENCE, Style
 
@@ -77,8 +78,8 @@ def time_panel(
         times = [*frame["x"].to_list(), *(end for phase in phases for end in (phase.start, phase.end))]
         layers += _change_layers(changes, base_x, (min(times) + max(times)) / 2, style)
     # The rule of the cross-hair is only on the page: a figure that is printed has no pointer.
-    live = alt.layer(*layers, _crosshair(frame, base_x, y.unit)).add_params(HIDDEN)
-    return Panel(title, alt.layer(*layers).add_params(HIDDEN), height, live)
+    live = layered(*layers, _crosshair(frame, base_x, y.unit))
+    return Panel(title, layered(*layers), height, live)
 
 
 def _without_gaps(bands: pl.DataFrame | None) -> pl.DataFrame:
@@ -135,7 +136,7 @@ def _phase_layers(phases: Sequence[Phase], x: alt.X) -> list[alt.Chart]:
 def _change_layers(changes: LevelChanges, x: alt.X, middle: float, style: Style) -> list[alt.Chart]:
     """A rule at each of the largest changes, each named above the plot and the phases, in a row of its own."""
     marked = changes.marks
-    rows = [
+    rows: list[dict[str, Any]] = [
         {"series": line.series, "x": round(change.at, 3), "text": changes.label(line, change)}
         for line, change in marked[: level_changes.MOST_MARKED]
     ]
@@ -161,7 +162,7 @@ def _crosshair(frame: pl.DataFrame, x: alt.X, unit: str) -> alt.Chart:
     if len(stops) > _MOST_STOPS:
         stops = stops.gather_every(math.ceil(len(stops) / _MOST_STOPS))
     told = pl.DataFrame({"x": stops})
-    pitch = float(stops.diff().median() or 1.0)
+    pitch = float(median(stops.diff().to_list()[1:] or [1.0]))
     several = frame["line"].n_unique() > 1
     named: dict[str, str] = {"time": "time"}
     told = told.with_columns(time=pl.col("x").map_elements(level_changes.moment, return_dtype=pl.String))
@@ -180,10 +181,10 @@ def _crosshair(frame: pl.DataFrame, x: alt.X, unit: str) -> alt.Chart:
     # Under the pointer is never the rule but a cell of the Voronoi diagram that Vega lays over it: its datum is the
     # rule's mark, and the row is that mark's datum.
     row = "(datum.datum || datum)"
-    said = ", ".join(f"{json.dumps(title)}: {row}.{column}" for column, title in named.items())
+    shown = ", ".join(f"{json.dumps(title)}: {row}.{column}" for column, title in named.items())
     return (
         alt.Chart(told)
-        .mark_rule(color=MUTED, strokeWidth=1.2, aria=False, tooltip=alt.ExprRef(f"{{{said}}}"))
+        .mark_rule(color=MUTED, strokeWidth=1.2, aria=False, tooltip=alt.ExprRef(f"{{{shown}}}"))
         .encode(x=x, opacity=alt.condition(near, alt.value(0.9), alt.value(0)))
         .add_params(near)
     )

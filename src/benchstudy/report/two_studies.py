@@ -39,7 +39,7 @@ class TwoStudies(Exhibits):
             measured = "; ".join(f"{study}: {', '.join(found)}" for study, found in folders.items())
             raise BenchstudyError(f"{base} and {other} have no family in common ({measured})")
         self.pairs = [
-            FamilyPair(self.root, name, *(self._side(study, name, tidy) for study in (base, other)), metrics)
+            FamilyPair(self.root, name, self._side(base, name, tidy), self._side(other, name, tidy), metrics)
             for name in shared
         ]
         if metrics and not any(pair.rows for pair in self.pairs):

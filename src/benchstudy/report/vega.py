@@ -3,6 +3,7 @@
 import json
 import re
 from functools import cache
+from importlib.metadata import version
 from typing import Any
 
 import vl_convert
@@ -51,11 +52,12 @@ def script_json(data: Any) -> str:
 @cache
 def bundle() -> str:
     """The script with which a page draws its figures; made once for this project and kept among its local state."""
-    stored = paths.vega_bundle(paths.project_root(), f"{VEGALITE_VERSION}-{vl_convert.__version__}")
+    stored = paths.vega_bundle(paths.project_root(), f"{VEGALITE_VERSION}-{version('vl-convert-python')}")
     if stored.is_file():
         script = stored.read_text(encoding="utf-8")
     else:  # two seconds, and every page is a process of its own
-        script = vl_convert.javascript_bundle(vl_version=VEGALITE_VERSION)
+        # Its stub knows of no default for the snippet, which is the one that Vega-Embed needs.
+        script = vl_convert.javascript_bundle(vl_version=VEGALITE_VERSION)  # type: ignore[call-arg]
         stored.parent.mkdir(parents=True, exist_ok=True)
         write_atomically(stored, script)
     # Its top-level names would become the page's; and nothing in it may end the element it stands in.

@@ -34,7 +34,7 @@ def summarised(found: Comparisons, caption: str) -> dict[str, Any]:
 
 
 def _line(found: Comparisons, level: str, title: str, rows: list[Row]) -> dict[str, str]:
-    counts = Counter(row.outcome.verdict for row in rows)
+    counts: Counter[Verdict] = Counter(row.outcome.verdict for row in rows)
     said = [verdict for verdict in Verdict if counts[verdict]]
     verdicts = ", ".join(f"{v.counted} in {counts[v]}" if len(rows) > 1 else v.counted for v in said)
     reasons = {row.outcome.why for row in rows} if len(said) == 1 else set()

@@ -206,13 +206,17 @@ class Calibration:
 
 def calibrate(judged: Iterable[Comparison]) -> Calibration | None:
     """The false-alarm rate in judged comparisons of a case with itself; None when none of them has an interval."""
-    usable = [made for made in judged if made.low is not None and made.ratio is not None]
+    usable = [
+        (made.verdict, made.ratio, made.low, made.high)
+        for made in judged
+        if made.low is not None and made.high is not None and made.ratio is not None
+    ]
     if not usable:
         return None
-    ratios = [made.ratio for made in usable]
+    ratios = [ratio for _, ratio, _, _ in usable]
     return Calibration(
-        share(sum(made.verdict.is_difference for made in usable), len(usable)),
-        share(sum(not made.low <= 1 <= made.high for made in usable), len(usable)),
+        share(sum(verdict.is_difference for verdict, *_ in usable), len(usable)),
+        share(sum(not low <= 1 <= high for _, _, low, high in usable), len(usable)),
         min(ratios),
         max(ratios),
     )

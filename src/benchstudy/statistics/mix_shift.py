@@ -167,7 +167,7 @@ class Shift:
     def without(self, labels: Sequence[str]) -> "Shift | None":
         """The change if nobody called these labels; None when nothing would be left of a side."""
         sides = [{k: v for k, v in side.items() if k not in labels} for side in (self._base, self._new)]
-        return Shift(*sides, self.base_s, self.new_s) if all(sides) else None
+        return Shift(sides[0], sides[1], self.base_s, self.new_s) if all(sides) else None
 
     @property
     def alarm(self) -> bool:

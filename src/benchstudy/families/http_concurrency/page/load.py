@@ -83,7 +83,7 @@ class HttpLoad:
             if level is not None:  # an imported output may tell neither
                 key = (*(str(row[name]) for name in _SWEEP), is_open)
                 found.setdefault(key, []).append(Point(row["case"], human.level(level), float(number)))
-        return [Sweep(*key, tuple(sorted(points, key=lambda p: p.number))) for key, points in found.items()]
+        return [Sweep(*[*key, tuple(sorted(points, key=lambda p: p.number))]) for key, points in found.items()]
 
     def sweeps(self, *, is_open: bool | None = None) -> list[Sweep]:
         """Those of servers under test; `is_open`: only open or only closed loops."""

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from typing import Any
 
 import polars as pl
 
@@ -132,14 +133,18 @@ class OpenAgainstClosed:
         return found
 
     def _frames(self, metric: str, both: tuple[list[Sweep], list[Sweep]]) -> tuple[pl.DataFrame, pl.DataFrame]:
-        points, estimates = [], []
+        points: list[Mapping[str, Any]] = []
+        estimates: list[Mapping[str, Any]] = []
         for sweep in (*both[0], *both[1]):
             for order, point in enumerate(sweep.points):
                 rate, latency = (self.load.estimate(m, sweep, point) for m in ("throughput", metric))
                 if rate is None or latency is None or None in (rate.summary.median, latency.summary.median):
                     continue
-                load = {"series": sweep.loop, "tip load": point.level if sweep.is_open else f"L = {point.level}"}
-                points += [load | trial for trial in self._trials(metric, sweep, point)]
+                load: dict[str, Any] = {
+                    "series": sweep.loop,
+                    "tip load": point.level if sweep.is_open else f"L = {point.level}",
+                }
+                points += [{**load, **trial} for trial in self._trials(metric, sweep, point)]
                 summary = latency.summary
                 estimates.append(
                     load
@@ -153,9 +158,10 @@ class OpenAgainstClosed:
                         "tip evidence": human.evidence(summary, "s"),
                     }
                 )
-        text, number = dict.fromkeys(("series", "trial", "tip load"), pl.String), pl.Float64
-        tips = dict.fromkeys(("tip median", "tip evidence"), pl.String)
-        ends = {"low": number, "high": number, "order": pl.Int64} | tips
+        number = pl.Float64
+        text: dict[str, type[pl.DataType]] = dict.fromkeys(("series", "trial", "tip load"), pl.String)
+        tips: dict[str, type[pl.DataType]] = dict.fromkeys(("tip median", "tip evidence"), pl.String)
+        ends: dict[str, type[pl.DataType]] = {"low": number, "high": number, "order": pl.Int64} | tips
         return (
             leading(self.load.results, pl.DataFrame(points, schema=text | {"x": number, "y": number})),
             pl.DataFrame(

@@ -65,7 +65,9 @@ class LoadLabels:
         sides = self.load.sides(contrast)
         for group in GROUPS:
             shift = self.load.shift(contrast, group)
-            for part in shift.parts if shift is not None else ():
+            if shift is None:
+                continue
+            for part in shift.parts:
                 if part.state != "both" or part.base is None or part.new is None:
                     continue
                 base, new = (

@@ -107,10 +107,10 @@ class LoadTest:
         keys = ("target", "database", "load")
         rows = self.results.cases.iter_rows(named=True)
         cases = {(*(row[k] for k in keys), row["version"]): row["case"] for row in rows}
-        for (*key, version), case in cases.items():
-            other = cases.get((*key, new))
+        for (target, database, load, version), case in cases.items():
+            other = cases.get((target, database, load, new))
             if version == base and other is not None:
-                yield Contrast(*key, base, new, case, other, again)
+                yield Contrast(target, database, load, base, new, case, other, again)
 
     # -- names -------------------------------------------------------------------------------------------------------
 
@@ -247,7 +247,7 @@ class LoadTest:
 
     def _shift(self, base: Sequence[Trial], new: Sequence[Trial], group: str) -> Shift | None:
         calls = [self.together(side, group) for side in (base, new)]
-        return Shift(*calls, self.seconds(base), self.seconds(new)) if all(calls) else None
+        return Shift(calls[0], calls[1], self.seconds(base), self.seconds(new)) if all(calls) else None
 
     def shifts_by_block(self, contrast: Contrast, group: str) -> dict[str, tuple[str, Shift]]:
         """Of each block that has both: trial of the new side to trial of the base, and the shift between the two."""

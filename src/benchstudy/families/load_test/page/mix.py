@@ -225,9 +225,9 @@ class LoadMix:
     def _own_band(self, reading: Reading) -> str:
         """What this study finds between two measurements of one version, beside what is usual elsewhere."""
         twin = self.twin(reading)
-        if twin is None or twin.like.ratio is None:
+        like = twin.like if twin is not None else None
+        if like is None or like.ratio is None:
             return ""
-        like = twin.like
         ends = "" if like.low is None or like.high is None else f" ({percent_interval(like.low, like.high)})"
         return (
             f" {reading.contrast.base} against itself, measured as often: {signed_percent(like.ratio)}{ends}; "

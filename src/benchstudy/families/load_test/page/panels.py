@@ -91,10 +91,10 @@ class LoadPanels:
             "One trial a version"
         )  # fmt: skip
         known = [width for found in trials.values() for t in found if (width := self.load.value(t.uuid, "rate_window"))]
-        width = f" Rates are over {median(known):g} s before each point." if known else ""
+        window = f" Rates are over {median(known):g} s before each point." if known else ""
         return (
             f"{title} ({counts}). {lines}; of a p99 the band is the bucket it lies in, and the line PromQL's "
-            f"interpolation. Shaded: phases.{width}"
+            f"interpolation. Shaded: phases.{window}"
         )
 
     def _panel(
@@ -105,8 +105,8 @@ class LoadPanels:
         everything = [t for found in trials.values() for t in found]
         steady_s = next((phase.start for phase in self.phases(everything) if phase.name == _ALIGNED), None)
         for version, found in trials.items():
-            rows = [self._rows(metric, t, steady_s) for t in found]
-            rows = [frame for frame in rows if frame is not None and not frame.is_empty()]
+            told = (self._rows(metric, t, steady_s) for t in found)
+            rows = [frame for frame in told if frame is not None and not frame.is_empty()]
             if rows:
                 frames[version] = rows
         if not frames:
@@ -121,15 +121,15 @@ class LoadPanels:
         title = f"{kind.title} (cut off before the {phases[-1].name} phase)" if cut else kind.title
         if phases and not kind.quantile:  # what lies somewhere in a bucket has no level of its own
             changes[kind.title] = self._changes(frames, phases[-1], y.unit, [t for own in trials.values() for t in own])
-        found = changes.get(kind.title)
-        return time_panel(title, lines, x, y, self.load.style, phases, bands, height=200, changes=found)
+        marked = changes.get(kind.title)
+        return time_panel(title, lines, x, y, self.load.style, phases, bands, height=200, changes=marked)
 
     def _changes(
         self, frames: dict[str, list[pl.DataFrame]], measured: Phase, unit: str, trials: Sequence[Trial]
     ) -> LevelChanges:
         """Of medians over trials, sample by sample: a line is drawn of fewer."""
         samples = [frame for rows in frames.values() for frame in rows]
-        pitch = max((float(step) for f in samples if f.height > 1 and (step := f["t_s"].diff().median())), default=1.0)
+        pitch = max(_steps(samples), default=1.0)
         lines = pl.concat(
             _on_grid(rows, pitch, False).select(series=pl.lit(v), line=pl.lit(""), x="x", y="y")
             for v, rows in frames.items()
@@ -205,7 +205,7 @@ class LoadPanels:
     def _buckets(self, contrast: Contrast, metric: str) -> Cell:
         """In how many blocks the p99 of the new side lies in another bucket: nothing finer is known of it."""
         base, new = ({t.block: self._quantile(t, metric) for t in side} for side in self.load.sides(contrast))
-        pairs = [(base[b], q) for b, q in new.items() if q is not None and base.get(b) is not None]
+        pairs = [(p, q) for b, q in new.items() if q is not None and (p := base.get(b)) is not None]
         if not pairs:
             return no_verdict("no block has both")
         higher = sum(q.apart(p) and q.low > p.low for p, q in pairs)
@@ -273,9 +273,13 @@ def _cut_off(rows: pl.DataFrame, measured: Sequence[Phase]) -> tuple[pl.DataFram
 
 def _pitch(frames: Sequence[pl.DataFrame]) -> float:
     """Seconds between points of a line: the samples' own, or more where there would be too many."""
-    times = [t for frame in frames for t in (frame["t_s"].min(), frame["t_s"].max())]
-    steps = [step for frame in frames if frame.height > 1 and (step := frame["t_s"].diff().median())]
-    return max(max(steps, default=1.0), (max(times) - min(times)) / _MOST_POINTS, 1e-3)
+    times = [t for frame in frames for t in frame["t_s"].to_list()]
+    return max(max(_steps(frames), default=1.0), (max(times) - min(times)) / _MOST_POINTS, 1e-3)
+
+
+def _steps(frames: Sequence[pl.DataFrame]) -> list[float]:
+    """Seconds from one sample to the next, as it mostly is, of each frame that has several."""
+    return [step for frame in frames if frame.height > 1 and (step := median(frame["t_s"].diff().to_list()[1:]))]
 
 
 def _on_grid(frames: Sequence[pl.DataFrame], pitch: float, quantile: bool) -> pl.DataFrame:

@@ -82,11 +82,13 @@ class LoadSetup:
             windows = [seconds for t in trials if (seconds := self.load.window_s(t))]
             if windows:
                 yield f"{name.capitalize()}: measured (ramp excluded)", [_range(windows)]
-        intervals = {self.load.value(t.uuid, "scrape_interval") for t in self.load.all_trials} - {None}
-        widths = {self.load.value(t.uuid, "rate_window") for t in self.load.all_trials} - {None}
+        intervals, widths = (
+            sorted({v for t in self.load.all_trials if (v := self.load.value(t.uuid, metric)) is not None})
+            for metric in ("scrape_interval", "rate_window")
+        )
         if intervals:
-            over = f", rates over {_range(sorted(widths))}" if widths else ""
-            yield "Scrape interval", [_range(sorted(intervals)) + over]
+            over = f", rates over {_range(widths)}" if widths else ""
+            yield "Scrape interval", [_range(intervals) + over]
         if self.load.scraped:
             yield "Windows", [*self._moments()]
 

@@ -173,7 +173,7 @@ class LoadUsers:
             return Cell((signed_percent(ratio), *interval_lines(made)), href)
         sides = [[v for t in side[:1] for v in self._steady_users(t)] for side in self.load.sides(contrast)]
         ends = within_trial.ratio_interval(*sides) if self.load.n(contrast) < FEWEST else None
-        said = ("n too small for an interval",)
+        said: tuple[str, ...] = ("n too small for an interval",)
         if ends is not None:
             said = (percent_interval(*ends), within_trial.WITHIN)
         return Cell((signed_percent(ratio), *said), href)
@@ -208,11 +208,11 @@ class LoadUsers:
         names = Counter(name for text in rows.filter(on)["alert"] for name in str(text).split("+"))
         alerts = {name: count / rows.height for name, count in names.most_common()}
         if begun.is_empty():
-            return Bracket(float(rows["users"].max()), None, alerts, None)
-        failed = float(begun["users"].min())
+            return Bracket(float(max(rows["users"].drop_nulls().to_list())), None, alerts, None)
+        failed = float(min(begun["users"].drop_nulls().to_list()))
         below = rows.filter(~on & (pl.col("users") < failed))["users"]
         named = _result(trial).get("limited_by") or next(iter(alerts), None)
-        return Bracket(float(below.max()) if len(below) else None, failed, alerts, named)
+        return Bracket(float(max(below.drop_nulls().to_list())) if len(below) else None, failed, alerts, named)
 
     def limits(self) -> Table:
         """A row a trial of an unbounded load: the result, the bracket, the alerts."""
@@ -279,7 +279,8 @@ class LoadUsers:
             inside = pl.col("x").is_between(last[0].start, last[0].end)
             shown = lines.filter(inside), marks.filter(inside)
             if not shown[0].is_empty():
-                lowest, highest = shown[0]["y"].min(), shown[0]["y"].max()
+                drawn = shown[0]["y"].drop_nulls().to_list()
+                lowest, highest = min(drawn), max(drawn)
                 near = lowest > 0.3 * highest  # an axis from zero would leave most of the chart empty
                 x, y = replace(x, from_zero=False), replace(y, from_zero=not near)
                 title = f"Active users, {last[0].name}{' (the axis does not begin at zero)' if near else ''}"

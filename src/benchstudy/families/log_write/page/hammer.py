@@ -1,6 +1,7 @@
 """The hammer's own words beside ours: its screen, the same box from our data, its Δ against the checkpoints."""
 
 from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
 
 import polars as pl
 
@@ -33,7 +34,8 @@ def screen_of(values: Mapping[str, float]) -> HammerScreen | None:
     if any(metric not in values for metric in (*_SCREEN.values(), *times.values())):
         return None
     counts = {field: round(values[metric]) for field, metric in _SCREEN.items()}
-    return HammerScreen(**counts, **{field: values[metric] for field, metric in times.items()})
+    seconds: dict[str, Any] = {field: values[metric] for field, metric in times.items()}
+    return HammerScreen(**counts, **seconds)
 
 
 class LogHammer:
@@ -105,7 +107,7 @@ class LogHammer:
         trial = self.load.typical(sweep, point, "hammer_qps")
         values = self.load.trials(sweep, point)
         screen = screen_of(values.get(trial or "", {}))
-        if screen is None:
+        if trial is None or screen is None:
             return None
         which = f", the nearest to the median of {len(values)}" if len(values) > 1 else ", the only one"
         note = f"Trial {trial}{which}, as it stood at the end. Its min/avg/max are of tick means, not of leaves."

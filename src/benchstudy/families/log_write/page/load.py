@@ -84,10 +84,10 @@ class LogWrite:
             found.setdefault(tuple(str(row[name]) for name in _FACTORS), []).append(point)
         return [self._sweep(key, points) for key, points in found.items()]
 
-    def _sweep(self, key: tuple[str, ...], points: list[Point]) -> Sweep:
+    def _sweep(self, key: tuple[Any, ...], points: list[Point]) -> Sweep:
         rates = tuple(sorted((p for p in points if p.rate is not None), key=lambda p: p.rate or 0.0))
         search = next((p for p in points if p.rate is None), None)
-        return Sweep(*key, self._is_open(key[0], points, key[-1]), rates, search)
+        return Sweep(*[*key, self._is_open(key[0], points, key[-1]), rates, search])
 
     def _is_open(self, target: str, points: list[Point], generator: str) -> bool:
         loops = {note["loop"] for point in points for note in self.notes(target, point.case) if "loop" in note}
@@ -181,7 +181,7 @@ class LogWrite:
         qps, queue, writers = (
             self.median(f"hammer_{metric}", sweep, point) for metric in ("qps", "queue_avg", "writers")
         )
-        return bool(qps and queue and writers) and qps * queue > BUSY_WRITERS * writers
+        return bool(qps and queue and writers and qps * queue > BUSY_WRITERS * writers)
 
     def pushback_share(self, sweep: Sweep, point: Point) -> float:
         """Of the leaves that were answered or failed, all trials together."""

@@ -4,14 +4,13 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from typing import Any
 
-import altair as alt
 import polars as pl
 
 from benchstudy.families.log_write.page.load import LogWrite, Point, Sweep
 from benchstudy.model.causes import Cause
 from benchstudy.report import human
 from benchstudy.report.figuredata import leading
-from benchstudy.report.layers import HIDDEN, reference_layers
+from benchstudy.report.layers import layered, reference_layers
 from benchstudy.report.panels import Axis, Panel, Reference, Style, trend_panel
 from benchstudy.report.tables import slug
 
@@ -91,7 +90,7 @@ def crossed_out(panel: Panel, failed: Sequence[Reference], x: Axis) -> Panel:
     if not failed:
         return panel
     lines = reference_layers(failed, horizontal=False, encoding=x.encode([]))
-    return replace(panel, chart=alt.layer(*panel.chart.layer, *lines).add_params(HIDDEN))
+    return replace(panel, chart=layered(*panel.chart.layer, *lines))
 
 
 def _series(row: dict[str, Any]) -> str:

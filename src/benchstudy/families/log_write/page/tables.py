@@ -96,7 +96,7 @@ class LogTables:
     def _by_rate(self, name: str, caption: str, sweeps: Sequence[Sweep], draws: Mapping[str, Draw]) -> Table:
         loads = {point.rate: point.level for sweep in sweeps for point in sweep.points}
         body = []
-        for rate in sorted(loads):
+        for rate in sorted(loads, key=lambda rate: rate or 0.0):
             row = [Cell.text(loads[rate])]
             for sweep in sweeps:
                 point = next((p for p in sweep.points if p.rate == rate), None)
@@ -138,7 +138,7 @@ class LogTables:
     def _within(self, sweep: Sweep, point: Point) -> Cell:
         trial = self.load.typical(sweep, point)
         values = self.load.trials(sweep, point).get(trial or "", {})
-        if "qps_low" not in values or "qps_high" not in values:
+        if trial is None or "qps_low" not in values or "qps_high" not in values:
             return MISSING
         ends = human.value_range((values["qps_low"], values["qps_high"]), "1/s")
         return Cell((ends, "one trial, nearest to the median"), self.load.results.places.href(trial))
