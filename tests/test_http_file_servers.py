@@ -21,7 +21,7 @@ from benchstudy.commands import cli
 from benchstudy.families.http_concurrency.page.load import HttpLoad
 from benchstudy.families.http_concurrency.page.tables import HttpTables
 from benchstudy.families.http_concurrency.scripts import K6_SCRIPT, k6_environment
-from benchstudy.families.shared.under_load import Rate
+from benchstudy.families.shared.levels import Rate
 from benchstudy.jobs.tidy import tidy_family
 from benchstudy.measuring.raw import StoredTrial
 from benchstudy.model import registry

@@ -75,7 +75,8 @@ EDITS = {
     "families/log_write/imported.py": NONE,
     "families/log_write/parse.py": NONE,
     "families/log_write/page/load.py": NONE,
-    # Several families place a load beside a server.
+    # What several families share.
+    "families/shared/levels.py": {"http_concurrency", "log_write"},
     "families/shared/under_load.py": {"http_concurrency", "load_test", "log_write"},
 }
 # Edits each file in turn, and prints the digests before, and after each edit.

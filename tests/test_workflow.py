@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 from conftest import Project, copy_project
+from planned import Job, following, jobs_in
 
 STUDY = {
     "study": "tiny",
@@ -76,6 +77,41 @@ def measured(tmp_path_factory) -> Project:
 
 def test_nothing_changed_means_nothing_to_do(measured):
     assert "Nothing to be done" in planned(measured)
+
+
+@pytest.fixture(scope="module")
+def all_jobs(measured) -> list[Job]:
+    return jobs_in(planned(measured, "--forceall"))
+
+
+PAGES = {"execute_notebook file_size", "render_report file_size", "build_index", "report"}
+
+
+@pytest.mark.parametrize(
+    ("module", "least"),
+    [
+        ("families/file_size/parse.py", {"tidy_family file_size", *PAGES}),
+        ("statistics/change_points.py", PAGES),
+        ("statistics/steady.py", PAGES),
+        ("model/criteria.py", PAGES),
+        ("statistics/within_trial.py", {"execute_notebook published"}),
+        ("model/questions.py", {"build_index"}),
+        ("families/fio/fio_json.py", set()),
+        ("measuring/session.py", set()),
+    ],
+)
+def test_an_edit_makes_the_jobs_due_that_import_the_module(measured, all_jobs, module, least):
+    """Before anything else is edited here. What test_job_inputs.py says of all modules is tried with a few."""
+    path = measured.root / "src/benchstudy" / module
+    content, times = path.read_bytes(), path.stat()
+    path.write_bytes(content + b"\n# edited\n")
+    try:
+        due = {job.name for job in jobs_in(planned(measured))}
+    finally:
+        path.write_bytes(content)
+        os.utime(path, ns=(times.st_atime_ns, times.st_mtime_ns))
+    assert due == following(all_jobs, f"src/benchstudy/{module}")
+    assert due >= least and bool(due) == bool(least)
 
 
 @pytest.mark.parametrize(

@@ -5,7 +5,7 @@ import logging
 import shlex
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import polars as pl
 
@@ -13,7 +13,9 @@ from benchstudy.measuring.raw import StoredTrial, load_trial
 from benchstudy.model import paths
 from benchstudy.model.errors import BenchstudyError
 from benchstudy.model.family import Case, Family, ParseError
-from benchstudy.model.study import SessionPlan
+
+if TYPE_CHECKING:
+    from benchstudy.model.study import SessionPlan
 
 log = logging.getLogger("benchstudy")
 
@@ -57,7 +59,7 @@ _TRIALS = {
 }
 
 
-def tidy_family(root: Path, plans: Sequence[SessionPlan], output: Path) -> None:
+def tidy_family(root: Path, plans: Sequence["SessionPlan"], output: Path) -> None:
     """Write observations, cases, trials and the family's series as Parquet below `output`.
 
     `plans`: of one family, one a target; their `session.json` files are read. The cases are those of the study, in its

@@ -11,7 +11,7 @@ from typing import Any, ClassVar
 from benchstudy.families.http_concurrency.config import Endpoint, Generator, HttpConcurrencyConfig, Server, Sweep
 from benchstudy.families.http_concurrency.metrics import METRICS
 from benchstudy.families.http_concurrency.scripts import LIBRARY, scripts
-from benchstudy.families.shared.under_load import UNLIMITED, Rate
+from benchstudy.families.shared.levels import UNLIMITED, Rate
 from benchstudy.model import services
 from benchstudy.model.errors import StudyError
 from benchstudy.model.family import Case, Family

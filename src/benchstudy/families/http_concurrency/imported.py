@@ -3,7 +3,7 @@
 from pathlib import Path
 
 from benchstudy.families.http_concurrency.ab import parse_ab, recognise_ab
-from benchstudy.families.shared.under_load import UNLIMITED
+from benchstudy.families.shared.levels import UNLIMITED
 from benchstudy.model.family import Imported
 from benchstudy.model.names import as_name
 

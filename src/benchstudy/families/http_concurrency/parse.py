@@ -20,7 +20,7 @@ from benchstudy.families.http_concurrency.metrics import PERCENTILES
 from benchstudy.families.http_concurrency.scripts import K6_SUMMARY
 from benchstudy.families.http_concurrency.wrk import WrkResult, parse_wrk
 from benchstudy.families.shared.files import read_json, read_text
-from benchstudy.families.shared.under_load import Rate
+from benchstudy.families.shared.levels import Rate
 from benchstudy.model.family import Observation, Parsed, ParseError
 
 IMPORTED_AB = "ab.txt"

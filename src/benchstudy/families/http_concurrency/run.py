@@ -19,7 +19,8 @@ from benchstudy.families.http_concurrency.config import (
     Server,
 )
 from benchstudy.families.http_concurrency.scripts import LIBRARY, SCRIPTS
-from benchstudy.families.shared.under_load import Placement, Rate, cpus_for_generator, load_role, place
+from benchstudy.families.shared.levels import Rate
+from benchstudy.families.shared.under_load import Placement, cpus_for_generator, load_role, place
 from benchstudy.hosts.agent import Command
 from benchstudy.model.errors import TrialFailed
 from benchstudy.model.family import Case

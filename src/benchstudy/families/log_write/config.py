@@ -6,7 +6,7 @@ from typing import Literal
 
 from pydantic import Field, field_validator, model_validator
 
-from benchstudy.families.shared.under_load import UNLIMITED, Limit, Rate
+from benchstudy.families.shared.levels import UNLIMITED, Limit, Rate
 from benchstudy.model.family import FamilyConfig
 from benchstudy.model.names import Name, nearest
 from benchstudy.model.strict import Strict

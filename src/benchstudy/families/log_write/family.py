@@ -10,7 +10,7 @@ from typing import Any, ClassVar
 
 from benchstudy.families.log_write.config import SEARCH, Backend, LogGenerator, LogSweep, LogWriteConfig, share_of
 from benchstudy.families.log_write.metrics import METRICS
-from benchstudy.families.shared.under_load import Rate
+from benchstudy.families.shared.levels import Rate
 from benchstudy.model import services
 from benchstudy.model.errors import StudyError
 from benchstudy.model.family import Case, Family

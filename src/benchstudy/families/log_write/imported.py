@@ -4,7 +4,7 @@ import re
 from pathlib import Path
 
 from benchstudy.families.log_write.hammer import HammerScreen, read_saved, recognise_box
-from benchstudy.families.shared.under_load import UNLIMITED
+from benchstudy.families.shared.levels import UNLIMITED
 from benchstudy.model.family import Imported
 from benchstudy.model.names import as_name
 

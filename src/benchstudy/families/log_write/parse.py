@@ -12,7 +12,7 @@ from benchstudy.families.log_write.reading import window_of
 from benchstudy.families.log_write.samples import Found, limited_by, read_samples
 from benchstudy.families.log_write.windows import Measured, Rows, Values, growth_rows, measured
 from benchstudy.families.shared.files import read_json
-from benchstudy.families.shared.under_load import Rate
+from benchstudy.families.shared.levels import Rate
 from benchstudy.model.family import Observation, Parsed, ParseError
 
 

@@ -20,7 +20,8 @@ from benchstudy.families.log_write.log import Log, Wanted
 from benchstudy.families.log_write.reading import read_hammer_log, read_written, window_of
 from benchstudy.families.log_write.search import Attempt, Step, bracket, next_rate, tried, verdict
 from benchstudy.families.log_write.starts import ServerDied, Starts
-from benchstudy.families.shared.under_load import Rate, load_role
+from benchstudy.families.shared.levels import Rate
+from benchstudy.families.shared.under_load import load_role
 from benchstudy.hosts.agent import Command
 from benchstudy.model.errors import BenchstudyError, TrialFailed
 from benchstudy.model.family import Case, ParseError

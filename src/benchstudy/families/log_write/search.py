@@ -5,7 +5,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from benchstudy.families.log_write.config import CapacitySearch
-from benchstudy.families.shared.under_load import Rate
+from benchstudy.families.shared.levels import Rate
 
 _BUSY = 0.9  # share of its processor from which on a generator is late
 

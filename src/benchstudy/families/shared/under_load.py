@@ -1,67 +1,13 @@
-"""What families with servers under limits and offered loads share: limits, rates, and who runs on which CPUs."""
+"""What families that load servers share: which host makes the load, and who runs on which CPUs."""
 
-import re
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from pydantic import Field, model_validator
-
 from benchstudy.model.errors import TrialFailed
-from benchstudy.model.names import Name
-from benchstudy.model.services import Limits
-from benchstudy.model.strict import Strict
-from benchstudy.model.units import SizeField
 
 if TYPE_CHECKING:
     from benchstudy.measuring.trial import TrialContext
-
-UNLIMITED = "none"  # the level of the factor limits without any
-_RATE = re.compile(r"\s*(\d+(?:\.\d{1,3})?)\s*/\s*(s|min)\s*")  # no finer: generators ask at it exactly
-
-
-class Limit(Strict):
-    """What a server may use, by name."""
-
-    name: Name
-    cpus: int | None = Field(None, ge=1, description="whole CPUs; all when left out")
-    memory: SizeField | None = Field(None, description="page cache included, no swap; all when left out")
-
-    @model_validator(mode="after")
-    def _limits_something(self) -> "Limit":
-        if self.name == UNLIMITED or (self.cpus is None and self.memory is None):
-            raise ValueError(
-                f"limits {self.name!r}: give cpus or memory, and another name than {UNLIMITED!r}, which is known "
-                "already and means without any"
-            )
-        return self
-
-    @property
-    def limits(self) -> Limits:
-        return Limits(cpus=self.cpus, memory=self.memory)
-
-
-class Rate(str):
-    """Requests a second as written in the study, such as "200/s"; `per_s` is its value."""
-
-    per_s: float
-
-    def __new__(cls, text: str) -> "Rate":
-        match = _RATE.fullmatch(text) if isinstance(text, str) else None
-        if match is None or float(match[1]) <= 0:
-            raise ValueError(f'{text!r} is not a rate: write it as "200/s" or "30/min", with three decimals at most')
-        self = super().__new__(cls, f"{match[1]}/{match[2]}")
-        self.per_s = float(match[1]) / (60 if match[2] == "min" else 1)
-        return self
-
-    @property
-    def level(self) -> str:
-        """As a case's level, which is part of a folder's name: 200-per-s."""
-        return self.replace("/", "-per-")
-
-    @classmethod
-    def of_level(cls, level: str) -> "Rate":
-        return cls(level.replace("-per-", "/"))
 
 
 @dataclass(frozen=True)

@@ -15,7 +15,7 @@ from typing import Any
 import polars as pl
 
 from benchstudy.families.log_write.config import SEARCH
-from benchstudy.families.shared.under_load import UNLIMITED
+from benchstudy.families.shared.levels import UNLIMITED
 from benchstudy.model.criteria import ACHIEVED, BUSY_WRITERS
 from benchstudy.report import human
 from benchstudy.report.results import Estimate, Results

@@ -1,0 +1,165 @@
+"""Results follow their code: the jobs that an edit of any module makes due are those that import it, and no others.
+
+What each job imports is found here in a second way: by reading the sources themselves, from the job's script on.
+"""
+
+import ast
+import json
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from conftest import CHECKOUT, Project, copy_project
+from planned import Job, following, jobs_in
+
+SRC = CHECKOUT / "src"
+FAMILIES = ("file_size", "fio", "http_concurrency", "load_test", "log_write")
+MODULES = sorted(path.relative_to(SRC).as_posix() for path in SRC.rglob("*.py"))
+# How a job starts, logs and fails decides no result.
+START = ("benchstudy.jobs.job.", "benchstudy.jobs.preloaded.")
+
+
+@pytest.fixture(scope="module")
+def jobs(tmp_path_factory: pytest.TempPathFactory) -> list[Job]:
+    """All jobs of the embedded study, which has every family, as Snakemake plans them before anything was done."""
+    project: Project = copy_project(tmp_path_factory.mktemp("inputs") / "project")
+    return jobs_in(project.snakemake("report", "-n", "--forceall").stdout)
+
+
+def test_every_edit_plans_the_jobs_that_import_the_module_and_no_others(jobs):
+    imported = {job.name: imported_by(job) for job in jobs}
+    assert len(imported) == len(jobs) == 6 + 4 * len(FAMILIES)
+    wrong = {}
+    for module in MODULES:
+        direct = {name for name, modules in imported.items() if module in modules}
+        expected = direct | {name for job in jobs if job.name in direct for name in after(jobs, job)}
+        planned = following(jobs, f"src/{module}")
+        if planned != expected:
+            wrong[module] = sorted(planned ^ expected)
+    assert wrong == {}
+
+
+@pytest.mark.parametrize("folder", ["src", "notebooks", "workflow"])
+def test_no_edit_plans_a_measurement_or_a_provisioning(jobs, folder):
+    held = {"measure_session", "provision_target"}
+    assert {job.rule for job in jobs} > held
+    files = [path.relative_to(CHECKOUT).as_posix() for path in (CHECKOUT / folder).rglob("*") if path.is_file()]
+    planned = {file: {name.split()[0] for name in following(jobs, file)} for file in files}
+    assert any(planned.values())
+    assert {file: rules & held for file, rules in planned.items() if rules & held} == {}
+
+
+@pytest.mark.parametrize(
+    "module",
+    [
+        "statistics/change_points.py",
+        "statistics/steady.py",
+        "model/criteria.py",
+        "statistics/comparisons.py",
+        "lints/words.py",
+    ],
+)
+def test_an_edit_of_what_only_pages_import_makes_pages_again(jobs, module):
+    planned = following(jobs, f"src/benchstudy/{module}")
+    assert {f"execute_notebook {family}" for family in FAMILIES} <= planned
+    assert {f"render_report {family}" for family in FAMILIES} | {"build_index"} <= planned
+
+
+@pytest.mark.parametrize(
+    ("file", "rules"),
+    [
+        ("families/fio/fio_json.py", {"tidy_family fio"}),
+        ("families/log_write/samples.py", {"tidy_family log_write"}),
+        ("statistics/within_trial.py", {"tidy_family log_write"}),
+        ("families/load_test/page/panels.py", {"execute_notebook load_test"}),
+        ("report/templates/page.css", {"render_report fio", "build_index"}),
+        ("model/questions.py", {"build_index"}),
+    ],
+)
+def test_a_familys_code_is_input_of_its_own_jobs(jobs, file, rules):
+    having = {job.name for job in jobs if f"src/benchstudy/{file}" in job.inputs}
+    assert rules <= having
+    others = {name for name in having if name.startswith("tidy_family")} - rules
+    assert not others or not file.startswith("families/"), "no family's tables are made by another's code"
+
+
+def test_pages_and_tables_are_made_without_hosts_and_sessions(jobs):
+    for job in jobs:
+        foreign = ("src/benchstudy/hosts/", "src/benchstudy/provisioning/", "src/benchstudy/commands/")
+        measuring = {f"src/benchstudy/measuring/{name}.py" for name in ("session", "trial", "state", "instrument")}
+        assert not [path for path in job.inputs if path.startswith(foreign) or path in measuring], job.name
+        assert not [path for path in job.inputs if path.endswith("/run.py")], job.name
+        if job.rule == "tidy_family":
+            assert not [path for path in job.inputs if path.startswith("src/benchstudy/report/")], job.name
+
+
+def after(jobs: list[Job], job: Job) -> set[str]:
+    return {name for output in job.outputs for name in following(jobs, output)}
+
+
+# --- what jobs import, by the sources ----------------------------------------------------------------------------
+
+
+def imported_by(job: Job) -> set[str]:
+    """Files below src that a job's script imports, and what families bring to it by name."""
+    script = CHECKOUT / "workflow" / "scripts" / f"{job.rule}.py"
+    if job.rule in ("report", "measure_session", "provision_target", "confirm_sessions"):
+        return set()
+    names = [name for name in names_in(ast.parse(script.read_bytes())) if not f"{name}.".startswith(START)]
+    shown = [job.of] if job.of in FAMILIES else [] if job.rule == "render_report" else FAMILIES
+    names += [f"benchstudy.families.{family}.family" for family in shown]
+    if job.rule == "tidy_family":
+        names += [f"benchstudy.families.{job.of}.parse"]
+    if job.rule in ("execute_notebook", "build_index"):
+        names += [f"benchstudy.families.{family}.lints" for family in FAMILIES]
+    if job.rule == "execute_notebook":
+        names += names_in_notebook(CHECKOUT / "notebooks" / f"{job.of}.ipynb")
+    if job.rule == "execute_notebook" and job.of not in FAMILIES:
+        names += [f"benchstudy.families.{family}.page.published" for family in FAMILIES]
+    found: dict[str, None] = {}
+    todo = [file for name in names for file in files_of(name)]
+    while todo:
+        if (file := todo.pop()) not in found:
+            found[file] = None
+            todo += IMPORTS[file]
+    return set(found)
+
+
+def files_of(name: str) -> list[str]:
+    """Of a module and of the packages around it; nothing for a name that is no module of ours."""
+    parts = name.split(".")
+    paths = ["/".join(parts[:length]) for length in range(1, len(parts) + 1)]
+    own = [file for path in paths for file in (f"{path}.py", f"{path}/__init__.py") if file in IN_SRC]
+    return own if len(own) == len(parts) else []
+
+
+def names_in(node: ast.AST, package: str = "") -> Iterator[str]:
+    """Names that may be modules, but those that only a type checker imports. `package`: where a relative one starts."""
+    if isinstance(node, ast.If) and isinstance(node.test, ast.Name) and node.test.id == "TYPE_CHECKING":
+        return
+    if isinstance(node, ast.Import):
+        yield from (alias.name for alias in node.names)
+    elif isinstance(node, ast.ImportFrom):
+        assert node.level < 2
+        module = ".".join(part for part in (package if node.level else "", node.module) if part)
+        yield module
+        yield from (f"{module}.{alias.name}" for alias in node.names)
+    for child in ast.iter_child_nodes(node):
+        yield from names_in(child, package)
+
+
+def names_in_notebook(notebook: Path) -> list[str]:
+    cells = json.loads(notebook.read_bytes())["cells"]
+    code = ["".join(cell["source"]) for cell in cells if cell["cell_type"] == "code"]
+    return [name for source in code for name in names_in(ast.parse(source))]
+
+
+IN_SRC = frozenset(MODULES)
+IMPORTS = {
+    module: {
+        file
+        for name in names_in(ast.parse((SRC / module).read_bytes()), module.rpartition("/")[0].replace("/", "."))
+        for file in files_of(name)
+    }
+    for module in MODULES
+}

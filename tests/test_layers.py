@@ -1,0 +1,27 @@
+"""What import-linter cannot see: the contracts in pyproject.toml are of modules, and what runs on hosts is none."""
+
+import ast
+from pathlib import Path
+
+import pytest
+from conftest import CHECKOUT
+
+PACKAGE = CHECKOUT / "src" / "benchstudy"
+ON_HOSTS = sorted([*PACKAGE.glob("agent/*.py"), *PACKAGE.glob("families/**/on_host/*.py")])
+
+
+def test_there_is_something_that_runs_on_hosts():
+    assert {path.parent.name for path in ON_HOSTS} == {"agent", "on_host"}
+
+
+@pytest.mark.parametrize("file", ON_HOSTS, ids=lambda path: path.relative_to(PACKAGE).as_posix())
+def test_what_runs_on_hosts_imports_nothing_of_the_package(file: Path):
+    imported = [
+        node for node in ast.walk(ast.parse(file.read_bytes())) if isinstance(node, ast.Import | ast.ImportFrom)
+    ]
+    names = [name for node in imported for name in names_of(node)]
+    assert [name for name in names if name.split(".")[0] == "benchstudy"] == []
+
+
+def names_of(node: ast.Import | ast.ImportFrom) -> list[str]:
+    return [alias.name for alias in node.names] if isinstance(node, ast.Import) else [node.module or ""]
