@@ -174,7 +174,7 @@ class Family(ABC):
 
         Raises ParseError. Of the parser, so that no run has to read results for others' sake.
         """
-        note_trial = getattr(self._part("parse"), "note_trial", None)
+        note_trial = getattr(self._part("parse"), "note_trial", None) if self._has("parse") else None
         return note_trial(files) if note_trial else {}
 
     def check(self, config: Any, host: Any) -> None:
@@ -205,7 +205,7 @@ class Family(ABC):
         return importlib.import_module(f"{self._package}.{name}")
 
     def _has(self, name: str) -> bool:
-        return importlib.util.find_spec(f"{self._package}.{name}") is not None
+        return bool(self._package) and importlib.util.find_spec(f"{self._package}.{name}") is not None
 
     @property
     def _package(self) -> str:

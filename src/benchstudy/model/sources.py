@@ -84,8 +84,9 @@ def _imported(source: str) -> Iterator[str]:
 
 
 def _packages() -> frozenset[str]:
-    """Those whose imports are followed."""
-    return frozenset(_outermost(name) for name in (_OWN, *registry.packages().values()))
+    """Those whose imports are followed; a family that is a single module imports nothing of its own."""
+    outermost = {_outermost(name) for name in (_OWN, *registry.packages().values())}
+    return frozenset(name for name in outermost if (spec := find_spec(name)) and spec.submodule_search_locations)
 
 
 @cache
