@@ -16,7 +16,7 @@ BIN := .venv/bin
 # The commands below are of the environment.
 export PATH := $(CURDIR)/$(BIN):$(PATH)
 
-.PHONY: help environment report crate reproduce lint test-fast test lab check format clean-reports clean-environment clean-loopback
+.PHONY: help environment report crate reproduce lint test-fast test lab check format lock clean-reports clean-environment clean-loopback
 
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-18s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -59,7 +59,7 @@ test-fast: ## the tests that start no server and compile nothing: under two minu
 test: ## set up what is missing, then run the whole test suite
 	@sh setup/environment.sh test
 	@python tests/build_tools.py
-	@python -m pytest -n $(WORKERS) --dist loadfile $(PYTEST)
+	@python -m pytest -n $(WORKERS) --dist loadfile --no-loadscope-reorder $(PYTEST)
 
 # On loopback behind its token, what kernels say encrypted; root is who works in a container or on a
 # bare cloud machine. What the environment holds is the lock's affair, so Lab's own way to add packages is closed.
@@ -72,6 +72,13 @@ check: environment ## try every host of the study without measuring anything
 
 format: environment ## format the code
 	@ruff check --fix . && ruff format . && snakefmt workflow
+
+# The one of tests holds that of users, pin for pin.
+RESOLVE = uv pip compile --quiet --universal --generate-hashes --override setup/overrides.txt -p 3.11 pyproject.toml
+lock: ## what pyproject.toml asks for, resolved and pinned by hash; UPGRADE="-P rich" takes a newer one
+	@sh setup/environment.sh lint
+	@$(RESOLVE) $(UPGRADE) --extra setup -o requirements.lock
+	@$(RESOLVE) $(UPGRADE) --extra dev -c requirements.lock -o requirements-dev.lock
 
 clean-reports: ## remove what the workflow can make again; raw results are never touched
 	@rm -rf data/tidy reports/* logs

@@ -7,7 +7,6 @@ real load its rate, fails for reasons that are not its own. What is there alread
 import logging
 import os
 import tempfile
-from collections.abc import Iterator
 from pathlib import Path
 
 import yaml
@@ -17,7 +16,8 @@ from sshd_hosts import SshdHost
 from benchstudy.model.study import Study, parse_study
 from benchstudy.provisioning.target import provision_target
 
-# Together they start everything that a deploy of ours builds.
+# Together they start everything that a deploy of ours builds. Of a family that both have, the later one starts all that
+# the earlier does.
 STUDIES = ("config/config.yaml", "config/studies/tessera-log.yaml")
 
 
@@ -27,17 +27,17 @@ def main() -> None:
     os.chdir(CHECKOUT)
     with tempfile.TemporaryDirectory(prefix="benchstudy-build-") as folder, SshdHost(Path(folder, "sshd")) as sshd:
         here = {**sshd.host.model_dump(exclude_none=True, exclude_defaults=True), "work_dir": f"{folder}/work"}
-        for study, target in _targets(here):
-            # What cannot be had is said, and is the tests' own affair, each in its words.
-            provision_target(study, target, Path(folder, "facts.json"))
+        # What cannot be had is said, and is the tests' own affair, each in its words.
+        provision_target(one_study(here), "all", Path(folder, "facts.json"))
 
 
-def _targets(host: dict[str, str]) -> Iterator[tuple[Study, str]]:
-    """Every target of the studies, with `host` in place of all of theirs."""
-    for file in STUDIES:
-        declared = yaml.safe_load((CHECKOUT / file).read_text())
-        study = parse_study({**declared, "hosts": dict.fromkeys(declared["hosts"], host)})
-        yield from ((study, target) for target in study.targets)
+def one_study(host: dict[str, str]) -> Study:
+    """All families on one target in every role: a study of each would compile anew what they have in common."""
+    declared = [yaml.safe_load((CHECKOUT / file).read_text()) for file in STUDIES]
+    families = {name: {**block, "targets": None} for each in declared for name, block in each["families"].items()}
+    roles = sorted({role for each in declared for target in each["targets"].values() for role in target["roles"]})
+    targets = {"all": {"roles": dict.fromkeys(roles, "here")}}
+    return parse_study({"study": "builds", "hosts": {"here": host}, "targets": targets, "families": families})
 
 
 if __name__ == "__main__":

@@ -149,6 +149,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
         if isinstance(item, pytest.Function):
             for mark in tiers.marks_of(item):
                 item.add_marker(mark)
+    tiers.put_long_files_first(items)
 
 
 @pytest.hookimpl(wrapper=True)

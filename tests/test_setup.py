@@ -136,6 +136,7 @@ def test_links_in_the_documents_lead_somewhere():
             assert os.path.exists(document.parent / link), f"{document.name}: {link}"
 
 
+@pytest.mark.slow
 def test_a_set_up_from_nothing_works_and_the_second_run_does_nothing(copy):
     outside = {name: value for name, value in os.environ.items() if name != "VIRTUAL_ENV"}
 

@@ -1,4 +1,4 @@
-"""Which tier a test belongs to, derived from what it can reach, and the guard that keeps the fast tier fast.
+"""Which tier a test belongs to, derived from what it can reach, the guard of the fast tier, and the order of files.
 
 `server`: it may start a server or a host. `build`: it may compile or install programs. `slow`: it runs the workflow,
 notebooks or a browser. What has none of these marks is `make test-fast`.
@@ -6,6 +6,7 @@ notebooks or a browser. What has none of these marks is `make test-fast`.
 
 import re
 import sys
+from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 from types import CodeType, FunctionType, ModuleType
@@ -30,6 +31,40 @@ SERVERS_AND_BUILDERS = re.compile(
     "apache2|caddy|cargo|cc|chromium|debootstrap|gcc|go|google-chrome|lighttpd|locust|mariadbd|mattermost|mysqld|nginx|"
     "papermill|postgres|prometheus|rclone|sftpgo|snakemake|sshd"
 )
+
+# Files that take minutes, longest first: a worker that begins one last would be the only one at work in the end.
+LONGEST = (
+    "test_mattermost.py",
+    "test_log_write_sessions.py",
+    "test_load_users_mattermost.py",
+    "test_load_test_run.py",
+    "test_workflow.py",
+    "test_http_concurrency.py",
+    "test_two_hosts.py",
+    "test_reproduce.py",
+    "test_provenance.py",
+    "test_limits.py",
+    "test_hostagent.py",
+    "test_large_reports.py",
+    "test_setup.py",
+)
+
+
+def put_long_files_first(items: list[pytest.Item]) -> None:
+    """The longest files, then others by how many of their tests are not fast, so that the quickest fill the end.
+
+    Tests that want the machine for themselves come between: beside quick ones they wait, and are waited for, least.
+    """
+    not_fast = Counter(item.path for item in items if any(item.get_closest_marker(mark) for mark in DOORS))
+    alone = {item.path for item in items if item.get_closest_marker("alone")}
+    places = {name: place for place, name in enumerate(LONGEST)}
+
+    def place(item: pytest.Item) -> tuple[int, int, int, str]:
+        path = item.path
+        group = 1 if path in alone else 0 if not_fast[path] else 2
+        return group, places.get(path.name, len(LONGEST)), -not_fast[path], path.name
+
+    items.sort(key=place)
 
 
 def marks_of(item: pytest.Function) -> set[str]:
