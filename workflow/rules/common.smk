@@ -17,6 +17,8 @@ from benchstudy.model.study import parse_study, refuse_repeated_keys
 from benchstudy.provisioning.target import deploy_files, facts_problems
 from benchstudy.report.studypages import STUDY_PAGES
 
+snakemake_adapter.check_place(workflow)
+
 # A configfile directive would be merged with the one of the command line, key by key: two studies mixed into one.
 if not snakemake_adapter.names_study(workflow):
 
@@ -24,7 +26,6 @@ if not snakemake_adapter.names_study(workflow):
 
 
 try:
-    snakemake_adapter.check_place(workflow)
     for file in workflow.configfiles:
         refuse_repeated_keys(Path(file))
     STUDY = parse_study(config)

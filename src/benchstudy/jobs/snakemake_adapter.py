@@ -10,23 +10,23 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, NoReturn
 
-from benchstudy.model.errors import BenchstudyError
-
 # Snakemake has nbformat tell a script's language; below it, a JSON schema library builds a grammar of IRIs that nobody
 # here needs, for more than a second at each start. Without this optional part it goes on.
 _UNNEEDED = "rfc3987_syntax"
 
 
 def check_place(workflow: Any) -> None:
-    """The first call of the Snakefile. Raises BenchstudyError where this workflow could not work as it is asked to."""
+    """The first call of the Snakefile. Raises WorkflowError where this workflow could not work as it is asked to."""
+    from snakemake.exceptions import WorkflowError
+
     sys.modules.setdefault(_UNNEEDED, None)  # type: ignore[arg-type]
     if not workflow.modifier.is_main_snakefile() or Path(workflow.basedir) != Path.cwd() / "workflow":
-        raise BenchstudyError(
+        raise WorkflowError(
             f"{Path.cwd()} is not the folder of this workflow: raw files, reports and locks belong to one project. Run "
             "snakemake in the project's folder, without --directory, and not as a module of another workflow"
         )
     if workflow.is_main_process and "--no-hooks" in sys.argv:
-        raise BenchstudyError("--no-hooks leaves out what keeps two commands apart: run snakemake without it")
+        raise WorkflowError("--no-hooks leaves out what keeps two commands apart: run snakemake without it")
 
 
 def names_study(workflow: Any) -> bool:
