@@ -49,12 +49,13 @@ class RunningService:
         """{"state": "running" while it lives, "cause", "log": the tail, "used", "monotonic"}, see `usage`."""
         return self._line.call("service-status", self.folder)
 
-    def stop(self, into: Path | None = None) -> None:
-        """End it, bring its logs into the folder `into`, and remove its folder from the host; sets `record`."""
+    def stop(self, into: Path | None = None) -> Mapping[str, Any]:
+        """End it, bring its logs into the folder `into`, remove its folder from the host; the `record` it now has."""
         answer = self._line.call("stop-service", self.folder, timeout_s=120.0)
-        self.record = {key: value for key, value in answer.items() if key != "logs"}
+        self.record = record = {key: value for key, value in answer.items() if key != "logs"}
         fetch_logs(self._line, self.folder, answer["logs"], into)
         self._line.call("remove", self.uuid, self.folder)
+        return record
 
     def check(self) -> None:
         """Raise ServiceFailed with the cause and the end of its log when it does not run any more."""

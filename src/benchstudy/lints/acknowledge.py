@@ -11,9 +11,12 @@ from benchstudy.lints.model import Finding
 class Acknowledged(Protocol):
     """An entry of a study's `acknowledge`."""
 
-    lint: str | None
-    where: str
-    reason: str
+    @property
+    def lint(self) -> str | None: ...
+    @property
+    def where(self) -> str: ...
+    @property
+    def reason(self) -> str: ...
 
 
 def acknowledge(found: Iterable[Finding], entries: Iterable[Acknowledged]) -> list[Finding]:

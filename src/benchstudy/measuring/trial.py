@@ -181,15 +181,15 @@ class TrialContext:
             self._end_server(running, label, folder, None)
 
     def _end_server(self, running: RunningService, label: str, folder: Path, symptom: Exception | None) -> None:
-        running.stop(folder)
-        self._list_server(running.name, label, running.record)
-        out_of_memory = ran_out_of_memory(running.record)
-        if running.record["state"] == "stopped" and not out_of_memory:
+        record = running.stop(folder)
+        self._list_server(running.name, label, record)
+        out_of_memory = ran_out_of_memory(record)
+        if record["state"] == "stopped" and not out_of_memory:
             return
-        cause, said = how_it_ended(running.record), _said(folder / "stderr") or _said(folder / "stdout")
+        cause, said = how_it_ended(record), _said(folder / "stderr") or _said(folder / "stdout")
         if not out_of_memory:
             cause = f"the server {running.name} died during the trial: {cause}{_ending(said)}"
-        raise TrialFailed(cause, died(running.record, running.name, said)) from symptom
+        raise TrialFailed(cause, died(record, running.name, said)) from symptom
 
     def _list_server(self, name: str, label: str, record: Mapping[str, Any] | None) -> None:
         if record is None or "started" not in record:

@@ -70,7 +70,7 @@ def _significant(pairs: Sequence[tuple[Key, Sequence[float], Sequence[float]]], 
     found = [float(scipy_stats.kendalltau(x, y, alternative=alternative).pvalue) for _, x, y in pairs]
     # Of constant values there is no correlation: no evidence, then.
     p_values = [1.0 if math.isnan(p) else p for p in found]
-    adjusted = scipy_stats.false_discovery_control(p_values) if p_values else []
+    adjusted = scipy_stats.false_discovery_control(p_values).tolist() if p_values else []
     return tuple(sorted({key for (key, *_), p in zip(pairs, adjusted, strict=True) if p <= ALPHA}))
 
 

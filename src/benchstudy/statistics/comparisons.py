@@ -298,7 +298,7 @@ def _warnings(made: Comparison) -> tuple[str, ...]:
     return tuple(found)
 
 
-def _adjusted(p_values: Sequence[float | None]) -> list[float]:
+def _adjusted(p_values: Sequence[float]) -> list[float]:
     return scipy_stats.false_discovery_control(p_values).tolist() if p_values else []
 
 

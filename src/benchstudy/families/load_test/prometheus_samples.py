@@ -39,7 +39,7 @@ def pages(path: Path, metrics: Collection[str] | None = None) -> Iterator[Page]:
     for head, answer, _ in raw_lines(path):
         if head["kind"] == "page" and (metrics is None or head["metric"] in metrics):
             try:
-                series = read_matrix(answer)
+                series = read_matrix(answer or b"")
             except (ValueError, KeyError, TypeError) as error:
                 raise ParseError(f"{path.name}: the answer to {head['query']}: {error}") from error
             yield Page(head["metric"], round(1000 * head["start_s"]), round(1000 * head["end_s"]), series)

@@ -104,14 +104,15 @@ class Starts:
         try:
             with self._stack:
                 raise symptom
-        except TrialFailed as cause:
-            said = str(cause)
+        except TrialFailed as told:
+            said = str(told)
         self._stack = ExitStack()
         cause = symptom.failure.cause
-        ended = [server for server in self.log.servers if server.record and _died(server.record)]
+        ended = [(server, server.record) for server in self.log.servers if server.record and _died(server.record)]
         if ended:
-            cause = died(ended[0].record, ended[0].name).cause
-            ends = "; ".join(dict.fromkeys(how_it_ended(server.record) for server in ended))
+            server, record = ended[0]
+            cause = died(record, server.name).cause
+            ends = "; ".join(dict.fromkeys(how_it_ended(record) for _, record in ended))
             how = ends if cause is Cause.OOM else f"server died: {ends}"
         self._died[self.number] = death = Death(how, said, cause)
         return death

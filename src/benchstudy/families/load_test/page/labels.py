@@ -103,7 +103,7 @@ class LoadLabels:
                 f"{counts[WORSE]} of those with {FEWEST_CALLS} calls or more are slower and {counts[BETTER]} faster by "
                 "more than the margin, and nothing tells how many of them are so by chance."
             )
-        missing = verdicts.count("none")
+        missing = verdicts.count(Verdict.NONE)
         left = f", {missing} without a verdict" if missing else ""
         return (
             f"{title}{human.plural(tests, 'label')} tested (Benjamini-Hochberg over all of them): {counts[WORSE]} "
