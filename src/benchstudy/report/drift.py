@@ -4,6 +4,7 @@ import math
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
+from typing import Literal
 
 from benchstudy.report.results import Results
 from benchstudy.statistics import steady
@@ -64,7 +65,9 @@ def _with_spread(in_order: list[tuple[Key, list[float]]]) -> list[tuple[Key, lis
     return [(key, values) for key, values in in_order if len(values) >= steady.ROUNDS and min(values) < max(values)]
 
 
-def _significant(pairs: Sequence[tuple[Key, Sequence[float], Sequence[float]]], alternative: str) -> tuple[Key, ...]:
+def _significant(
+    pairs: Sequence[tuple[Key, Sequence[float], Sequence[float]]], alternative: Literal["two-sided", "greater"]
+) -> tuple[Key, ...]:
     from scipy import stats as scipy_stats
 
     found = [float(scipy_stats.kendalltau(x, y, alternative=alternative).pvalue) for _, x, y in pairs]

@@ -128,7 +128,7 @@ def _usual(squares: np.ndarray) -> float:
 
     most = squares[: max(1, int(_KEPT * len(squares)))]
     # The share of a chi-squared variable's mean that lies below its quantile `_KEPT`.
-    share = float(special.gammainc(1.5, special.chdtri(1, 1 - _KEPT) / 2)) / _KEPT
+    share = float(special.gammainc(1.5, float(special.chdtri(1, 1 - _KEPT)) / 2)) / _KEPT
     return float(most.mean()) / share
 
 

@@ -181,11 +181,15 @@ def judge(family: Sequence[Comparison]) -> list[Comparison]:
     better, worse: the whole 95 % interval lies beyond the margin, and so does the adjusted test. equivalent: the 90 %
     interval lies within the margin and both one-sided tests, adjusted, say so (TOST). inconclusive: neither.
     """
-    tested = [index for index, made in enumerate(family) if made.p_beyond is not None]
-    beyond = _adjusted([family[index].p_beyond for index in tested])
-    within = _adjusted([family[index].p_within for index in tested])
+    tested = [
+        (index, made.p_beyond, made.p_within)
+        for index, made in enumerate(family)
+        if made.p_beyond is not None and made.p_within is not None
+    ]
+    beyond = _adjusted([p for _, p, _ in tested])
+    within = _adjusted([p for _, _, p in tested])
     judged = list(family)
-    for index, p_beyond, p_within in zip(tested, beyond, within, strict=True):
+    for (index, _, _), p_beyond, p_within in zip(tested, beyond, within, strict=True):
         judged[index] = _verdict(family[index], p_beyond, p_within, len(tested))
     return judged
 

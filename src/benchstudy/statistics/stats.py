@@ -95,8 +95,9 @@ def _ranks_of_median_interval(n: int) -> tuple[int, int]:
     # Here and below, because it takes a second to import: the index of a study only counts.
     from scipy import stats as scipy_stats
 
-    interval = scipy_stats.quantile_test(np.arange(n), p=0.5).confidence_interval(LEVEL)
-    return int(interval.low), int(interval.high)
+    tested = scipy_stats.quantile_test(np.arange(n), p=0.5)
+    interval = tested.confidence_interval(confidence_level=LEVEL)
+    return int(interval.low), int(interval.high)  # type: ignore[attr-defined]  # the stubs say float; it is a pair
 
 
 def precision(summary: Summary) -> float | None:
