@@ -63,18 +63,22 @@ def fetch(arguments: list[str]) -> int:
     return 0
 
 
+def _client(arguments: list[str]) -> Client:
+    return Client(arguments[0], arguments[1] if len(arguments) > 1 else None)
+
+
 def clock(arguments: list[str]) -> None:
-    """`prometheus-clock URL [CREDENTIALS]`: {"offset_s": its clock minus this host's, "uncertainty_s", "now_s",
+    """`prometheus:clock URL [CREDENTIALS]`: {"offset_s": its clock minus this host's, "uncertainty_s", "now_s",
     "asked_wall_s"}.
     """
-    wire.emit(Client(*arguments[:2]).clock()[0])
+    wire.emit(_client(arguments).clock()[0])
 
 
 def targets(arguments: list[str]) -> None:
-    """`prometheus-targets URL [CREDENTIALS]`: {"targets": [{"job", "instance", "health", "last_error",
+    """`prometheus:targets URL [CREDENTIALS]`: {"targets": [{"job", "instance", "health", "last_error",
     "last_scrape_s": how long the last one took}]}.
     """
-    content, _ = Client(*arguments[:2]).json("/api/v1/targets", state="active")
+    content, _ = _client(arguments).json("/api/v1/targets", state="active")
     wire.emit(
         {
             "targets": [
@@ -196,14 +200,14 @@ class _Group:
         for name, found in values.items():
             found.update(labels.get(name, "") for labels in self.series)
         label = max(sorted(values), key=lambda name: len(values[name]))
-        found = sorted(values[label])
-        if len(found) < 2:
+        known = sorted(values[label])
+        if len(known) < 2:
             raise wire.AgentError(
                 f"{metric}: the server refuses even one series over the shortest time ({said}); raise its limits, "
                 "such as --query.max-samples and --query.timeout"
             )
-        middle = len(found) // 2
-        return [self._part(label, part) for part in (found[:middle], found[middle:])]
+        middle = len(known) // 2
+        return [self._part(label, part) for part in (known[:middle], known[middle:])]
 
     def _part(self, label: str, values: list[str]) -> _Group:
         # A label that a series lacks is as one with no text in it.

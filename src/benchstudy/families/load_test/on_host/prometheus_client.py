@@ -108,7 +108,7 @@ class Client:
 
         Of several questions the one that was answered fastest says most.
         """
-        best: tuple[dict, bytes] | None = None
+        answers: list[tuple[dict, bytes]] = []
         for _ in range(5):
             sent = time.time()
             content, body = self.json("/api/v1/query", query="time()")
@@ -116,9 +116,8 @@ class Client:
             now_s = float(content["data"]["result"][1])
             half = (received - sent) / 2
             found = {"offset_s": now_s - sent - half, "uncertainty_s": half, "now_s": now_s, "asked_wall_s": sent}
-            if best is None or half < best[0]["uncertainty_s"]:
-                best = found, body
-        return best
+            answers.append((found, body))
+        return min(answers, key=lambda answer: answer[0]["uncertainty_s"])
 
     def _once(self, path: str, parameters: dict, take) -> None:
         query = urlencode(parameters, doseq=True)
@@ -158,7 +157,7 @@ class Client:
 
     def _request(self, method: str, target: str, body: str | None, headers: dict) -> http.client.HTTPResponse:
         if self._connection is None:
-            name, port = self._parts.hostname, self._parts.port
+            name, port = self._parts.hostname or "", self._parts.port
             if self._tls is not None:
                 self._connection = http.client.HTTPSConnection(name, port, timeout=_TIMEOUT_S, context=self._tls)
             else:

@@ -104,7 +104,8 @@ def _used(pids: list[int], known: dict[int, float], waited: dict[int, float]) ->
     """Of all of them together. `known`: CPU time of each process that ever was, so that the sum never falls, and
     `waited`: how long each thread that ever was had been ready without a processor.
     """
-    total = {"cpu_s": 0.0, "rss_bytes": 0, "write_bytes": 0, "threads": 0, "fsync": 0, "waiting": 0}
+    total: dict[str, float] = {"rss_bytes": 0, "threads": 0, "fsync": 0, "waiting": 0}
+    written: int | None = 0
     tick, page = os.sysconf("SC_CLK_TCK"), os.sysconf("SC_PAGE_SIZE")
     for pid in pids:
         with suppress(OSError, IndexError, ValueError):
@@ -113,14 +114,13 @@ def _used(pids: list[int], known: dict[int, float], waited: dict[int, float]) ->
             known[pid] = (int(fields[11]) + int(fields[12])) / tick
             total["threads"] += int(fields[17])
             total["rss_bytes"] += int(fields[21]) * page
-            written = _written(pid)
-            total["write_bytes"] = None if None in (written, total["write_bytes"]) else total["write_bytes"] + written
+            own = _written(pid)
+            written = None if own is None or written is None else written + own
             for state, call in _threads(pid, waited):
                 total["waiting"] += state == b"D"
                 total["fsync"] += call in _FSYNC.get(os.uname().machine, ())
-    total["cpu_s"] = round(sum(known.values()), 3)
-    total["cpu_wait_s"] = round(sum(waited.values()), 3) if waited else None
-    return total
+    cpu_s, cpu_wait_s = round(sum(known.values()), 3), round(sum(waited.values()), 3) if waited else None
+    return {"cpu_s": cpu_s, **total, "write_bytes": written, "cpu_wait_s": cpu_wait_s}
 
 
 def _written(pid: int) -> int | None:

@@ -70,7 +70,7 @@ class Postgres:
         end(self.process, signal.SIGINT)  # "fast": it does not wait for clients
 
     def _answers(self) -> bool:
-        return subprocess.run(self._client("postgres", "SELECT 1"), **_QUIET, env=self.environment).returncode == 0
+        return _succeeds(self._client("postgres", "SELECT 1"), self.environment)
 
     def _client(self, database: str, sql: str) -> list[str]:
         where = ["-h", self.address, "-p", str(self.port), "-U", USER, "-d", database]
@@ -144,7 +144,7 @@ class MariaDB:
         end(self.process, signal.SIGTERM)
 
     def _answers(self) -> bool:
-        return subprocess.run(self._client("mysql", "SELECT 1"), **_QUIET, env=self.environment).returncode == 0
+        return _succeeds(self._client("mysql", "SELECT 1"), self.environment)
 
     def _client(self, database: str, sql: str) -> list[str]:
         return [*self._program("mariadb"), "--batch", "--skip-column-names", database, "-e", sql]
@@ -186,7 +186,11 @@ class MariaDB:
 
 
 KINDS = {kind.name: kind for kind in (Postgres, MariaDB)}
-_QUIET = {"stdin": subprocess.DEVNULL, "stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL}
+
+
+def _succeeds(argv: list[str], environment: dict[str, str]) -> bool:
+    quiet = subprocess.DEVNULL
+    return subprocess.run(argv, stdin=quiet, stdout=quiet, stderr=quiet, env=environment).returncode == 0
 
 
 def run(argv: list[str], title: str, environment: dict | None = None, stdout=None, stdin=None) -> str:
@@ -231,8 +235,8 @@ def wait_for(answers, process: subprocess.Popen, log: Path, name: str) -> None:
         time.sleep(0.05)
 
 
-def end(process: subprocess.Popen, number: int) -> None:
-    if process.poll() is None:
+def end(process: subprocess.Popen | None, number: int) -> None:
+    if process is not None and process.poll() is None:
         process.send_signal(number)
         try:
             process.wait(_READY_S)
