@@ -19,10 +19,10 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
 
-from conftest import CHECKOUT, TOOL_STORE
+from agent_folders import agent_folder
+from conftest import TOOL_STORE
 from waiting import until
 
-AGENT = CHECKOUT / "src" / "benchstudy" / "agent"
 _SECRETS = ("TOKEN", "USER", "PASSWORD")
 # A folder with `prometheus` and `promtool` of another version than this machine's, for the tests to use instead.
 PROGRAMS = "BENCHSTUDY_TEST_PROMETHEUS"
@@ -273,7 +273,7 @@ def agent(
 
 
 def agent_argv(command: str, *arguments: str) -> list[str]:
-    return [sys.executable, "-I", "-S", str(AGENT), command, *arguments]
+    return [sys.executable, "-I", "-S", str(agent_folder("load_test")), command, *arguments]
 
 
 def agent_environment(**secrets: str) -> dict[str, str]:

@@ -24,6 +24,7 @@ def test_known_parameters_are_found_again(truth):
     assert found.worst_miss < 0.001
 
 
+@pytest.mark.slow
 def test_intervals_hold_the_truth_as_often_as_they_say():
     """95 % of 60 is 57; fewer than 51 would have a probability below 0.001, so a broken interval shows."""
     truth, hits, curve_hits, studies = SERVERS[1], np.zeros(3), 0, 60

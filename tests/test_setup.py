@@ -121,6 +121,7 @@ def test_the_tables_of_the_study_reference_are_up_to_date():
     assert written_into(text) == text, "run: python -m benchstudy.commands.reference config/README.md"
 
 
+@pytest.mark.slow
 def test_every_command_in_the_readme_exists():
     readme = (CHECKOUT / "README.md").read_text()
     for command in sorted(set(re.findall(r"^benchstudy (\w+)", readme, re.MULTILINE))):
