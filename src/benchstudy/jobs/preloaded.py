@@ -112,6 +112,8 @@ def _serve(listening: socket.socket, path: Path) -> None:
     import benchstudy  # noqa: F401  before others: it spares them an import
 
     for name in _LIBRARIES:
+        if select.select([controller], [], [], 0)[0]:  # it must not outlive the command by the time of its imports
+            return path.unlink(missing_ok=True)
         __import__(name)
     signal.signal(signal.SIGCHLD, _reap)
     while True:
