@@ -27,7 +27,8 @@ def jobs_in(printed: str) -> list[Job]:
 
 
 def _job(rule: str, text: str) -> Job:
-    listed = {key: value.split(", ") for key, value in _LISTED.findall(text)}
+    # An output that several studies write is marked.
+    listed = {key: value.replace(" (update)", "").split(", ") for key, value in _LISTED.findall(text)}
     wildcards = dict(pair.split("=", 1) for pair in listed.get("wildcards", ()))
     of = " ".join(value for key, value in wildcards.items() if key != "study")
     return Job(rule, of, frozenset(listed.get("input", ())), frozenset(listed.get("output", ())))

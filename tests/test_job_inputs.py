@@ -16,7 +16,7 @@ SRC = CHECKOUT / "src"
 FAMILIES = ("file_size", "fio", "http_concurrency", "load_test", "log_write")
 MODULES = sorted(path.relative_to(SRC).as_posix() for path in SRC.rglob("*.py"))
 # How a job starts, logs and fails decides no result.
-START = ("benchstudy.jobs.job.", "benchstudy.jobs.preloaded.")
+START = ("benchstudy.jobs.job.", "benchstudy.jobs.preloaded.", "benchstudy.jobs.running.")
 
 
 @pytest.fixture(scope="module")

@@ -114,7 +114,7 @@ def test_from_a_cell_to_its_trials_and_back(texts, reports):
     page = markup(texts[reports / "embedded" / "file_size.html"])
     case = re.search(r'<td class="number"[^>]*><a href="#(case-[^"]+)"', page)[1]
     section = re.search(rf'<details class="case" id="{re.escape(case)}">.*?</details>', page, re.DOTALL)[0]
-    assert "file_size:main" in re.search(r"<pre>(.*?)</pre>", section)[1]
+    assert "file-size" in re.search(r"<pre>(.*?)</pre>", section)[1]
     assert "Verified: file system type: ext4" in section
     way = re.search(r'<a href="(file_size/trials/[^"]+)">250 trials', section)[1]
     trials = texts[reports / "embedded" / html.unescape(way)]

@@ -161,8 +161,8 @@ def test_a_session_that_could_not_be_held_makes_the_run_a_failed_one(own_study):
 
 def test_it_holds_reports_and_software_and_nothing_that_is_left_lying_about(study, packed):
     (study.root / "src" / "benchstudy" / "__pycache__").mkdir(exist_ok=True)
-    (study.root / "src" / "benchstudy" / "__pycache__" / "study.pyc").touch()
-    (study.root / "src" / "benchstudy" / ".study.py.swp").touch()
+    (study.root / "src" / "benchstudy" / "model" / "__pycache__" / "study.pyc").touch()
+    (study.root / "src" / "benchstudy" / "model" / ".study.py.swp").touch()
     with zipfile.ZipFile(pack(study).path) as archive:
         names = {entry.filename for entry in archive.infolist() if not entry.is_dir()}
     tops = {name.split("/")[0] for name in names}
@@ -174,7 +174,7 @@ def test_it_holds_reports_and_software_and_nothing_that_is_left_lying_about(stud
         "reports/small/index.html", "reports/small/file_size.html", "reports/small/file_size/tables/write.csv",
         "reports/small/notebooks/file_size.ipynb",
     }  # fmt: skip
-    assert "src/benchstudy/study.py" in names and "data/published/README.md" in names
+    assert "src/benchstudy/model/study.py" in names and "data/published/README.md" in names
     assert not [name for name in names if "__pycache__" in name or "/." in name or ".partial" in name]
     assert any("/discards/" in name for name in names)
 

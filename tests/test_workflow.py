@@ -125,7 +125,7 @@ if "IMPORTED_INTO" in os.environ:
     atexit.register(tell)
 """
 STARTING = """
-import benchstudy.jobs.job, benchstudy.jobs.preloaded
+import benchstudy.jobs.job, benchstudy.jobs.preloaded, benchstudy.jobs.running
 from benchstudy.model import registry
 registry.get("file_size")
 """
