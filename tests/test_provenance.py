@@ -160,7 +160,7 @@ def test_a_session_that_could_not_be_held_makes_the_run_a_failed_one(own_study):
 
 
 def test_it_holds_reports_and_software_and_nothing_that_is_left_lying_about(study, packed):
-    (study.root / "src" / "benchstudy" / "__pycache__").mkdir(exist_ok=True)
+    (study.root / "src" / "benchstudy" / "model" / "__pycache__").mkdir(exist_ok=True)
     (study.root / "src" / "benchstudy" / "model" / "__pycache__" / "study.pyc").touch()
     (study.root / "src" / "benchstudy" / "model" / ".study.py.swp").touch()
     with zipfile.ZipFile(pack(study).path) as archive:

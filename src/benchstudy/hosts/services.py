@@ -2,7 +2,7 @@
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -138,14 +138,14 @@ def how_it_ended(record: Mapping[str, Any]) -> str:
 def died(record: Mapping[str, Any], name: str, said: str | None = None) -> Failure:
     """The failure of a service that does not run any more."""
     found = failure_of(record, name, said)
-    return found if ran_out_of_memory(record) else found.model_copy(update={"cause": Cause.SERVER_DIED})
+    return found if ran_out_of_memory(record) else replace(found, cause=Cause.SERVER_DIED)
 
 
 def not_ready(record: Mapping[str, Any], name: str, log: str) -> Failure:
     """The failure of a service that did not come up."""
     found = failure_of(record, name, log.strip())
     by_itself = found.cause in (Cause.EXITED, Cause.SIGNAL, Cause.STOPPED)
-    return found.model_copy(update={"cause": Cause.NOT_READY}) if by_itself else found
+    return replace(found, cause=Cause.NOT_READY) if by_itself else found
 
 
 def with_log(cause: str, log: str) -> str:

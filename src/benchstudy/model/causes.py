@@ -2,10 +2,9 @@
 
 import re
 from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, replace
 from enum import StrEnum
-from typing import Any
-
-from pydantic import BaseModel, ConfigDict
+from typing import Any, ClassVar
 
 
 class Cause(StrEnum):
@@ -31,14 +30,16 @@ class Cause(StrEnum):
     TOLD = "told"  # in words only
 
 
-class Failure(BaseModel):
+@dataclass(frozen=True, kw_only=True)
+class Failure:
     """What happened, with its numbers as far as they are known.
 
     `name`: of the program or service. `duration_s`: until its end. `limit_bytes`, `peak_bytes`: of its memory.
     `killed`: how many of its processes the kernel killed. `said`: the tail of its output.
     """
 
-    model_config = ConfigDict(extra="forbid", frozen=True)
+    # As part of a record, which refuses what it does not know.
+    __pydantic_config__: ClassVar[dict[str, str]] = {"extra": "forbid"}
 
     cause: Cause
     name: str | None = None
@@ -52,7 +53,7 @@ class Failure(BaseModel):
 
     def with_said(self, change: Callable[[str], str]) -> "Failure":
         """The same with what it said changed, such as without secrets."""
-        return self.model_copy(update={"said": change(self.said)}) if self.said else self
+        return replace(self, said=change(self.said)) if self.said else self
 
 
 # How a command ended, by the state in its record; "exited" says more with its status.
@@ -123,7 +124,8 @@ def cause_of(sentence: str) -> Failure:
     """What a sentence of an old record says, without the numbers, which its commands have."""
     for pattern, cause in _SENTENCES:
         if match := re.match(pattern, sentence, re.DOTALL):
-            return Failure(cause=cause, **match.groupdict())
+            parts = match.groupdict()
+            return Failure(cause=cause, name=parts.get("name"), said=parts.get("said"))
     return Failure(cause=Cause.TOLD)
 
 
@@ -131,12 +133,11 @@ def translated(sentence: str, status: str, commands: Iterable[Mapping[str, Any]]
     """The failure of a trial whose old record has a sentence alone. `commands`: as the record lists them."""
     told = cause_of(sentence)
     if told.cause is Cause.TOLD and status == "timeout":
-        told = told.model_copy(update={"cause": Cause.TIMEOUT})
+        told = replace(told, cause=Cause.TIMEOUT)
     ended = next((command for command in commands if _is_meant(told, command)), None)
     if ended is None:
         return told
-    numbers = failure_of(ended).model_dump(exclude={"cause", "name", "said"})
-    return told.model_copy(update=numbers)
+    return replace(failure_of(ended), cause=told.cause, name=told.name, said=told.said)
 
 
 def _is_meant(told: Failure, command: Mapping[str, Any]) -> bool:
