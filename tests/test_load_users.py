@@ -32,6 +32,8 @@ from benchstudy.families.load_test.users.on_host.recording import (
 )
 from benchstudy.families.load_test.users.on_host.thinking import first_think_s, think_s
 from benchstudy.families.load_test.users.run import load_roles
+from benchstudy.model import registry
+from benchstudy.model.errors import BenchstudyError
 from benchstudy.model.family import ParseError
 
 DATA = Path(__file__).parent / "data" / "load_users"
@@ -337,6 +339,18 @@ def test_every_action_of_a_study_can_be_done():
     sources = "".join((users / f"{name}.py").read_text() for name in ("actions", "organising"))
     missing = [name for name in ORIGINAL_ACTIONS if f"def {name}(" not in sources]
     assert missing == []
+
+
+def test_a_load_host_gets_the_harness_and_the_systems_users_as_one_package():
+    sent = registry.get("load_test").libraries()["load-users"]()
+    assert {Path(name).parent.as_posix() for name in sent} == {".", "load_users", "load_users/mattermost"}
+    assert {"locustfile.py", "load_users/users.py", "load_users/mattermost/actions.py"} < set(sent)
+
+
+@pytest.mark.parametrize(("library", "folder"), [("load-users", "users"), ("load-data", "data")])
+def test_a_project_without_the_systems_files_is_told_which_folder_is_missing(bare_project, library, folder):
+    with pytest.raises(BenchstudyError, match=f"no scripts in {bare_project}/envs/mattermost/{folder}:"):
+        registry.get("load_test").libraries()[library]()
 
 
 def test_load_comes_from_each_load_host_once():

@@ -28,7 +28,7 @@ def instrument_sha256(family: str) -> str:
     brought = registry.get(family)
     files = {(sources.name_of(path), path) for path in _here(brought)}
     for library, shipped in brought.libraries().items():
-        files |= {(f"{library}/{name}", path) for name, path in shipped.items()}
+        files |= {(f"{library}/{name}", path) for name, path in shipped().items()}
     digest = hashlib.sha256()
     for name, content in sorted((name, path.read_bytes()) for name, path in files):
         digest.update(name.encode() + b"\0" + content + b"\0")
