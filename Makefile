@@ -42,7 +42,7 @@ reproduce: ## make the reports of CRATE=x.crate.zip again without any host, and 
 	@benchstudy reproduce "$(CRATE)" --cores $(CORES)
 
 # On a host these modules lie in one folder and import each other by their bare names: so they are type-checked.
-ON_HOST := src/benchstudy/agent $(shell find src -name on_host -type d -not -path '*/users/*' | sort)
+ON_HOST := src/benchstudy/agent envs/mattermost/data $(shell find src -name on_host -type d -not -path '*/users/*' | sort)
 
 lint: ## what can be said of the code without running it: style, layers, types
 	@sh setup/environment.sh lint

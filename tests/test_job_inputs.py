@@ -49,6 +49,12 @@ def test_no_edit_plans_a_measurement_or_a_provisioning(jobs, folder):
     assert {file: rules & held for file, rules in planned.items() if rules & held} == {}
 
 
+def test_no_edit_of_what_sessions_send_from_envs_plans_anything(jobs):
+    files = [path.relative_to(CHECKOUT).as_posix() for path in (CHECKOUT / "envs" / "mattermost").rglob("*.*")]
+    assert {Path(file).suffix for file in files} >= {".py", ".sh"}
+    assert {file: planned for file in files if (planned := following(jobs, file))} == {}
+
+
 @pytest.mark.parametrize(
     "module",
     [

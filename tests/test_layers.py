@@ -7,14 +7,20 @@ import pytest
 from conftest import CHECKOUT
 
 PACKAGE = CHECKOUT / "src" / "benchstudy"
-ON_HOSTS = sorted([*PACKAGE.glob("agent/*.py"), *PACKAGE.glob("families/**/on_host/*.py")])
+ON_HOSTS = sorted(
+    [
+        *PACKAGE.glob("agent/*.py"),
+        *PACKAGE.glob("families/**/on_host/*.py"),
+        *CHECKOUT.glob("envs/mattermost/*/*.py"),
+    ]
+)
 
 
 def test_there_is_something_that_runs_on_hosts():
-    assert {path.parent.name for path in ON_HOSTS} == {"agent", "on_host"}
+    assert {path.parent.name for path in ON_HOSTS} == {"agent", "on_host", "users", "data"}
 
 
-@pytest.mark.parametrize("file", ON_HOSTS, ids=lambda path: path.relative_to(PACKAGE).as_posix())
+@pytest.mark.parametrize("file", ON_HOSTS, ids=lambda path: path.relative_to(CHECKOUT).as_posix())
 def test_what_runs_on_hosts_imports_nothing_of_the_package(file: Path):
     imported = [
         node for node in ast.walk(ast.parse(file.read_bytes())) if isinstance(node, ast.Import | ast.ImportFrom)

@@ -90,8 +90,9 @@ def host(tmp_path: Path) -> Iterator[dict[str, Any]]:
 
 @pytest.fixture
 def root(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A project to hold sessions in."""
+    """A project to hold sessions in. What a load would send to hosts is part of it, as of all that measures."""
     monkeypatch.chdir(as_project(tmp_path / "project"))
+    shutil.copytree(CHECKOUT / "envs" / "mattermost", tmp_path / "project" / "envs" / "mattermost")
     return tmp_path / "project"
 
 

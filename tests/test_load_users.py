@@ -12,6 +12,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from conftest import CHECKOUT
 from pydantic import ValidationError
 
 from benchstudy.families.load_test.locust import alerts_of, parse_load
@@ -31,6 +32,8 @@ from benchstudy.families.load_test.users.on_host.recording import (
 )
 from benchstudy.families.load_test.users.on_host.thinking import first_think_s, think_s
 from benchstudy.families.load_test.users.run import load_roles
+from benchstudy.model import registry
+from benchstudy.model.errors import BenchstudyError
 from benchstudy.model.family import ParseError
 
 DATA = Path(__file__).parent / "data" / "load_users"
@@ -332,10 +335,22 @@ def test_what_cannot_be_is_refused_with_what_is_wrong(make, said):
 
 def test_every_action_of_a_study_can_be_done():
     # The modules that do them need Locust: their names are looked for in the sources.
-    on_host = Path(feedback.__file__).parent
-    sources = "".join((on_host / f"{name}.py").read_text() for name in ("actions", "organising", "users"))
-    missing = [name for name in ORIGINAL_ACTIONS if f"def {name}(" not in sources and f'"{name}"' not in sources]
+    users = CHECKOUT / "envs" / "mattermost" / "users"
+    sources = "".join((users / f"{name}.py").read_text() for name in ("actions", "organising"))
+    missing = [name for name in ORIGINAL_ACTIONS if f"def {name}(" not in sources]
     assert missing == []
+
+
+def test_a_load_host_gets_the_harness_and_the_systems_users_as_one_package():
+    sent = registry.get("load_test").libraries()["load-users"]()
+    assert {Path(name).parent.as_posix() for name in sent} == {".", "load_users", "load_users/mattermost"}
+    assert {"locustfile.py", "load_users/users.py", "load_users/mattermost/actions.py"} < set(sent)
+
+
+@pytest.mark.parametrize(("library", "folder"), [("load-users", "users"), ("load-data", "data")])
+def test_a_project_without_the_systems_files_is_told_which_folder_is_missing(bare_project, library, folder):
+    with pytest.raises(BenchstudyError, match=f"no scripts in {bare_project}/envs/mattermost/{folder}:"):
+        registry.get("load_test").libraries()[library]()
 
 
 def test_load_comes_from_each_load_host_once():

@@ -18,7 +18,6 @@ import urllib.error
 import urllib.request
 from collections import Counter
 from contextlib import contextmanager
-from pathlib import Path
 
 import pytest
 import yaml
@@ -35,7 +34,7 @@ from benchstudy.model.needs import named_tools, started_programs
 from benchstudy.model.services import PLACEHOLDER
 from benchstudy.model.study import load_study, parse_study
 
-ON_HOST = Path(load_data.__file__).parent / "on_host"
+ON_HOST = CHECKOUT / "envs" / "mattermost" / "data"
 SEED = ON_HOST / "seed.py"
 # Of the trial, besides what a service needs; see docs/families/load_test.md.
 OF_THE_TRIAL = {"server.bind", "server.port.metrics", "load.bind", "load.port.metrics"}

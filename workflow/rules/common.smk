@@ -85,7 +85,8 @@ def deploys_of_target(wildcards):
     facts = f"data/provision/{STUDY.study}/{wildcards.target}.json"
     if facts_problems(Path(facts)):
         snakemake_adapter.plan_again(workflow, facts)
-    pins = [file for file in files_below("envs", "*") if not file.endswith(".py")]
+    # Scripts are what sessions send to hosts.
+    pins = [file for file in files_below("envs", "*") if not file.endswith((".py", ".sh"))]
     return [*map(str, deploy_files(Path(), FAMILIES)), *pins]
 
 

@@ -143,4 +143,4 @@ def _library(name: str) -> _Library:
     }
     if name not in brought:
         raise TrialFailed(f"there is no library {name!r} to ship: {nearest(name, [*_LIBRARIES, *brought])}")
-    return _Library((), lambda: iter(brought[name].items()), lambda remote: None)
+    return _Library((), lambda: iter(brought[name]().items()), lambda remote: None)

@@ -20,24 +20,26 @@ _MODEL, _BECOME_COMMANDS = "benchstudy.model", {"benchstudy.model.units", "bench
 
 
 def instrument_sha256(family: str) -> str:
-    """Of the measuring code of a family: every file of `instrument_files`, by name and content."""
+    """Of the measuring code of a family, by name and content: the agent, the family's `run` with all it imports, what
+    hosts get of the family, and what stands between.
+
+    What is shipped as a library is called as it is there, wherever it lies here.
+    """
+    brought = registry.get(family)
+    files = {(sources.name_of(path), path) for path in _here(brought)}
+    for library, shipped in brought.libraries().items():
+        files |= {(f"{library}/{name}", path) for name, path in shipped().items()}
     digest = hashlib.sha256()
-    for path in instrument_files(family):
-        digest.update(sources.name_of(path).encode() + b"\0" + path.read_bytes() + b"\0")
+    for name, content in sorted((name, path.read_bytes()) for name, path in files):
+        digest.update(name.encode() + b"\0" + content + b"\0")
     return digest.hexdigest()
 
 
-def instrument_files(family: str) -> list[Path]:
-    """The agent, the family's `run` with all it imports, what hosts get of the family, and what stands between."""
-    roots = [f"{registry.packages()[family]}.run", _GIVEN_TO_A_RUN]
+def _here(family: Family) -> Iterator[Path]:
+    roots = [f"{registry.packages()[family.name]}.run", _GIVEN_TO_A_RUN]
     imported = sources.closure(roots) - sources.closure(_CARRIERS)
     modules = {name for name in imported if not f"{name}.".startswith(f"{_MODEL}.")} | _BECOME_COMMANDS
-    agent = sources.path_of(_AGENT).parent.glob("*.py")
-    return sorted({*sources.files(modules), *agent, *_shipped(registry.get(family))}, key=sources.name_of)
-
-
-def _shipped(family: Family) -> Iterator[Path]:
+    yield from sources.files(modules)
+    yield from sources.path_of(_AGENT).parent.glob("*.py")
     for folder in family.extensions:
         yield from (path for path in folder.rglob("*") if path.is_file() and "__pycache__" not in path.parts)
-    for library in family.libraries().values():
-        yield from library.values()

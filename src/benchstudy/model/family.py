@@ -21,7 +21,7 @@ import inspect
 import json
 import random
 from abc import ABC, abstractmethod
-from collections.abc import Container, Mapping, Sequence
+from collections.abc import Callable, Container, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, ClassVar
@@ -189,8 +189,10 @@ class Family(ABC):
         """What `benchstudy import` does with one existing output file; None: not of this family."""
         return self._part("imported").recognise(path) if self._has("imported") else None
 
-    def libraries(self) -> Mapping[str, Mapping[str, Path]]:
-        """What can be lent to a host besides the agent (`trial.library(name)`): each by name, its files by path."""
+    def libraries(self) -> Mapping[str, Callable[[], Mapping[str, Path]]]:
+        """What can be lent to a host besides the agent (`trial.library(name)`): each by name, with what finds its files
+        by path when it is wanted, and may raise BenchstudyError.
+        """
         return {}
 
     @property

@@ -36,7 +36,7 @@ _FORMATS = {
 }
 # Folders that are described as one; each file of them is in SHA256SUMS.
 _WHOLE = {
-    "envs": "What hosts are provisioned with",
+    "envs": "What hosts are provisioned with, and what is sent there for one system",
     "notebooks": "Notebooks that the pages are made from",
     "setup": "Makes the environment that requirements.lock pins",
     "src": "The package benchstudy: measures, parses, estimates, reports",

@@ -4,7 +4,7 @@ Source: Filestash's page of benchmark results, with a table for each limit, a ro
 each endpoint. See docs/families/http_concurrency.md.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -50,9 +50,9 @@ class HttpConcurrency(Family):
                 found.setdefault(case.id, case)
         return list(found.values())
 
-    def libraries(self) -> Mapping[str, Mapping[str, Path]]:
+    def libraries(self) -> Mapping[str, Callable[[], Mapping[str, Path]]]:
         """Scripts that the load generators wrk and k6 interpret."""
-        return {LIBRARY: scripts()}
+        return {LIBRARY: scripts}
 
 
 def _combinations(

@@ -4,7 +4,7 @@ Source: Mattermost's page that compares v9.11 with v10.0. See docs/families/load
 """
 
 import random
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -77,9 +77,9 @@ class LoadTest(Family):
         rng.shuffle(groups)
         return [case for group in groups for case in (group if block % 2 else reversed(group))]
 
-    def libraries(self) -> Mapping[str, Mapping[str, Path]]:
+    def libraries(self) -> Mapping[str, Callable[[], Mapping[str, Path]]]:
         """What makes a data set, with the agent's own Python, and what Locust runs, with its own."""
-        return {data.LIBRARY: data.scripts(), users.LIBRARY: users.scripts()}
+        return {data.LIBRARY: data.scripts, users.LIBRARY: users.scripts}
 
 
 def _run_cases(config: LoadTestConfig) -> list[Case]:

@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from benchstudy.families.load_test.system_files import SYSTEM
 from benchstudy.families.load_test.users import LOCUSTFILE
 from benchstudy.families.load_test.users.config import Behaviour, Load, Rule
 from benchstudy.hosts.agent import Command
@@ -87,6 +88,7 @@ class Started:
         """See on_host/plan.py."""
         load, behaviour = self.load, self.behaviour
         return {
+            "system": SYSTEM,
             "url": self.url,
             "accounts": [list(pair) for pair in self.accounts],
             "actions": {action: rate for action, rate in behaviour.actions.items() if rate > 0},

@@ -14,7 +14,7 @@ from load_users.control import Bounded, LoadFailed, Unbounded
 from load_users.exposition import CONTENT_TYPE
 from load_users.master import Collector
 from load_users.plan import Plan
-from load_users.users import Accounts, MattermostUser, refuse_unknown
+from load_users.users import Accounts, SimulatedUser, system_of
 from locust import LoadTestShape, events
 from locust.runners import STATE_MISSING, MasterRunner, WorkerRunner
 
@@ -26,12 +26,12 @@ _KEY = "benchstudy"
 
 log = logging.getLogger("benchstudy")
 PLAN = Plan.read(json.load(sys.stdin))
-refuse_unknown(PLAN)
 locust.runners.WORKER_REPORT_INTERVAL = _REPORT_INTERVAL_S
-MattermostUser.host = PLAN.url
-MattermostUser.plan = PLAN
-MattermostUser.network_timeout = MattermostUser.connection_timeout = PLAN.request_timeout_s
-MattermostUser.concurrency = 1
+SimulatedUser.host = PLAN.url
+SimulatedUser.system = system_of(PLAN)
+SimulatedUser.plan = PLAN
+SimulatedUser.network_timeout = SimulatedUser.connection_timeout = PLAN.request_timeout_s
+SimulatedUser.concurrency = 1
 
 
 class Shape(LoadTestShape):
@@ -111,14 +111,14 @@ STATE = State()
 @events.init.add_listener
 def begin(environment, runner, **_):
     STATE.runner = runner
-    environment.stop_timeout = 0.0  # users leave by themselves, see MattermostUser
+    environment.stop_timeout = 0.0  # users leave by themselves, see SimulatedUser
     if isinstance(runner, MasterRunner):
         serve_metrics()
         quit_once(runner)
         await_workers(runner)
     elif isinstance(runner, WorkerRunner):
-        MattermostUser.recorder = STATE.recorder
-        MattermostUser.accounts = Accounts(PLAN.accounts, runner.worker_index, PLAN.workers)
+        SimulatedUser.recorder = STATE.recorder
+        SimulatedUser.accounts = Accounts(PLAN.accounts, runner.worker_index, PLAN.workers)
         environment.events.request.add_listener(record)
         environment.events.report_to_master.add_listener(add_report)
 

@@ -29,9 +29,11 @@ class Rule:
 class Plan:
     """One load. Times in s. `users`, `ramp_s`, `duration_s` of a bounded one, `rule` of an unbounded one.
 
+    `system`: whose users these are, the name of a package beside this module.
     `workers`: Locust processes on all hosts together. `interval_s`: how often what was measured is written down.
     """
 
+    system: str
     url: str
     accounts: tuple[Account, ...]
     actions: Mapping[str, float]

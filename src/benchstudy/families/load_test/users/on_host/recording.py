@@ -18,6 +18,10 @@ ERRORS = (SERVER_ERROR, TIMEOUT, NO_ANSWER)  # what the alert client_errors coun
 _LONGEST_EXAMPLE = 300
 
 
+class Refused(Exception):
+    """A request failed. It is recorded already; the action that needed it is over."""
+
+
 @dataclass
 class Measured:
     """Of one label, such as `view_channel/posts`: every request, failed ones too. Times in s."""

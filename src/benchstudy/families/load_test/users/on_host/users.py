@@ -3,30 +3,52 @@
 from __future__ import annotations
 
 import heapq
+import importlib
 import logging
 import random
 import sys
-import time
 from collections.abc import Callable
-from contextlib import suppress
 from functools import partial
+from typing import Any, Protocol
 
 import gevent
 from gevent.event import Event
 from locust import FastHttpUser, task
 from locust.exception import StopUser
 
-from . import actions, recording
+from . import recording
 from .plan import Account, Plan
-from .recording import Recorder
-from .session import Refused, Session
+from .recording import Recorder, Refused
 from .thinking import first_think_s, think_s
 
-_RETRY_S = (1.0, 5.0)  # after a failed login, and between attempts to get a broken websocket back
-_STATUSES_EVERY_S = 60.0  # a client asks for the statuses of those it knows
-_STATUSES_AT_ONCE = 60
+_RETRY_S = (1.0, 5.0)  # after a failed login
 
 log = logging.getLogger(__name__)
+
+
+class Session(Protocol):
+    """What one user knows of the system, and is connected by. Requests are called `action`/part."""
+
+    action: str
+
+    def due(self) -> tuple[str, Callable[[], None]] | None:
+        """What a client does by itself between two actions, and its name; None when nothing is due."""
+
+    def disconnect(self) -> None:
+        """The user is gone."""
+
+
+def system_of(plan: Plan) -> Any:
+    """What users of the plan's system are and do: the package in this one that the plan names. It has the class
+    `Session`, `log_in`, and `ACTIONS` by name; these take a session, and raise Refused when a request failed.
+
+    Ends the process for an action that it does not have.
+    """
+    system = importlib.import_module(f".{plan.system}", __package__)
+    unknown = sorted(set(plan.actions) - set(system.ACTIONS))
+    if unknown:
+        sys.exit(f"no such action: {', '.join(unknown)}")
+    return system
 
 
 class Accounts:
@@ -50,9 +72,10 @@ class Accounts:
         self._released.set()
 
 
-class MattermostUser(FastHttpUser):
+class SimulatedUser(FastHttpUser):
     """Lives in a greenlet of its own: when Locust stops the user, it ends its action first, and leaves politely."""
 
+    system: Any  # see system_of
     plan: Plan
     recorder: Recorder
     accounts: Accounts
@@ -73,21 +96,25 @@ class MattermostUser(FastHttpUser):
 
     def _live(self) -> None:
         number, account = self.accounts.take()
-        self.chance = random.Random(f"{self.plan.seed}/{account.username}")
+        self.account, self.chance = account, random.Random(f"{self.plan.seed}/{account.username}")
         # Of what a browser would keep: no cookies, the token is sent in a header.
         self.client.client.cookiejar = None
-        self.session = Session(self.client, self.plan, self.recorder, account, self.chance)
+        self.session: Session = self.system.Session(
+            self.client, self.plan, self.recorder, account, self.chance, self._leaving
+        )
         ready = False
         try:
             ready = self._arrive()
             self.recorder.ready += ready
-            self._statuses_at = time.monotonic() + _STATUSES_EVERY_S
             times = self.plan.think_least_s, self.plan.think_mean_s
             self._wait(first_think_s(self.chance, *times))
             names, weights = list(self.plan.actions), list(self.plan.actions.values())
             while not self._leaving.is_set():
-                self._act_as(self.chance.choices(names, weights)[0])
-                self._ask_for_statuses()
+                action = self.chance.choices(names, weights)[0]
+                self._act_as(action, partial(self.system.ACTIONS[action], self.session))
+                due = self.session.due()
+                if due is not None:
+                    self._act_as(*due)
                 self._wait(think_s(self.chance, *times))
         finally:
             self.recorder.ready -= ready
@@ -99,84 +126,23 @@ class MattermostUser(FastHttpUser):
         self._leaving.wait(seconds)
 
     def _arrive(self) -> bool:
-        """Log in, connect, load, look at a channel; again until it works. Whether it did before the user had to go."""
+        """Log in, again until it works. Whether it did before the user had to go."""
         while not self._leaving.is_set():
-            if self._act_as("log_in", self._log_in):
+            if self._act_as("log_in", partial(self.system.log_in, self.session)):
                 return True
             self._wait(self.chance.uniform(*_RETRY_S))
         return False
 
-    def _act_as(self, action: str, do: Callable[[], None] | None = None) -> bool:
+    def _act_as(self, action: str, do: Callable[[], None]) -> bool:
         """Whether it went well; if not, that is recorded, and the user goes on."""
         self.session.action = action
         try:
-            (do or partial(self._act, action))()
+            do()
         except Refused as refused:
-            log.debug("%s of %s: %s", action, self.session.account.username, refused)
+            log.debug("%s of %s: %s", action, self.account.username, refused)
             return False
         except Exception as error:
-            log.exception("%s of %s", action, self.session.account.username)
+            log.exception("%s of %s", action, self.account.username)
             self.recorder.records.fail(f"{action}/client", recording.UNEXPECTED, f"{type(error).__name__}: {error}")
             return False
         return True
-
-    def _act(self, action: str) -> None:
-        session = self.session
-        if action == "reconnect":
-            session.disconnect()
-            session.connect(self._socket_broke)
-        elif action == "reload":
-            session.disconnect()
-            session.channels.clear()
-            session.connect(self._socket_broke)
-            session.load()
-            actions.view_channel(session)
-        elif action == "log_in_again":
-            session.log_out()
-            self._log_in()
-        else:
-            actions.ACTIONS[action](session)
-
-    def _log_in(self) -> None:
-        session = self.session
-        session.disconnect()
-        session.log_in()
-        session.connect(self._socket_broke)
-        session.load()
-        actions.view_channel(session)
-        if session.channel is None:
-            raise LookupError(f"{session.account.username} is a member of no channel")
-
-    def _ask_for_statuses(self) -> None:
-        self.session.count_overdue()
-        if time.monotonic() > self._statuses_at:
-            self._statuses_at = time.monotonic() + _STATUSES_EVERY_S
-            known = sorted(self.session.known_users)[:_STATUSES_AT_ONCE]
-            self._act_as("statuses", lambda: self.session.post("statuses", "/users/status/ids", known))
-
-    # --- the websocket broke ---------------------------------------------------------------------------------
-
-    def _socket_broke(self, why: str) -> None:
-        self.recorder.records.fail("connection/websocket", recording.DROPPED, why)
-        self.session.lost_socket()
-        gevent.spawn(self._connect_again)
-
-    def _connect_again(self) -> None:
-        """As a client does by itself, whatever its user is doing."""
-        while not self._leaving.is_set():
-            self._wait(self.chance.uniform(*_RETRY_S))
-            if self._leaving.is_set() or self.session.is_connected:
-                return
-            with suppress(Refused):
-                self.session.connect(self._socket_broke)
-
-
-def known_actions() -> set[str]:
-    """Names that a plan may give."""
-    return {*actions.ACTIONS, "reconnect", "reload", "log_in_again"}
-
-
-def refuse_unknown(plan: Plan) -> None:
-    unknown = sorted(set(plan.actions) - known_actions())
-    if unknown:
-        sys.exit(f"no such action: {', '.join(unknown)}")

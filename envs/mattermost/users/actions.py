@@ -17,6 +17,37 @@ _TO_A_GROUP = 2  # others in a new conversation of several
 _PICTURE_OF_OTHERS = 5
 
 
+def log_in(session: Session) -> None:
+    """Arrive: log in, connect, load all, look at a channel. Raises LookupError for a member of none."""
+    session.disconnect()
+    session.log_in()
+    session.connect()
+    session.load()
+    view_channel(session)
+    if session.channel is None:
+        raise LookupError(f"{session.account.username} is a member of no channel")
+    session.arrived()
+
+
+def log_in_again(session: Session) -> None:
+    session.log_out()
+    log_in(session)
+
+
+def reconnect(session: Session) -> None:
+    session.disconnect()
+    session.connect()
+
+
+def reload(session: Session) -> None:
+    """As when the page is loaded anew."""
+    session.disconnect()
+    session.channels.clear()
+    session.connect()
+    session.load()
+    view_channel(session)
+
+
 def view_channel(session: Session) -> None:
     channel = session.choose_channel()
     if channel is not None:
@@ -186,10 +217,12 @@ def switch_team(session: Session) -> None:
         view_channel(session)
 
 
-# Three that need the websocket, which belongs to the user's life, are done there: reconnect, reload, log_in_again.
 ACTIONS: Mapping[str, Callable[[Session], None]] = {
     function.__name__: function
     for function in (
+        log_in_again,
+        reconnect,
+        reload,
         view_channel,
         open_direct,
         start_direct,

@@ -6,23 +6,26 @@ import json
 import random
 import time
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
-from . import recording
+import gevent
+from gevent.event import Event
+from load_users import recording
+from load_users.plan import Account, Plan
+from load_users.recording import Recorder, Refused
+
 from .connection import Socket, SocketBroken
-from .plan import Account, Plan
-from .recording import Recorder
 
 _API = "/api/v4"
 _PAGE = 30  # posts that a client loads at once, in either direction
 _ON_A_SCREEN = 15
 _POSTS_KEPT = 120  # of a channel, in a client's memory
 _OPEN, _PRIVATE, _DIRECT, _GROUP = "O", "P", "D", "G"
-
-
-class Refused(Exception):
-    """A request failed. It is recorded already; the action that needed it is over."""
+_RETRY_S = (1.0, 5.0)  # between attempts to get a broken websocket back
+_STATUSES_EVERY_S = 60.0  # a client asks for the statuses of those it knows
+_STATUSES_AT_ONCE = 60
 
 
 @dataclass(frozen=True)
@@ -50,11 +53,17 @@ class Channel:
 
 
 class Session:
-    """`http` is Locust's client; it reports each request to Locust by itself. Not logged in yet."""
+    """`http` is Locust's client; it reports each request to Locust by itself. Not logged in yet.
 
-    def __init__(self, http: Any, plan: Plan, recorder: Recorder, account: Account, chance: random.Random):
+    `leaving` is set once the user has to go.
+    """
+
+    def __init__(
+        self, http: Any, plan: Plan, recorder: Recorder, account: Account, chance: random.Random, leaving: Event
+    ):
         self.plan, self.recorder, self.account, self.chance = plan, recorder, account, chance
-        self._http = http
+        self._http, self._leaving = http, leaving
+        self._statuses_at: float | None = None
         self._token = ""
         self._socket: Socket | None = None
         self.action = ""
@@ -120,12 +129,17 @@ class Session:
         self.post("log_out", "/users/logout", None)
         self._token = ""
 
-    def connect(self, on_broken: Callable[[str], None]) -> None:
-        """Open the websocket, which is timed as a whole: connection, login, greeting. Raises Refused."""
+    def connect(self) -> None:
+        """Open the websocket, which is timed as a whole: connection, login, greeting. Raises Refused.
+
+        One that breaks is opened again, as a client does by itself, whatever its user is doing.
+        """
         begun = time.perf_counter()
         label = f"{self.action}/websocket"
         try:
-            self._socket = Socket(self.plan.url, self._token, self.plan.request_timeout_s, self._count_event, on_broken)
+            self._socket = Socket(
+                self.plan.url, self._token, self.plan.request_timeout_s, self._count_event, self._broke
+            )
         except SocketBroken as error:
             took_s = time.perf_counter() - begun
             self.recorder.records.add(label, recording.WEBSOCKET, took_s, recording.NO_ANSWER, str(error))
@@ -136,20 +150,45 @@ class Session:
     def disconnect(self) -> None:
         if self._socket is not None:
             self._socket.close()
-            self.lost_socket()
+            self._lost_socket()
 
-    def lost_socket(self) -> None:
+    def _lost_socket(self) -> None:
         """There is no websocket any more."""
         if self._socket is not None:
             self._socket = None
             self.recorder.websockets -= 1
 
-    @property
-    def is_connected(self) -> bool:
-        return self._socket is not None
+    def _broke(self, why: str) -> None:
+        self.recorder.records.fail("connection/websocket", recording.DROPPED, why)
+        self._lost_socket()
+        gevent.spawn(self._connect_again)
+
+    def _connect_again(self) -> None:
+        while not self._leaving.is_set():
+            self._leaving.wait(self.chance.uniform(*_RETRY_S))
+            if self._leaving.is_set() or self._socket is not None:
+                return
+            with suppress(Refused):
+                self.connect()
 
     def _count_event(self) -> None:
         self.recorder.records.events += 1
+
+    # --- what a client does by itself ------------------------------------------------------------------------
+
+    def arrived(self) -> None:
+        """The user is logged in and sees a channel: from the first time on statuses are asked for."""
+        if self._statuses_at is None:
+            self._statuses_at = time.monotonic() + _STATUSES_EVERY_S
+
+    def due(self) -> tuple[str, Callable[[], None]] | None:
+        """What is to be done between two actions, and its name: None, or every minute the statuses of who is known."""
+        self._count_overdue()
+        if self._statuses_at is None or time.monotonic() <= self._statuses_at:
+            return None
+        self._statuses_at = time.monotonic() + _STATUSES_EVERY_S
+        known = sorted(self.known_users)[:_STATUSES_AT_ONCE]
+        return "statuses", lambda: self.post("statuses", "/users/status/ids", known)
 
     # --- what a client loads ---------------------------------------------------------------------------------
 
@@ -296,7 +335,7 @@ class Session:
     def _delivered(self, seconds: float) -> None:
         self.recorder.records.add("post/delivery", recording.EVENT, seconds)
 
-    def count_overdue(self) -> None:
+    def _count_overdue(self) -> None:
         """Posts that the websocket should have told of, and did not."""
         if self._socket is not None:
             for _ in range(self._socket.overdue(self.plan.request_timeout_s)):
