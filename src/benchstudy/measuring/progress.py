@@ -134,7 +134,7 @@ def _states(folder: Path) -> Iterator[dict[str, Any]]:
 
 
 def under_way(folder: Path) -> list[str]:
-    """Each session that is being held, and when it may be done: `fio on near, 0:42 left`."""
+    """Each session that is being held, and when it may be done: `FAMILY on TARGET, 0:42 left`."""
     return [f"{state['session']}, {_left(state)} left" for state in _states(folder)]
 
 
