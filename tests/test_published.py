@@ -118,7 +118,7 @@ def tessera_value(printed: str, unit: str) -> float:
 
 
 def test_every_figure_of_the_log_page():
-    """The boxes once more, in the parser's own words, are in test_parsers_hammer.py."""
+    """The boxes once more, in the parser's own words, are in test_log_write_hammer.py."""
     for row in TESSERA.iter_rows(named=True):
         if row["status"] == "ok":
             assert row["value"] == pytest.approx(tessera_value(row["as_printed"], row["unit"]), rel=1e-12), row

@@ -34,9 +34,9 @@ SERVERS_AND_BUILDERS = re.compile(
 
 # Files that take minutes, longest first: a worker that begins one last would be the only one at work in the end.
 LONGEST = (
-    "test_mattermost.py",
+    "test_load_test_mattermost.py",
     "test_log_write_sessions.py",
-    "test_load_users_mattermost.py",
+    "test_load_test_users_mattermost.py",
     "test_load_test_run.py",
     "test_workflow.py",
     "test_http_concurrency.py",
