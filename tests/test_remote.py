@@ -33,7 +33,7 @@ from benchstudy.hosts.remote import (
 from benchstudy.model.host import Host
 
 MIB = 1 << 20
-READ_MESSAGE, SET_INBOUND = Packetizer.read_message, Packetizer.set_inbound_cipher
+SEND_MESSAGE, SET_INBOUND = Packetizer.send_message, Packetizer.set_inbound_cipher
 SET_EVENT, PARSE_NEWKEYS = BufferedPipe.set_event, paramiko.Transport._parse_newkeys
 
 
@@ -487,7 +487,7 @@ class TestFiles:
         ("owner", "name", "shape"),
         [
             (Packetizer, "_trigger_rekey", None),
-            (Packetizer, "read_message", lambda packets, *more: READ_MESSAGE(packets)),
+            (Packetizer, "send_message", lambda packets, message, *more: SEND_MESSAGE(packets, message)),
             (Packetizer, "set_inbound_cipher", lambda packets, *args, **more: SET_INBOUND(packets, *args, **more)),
             (BufferedPipe, "set_event", lambda pipe, *events: SET_EVENT(pipe, *events)),
             (paramiko.Transport, "_parse_newkeys", lambda transport, *message: PARSE_NEWKEYS(transport, *message)),

@@ -11,10 +11,11 @@ paramiko as it is where one of them is not as it was. What it buys: docs/decisio
 import collections
 import inspect
 import math
+import os
 import socket
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 import paramiko
@@ -28,10 +29,36 @@ GCM_TAG = 16
 # OpenSSH refuses to send or take larger packets.
 LARGEST_PACKET = 256 << 10
 _CHANNEL_DATA = cMSG_CHANNEL_DATA[0]
+# How much is encrypted before it is handed to the kernel in one call.
+BATCH = 512 << 10
+
+
+class EndOfInput:
+    """The end of what a channel is sent."""
+
+    def __init__(self, channel: paramiko.Channel):
+        self.channel = channel
+
+    def packets(self) -> Iterator[Sequence[bytes | memoryview]]:
+        yield cMSG_CHANNEL_EOF, self.channel.remote_chanid.to_bytes(4, "big")
+
+
+class DataBatch:
+    """Data for a channel, to be sent as several packets at once."""
+
+    def __init__(self, channel: paramiko.Channel, data: memoryview):
+        self.channel, self.data = channel, data
+
+    def packets(self) -> Iterator[Sequence[bytes | memoryview]]:
+        most = self.channel.out_max_packet_size - 64
+        prefix = cMSG_CHANNEL_DATA + self.channel.remote_chanid.to_bytes(4, "big")
+        for start in range(0, len(self.data), most):
+            part = self.data[start : start + most]
+            yield prefix, len(part).to_bytes(4, "big"), part
 
 
 class GcmPackets(Packetizer):
-    """Reads packets of AES-GCM in few system calls and copies; notices a host that fell silent."""
+    """Packets of AES-GCM in few system calls and copies; notices a host that fell silent."""
 
     # The life of a key is left to OpenSSH, whose limit for AES is 2^32 blocks (64 GiB); this is for other servers.
     REKEY_BYTES = 1 << 35
@@ -41,9 +68,12 @@ class GcmPackets(Packetizer):
     def __init__(self, sock):
         super().__init__(sock)
         self._sock = sock
-        self._in: Any = None  # cryptography's AESGCM
-        self._in_iv = (b"", 0)
-        self._received = 0
+        self._out: Any = None  # cryptography's AESGCM
+        self._in: Any = None
+        self._out_iv = self._in_iv = (b"", 0)
+        self._sent = self._received = 0
+        self._send_lock = threading.Lock()
+        self._out_buffer = bytearray(BATCH + LARGEST_PACKET)
         self._in_buffer = memoryview(bytearray(4 * LARGEST_PACKET))
         self._start = self._end = 0
         self._heard = time.monotonic()
@@ -54,12 +84,52 @@ class GcmPackets(Packetizer):
         # Channel number (4 bytes) to the Chunks that take its data, or None for paramiko's own way.
         self.chunks_of: Callable[[bytes], Chunks | None] = lambda number: None
 
+    def set_outbound_cipher(self, block_engine: Any, *args: Any, **kwargs: Any) -> None:
+        super().set_outbound_cipher(block_engine, *args, **kwargs)
+        aead, iv_out = kwargs.get("aead", False), kwargs.get("iv_out", b"")
+        self._out, self._out_iv, self._sent = (block_engine, _split_iv(iv_out), 0) if aead else (None, (b"", 0), 0)
+
     def set_inbound_cipher(self, block_engine: Any, *args: Any, **kwargs: Any) -> None:
         super().set_inbound_cipher(block_engine, *args, **kwargs)
         aead, iv_in = kwargs.get("aead", False), kwargs.get("iv_in", b"")
         if not aead and self._start != self._end:
             raise paramiko.SSHException("the host changed to another cipher in the middle of its data")
         self._in, self._in_iv, self._received = (block_engine, _split_iv(iv_in), 0) if aead else (None, (b"", 0), 0)
+
+    def send_message(self, data):
+        """A paramiko.Message, a DataBatch or an EndOfInput."""
+        packets = [(data.asbytes(),)] if isinstance(data, paramiko.Message) else data.packets()
+        if self._out is None:
+            for packet in packets:
+                super().send_message(paramiko.Message(b"".join(packet)))
+            return
+        with self._send_lock:
+            filled = 0
+            for packet in packets:
+                filled += self._seal(packet, filled)
+                if filled >= BATCH:
+                    self.write_all(memoryview(self._out_buffer)[:filled])
+                    self._sent, filled = self._sent + filled, 0
+            self.write_all(memoryview(self._out_buffer)[:filled])
+            self._sent += filled
+        if self._sent > self.REKEY_BYTES and not self.need_rekey():
+            self._trigger_rekey()
+
+    def _seal(self, payload: Sequence[bytes | memoryview], at: int) -> int:
+        """Encrypt one packet into the buffer; its size there. Layout: RFC 4253 section 6, RFC 5647 section 7.3."""
+        size = sum(map(len, payload))
+        padding = 4 + -(size + 5) % 16
+        length = size + 1 + padding
+        end = at + 4 + length + GCM_TAG
+        if end > len(self._out_buffer):
+            self._out_buffer.extend(bytes(end - len(self._out_buffer)))
+        view = memoryview(self._out_buffer)
+        view[at : at + 4] = length.to_bytes(4, "big")
+        plain = b"".join((padding.to_bytes(1, "big"), *payload, os.urandom(padding)))
+        fixed, counter = self._out_iv
+        self._out_iv = (fixed, (counter + 1) & 0xFFFFFFFFFFFFFFFF)
+        self._out.encrypt_into(fixed + counter.to_bytes(8, "big"), plain, view[at : at + 4], view[at + 4 : end])
+        return end - at
 
     def write_all(self, out):
         """As paramiko's, but not for ever: a host that takes nothing for SILENCE_LIMIT_S is gone."""
@@ -208,10 +278,11 @@ class Chunks(BufferedPipe):
 
 
 class QuickStream(StockStream):
-    """The channel of one command: its output in large pieces, few wake-ups."""
+    """The channel of one command: large pieces both ways, few wake-ups."""
 
     def __init__(self, channel: paramiko.Channel):
         super().__init__(channel)
+        self._transport: Any = channel.get_transport()
         self._arrived = threading.Event()
         self._patience_s = math.inf
         self._stdout, self._stderr = Chunks(), Chunks()
@@ -233,6 +304,29 @@ class QuickStream(StockStream):
     def wait(self, timeout_s: float) -> bool:
         return self._arrived.wait(min(timeout_s, self._patience_s, threading.TIMEOUT_MAX))
 
+    def send_some(self, data: memoryview, timeout_s: float | None) -> int:
+        channel = self.channel
+        with channel.lock:
+            room = channel.out_buffer_cv.wait_for(
+                lambda: channel.out_window_size > 0 or channel.closed or channel.eof_sent, timeout_s
+            )
+            if not room:
+                raise TimeoutError("the host takes no data")
+            if channel.closed or channel.eof_sent:
+                return 0
+            size = min(len(data), channel.out_window_size)
+            channel.out_window_size -= size
+        self._transport._send_user_message(DataBatch(channel, data[:size]))
+        return size
+
+    def end_input(self) -> None:
+        channel = self.channel
+        with channel.lock:
+            if channel.eof_sent or channel.closed:
+                return
+            channel.eof_sent = True
+        self._transport._send_user_message(EndOfInput(channel))
+
 
 if TYPE_CHECKING:
 
@@ -241,8 +335,8 @@ if TYPE_CHECKING:
 
         _channels: Any
 
-        def _send_message(self, data: paramiko.Message) -> None: ...
-        def _send_user_message(self, data: paramiko.Message) -> None: ...
+        def _send_message(self, data: Any) -> None: ...
+        def _send_user_message(self, data: Any) -> None: ...
         def _parse_newkeys(self, m: paramiko.Message) -> None: ...
 
 else:
@@ -262,7 +356,7 @@ class QuickTransport(_Transport):
 
     def __init__(self, sock: socket.socket | paramiko.Channel):
         super().__init__(sock, packetizer_class=GcmPackets)
-        self._put_aside: list[paramiko.Message] = []
+        self._put_aside: list[paramiko.Message | DataBatch | EndOfInput] = []
         self.packetizer.chunks_of = self._chunks_of
 
     @property
@@ -272,14 +366,11 @@ class QuickTransport(_Transport):
     def watch_for_silence(self) -> None:
         self.packetizer.ask_for_sign_of_life = self._ask_for_sign_of_life
 
-    def _send_message(self, data: paramiko.Message) -> None:
+    def _send_message(self, data):
         # While a message waited for new keys its channel may have been closed; to a server, data for a closed channel
         # is a breach of the protocol, and it ends the connection.
-        sent = data.asbytes()
-        if sent[:1] in (cMSG_CHANNEL_DATA, cMSG_CHANNEL_EOF):
-            number = int.from_bytes(sent[1:5], "big")
-            if not any(c.remote_chanid == number and not c.closed for c in self._channels.values()):
-                return
+        if isinstance(data, DataBatch | EndOfInput) and data.channel.closed:
+            return
         super()._send_message(data)
 
     def _chunks_of(self, number: bytes) -> Chunks | None:
@@ -311,6 +402,7 @@ class QuickTransport(_Transport):
 
 # What is replaced or called here, and with which parameters paramiko itself calls it.
 _METHODS: tuple[tuple[type, str, tuple[str, ...]], ...] = (
+    (Packetizer, "send_message", ("data",)),
     (Packetizer, "read_message", ()),
     (Packetizer, "write_all", ("out",)),
     (Packetizer, "read_all", ("n", "check_rekey")),
@@ -325,9 +417,18 @@ _METHODS: tuple[tuple[type, str, tuple[str, ...]], ...] = (
     (BufferedPipe, "read_ready", ()),
     (BufferedPipe, "set_event", ("event",)),
 )
-# On objects, which know them only once they are made.
-_CHANNEL = (("in_buffer", BufferedPipe), ("in_stderr_buffer", BufferedPipe), ("remote_chanid", int), ("closed", int))
-_TRANSPORT = (("packetizer", Packetizer), ("clear_to_send", threading.Event), ("in_kex", int), ("_channels", object))
+_CIPHERS = (("set_outbound_cipher", "iv_out"), ("set_inbound_cipher", "iv_in"))
+_CHANNEL: tuple[tuple[str, type | tuple[type, ...]], ...] = (
+    ("in_buffer", BufferedPipe),
+    ("in_stderr_buffer", BufferedPipe),
+    ("lock", type(threading.Lock())),
+    ("out_buffer_cv", threading.Condition),
+    ("out_window_size", int),
+    ("out_max_packet_size", int),
+    ("remote_chanid", int),
+    ("eof_sent", int),
+    ("closed", int),
+)
 
 
 def what_is_missing() -> str | None:
@@ -335,21 +436,24 @@ def what_is_missing() -> str | None:
     for owner, name, parameters in _METHODS:
         if _parameters(owner, name) != list(parameters):
             return f"{owner.__name__}.{name}"
-    if not {"aead", "iv_in"} <= set(_parameters(Packetizer, "set_inbound_cipher") or ()):
-        return "Packetizer.set_inbound_cipher"
+    for name, iv in _CIPHERS:
+        if not {"aead", iv} <= set(_parameters(Packetizer, name) or ()):
+            return f"Packetizer.{name}"
     if not isinstance(getattr(Packetizer, "closed", None), property):
         return "Packetizer.closed"
     pipe, channel = BufferedPipe(), paramiko.Channel(0)
     if not {"_lock", "_event"} <= set(vars(pipe)):
         return "BufferedPipe"
+    for name, kind in _CHANNEL:
+        if not isinstance(getattr(channel, name, None), kind):
+            return f"Channel.{name}"
     ours, theirs = socket.socketpair()
     with ours, theirs:
         transport = paramiko.Transport(ours)
-        for thing, attributes in ((channel, _CHANNEL), (transport, _TRANSPORT)):
-            for name, kind in attributes:
-                if not isinstance(getattr(thing, name, None), kind):
-                    return f"{type(thing).__name__}.{name}"
-        if not {"get", "values"} <= set(dir(vars(transport)["_channels"])):
+        for name, kind in (("packetizer", Packetizer), ("clear_to_send", threading.Event), ("in_kex", int)):
+            if not isinstance(getattr(transport, name, None), kind):
+                return f"Transport.{name}"
+        if "get" not in dir(vars(transport).get("_channels")):
             return "Transport._channels"
     return None
 
