@@ -93,7 +93,7 @@ def files_of_a_page(bare_project, output):
     page = Page("file_size", study="embedded", tidy="data/tidy/embedded/file_size", output=output)
     where = {"op": "write"}
     page.table("write", "duration", rows="size", columns=["backend", "sync"], where=where, caption="Time of a write")
-    page.metrics_table("all", {"duration": ("Time", None), "throughput": ("Rate", None)}, rows=["size"], caption="All")
+    page.metrics_table("all", {"duration": "Time", "throughput": "Rate"}, rows=["size"], caption="All")
     page.compare("against", {"duration": "Time"}, factor="backend", base="local", caption="Against", where=where)
     page.trend(
         "trend", "duration", x="size_bytes", x_title="Size", y_title="Time", series="backend", caption="Times",

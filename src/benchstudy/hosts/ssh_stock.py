@@ -44,11 +44,13 @@ class StockStream:
         return bool(poll.poll(None if timeout_s == inf else min(timeout_s, threading.TIMEOUT_MAX) * 1000))
 
     def send_some(self, data: memoryview, timeout_s: float | None) -> int:
-        """Send as much of `data` as the host has room for; how much, 0 when the channel is closed.
+        """Send as much of `data` as the host has room for; how much, 0 when the command has ended.
 
         Raises:
             TimeoutError: the host has no room.
         """
+        if self.channel.exit_status_ready():  # nobody reads it, though the host may close the channel a moment later
+            return 0
         self.channel.settimeout(timeout_s)
         try:
             return self.channel.send(bytes(data[:_PIECE]))
