@@ -7,8 +7,8 @@ import polars as pl
 import pytest
 from scipy.signal import lfilter
 
-from benchstudy.report import level_changes
-from benchstudy.report.panels import Axis, Phase, Style, time_panel
+from benchstudy.report.figures import level_changes
+from benchstudy.report.figures.panels import Axis, Phase, Style, time_panel
 from benchstudy.statistics import change_points
 
 SERIES = 150

@@ -7,9 +7,9 @@ import pytest
 from tidy_fixture import HOSTILE, Tables, write_file_size
 
 from benchstudy.model.errors import BenchstudyError
-from benchstudy.report.comparison import Comparisons, Margins, calibrations
+from benchstudy.report.comparisons.comparison import Comparisons, Margins, calibrations
 from benchstudy.report.page import Page
-from benchstudy.report.results import Results
+from benchstudy.report.results.results import Results
 
 LEVELS = {"backend": "local", "op": "write", "size": "1MB", "sync": "fsync"}
 DURATION = {"duration": "Time of one file"}
@@ -253,7 +253,7 @@ def test_the_page_says_margin_adjustment_and_method_and_that_there_is_no_a_a(bar
     page = Page("file_size", study="study", tidy=tidy, output="reports/study/file_size")
     shown = []
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("benchstudy.report.exhibits.display", lambda content: shown.append(content.data))
+        patch.setattr("benchstudy.report.exhibits.exhibits.display", lambda content: shown.append(content.data))
         page.compare("backends", DURATION, factor="backend", caption="Backends", where={"op": "read"})
         page.compare("none", DURATION, factor="backend", base="tape", caption="Backends")
         page.calibration(DURATION)

@@ -21,7 +21,7 @@ from benchstudy.model import registry
 from benchstudy.model.errors import StudyError
 from benchstudy.model.family import ParseError
 from benchstudy.model.study import parse_study
-from benchstudy.report.comparison import twins
+from benchstudy.report.comparisons.comparison import twins
 
 FAMILY = registry.get("file_size")
 

@@ -27,7 +27,7 @@ from benchstudy.measuring.raw import StoredTrial
 from benchstudy.model import registry
 from benchstudy.model.study import Study, load_study, parse_study
 from benchstudy.provisioning.target import provision_target
-from benchstudy.report.results import Results
+from benchstudy.report.results.results import Results
 
 HTTP = registry.get(FAMILY)
 CPUS = len(os.sched_getaffinity(0))

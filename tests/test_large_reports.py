@@ -18,8 +18,12 @@ from tidy_fixture import HOSTILE, Tables, write_file_size
 
 from benchstudy.jobs import notebooks
 from benchstudy.model.study import load_study
-from benchstudy.report import htmlpages, indexpages, thinning, triallist, trialplaces
-from benchstudy.report.results import Results
+from benchstudy.report import htmlpages
+from benchstudy.report.figures import thinning
+from benchstudy.report.overview import indexpages
+from benchstudy.report.results import trialplaces
+from benchstudy.report.results.results import Results
+from benchstudy.report.trials import triallist
 
 MEGABYTE = 1_000_000
 TRIALS = 10_000

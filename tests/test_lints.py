@@ -15,8 +15,8 @@ from benchstudy.lints.acknowledge import fits
 from benchstudy.lints.load import plateau
 from benchstudy.model.errors import BenchstudyError, StudyError
 from benchstudy.model.study import load_study, parse_study
-from benchstudy.report import ceilings, material
-from benchstudy.report.results import Results
+from benchstudy.report.results import ceilings, material
+from benchstudy.report.results.results import Results
 
 PUBLISHED = Path(__file__).parents[1] / "data" / "published"
 COLUMNS = ["page", "section", "backend", "op", "size", "statistic", "value", "unit", "as_printed", "source_line"]

@@ -18,10 +18,11 @@ from benchstudy.families.load_test.page.panels import PANELS, LoadPanels
 from benchstudy.families.load_test.page.published import LoadPublished
 from benchstudy.families.load_test.page.setup import LoadSetup
 from benchstudy.families.load_test.page.summary import LoadSummary
-from benchstudy.report import human, material, sessions
-from benchstudy.report.evidence import method
-from benchstudy.report.panels import Phase
-from benchstudy.report.results import Results
+from benchstudy.report import human
+from benchstudy.report.figures.panels import Phase
+from benchstudy.report.results import material, sessions
+from benchstudy.report.results.results import Results
+from benchstudy.report.scrutiny.evidence import method
 
 
 def load_of(tidy: Path, declared=DECLARED) -> LoadTest:

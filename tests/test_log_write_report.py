@@ -20,7 +20,7 @@ from benchstudy.families.log_write.page.summary import LogSummary
 from benchstudy.families.log_write.page.tables import LogTables as Drawn
 from benchstudy.model import paths
 from benchstudy.report.page import Page
-from benchstudy.report.results import Results
+from benchstudy.report.results.results import Results
 
 CAPTURED = Path(__file__).parent / "data" / "tessera"
 BLOCK = DECLARED["families"]["log_write"]

@@ -33,7 +33,7 @@ from benchstudy.measuring.raw import StoredTrial
 from benchstudy.model import registry
 from benchstudy.model.causes import Cause
 from benchstudy.provisioning.target import provision_target
-from benchstudy.report.results import Results
+from benchstudy.report.results.results import Results
 
 # A server at its memory limit is killed, or crawls and hangs where others want its processor.
 pytestmark = pytest.mark.alone

@@ -15,8 +15,8 @@ from benchstudy.jobs.tidy import tidy_family
 from benchstudy.measuring.raw import TrialRecord, load_trial
 from benchstudy.model.causes import Cause
 from benchstudy.model.study import load_study
-from benchstudy.report.cells import short_cause
-from benchstudy.report.results import Reason
+from benchstudy.report.exhibits.cells import short_cause
+from benchstudy.report.results.results import Reason
 
 STORES = CHECKOUT / "tests" / "data" / "store-b9a61cf"
 # What there is today and was not then: tables, and columns {table: names}. Everything else is as it was.

@@ -18,12 +18,16 @@ from benchstudy.commands import cli
 from benchstudy.families.load_test.page.load import LoadTest
 from benchstudy.families.load_test.page.mix import LoadMix
 from benchstudy.model.study import parse_study
-from benchstudy.report import cells, checklist, drift, indexpages, outliers, prose, scrutiny
-from benchstudy.report.answers import answer as answers_of
+from benchstudy.report import prose
+from benchstudy.report.checklist import checklist
+from benchstudy.report.comparisons.answers import answer as answers_of
+from benchstudy.report.exhibits import cells
+from benchstudy.report.overview import indexpages
 from benchstudy.report.page import Page
-from benchstudy.report.results import Results
-from benchstudy.report.studyfacts import StudyFacts
-from benchstudy.report.tables import Cell, Table
+from benchstudy.report.results.results import Results
+from benchstudy.report.scrutiny import drift, outliers, scrutiny
+from benchstudy.report.study.studyfacts import StudyFacts
+from benchstudy.report.tables.tables import Cell, Table
 from benchstudy.statistics import steady
 
 # As the list of a credible report has them.

@@ -17,8 +17,9 @@ from tidy_fixture import HOSTILE, write_file_size, write_fio
 from benchstudy.jobs import notebooks
 from benchstudy.model import paths
 from benchstudy.model.study import load_study
-from benchstudy.report import htmlpages, indexpages
-from benchstudy.report.studypages import STUDY_PAGES
+from benchstudy.report import htmlpages
+from benchstudy.report.overview import indexpages
+from benchstudy.report.study.studypages import STUDY_PAGES
 
 FAMILIES = ("file_size", "fio", "log_write", "load_test")
 PAGES = (

@@ -13,11 +13,12 @@ from conftest import CHECKOUT
 from tidy_fixture import HOSTILE, Tables, write_file_size, write_fio
 
 from benchstudy.model.study import load_study
-from benchstudy.report import indexpages, pdf
+from benchstudy.report.figures import pdf
+from benchstudy.report.figures.vega import FIGURE_FORMATS, VEGALITE_VERSION
+from benchstudy.report.overview import indexpages
 from benchstudy.report.page import Page
-from benchstudy.report.results import Results
-from benchstudy.report.tables import MISSING, TABLE_FORMATS, Cell, Table
-from benchstudy.report.vega import FIGURE_FORMATS, VEGALITE_VERSION
+from benchstudy.report.results.results import Results
+from benchstudy.report.tables.tables import MISSING, TABLE_FORMATS, Cell, Table
 
 STUDY = load_study(CHECKOUT / "config" / "config.yaml")
 ESCAPES = {

@@ -206,7 +206,7 @@ def test_each_figure_names_its_line_and_a_base_unit(frame: pl.DataFrame):
 # -- the page ------------------------------------------------------------------------------------------
 
 SECTION = """
-from benchstudy.report.published_page import Section
+from benchstudy.report.published.published_page import Section
 
 def show(page, results):
     page.say([f"Read from {page.folder.name}, measured: {results}."])

@@ -12,10 +12,15 @@ from tidy_fixture import HOSTILE, Tables, write_file_size
 
 from benchstudy.model import paths
 from benchstudy.model.errors import BenchstudyError
-from benchstudy.report import cells, estimatefiles, evidence, human, published, triallist
+from benchstudy.report import human
+from benchstudy.report.exhibits import cells
 from benchstudy.report.page import Page
-from benchstudy.report.results import Results
-from benchstudy.report.tables import Cell, Table, anchor, link
+from benchstudy.report.published import published
+from benchstudy.report.results import estimatefiles
+from benchstudy.report.results.results import Results
+from benchstudy.report.scrutiny import evidence
+from benchstudy.report.tables.tables import Cell, Table, anchor, link
+from benchstudy.report.trials import triallist
 from benchstudy.statistics.stats import summarise
 
 PROJECT = paths.project_root()

@@ -7,8 +7,8 @@ import pytest
 from scipy.stats import binom
 from tidy_fixture import Tables
 
-from benchstudy.report import cells
-from benchstudy.report.results import Results
+from benchstudy.report.exhibits import cells
+from benchstudy.report.results.results import Results
 from benchstudy.statistics.stats import lint_summary, mean_interval, precision, smallest_n, summarise, supported
 
 

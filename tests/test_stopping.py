@@ -26,8 +26,8 @@ from benchstudy.model.family import Case, Family, FamilyConfig, Observation, Par
 from benchstudy.model.metrics import Metric, declare
 from benchstudy.model.stopping import FEWEST, Stopping
 from benchstudy.model.study import Study, parse_study
-from benchstudy.report import evidence
-from benchstudy.report.results import Results
+from benchstudy.report.results.results import Results
+from benchstudy.report.scrutiny import evidence
 from benchstudy.statistics.stats import precision, smallest_n, summarise
 
 # -- the rule ------------------------------------------------------------------------------------------------

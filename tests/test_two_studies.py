@@ -13,8 +13,8 @@ from tidy_fixture import HOSTILE, Tables
 
 from benchstudy.commands import cli
 from benchstudy.model.differences import differences, environment_diff
-from benchstudy.report.comparison import Row
-from benchstudy.report.two_studies import TwoStudies
+from benchstudy.report.comparisons.comparison import Row
+from benchstudy.report.comparisons.two_studies import TwoStudies
 
 LEVELS = {"backend": "local", "op": "write", "size": "1MB", "sync": "fsync"}
 BEFORE, AFTER = "10000000-0000-4000-8000-000000000000", "20000000-0000-4000-8000-000000000000"

@@ -15,7 +15,7 @@ from benchstudy.model.errors import BenchstudyError
 from benchstudy.model.needs import programs_by_host
 from benchstudy.model.study import parse_study, refuse_repeated_keys
 from benchstudy.provisioning.target import deploy_files, facts_problems
-from benchstudy.report.studypages import STUDY_PAGES
+from benchstudy.report.study.studypages import STUDY_PAGES
 
 snakemake_adapter.check_place(workflow)
 

@@ -7,7 +7,7 @@ from benchstudy.model import paths
 
 with report_job() as (root, study, _):
     from benchstudy.jobs.running import one_at_a_time
-    from benchstudy.report.indexpages import build_index
+    from benchstudy.report.overview.indexpages import build_index
 
     # Commands of other studies write the first page of all reports too.
     with one_at_a_time(root):

@@ -54,8 +54,8 @@ def compare_studies(root: Path, base: str, other: str, metrics: list[str]) -> tu
         raise BenchstudyError(f"{base}: a study is not compared with itself; its own pages compare its cases")
     # Here, because they take longer to import than the other commands take.
     from benchstudy.jobs.notebooks import execute
+    from benchstudy.report.comparisons.two_studies import TwoStudies, lines
     from benchstudy.report.htmlpages import render_notebook
-    from benchstudy.report.two_studies import TwoStudies, lines
 
     name = f"{base}--{other}"
     exports = paths.comparisons(root) / name

@@ -8,7 +8,7 @@ from collections.abc import Iterable
 from pathlib import Path
 
 from benchstudy.model import registry, sources
-from benchstudy.report.studypages import STUDY_PAGES
+from benchstudy.report.study.studypages import STUDY_PAGES
 
 _SCRIPTS = Path("workflow/scripts")
 
@@ -31,7 +31,7 @@ def code_of_page(page: str, notebook: Path, families: Iterable[str]) -> list[str
 
 def code_of_index(families: Iterable[str]) -> list[str]:
     """Of build_index. `families`: the study's."""
-    return _code("build_index", ["benchstudy.report.indexpages", *_parts("family", of=families), *_lints()])
+    return _code("build_index", ["benchstudy.report.overview.indexpages", *_parts("family", of=families), *_lints()])
 
 
 def code_of_crate() -> list[str]:

@@ -2,7 +2,7 @@
 
 lint(Path("data/published"))                     every published table
 lint(published.read(path), acknowledged)         one, less what somebody took responsibility for
-lint(material.read(results, ceilings))           a family's results, as report/material.py reads them
+lint(material.read(results, ceilings))           a family's results, as report/results/material.py reads them
 """
 
 from collections.abc import Iterable, Mapping

@@ -12,8 +12,8 @@ from benchstudy.measuring.raw import SUMS, StoredFile, StoredTrial, TrialStore, 
 from benchstudy.model import paths, sources
 from benchstudy.model.errors import BenchstudyError
 from benchstudy.model.study import SessionPlan, Study
-from benchstudy.report.bundle import report_files
-from benchstudy.report.studypages import STUDY_PAGES
+from benchstudy.report.overview.bundle import report_files
+from benchstudy.report.study.studypages import STUDY_PAGES
 from benchstudy.report.zips import chunks
 
 STUDY_FILE = "study.json"

@@ -20,8 +20,8 @@ from benchstudy.model.study import Study, parse_study
 from benchstudy.provenance.checks import Crate
 from benchstudy.provenance.contents import CODE, PUBLISHED, STUDY_FILE, files_below
 from benchstudy.provenance.tables import Difference, differences
-from benchstudy.report.bundle import report_files
-from benchstudy.report.studypages import STUDY_PAGES
+from benchstudy.report.overview.bundle import report_files
+from benchstudy.report.study.studypages import STUDY_PAGES
 
 _MARKER = ".benchstudy-reproduction"
 _LOG = "snakemake.log"

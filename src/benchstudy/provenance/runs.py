@@ -12,7 +12,7 @@ from benchstudy.model import registry
 from benchstudy.provenance.contents import STUDY_FILE, Contents, Measured
 from benchstudy.provenance.entities import STATUS, Files, Graph, Reference, fragment, to
 from benchstudy.provenance.words import counted
-from benchstudy.report import sessions
+from benchstudy.report.results import sessions
 
 
 def step(family: str) -> str:

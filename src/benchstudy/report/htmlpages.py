@@ -10,9 +10,9 @@ from nbconvert import HTMLExporter
 from traitlets.config import Config
 
 from benchstudy.model import registry
-from benchstudy.report import vega
+from benchstudy.report.figures import vega
 from benchstudy.report.pagetemplates import template_text
-from benchstudy.report.studypages import STUDY_PAGES
+from benchstudy.report.study.studypages import STUDY_PAGES
 
 _HEADING = re.compile(r"<h2>(.*?)</h2>", re.DOTALL)
 # Filled in last: headings are looked for in what the notebook says, not in a library's code.

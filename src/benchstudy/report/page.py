@@ -11,26 +11,19 @@ from pathlib import Path
 from typing import Any
 
 from benchstudy.model import paths
-from benchstudy.report import (
-    answers,
-    estimatefiles,
-    evidence,
-    figuredata,
-    lint_list,
-    published,
-    scrutiny,
-    sessions,
-    triallist,
-    trialpages,
-    verdicts,
-)
-from benchstudy.report.comparison import Comparisons, calibrations, twins
-from benchstudy.report.exhibits import show
-from benchstudy.report.layers import Reference
-from benchstudy.report.pagefigures import PageFigures
-from benchstudy.report.pagetables import PageTables
-from benchstudy.report.results import Results, Titled, Where
-from benchstudy.report.tables import slug
+from benchstudy.report.comparisons import answers, verdicts
+from benchstudy.report.comparisons.comparison import Comparisons, calibrations, twins
+from benchstudy.report.exhibits import figuredata
+from benchstudy.report.exhibits.exhibits import show
+from benchstudy.report.exhibits.pagefigures import PageFigures
+from benchstudy.report.exhibits.pagetables import PageTables
+from benchstudy.report.figures.layers import Reference
+from benchstudy.report.published import published
+from benchstudy.report.results import estimatefiles, sessions
+from benchstudy.report.results.results import Results, Titled, Where
+from benchstudy.report.scrutiny import evidence, lint_list, scrutiny
+from benchstudy.report.tables.tables import slug
+from benchstudy.report.trials import triallist, trialpages
 
 
 class Page(PageTables, PageFigures):

@@ -1,10 +1,11 @@
 """The Mattermost storage page's figures (data/published/mattermost-storage.csv) beside what was measured here."""
 
 from benchstudy.model.units import Size
-from benchstudy.report import cells, published
-from benchstudy.report.published_page import PublishedPage, Section
-from benchstudy.report.results import Results
-from benchstudy.report.tables import Cell
+from benchstudy.report.exhibits import cells
+from benchstudy.report.published import published
+from benchstudy.report.published.published_page import PublishedPage, Section
+from benchstudy.report.results.results import Results
+from benchstudy.report.tables.tables import Cell
 
 FILE = "mattermost-storage.csv"
 

@@ -4,10 +4,12 @@ from collections.abc import Sequence
 
 import polars as pl
 
-from benchstudy.report import cells, human, published
-from benchstudy.report.published_page import PublishedPage, Section
-from benchstudy.report.results import Results
-from benchstudy.report.tables import MISSING, Cell, Table
+from benchstudy.report import human
+from benchstudy.report.exhibits import cells
+from benchstudy.report.published import published
+from benchstudy.report.published.published_page import PublishedPage, Section
+from benchstudy.report.results.results import Results
+from benchstudy.report.tables.tables import MISSING, Cell, Table
 
 FILE = "gitlab-filesystem.csv"
 # A published statistic of fio's sample to our metric.

@@ -13,7 +13,7 @@ import polars as pl
 
 from benchstudy.model.criteria import ACHIEVED, BUSY_GENERATOR, LITTLE
 from benchstudy.report import human
-from benchstudy.report.results import Estimate, Results
+from benchstudy.report.results.results import Estimate, Results
 from benchstudy.statistics import scalability
 
 CEILING_ENDPOINT = "null"

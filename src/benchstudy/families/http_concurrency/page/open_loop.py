@@ -8,10 +8,11 @@ import polars as pl
 
 from benchstudy.families.http_concurrency.page.load import HttpLoad, Point, Sweep
 from benchstudy.model.criteria import ACHIEVED
-from benchstudy.report import cells, human
-from benchstudy.report.figuredata import leading
-from benchstudy.report.panels import Axis, Panel, Style, trend_panel
-from benchstudy.report.tables import MISSING, Cell, Table
+from benchstudy.report import human
+from benchstudy.report.exhibits import cells
+from benchstudy.report.exhibits.figuredata import leading
+from benchstudy.report.figures.panels import Axis, Panel, Style, trend_panel
+from benchstudy.report.tables.tables import MISSING, Cell, Table
 
 # A closed loop stands beside an open one when its throughput is within this share of the open one's.
 SIMILAR = 0.25

@@ -11,10 +11,11 @@ from benchstudy.families.http_concurrency.ab import AbResult, Times
 from benchstudy.families.http_concurrency.page.load import HttpLoad
 from benchstudy.families.http_concurrency.page.tables import HttpTables
 from benchstudy.lints.load import SAME_PLATEAU, plateau
-from benchstudy.report import human, published
-from benchstudy.report.published_page import PublishedPage, Section
-from benchstudy.report.results import Results
-from benchstudy.report.tables import MISSING, Cell, Table, slug
+from benchstudy.report import human
+from benchstudy.report.published import published
+from benchstudy.report.published.published_page import PublishedPage, Section
+from benchstudy.report.results.results import Results
+from benchstudy.report.tables.tables import MISSING, Cell, Table, slug
 
 TABLES, TRANSCRIPTS = "filestash-http.csv", "filestash-ab.csv"
 SERVER = "filestash"

@@ -5,9 +5,10 @@ from collections.abc import Callable, Iterator, Sequence
 from benchstudy.families.http_concurrency.metrics import PERCENTILES
 from benchstudy.families.http_concurrency.page.load import HttpLoad, Point, Sweep
 from benchstudy.model.criteria import LITTLE
-from benchstudy.report import cells, human
-from benchstudy.report.results import Estimate
-from benchstudy.report.tables import MISSING, Cell, Table, slug
+from benchstudy.report import human
+from benchstudy.report.exhibits import cells
+from benchstudy.report.results.results import Estimate
+from benchstudy.report.tables.tables import MISSING, Cell, Table, slug
 from benchstudy.statistics.comparisons import share
 from benchstudy.statistics.scalability import Parameter, Peak
 from benchstudy.statistics.stats import smallest_n

@@ -1,7 +1,7 @@
 """How the page of load tests says differences, verdicts, buckets, and what was not called."""
 
 from benchstudy.report import human
-from benchstudy.report.tables import MISSING, Cell
+from benchstudy.report.tables.tables import MISSING, Cell
 from benchstudy.statistics.comparisons import Comparison, Verdict
 from benchstudy.statistics.mix_shift import Quantile
 

@@ -7,8 +7,9 @@ import polars as pl
 
 from benchstudy.families.load_test.page.cells import bucket, percent, signed, signed_percent
 from benchstudy.families.load_test.page.load import Contrast, LoadTest, Trial
-from benchstudy.report import cells, human
-from benchstudy.report.tables import MISSING, MOST_OF_TRIALS, Cell, Table, slug
+from benchstudy.report import human
+from benchstudy.report.exhibits import cells
+from benchstudy.report.tables.tables import MISSING, MOST_OF_TRIALS, Cell, Table, slug
 from benchstudy.statistics import histograms, stats
 from benchstudy.statistics.comparisons import share
 from benchstudy.statistics.mix_shift import Quantile

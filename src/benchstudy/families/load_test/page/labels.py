@@ -6,8 +6,9 @@ from functools import cached_property
 
 from benchstudy.families.load_test.page.cells import interval_lines, quantile_cell, verdict_cell
 from benchstudy.families.load_test.page.load import FEWEST, GROUPS, HEADS, LABELS, Contrast, LoadTest
-from benchstudy.report import cells, human
-from benchstudy.report.tables import Cell, Table, slug
+from benchstudy.report import human
+from benchstudy.report.exhibits import cells
+from benchstudy.report.tables.tables import Cell, Table, slug
 from benchstudy.statistics import stats
 from benchstudy.statistics.comparisons import Comparison, Verdict, judge
 from benchstudy.statistics.mix_shift import P99, Calls, Quantile, quantile

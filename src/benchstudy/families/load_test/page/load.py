@@ -13,10 +13,10 @@ from typing import Any
 import polars as pl
 
 from benchstudy.families.load_test.metrics import METRICS
-from benchstudy.report.comparability import Comparability, Indexes
-from benchstudy.report.comparison import Margins
-from benchstudy.report.results import Estimate, Results
-from benchstudy.report.styles import Style
+from benchstudy.report.comparisons.comparability import Comparability, Indexes
+from benchstudy.report.comparisons.comparison import Margins
+from benchstudy.report.figures.styles import Style
+from benchstudy.report.results.results import Estimate, Results
 from benchstudy.statistics.comparisons import Arm, Comparison, compare, refused
 from benchstudy.statistics.mix_shift import Calls, Shift
 

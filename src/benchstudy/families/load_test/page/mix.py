@@ -15,8 +15,9 @@ from benchstudy.families.load_test.page.cells import (
     signed_percent,
 )
 from benchstudy.families.load_test.page.load import FEWEST, GROUPS, HEADS, LABELS, PAGE_BAND, Contrast, LoadTest
-from benchstudy.report import cells, human
-from benchstudy.report.tables import MISSING, Cell, Table, slug
+from benchstudy.report import human
+from benchstudy.report.exhibits import cells
+from benchstudy.report.tables.tables import MISSING, Cell, Table, slug
 from benchstudy.statistics.comparisons import Comparison, Verdict, judge
 from benchstudy.statistics.mix_shift import MOSTLY, NOTICEABLE, Part, Shift
 

@@ -18,10 +18,12 @@ from benchstudy.families.load_test.page.cells import (
 )
 from benchstudy.families.load_test.page.load import FEWEST, Contrast, LoadTest, Trial
 from benchstudy.families.load_test.page.mix import LoadMix, Reading
-from benchstudy.report import cells, human, level_changes
-from benchstudy.report.level_changes import LevelChanges
-from benchstudy.report.panels import Axis, Panel, Phase, Style, time_panel
-from benchstudy.report.tables import MISSING, Cell, Table, slug
+from benchstudy.report import human
+from benchstudy.report.exhibits import cells
+from benchstudy.report.figures import level_changes
+from benchstudy.report.figures.level_changes import LevelChanges
+from benchstudy.report.figures.panels import Axis, Panel, Phase, Style, time_panel
+from benchstudy.report.tables.tables import MISSING, Cell, Table, slug
 from benchstudy.statistics import within_trial
 from benchstudy.statistics.comparisons import Comparison, judge
 from benchstudy.statistics.mix_shift import Quantile

@@ -9,10 +9,13 @@ from benchstudy.families.load_test.page.cells import signed, signed_percent
 from benchstudy.families.load_test.page.load import Contrast, LoadTest
 from benchstudy.families.load_test.page.mix import LoadMix, Reading
 from benchstudy.families.load_test.page.users import METRIC, LoadUsers
-from benchstudy.report import cells, human, published, sessions
-from benchstudy.report.published_page import PublishedPage, Section
-from benchstudy.report.results import Results
-from benchstudy.report.tables import MISSING, Cell, Table
+from benchstudy.report import human
+from benchstudy.report.exhibits import cells
+from benchstudy.report.published import published
+from benchstudy.report.published.published_page import PublishedPage, Section
+from benchstudy.report.results import sessions
+from benchstudy.report.results.results import Results
+from benchstudy.report.tables.tables import MISSING, Cell, Table
 from benchstudy.statistics.mix_shift import Shift
 
 FILE = "mattermost-v9.11-v10.0.csv"

@@ -8,9 +8,10 @@ from typing import Any
 import polars as pl
 
 from benchstudy.families.load_test.page.load import LoadTest, Trial
-from benchstudy.report import human, sessions
-from benchstudy.report.comparability import Indexes
-from benchstudy.report.tables import Cell, Table
+from benchstudy.report import human
+from benchstudy.report.comparisons.comparability import Indexes
+from benchstudy.report.results import sessions
+from benchstudy.report.tables.tables import Cell, Table
 
 _DATA = ("users", "teams", "channels", "posts", "direct_posts")
 Rows = Iterator[tuple[str, Sequence[str]]]

@@ -17,9 +17,10 @@ from benchstudy.families.load_test.page.cells import (
 )
 from benchstudy.families.load_test.page.load import FEWEST, PAGE_BAND, Contrast, LoadTest, Trial
 from benchstudy.families.load_test.page.panels import Drawn, LoadPanels
-from benchstudy.report import cells, human
-from benchstudy.report.panels import Axis, time_panel
-from benchstudy.report.tables import MISSING, MOST_OF_TRIALS, Cell, Table, slug
+from benchstudy.report import human
+from benchstudy.report.exhibits import cells
+from benchstudy.report.figures.panels import Axis, time_panel
+from benchstudy.report.tables.tables import MISSING, MOST_OF_TRIALS, Cell, Table, slug
 from benchstudy.statistics import within_trial
 from benchstudy.statistics.comparisons import Comparison, judge
 

@@ -8,8 +8,9 @@ import polars as pl
 from benchstudy.families.log_write.page.load import LogWrite, Point, Sweep
 from benchstudy.families.log_write.page.summary import bracket_width
 from benchstudy.families.log_write.page.tables import LogTables
-from benchstudy.report import cells, human
-from benchstudy.report.tables import MISSING, MOST_OF_TRIALS, Cell, Table, slug
+from benchstudy.report import human
+from benchstudy.report.exhibits import cells
+from benchstudy.report.tables.tables import MISSING, MOST_OF_TRIALS, Cell, Table, slug
 
 
 class LogCapacity:

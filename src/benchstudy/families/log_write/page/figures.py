@@ -7,11 +7,13 @@ import polars as pl
 
 from benchstudy.families.log_write.page.load import LogWrite, Point, Sweep
 from benchstudy.families.log_write.page.searched import AS_OFFERED, crossed_out
-from benchstudy.report import cells, human, level_changes
-from benchstudy.report.figuredata import leading
-from benchstudy.report.level_changes import LevelChanges
-from benchstudy.report.panels import Axis, Panel, Phase, Reference, Style, time_panel, trend_panel
-from benchstudy.report.tables import slug
+from benchstudy.report import human
+from benchstudy.report.exhibits import cells
+from benchstudy.report.exhibits.figuredata import leading
+from benchstudy.report.figures import level_changes
+from benchstudy.report.figures.level_changes import LevelChanges
+from benchstudy.report.figures.panels import Axis, Panel, Phase, Reference, Style, time_panel, trend_panel
+from benchstudy.report.tables.tables import slug
 
 STYLE = Style(("no dedup", "dedup", AS_OFFERED))
 # What Page.show_figure takes: name, caption, panels, style, series in the legend.

@@ -9,9 +9,10 @@ from benchstudy.families.log_write.hammer import HammerScreen
 from benchstudy.families.log_write.page.load import AGREEMENT, LogWrite, Point, Sweep
 from benchstudy.families.log_write.page.summary import worst_disagreement
 from benchstudy.families.log_write.page.tables import LogTables
-from benchstudy.report import cells, human
-from benchstudy.report.listings import Listing
-from benchstudy.report.tables import MISSING, Cell, Table
+from benchstudy.report import human
+from benchstudy.report.exhibits import cells
+from benchstudy.report.tables.listings import Listing
+from benchstudy.report.tables.tables import MISSING, Cell, Table
 
 _TIMES = ("queue", "integrate")
 # A field of a screen to its metric: families/log_load/imported.py makes the metrics of the screen.

@@ -20,7 +20,7 @@ from benchstudy.families.shared.levels import UNLIMITED
 from benchstudy.model.causes import Cause
 from benchstudy.model.criteria import ACHIEVED, BUSY_WRITERS
 from benchstudy.report import human
-from benchstudy.report.results import Estimate, Results
+from benchstudy.report.results.results import Estimate, Results
 
 BACKLOG = 1.02  # of the offered rate: more than publish steps explain came from what had piled up before the window
 AGREEMENT = 0.03  # hammer's Δ and the checkpoints of the same run may differ by so much

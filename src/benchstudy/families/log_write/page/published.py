@@ -9,11 +9,13 @@ import polars as pl
 from benchstudy.families.log_write.hammer import HammerScreen
 from benchstudy.families.log_write.page.load import LogWrite
 from benchstudy.families.log_write.page.tables import LogTables
-from benchstudy.report import human, published, sessions
-from benchstudy.report.listings import Listing
-from benchstudy.report.published_page import PublishedPage, Section
-from benchstudy.report.results import Results
-from benchstudy.report.tables import MISSING, Cell, Table
+from benchstudy.report import human
+from benchstudy.report.published import published
+from benchstudy.report.published.published_page import PublishedPage, Section
+from benchstudy.report.results import sessions
+from benchstudy.report.results.results import Results
+from benchstudy.report.tables.listings import Listing
+from benchstudy.report.tables.tables import MISSING, Cell, Table
 
 FILE = "tessera.csv"
 APART = (

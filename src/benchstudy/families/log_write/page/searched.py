@@ -9,10 +9,10 @@ import polars as pl
 from benchstudy.families.log_write.page.load import LogWrite, Point, Sweep
 from benchstudy.model.causes import Cause
 from benchstudy.report import human
-from benchstudy.report.figuredata import leading
-from benchstudy.report.layers import layered, reference_layers
-from benchstudy.report.panels import Axis, Panel, Reference, Style, trend_panel
-from benchstudy.report.tables import slug
+from benchstudy.report.exhibits.figuredata import leading
+from benchstudy.report.figures.layers import layered, reference_layers
+from benchstudy.report.figures.panels import Axis, Panel, Reference, Style, trend_panel
+from benchstudy.report.tables.tables import slug
 
 AS_OFFERED = "all that was offered"
 _STYLE = Style(("no dedup, passed", "dedup, passed", "no dedup, failed", "dedup, failed", AS_OFFERED))

@@ -6,8 +6,9 @@ import polars as pl
 
 from benchstudy.families.log_write.page.limits import NOTHING
 from benchstudy.families.log_write.page.load import LogWrite, Point, Sweep
-from benchstudy.report import cells, human
-from benchstudy.report.tables import MISSING, Cell, Table, slug
+from benchstudy.report import human
+from benchstudy.report.exhibits import cells
+from benchstudy.report.tables.tables import MISSING, Cell, Table, slug
 from benchstudy.statistics import histograms, stats
 
 # One figure of a point of a sweep.

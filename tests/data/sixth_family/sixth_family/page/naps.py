@@ -2,10 +2,11 @@
 
 import polars as pl
 
-from benchstudy.report import cells, figuredata, human
-from benchstudy.report.panels import Axis, Panel, Style, strip_panel
-from benchstudy.report.results import Results
-from benchstudy.report.tables import Cell, Table
+from benchstudy.report import human
+from benchstudy.report.exhibits import cells, figuredata
+from benchstudy.report.figures.panels import Axis, Panel, Style, strip_panel
+from benchstudy.report.results.results import Results
+from benchstudy.report.tables.tables import Cell, Table
 
 WORST = "worst-naps"
 

@@ -1,9 +1,10 @@
 """What others published of naps, where somebody put their table into data/published."""
 
-from benchstudy.report import human, published
-from benchstudy.report.published_page import PublishedPage, Section
-from benchstudy.report.results import Results
-from benchstudy.report.tables import Cell, Table
+from benchstudy.report import human
+from benchstudy.report.published import published
+from benchstudy.report.published.published_page import PublishedPage, Section
+from benchstudy.report.results.results import Results
+from benchstudy.report.tables.tables import Cell, Table
 
 FILE = "naps.csv"
 

@@ -1,0 +1,55 @@
+"""The short answer of a page: medians side by side, and how sure their order is, as plain data."""
+
+from itertools import pairwise
+from typing import Any
+
+from benchstudy.report import human
+from benchstudy.report.exhibits import cells, figuredata
+from benchstudy.report.results.results import Estimate, Results, Where
+from benchstudy.report.scrutiny import drift
+
+
+def answer(results: Results, label: str, metric: str, where: Where, series: str) -> dict[str, Any] | None:
+    """`{what, lines: [{name, value, evidence}], note}`, the lowest median first; None when nothing was measured."""
+    estimates = results.estimates(metric, where)
+    known = sorted((e for e in estimates if e.summary.median is not None), key=lambda e: e.summary.median or 0.0)
+    lines = [
+        {
+            "name": figuredata.label(results, e.levels, series),
+            "value": human.brief(e.summary.median or 0.0, e.unit),
+            "evidence": "; ".join([human.evidence(e.summary, e.unit), *_marks(results, e, where), *cells.failures(e)]),
+        }
+        for e in known
+    ]
+    lost = [e for e in estimates if e.summary.median is None]
+    lines += [
+        {"name": figuredata.label(results, e.levels, series), "value": "–", "evidence": "; ".join(cells.failures(e))}
+        for e in lost
+    ]
+    # Only within a target: figures of different hosts allow no verdict, so none is denied either.
+    by_target = [[e for e in known if e.target == target] for target in results.targets]
+    unclear = [
+        f"{figuredata.label(results, a.levels, series)} and {figuredata.label(results, b.levels, series)}"
+        for of_target in by_target
+        for a, b in pairwise(of_target)
+        if not _apart(a, b)
+    ]
+    note = f"So few trials do not establish the order of {', nor of '.join(unclear)}." if unclear else ""
+    return {"what": label, "lines": lines, "note": note} if lines else None
+
+
+def _marks(results: Results, estimate: Estimate, where: Where) -> tuple[str, ...]:
+    """What a median must not be read without: a level that is not the group's own, which stands first; a drift."""
+    others = [
+        str(estimate.levels[factor])
+        for factor, levels in where.items()
+        if not isinstance(levels, str) and estimate.levels.get(factor) in levels[1:]
+    ]
+    return (*others, *drift.mark(results, estimate.metric, (estimate.target, estimate.case)))
+
+
+def _apart(a: Estimate, b: Estimate) -> bool:
+    """Whether the intervals of two medians do not touch: the least that naming an order asks for."""
+    ends = (a.summary.interval_low, a.summary.interval_high, b.summary.interval_low, b.summary.interval_high)
+    known = [end for end in ends if end is not None]
+    return len(known) == 4 and (known[1] < known[2] or known[3] < known[0])

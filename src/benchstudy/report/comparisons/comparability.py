@@ -1,0 +1,98 @@
+"""What two trials must have in common to be compared, and why two cases that lack it get no verdict."""
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple
+
+from benchstudy.report import human
+from benchstudy.report.results import sessions
+from benchstudy.report.results.results import Results
+
+Indexes = Sequence[Mapping[str, Any]]
+# One trial's part in a comparison: block, trial, value, unit.
+Measured = tuple[int, str, float, str]
+
+
+class Conditions(NamedTuple):
+    """What two trials must have in common to be compared."""
+
+    target: str
+    session: str | None
+    instrument: str | None
+    tool: str | None
+    tool_version: str | None
+    tool_sha256: str | None
+    imported: bool
+
+
+class Comparability:
+    """The conditions under which the trials of a family were measured.
+
+    With `across_tools` the tools may differ, because the tool is the factor that is compared.
+    """
+
+    def __init__(self, results: Results, indexes: Indexes, across_tools: bool):
+        self._indexes = indexes
+        self._of = {}
+        for row in results.counted.iter_rows(named=True):
+            found = Conditions._make(row.get(name) for name in Conditions._fields)
+            any_tool = found._replace(tool=None, tool_version=None, tool_sha256=None)
+            self._of[row["trial"]] = any_tool if across_tools else found
+
+    def block(self, trial: Measured) -> tuple[str | None, int]:
+        """Trials in the same block of the same session are a pair."""
+        return self._of[trial[1]].session, trial[0]
+
+    def kept(self, base: Sequence[Measured], other: Sequence[Measured]) -> tuple[list[Measured], list[Measured], str]:
+        """The trials of both that may be compared, and in words what was left out, or why there are none.
+
+        Those measured under conditions that the other side has too. Where there are several such conditions, such as
+        two sessions that were held for one study, only blocks that both sides have in the same one: a session that
+        holds more of one side than of the other would shift the ratio.
+        """
+        of = [[self._of[trial[1]] for trial in side] for side in (base, other)]
+        shared = {c for c in {*of[0]} & {*of[1]} if c.session is not None and not c.imported}
+        if not shared:
+            return [], [], self._refusal(*of)
+        sides = [[trial for trial in side if self._of[trial[1]] in shared] for side in (base, other)]
+        if len(shared) > 1:
+            places = [{(self._of[trial[1]], trial[0]) for trial in side} for side in sides]
+            both = places[0] & places[1]
+            sides = [[trial for trial in side if (self._of[trial[1]], trial[0]) in both] for side in sides]
+            if not both:
+                return [], [], "no block has both of them from the same session"
+        lost = len(base) + len(other) - sum(map(len, sides))
+        why = f"{human.plural(lost, 'trial')} left out: of another session or tool than its counterpart" if lost else ""
+        return sides[0], sides[1], why
+
+    def _refusal(self, base: Sequence[Conditions], other: Sequence[Conditions]) -> str:
+        if any(c.imported for c in (*base, *other)):
+            return "imported: when and on what it was measured is not known"
+        a, b = (Counter(side).most_common(1)[0][0] for side in (base, other))
+        if a.target != b.target:
+            differences = self._environments(a.target, b.target)
+            return f"measured on different targets{': ' if differences else ''}{'; '.join(differences)}"
+        if a.session is None or b.session is None:
+            return "in which session a trial was measured is not known: tidy the study again"
+        if a.session != b.session:
+            return f"not measured in the same session ({self._began(a.session)} and {self._began(b.session)})"
+        if a.instrument != b.instrument:
+            return "measured by different versions of the measuring code"
+        if a.tool != b.tool:
+            return f"measured by different tools ({a.tool}, {b.tool})"
+        if a.tool_version != b.tool_version:
+            return f"measured by different versions of {a.tool} ({a.tool_version}, {b.tool_version})"
+        return f"measured by different builds of {a.tool} {a.tool_version}"
+
+    def _began(self, session: str) -> str:
+        held = {s["uuid"]: s["started"] for index in self._indexes for s in index["sessions"]}
+        return sessions.moment(held[session]) if session in held else session[:8]
+
+    def _environments(self, base: str, other: str) -> list[str]:
+        facts = {}
+        for index in self._indexes:
+            lines = [sessions.host_lines(environment.get("before")) for _, environment in sessions.environments(index)]
+            facts[index["target"]] = dict(line for host in reversed(lines) for line in host)
+        names = dict.fromkeys([*facts.get(base, {}), *facts.get(other, {})])
+        told = {name: [facts.get(target, {}).get(name, "unknown") for target in (base, other)] for name in names}
+        return [f"{name} {a} against {b}" for name, (a, b) in told.items() if a != b]

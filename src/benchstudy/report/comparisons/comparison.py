@@ -1,0 +1,344 @@
+"""Comparisons of a page: which cases stand against which, by which margin, and how the outcome is shown."""
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import polars as pl
+
+from benchstudy.model.errors import BenchstudyError
+from benchstudy.model.study import Thresholds
+from benchstudy.report import human
+from benchstudy.report.comparisons.comparability import Comparability, Indexes, Measured
+from benchstudy.report.exhibits import cells
+from benchstudy.report.figures.panels import Panel, Style, forest_panel
+from benchstudy.report.results.results import Estimate, Results, Titled, Where
+from benchstudy.report.tables.tables import Cell, Table
+from benchstudy.statistics.comparisons import (
+    Arm,
+    Calibration,
+    Comparison,
+    Verdict,
+    calibrate,
+    compare,
+    judge,
+    refused,
+)
+
+_VERDICT_KINDS = {Verdict.BETTER: "text verdict better", Verdict.WORSE: "text verdict worse"}
+_LARGEST_PERCENT = 10.0
+_NOTHING = Cell(("–",), kind="missing")
+
+# A level of the other arm that stands for one of the base's, by factor: {"sync": {"server": "fsync"}}.
+Counterparts = Mapping[str, Mapping[str, str]]
+
+
+@dataclass(frozen=True)
+class Row:
+    """One comparison of a page: a metric of a case of `level` against that of its base; both by their levels.
+
+    `about`: the levels that both have, and where theirs differ also the base's; `short`: without the latter.
+    """
+
+    metric: str
+    title: str
+    unit: str
+    level: str
+    about: str
+    short: str
+    other: Mapping[str, Any]
+    base: Mapping[str, Any]
+    outcome: Comparison
+
+
+@dataclass(frozen=True)
+class Margins:
+    """The margins that the sessions were held under; `note` says so, or what is wrong with them."""
+
+    thresholds: Thresholds
+    note: str
+
+    @classmethod
+    def declared(cls, indexes: Indexes) -> "Margins":
+        """Of the session that was held first: margins that are moved later move no verdict."""
+        held = sorted((s for index in indexes for s in index["sessions"]), key=lambda s: s["started"])
+        found = [
+            Thresholds(**{name: given[name] for name in ("margin", "margins") if name in given})
+            for session in held
+            if "margin" in (given := session["declared"].get("thresholds", {}))
+        ]
+        if not found:
+            return cls(Thresholds(), "not declared in the study when it was measured: the default, post hoc")
+        moved = any((t.margin, t.margins) != (found[0].margin, found[0].margins) for t in found)
+        note = "declared in the study before the measurement"
+        return cls(found[0], note + ("; moved between sessions, and the first one counts" if moved else ""))
+
+
+class Comparisons:
+    """All comparisons that one call of a page makes; they are one family for the adjustment of their p values.
+
+    `metrics`: names, or {metric: title}. Cases of each level of `factor` stand against those of the level `base` (the
+    first one when left out) whose other levels are the same, or their `counterparts`. With `across_tools` the tools may
+    differ, because the factor is the tool. Raises BenchstudyError for an unknown factor, and for a metric that its
+    family does not declare to be better higher or lower.
+    """
+
+    def __init__(
+        self, results: Results, indexes: Indexes, metrics: Titled, *, factor: str, base: str | None = None,
+        where: Where | None = None, counterparts: Counterparts | None = None, across_tools: bool = False,
+    ):  # fmt: skip
+        self.results, self.factor = results, factor
+        self._counterparts = counterparts or {}
+        self.levels = results.levels(factor, where)
+        self.base = base if base is not None else next(iter(self.levels), "")
+        self.margins = Margins.declared(indexes)
+        self._constant = {f for f in results.factors if len(results.levels(f, where)) < 2}
+        self._comparability = Comparability(results, indexes, across_tools)
+        rows = [row for metric, title in results.titles(metrics).items() for row in self._rows(metric, title, where)]
+        outcomes = judge([row.outcome for row in rows])
+        self.rows = [replace(row, outcome=outcome) for row, outcome in zip(rows, outcomes, strict=True)]
+
+    # -- which against which -----------------------------------------------------------------------------------------
+
+    def _rows(self, metric: str, title: str, where: Where | None) -> list[Row]:
+        estimates = self.results.estimates(metric, where)
+        unit = next((e.unit for e in estimates if e.unit), "")
+        if not unit:
+            return []
+        values = self._values(metric, where)
+        bases = {self._key(e.levels, counterparts={}): e for e in estimates if e.levels[self.factor] == self.base}
+        found = []
+        for estimate in estimates:
+            level = estimate.levels[self.factor]
+            base = bases.get(self._key(estimate.levels, self._counterparts))
+            if level is None or level == self.base or base is None:
+                continue
+            outcome = self._outcome(metric, unit, base, estimate, values)
+            about, short = (self._about(estimate.levels, its) for its in (base.levels, estimate.levels))
+            found.append(Row(metric, title, unit, level, about, short, estimate.levels, base.levels, outcome))
+        return found
+
+    def _key(self, levels: Mapping[str, Any], counterparts: Counterparts) -> tuple[Any, ...]:
+        """What two cases must share to be compared: every level but that of the factor."""
+        shared = [f for f in ("target", *self.results.factors) if f != self.factor]
+        return tuple(counterparts.get(f, {}).get(levels[f], levels[f]) for f in shared)
+
+    def _about(self, levels: Mapping[str, Any], base: Mapping[str, Any]) -> str:
+        parts = [levels["target"]] if len(self.results.targets) > 1 and self.factor != "target" else []
+        for factor in self.results.factors:
+            mine, its = levels[factor], base[factor]
+            # A factor with one level among the cases tells nothing.
+            if factor == self.factor or mine is None or (mine == its and factor in self._constant):
+                continue
+            parts.append(human.level(mine) if mine == its else f"{human.level(mine)} (base: {human.level(its)})")
+        return " · ".join(parts)
+
+    def _values(self, metric: str, where: Where | None) -> dict[tuple[str, str], list[Measured]]:
+        grouped: dict[tuple[str, str], list[Measured]] = {}
+        points = self.results.points(metric, where).select("target", "case", "block", "trial", "value", "unit")
+        for target, case, *rest in points.iter_rows():
+            grouped.setdefault((target, case), []).append(tuple(rest))
+        return grouped
+
+    # -- what may be compared ----------------------------------------------------------------------------------------
+
+    def _outcome(
+        self, metric: str, unit: str, base: Estimate, other: Estimate, values: Mapping[tuple[str, str], list]
+    ) -> Comparison:
+        better = self.results.declared(metric).better
+        if better is None:
+            raise BenchstudyError(
+                f"{metric}: {self.results.family} does not declare whether higher or lower is better (`metrics`), so "
+                "that it cannot be compared"
+            )
+        margin = self.margins.thresholds.margin_of(self.results.family, metric)
+        sides = [values.get((e.target, e.case), []) for e in (base, other)]
+        names = [human.level(str(e.levels[self.factor])) for e in (base, other)]
+
+        def arm(index: int, trials: Sequence[Measured]) -> Arm:
+            estimate = (base, other)[index]
+            blocks = tuple(map(self._comparability.block, trials))
+            units = sorted({given for *_, given in trials})
+            numbers = tuple(value for *_, value, _ in trials)
+            return Arm(names[index], " and ".join(units), numbers, blocks, estimate.failed)
+
+        if not all(sides):
+            return compare(arm(0, sides[0]), arm(1, sides[1]), margin=margin, better=better)
+        *kept, why = self._comparability.kept(*sides)
+        if not all(kept):
+            return refused(arm(0, sides[0]), arm(1, sides[1]), why, margin=margin, better=better)
+        made = compare(arm(0, kept[0]), arm(1, kept[1]), margin=margin, better=better)
+        return replace(made, warnings=(*made.warnings, why)) if why else made
+
+    # -- how it is shown ---------------------------------------------------------------------------------------------
+
+    def nothing(self, caption: str) -> str:
+        """Why there is no comparison at all."""
+        if self.base not in self.levels:
+            return f"{caption}: no {self.factor} {self.base} was measured to compare with."
+        if len(self.levels) < 2:
+            return f"{caption}: there is one {self.factor} only, and nothing to compare it with."
+        return f"{caption}: no two cases differ in their {self.factor} alone."
+
+    def table(self, name: str, caption: str) -> Table:
+        several = len({row.metric for row in self.rows}) > 1
+        base = human.level(self.base)
+        head = self.factor.replace("_", " ").capitalize()
+        columns = (
+            head,
+            f"Ratio to {base}",
+            "Verdict",
+            "Measured",
+            f"{base}, the base",
+            "Adjusted p",
+            "Smallest detectable",
+        )
+        body = tuple(self._cells(row, several) for row in self.rows)
+        return Table(name, caption, columns, body)
+
+    def _cells(self, row: Row, several: bool) -> tuple[Cell, ...]:
+        made = row.outcome
+        trials = cells.href(self.results, row.other["target"], row.other["case"])
+        title = " · ".join(part for part in (row.title if several else "", row.about) if part)
+        name = Cell((human.level(row.level), *([title] if title else [])))
+        sides = (self._side(row.other, made.other, row.unit), self._side(row.base, made.base, row.unit))
+        ratio = Cell(ratio_lines(made), trials) if made.ratio is not None else _NOTHING
+        if made.adjusted is None or made.smallest_detectable is None:
+            return (name, ratio, verdict_cell(made), *sides, _NOTHING, _NOTHING)
+        p = Cell((_p_text(made.adjusted), f"of {made.tests}"), trials)
+        return (name, ratio, verdict_cell(made), *sides, p, Cell((_percent(made.smallest_detectable),), trials))
+
+    def _side(self, levels: Mapping[str, Any], arm: Arm, unit: str) -> Cell:
+        """The absolute figure: a ratio without it says nothing of what it is worth."""
+        href = cells.href(self.results, levels["target"], levels["case"])
+        failed = f", {arm.failed} failed" if arm.failed else ""
+        figure = human.quantity(arm.median, unit) if arm.median is not None else "–"
+        return Cell((figure, f"n = {arm.n}{failed}"), href, "number" if arm.median is not None else "failed")
+
+    @property
+    def drawn(self) -> list[str]:
+        """The series of the figure."""
+        return [human.level(row.level) for row in self.rows if row.outcome.low is not None]
+
+    def panels(self, style: Style) -> list[Panel]:
+        """A forest plot a metric; ratios without an interval are in the table only."""
+        found = []
+        for rows in by_metric(self.rows).values():
+            frame = forest_frame(rows)
+            if not frame.is_empty():
+                made = rows[0].outcome
+                title = f"Ratio to {human.level(self.base)} ({made.better} is better)"
+                found.append(forest_panel(rows[0].title, frame, title, style, made.margin))
+        return found
+
+    def summary(self) -> str:
+        """How many verdicts there are of each kind, by which margin, and how they come about."""
+        counts = Counter(row.outcome.verdict for row in self.rows)
+        verdicts = ", ".join(f"{counts[verdict]} {verdict.counted}" for verdict in Verdict if counts[verdict])
+        metrics = dict.fromkeys(row.metric for row in self.rows)
+        margins = {m: self.margins.thresholds.margin_of(self.results.family, m) for m in metrics}
+        if len(set(margins.values())) == 1:
+            margin = _percent(next(iter(margins.values())))
+        else:
+            titles = {row.metric: row.title for row in self.rows}
+            margin = ", ".join(f"{_percent(value)} ({titles[m]})" for m, value in margins.items())
+        tests = next((row.outcome.tests for row in self.rows if row.outcome.tests), 0)
+        methods = sorted({row.outcome.method for row in self.rows if row.outcome.method})
+        adjusted = f"Adjusted by Benjamini-Hochberg over {human.plural(tests, 'test')}; {'; '.join(methods)}."
+        return (
+            f"{human.plural(len(self.rows), 'comparison')}: {verdicts}. The margin is {margin}, {self.margins.note}. "
+            + (adjusted if tests else "Nothing could be tested; each line says why.")
+        )
+
+
+def by_metric(rows: Sequence[Row]) -> dict[str, list[Row]]:
+    found: dict[str, list[Row]] = {}
+    for row in rows:
+        found.setdefault(row.metric, []).append(row)
+    return found
+
+
+def forest_frame(rows: Sequence[Row]) -> pl.DataFrame:
+    """Ratios that have an interval, as `forest_panel` wants them."""
+    texts = dict.fromkeys(("series", "row", "tip ratio", "tip verdict"), pl.String)
+    numbers = dict.fromkeys(("x", "low", "high"), pl.Float64)
+    drawn = [
+        {
+            "series": human.level(row.level),
+            "row": row.short or row.title,
+            "x": row.outcome.ratio,
+            "low": row.outcome.low,
+            "high": row.outcome.high,
+            "decided": row.outcome.verdict.is_difference,
+            "tip ratio": " ".join(ratio_lines(row.outcome)),
+            "tip verdict": f"{row.outcome.verdict}: {row.outcome.why}",
+        }
+        for row in rows
+        if row.outcome.low is not None
+    ]
+    return pl.DataFrame(drawn, schema=texts | numbers | {"decided": pl.Boolean})
+
+
+def calibrations(results: Results, indexes: Indexes, metrics: Titled, declared: Any) -> list[str]:
+    """A sentence on each pair of cases that a family's block, `declared`, describes twice: its rate of false alarms."""
+    found = []
+    for first, second in twins(declared):
+        for factor in results.factors:
+            if {first, second} <= set(results.levels(factor)):
+                where = {factor: [first, second]}
+                made = Comparisons(results, indexes, metrics, factor=factor, base=first, where=where)
+                rate = calibrate(row.outcome for row in made.rows)
+                found += [_calibration(rate, f"{first} and {second}")] if rate else []
+    return found
+
+
+def _calibration(found: Calibration, names: str) -> str:
+    alarms, outside = found.alarms, found.excluding_one
+    return (
+        f"A/A: {names} are the same case under two names, so that every difference between them is a false alarm. "
+        f"{alarms.count} of {human.plural(alarms.n, 'comparison')} got a verdict of better or worse "
+        f"({alarms.interval}); {outside.count} of {outside.n} intervals leave out a ratio of 1, and one in twenty is "
+        f"expected to. Their ratios lie between {human.times(found.lowest)} and {human.times(found.highest)}: a "
+        "smaller difference than that is noise on this set-up."
+    )
+
+
+def twins(declared: Any) -> list[tuple[str, str]]:
+    """Names of what a family's block describes twice: entries of one list that differ in their name only, or of which
+    one says that it is the `same_as` another."""
+    found: list[tuple[str, str]] = []
+    if isinstance(declared, Mapping):
+        for value in declared.values():
+            found += twins(value)
+    elif isinstance(declared, list):
+        named = [entry for entry in declared if isinstance(entry, Mapping) and "name" in entry]
+        for index, entry in enumerate(named):
+            alike = (e for e in named[index + 1 :] if {**e, "name": ""} == {**entry, "name": ""})
+            found += [(entry["name"], other["name"]) for other in alike]
+            found += [(entry["name"], other["name"]) for other in named if other.get("same_as") == entry["name"]]
+    return found
+
+
+def verdict_cell(made: Comparison) -> Cell:
+    if made.verdict is Verdict.NONE:
+        return Cell(("no verdict", made.why, *made.warnings), kind="missing verdict")
+    return Cell((made.verdict, made.why, *made.warnings), kind=_VERDICT_KINDS.get(made.verdict, "text verdict"))
+
+
+def ratio_lines(made: Comparison) -> tuple[str, ...]:
+    if made.ratio is None:
+        return ("–",)
+    if made.low is None or made.high is None:
+        return (human.times(made.ratio),)
+    return (human.times(made.ratio), f"95 %: {human.times(made.low)}–{human.times(made.high)}")
+
+
+def _percent(value: float) -> str:
+    return (
+        f"{float(f'{value * 100:.2g}'):,g} %" if value <= _LARGEST_PERCENT else f"over {_LARGEST_PERCENT * 100:,.0f} %"
+    )
+
+
+def _p_text(p: float) -> str:
+    return f"{p:.3f}" if p >= 0.0005 else "< 0.001"

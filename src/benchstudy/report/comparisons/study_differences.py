@@ -1,0 +1,77 @@
+"""What differs in how two studies measured a family: sessions, hosts, tools, declarations."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+import polars as pl
+
+from benchstudy.model.differences import Difference, differences, of_environments
+from benchstudy.report.comparisons.study_pair import FamilyPair, Side
+from benchstudy.report.results import sessions
+
+
+def conditions(pair: FamilyPair) -> Iterator[tuple[str, str, str]]:
+    """(what, base, other) of what differs in how the two were measured."""
+    several = len(pair.targets) > 1
+    for mine, its in pair.targets.items():
+        where = f" on {mine}" if several else ""
+        held = [side.latest(target) for side, target in ((pair.base, mine), (pair.other, its))]
+        mine_was, its_was = (
+            f"{sessions.moment(session['started'])}, {session['uuid'][:8]}" if session else "unknown"
+            for session in held
+        )
+        yield f"Session{where}", mine_was, its_was
+        for role, facts in _hosts_by_role(held, (mine, its)).items():
+            lines = [dict(sessions.host_lines(found)) for found in facts]
+            for name in dict.fromkeys([*lines[0], *lines[1]]):
+                both = [line.get(name, "unknown") for line in lines]
+                if both[0] != both[1]:
+                    yield f"{name} of {role}{where}", both[0], both[1]
+    for name, columns in (("Measuring code", ["instrument"]), ("Tools", ["tool", "tool_version", "tool_sha256"])):
+        both = [_listed(side.results.counted, columns) for side in (pair.base, pair.other)]
+        if both[0] != both[1]:
+            yield name, both[0], both[1]
+
+
+def facts(pair: FamilyPair) -> list[Difference]:
+    """Every fact of the hosts that differs, as far as it does not move by itself."""
+    found = []
+    for mine, its in pair.targets.items():
+        held = [pair.base.latest(mine), pair.other.latest(its)]
+        for role, (before, after) in _hosts_by_role(held, (mine, its)).items():
+            found += [replace(d, name=f"{role}: {d.name}") for d in of_environments(before, after)]
+    return found
+
+
+def declarations(pair: FamilyPair) -> list[Difference]:
+    """What the two studies declared differently of this family, and of their margins."""
+    mine, its = (_declared(side, pair.family) for side in (pair.base, pair.other))
+    return list(differences(mine, its))
+
+
+def _hosts_by_role(held: Sequence[Mapping[str, Any]], targets: Sequence[str]) -> dict[str, list[Mapping[str, Any]]]:
+    """Role to the facts of the host that played it in each of two sessions; roles that only one has are left out."""
+    facts: list[dict[str, Mapping[str, Any]]] = []
+    for session, target in zip(held, targets, strict=True):
+        hosts = {name: environment.get("before") or {} for name, environment in session.get("hosts", {}).items()}
+        roles = session.get("declared", {}).get("targets", {}).get(target, {}).get("roles", {})
+        # Without roles on record, an only host is told from no other.
+        by_role = {role: hosts.get(host, {}) for role, host in roles.items()}
+        facts.append(by_role or dict(zip(["host"], hosts.values(), strict=False)))
+    return {role: [facts[0][role], facts[1][role]] for role in facts[0] if role in facts[1]}
+
+
+def _declared(side: Side, family: str) -> dict[str, Any]:
+    """Of the latest session: the family's block, and what else decides how it was measured."""
+    held = sorted((s for index in side.indexes for s in index["sessions"]), key=lambda session: session["started"])
+    declared = held[-1]["declared"] if held else {}
+    general = {name: declared.get(name) for name in ("seed", "blocks", "until", "thresholds")}
+    return {**general, family: declared.get("families", {}).get(family, {})}
+
+
+def _listed(counted: pl.DataFrame, columns: Sequence[str]) -> str:
+    rows = counted.select(columns).unique().sort(columns).iter_rows()
+    return "\n".join(
+        " ".join(str(part)[: 12 if len(str(part)) == 64 else None] for part in row if part) for row in rows
+    )

@@ -1,0 +1,194 @@
+"""What two studies measured of one family: their cases side by side, and the ratio of each."""
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import polars as pl
+
+from benchstudy.model import paths, registry
+from benchstudy.model.differences import differences
+from benchstudy.report import human
+from benchstudy.report.comparisons.comparison import Margins, Row, ratio_lines, verdict_cell
+from benchstudy.report.exhibits import cells
+from benchstudy.report.results.results import Estimate, Results
+from benchstudy.report.tables.tables import Cell, Table
+from benchstudy.statistics.comparisons import Arm, Verdict, compare, judge
+
+
+@dataclass(frozen=True)
+class Side:
+    """One study's tables of a family, and the records of its sessions."""
+
+    study: str
+    results: Results
+    indexes: Sequence[Mapping[str, Any]]
+
+    def index(self, target: str) -> Mapping[str, Any]:
+        return next((index for index in self.indexes if index["target"] == target), {})
+
+    def latest(self, target: str) -> Mapping[str, Any]:
+        """The record of the last session on a target; empty when there is none."""
+        held = sorted(self.index(target).get("sessions", ()), key=lambda session: session["started"])
+        return held[-1] if held else {}
+
+    def conditions(self, target: str, case: str) -> pl.DataFrame:
+        return self.results.counted.filter((pl.col("target") == target) & (pl.col("case") == case))
+
+
+class FamilyPair:
+    """What two studies measured of one family. `metrics`: those to compare; what a case is measured for when empty."""
+
+    def __init__(self, root: Path, family: str, base: Side, other: Side, metrics: Sequence[str]):
+        self.family, self.base, self.other = family, base, other
+        self._root, self._metrics = root, metrics
+        self._definitions = {side.study: _definitions(root, side, family) for side in (base, other)}
+
+    @cached_property
+    def targets(self) -> dict[str, str]:
+        """Targets of the base to those of the other study: of the same name, or the only one of each."""
+        mine, its = self.base.results.targets, self.other.results.targets
+        if len(mine) == len(its) == 1:
+            return {mine[0]: its[0]}
+        return {target: target for target in mine if target in its}
+
+    @cached_property
+    def rows(self) -> list[Row]:
+        """One for each metric of each case that both measured, in the base's order.
+
+        Where both were measured in one and the same session, the rows are judged, as on a page of one study.
+        """
+        found: list[Row] = []
+        comparable: list[int] = []
+        for target, case in self.base.results.cases.select("target", "case").iter_rows():
+            if target not in self.targets or case not in self._cases(self.other, self.targets[target]):
+                continue
+            apart = self._apart(target, case)
+            for metric in self._metrics_of(target, case):
+                row = self._row(metric, target, case, apart)
+                if row is not None and not apart and self.base.results.declared(metric).better:
+                    comparable.append(len(found))
+                found += [row] if row is not None else []
+        outcomes = judge([found[index].outcome for index in comparable])
+        for index, outcome in zip(comparable, outcomes, strict=True):
+            found[index] = replace(found[index], outcome=outcome)
+        return found
+
+    def only(self, side: Side) -> list[str]:
+        """Cases that the other study has not, or not on a target that goes with this one."""
+        against, targets = self.other, self.targets
+        if side is self.other:
+            against, targets = self.base, {its: mine for mine, its in self.targets.items()}
+        pairs = side.results.cases.select("target", "case").iter_rows()
+        name = side.results.case_name
+        return [name(t, c) for t, c in pairs if t not in targets or c not in self._cases(against, targets[t])]
+
+    @staticmethod
+    def _cases(side: Side, target: str) -> set[str]:
+        return set(side.results.cases.filter(pl.col("target") == target)["case"])
+
+    def _metrics_of(self, target: str, case: str) -> list[str]:
+        seen = self.base.results.observations.filter((pl.col("target") == target) & (pl.col("case") == case))
+        given = set(seen.drop_nulls("value")["metric"])
+        asked = [metric for metric in self._metrics if metric in given]
+        return asked if self._metrics else registry.get(self.family).measured_for(given)
+
+    def _row(self, metric: str, target: str, case: str, apart: str) -> Row | None:
+        places = ((self.base, target), (self.other, self.targets[target]))
+        base, other = (side.results.estimate(metric, place, case) for side, place in places)
+        if base is None or other is None or not (base.unit or other.unit):
+            return None
+        unit = base.unit or other.unit
+        margin = Margins.declared(self.base.indexes).thresholds.margin_of(self.family, metric)
+        declared = self.base.results.declared(metric)
+        arms = [self._arm(side, estimate) for (side, _), estimate in zip(places, (base, other), strict=True)]
+        made = compare(*arms, margin=margin, better=declared.better or "higher")
+        if made.ratio is not None and apart:
+            made = replace(made, verdict=Verdict.NONE, why="; ".join(filter(None, (made.why, f"not the same {apart}"))))
+        name = self.base.results.case_name(target, case)
+        return Row(metric, declared.title, unit, self.other.study, name, name, other.levels, base.levels, made)
+
+    def _arm(self, side: Side, estimate: Estimate) -> Arm:
+        """Blocks of one session are pairs; those of two have different names, and so there are none."""
+        found = side.conditions(estimate.target, estimate.case).select("trial", "session", "block")
+        blocks = {trial: (session, block) for trial, session, block in found.iter_rows()}
+        points = side.results.observations.filter(
+            (pl.col("target") == estimate.target)
+            & (pl.col("case") == estimate.case)
+            & (pl.col("metric") == estimate.metric)
+            & pl.col("trial").is_in(list(blocks))
+        ).drop_nulls("value")
+        values = tuple(points["value"])
+        names = tuple(blocks[trial] for trial in points["trial"])
+        return Arm(side.study, estimate.unit, values, names, estimate.failed)
+
+    def _apart(self, target: str, case: str) -> str:
+        """What trials of the two do not have in common, the session first; empty when a verdict is allowed."""
+        sides = [
+            side.conditions(place, case) for side, place in ((self.base, target), (self.other, self.targets[target]))
+        ]
+        found = [
+            word
+            for word, columns in (
+                ("session", ["session"]),
+                ("measuring code", ["instrument"]),
+                ("tool", ["tool", "tool_version", "tool_sha256"]),
+            )
+            if len({row for side in sides for row in side.select(columns).iter_rows()}) > 1
+        ]
+        mine, its = (self._definitions[side.study].get((place, case)) for side, place in (
+            (self.base, target), (self.other, self.targets[target]),
+        ))  # fmt: skip
+        if mine is not None and its is not None and mine != its:
+            changed = dict.fromkeys(difference.name.partition("[")[0] for difference in differences(mine, its))
+            found.append(f"definition of the case ({', '.join(changed)})")
+        return ", ".join(found)
+
+    # -- how it is shown ---------------------------------------------------------------------------------------------
+
+    def table(self) -> Table:
+        base, other = self.base.study, self.other.study
+        title = registry.get(self.family).title
+        several = len({row.metric for row in self.rows}) > 1
+        columns = ("Case", f"Ratio to {base}", f"{other}, measured", f"{base}, the base", "Verdict")
+        body = []
+        for row in self.rows:
+            name = Cell((row.about, *([row.title] if several else [])))
+            ratio = Cell(ratio_lines(row.outcome)) if row.outcome.ratio is not None else Cell(("–",), kind="missing")
+            sides = (
+                self._side(self.other, row.other, row.outcome.other, row.unit),
+                self._side(self.base, row.base, row.outcome.base, row.unit),
+            )
+            body.append((name, ratio, *sides, verdict_cell(row.outcome)))
+        caption = f"{title}: {other} against {base}, medians over trials, 95 % intervals of trials within the sessions"
+        return Table(f"{self.family}-ratios", caption, columns, tuple(body))
+
+    def _side(self, side: Side, levels: Mapping[str, Any], arm: Arm, unit: str) -> Cell:
+        href = f"../{side.study}/{self.family}.html{cells.href(side.results, levels['target'], levels['case'])}"
+        failed = f", {arm.failed} failed" if arm.failed else ""
+        figure = human.quantity(arm.median, unit) if arm.median is not None else "–"
+        return Cell((figure, f"n = {arm.n}{failed}"), href, "number" if arm.median is not None else "failed")
+
+    def summary(self) -> str:
+        made = (row.outcome for row in self.rows)
+        drawn = [(m.low, m.high) for m in made if m.low is not None and m.high is not None]
+        apart = sum(not low <= 1 <= high for low, high in drawn)
+        return (
+            f"{human.plural(len(self.rows), 'ratio')} of {human.plural(len({row.about for row in self.rows}), 'case')} "
+            f"that both measured; {apart} of {len(drawn)} intervals leave out a ratio of one."
+        )
+
+
+def _definitions(root: Path, side: Side, family: str) -> dict[tuple[str, str], Any]:
+    """(target, case) to what its trials executed, from the record of one of them; what is not on disk is left out."""
+    found: dict[tuple[str, str], Any] = {}
+    for index in side.indexes:
+        folder = paths.family_raw(root, side.study, index["target"], family)
+        for entry in index["trials"]:
+            record = folder / entry["path"] / "trial.json"
+            if (index["target"], entry["case"]) not in found and entry["status"] == "ok" and record.is_file():
+                found[index["target"], entry["case"]] = json.loads(record.read_bytes())["definition"]
+    return found

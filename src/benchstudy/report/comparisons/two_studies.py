@@ -1,0 +1,156 @@
+"""Two studies beside each other: ratios of what both measured, what differs between them, and no verdict.
+
+Studies are measured in sessions of their own. A ratio's interval knows how trials of each session differ among
+themselves; it knows nothing of what lies between two sessions, so nothing here says that one is better.
+"""
+
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+from benchstudy.model import registry
+from benchstudy.model.differences import Difference
+from benchstudy.model.errors import BenchstudyError
+from benchstudy.report import human
+from benchstudy.report.comparisons.comparison import by_metric, forest_frame
+from benchstudy.report.comparisons.study_differences import conditions, declarations, facts
+from benchstudy.report.comparisons.study_pair import FamilyPair, Side
+from benchstudy.report.exhibits.exhibits import Exhibits
+from benchstudy.report.figures.forest import forest_panel
+from benchstudy.report.figures.styles import Style
+from benchstudy.report.results import sessions
+from benchstudy.report.results.results import Results
+from benchstudy.report.tables.tables import Cell, Table
+from benchstudy.statistics.comparisons import Verdict
+
+_MOST_DRAWN = 40
+
+
+class TwoStudies(Exhibits):
+    """The page of two studies. `tidy` is the folder that holds the tables of every study.
+
+    Raises BenchstudyError when a study has no tables, and when the two measured no family in common.
+    """
+
+    def __init__(self, *, base: str, other: str, tidy: str | Path, output: str | Path, metrics: Sequence[str] = ()):
+        super().__init__(study=other, output=output)
+        self.base, self.other = base, other
+        folders = {study: _families(self.root / tidy, study) for study in (base, other)}
+        shared = [name for name in registry.names() if all(name in found for found in folders.values())]
+        if not shared:
+            measured = "; ".join(f"{study}: {', '.join(found)}" for study, found in folders.items())
+            raise BenchstudyError(f"{base} and {other} have no family in common ({measured})")
+        self.pairs = [
+            FamilyPair(self.root, name, self._side(base, name, tidy), self._side(other, name, tidy), metrics)
+            for name in shared
+        ]
+        if metrics and not any(pair.rows for pair in self.pairs):
+            raise BenchstudyError(f"no case that both measured gives {' or '.join(metrics)}")
+
+    def _side(self, study: str, family: str, tidy: str | Path) -> Side:
+        results = Results(self.root / tidy / study / family, study=study, family=family)
+        return Side(study, results, sessions.family_indexes(self.root, study, family))
+
+    def overview(self) -> None:
+        """What stands against what, and what the ratios cannot tell."""
+        rows = [row for pair in self.pairs for row in pair.rows]
+        self.say(
+            [f"{human.plural(len(self.pairs), 'family')} in common. Every ratio is {self.other} over {self.base}."]
+        )
+        if any("session" in row.outcome.why for row in rows):
+            self.flags(
+                [
+                    "The two were not measured in the same session, so that no difference between them gets a verdict. "
+                    "An interval tells how trials within a session differ; another day, host, kernel or tool is not in "
+                    "it. To have a verdict, measure both as levels of one factor in one study."
+                ]
+            )
+
+    def differing(self) -> None:
+        """What differs in hosts, sessions, tools and declarations."""
+        rows = [
+            (Cell.text(what), Cell.text(registry.get(pair.family).title), Cell.text(mine), Cell.text(its))
+            for pair in self.pairs
+            for what, mine, its in conditions(pair)
+        ]
+        head = ("What", "Family", self.base, self.other)
+        self.show_table(Table("conditions", "How the two were measured, where it differs", head, tuple(rows)))
+        declared = [(pair, difference) for pair in self.pairs for difference in declarations(pair)]
+        of_hosts = [(pair, difference) for pair in self.pairs for difference in facts(pair)]
+        self.show_tables(
+            [
+                _listing("declared", "What the two studies declared differently", head, declared),
+                _listing("facts", "Every fact of the hosts that differs", head, of_hosts),
+            ],
+            "The studies declare these families alike, and the hosts are alike in every fact.",
+            folded=True,
+        )
+
+    def ratios(self) -> None:
+        """For each family its ratios as a figure and a table, and what only one of the two measured."""
+        for pair in self.pairs:
+            self.heading(registry.get(pair.family).title)
+            if not pair.rows:
+                self.say(["No case was measured by both."])
+            else:
+                self.say([pair.summary()])
+                self._figure(pair)
+                self.show_table(pair.table())
+            for side in (pair.base, pair.other):
+                only = pair.only(side)
+                if only:
+                    more = f" and {len(only) - _MOST_DRAWN} more" if len(only) > _MOST_DRAWN else ""
+                    self.say([f"Only {side.study} has: {'; '.join(only[:_MOST_DRAWN])}{more}."])
+
+    def _figure(self, pair: FamilyPair) -> None:
+        style = Style((self.other,))
+        panels = []
+        for rows in by_metric(pair.rows).values():
+            frame = forest_frame(rows[:_MOST_DRAWN])
+            if not frame.is_empty():
+                title = f"Ratio to {self.base}"
+                panels.append(forest_panel(rows[0].title, frame, title, style, rows[0].outcome.margin))
+        if panels:
+            told = (
+                f"{self.other} over {self.base}. Bars: 95 % intervals of trials within the sessions; band: the margin."
+            )
+            left_out = max(len(rows) for rows in by_metric(pair.rows).values()) - _MOST_DRAWN
+            told += f" The table has {left_out} more." if left_out > 0 else ""
+            self.show_figure(f"{pair.family}-ratios", told, panels, style, [self.other])
+
+
+def lines(pairs: Sequence[FamilyPair]) -> Iterator[str]:
+    """The ratios as plain text, for a terminal."""
+    for pair in pairs:
+        yield f"{registry.get(pair.family).title}: {pair.summary()}"
+        for row in pair.rows:
+            made = row.outcome
+            ratio = f"{made.ratio:.3g}×" if made.ratio is not None else "no ratio"
+            if made.low is not None and made.high is not None:
+                ratio += f" (95 %: {made.low:.3g}–{made.high:.3g}×)"
+            absolute = human.quantity(made.base.median, row.unit) if made.base.median is not None else "–"
+            verdict = "no verdict" if made.verdict is Verdict.NONE else made.verdict
+            yield f"  {row.about}, {row.metric}: {ratio} of {absolute}; {verdict}{f': {made.why}' if made.why else ''}"
+
+
+def _families(tidy: Path, study: str) -> list[str]:
+    found = sorted(path.parent.name for path in (tidy / study).glob("*/cases.parquet"))
+    if not found:
+        known = sorted({path.parents[1].name for path in tidy.glob("*/*/cases.parquet")})
+        raise BenchstudyError(
+            f"{study}: no tables in {tidy / study}; make its report first: snakemake --cores 8 report --configfile … "
+            f"(studies with tables: {', '.join(known) or 'none'})"
+        )
+    return found
+
+
+def _listing(name: str, caption: str, head: tuple[str, ...], found: Sequence[tuple[FamilyPair, Difference]]) -> Table:
+    rows = {
+        (pair.family if name == "declared" else "", d): (
+            Cell.text(d.name),
+            Cell.text(registry.get(pair.family).title),
+            Cell.text(d.before or "–"),
+            Cell.text(d.after or "–"),
+        )
+        for pair, d in found
+    }
+    return Table(name, caption, head, tuple(rows.values()))

@@ -1,0 +1,1 @@
+"""From results to what a page shows and writes beside itself."""

@@ -1,0 +1,112 @@
+"""From estimates to table cells: a figure with what stands behind it, and the way to its trials."""
+
+import re
+import textwrap
+from collections import Counter
+from collections.abc import Sequence
+
+import polars as pl
+
+from benchstudy.model.causes import Cause
+from benchstudy.report import human
+from benchstudy.report.results.results import Estimate, Reason, Results
+from benchstudy.report.scrutiny import drift
+from benchstudy.report.tables.tables import MISSING, Cell, Table
+from benchstudy.statistics import histograms, stats
+
+_SHORT_CAUSE = 56
+# Where it went wrong; what went wrong is behind it.
+_WHERE = re.compile(r"^service \S+: (?:(?:start|setup)-failed: )?")
+_FIGURES = {"page": human.page_cell, "median": human.median_cell}
+
+
+def href(results: Results, target: str, case: str) -> str:
+    """The link to a case's trials on the same page."""
+    return f"#{results.anchors[target, case]}"
+
+
+def estimate_cell(results: Results, estimate: Estimate | None, form: str, unit: str | None = None) -> Cell:
+    """One case's figure; a failure says why and how often.
+
+    `form`: "page" (the storage page's mean, deviation and p50), "median" (for rates) or "range" (lowest to highest, for
+    what must hold in every trial). `unit` replaces the metric's own, "%" for a share.
+    """
+    if estimate is None:
+        return MISSING
+    link, summary, unit = href(results, estimate.target, estimate.case), estimate.summary, unit or estimate.unit
+    if summary.median is None:
+        return Cell((estimate.failure or summary.note,), link, "failed")
+    if form == "range":
+        return Cell((f"{human.value_range(estimate.values, unit)} in {human.plural(summary.n, 'trial')}",), link)
+    lines = [_FIGURES[form](summary, unit), human.evidence(summary, unit)]
+    if estimate.failed:
+        lines.append(estimate.failure)
+    kind = "number warning" if estimate.failed else "number"
+    marks = drift.mark(results, estimate.metric, (estimate.target, estimate.case))
+    return Cell(tuple(lines), link, kind, summary.note, marks)
+
+
+def failures(estimate: Estimate) -> list[str]:
+    """Why trials failed, in a few words a reason: "OOM (2 of 6)", "failed: connection refused (1 of 6)"."""
+    found: Counter[str] = Counter()
+    for reason, count in estimate.causes:
+        found[short_cause(reason)] += count
+    return [f"{reason} ({count} of {estimate.results})" for reason, count in found.most_common()]
+
+
+def short_cause(reason: Reason) -> str:
+    """A cause as a cell can hold it; the whole of it stands at the trials."""
+    if reason.cause is Cause.OOM:
+        return "OOM"
+    cause = _WHERE.sub("", reason.words)
+    if len(cause) > _SHORT_CAUSE:
+        clause = re.match(rf"(.{{12,{_SHORT_CAUSE}}}?)(?:[:;,] | \()", cause)
+        cause = clause[1] if clause else textwrap.shorten(cause, _SHORT_CAUSE, placeholder=" …")
+    return f"failed: {cause}"
+
+
+def percentile_table(
+    results: Results, latencies: pl.DataFrame, name: str, percentiles: Sequence[float], kind: str, caption: str
+) -> Table:
+    """Percentiles of histograms merged over trials, a row a case and operation.
+
+    `latencies`: the series `latency_histogram` of one kind of latency. Each percentile is the bucket it lies in;
+    under it stands the median over trials of the trials' own percentiles.
+    """
+    keys = ["target", "case", "op"]
+    merged = histograms.merge_histograms(latencies, keys)
+    totals = merged.group_by(keys, maintain_order=True).agg(pl.col("count").sum())
+    buckets = {
+        (percentile, *row[:3]): row[4:]
+        for percentile in percentiles
+        for row in histograms.quantile_interval_from_histogram(latencies, percentile / 100, keys).iter_rows()
+    }
+    body = []
+    for *key, count in totals.iter_rows():
+        target, case, op = key
+        estimates = [results.estimate(f"{op}_{kind}_p{p:g}", target, case) for p in percentiles]
+        cells = [
+            _percentile_cell(href(results, target, case), percentile, count, buckets[percentile, *key], estimate)
+            for percentile, estimate in zip(percentiles, estimates, strict=True)
+        ]
+        trials = latencies.filter((pl.col("target") == target) & (pl.col("case") == case))["trial"].n_unique()
+        heads = (results.case_name(target, case, but=("test",)), op)
+        body.append(
+            (*map(Cell.text, heads), Cell((f"{count:,}", f"of {human.plural(trials, 'trial')}"), kind="text"), *cells)
+        )
+    columns = ("Case", "Operation", "Operations", *(f"p{percentile:g}" for percentile in percentiles))
+    return Table(name, caption, columns, tuple(body))
+
+
+def _percentile_cell(
+    link: str, percentile: float, count: int, bucket: tuple[float, float], estimate: Estimate | None
+) -> Cell:
+    if not stats.supported(percentile, count):
+        return Cell((f"needs {stats.smallest_n(percentile):,} operations",), link, "missing")
+    lines = [human.value_range(bucket, "s")]
+    if estimate is not None and estimate.summary.median is not None:
+        median = human.quantity(estimate.summary.median, estimate.unit)
+        lines.append(f"trials: {median}")
+        if estimate.summary.interval_low is not None:
+            lines.append(human.interval(estimate.summary, estimate.unit))
+    return Cell(tuple(lines), link)

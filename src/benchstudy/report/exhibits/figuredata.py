@@ -1,0 +1,111 @@
+"""From results to the frames that panels draw (see panels.py for the columns)."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import polars as pl
+
+from benchstudy.report import human
+from benchstudy.report.figures.styles import Style
+from benchstudy.report.results.results import Results, Where
+from benchstudy.statistics import histograms
+
+
+def label(results: Results, levels: Mapping[str, Any], series: str) -> str:
+    """What a series is called: its level, and the target where a study has several."""
+    name = human.level(str(levels[series]))
+    return name if len(results.targets) < 2 else f"{name} on {levels['target']}"
+
+
+def _labels(results: Results, frame: pl.DataFrame, series: str) -> pl.Series:
+    return pl.Series([label(results, row, series) for row in frame.iter_rows(named=True)], dtype=pl.String)
+
+
+def style(results: Results, series: str, where: Where | None = None) -> Style:
+    """A colour and a shape for each series among the chosen cases."""
+    levels = results.select(where).drop_nulls(series)
+    return Style(tuple(_labels(results, levels, series).unique(maintain_order=True).to_list()))
+
+
+def points(results: Results, metric: str, series: str, where: Where, x: str | None = None) -> pl.DataFrame:
+    """One row a trial: series, y, unit, trial, tooltips, and the case's numeric column `x` when one is named."""
+    found = results.points(metric, where).drop_nulls(series)
+    texts = [human.quantity(value, unit) for value, unit in found.select("value", "unit").iter_rows()]
+    columns: dict[str, pl.Series | pl.Expr] = {
+        "series": _labels(results, found, series),
+        "tip value": pl.Series(texts, dtype=pl.String),
+        "tip block": pl.col("block").cast(pl.String),
+        "y": pl.col("value").round_sig_figs(5),
+    }
+    names = ["series", "y", "unit", "trial", "tip value", "tip block"]
+    if x is not None:
+        columns["x"] = pl.col(x).cast(pl.Float64)
+        names.append("x")
+    return leading(results, found.with_columns(**columns).select(names))
+
+
+def leading(results: Results, points: pl.DataFrame) -> pl.DataFrame:
+    """With the way to each `trial` as `href`, where that is not the page of the figure."""
+    if results.places.detail != "apart":
+        return points
+    return points.with_columns(href=pl.col("trial").map_elements(results.places.href, return_dtype=pl.String))
+
+
+def estimates(results: Results, metric: str, series: str, where: Where, x: str | None = None) -> pl.DataFrame:
+    """One row a case that has a median: series, y (median), low, high, tooltips, and `x` when one is named."""
+    rows = [
+        {
+            "series": label(results, estimate.levels, series),
+            "y": estimate.summary.median,
+            "low": estimate.summary.interval_low,
+            "high": estimate.summary.interval_high,
+            "tip median": human.quantity(estimate.summary.median, estimate.unit),
+            "tip evidence": human.evidence(estimate.summary, estimate.unit),
+            **({"x": float(estimate.levels[x])} if x is not None else {}),
+        }
+        for estimate in results.estimates(metric, where)
+        if estimate.summary.median is not None and estimate.levels[series] is not None
+    ]
+    schema = {"series": pl.String, "y": pl.Float64, "low": pl.Float64, "high": pl.Float64}
+    schema |= {"tip median": pl.String, "tip evidence": pl.String}
+    return pl.DataFrame(rows, schema=schema | ({"x": pl.Float64} if x is not None else {}))
+
+
+def latencies(results: Results, kind: str) -> pl.DataFrame | None:
+    """Histograms of one kind of latency with the levels of their cases; None when no job measured any."""
+    found = results.series("latency_histogram")
+    if found is None:
+        return None
+    chosen = found.filter(pl.col("kind") == kind).join(results.cases, on=["target", "case"])
+    return None if chosen.is_empty() else chosen
+
+
+def curves(results: Results, fitted: pl.DataFrame, series: str, where: Where) -> pl.DataFrame:
+    """Fitted laws of the chosen cases for a panel: series, x, y, low, high. `fitted`: these, target and factors."""
+    chosen = fitted.join(results.select(where).select("target", "case"), on=["target", "case"], how="semi")
+    numbers = [pl.col(name).round_sig_figs(5) for name in ("x", "y", "low", "high")]
+    return chosen.with_columns(series=_labels(results, chosen, series)).select("series", *numbers)
+
+
+def cumulative_steps(results: Results, histogram: pl.DataFrame, series: str, by: Sequence[str]) -> pl.DataFrame:
+    """Cumulative shares of merged histograms: `by`, series, x (upper edge of a bucket, seconds), fraction, tooltip."""
+    named = histogram.with_columns(series=_labels(results, histogram, series))
+    steps = histograms.cumulative(named, [*by, "series"]).filter(pl.col("count") > 0)
+    steps = _thinned(steps, [*by, "series"])
+    share = (pl.col("fraction") * 100).round(3).cast(pl.String) + " %"
+    # Four digits of a bucket's edge are more than a screen shows, and a third of the bytes.
+    return steps.select(
+        *by,
+        "series",
+        pl.col("upper_s").round_sig_figs(4).alias("x"),
+        pl.col("fraction").round(5),
+        share.alias("tip share"),
+    )
+
+
+def _thinned(steps: pl.DataFrame, by: Sequence[str]) -> pl.DataFrame:
+    """Without steps that nobody could see: one in each half percent is kept, and ten in each decade of the tail."""
+    tail = (-(1 - pl.col("fraction")).clip(1e-9).log10() * 10).floor()
+    seen = pl.struct((pl.col("fraction") * 200).floor(), tail)
+    # The last of those that look the same: it ends where the next visible step begins.
+    return steps.filter((seen != seen.shift(-1)).over(by).fill_null(True))

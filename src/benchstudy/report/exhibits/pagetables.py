@@ -1,0 +1,93 @@
+"""The tables that a family's page makes of its results."""
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+import polars as pl
+
+from benchstudy.report import human
+from benchstudy.report.exhibits import cells, figuredata
+from benchstudy.report.exhibits.exhibits import Exhibits
+from benchstudy.report.results.results import Results, Titled, Where
+from benchstudy.report.tables.tables import Cell, Table
+
+
+class PageTables(Exhibits):
+    """Every figure in them leads to the trials of its case."""
+
+    results: Results
+
+    def table(
+        self, name: str, metric: str, *, rows: str, columns: Sequence[str], where: Where, caption: str,
+        cell: str = "page",
+    ) -> None:  # fmt: skip
+        """Levels of `rows` down, levels of `columns` across; each cell one case, linked to its trials.
+
+        `cell`: "page" for the storage page's format with mean, deviation and p50, "median" for rates.
+        """
+        columns = self._with_target(columns, where)
+        estimates = self.results.estimates(metric, where)
+        across = list(dict.fromkeys(tuple(e.levels[c] for c in columns) for e in estimates))
+        down = [level for level in self.results.levels(rows, where) if any(e.levels[rows] == level for e in estimates)]
+        found = {(e.levels[rows], tuple(e.levels[c] for c in columns)): e for e in estimates}
+        header = (rows.replace("_", " ").capitalize(), *(_joined(key) for key in across))
+        body = []
+        for level in down:
+            figures = [cells.estimate_cell(self.results, found.get((level, key)), cell) for key in across]
+            body.append((Cell.text(human.level(level)), *figures))
+        self.show_table(Table(name, caption, header, tuple(body)))
+
+    def metrics_table(
+        self, name: str, metrics: Titled, *, rows: Sequence[str], caption: str, where: Where | None = None,
+        cell: str = "median", units: Mapping[str, str] | None = None,
+    ) -> None:  # fmt: skip
+        """One row a case, one column a metric; metrics nobody gave are left out.
+
+        `units`: to print a metric in, where it is not its own: {metric: "%"}. `cell` as for `table`, or "range" for
+        what must hold in every trial.
+        """
+        rows = self._with_target(rows, where or {})
+        given = {
+            m: title
+            for m, title in self.results.titles(metrics).items()
+            if not self.results.points(m, where).is_empty()
+        }
+        body = []
+        for levels in self.results.select(where).iter_rows(named=True):
+            estimates = {m: self.results.estimate(m, levels["target"], levels["case"]) for m in given}
+            if any(estimate is not None for estimate in estimates.values()):
+                heads = [Cell.text(human.level(str(levels[r] or "–"))) for r in rows]
+                figures = [cells.estimate_cell(self.results, estimates[m], cell, (units or {}).get(m)) for m in given]
+                body.append((*heads, *figures))
+        headings = (*(r.capitalize() for r in rows), *given.values())
+        self.show_table(Table(name, caption, headings, tuple(body)))
+
+    def frame_table(self, name: str, frame: pl.DataFrame, columns: Mapping[str, tuple[str, str]], caption: str) -> None:
+        """Any frame as a table: `columns` maps its columns to (heading, unit); an empty unit is text.
+
+        Figures lead to the trials of the case that the columns `target` and `case` name.
+        """
+        body = []
+        for row in frame.iter_rows(named=True):
+            href = cells.href(self.results, row["target"], row["case"])
+            figures = []
+            for column, (_, unit) in columns.items():
+                text = str(row[column]) if row[column] is not None else "–"
+                figures.append(Cell((human.quantity(row[column], unit),), href) if unit else Cell.text(text))
+            body.append(tuple(figures))
+        self.show_table(Table(name, caption, tuple(heading for heading, _ in columns.values()), tuple(body)))
+
+    def latency_table(self, name: str, percentiles: Sequence[float], *, kind: str, caption: str) -> None:
+        """Percentiles of histograms laid together over trials, and what the trials say one by one."""
+        histogram = figuredata.latencies(self.results, kind)
+        if histogram is None:
+            return self._nothing(caption)
+        self.show_table(cells.percentile_table(self.results, histogram, name, percentiles, kind, caption))
+
+    def _with_target(self, columns: Sequence[str], where: Where) -> list[str]:
+        several = len(self.results.targets) > 1 and "target" not in where
+        return ["target", *columns] if several else list(columns)
+
+
+def _joined(levels: Iterable[Any]) -> str:
+    return " · ".join(human.level(str(level)) for level in levels if level is not None)

@@ -1,0 +1,1 @@
+"""Figures: panels, layers, axes, and the files that they become."""

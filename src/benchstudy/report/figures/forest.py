@@ -1,0 +1,48 @@
+"""The panel of a comparison: ratios with their intervals around 1."""
+
+import altair as alt
+import polars as pl
+
+from benchstudy.report.figures.axes import Axis, ratio_ticks
+from benchstudy.report.figures.layers import Panel, layered, present, tooltips, visible
+from benchstudy.report.figures.styles import MUTED, Style
+
+
+def forest_panel(title: str, ratios: pl.DataFrame, value_title: str, style: Style, margin: float) -> Panel:
+    """Ratios with their intervals on a log axis, around 1 and the band within `margin`, which does not matter.
+
+    `ratios`: row, series, x, low, high, `decided` (drawn filled), `tip …`. Series of a row stand below one another. An
+    interval far wider than the ratios themselves is cut off at the edge.
+    """
+    edges = [1 / (1 + margin), 1 + margin]
+    drawn = [*ratios["x"].to_list(), *edges]
+    ends = [min(max(v, min(drawn) / 3), max(drawn) * 3) for v in present(ratios, "low", "high")]
+    low, high = min(*drawn, *ends) / 1.05, max(*drawn, *ends) * 1.05
+    encoding = Axis(value_title, "×", values=ratio_ticks(low, high)).encode(drawn)
+    encoding["scale"] = alt.Scale(type="log", nice=False, domain=[low, high])
+    rows = ratios["row"].unique(maintain_order=True).to_list()
+    together = max(ratios.group_by("row").agg(pl.col("series").n_unique())["series"].to_list(), default=1)
+    names = [name for name in style.names if name in set(ratios["series"])] if together > 1 else []
+    y = alt.Y("row:N", sort=rows, axis=alt.Axis(title=None, grid=False, labelLimit=190), scale=alt.Scale(padding=0.15))
+    place = {"y": y, "color": style.colour()} | ({"yOffset": alt.YOffset("series:N", sort=names)} if names[1:] else {})
+    band = alt.Chart(pl.DataFrame({"from": [edges[0]], "to": [edges[1]], "one": [1.0]}))
+    # Cut off here and not by the chart, whose clipping paths are numbered anew in each figure.
+    frame = ratios.with_columns(pl.col("x", "low", "high").clip(low, high).round_sig_figs(5))
+    intervals = alt.Chart(frame).mark_rule(strokeWidth=2.5, aria=False)
+    points = alt.Chart(frame).mark_point(size=70, strokeWidth=1.8, aria=False)
+    layers = [
+        band.mark_rect(color=MUTED, opacity=0.16, aria=False).encode(x=alt.X("from:Q", **encoding), x2="to:Q"),
+        band.mark_rule(color=MUTED, strokeWidth=1.2, aria=False).encode(x=alt.X("one:Q", **encoding)),
+        visible(intervals.encode(x=alt.X("low:Q", **encoding), x2="high:Q", **place)),
+        visible(
+            points.encode(
+                x=alt.X("x:Q", **encoding),
+                shape=style.shape(),
+                fill=style.colour(),
+                fillOpacity=alt.condition("datum.decided", alt.value(1), alt.value(0)),
+                tooltip=tooltips(frame),
+                **place,
+            )
+        ),
+    ]
+    return Panel(title, layered(*layers), 40 + len(rows) * (14 + 12 * max(1, len(names))))

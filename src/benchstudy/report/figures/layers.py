@@ -1,0 +1,102 @@
+"""One panel of a figure, and the layers that several kinds of panels have."""
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import altair as alt
+import polars as pl
+
+from benchstudy.report.figures.styles import REFERENCE
+
+
+@dataclass(frozen=True)
+class Reference:
+    """A line at a figure that somebody else published; it says so in its label."""
+
+    value: float
+    label: str
+
+
+@dataclass(frozen=True)
+class Panel:
+    """One Vega-Lite view without a width: the figure gives it one. `live`: what stands for it where scripts run.
+
+    `trials` that it is about, and the `points` that are drawn of them; 0 where points are no trials.
+    """
+
+    title: str
+    chart: alt.LayerChart
+    height: int = 300
+    live: alt.LayerChart | None = None
+    trials: int = 0
+    points: int = 0
+
+    def spec(self, width: int | str, *, legend: bool, live: bool = False) -> dict[str, Any]:
+        chart = (self.live if live and self.live is not None else self.chart).properties(
+            width=width, height=self.height
+        )
+        spec = chart.to_dict(validate=False)
+        if not legend:
+            _remove_legends(spec)
+        return spec
+
+
+def _remove_legends(node: Any) -> None:
+    for child in node.values() if isinstance(node, dict) else node if isinstance(node, list) else ():
+        if isinstance(child, dict) and "legend" in child:
+            child["legend"] = None
+        _remove_legends(child)
+
+
+HIDDEN = alt.param(name="hidden", value=[])
+
+
+def layered(*layers: Any) -> alt.LayerChart:
+    """Charts above one another, with the switch that hides series."""
+    chart = alt.layer(*layers).add_params(HIDDEN)
+    assert isinstance(chart, alt.LayerChart), "layers without facets"
+    return chart
+
+
+def visible(chart: alt.Chart) -> alt.Chart:
+    return chart.transform_filter("indexof(hidden, datum.series) < 0")
+
+
+def tooltips(frame: pl.DataFrame) -> list[alt.Tooltip]:
+    """Every text column that begins with `tip ` becomes a line of the tooltip, under the rest of its name."""
+    return [
+        alt.Tooltip(f"{_escaped(c)}:N", title=c.removeprefix("tip ")) for c in frame.columns if c.startswith("tip ")
+    ]
+
+
+def _escaped(column: str) -> str:
+    return re.sub(r"([.:\[\]])", r"\\\1", column)
+
+
+def reference_layers(references: Sequence[Reference], *, horizontal: bool, encoding: dict[str, Any]) -> list[alt.Chart]:
+    if not references:
+        return []
+    data = pl.DataFrame({"value": [r.value for r in references], "label": [r.label for r in references]})
+    base = alt.Chart(data)
+    rule = base.mark_rule(strokeDash=[5, 4], strokeWidth=1.4, color=REFERENCE, aria=False)
+    text: dict[str, Any] = {"fontSize": 11, "color": REFERENCE, "aria": False}
+    if horizontal:
+        label = base.mark_text(align="left", dy=-6, **text).encode(
+            y=alt.Y("value:Q", **encoding), x=alt.value(4), text="label:N"
+        )
+        return [rule.encode(y=alt.Y("value:Q", **encoding)), label]
+    in_order = sorted(references, key=lambda reference: reference.value)
+    labels = [
+        # Above the panel, a line each: beside the rule they would lie on points. The lower ones go to the right of it.
+        alt.Chart(pl.DataFrame({"value": [reference.value], "label": [reference.label]}))
+        .mark_text(align="left" if 2 * line < len(references) else "right", baseline="bottom", **text)
+        .encode(x=alt.X("value:Q", **encoding), y=alt.value(-4 - 15 * line), text="label:N")
+        for line, reference in enumerate(in_order)
+    ]
+    return [rule.encode(x=alt.X("value:Q", **encoding)), *labels]
+
+
+def present(frame: pl.DataFrame, *columns: str) -> list[float]:
+    return [value for column in columns for value in frame[column].drop_nulls().to_list()]

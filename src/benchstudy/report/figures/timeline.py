@@ -1,0 +1,191 @@
+"""Lines over time: phases shaded behind them, what is only known to lie between two values as a band, a cross-hair."""
+
+import json
+import math
+from collections.abc import Sequence
+from statistics import median
+from typing import Any, NamedTuple
+
+import altair as alt
+import polars as pl
+
+from benchstudy.report import human
+from benchstudy.report.figures import level_changes
+from benchstudy.report.figures.axes import Axis
+from benchstudy.report.figures.layers import Panel, layered, tooltips, visible
+from benchstudy.report.figures.level_changes import LevelChanges
+from benchstudy.report.figures.styles import DASHES, INK, MUTED, REFERENCE, Style
+
+_CROSSHAIR = "crosshair"
+_MOST_STOPS = 100  # of the cross-hair: a pointer hardly finds more
+_LETTER = 1 / 50  # of the axis on a phone: a phase that is narrower than its name goes without
+_NAMES_PX = 15  # a row of names above the plot
+_LABELS_PX = 46  # of the axis y, at least: panels that stand over one another have the same time at the same place
+_SHADES = (0.13, 0.05)  # neighbours differ
+_TIME_STEPS = (1, 2, 5, 10, 15, 30, 60, 120, 300, 600, 900, 1800, 3600, 7200, 14400, 43200, 86400)
+_MOST_TICKS = 7
+
+
+class Phase(NamedTuple):
+    """A stretch of the time axis, in its unit; bands of neighbours are shaded differently."""
+
+    name: str
+    start: float
+    end: float
+
+
+def time_panel(
+    title: str, lines: pl.DataFrame, x: Axis, y: Axis, style: Style, phases: Sequence[Phase] = (),
+    bands: pl.DataFrame | None = None, marks: pl.DataFrame | None = None, height: int = 240,
+    changes: LevelChanges | None = None,
+) -> Panel:  # fmt: skip
+    """A line each series and `line`, such as a percentile, over time: the first `line` is solid, the next dashed.
+
+    `lines`: series, line, x (s), y. `bands`: series, x, low, high, between which a value is known to lie. `phases` are
+    light bands behind, with their names where there is room. `marks`: series, x, y, `tip …`, of what happened at a
+    moment. `changes` of level are thin upright lines with their size, the largest three. On a page a cross-hair tells
+    what every line says at the time under the pointer.
+    """
+    names = lines["line"].unique(maintain_order=True).to_list()
+    dashes = [list(DASHES[index % len(DASHES)]) for index in range(len(names))]
+    frame = lines.with_columns(pl.col("x").round(3), pl.col("y").round_sig_figs(5))
+    between = _without_gaps(bands)
+    ends = [*frame["y"].drop_nulls().to_list(), *between["low"].to_list(), *between["high"].to_list()]
+    base_x, y_encoding = _time_axis(x, frame, phases), y.encode(ends)
+    y_encoding["axis"]["minExtent"] = _LABELS_PX
+    line = (
+        alt.Chart(frame if len(names) > 1 else frame.drop("line"))
+        .mark_line(strokeWidth=1.8, aria=False)
+        .encode(
+            x=base_x,
+            y=alt.Y("y:Q", **y_encoding),
+            color=style.colour(),
+        )
+    )
+    if len(names) > 1:
+        line = line.encode(
+            strokeDash=alt.StrokeDash("line:N", scale=alt.Scale(domain=names, range=dashes), legend=None)
+        )
+    layers = _phase_layers(phases, base_x)
+    if not between.is_empty():
+        area = alt.Chart(between).mark_area(opacity=0.18, aria=False)
+        layers.append(visible(area.encode(x=base_x, y=alt.Y("low:Q", **y_encoding), y2="high:Q", color=style.colour())))
+    layers.append(visible(line))
+    if marks is not None and not marks.is_empty():
+        point = alt.Chart(marks).mark_point(shape="triangle-down", size=55, filled=True, opacity=1, aria=False)
+        at = alt.Y("y:Q", **y_encoding)
+        layers.append(visible(point.encode(x=base_x, y=at, color=alt.value(REFERENCE), tooltip=tooltips(marks))))
+    if changes is not None:
+        times = [*frame["x"].to_list(), *(end for phase in phases for end in (phase.start, phase.end))]
+        layers += _change_layers(changes, base_x, (min(times) + max(times)) / 2, style)
+    # The rule of the cross-hair is only on the page: a figure that is printed has no pointer.
+    live = layered(*layers, _crosshair(frame, base_x, y.unit))
+    return Panel(title, layered(*layers), height, live)
+
+
+def _without_gaps(bands: pl.DataFrame | None) -> pl.DataFrame:
+    if bands is None:
+        return pl.DataFrame(schema={"series": pl.String, **dict.fromkeys(("x", "low", "high"), pl.Float64)})
+    known = bands.drop_nulls(["low", "high"])
+    return known.with_columns(pl.col("x").round(3), pl.col("low", "high").round_sig_figs(4))
+
+
+def _time_axis(x: Axis, frame: pl.DataFrame, phases: Sequence[Phase]) -> alt.X:
+    times = [*frame["x"].to_list(), *(t for phase in phases for t in (phase.start, phase.end)), *x.shared]
+    encoding = x.encode([t for t in times if t > 0])
+    low, high = min(times, default=0.0), max(times, default=1.0)
+    low = min(low, 0.0) if x.from_zero else low
+    if low or phases or x.shared:
+        encoding["scale"] = alt.Scale(type="linear", domain=[low, high], nice=False)
+    if x.unit in ("s", "time"):
+        encoding["axis"]["values"] = time_ticks(low, high)
+    return alt.X("x:Q", **encoding)
+
+
+def time_ticks(low: float, high: float) -> list[float]:
+    """Ticks of a time axis at seconds, minutes or hours that people count by, in seconds."""
+    span = max(high - low, 1e-9)
+    step = next((s for s in _TIME_STEPS if span / s <= _MOST_TICKS), _TIME_STEPS[-1])
+    return [float(i * step) for i in range(math.ceil(low / step), math.floor(high / step) + 1)]
+
+
+def _phase_layers(phases: Sequence[Phase], x: alt.X) -> list[alt.Chart]:
+    if not phases:
+        return []
+    span = max(p.end for p in phases) - min(p.start for p in phases)
+    rows = [
+        {
+            "from": round(p.start, 3),
+            "to": round(p.end, 3),
+            "shade": _SHADES[index % len(_SHADES)],
+            "phase": p.name,
+            "name": p.name if p.end - p.start >= _LETTER * (len(p.name) + 1) * span else "",
+        }
+        for index, p in enumerate(phases)
+    ]
+    at = x.copy()
+    at.shorthand = "from:Q"
+    base = alt.Chart(pl.DataFrame(rows))
+    shades = alt.Opacity("shade:Q", scale=None, legend=None)
+    tip = [alt.Tooltip("phase:N", title="phase")]
+    band = base.mark_rect(color=MUTED, aria=False).encode(x=at, x2="to:Q", opacity=shades, tooltip=tip)
+    # Above the plot: within it, lines run through them.
+    name = base.mark_text(align="left", baseline="bottom", dx=2, dy=-3, fontSize=11, color=MUTED, aria=False)
+    return [band, name.encode(x=at, y=alt.value(0), text="name:N")]
+
+
+def _change_layers(changes: LevelChanges, x: alt.X, middle: float, style: Style) -> list[alt.Chart]:
+    """A rule at each of the largest changes, each named above the plot and the phases, in a row of its own."""
+    marked = changes.marks
+    rows: list[dict[str, Any]] = [
+        {"series": line.series, "x": round(change.at, 3), "text": changes.label(line, change)}
+        for line, change in marked[: level_changes.MOST_MARKED]
+    ]
+    if not rows:
+        return []
+    if len(marked) > len(rows):
+        rows[-1]["text"] += f", and {len(marked) - len(rows)} more"
+    rule = alt.Chart(pl.DataFrame(rows)).mark_rule(strokeWidth=1.3, strokeDash=[2, 2], aria=False)
+    layers = [visible(rule.encode(x=x, color=style.colour()))]
+    for number, row in enumerate(sorted(rows, key=lambda row: row["x"])):
+        # Beyond the middle the text stands before its rule, or it would leave the chart.
+        left = row["x"] < middle
+        text = alt.Chart(pl.DataFrame([row])).mark_text(
+            align="left" if left else "right", baseline="bottom", fontSize=11, color=INK, aria=False
+        )
+        layers.append(visible(text.encode(x=x, y=alt.value(-_NAMES_PX * (number + 1)), text="text:N")))
+    return layers
+
+
+def _crosshair(frame: pl.DataFrame, x: alt.X, unit: str) -> alt.Chart:
+    """A rule at the time under the pointer, with what every line says then."""
+    stops = frame["x"].unique().sort()
+    if len(stops) > _MOST_STOPS:
+        stops = stops.gather_every(math.ceil(len(stops) / _MOST_STOPS))
+    told = pl.DataFrame({"x": stops})
+    pitch = float(median(stops.diff().to_list()[1:] or [1.0]))
+    several = frame["line"].n_unique() > 1
+    named: dict[str, str] = {"time": "time"}
+    told = told.with_columns(time=pl.col("x").map_elements(level_changes.moment, return_dtype=pl.String))
+    keys = frame.select("series", "line").unique(maintain_order=True).rows()
+    for number, (series, line) in enumerate(keys):
+        own = frame.filter((pl.col("series") == series) & (pl.col("line") == line)).drop_nulls("y").sort("x")
+        texts = [human.quantity(value, unit) for value in own["y"]]
+        column = f"v{number}"
+        said = own.select("x", pl.Series(column, texts, dtype=pl.String))
+        told = told.join_asof(said, on="x", strategy="nearest", tolerance=2 * pitch)
+        named[column] = " · ".join([series, *([line] if several and line else [])])
+    told = told.with_columns(pl.col(f"v{n}").fill_null("–") for n in range(len(keys)))
+    near = alt.selection_point(
+        name=_CROSSHAIR, nearest=True, on="pointermove", clear="pointerout", fields=["x"], empty=False
+    )
+    # Under the pointer is never the rule but a cell of the Voronoi diagram that Vega lays over it: its datum is the
+    # rule's mark, and the row is that mark's datum.
+    row = "(datum.datum || datum)"
+    shown = ", ".join(f"{json.dumps(title)}: {row}.{column}" for column, title in named.items())
+    return (
+        alt.Chart(told)
+        .mark_rule(color=MUTED, strokeWidth=1.2, aria=False, tooltip=alt.ExprRef(f"{{{shown}}}"))
+        .encode(x=x, opacity=alt.condition(near, alt.value(0.9), alt.value(0)))
+        .add_params(near)
+    )

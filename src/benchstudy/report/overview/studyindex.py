@@ -1,0 +1,261 @@
+"""What the first page of a study says, as plain data: the template puts it into HTML and escapes all of it."""
+
+import json
+import textwrap
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import polars as pl
+from jinja2.utils import markupsafe
+
+from benchstudy.model import registry
+from benchstudy.report import human
+from benchstudy.report.checklist.checklist import answered
+from benchstudy.report.exhibits.exhibitfiles import ANSWER
+from benchstudy.report.figures.vega import FIGURE_FORMATS
+from benchstudy.report.results import sessions
+from benchstudy.report.results.results import Results
+from benchstudy.report.scrutiny import evidence
+from benchstudy.report.study.studyfacts import FamilyFacts, StudyFacts
+from benchstudy.report.study.studypages import STUDY_PAGES
+from benchstudy.report.tables.tables import TABLE_FORMATS, anchor
+
+Markup = markupsafe.Markup
+# The first page is read in five minutes; everything stands on the pages behind it.
+_MOST_LINES, _MOST_POINTS, _LONGEST_TEXT = 6, 4, 240
+
+
+class StudyIndex:
+    """One study's facts, described for the page they are seen from."""
+
+    def __init__(self, facts: StudyFacts):
+        self._facts, self._study, self._indexes = facts, facts.study, facts.indexes
+        self._folder, self._page_folder, self._link = facts.folder, facts.page_folder, facts.link
+        self._results = {family.name: family.results for family in facts.families}
+
+    def context(self) -> dict[str, Any]:
+        """Everything the template shows."""
+        checklist = [
+            {"number": number, "title": title, "status": a.status, "text": a.text, "href": a.href, "reason": a.reason}
+            for number, (title, a) in enumerate(answered(self._facts), start=1)
+        ]
+        return {
+            "name": self._study.study,
+            "title": self._study.title or self._study.study,
+            "question": self._study.question,
+            "authors": ", ".join(author.name for author in self._study.authors),
+            "licence": self._study.license,
+            "badges": evidence.count_badges(self._total()),
+            "archive": self._archive(),
+            "families": [self._family(family) for family in self._facts.families],
+            "pages": self._pages(),
+            "problems": self._problems(),
+            "weak": [self._weak(family) for family in self._facts.families],
+            "failures": [row for name, results in self._results.items() for row in self._failures(name, results)],
+            "set_aside": [row for name, results in self._results.items() for row in self._set_aside(name, results)],
+            "hosts": self._hosts(),
+            "checklist": checklist,
+            "checked": Counter(row["status"] for row in checklist),
+            "sessions": self._sessions(),
+            "hashes": self._hashes(),
+            "others": self._others(),
+        }
+
+    def _total(self) -> dict[str, int]:
+        counts = [results.counts() for results in self._results.values()]
+        return {key: sum(c[key] for c in counts) for key in counts[0]} if counts else {"trials": 0}
+
+    def _family(self, family: FamilyFacts) -> dict[str, Any]:
+        answer = family.exports / ANSWER
+        raw = [self._link(Path(path)) for path in self._index_paths(family.name)]
+        figures = list(family.notes.get("figures", {}).values())
+        return {
+            "name": family.name,
+            "title": family.title,
+            "badges": evidence.count_badges(family.results.counts()),
+            "answers": [self._answer(found) for found in self._json(answer)],
+            "comparisons": [self._comparison(family, *found) for found in family.notes.get("comparisons", {}).items()],
+            "calibrations": [s for found in family.notes.get("calibration", {}).values() for s in found],
+            "figure": Markup(family.figure()),
+            "more_panels": max(figures[-1]["panels"] - figures[-1]["shown"], 0) if figures else 0,
+            "report": family.page,
+            "notebook": self._link(self._folder / "notebooks" / f"{family.name}.ipynb"),
+            "files": self._files(family.exports / "tables", TABLE_FORMATS)
+            + self._files(family.exports / "figures", FIGURE_FORMATS),
+            "raw": raw,
+        }
+
+    @staticmethod
+    def _json(path: Path) -> list[dict[str, Any]]:
+        return json.loads(path.read_text(encoding="utf-8")) if path.is_file() else []
+
+    def _answer(self, found: Mapping[str, Any]) -> dict[str, Any]:
+        """One card; the whole log of a server that died belongs to its trial."""
+        lines = [line | {"evidence": self._shortened(line["evidence"])} for line in found["lines"]]
+        return {**found, "lines": lines}
+
+    def _comparison(self, family: FamilyFacts, name: str, found: Mapping[str, Any]) -> dict[str, Any]:
+        """One table of verdicts; a comparison of many levels is cut, and the rest stands on the page."""
+        lines = found["lines"]
+        return {
+            "caption": found["caption"],
+            "summary": found["summary"],
+            "lines": lines[:_MOST_LINES],
+            "more": len(lines) - _MOST_LINES if len(lines) > _MOST_LINES else 0,
+            "href": f"{family.page}#{anchor('table', name)}",
+        }
+
+    def _weak(self, family: FamilyFacts) -> dict[str, Any]:
+        """What its page holds against itself, the first few, and what lints found open."""
+        points = family.noted("weak") or []
+        order = ("error", "warning", "note")
+        lints = sorted((r for r in family.lints if r["open"]), key=lambda rule: order.index(rule["severity"]))
+        return {
+            "title": family.title,
+            "href": f"{family.page}#what-is-weak",
+            "points": [self._shortened(text) for text in points[:_MOST_POINTS]],
+            "more": max(len(points) - _MOST_POINTS, 0),
+            "lints": lints,
+            "lints_href": f"{family.page}#lints",
+            "silent": family.noted("weak") is None,
+        }
+
+    @staticmethod
+    def _shortened(text: str) -> str:
+        return textwrap.shorten(text, _LONGEST_TEXT, placeholder=" …")
+
+    def _files(self, folder: Path, formats: Sequence[str]) -> list[dict[str, Any]]:
+        """Each table or figure once, by its name, with a link for every format it has."""
+        stems = sorted({path.stem for suffix in formats for path in folder.glob(f"*.{suffix}")})
+        return [
+            {
+                "name": stem,
+                "formats": [
+                    {"name": suffix.upper(), "href": self._link(path)}
+                    for suffix in formats
+                    if (path := folder / f"{stem}.{suffix}").is_file()
+                ],
+            }
+            for stem in stems
+        ]
+
+    def _archive(self) -> dict[str, str] | None:
+        """Everything for upload. Only a page beside it leads there: one that is packed in it would lead out of it."""
+        path = self._folder.with_name(f"{self._folder.name}.zip")
+        if path.parent != self._page_folder or not path.is_file():
+            return None
+        return {"name": path.name, "href": self._link(path), "size": human.quantity(path.stat().st_size, "B")}
+
+    def _index_paths(self, family: str) -> list[str]:
+        return [index["file"] for index in self._indexes if index["family"] == family]
+
+    def _pages(self) -> list[dict[str, Any]]:
+        """The study's own pages that were made."""
+        made = [(title, self._folder / f"{name}.html") for name, title in STUDY_PAGES.items()]
+        return [
+            {
+                "title": title,
+                "href": self._link(path),
+                "notebook": self._link(self._folder / "notebooks" / f"{path.stem}.ipynb"),
+                "files": self._files(self._folder / path.stem / "tables", TABLE_FORMATS)
+                + self._files(self._folder / path.stem / "figures", FIGURE_FORMATS),
+            }
+            for title, path in made
+            if path.is_file()
+        ]
+
+    def _problems(self) -> list[str]:
+        return [f"{i['family']} on {i['target']}: {i['problem']}" for i in self._indexes if i.get("problem")]
+
+    def _failures(self, name: str, results: Results) -> list[dict[str, Any]]:
+        """One row a case with all its causes, each with how often and the way to the first trial it happened in."""
+        lost = results.counted.filter(pl.col("status") != "ok")
+        intervals = next(f for f in self._facts.families if f.name == name).noted("failures") or {"by_case": {}}
+        rows = []
+        for (target, case), of_case in lost.group_by("target", "case", maintain_order=True):
+            total = len(results.outcomes[target, case])
+            causes = [
+                {
+                    "text": self._shortened(cause or "no cause recorded"),
+                    "count": group.height,
+                    "href": self._trial_link(results, group["trial"][0]),
+                }
+                for (cause,), group in of_case.group_by("cause", maintain_order=True)
+            ]
+            rows.append(
+                {
+                    "family": registry.get(name).title,
+                    "case": human.level(case),
+                    "target": target,
+                    "count": f"{of_case.height} of {human.plural(total, 'trial')}",
+                    "interval": intervals["by_case"].get(f"{target}/{case}", ""),
+                    "causes": causes,
+                    "href": causes[0]["href"],
+                }
+            )
+        return rows
+
+    def _set_aside(self, name: str, results: Results) -> list[dict[str, Any]]:
+        """Trials that do not count: discarded by somebody, or aborted and done again."""
+        aside = results.trials.filter(pl.col("discarded_why").is_not_null() | (pl.col("status") == "aborted"))
+        return [
+            {
+                "trial": row["trial"],
+                "case": human.level(row["case"]),
+                "what": f"discarded: {row['discarded_why']}" if row["discarded_why"] else f"aborted: {row['cause']}",
+                "href": self._trial_link(results, row["trial"]),
+            }
+            for row in aside.iter_rows(named=True)
+        ]
+
+    def _trial_link(self, results: Results, trial: str) -> str:
+        return f"{self._link(self._folder / results.places.page(trial))}#trial-{trial}"
+
+    def _hosts(self) -> list[dict[str, Any]]:
+        """Each host once, as the latest session found it, with every change that any session saw."""
+        found: dict[str, dict[str, Any]] = {}
+        for index in self._indexes:
+            for name, environment in sessions.environments(index):
+                facts = environment.get("before") or {}
+                host = found.setdefault(name, {"name": name, "changes": [], "lines": [], "facts": ""})
+                host["lines"] = sessions.host_lines(facts)
+                host["facts"] = json.dumps(facts, indent=1, ensure_ascii=False)
+                host["changes"] += [f"{index['family']}: {change}" for change in environment.get("diff") or ()]
+        return list(found.values())
+
+    def _sessions(self) -> list[dict[str, Any]]:
+        return [
+            {
+                "family": index["family"],
+                "target": index["target"],
+                "uuid": session["uuid"][:8],
+                "seed": session["seed"],
+                "when": sessions.span(session["started"], session["finished"]),
+                "controller": session["controller"],
+                "events": session["events"],
+            }
+            for index, session in self._facts.sessions
+        ]
+
+    def _hashes(self) -> list[tuple[str, str]]:
+        lines = [("Study as it stands now", self._study.sha256)]
+        for name, results in self._results.items():
+            lines += [(f"Instrument of {name}", sha) for sha in evidence.instruments(results)]
+            declared = results.counted["study_sha256"].drop_nulls().unique(maintain_order=True).to_list()
+            lines += [
+                (f"Study when {name} was measured (post hoc: it was edited since)", sha)
+                for sha in declared
+                if sha != self._study.sha256
+            ]
+        return lines
+
+    def _others(self) -> list[dict[str, str]]:
+        """Other studies that have a page beside this one's folder, and pages that compare this one with another."""
+        pages = sorted(self._folder.parent.glob("*/index.html"))
+        others = [{"name": p.parent.name, "href": self._link(p)} for p in pages if p.parent != self._folder]
+        sides = [(p, p.stem.split("--")) for p in sorted((self._folder.parent / "comparisons").glob("*--*.html"))]
+        return others + [
+            {"name": " against ".join(names), "href": self._link(p)} for p, names in sides if self._study.study in names
+        ]

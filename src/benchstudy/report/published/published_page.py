@@ -1,0 +1,121 @@
+"""Every published table beside what a study measured of the same kind: one page a study, no verdict between the two.
+
+Which tables there are, families say: each in its own `page/published.py`, as a `SECTION`.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+from IPython.display import Markdown, display
+
+from benchstudy import lints
+from benchstudy.lints import Finding
+from benchstudy.model import paths, registry
+from benchstudy.report.exhibits.exhibits import Exhibits, show
+from benchstudy.report.published import published
+from benchstudy.report.results import sessions
+from benchstudy.report.results.results import Results
+from benchstudy.report.scrutiny import lint_list
+from benchstudy.report.tables.tables import Cell, Table
+
+_PART = "page.published"
+
+
+@dataclass(frozen=True)
+class Section:
+    """What others published of a family's kind. `introduction` is Markdown, below the heading `title`.
+
+    `files`: tables of data/published, and what the page of each is called here. `show`: shows on the page it is given
+    what is published, beside our results; these are None where the study has none of the family. Sections stand by
+    `order`, then by the family's name.
+    """
+
+    title: str
+    introduction: str
+    files: Mapping[str, str]
+    show: Callable[["PublishedPage", Results | None], None]
+    order: int = 100
+
+
+class PublishedPage(Exhibits):
+    """`tidy` is the folder of all families' tables; what a family did not measure stands there as published only."""
+
+    def __init__(self, *, study: str, tidy: str | Path, output: str | Path):
+        super().__init__(study=study, output=output)
+        self._tidy, self._family = self.root / tidy, ""
+        self.folder = paths.published(self.root)
+
+    @cached_property
+    def sections(self) -> Mapping[str, Section]:
+        """Of each family that has one, in their order."""
+        parts = ((family, registry.part(family, _PART)) for family in registry.names())
+        found = [(family, part.SECTION) for family, part in parts if part is not None and hasattr(part, "SECTION")]
+        return dict(sorted(found, key=lambda one: (one[1].order, one[0])))
+
+    def indexes(self, family: str) -> Sequence[Mapping[str, Any]]:
+        """What the sessions of the study's own results of a family recorded."""
+        return sessions.family_indexes(self.root, self.study, family)
+
+    # -- showing -----------------------------------------------------------------------------------------------------
+
+    def summary(self) -> None:
+        """How many findings each page has."""
+        caption = "Findings on the published pages, by what they say of a figure"
+        files = [named for section in self.sections.values() for named in section.files.items()]
+        self.show_table(lint_list.counts(self._found, files, "lints", caption))
+
+    def show_section(self, family: str) -> None:
+        """What is published beside ours, what is wrong with it, and each figure as it is printed."""
+        section, self._family = self.sections[family], family
+        display(Markdown(f"## {section.title}\n\n{section.introduction}"))
+        missing = [file for file in section.files if not (self.folder / file).is_file()]
+        if missing:
+            return self.say([f"Not in data/published: {', '.join(missing)}."])
+        tidy = self._tidy / family
+        measured = (tidy / "cases.parquet").is_file()
+        section.show(self, Results(tidy, study=self.study, family=family) if measured else None)
+        self.heading("What is wrong with the published figures")
+        for file in section.files:
+            self._findings(file)
+        figures = [_all(self.folder / file, title) for file, title in section.files.items()]
+        self.show_tables(figures, "Nothing is published.", folded=True)
+
+    def _table_html(self, table: Table) -> str:
+        return super()._table_html(_elsewhere(table, self._family))
+
+    # -- findings ----------------------------------------------------------------------------------------------------
+
+    @cached_property
+    def _found(self) -> list[Finding]:
+        study = lint_list.declared(self.root, self.study)
+        return lints.lint(self.folder, study.acknowledge if study else ())
+
+    def _findings(self, file: str) -> None:
+        own = [f for f in self._found if f.where.startswith(f"{file}:")]
+        nearer = [replace(f, where=f.where.removeprefix(f"{file}: ")) for f in own]
+        show(lint_list.section(nearer, level=4))
+
+
+def _all(path: Path, title: str) -> Table:
+    """A row a published figure: where it stands, what it is of, what it says."""
+    rows = published.read(path, {})
+    own = [c for c in rows.columns if c not in lints.published.NOT_LEVELS]
+    body = []
+    for row in rows.iter_rows(named=True):
+        levels = " · ".join(str(row[c]) for c in own if row[c] is not None)
+        heads = (str(row["source_line"]), row["section"], levels or "–", row["statistic"].replace("_", " "))
+        body.append((*map(Cell.text, heads), published.printed(str(row["as_printed"]))))
+    caption = f"{title}: all {rows.height} figures as printed"
+    return Table(f"figures-{path.stem}", caption, ("Line", "Section", "Of", "Figure", "Printed"), tuple(body))
+
+
+def _elsewhere(table: Table, family: str) -> Table:
+    """Its links to trials lead to the family's own page."""
+    return replace(table, rows=tuple(tuple(_elsewhere_cell(c, family) for c in row) for row in table.rows))
+
+
+def _elsewhere_cell(cell: Cell, family: str) -> Cell:
+    return replace(cell, href=f"./{family}.html{cell.href}") if (cell.href or "").startswith("#") else cell

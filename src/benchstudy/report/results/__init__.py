@@ -1,0 +1,1 @@
+"""A family's tables and its sessions' records, read for a report."""

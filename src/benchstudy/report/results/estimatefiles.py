@@ -1,0 +1,37 @@
+"""What stands behind all of a page as CSV files, in base units, for whoever wants to go on from here."""
+
+import csv
+from collections.abc import Iterable
+from pathlib import Path
+
+import polars as pl
+
+from benchstudy.report.results.results import Estimate, Results
+from benchstudy.report.results.trialplaces import in_order
+
+# What a spreadsheet would take for a formula.
+_FORMULA = r"^([=+@-](?:\D|$))"
+
+
+def write_estimates(estimates: Iterable[Estimate], path: Path) -> None:
+    """One row a case and metric."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    names = ["n", "mean", "sd", "median", "interval_low", "interval_high", "method", "note"]
+    with path.open("w", newline="", encoding="utf-8") as out:
+        writer = csv.writer(out, lineterminator="\n")
+        writer.writerow(["target", "case", "metric", "unit", "results", "failed", *names])
+        for e in estimates:
+            row = [e.target, e.case, e.metric, e.unit, e.results, e.failed]
+            writer.writerow(row + [getattr(e.summary, name) for name in names])
+
+
+def write_trials(results: Results, path: Path) -> None:
+    """One row a trial, of every outcome: where its raw files are, and a column for each metric, named with its unit."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    named = pl.format("{} [{}]", "metric", "unit")
+    given = results.observations.filter(pl.col("value").is_not_null()).select("trial", "value", metric=named)
+    wide = given.pivot("metric", index="trial", values="value", aggregate_function="first", sort_columns=True)
+    told = ("target", "case", "block", "trial", "status", "cause", "discarded_why", "started", "duration_s", "raw")
+    rows = in_order(results.trials).select(told).rename({"duration_s": "trial took [s]", "raw": "raw files in"})
+    rows = rows.join(wide, on="trial", how="left", maintain_order="left")
+    rows.with_columns(pl.col(pl.String).str.replace(_FORMULA, "'$1")).write_csv(path)

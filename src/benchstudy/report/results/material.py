@@ -1,0 +1,74 @@
+"""A family's results, measured or imported, as material for lints."""
+
+from collections import Counter
+from collections.abc import Iterable, Mapping
+from typing import TYPE_CHECKING
+
+from benchstudy.lints.model import Ceiling, Figure, Group, Material
+
+if TYPE_CHECKING:
+    from benchstudy.report.results.results import Results
+
+
+def read(results: "Results", ceilings: Iterable[Ceiling] = ()) -> Material:
+    """Cases with the medians of their metrics as groups, single trials as samples."""
+    import polars as pl
+
+    several = len(results.targets) > 1
+    levels, groups, samples = {}, [], []
+    for row in results.cases.iter_rows(named=True):
+        known = {f: str(row[f]) for f in results.factors if row[f] is not None}
+        levels[row["target"], row["case"]] = ({"target": row["target"]} if several else {}) | known
+    units: dict[str, str] = {}
+    of_case: dict[tuple[str, str], dict[str, list[float]]] = {}
+    of_trial: dict[tuple[str, str, str], dict[str, Figure]] = {}
+    observed = results.observations.filter(pl.col("value").is_not_null()).join(
+        results.counted.select("trial"), on="trial", how="semi"
+    )
+    columns = observed.select("target", "case", "trial", "metric", "value", "unit")
+    for target, case, trial, metric, value, unit in columns.iter_rows():
+        units[metric] = unit
+        of_case.setdefault((target, case), {}).setdefault(metric, []).append(value)
+        of_trial.setdefault((target, case, trial), {})[metric] = Figure(value, unit, values=(value,))
+    # In the study's order: of two versions, the first is the base.
+    for key in sorted(of_case, key=list({**levels, **of_case}).index):
+        metrics = of_case[key]
+        figures = {m: Figure(_median(values), units[m], values=tuple(values)) for m, values in metrics.items()}
+        groups.append(Group("", levels.get(key, {"case": key[1]}), figures))
+    for (target, case, trial), figures in of_trial.items():
+        own = {**levels.get((target, case), {"case": case}), "trial": f"trial {trial}"}
+        samples.append(Group("", own, figures))
+    failed = results.counted.filter((pl.col("status") != "ok") & pl.col("cause").is_null())
+    unexplained = Counter(
+        Group("", levels.get(key, {"case": key[1]}), {}).where for key in failed.select("target", "case").iter_rows()
+    )
+    labels = _labels(results, {key: Group("", of, {}).where for key, of in levels.items()})
+    return Material(
+        results.family,
+        "measured",
+        tuple(groups),
+        tuple(samples),
+        tuple(ceilings),
+        unexplained,
+        labels,
+        tuple(results.primary_metrics),
+    )
+
+
+def _labels(results: "Results", names: Mapping[tuple[str, str], str]) -> dict[str, dict[str, dict[str, float]]]:
+    """Calls by label of families that count them, all trials of a case together."""
+    import polars as pl
+
+    rows = results.series("labels")
+    found: dict[str, dict[str, dict[str, float]]] = {}
+    if rows is None or not {"group", "label", "count"} <= set(rows.columns):
+        return found
+    counted = rows.group_by("target", "case", "group", "label", maintain_order=True).agg(pl.col("count").sum())
+    for target, case, group, label, count in counted.iter_rows():
+        found.setdefault(names.get((target, case), case), {}).setdefault(group, {})[label] = count or 0.0
+    return found
+
+
+def _median(values: list[float]) -> float:
+    ordered, middle = sorted(values), len(values) // 2
+    return ordered[middle] if len(ordered) % 2 else (ordered[middle - 1] + ordered[middle]) / 2

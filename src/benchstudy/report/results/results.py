@@ -1,0 +1,272 @@
+"""One family's tidy tables, read for a report: what was measured, what failed, and what that supports."""
+
+import json
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import polars as pl
+
+from benchstudy.model import registry
+from benchstudy.model.causes import Cause
+from benchstudy.model.errors import BenchstudyError
+from benchstudy.model.metrics import Metric, Tells, undeclared
+from benchstudy.report import human
+from benchstudy.report.results.trialplaces import TrialPlaces, trial_places
+from benchstudy.report.tables.tables import anchor
+from benchstudy.statistics import stats
+
+# What a trial's status may be when it is a result; an aborted one is done again and a discarded one was replaced.
+RESULT_STATUSES = ("ok", "failed", "timeout")
+
+Where = Mapping[str, str | Sequence[str]]
+# Metrics under the titles that their family declares, or {metric: title} under others in one table or figure.
+Titled = Sequence[str] | Mapping[str, str]
+
+
+@dataclass(frozen=True, order=True)
+class Reason:
+    """Why a trial failed: in the words that it recorded, and as a value."""
+
+    words: str
+    cause: Cause
+
+
+@dataclass(frozen=True)
+class Estimate:
+    """What the trials of one case say about one metric. `summary` is in the base unit `unit`.
+
+    `causes`: why trials failed and how many for each reason, the most frequent first, equals by name.
+    """
+
+    target: str
+    case: str
+    levels: Mapping[str, Any]
+    metric: str
+    unit: str
+    summary: stats.Summary
+    values: tuple[float, ...]
+    results: int
+    failed: int
+    causes: tuple[tuple[Reason, int], ...]
+
+    @property
+    def cause(self) -> str:
+        """The most frequent reason of a failure; empty without one."""
+        return self.causes[0][0].words if self.causes else ""
+
+    @property
+    def failure(self) -> str:
+        """ "failed: no space left on the host (2 of 6)", or nothing."""
+        return f"failed: {self.cause} ({self.failed} of {self.results})" if self.failed else ""
+
+
+class Results:
+    """The tables that tidy made for one family of a study (see docs/design.md for their columns).
+
+    Raises BenchstudyError when a table is missing: then the family has not been measured or tidied.
+    """
+
+    def __init__(self, tidy: Path, *, study: str, family: str):
+        self.tidy, self.study, self.family = Path(tidy), study, family
+        self.observations = self._read("observations")
+        self.cases = _in_order(self._read("cases"))
+        self.trials = self._read("trials")
+
+    def _read(self, name: str) -> pl.DataFrame:
+        path = self.tidy / f"{name}.parquet"
+        if not path.is_file():
+            raise BenchstudyError(
+                f"{path}: no such table; measure and tidy family {self.family!r} of study {self.study!r} first "
+                "(snakemake --cores 8 report)"
+            )
+        return pl.read_parquet(path)
+
+    def series(self, name: str) -> pl.DataFrame | None:
+        """A long table of the family's own, of trials that count; None when no trial gave any."""
+        path = self.tidy / f"{name}.parquet"
+        if not path.is_file():
+            return None
+        return pl.read_parquet(path).join(self.counted.select("trial"), on="trial", how="semi")
+
+    @cached_property
+    def counted(self) -> pl.DataFrame:
+        """Trials that are results: not discarded, not aborted."""
+        return self.trials.filter(pl.col("discarded_why").is_null() & pl.col("status").is_in(RESULT_STATUSES))
+
+    @cached_property
+    def factors(self) -> list[str]:
+        """The family's factors, in its own order: text columns of the case table."""
+        skipped = ("target", "case")
+        return [n for n, t in self.cases.schema.items() if n not in skipped and t in (pl.String, pl.Null)]
+
+    @cached_property
+    def targets(self) -> list[str]:
+        return self.cases["target"].unique(maintain_order=True).to_list()
+
+    def select(self, where: Where | None = None) -> pl.DataFrame:
+        """Rows of the case table whose levels are the given ones (one, or any of a list)."""
+        chosen = self.cases
+        for factor, wanted in (where or {}).items():
+            if factor not in chosen.columns:
+                raise BenchstudyError(
+                    f"family {self.family!r} has no factor {factor!r}; it has {', '.join(self.factors)}"
+                )
+            chosen = chosen.filter(pl.col(factor).is_in([wanted] if isinstance(wanted, str) else list(wanted)))
+        return chosen
+
+    def levels(self, factor: str, where: Where | None = None) -> list[str]:
+        """The levels of a factor among the cases chosen by `where`, in the study's order."""
+        return self.select(where)[factor].drop_nulls().unique(maintain_order=True).to_list()
+
+    def variants(self, factor: str, shared: Sequence[str], where: Where | None = None) -> list[list[str]]:
+        """Each level of a factor with those `shared` ones that exist beside it, one table or panel each.
+
+        An S3 write has the level `server` only, which belongs beside the synced as well as the unsynced files.
+        """
+        levels = self.levels(factor, where)
+        beside = [level for level in levels if level in shared]
+        own = [[level, *beside] for level in levels if level not in shared]
+        return own or ([beside] if beside else [])
+
+    @cached_property
+    def anchors(self) -> dict[tuple[str, str], str]:
+        """(target, case) to the id of its trials on the page; no two cases share one."""
+        pairs = pl.concat([self.cases.select("target", "case"), self.trials.select("target", "case")])
+        found: dict[tuple[str, str], str] = {}
+        for target, case in pairs.unique(maintain_order=True).iter_rows():
+            name = anchor("case", case if len(self.targets) < 2 else f"{target},{case}")
+            taken = set(found.values())
+            found[target, case] = name if name not in taken else f"{name}-{len(taken)}"
+        return found
+
+    @cached_property
+    def places(self) -> TrialPlaces:
+        """Where each trial is listed."""
+        return trial_places(self.family, self.trials, self.anchors)
+
+    def case_name(self, target: str, case: str, but: Sequence[str] = ()) -> str:
+        """A case's levels for a reader, without those of the factors in `but`: "disk · gitlab"."""
+        levels = self._levels[target, case]
+        names = [human.level(str(levels[f])) for f in self.factors if f not in but and levels[f] is not None]
+        return " · ".join([*([target] if len(self.targets) > 1 else []), *names])
+
+    def estimates(self, metric: str, where: Where | None = None) -> list[Estimate]:
+        """One estimate a chosen case that gave this metric or has failed trials, in the study's order."""
+        found = []
+        for levels in self.select(where).iter_rows(named=True):
+            estimate = self.estimate(metric, levels["target"], levels["case"])
+            if estimate is not None:
+                found.append(estimate)
+        return found
+
+    @cached_property
+    def _values(self) -> dict[tuple[str, str, str], list[tuple[str, float, str]]]:
+        """(target, case, metric) to the trials' (trial, value, unit)."""
+        grouped: dict[tuple[str, str, str], list[tuple[str, float, str]]] = {}
+        usable = self.observations.filter(pl.col("value").is_not_null()).join(
+            self.counted.select("trial"), on="trial", how="semi"
+        )
+        for row in usable.select("target", "case", "metric", "trial", "value", "unit").iter_rows():
+            grouped.setdefault(row[:3], []).append(row[3:])
+        return grouped
+
+    def by_case(self, metric: str) -> dict[tuple[str, str], list[tuple[str, float, str]]]:
+        """(target, case) to its trials' (trial, value, unit), for the cases that gave the metric."""
+        return self._by_metric.get(metric, {})
+
+    @cached_property
+    def _by_metric(self) -> dict[str, dict[tuple[str, str], list[tuple[str, float, str]]]]:
+        grouped: dict[str, dict[tuple[str, str], list[tuple[str, float, str]]]] = {}
+        for (target, case, metric), trials in self._values.items():
+            grouped.setdefault(metric, {})[target, case] = trials
+        return grouped
+
+    @cached_property
+    def _levels(self) -> dict[tuple[str, str], dict[str, Any]]:
+        return {(row["target"], row["case"]): row for row in self.cases.iter_rows(named=True)}
+
+    @cached_property
+    def outcomes(self) -> dict[tuple[str, str], list[Reason | None]]:
+        """Why each trial failed, by its case; None of one that did not."""
+        grouped: dict[tuple[str, str], list[Reason | None]] = {}
+        columns = ("target", "case", "status", "cause", "cause_kind")
+        for target, case, status, words, kind in self.counted.select(columns).iter_rows():
+            reason = None if status == "ok" else Reason(words or status, Cause(kind or Cause.TOLD))
+            grouped.setdefault((target, case), []).append(reason)
+        return grouped
+
+    def estimate(self, metric: str, target: str, case: str) -> Estimate | None:
+        """What the trials of one case say; None when it neither gave the metric nor failed."""
+        values = self._values.get((target, case, metric), [])
+        outcomes = self.outcomes.get((target, case), [])
+        causes = [reason for reason in outcomes if reason is not None]
+        if not values and not causes:
+            return None
+        units = list(dict.fromkeys(unit for _, _, unit in values))
+        numbers = tuple(value for _, value, _ in values)
+        summary = stats.summarise([*numbers, *([None] * len(causes))], units)
+        unit = " and ".join(units)
+        levels = self._levels.get((target, case), {})
+        by_cause = tuple(sorted(Counter(causes).items(), key=lambda found: (-found[1], found[0])))
+        return Estimate(target, case, levels, metric, unit, summary, numbers, len(outcomes), len(causes), by_cause)
+
+    def points(self, metric: str, where: Where | None = None) -> pl.DataFrame:
+        """One row a trial that gave the metric: the case's columns, block, trial, value, unit."""
+        values = self.observations.filter((pl.col("metric") == metric) & pl.col("value").is_not_null())
+        chosen = self.select(where)
+        return (
+            chosen.join(values.select("target", "case", "block", "trial", "value", "unit"), on=["target", "case"])
+            .join(self.counted.select("trial"), on="trial", how="semi")
+        )  # fmt: skip
+
+    @cached_property
+    def metrics(self) -> list[str]:
+        return self.observations.filter(pl.col("value").is_not_null())["metric"].unique(maintain_order=True).to_list()
+
+    def declared(self, metric: str) -> Metric:
+        """What the family says of a metric."""
+        known = registry.get(self.family).metrics if self.family in registry.names() else {}
+        return known.get(metric) or undeclared(metric)
+
+    @cached_property
+    def primary_metrics(self) -> list[str]:
+        """What the family's cases are measured for, as far as its trials gave it."""
+        return registry.get(self.family).measured_for(self.metrics) if self.family in registry.names() else []
+
+    def telling(self, what: Tells) -> list[str]:
+        """Those of its metrics that tell it."""
+        return [metric for metric in self.metrics if self.declared(metric).tells == what]
+
+    def titles(self, metrics: Titled) -> dict[str, str]:
+        return dict(metrics) if isinstance(metrics, Mapping) else {m: self.declared(m).title for m in metrics}
+
+    def counts(self) -> dict[str, int]:
+        """Trials by outcome: ok, failed, timeout, aborted, discarded, imported (imported ones count twice)."""
+        kept = self.trials.filter(pl.col("discarded_why").is_null())
+        by_status = dict(kept.group_by("status").len().iter_rows())
+        return {
+            "trials": self.trials.height,
+            **{status: by_status.get(status, 0) for status in (*RESULT_STATUSES, "aborted")},
+            "discarded": self.trials.height - kept.height,
+            "imported": int(self.trials["imported"].fill_null(False).sum()),
+        }
+
+
+def _in_order(cases: pl.DataFrame) -> pl.DataFrame:
+    """Cases by their levels: numeric levels by their value (100KB before 1MB), the others in the study's order."""
+    numeric = [name for name, kind in cases.schema.items() if kind.is_numeric()]
+    by = []
+    for factor in (name for name in cases.columns if name not in numeric and name != "case"):
+        value = next((name for name in numeric if name.startswith(f"{factor}_")), None)
+        levels = cases[factor].drop_nulls().unique(maintain_order=True).to_list()
+        by.append(pl.col(value) if value else pl.col(factor).cast(pl.Enum(levels)))
+    return cases.sort(*by, nulls_last=True, maintain_order=True)
+
+
+def raw_files(row: Mapping[str, Any]) -> list[dict[str, Any]]:
+    """The files of one row of the trial table: name, size in bytes, sha256."""
+    return json.loads(row["raw_files"]) if row["raw_files"] else []

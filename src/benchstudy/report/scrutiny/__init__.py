@@ -1,0 +1,1 @@
+"""What a page finds out about its own credibility."""

@@ -1,0 +1,86 @@
+"""Cases whose trials, in the order of measuring, had not come to rest, or depend on one another."""
+
+import math
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Literal
+
+from benchstudy.report.results.results import Results
+from benchstudy.statistics import steady
+from benchstudy.statistics.comparisons import ALPHA
+
+Key = tuple[str, str]  # target, case
+STORAGE_RULE = f"SNIA's limits over the last {steady.ROUNDS} blocks"
+TREND_RULE = "a trend over the blocks by Kendall's rank correlation, adjusted over the cases (Benjamini-Hochberg)"
+DEPENDENCE_RULE = "each trial with the one before it, by Kendall's rank correlation, adjusted over the cases"
+
+
+@dataclass(frozen=True)
+class Drift:
+    """`looked_at`: how many cases have blocks enough for the `rule`; `cases`: those of them that drift."""
+
+    rule: str
+    looked_at: int
+    cases: tuple[Key, ...]
+
+
+NOT_STEADY = "not steady"
+
+
+def mark(results: Results, metric: str, key: Key) -> tuple[str, ...]:
+    """What a figure is marked with where it stands, if it is one that its family is read for and its case drifts."""
+    keys, metrics = _drifting(results)
+    return (NOT_STEADY,) if key in keys and metric in metrics else ()
+
+
+@lru_cache(maxsize=8)
+def _drifting(results: Results) -> tuple[frozenset[Key], frozenset[str]]:
+    """The cases and the metrics, found once for all cells of a page."""
+    return frozenset(find(results).cases), frozenset(results.primary_metrics)
+
+
+def find(results: Results) -> Drift:
+    """Of storage by the limits of its own trade, which also forbid noise; of all else by a trend, which does not."""
+    in_order = _in_order(results)
+    if results.telling("storage"):
+        found = [(key, steady.is_steady(values)) for key, values in in_order]
+        known = {key for key, is_steady in found if is_steady is not None}
+        return Drift(STORAGE_RULE, len(known), tuple(sorted({key for key, is_steady in found if is_steady is False})))
+    long = _with_spread(in_order)
+    keys = _significant([(key, range(len(values)), values) for key, values in long], "two-sided")
+    return Drift(TREND_RULE, len({key for key, _ in long}), keys)
+
+
+def find_dependent(results: Results, drifting: Collection[Key]) -> tuple[Key, ...]:
+    """Cases whose trials resemble the one before: their median's interval, made for independent ones, is too narrow.
+
+    Not told of those that are `drifting`: a trend makes neighbours alike, too.
+    """
+    long = [(key, values) for key, values in _with_spread(_in_order(results)) if key not in drifting]
+    return _significant([(key, values[:-1], values[1:]) for key, values in long], "greater")
+
+
+def _with_spread(in_order: list[tuple[Key, list[float]]]) -> list[tuple[Key, list[float]]]:
+    return [(key, values) for key, values in in_order if len(values) >= steady.ROUNDS and min(values) < max(values)]
+
+
+def _significant(
+    pairs: Sequence[tuple[Key, Sequence[float], Sequence[float]]], alternative: Literal["two-sided", "greater"]
+) -> tuple[Key, ...]:
+    from scipy import stats as scipy_stats
+
+    found = [float(scipy_stats.kendalltau(x, y, alternative=alternative).pvalue) for _, x, y in pairs]
+    # Of constant values there is no correlation: no evidence, then.
+    p_values = [1.0 if math.isnan(p) else p for p in found]
+    adjusted = scipy_stats.false_discovery_control(p_values).tolist() if p_values else []
+    return tuple(sorted({key for (key, *_), p in zip(pairs, adjusted, strict=True) if p <= ALPHA}))
+
+
+def _in_order(results: Results) -> list[tuple[Key, list[float]]]:
+    started = dict(results.counted.select("trial", "started").iter_rows())
+    return [
+        (key, [value for trial, value, _ in sorted(trials, key=lambda t: started[t[0]] or "")])
+        for metric in results.primary_metrics
+        for key, trials in results.by_case(metric).items()
+    ]

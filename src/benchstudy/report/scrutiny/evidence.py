@@ -1,0 +1,203 @@
+"""The parts of a page that answer "how do you know?": counts, method, weaknesses, and every trial with its files."""
+
+import html
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+import polars as pl
+
+from benchstudy.model import registry
+from benchstudy.report import human
+from benchstudy.report.results import sessions
+from benchstudy.report.results.results import Results
+from benchstudy.report.scrutiny import stopping
+from benchstudy.report.tables.tables import definition_list, unbroken
+from benchstudy.statistics import stats
+
+Indexes = Sequence[Mapping[str, Any]]
+
+# A cause may name a port or an id, so that each trial fails for one of its own.
+_MOST_CAUSES = 40
+# The load average before a trial still holds the trial before, which is no neighbour.
+_OWN_LOAD = 1.0
+
+
+def badges(items: Iterable[tuple[str, str]]) -> str:
+    """Small labels; each item is (kind, text), kind one of ok, bad, warn, plain."""
+    inner = "".join(f'<li class="{html.escape(kind)}">{html.escape(text)}</li>' for kind, text in items)
+    return f'<ul class="badges">{inner}</ul>'
+
+
+def answers(found: Sequence[Mapping[str, Any]]) -> str:
+    """The answers of a page side by side: `{what, lines: [{name, value, evidence}], note}` each, all plain text."""
+    cards = []
+    for answer in found:
+        rows = "".join(
+            f'<tr><th scope="row">{html.escape(line["name"])}</th><td>{html.escape(line["value"])}</td>'
+            f'<td class="evidence">{html.escape(unbroken(line["evidence"]))}</td></tr>'
+            for line in answer["lines"]
+        )
+        note = f"<p>{html.escape(answer['note'])}</p>" if answer["note"] else ""
+        cards.append(f"<li><table><caption>{html.escape(answer['what'])}</caption>{rows}</table>{note}</li>")
+    return f'<ul class="answers">{"".join(cards)}</ul>' if cards else '<p class="none">No trial gave a result.</p>'
+
+
+def count_badges(counts: Mapping[str, int]) -> list[tuple[str, str]]:
+    """How the trials ended; outcomes that did not happen are left out."""
+    found = [("plain", human.plural(counts["trials"], "trial"))]
+    kinds = {
+        "ok": "ok",
+        "failed": "bad",
+        "timeout": "bad",
+        "aborted": "warn",
+        "discarded": "warn",
+        "imported": "warn",
+    }
+    return found + [(kind, f"{counts[name]:,} {name}") for name, kind in kinds.items() if counts[name]]
+
+
+def overview(results: Results, indexes: Indexes) -> str:
+    items = count_badges(results.counts())
+    busy = busy_trials(results, indexes)
+    if busy:
+        items.append(("warn", f"host busy before {human.plural(len(busy), 'trial')}"))
+    if len(instruments(results)) > 1:
+        items.append(("warn", f"{len(instruments(results))} instruments mixed"))
+    return badges(items)
+
+
+def instruments(results: Results) -> list[str]:
+    """SHA-256 of each version of the measuring code that counted trials were made with."""
+    measured = results.counted.filter(~pl.col("imported").fill_null(False))
+    return measured["instrument"].drop_nulls().unique(maintain_order=True).to_list()
+
+
+def busy_trials(results: Results, indexes: Indexes) -> list[str]:
+    """Trials before which others left no processor of the host free."""
+    cores = {index["target"]: _fewest_cores(index) for index in indexes}
+    rows = results.counted.select("trial", "target", "load_before").drop_nulls("load_before").iter_rows()
+    return [trial for trial, target, load in rows if (own := cores.get(target)) and load > own + _OWN_LOAD]
+
+
+def _fewest_cores(index: Mapping[str, Any]) -> int | None:
+    counts = [sessions.cores(environment.get("before")) for _, environment in sessions.environments(index)]
+    return min((c for c in counts if c), default=None)
+
+
+def method(results: Results, indexes: Indexes) -> str:
+    """How this was measured, from the records of the sessions and trials."""
+    counted = results.counted
+    blocks = counted["block"].n_unique()
+    of_case = counted.group_by("target", "case").agg(pl.col("block").n_unique())["block"].to_list()
+    often = f"each once in every one of {human.plural(blocks, 'block')}"
+    if len(set(of_case)) > 1:
+        often = f"each once in a block, in {min(of_case)} to {human.plural(max(of_case), 'block')}"
+    facts = [
+        (
+            "Design",
+            f"{human.plural(results.cases.height, 'case')}, {often}, {registry.get(results.family).ordering}; "
+            "one trial at a time on a host.",
+        ),
+        ("Unit of statistics", "the trial. n counts trials, never the operations inside them."),
+        (
+            "Interval",
+            "95 %, of the median over trials, by order statistics (inverted binomial test); it needs 6 trials and "
+            "assumes nothing about the distribution. ± is the sample standard deviation of the trials.",
+        ),
+    ]
+    for index in indexes:
+        facts += _session_facts(index, several=len(indexes) > 1)
+    tools = counted.select("tool", "tool_version", "tool_sha256").unique(maintain_order=True).drop_nulls("tool")
+    lines = [_tool(*row) for row in tools.iter_rows()]
+    if lines:
+        facts.append(("Tools on the host", "\n".join(lines)))
+    facts += [("Instrument (SHA-256 of the measuring code)", "\n".join(instruments(results)))]
+    hashes = counted["study_sha256"].drop_nulls().unique(maintain_order=True).to_list()
+    facts += [("Study as declared (SHA-256)", "\n".join(hashes))]
+    return definition_list([(name, text) for name, text in facts if text])
+
+
+def _tool(name: str, version: str | None, sha256: str | None) -> str:
+    named = human.tool(name, version)
+    return f"{named}, SHA-256 {sha256}" if sha256 else named
+
+
+def _session_facts(index: Mapping[str, Any], *, several: bool) -> list[tuple[str, str]]:
+    where = f" on {index['target']}" if several else ""
+    lines, changes = [], []
+    for session in index["sessions"]:
+        lines.append(
+            f"{sessions.moment(session['started'])} to {sessions.moment(session['finished'])}, "
+            f"order seed {session['seed']}"
+        )
+        for name, environment in session["hosts"].items():
+            changes += [f"{name}: {change}" for change in environment.get("diff") or ()]
+    facts = [(f"Sessions{where}", "\n".join(lines)), *stopping.facts(index, where)]
+    if lines:
+        facts.append((f"Environment, before against after{where}", "\n".join(changes) or "no change noticed"))
+    events = [event for session in index["sessions"] for event in session["events"]]
+    return [*facts, (f"Events{where}", "\n".join(events[:20]))]
+
+
+def weak_points(results: Results, indexes: Indexes) -> list[str]:
+    """What a sceptical reader should hold against these figures, as far as numbers of trials and their records tell."""
+    return [*_weak_numbers(results), *stopping.weaknesses(results, indexes), *_weak_trials(results, indexes)]
+
+
+def weakness_list(found: Iterable[str]) -> str:
+    """Sentences that come from data as an HTML list."""
+    items = "".join(f"<li>{html.escape(text)}</li>" for text in found)
+    return f'<ul class="weak">{items}</ul>' if items else "<p>The data themselves show no weakness.</p>"
+
+
+def _weak_numbers(results: Results) -> list[str]:
+    successes = results.counted.filter(pl.col("status") == "ok").group_by("target", "case").len()
+    per_case = results.cases.join(successes, on=["target", "case"], how="left").with_columns(pl.col("len").fill_null(0))
+    small = per_case.filter(pl.col("len") < stats.smallest_n(50)).height
+    found = []
+    if small:
+        found.append(
+            f"{human.plural(small, 'case')} of {results.cases.height} with fewer than {stats.smallest_n(50)} "
+            "successful trials: too few for a 95 % interval of the median."
+        )
+    return found
+
+
+def _weak_trials(results: Results, indexes: Indexes) -> list[str]:
+    counts = results.counts()
+    failed = results.counted.filter(pl.col("status") != "ok")
+    found = []
+    causes = Counter(failed.select("case", "cause").iter_rows())
+    for (case, cause), k in causes.most_common(_MOST_CAUSES):
+        total = results.counted.filter(pl.col("case") == case).height
+        found.append(
+            f"{human.level(case)}: {k} of {human.plural(total, 'trial')} failed: {cause or 'no cause recorded'}."
+        )
+    if len(causes) > _MOST_CAUSES:
+        more = sum(causes.values()) - sum(k for _, k in causes.most_common(_MOST_CAUSES))
+        found.append(f"{human.plural(more, 'more trial')} failed for other causes, which stand with each of them.")
+    if len(instruments(results)) > 1:
+        found.append(
+            f"The trials were measured by {len(instruments(results))} versions of the measuring code: a difference "
+            "between cases may come from the instrument."
+        )
+    if results.counted["study_sha256"].n_unique() > 1:
+        found.append(
+            "The study was edited between trials; those measured before the edit are shown as they are (post hoc)."
+        )
+    if counts["imported"]:
+        found.append(
+            f"{human.plural(counts['imported'], 'trial')} imported from existing output: how it was made is not known."
+        )
+    for why, k in Counter(results.trials["discarded_why"].drop_nulls().to_list()).most_common():
+        found.append(f"{human.plural(k, 'trial')} discarded by hand and measured again: {why}.")
+    if counts["aborted"]:
+        found.append(f"{human.plural(counts['aborted'], 'trial')} aborted (connection, controller or host went away).")
+    busy = busy_trials(results, indexes)
+    if busy:
+        found.append(
+            f"The host was busy before {len(busy)} of {human.plural(results.counted.height, 'trial')}: its load "
+            "average was more than its processors and the trial before account for."
+        )
+    return found

@@ -1,0 +1,82 @@
+"""Lints' findings on a page: by rule, the gravest first; what somebody took responsibility for is folded away."""
+
+import html
+from collections.abc import Iterable, Sequence
+from itertools import groupby
+from pathlib import Path
+
+from benchstudy import lints
+from benchstudy.lints import Finding
+from benchstudy.model import paths
+from benchstudy.model.study import Study, load_study
+from benchstudy.report.results import ceilings, material
+from benchstudy.report.results.results import Results
+from benchstudy.report.tables.tables import Cell, Table, unbroken
+
+_SEVERITIES = {"error": "cannot be so", "warning": "may mislead", "note": "is missing"}
+_SHOWN = 12  # findings of one rule, above which the rest is folded
+
+
+def declared(root: Path, study: str) -> Study | None:
+    """The study that is being reported, as it was declared last; None when no command has worked on it.
+
+    Raises StudyError for a declaration that this version does not accept.
+    """
+    path = paths.declared_study(root, study)
+    # YAML is a superset of JSON.
+    return load_study(path) if path.is_file() else None
+
+
+def of_family(results: Results, study: Study | None) -> list[Finding]:
+    """What the rules find in a family's results, with the study's ceilings and acknowledgements."""
+    known = ceilings.known(study, results.family, ceilings.beside(results)) if study else []
+    held_against = [ceiling for _, of_declared in known for ceiling in of_declared]
+    return lints.lint(material.read(results, held_against), study.acknowledge if study else ())
+
+
+def section(found: Sequence[Finding], level: int = 3, nothing: str = "No rule finds anything.") -> str:
+    """HTML of findings: those that are open by rule, then those that are acknowledged, folded, with the reasons.
+
+    `level` of the headings, one for each rule.
+    """
+    is_open = [f for f in found if not f.acknowledged]
+    settled = [f for f in found if f.acknowledged]
+    parts = [_rule(name, list(of_rule), level) for name, of_rule in groupby(is_open, key=lambda f: f.lint)]
+    if not is_open:
+        parts.append(f'<p class="none">{html.escape(nothing)}</p>')
+    if settled:
+        items = "".join(_item(f, f"Acknowledged: {f.acknowledged}") for f in settled)
+        count = f"{len(settled)} acknowledged in the study"
+        parts.append(f'<details class="case"><summary>{count}</summary><ul class="weak">{items}</ul></details>')
+    return f'<div class="lints">{"".join(parts)}</div>'
+
+
+def _rule(name: str, found: list[Finding], level: int) -> str:
+    first = found[0]
+    items = [_item(f) for f in found]
+    rest = items[_SHOWN:]
+    listed = f'<ul class="weak">{"".join(items[:_SHOWN])}</ul>'
+    if rest:
+        listed += f'<details><summary>{len(rest)} more</summary><ul class="weak">{"".join(rest)}</ul></details>'
+    severity = f'<span class="severity {first.severity}">{_SEVERITIES[first.severity]}</span>'
+    why, action = (html.escape(unbroken(text)) for text in (first.why, first.action))
+    heading = f"<h{level}>{html.escape(name)} {severity}</h{level}>"
+    return f"{heading}<p>{why} <strong>To do:</strong> {action}</p>{listed}"
+
+
+def _item(finding: Finding, more: str = "") -> str:
+    more = f'<span class="evidence">{html.escape(more)}</span>' if more else ""
+    name = f"{html.escape(finding.lint)}: " if more else ""
+    return f"<li>{name}<em>{html.escape(finding.where)}</em>: {html.escape(unbroken(finding.what))}.{more}</li>"
+
+
+def counts(found: Iterable[Finding], subjects: Sequence[tuple[str, str]], name: str, caption: str) -> Table:
+    """How many findings of which severity each subject has: `subjects` are (how `where` begins, what it is called)."""
+    listed = list(found)
+    body = []
+    for prefix, title in subjects:
+        own = [f for f in listed if f.where.startswith(f"{prefix}:") and not f.acknowledged]
+        by_severity = [Cell.text(str(sum(f.severity == s for f in own) or "–"), kind="number") for s in _SEVERITIES]
+        body.append((Cell.text(title), *by_severity))
+    headings = ("Page", *(text.capitalize() for text in _SEVERITIES.values()))
+    return Table(name, caption, headings, tuple(body))

@@ -1,0 +1,121 @@
+"""What a family's page finds out about its own credibility: outliers, drift, failures, lints.
+
+It is told on the page, and kept as plain data for the study's overview and its checklist.
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from benchstudy.lints import Finding
+from benchstudy.report import human
+from benchstudy.report.results.results import Results
+from benchstudy.report.scrutiny import drift, evidence, outliers, tails
+from benchstudy.report.scrutiny.drift import Drift, Key
+from benchstudy.report.scrutiny.outliers import Outlier
+from benchstudy.statistics.comparisons import share
+
+_MOST_NAMED = 5
+
+
+@dataclass(frozen=True)
+class Scrutiny:
+    results: Results
+    outliers: tuple[Outlier, ...]
+    drift: Drift
+    dependent: tuple[Key, ...]
+
+    @property
+    def explained(self) -> int:
+        """Trials that are outliers, and with which something happened on their host."""
+        return len({outlier.trial for outlier in self.outliers if outlier.events})
+
+    @property
+    def flagged(self) -> dict[str, str]:
+        """Remarks on trials that are outliers."""
+        found: dict[str, list[str]] = {}
+        for outlier in self.outliers:
+            found.setdefault(outlier.trial, []).append(outlier.text)
+        return {trial: "; ".join(texts) for trial, texts in found.items()}
+
+
+def scrutinise(results: Results, indexes: evidence.Indexes) -> Scrutiny:
+    found = outliers.find(results, evidence.busy_trials(results, indexes), indexes)
+    moving = drift.find(results)
+    return Scrutiny(results, tuple(found), moving, drift.find_dependent(results, moving.cases))
+
+
+def points(found: Scrutiny) -> list[str]:
+    """Sentences for the list of what is weak."""
+    said = []
+    if found.outliers:
+        said.append(
+            f"{human.plural(len(found.flagged), 'trial')} of {found.results.counted.height} lie far from the others "
+            "of their case; all are kept, and marked in the list of trials. "
+            f"With {found.explained} of them something was noticed on the host."
+        )
+    moving = found.drift.cases
+    if moving:
+        cases = human.plural(len(moving), "case")
+        said.append(
+            f"{cases} of {found.drift.looked_at} not in a steady state ({found.drift.rule}): "
+            f"{_named(found.results, moving)}."
+        )
+    if found.dependent:
+        cases = human.plural(len(found.dependent), "case")
+        said.append(
+            f"Trials of {cases} resemble the one before ({drift.DEPENDENCE_RULE}), so the intervals of their medians "
+            f"are too narrow: {_named(found.results, found.dependent)}."
+        )
+    return said
+
+
+def _named(results: Results, keys: Sequence[Key]) -> str:
+    more = f" and {len(keys) - _MOST_NAMED} more" if len(keys) > _MOST_NAMED else ""
+    return ", ".join(results.case_name(*key) for key in keys[:_MOST_NAMED]) + more
+
+
+def notes(found: Scrutiny, weak: Sequence[str], lints: Iterable[Finding]) -> dict[str, Any]:
+    """The same as plain data, by kind."""
+    return {
+        "weak": list(weak),
+        "lints": _lints(lints),
+        "outliers": {
+            "flagged": len(found.flagged),
+            "explained": found.explained,
+            "trials": found.results.counted.height,
+            "metrics": found.results.primary_metrics,
+        },
+        "steady": {
+            "rule": found.drift.rule,
+            "looked_at": found.drift.looked_at,
+            "drifting": len(found.drift.cases),
+        },
+        "failures": _failures(found.results),
+        "tails": tails.unsupported(found.results),
+    }
+
+
+def _lints(found: Iterable[Finding]) -> list[dict[str, Any]]:
+    """A line a rule: how many findings are open, how many acknowledged, and the first open one."""
+    rules: dict[str, dict[str, Any]] = {}
+    for finding in found:
+        empty = {"lint": finding.lint, "severity": finding.severity, "open": 0, "acknowledged": 0, "first": ""}
+        rule = rules.setdefault(finding.lint, empty)
+        rule["acknowledged" if finding.acknowledged else "open"] += 1
+        if not finding.acknowledged and not rule["first"]:
+            rule["first"] = f"{finding.where}: {finding.what}"
+    return list(rules.values())
+
+
+def _failures(results: Results) -> dict[str, Any]:
+    """How many trials failed, in all and by case, each with Wilson's interval."""
+    by_case: dict[str, str] = {}
+    for (target, case), outcomes in results.outcomes.items():
+        failed = len(outcomes) - outcomes.count(None)
+        if failed:
+            by_case[f"{target}/{case}"] = share(failed, len(outcomes)).interval
+    trials = results.counted
+    failed = sum(status != "ok" for status in trials["status"])
+    total: Mapping[str, Any] = {"failed": failed, "trials": trials.height}
+    return {**total, "interval": share(failed, trials.height).interval if trials.height else "", "by_case": by_case}

@@ -1,0 +1,37 @@
+"""Which tail percentiles of single trials rest on so few operations that they must not be printed."""
+
+import re
+from typing import Any
+
+from benchstudy.report.results.results import Results
+from benchstudy.statistics import stats
+
+_PERCENTILE = re.compile(r"(?:(\w+?)_)?(?:\w+_)?p(\d+(?:\.\d+)?)")
+# Metrics that count the operations which a trial's percentiles are of; {op}: how its name begins.
+_COUNTS = ("{op}_ios", "requests", "accepted", "operations", "samples")
+
+
+def unsupported(results: Results) -> dict[str, Any]:
+    """`cells`: cases times percentiles above the median, `few`: those with too few operations, `uncounted`: unknown."""
+    found = {"cells": 0, "few": 0, "uncounted": 0}
+    for metric in results.metrics:
+        match = _PERCENTILE.fullmatch(metric)
+        if match is None or float(match[2]) <= 50:
+            continue
+        for key in results.by_case(metric):
+            found["cells"] += 1
+            operations = _operations(results, match[1] or "", *key)
+            if operations is None:
+                found["uncounted"] += 1
+            elif operations < stats.smallest_n(float(match[2])):
+                found["few"] += 1
+    return found
+
+
+def _operations(results: Results, op: str, target: str, case: str) -> float | None:
+    """The fewest of any trial of the case."""
+    for name in _COUNTS:
+        trials = results.by_case(name.format(op=op)).get((target, case))
+        if trials:
+            return min(value for _, value, _ in trials)
+    return None

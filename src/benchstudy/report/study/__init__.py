@@ -1,0 +1,1 @@
+"""What is known of a study as a whole, and its pages."""

@@ -1,0 +1,105 @@
+"""What is known of a study when its first page is made: tables, sessions, and what each page noted about itself."""
+
+import json
+import os
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import polars as pl
+
+from benchstudy.model import registry
+from benchstudy.model.study import Study
+from benchstudy.report.exhibits.exhibitfiles import HEADLINE, NOTES
+from benchstudy.report.results.results import Results
+from benchstudy.report.study.studypages import STUDY_PAGES
+from benchstudy.report.tables.tables import link
+
+
+@dataclass(frozen=True)
+class FamilyFacts:
+    """One family of a study. `notes`: what its page left, by kind and name; empty when the page says nothing."""
+
+    name: str
+    results: Results
+    notes: Mapping[str, Mapping[str, Any]]
+    page: str
+    exports: Path
+
+    @property
+    def title(self) -> str:
+        return registry.get(self.name).title
+
+    def noted(self, kind: str) -> Any:
+        """What the page noted about the family as a whole; None when it did not."""
+        return self.notes.get(kind, {}).get(self.name)
+
+    @property
+    def comparisons(self) -> list[Mapping[str, Any]]:
+        return list(self.notes.get("comparisons", {}).values())
+
+    @property
+    def lints(self) -> list[Mapping[str, Any]]:
+        """A line a rule that found something: lint, severity, open, acknowledged, first."""
+        return self.noted("lints") or []
+
+    @cached_property
+    def measured(self) -> pl.DataFrame:
+        """Trials that count and were measured by us, not imported."""
+        return self.results.counted.filter(~pl.col("imported").fill_null(False))
+
+    @cached_property
+    def verified(self) -> list[dict[str, Any]]:
+        """What was verified in each of them."""
+        return [json.loads(text or "{}") for text in self.measured["verified"].to_list()]
+
+    @property
+    def has_load(self) -> bool:
+        """Whether a load generator is at work, which has a kind of loop."""
+        return any("loop" in facts for facts in self.verified) or bool(self.results.telling("generator"))
+
+    def figure(self) -> str:
+        """The page's own figure for the overview, as HTML whose links lead to that page; empty without one."""
+        path = self.exports / HEADLINE
+        text = path.read_text(encoding="utf-8") if path.is_file() else ""
+        beside = self.page.removesuffix(f"{self.name}.html")
+        text = text.replace('href="#trial-', f'href="{self.page}#trial-')
+        return text.replace(f'href="{self.name}/trials/', f'href="{beside}{self.name}/trials/')
+
+
+class StudyFacts:
+    """One study, seen from a page that lies in `page_folder`. `reports` is the folder of all reports."""
+
+    def __init__(
+        self, study: Study, *, tidy: Mapping[str, Path], indexes: Sequence[Mapping[str, Any]], reports: Path,
+        page_folder: Path,
+    ):  # fmt: skip
+        self.study, self.indexes, self.page_folder = study, indexes, page_folder
+        self.folder = reports / study.study
+        self.families = [
+            self._family(name, Results(path, study=study.study, family=name)) for name, path in tidy.items()
+        ]
+
+    def _family(self, name: str, results: Results) -> FamilyFacts:
+        exports = self.folder / name
+        path = exports / NOTES
+        notes = json.loads(path.read_text(encoding="utf-8")) if path.is_file() else {}
+        return FamilyFacts(name, results, notes, self.link(self.folder / f"{name}.html"), exports)
+
+    def link(self, path: Path) -> str:
+        return link(os.path.relpath(path, self.page_folder))
+
+    @property
+    def sessions(self) -> list[tuple[Mapping[str, Any], Mapping[str, Any]]]:
+        """(index, session) of every session, the earliest first."""
+        pairs = [(index, session) for index in self.indexes for session in index["sessions"]]
+        return sorted(pairs, key=lambda pair: pair[1]["started"])
+
+    @cached_property
+    def notebooks(self) -> dict[str, dict[str, Any]]:
+        """The executed notebooks by the name of their page."""
+        pages = [*(family.name for family in self.families), *STUDY_PAGES]
+        found = {page: self.folder / "notebooks" / f"{page}.ipynb" for page in pages}
+        return {page: json.loads(path.read_text(encoding="utf-8")) for page, path in found.items() if path.is_file()}

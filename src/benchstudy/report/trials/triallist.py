@@ -1,0 +1,232 @@
+"""Every trial of a page: its outcome, command, what was verified, and its raw files with their hashes.
+
+`trialplaces` decides where: on the family's page, or in pages of their own that lie beside it.
+"""
+
+import html
+import json
+import os
+import re
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from itertools import groupby
+from pathlib import Path
+from typing import Any
+
+from benchstudy.model import registry
+from benchstudy.report import human
+from benchstudy.report.results import sessions
+from benchstudy.report.results.results import Results, raw_files
+from benchstudy.report.results.trialplaces import in_order
+from benchstudy.report.tables.tables import link
+
+# What commands of one case differ in without being others: ids, and the ports of servers that each trial starts.
+_OWN_NAMES = re.compile(r"[0-9a-f]{8,}(?:-[0-9a-f]{4,}){0,4}|(?<=[\w\]]:)[0-9]{4,5}\b")
+# A list of commands that nobody reads; each trial's own is in its `trial.json`.
+_MOST_COMMANDS = 8
+
+Row = Mapping[str, Any]
+
+
+@dataclass(frozen=True)
+class TrialPage:
+    """A page of trials only. `path` is relative to the folder of the family's page; `inner` is its content, HTML."""
+
+    path: str
+    title: str
+    back: str
+    inner: str
+
+
+@dataclass(frozen=True)
+class TrialList:
+    """The trials of `results` with their values of `metrics`, for the family's page in `page_folder`.
+
+    `root` is the project's folder, `flagged` has remarks by trial.
+    """
+
+    results: Results
+    metrics: Sequence[str]
+    root: Path
+    page_folder: Path
+    flagged: Mapping[str, str] = field(default_factory=dict)
+
+    @cached_property
+    def _values(self) -> dict[str, dict[str, str]]:
+        """Metric to trial to what is shown."""
+        return {
+            metric: {
+                trial: human.quantity(value, unit)
+                for trial, value, unit in self.results.points(metric).select("trial", "value", "unit").iter_rows()
+            }
+            for metric in self.metrics
+        }
+
+    @cached_property
+    def _cases(self) -> dict[tuple[str, str], list[Row]]:
+        groups: dict[tuple[str, str], list[Row]] = {key: [] for key in self.results.anchors}
+        for row in in_order(self.results.trials).iter_rows(named=True):
+            groups[row["target"], row["case"]].append(row)
+        return {key: rows for key, rows in groups.items() if rows}
+
+    def _name(self, key: tuple[str, str]) -> str:
+        target, case = key
+        return human.level(case) + (f" on {target}" if len(self.results.targets) > 1 else "")
+
+    def html(self) -> str:
+        """Every trial, grouped by case, folded away until a link leads to it: a section of the family's page.
+
+        Where there is no room for them, the way to the pages that `pages` makes.
+        """
+        apart = self.results.places.detail == "apart"
+        said = f"<p>{html.escape(self._apart())}</p>" if apart else ""
+        return said + "".join(self._case(key, rows, apart) for key, rows in self._cases.items())
+
+    def _apart(self) -> str:
+        count = human.plural(self.results.trials.height, "trial")
+        return (
+            f"{count} are more than one page can hold: those of each case are on a page of their own, one file too, "
+            f"in {self.results.family}/trials beside this one. What you find here is whole without them."
+        )
+
+    def _case(self, key: tuple[str, str], rows: Sequence[Row], apart: bool) -> str:
+        away = os.path.relpath(self.root, self.page_folder)
+        commands = _Commands(rows)
+        shown = self._ways(rows) if apart else self._table(self._name(key), rows, commands, away)
+        return (
+            f'<details class="case" id="{html.escape(self.results.anchors[key])}"><summary>'
+            f'<code>{html.escape(self._name(key))}</code> <span class="count">{html.escape(self._counted(rows))}</span>'
+            f"</summary>{commands.html()}{_verified(rows)}{shown}</details>"
+        )
+
+    def _counted(self, rows: Sequence[Row]) -> str:
+        outcomes = Counter("discarded" if row["discarded_why"] else row["status"] for row in rows)
+        odd = sum(row["trial"] in self.flagged for row in rows)
+        said = [f"{count} {status}" for status, count in outcomes.most_common()]
+        return ", ".join([*said, *([human.plural(odd, "outlier")] if odd else [])])
+
+    def _ways(self, rows: Sequence[Row]) -> str:
+        """Links to the pages of a case's trials."""
+        pages = Counter(self.results.places.page(row["trial"]) for row in rows)
+        parts = "".join(
+            f'<li><a href="{html.escape(path)}">{human.plural(count, "trial")}'
+            f"{f', part {part}' if len(pages) > 1 else ''}: outcome, figures, raw files, SHA-256</a></li>"
+            for part, (path, count) in enumerate(pages.items(), start=1)
+        )
+        return f"<ul>{parts}</ul>"
+
+    def pages(self) -> Iterator[TrialPage]:
+        """The pages of the trials that are not on the family's page; each holds trials of one case."""
+        if self.results.places.detail != "apart":
+            return
+        for key, rows in self._cases.items():
+            commands, name = _Commands(rows), self._name(key)
+            for path, group in groupby(rows, lambda row: self.results.places.page(row["trial"])):
+                chosen = list(group)
+                folder = (self.page_folder / path).parent
+                table = self._table(name, chosen, commands, os.path.relpath(self.root, folder))
+                back = f"{os.path.relpath(self.page_folder, folder)}/{self.results.family}.html"
+                yield TrialPage(
+                    path,
+                    f"{registry.get(self.results.family).title}: {name}",
+                    f"{back}#{self.results.anchors[key]}",
+                    f"<p>{html.escape(self._counted(chosen))}</p>{commands.html()}{_verified(rows)}{table}",
+                )
+
+    def _table(self, name: str, rows: Sequence[Row], commands: "_Commands", away: str) -> str:
+        shown = [metric for metric in self.metrics if any(row["trial"] in self._values[metric] for row in rows)]
+        titles = (metric.replace("_", " ").capitalize() for metric in shown)
+        several = ["Command"] if commands.several else []
+        headings = ["Block", "Trial", "Outcome", *titles, "Started", *several, "Raw files"]
+        head = "".join(f'<th scope="col">{html.escape(heading)}</th>' for heading in headings)
+        body = "".join(self._row(row, shown, commands, away) for row in rows)
+        return (
+            f'<div class="table-frame" role="region" aria-label="Trials of {html.escape(name)}" tabindex="0">'
+            f'<table class="trials"><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table></div>'
+        )
+
+    def _row(self, row: Row, shown: Sequence[str], commands: "_Commands", away: str) -> str:
+        trial, folder = html.escape(row["trial"]), html.escape(link(f"{away}/{row['raw']}"))
+        remark = self.flagged.get(row["trial"])
+        outcome = html.escape(_outcome(row) + (f"; outlier: {remark}" if remark else ""))
+        kind = "" if row["status"] == "ok" and not row["discarded_why"] else ' class="failed"'
+        figures = "".join(f"<td>{html.escape(self._values[m].get(row['trial'], '–'))}</td>" for m in shown)
+        command = f"<td>{commands.number(row)}</td>" if commands.several else ""
+        each = folder if self.results.places.detail != "listed" else None
+        return (
+            f'<tr id="trial-{trial}"><td>{row["block"]}</td><td><a href="{folder}">{trial}</a></td>'
+            f"<td{kind}>{outcome}</td>{figures}<td>{html.escape(sessions.moment(row['started'] or ''))}</td>{command}"
+            f"<td class=files>{_files(raw_files(row), each)}</td></tr>"
+        )
+
+
+class _Commands:
+    """The different commands of a case: those of its trials mostly differ in names and ports of their own only."""
+
+    def __init__(self, rows: Sequence[Row]):
+        self._groups: dict[str, list[Row]] = {}
+        for row in rows:
+            if row["argv"]:
+                self._groups.setdefault(_OWN_NAMES.sub("…", row["argv"]), []).append(row)
+        self._numbers = {
+            row["trial"]: str(number) for number, group in enumerate(self._groups.values(), 1) for row in group
+        }
+
+    @property
+    def several(self) -> bool:
+        return len(self._groups) > 1
+
+    def number(self, row: Row) -> str:
+        """Which of them a trial ran, as the list calls it."""
+        return self._numbers.get(row["trial"], "–")
+
+    def html(self) -> str:
+        found = []
+        for number, (first, *others) in enumerate(list(self._groups.values())[:_MOST_COMMANDS], start=1):
+            which = f"Command {number}, of" if self.several else "Command of"
+            more = f", and but for names and ports of its own that of {human.plural(len(others), 'other')}"
+            said = f"{which} trial {first['trial']}{more if others else ''}:"
+            found.append(f'<p class="command-of">{html.escape(said)}</p><pre>{html.escape(first["argv"])}</pre>')
+        left = len(self._groups) - _MOST_COMMANDS
+        if left > 0:
+            said = f"{human.plural(left, 'more command')}: each stands in the trial.json of its trial."
+            found.append(f'<p class="command-of">{html.escape(said)}</p>')
+        return "".join(found)
+
+
+def _verified(rows: Sequence[Row]) -> str:
+    """What the first trial found to be as it should: file system, cache state, contents."""
+    facts = json.loads(rows[0]["verified"] or "{}")
+    lines = [f"{name}: {text}" for name, text in _leaves(facts)]
+    return f'<p class="command-of">Verified: {html.escape("; ".join(lines))}</p>' if lines else ""
+
+
+def _leaves(node: Any, name: str = "") -> Iterator[tuple[str, str]]:
+    if isinstance(node, dict):
+        for key, value in node.items():
+            yield from _leaves(value, f"{name} {key}".strip().replace("_", " "))
+    elif node is not None:
+        yield name, ", ".join(map(str, node)) if isinstance(node, list) else str(node)
+
+
+def _outcome(row: Row) -> str:
+    text = row["status"] if not row["cause"] else f"{row['status']}: {row['cause']}"
+    if row["imported"]:
+        text += " (imported)"
+    return f"discarded: {row['discarded_why']} (was {text})" if row["discarded_why"] else text
+
+
+def _files(stored: Sequence[Row], folder: str | None) -> str:
+    """Folded away: name and SHA-256 of each file, with a link when its folder is given."""
+    files = "".join(_file(file, folder) for file in stored if file["size"])
+    empty = ", ".join(file["name"] for file in stored if not file["size"])
+    files += f"<li>empty: {html.escape(empty)}</li>" if empty else ""
+    return f"<details><summary>{human.plural(len(stored), 'file')}</summary><ul>{files}</ul></details>"
+
+
+def _file(file: Row, folder: str | None) -> str:
+    name = html.escape(file["name"])
+    linked = f'<a href="{folder}/{html.escape(link(file["name"]).removeprefix("./"))}">{name}</a>' if folder else name
+    return f"<li>{linked} <code>{html.escape(file['sha256'])}</code></li>"
