@@ -10,8 +10,8 @@ STUDY ?=
 CRATE ?=
 # Options of `jupyter lab`.
 LAB ?=
-# Files of tests run side by side: half of the suite's time is spent waiting for servers.
-WORKERS ?= 2
+# Tests run side by side, more than there are processors: much of their time they wait for servers.
+WORKERS ?= 4
 BIN := .venv/bin
 # The commands below are of the environment.
 export PATH := $(CURDIR)/$(BIN):$(PATH)
@@ -54,12 +54,12 @@ lint: ## what can be said of the code without running it: style, layers, types
 
 test-fast: ## the tests that start no server and compile nothing: under two minutes on 2 cores
 	@sh setup/environment.sh test
-	@python -m pytest -n $(WORKERS) -m "not (server or build or slow)" $(PYTEST)
+	@python -m pytest -n auto -m "not (server or build or slow)" $(PYTEST)
 
 test: ## set up what is missing, then run the whole test suite
 	@sh setup/environment.sh test
 	@python tests/build_tools.py
-	@python -m pytest -n $(WORKERS) --dist loadfile --no-loadscope-reorder $(PYTEST)
+	@python -m pytest -n $(WORKERS) --dist loadgroup --no-loadscope-reorder $(PYTEST)
 
 # On loopback behind its token, what kernels say encrypted; root is who works in a container or on a
 # bare cloud machine. What the environment holds is the lock's affair, so Lab's own way to add packages is closed.

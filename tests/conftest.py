@@ -144,12 +144,15 @@ def pytest_configure(config: pytest.Config) -> None:
 GUARD = tiers.Guard()
 
 
+@pytest.hookimpl(tryfirst=True)  # before pytest-xdist reads the groups
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
         if isinstance(item, pytest.Function):
             for mark in tiers.marks_of(item):
                 item.add_marker(mark)
-    tiers.put_long_files_first(items)
+            if group := tiers.group_of(item):
+                item.add_marker(pytest.mark.xdist_group(group))
+    tiers.in_order(items)
 
 
 @pytest.hookimpl(wrapper=True)

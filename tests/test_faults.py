@@ -6,13 +6,14 @@ import signal
 import subprocess
 import time
 from collections.abc import Callable
-from pathlib import Path
 
+import calm_study
 import pytest
+from calm_study import sealed
 from conftest import Project
 from sshd_hosts import SshdHost
 
-FILE_SIZE = {"sizes": ["50MB"], "sync": ["fsync"], "cache": ["cold"], "operations": 10, "max_bytes_per_trial": "500MB"}
+FILE_SIZE = {"sizes": ["100KB"], "sync": ["fsync"], "cache": ["cold"], "operations": 10}
 
 
 @pytest.fixture
@@ -27,6 +28,7 @@ def hosts(tmp_path):
 
 @pytest.fixture
 def study(hosts, tmp_path) -> dict:
+    """Of a target on each host."""
     (tmp_path / "data").mkdir()
     return {
         "study": "faults",
@@ -38,26 +40,29 @@ def study(hosts, tmp_path) -> dict:
             for name, sshd in hosts.items()
         },
         "targets": {name: {"roles": {"sut": name}} for name in hosts},
-        "families": {
-            "file_size": FILE_SIZE | {"backends": [{"name": "disk", "kind": "path", "path": str(tmp_path / "data")}]}
-        },
+        "families": calm_study.calm(tmp_path / "data"),
     }
 
 
+@pytest.fixture
+def small(study, tmp_path) -> dict:
+    """Of one target, with two trials of file_size."""
+    backends = [{"name": "disk", "kind": "path", "path": str(tmp_path / "data")}]
+    families = {"file_size": FILE_SIZE | {"backends": backends}}
+    return study | {"blocks": 1, "targets": {"near": study["targets"]["near"]}, "families": families}
+
+
 def index(project: Project, target: str) -> dict:
-    return json.loads((project.root / f"data/raw/faults/{target}/file_size/session.json").read_text())
-
-
-def committed(project: Project, target: str) -> set[Path]:
-    return set((project.root / f"data/raw/faults/{target}/file_size").glob("backend*/[!.]*"))
+    (file,) = project.root.glob(f"data/raw/faults/{target}/*/session.json")
+    return json.loads(file.read_text())
 
 
 def results(project: Project, target: str) -> list[tuple[str, int]]:
     return sorted((t["case"], t["block"]) for t in index(project, target)["trials"] if t["status"] == "ok")
 
 
-def begin(project: Project) -> subprocess.Popen:
-    return project.start("report", "--configfile", "config/study.yaml")
+def begin(project: Project, what: str = "report") -> subprocess.Popen:
+    return project.start(what, "--configfile", "config/study.yaml")
 
 
 def until(condition: Callable[[], object], process: subprocess.Popen, timeout_s: float = 180) -> None:
@@ -71,29 +76,29 @@ def until(condition: Callable[[], object], process: subprocess.Popen, timeout_s:
 def test_a_host_that_goes_away_for_ever_takes_no_other_with_it(project, hosts, study):
     config = project.write_study(study)
     process = begin(project)
-    until(lambda: committed(project, "far"), process)
+    until(lambda: sealed(project, study, "far"), process)
     hosts["far"].stop()
     output, _ = process.communicate(timeout=300)
     assert process.returncode != 0
-    assert "file_size on far: " in output, "the command says which session it was"
+    assert "fio on far: " in output, "the command says which session it was"
     assert len(results(project, "near")) == 6, "the other host's session is complete"
-    before = committed(project, "far")
+    before = sealed(project, study, "far")
     assert index(project, "far")["problem"]
     assert "aborted" in [trial["status"] for trial in index(project, "far")["trials"]]
     assert "could not be held" in (project.root / "reports/index.html").read_text()
 
     hosts["far"].start()
-    near = committed(project, "near")
-    project.snakemake("report", "--configfile", config)
-    assert before < committed(project, "far"), "nothing is lost, what was missing is there"
+    near = sealed(project, study, "near")
+    project.snakemake("measure", "--configfile", config)
+    assert before < sealed(project, study, "far"), "nothing is lost, what was missing is there"
     assert len(set(results(project, "far"))) == len(results(project, "far")) == 6
-    assert committed(project, "near") == near, "the complete session was not measured again"
+    assert sealed(project, study, "near") == near, "the complete session was not measured again"
 
 
 def test_a_dropped_connection_is_an_event_and_the_same_trial_goes_on(project, hosts, study):
     project.write_study(study)
-    process = begin(project)
-    until(lambda: committed(project, "far"), process)
+    process = begin(project, "measure")
+    until(lambda: sealed(project, study, "far"), process)
     dropped = hosts["far"].drop_connections()
     output, _ = process.communicate(timeout=300)
     assert dropped
@@ -104,30 +109,26 @@ def test_a_dropped_connection_is_an_event_and_the_same_trial_goes_on(project, ho
     assert any("connected again" in event for event in session["events"])
 
 
-def test_kill_9_while_a_notebook_runs_leaves_raw_alone_and_only_the_notebook_is_done_again(project, study):
-    study["blocks"] = 1
-    study["targets"] = {"near": study["targets"]["near"]}
-    config = project.write_study(study)
+def test_kill_9_while_a_notebook_runs_leaves_raw_alone_and_only_the_notebook_is_done_again(project, small):
+    config = project.write_study(small)
     process = begin(project)
     trace = project.root / "logs/make_page/faults/file_size.ipynb"
     until(trace.exists, process)
     os.killpg(process.pid, signal.SIGKILL)
     process.communicate(timeout=60)
-    raw = {path: path.stat().st_mtime_ns for path in committed(project, "near")}
+    raw = {path: path.stat().st_mtime_ns for path in sealed(project, small, "near")}
     done = project.snakemake("report", "--configfile", config)
     assert "rule make_page" in done.stdout + done.stderr
     assert "rule measure_session" not in done.stdout + done.stderr
-    assert raw == {path: path.stat().st_mtime_ns for path in committed(project, "near")}
+    assert raw == {path: path.stat().st_mtime_ns for path in sealed(project, small, "near")}
     assert (project.root / "reports/faults/file_size.html").is_file()
 
 
-def test_a_missing_mount_fails_its_cases_and_no_other(project, study, tmp_path):
-    study["blocks"] = 1
-    study["targets"] = {"near": study["targets"]["near"]}
-    backends = study["families"]["file_size"]["backends"]
+def test_a_missing_mount_fails_its_cases_and_no_other(project, small, tmp_path):
+    backends = small["families"]["file_size"]["backends"]
     backends.append({"name": "gone", "kind": "path", "path": str(tmp_path / "not-mounted")})
     backends.append({"name": "wrong", "kind": "path", "path": str(tmp_path / "data"), "expect_fs": "nfs4"})
-    config = project.write_study(study)
+    config = project.write_study(small)
     project.snakemake("report", "--configfile", config)  # exit status 0: failed cases are results
     by_backend: dict[str, set] = {}
     for trial in index(project, "near")["trials"]:
@@ -141,16 +142,14 @@ def test_a_missing_mount_fails_its_cases_and_no_other(project, study, tmp_path):
     assert "mount it or make it" in page
 
 
-def test_what_stops_a_session_before_it_begins_is_said_and_nothing_is_half_written(project, hosts, study):
-    study["targets"] = {"near": study["targets"]["near"]}
-    study["blocks"] = 1
-    config = project.write_study(study)
+def test_what_stops_a_session_before_it_begins_is_said_and_nothing_is_half_written(project, hosts, small):
+    config = project.write_study(small)
     hosts["near"].change_host_key()
     hosts["near"].restart()
     done = project.snakemake("report", "--configfile", config, check=False)
     assert done.returncode != 0
     assert "is not the pinned one" in done.stdout + done.stderr
-    assert committed(project, "near") == set()
+    assert sealed(project, small, "near") == set()
     hosts["near"].pin()
-    project.snakemake("report", "--configfile", config)
+    project.snakemake("measure", "--configfile", config)
     assert len(results(project, "near")) == 2

@@ -6,11 +6,14 @@ import signal
 import subprocess
 import sys
 from collections.abc import Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+import calm_study
 import pytest
+from calm_study import sealed
 from conftest import Project
 from sshd_hosts import SshdHost
 from waiting import until
@@ -28,10 +31,10 @@ def here(tmp_path, monkeypatch):
     return {"loopback": True}
 
 
-def study(name: str, host: Mapping[str, Any], tmp_path: Path, size: str = "100KB", blocks: int = 1) -> dict[str, Any]:
+def study(name: str, host: Mapping[str, Any], tmp_path: Path, blocks: int = 1) -> dict[str, Any]:
     (tmp_path / "data").mkdir(exist_ok=True)
     backend = {"name": "disk", "kind": "path", "path": str(tmp_path / "data")}
-    sizes = {"sizes": [size], "sync": ["fsync"], "cache": ["cold"], "operations": 10, "max_bytes_per_trial": "500MB"}
+    sizes = {"sizes": ["100KB"], "sync": ["fsync"], "cache": ["cold"], "operations": 10}
     return {
         "study": name,
         "blocks": blocks,
@@ -42,17 +45,13 @@ def study(name: str, host: Mapping[str, Any], tmp_path: Path, size: str = "100KB
     }
 
 
-def slow(name: str, host: Mapping[str, Any], tmp_path: Path) -> dict[str, Any]:
+def endless(name: str, host: Mapping[str, Any], tmp_path: Path) -> dict[str, Any]:
     """One that measures until it is interrupted."""
-    return study(name, host, tmp_path, size="50MB", blocks=1000)
+    return study(name, host, tmp_path, blocks=1000) | {"families": calm_study.calm(tmp_path / "data")}
 
 
 def at(sshd: SshdHost) -> dict[str, Any]:
     return sshd.host.model_dump(exclude_none=True, exclude_defaults=True)
-
-
-def sealed(project: Project, name: str) -> list[Path]:
-    return sorted(project.root.glob(f"data/raw/{name}/one/file_size/backend*/[!.]*"))
 
 
 @contextmanager
@@ -61,7 +60,7 @@ def measuring(project: Project, declared: Mapping[str, Any]) -> Iterator[subproc
     file = project.write_study(declared, f"{declared['study']}.yaml")
     process = project.start("measure", "--configfile", file)
     try:
-        until(lambda: process.poll() is not None or sealed(project, declared["study"]), timeout_s=180)
+        until(lambda: process.poll() is not None or sealed(project, declared, "one"), timeout_s=180)
         assert process.poll() is None, process.stdout.read()
         yield process
         assert process.poll() is None, process.stdout.read()
@@ -101,13 +100,12 @@ def test_looking_on_takes_no_lock_and_changes_nothing_beside_a_measurement(proje
     assert {project.root / index, project.root / facts} <= set(before)
     assert json.loads((project.root / index).read_text())["problem"]
 
-    running = slow("running", here, tmp_path)
+    running = endless("running", here, tmp_path)
     with measuring(project, running) as process:
-        for arguments in LOOK:
-            command(project, unreachable, *arguments)
-            assert everything(project, "held-up") == before, arguments
-        for arguments in LOOK[:2]:
-            command(project, running, *arguments)
+        with ThreadPoolExecutor(max_workers=4) as people:
+            looks = [(arguments, "held-up") for arguments in LOOK] + [(arguments, "running") for arguments in LOOK[:2]]
+            list(people.map(lambda look: project.snakemake(*look[0], "--configfile", f"config/{look[1]}.yaml"), looks))
+        assert everything(project, "held-up") == before
         plan = command(project, unreachable, "-n", "report")
         assert "rule measure_session" in plan and "rule provision_target" in plan, "what a real run would do"
         assert "rule measure_session" not in command(project, unreachable, "-n", "report", "--config", "measure=false")
@@ -122,11 +120,11 @@ def test_looking_on_takes_no_lock_and_changes_nothing_beside_a_measurement(proje
 
 
 def test_a_second_command_for_the_same_study_is_refused_by_name(project, here, tmp_path):
-    running = slow("running", here, tmp_path)
+    running = endless("running", here, tmp_path)
     with measuring(project, running) as process:
         said = refused(project, running, "measure")
         assert f"process {process.pid} is already working on study 'running' (since 2" in said
-        assert "; file_size on one, " in said and " left): wait for it, end it" in said
+        assert "; fio on one, " in said and " left): wait for it, end it" in said
         declared = json.loads((project.root / ".benchstudy/studies/running/declared.json").read_text())
         assert "measure" not in declared
         assert "is already working on study 'running'" in refused(project, running, "report", "--config", "blocks=7")
@@ -138,19 +136,19 @@ def test_a_page_is_made_beside_a_measurement_of_this_machine_only_by_request_and
 ):
     small = study("small", here, tmp_path)
     command(project, small, "measure")
-    running = slow("running", here, tmp_path)
+    running = endless("running", here, tmp_path)
     with measuring(project, running) as process:
         said = refused(project, small, "report", "--config", "measure=false")
         assert f"process {process.pid} is measuring study 'running' on this machine" in said
-        assert "; file_size on one, " in said and "--config beside=true" in said
+        assert "; fio on one, " in said and "--config beside=true" in said
         assert "is measuring study 'running' on this machine, which" in refused(
             project, small | {"blocks": 2}, "measure", "--config", "beside=true"
         ), "two measurements of one host: never"
         command(project, small, "report", "--config", "measure=false", "beside=true")
         assert (project.root / "reports/small/file_size.html").is_file()
-        done = len(sealed(project, "running"))
-        until(lambda: len(sealed(project, "running")) > done, timeout_s=60)
-    (session,) = project.root.glob("data/raw/running/one/file_size/sessions/[!.]*/session.json")
+        done = len(sealed(project, running, "one"))
+        until(lambda: len(sealed(project, running, "one")) > done, timeout_s=60)
+    (session,) = project.root.glob("data/raw/running/one/fio/sessions/[!.]*/session.json")
     events = [event for event in json.loads(session.read_text())["events"] if "beside the trials" in event]
     assert len(events) == 2 and all("makes tables and pages of study small" in event for event in events)
     assert "no longer beside" in events[1]
@@ -160,10 +158,11 @@ def test_studies_of_different_hosts_are_measured_and_reported_at_once(project, t
     with (
         SshdHost(tmp_path / "near", environment={"BENCHSTUDY_HOST_LOCK": f"{tmp_path}/near.lock"}) as near,
         SshdHost(tmp_path / "far", environment={"BENCHSTUDY_HOST_LOCK": f"{tmp_path}/far.lock"}) as far,
-        measuring(project, slow("running", at(near), tmp_path)) as process,
+        measuring(project, endless("running", at(near), tmp_path)) as process,
     ):
-        command(project, study("other", at(far), tmp_path), "report")
-        assert len(sealed(project, "other")) == 2
+        other = study("other", at(far), tmp_path)
+        command(project, other, "report")
+        assert len(sealed(project, other, "one")) == 2
         assert (project.root / "reports/other/file_size.html").is_file()
         said = refused(project, study("third", at(near), tmp_path), "measure")
         assert f"process {process.pid} is measuring study 'running' on 127.0.0.1:{near.host.port}" in said
@@ -171,11 +170,12 @@ def test_studies_of_different_hosts_are_measured_and_reported_at_once(project, t
 
 
 def test_jobs_run_under_the_interpreter_of_snakemake_whatever_the_path_says(project, here, tmp_path, monkeypatch):
-    file = project.write_study(study("small", here, tmp_path), "small.yaml")
+    small = study("small", here, tmp_path)
+    file = project.write_study(small, "small.yaml")
     monkeypatch.setenv("PATH", "/usr/bin:/bin:/usr/sbin:/sbin")
     snakemake = Path(sys.executable).with_name("snakemake")
     project.run(snakemake, "--cores", "8", "data/tidy/small/file_size", "--configfile", file)
-    assert len(sealed(project, "small")) == 2
+    assert len(sealed(project, small, "one")) == 2
 
 
 def test_it_works_only_in_its_own_folder_and_as_a_whole(project, tmp_path):

@@ -7,6 +7,7 @@ import subprocess
 import time
 from pathlib import Path
 
+import calm_study
 import pytest
 from conftest import Project, copy_project
 from planned import Job, following, jobs_in
@@ -35,20 +36,20 @@ def study(**family):
 
 def trials(project: Project) -> set[str]:
     """The folders of all committed trials."""
-    raw = project.root / "data/raw/tiny/one/file_size"
-    return {str(sums.parent.relative_to(raw)) for sums in raw.glob("backend*/[!.]*/SHA256SUMS")}
+    return {f"{folder.parent.name}/{folder.name}" for folder in calm_study.sealed(project, STUDY, "one")}
 
 
 def index(project: Project) -> dict:
-    return json.loads((project.root / "data/raw/tiny/one/file_size/session.json").read_text())
+    (file,) = project.root.glob("data/raw/tiny/one/*/session.json")
+    return json.loads(file.read_text())
 
 
 def report(project: Project, *arguments, **options) -> subprocess.CompletedProcess[str]:
     return project.snakemake("report", "--configfile", "config/study.yaml", *arguments, **options)
 
 
-def measure(project: Project, **options) -> subprocess.CompletedProcess[str]:
-    return project.snakemake("measure", "--configfile", "config/study.yaml", **options)
+def measure(project: Project, *arguments, **options) -> subprocess.CompletedProcess[str]:
+    return project.snakemake("measure", "--configfile", "config/study.yaml", *arguments, **options)
 
 
 def planned(project: Project, *arguments) -> str:
@@ -56,20 +57,21 @@ def planned(project: Project, *arguments) -> str:
     return done.stdout + done.stderr
 
 
-@pytest.fixture(scope="module", autouse=True)
-def host_lock_of_these_tests(tmp_path_factory):
+@pytest.fixture(autouse=True)
+def host_lock_of_this_test(tmp_path, monkeypatch):
     """Another suite on the same machine must not look like a second controller."""
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("BENCHSTUDY_HOST_LOCK", str(tmp_path_factory.mktemp("lock") / "host.lock"))
-        yield
+    monkeypatch.setenv("BENCHSTUDY_HOST_LOCK", str(tmp_path / "host.lock"))
 
 
 @pytest.fixture(scope="module")
 def measured(tmp_path_factory) -> Project:
     """A project with the tiny study measured and reported. Tests leave it complete."""
-    project = copy_project(tmp_path_factory.mktemp("workflow") / "project")
+    folder = tmp_path_factory.mktemp("workflow")
+    project = copy_project(folder / "project")
     project.write_study(STUDY)
-    report(project)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("BENCHSTUDY_HOST_LOCK", str(folder / "host.lock"))
+        report(project)
     assert len(trials(project)) == 4  # 2 cases, 2 blocks
     assert (project.root / "reports/index.html").is_file()
     return project
@@ -204,7 +206,7 @@ def test_an_acknowledged_finding_makes_pages_again_and_measures_nothing(measured
 
 def test_a_forced_run_adopts_everything_and_connects_to_nothing(measured):
     before, sessions = trials(measured), len(index(measured)["sessions"])
-    report(measured, "--forcerun", "measure_session")
+    measure(measured, "--forcerun", "measure_session")
     assert trials(measured) == before
     assert len(index(measured)["sessions"]) == sessions
 
@@ -229,12 +231,12 @@ def test_measure_false_with_nothing_measured_says_so(measured):
 def test_adding_a_block_or_a_case_measures_only_what_is_new(measured):
     before = trials(measured)
     measured.write_study(STUDY | {"blocks": 3})
-    report(measured)
+    measure(measured)
     after_block = trials(measured)
     assert before < after_block
     assert all("/0003-" in trial for trial in after_block - before)
     measured.write_study(study(sizes=["100KB", "200KB"]) | {"blocks": 3})
-    report(measured)
+    measure(measured)
     new = trials(measured) - after_block
     assert len(new) == 6
     assert all("size=200KB" in trial for trial in new)
@@ -244,12 +246,12 @@ def test_a_case_described_anew_is_not_measured_again_by_itself(measured):
     before = trials(measured)
     original = (measured.root / "config/study.yaml").read_text()
     measured.write_study(study(operations=3))
-    done = report(measured, check=False)
+    done = measure(measured, check=False)
     (measured.root / "config/study.yaml").write_text(original)
     assert done.returncode != 0
     assert "describes this case in another way (operations changed)" in done.stdout + done.stderr
     assert trials(measured) == before
-    report(measured)
+    measure(measured)
 
 
 def test_a_discarded_trial_is_kept_and_replaced_by_one(measured):
@@ -284,7 +286,7 @@ def test_a_flipped_bit_names_the_file_and_no_report_is_made(measured):
     finally:
         path.write_bytes(content)
         path.chmod(0o444)
-    report(measured)
+    measured.snakemake("data/tidy/tiny/file_size", "--configfile", "config/study.yaml")
 
 
 def start(project: Project) -> subprocess.Popen:
@@ -298,11 +300,15 @@ def start(project: Project) -> subprocess.Popen:
     return process
 
 
-SLOW = study(sizes=["50MB"], operations=20, max_bytes_per_trial="1GB") | {"blocks": 3}
+@pytest.fixture
+def slow(tmp_path) -> dict:
+    """Six trials that take a second each."""
+    hosts = {"local": {"loopback": True, "work_dir": str(tmp_path / "work")}}
+    return STUDY | {"blocks": 3, "hosts": hosts, "families": calm_study.calm(tmp_path / "data")}
 
 
-def test_kill_9_in_mid_trial_then_the_same_command_completes_what_is_missing(project):
-    project.write_study(SLOW)
+def test_kill_9_in_mid_trial_then_the_same_command_completes_what_is_missing(project, slow):
+    project.write_study(slow)
     process = start(project)
     os.kill(process.pid, signal.SIGKILL)
     process.communicate(timeout=60)
@@ -313,8 +319,8 @@ def test_kill_9_in_mid_trial_then_the_same_command_completes_what_is_missing(pro
     assert len(ok) == len(set(ok)) == 6, f"each trial once: {done.stderr}"
 
 
-def test_kill_9_of_everything_here_then_the_same_command_waits_for_the_lease_and_goes_on(project):
-    project.write_study(SLOW)
+def test_kill_9_of_everything_here_then_the_same_command_waits_for_the_lease_and_goes_on(project, slow, tmp_path):
+    project.write_study(slow)
     process = start(project)
     os.killpg(process.pid, signal.SIGKILL)
     process.communicate(timeout=60)
@@ -323,17 +329,17 @@ def test_kill_9_of_everything_here_then_the_same_command_waits_for_the_lease_and
     assert finished <= trials(project)
     ok = [(t["case"], t["block"]) for t in index(project)["trials"] if t["status"] == "ok"]
     assert len(ok) == len(set(ok)) == 6
-    assert not list(Path("/var/tmp").glob("benchstudy-????????-*")), "scratch folders are gone"
+    assert not list((tmp_path / "data").iterdir()), "scratch folders are gone"
 
 
-def test_ctrl_c_leaves_nothing_running_and_records_the_trial_as_aborted(project):
-    project.write_study(SLOW)
+def test_ctrl_c_leaves_nothing_running_and_records_the_trial_as_aborted(project, slow, tmp_path):
+    project.write_study(slow)
     process = start(project)
     os.killpg(process.pid, signal.SIGINT)
     os.killpg(process.pid, signal.SIGINT)  # an impatient person
     process.communicate(timeout=90)
     assert process.returncode != 0
-    left = subprocess.run(["pgrep", "-f", "benchstudy-test-workflow/agent"], capture_output=True, text=True)
+    left = subprocess.run(["pgrep", "-f", tmp_path / "work" / "agent"], capture_output=True, text=True)
     assert left.stdout == "", "nothing of the session runs on the host"
     measure(project)
     statuses = [trial["status"] for trial in index(project)["trials"]]
@@ -341,8 +347,8 @@ def test_ctrl_c_leaves_nothing_running_and_records_the_trial_as_aborted(project)
     assert "aborted" in statuses
 
 
-def test_a_second_controller_from_elsewhere_is_refused_by_the_host(project, tmp_path):
-    project.write_study(SLOW | {"blocks": 100})
+def test_a_second_controller_from_elsewhere_is_refused_by_the_host(project, slow, tmp_path):
+    project.write_study(slow | {"blocks": 100})
     other = copy_project(tmp_path / "other")
     other.write_study(STUDY)
     process = start(project)

@@ -1,4 +1,4 @@
-"""Which tier a test belongs to, derived from what it can reach, the guard of the fast tier, and the order of files.
+"""Which tier a test belongs to, derived from what it can reach, the guard of the fast tier, and the order of tests.
 
 `server`: it may start a server or a host. `build`: it may compile or install programs. `slow`: it runs the workflow,
 notebooks or a browser. What has none of these marks is `make test-fast`.
@@ -6,7 +6,6 @@ notebooks or a browser. What has none of these marks is `make test-fast`.
 
 import re
 import sys
-from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 from types import CodeType, FunctionType, ModuleType
@@ -32,39 +31,48 @@ SERVERS_AND_BUILDERS = re.compile(
     "papermill|postgres|prometheus|rclone|sftpgo|snakemake|sshd"
 )
 
-# Files that take minutes, longest first: a worker that begins one last would be the only one at work in the end.
+# Files whose set-up or tests take longest, by `--durations`: a worker that begins one last would be at work alone.
 LONGEST = (
-    "test_load_test_mattermost.py",
     "test_log_write_sessions.py",
     "test_load_test_users_mattermost.py",
-    "test_load_test_run.py",
-    "test_workflow.py",
-    "test_http_concurrency.py",
+    "test_load_test_mattermost.py",
+    "test_notebook_engines.py",
     "test_two_hosts.py",
+    "test_workflow.py",
     "test_reproduce.py",
-    "test_provenance.py",
-    "test_limits.py",
-    "test_hostagent.py",
-    "test_large_reports.py",
-    "test_setup.py",
+    "test_side_by_side.py",
+    "test_http_concurrency_file_servers.py",
+    "test_faults.py",
+    "test_load_test_run.py",
+    "test_http_concurrency.py",
 )
 
 
-def put_long_files_first(items: list[pytest.Item]) -> None:
-    """The longest files, then others by how many of their tests are not fast, so that the quickest fill the end.
+def in_order(items: list[pytest.Item]) -> None:
+    """The longest first, fast ones to fill the gaps, and at the end those that want the machine for themselves.
 
-    Tests that want the machine for themselves come between: beside quick ones they wait, and are waited for, least.
+    A test that is to be alone waits for all others, and none begins meanwhile: in between it would cost minutes.
     """
-    not_fast = Counter(item.path for item in items if any(item.get_closest_marker(mark) for mark in DOORS))
-    alone = {item.path for item in items if item.get_closest_marker("alone")}
     places = {name: place for place, name in enumerate(LONGEST)}
 
-    def place(item: pytest.Item) -> tuple[int, int, int, str]:
-        path = item.path
-        group = 1 if path in alone else 0 if not_fast[path] else 2
-        return group, places.get(path.name, len(LONGEST)), -not_fast[path], path.name
+    def place(item: pytest.Item) -> tuple[int, int, str]:
+        slow = any(item.get_closest_marker(mark) for mark in DOORS)
+        turn = 2 if item.get_closest_marker("alone") else 0 if slow else 1
+        return turn, places.get(item.path.name, len(LONGEST)), item.path.name
 
     items.sort(key=place)
+
+
+def group_of(item: pytest.Function) -> str | None:
+    """What one worker does in a row: a file's fast tests, and those that share a set-up. None: the test alone."""
+    definitions = item._fixtureinfo.name2fixturedefs
+    shares = any(
+        one.scope in ("module", "session") and Path(one.func.__code__.co_filename).parent == TESTS
+        for name in item.fixturenames
+        for one in definitions.get(name, ())
+    )
+    fast = not any(item.get_closest_marker(mark) for mark in DOORS)
+    return f"{item.path.name}{'-fast' * (fast and not shares)}" if fast or shares else None
 
 
 def marks_of(item: pytest.Function) -> set[str]:

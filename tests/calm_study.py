@@ -1,0 +1,30 @@
+"""A study that measures for as long as a test wants, and leaves the machine to other tests meanwhile."""
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from conftest import Project
+
+FAMILY = "fio"
+
+
+def calm(folder: Path, **changes: Any) -> dict[str, Any]:
+    """The family's block: two cases whose trials take a second and read ten times."""
+    folder.mkdir(exist_ok=True)
+    job = {"rw": "randread", "engine": "psync", "direct": False, "extra": {"rate_iops": 10}}
+    block = {
+        "directories": [{"name": "disk", "path": str(folder)}],
+        "size": "64KiB",
+        "runtime": "1s",
+        "page_jobs": [],
+        "small_files": [],
+        "jobs": [{"name": name, **job} for name in ("one", "two")],
+    }
+    return {FAMILY: {**block, **changes}}
+
+
+def sealed(project: Project, study: Mapping[str, Any], target: str) -> set[Path]:
+    """Folders of its trials that are complete."""
+    raw = project.root / "data" / "raw" / study["study"] / target
+    return {record.parent for record in raw.glob("*/*=*/[!.]*/trial.json")}
