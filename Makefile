@@ -59,7 +59,7 @@ test-fast: ## the tests that start no server and compile nothing: under two minu
 test: ## set up what is missing, then run the whole test suite
 	@sh setup/environment.sh test
 	@python tests/build_tools.py
-	@python -m pytest -n $(WORKERS) --dist loadgroup --no-loadscope-reorder $(PYTEST)
+	@python -m pytest -n $(WORKERS) --no-loadscope-reorder $(PYTEST)
 
 # On loopback behind its token, what kernels say encrypted; root is who works in a container or on a
 # bare cloud machine. What the environment holds is the lock's affair, so Lab's own way to add packages is closed.

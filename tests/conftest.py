@@ -144,14 +144,15 @@ def pytest_configure(config: pytest.Config) -> None:
 GUARD = tiers.Guard()
 
 
-@pytest.hookimpl(tryfirst=True)  # before pytest-xdist reads the groups
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> tiers.Dealer:
+    return tiers.Dealer(config, log)
+
+
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
         if isinstance(item, pytest.Function):
             for mark in tiers.marks_of(item):
                 item.add_marker(mark)
-            if group := tiers.group_of(item):
-                item.add_marker(pytest.mark.xdist_group(group))
     tiers.in_order(items)
 
 

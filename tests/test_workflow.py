@@ -2,7 +2,6 @@
 
 import json
 import os
-import signal
 import subprocess
 import time
 from pathlib import Path
@@ -287,79 +286,3 @@ def test_a_flipped_bit_names_the_file_and_no_report_is_made(measured):
         path.write_bytes(content)
         path.chmod(0o444)
     measured.snakemake("data/tidy/tiny/file_size", "--configfile", "config/study.yaml")
-
-
-def start(project: Project) -> subprocess.Popen:
-    """The command in a process group of its own, as a shell starts it, once it measures its second trial."""
-    process = project.start("measure", "--configfile", "config/study.yaml")
-    deadline = time.monotonic() + 120
-    while not trials(project):
-        assert process.poll() is None, process.stdout.read()
-        assert time.monotonic() < deadline
-        time.sleep(0.05)
-    return process
-
-
-@pytest.fixture
-def slow(tmp_path) -> dict:
-    """Six trials that take a second each."""
-    hosts = {"local": {"loopback": True, "work_dir": str(tmp_path / "work")}}
-    return STUDY | {"blocks": 3, "hosts": hosts, "families": calm_study.calm(tmp_path / "data")}
-
-
-def test_kill_9_in_mid_trial_then_the_same_command_completes_what_is_missing(project, slow):
-    project.write_study(slow)
-    process = start(project)
-    os.kill(process.pid, signal.SIGKILL)
-    process.communicate(timeout=60)
-    finished = trials(project)
-    done = measure(project)
-    assert finished <= trials(project), "no completed trial is lost"
-    ok = [(t["case"], t["block"]) for t in index(project)["trials"] if t["status"] == "ok"]
-    assert len(ok) == len(set(ok)) == 6, f"each trial once: {done.stderr}"
-
-
-def test_kill_9_of_everything_here_then_the_same_command_waits_for_the_lease_and_goes_on(project, slow, tmp_path):
-    project.write_study(slow)
-    process = start(project)
-    os.killpg(process.pid, signal.SIGKILL)
-    process.communicate(timeout=60)
-    finished = trials(project)
-    measure(project)
-    assert finished <= trials(project)
-    ok = [(t["case"], t["block"]) for t in index(project)["trials"] if t["status"] == "ok"]
-    assert len(ok) == len(set(ok)) == 6
-    assert not list((tmp_path / "data").iterdir()), "scratch folders are gone"
-
-
-def test_ctrl_c_leaves_nothing_running_and_records_the_trial_as_aborted(project, slow, tmp_path):
-    project.write_study(slow)
-    process = start(project)
-    os.killpg(process.pid, signal.SIGINT)
-    os.killpg(process.pid, signal.SIGINT)  # an impatient person
-    process.communicate(timeout=90)
-    assert process.returncode != 0
-    left = subprocess.run(["pgrep", "-f", tmp_path / "work" / "agent"], capture_output=True, text=True)
-    assert left.stdout == "", "nothing of the session runs on the host"
-    measure(project)
-    statuses = [trial["status"] for trial in index(project)["trials"]]
-    assert statuses.count("ok") == 6
-    assert "aborted" in statuses
-
-
-def test_a_second_controller_from_elsewhere_is_refused_by_the_host(project, slow, tmp_path):
-    project.write_study(slow | {"blocks": 100})
-    other = copy_project(tmp_path / "other")
-    other.write_study(STUDY)
-    process = start(project)
-    try:
-        done = report(other, check=False)
-    finally:
-        os.killpg(process.pid, signal.SIGINT)
-        process.communicate(timeout=90)
-    assert done.returncode != 0
-    assert "is in use by study tiny" in done.stdout + done.stderr
-    assert trials(other) == set(), "nothing was measured beside the other"
-    assert "is in use by" in (other.root / "reports/index.html").read_text(), "the report says so too"
-    measure(other)
-    assert len(trials(other)) == 4

@@ -7,11 +7,13 @@ notebooks or a browser. What has none of these marks is `make test-fast`.
 import re
 import sys
 from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 from types import CodeType, FunctionType, ModuleType
 from typing import Any
 
 import pytest
+from xdist.scheduler import LoadScopeScheduling
 
 TESTS = Path(__file__).parent
 # Helper modules of the tests by what their functions and classes start.
@@ -63,16 +65,18 @@ def in_order(items: list[pytest.Item]) -> None:
     items.sort(key=place)
 
 
-def group_of(item: pytest.Function) -> str | None:
-    """What one worker does in a row: a file's fast tests, and those that share a set-up. None: the test alone."""
-    definitions = item._fixtureinfo.name2fixturedefs
-    shares = any(
-        one.scope in ("module", "session") and Path(one.func.__code__.co_filename).parent == TESTS
-        for name in item.fixturenames
-        for one in definitions.get(name, ())
-    )
-    fast = not any(item.get_closest_marker(mark) for mark in DOORS)
-    return f"{item.path.name}{'-fast' * (fast and not shares)}" if fast or shares else None
+class Dealer(LoadScopeScheduling):
+    """Deals tests to workers one by one, but those of a file whose tests share a set-up to one of them."""
+
+    def _split_scope(self, nodeid: str) -> str:
+        file = nodeid.partition("::")[0]
+        return file if _shares(file) else nodeid
+
+
+@cache
+def _shares(file: str) -> bool:
+    """By the text: the process that deals does not import the tests."""
+    return bool(re.search(r"""scope=["'](module|session)|bare_host""", (TESTS.parent / file).read_text()))
 
 
 def marks_of(item: pytest.Function) -> set[str]:

@@ -1,0 +1,108 @@
+"""A measurement that is interrupted, in every way: what is complete stays, and the same command does the rest."""
+
+import json
+import os
+import signal
+import subprocess
+import time
+from pathlib import Path
+
+import calm_study
+import pytest
+from conftest import Project, copy_project
+
+
+@pytest.fixture
+def study(tmp_path, monkeypatch) -> dict:
+    """Six trials that take a second each. Another suite on this machine must not look like a second controller."""
+    monkeypatch.setenv("BENCHSTUDY_HOST_LOCK", str(tmp_path / "host.lock"))
+    return {
+        "study": "tiny",
+        "blocks": 3,
+        "hosts": {"local": {"loopback": True, "work_dir": str(tmp_path / "work")}},
+        "targets": {"one": {"roles": {"sut": "local"}}},
+        "thresholds": {"lease": "4s"},
+        "families": calm_study.calm(tmp_path / "data"),
+    }
+
+
+def trials(project: Project) -> set[Path]:
+    return calm_study.sealed(project, {"study": "tiny"}, "one")
+
+
+def index(project: Project) -> dict:
+    (file,) = project.root.glob("data/raw/tiny/one/*/session.json")
+    return json.loads(file.read_text())
+
+
+def measure(project: Project) -> subprocess.CompletedProcess[str]:
+    return project.snakemake("measure", "--configfile", "config/study.yaml")
+
+
+def start(project: Project) -> subprocess.Popen:
+    """The command in a process group of its own, as a shell starts it, once it measures its second trial."""
+    process = project.start("measure", "--configfile", "config/study.yaml")
+    deadline = time.monotonic() + 120
+    while not trials(project):
+        assert process.poll() is None, process.stdout.read()
+        assert time.monotonic() < deadline
+        time.sleep(0.05)
+    return process
+
+
+def test_kill_9_in_mid_trial_then_the_same_command_completes_what_is_missing(project, study):
+    project.write_study(study)
+    process = start(project)
+    os.kill(process.pid, signal.SIGKILL)
+    process.communicate(timeout=60)
+    finished = trials(project)
+    done = measure(project)
+    assert finished <= trials(project), "no completed trial is lost"
+    ok = [(t["case"], t["block"]) for t in index(project)["trials"] if t["status"] == "ok"]
+    assert len(ok) == len(set(ok)) == 6, f"each trial once: {done.stderr}"
+
+
+def test_kill_9_of_everything_here_then_the_same_command_waits_for_the_lease_and_goes_on(project, study, tmp_path):
+    project.write_study(study)
+    process = start(project)
+    os.killpg(process.pid, signal.SIGKILL)
+    process.communicate(timeout=60)
+    finished = trials(project)
+    measure(project)
+    assert finished <= trials(project)
+    ok = [(t["case"], t["block"]) for t in index(project)["trials"] if t["status"] == "ok"]
+    assert len(ok) == len(set(ok)) == 6
+    assert not list((tmp_path / "data").iterdir()), "scratch folders are gone"
+
+
+def test_ctrl_c_leaves_nothing_running_and_records_the_trial_as_aborted(project, study, tmp_path):
+    project.write_study(study)
+    process = start(project)
+    os.killpg(process.pid, signal.SIGINT)
+    os.killpg(process.pid, signal.SIGINT)  # an impatient person
+    process.communicate(timeout=90)
+    assert process.returncode != 0
+    left = subprocess.run(["pgrep", "-f", tmp_path / "work" / "agent"], capture_output=True, text=True)
+    assert left.stdout == "", "nothing of the session runs on the host"
+    measure(project)
+    statuses = [trial["status"] for trial in index(project)["trials"]]
+    assert statuses.count("ok") == 6
+    assert "aborted" in statuses
+
+
+def test_a_second_controller_from_elsewhere_is_refused_by_the_host(project, study, tmp_path):
+    project.write_study(study | {"blocks": 100})
+    other = copy_project(tmp_path / "other")
+    other.write_study(study | {"hosts": {"local": {"loopback": True, "work_dir": str(tmp_path / "other-work")}}})
+    process = start(project)
+    try:
+        done = other.snakemake("report", "--configfile", "config/study.yaml", check=False)
+    finally:
+        os.killpg(process.pid, signal.SIGINT)
+        process.communicate(timeout=90)
+    assert done.returncode != 0
+    assert "is in use by study tiny" in done.stdout + done.stderr
+    assert trials(other) == set(), "nothing was measured beside the other"
+    assert "is in use by" in (other.root / "reports/index.html").read_text(), "the report says so too"
+    measure(other)
+    assert len(trials(other)) == 6
