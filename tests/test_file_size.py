@@ -238,7 +238,7 @@ def test_a_backend_is_described_twice_for_some_sizes_and_changes_nothing_of_the_
     [
         ({"same_as": "b"}, "backend again: same_as: 'b' is none: known: a"),
         ({"same_as": "a", "path": "/mnt"}, "backend again: it is the same as a: leave out path"),
-        ({"same_as": "a", "sizes": ["2MB"]}, "backend again: 2MB is none of the family's sizes (1MB, 100MB)"),
+        ({"same_as": "a", "sizes": ["2MB"]}, 'backend again: 2MB is none of the family\'s sizes: did you mean "1MB"?'),
         ({"same_as": "again"}, "backend again: same_as: 'again' is none"),
     ],
 )
