@@ -9,7 +9,7 @@ import math
 from bisect import bisect_left
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any
 
 from benchstudy.families.http_concurrency.errors import Errors
 from benchstudy.families.http_concurrency.latency import Bin, Latency
@@ -31,7 +31,6 @@ class K6Result:
     load_duration: float  # how long requests were started
     duration: float  # until the last answer
     vus: int  # most requests under way that were allowed
-    vus_used: int | None  # and that there were, sampled by k6 each second
     requests: int
     dropped: int  # arrivals that found no free VU
     errors: Errors
@@ -63,19 +62,8 @@ class K6Result:
         return (self.requests + self.dropped) / self.load_duration
 
     @property
-    def answered_share(self) -> float:
-        """Good answers of all arrivals: what "achieved at least 99 % of offered" is about (0 to 1)."""
-        arrivals = self.requests + self.dropped
-        return self.good / arrivals if arrivals else 0.0
-
-    @property
-    def latency_from(self) -> Literal["intended", "sent"]:
-        """After a dropped arrival the script no longer knows when the later ones were due."""
-        return "sent" if self.dropped else "intended"
-
-    @property
     def latency(self) -> Latency | None:
-        """The one to publish, see `latency_from`."""
+        """The one to publish. After a dropped arrival the script no longer knows when the later ones were due."""
         return self.latency_sent if self.dropped else self.latency_intended
 
     def problems(self) -> list[str]:
@@ -149,7 +137,6 @@ def _result(document: Mapping[str, Any]) -> K6Result:
         load_duration=float(load["duration_s"]),
         duration=duration,
         vus=int(load["vus"]),
-        vus_used=int(metrics["vus"]["values"]["max"]) if "vus" in metrics else None,
         requests=requests,
         dropped=_count(metrics, "dropped_iterations"),
         errors=Errors(

@@ -10,7 +10,6 @@ from typing import Any
 from benchstudy.families.load_test.users.on_host import histogram
 from benchstudy.families.load_test.users.on_host.feedback import AT_MAXIMUM
 from benchstudy.families.load_test.users.on_host.master import (
-    ALERTS,
     FAILURES,
     HISTOGRAMS,
     MASTER,
@@ -49,22 +48,6 @@ def parse_load(folder: Path, window_start_s: float, steady: tuple[float, float],
     Raises ParseError for files that are missing, cut off, or of another time.
     """
     return _Files(folder, window_start_s, steady, clock_s).parse()
-
-
-def alerts_of(folder: Path, window_start_s: float, clock_s: float = 0.0) -> list[dict[str, Any]]:
-    """Every check of every alert of an unbounded load: t_s, users, alert, value, above, state. Raises ParseError."""
-    files = _Files(folder, window_start_s, (0.0, float("inf")), clock_s)
-    return [
-        {
-            "t_s": files.axis(float(row["t_s"])),
-            "users": int(row["users"]),
-            "alert": row["alert"],
-            "value": float(row["value"]) if row["value"] else None,
-            "above": float(row["above"]),
-            "state": row["state"],
-        }
-        for row in files.rows(ALERTS)
-    ]
 
 
 class _Files:

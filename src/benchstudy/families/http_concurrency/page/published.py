@@ -167,37 +167,19 @@ def _as_report(values: Mapping[str, float]) -> AbResult:
     def times(part: str) -> Times:
         return Times(*(values[f"{part}_{what}"] for what in ("min", "mean", "sd", "median", "max")))
 
-    total = int(values["requests"])
-    failed = int(values["errors"])
     return AbResult(
-        version=None,
-        revision=None,
-        command=None,
-        server_software="",
-        hostname="127.0.0.1",
-        port=0,
-        tls=None,
-        path="",
         document_length=int(values["document_length"]),
         concurrency=int(values["concurrency"]),
         duration=values["duration"],
-        complete=total,
-        failed=failed,
-        failed_connect=0,
-        failed_receive=0,
-        failed_length=0,
-        failed_exceptions=0,
-        write_errors=0,
-        non_2xx=0,
+        complete=int(values["requests"]),
+        failed=int(values["errors"]),
         keepalive_requests=int(values["keepalive_requests"]),
         transferred=int(values["transferred"]),
-        body_sent=None,
         html_transferred=int(values["html_transferred"]),
         requests_per_second=values["throughput"],
         time_per_request=values["time_per_request"],
         time_per_request_across=values["time_per_request_across"],
         transfer_rate=values["transfer_rate"],
-        sent_rate=None,
         times={
             "connect": times("connect"),
             "processing": times("processing"),
@@ -205,7 +187,6 @@ def _as_report(values: Mapping[str, float]) -> AbResult:
             "total": times("latency"),
         },
         percentiles={p: values[f"latency_p{p}"] for p in (50, 66, 75, 80, 90, 95, 98, 99, 100)},
-        warnings=(),
     )
 
 
