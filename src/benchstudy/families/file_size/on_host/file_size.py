@@ -17,6 +17,7 @@ import os
 import sys
 from time import perf_counter_ns, sleep
 
+import folders
 import page_cache
 from file_pattern import BLOCK, Pattern
 from refused import Refused
@@ -96,24 +97,10 @@ def assert_file_system(path, expected):
 
 def mount_of(path):
     """Type, mount point, source and options of the file system that holds `path` (which need not exist yet)."""
-    real = os.path.realpath(path)
-    best = None
-    with open("/proc/self/mounts") as table:
-        for line in table:
-            source, point, kind, options = [_unescape(word) for word in line.split()[:4]]
-            inside = real == point or real.startswith(point.rstrip("/") + "/")
-            # Of two mounts at one point the later hides the earlier.
-            if inside and (best is None or len(point) >= len(best["mount_point"])):
-                best = {"type": kind, "mount_point": point, "source": source, "options": options}
-    if best is None:
+    found = folders.mount_of(os.path.realpath(path))
+    if found is None:
         raise Refused("%s: no mount in /proc/self/mounts holds it" % path)
-    return best
-
-
-def _unescape(word):
-    for code, character in (("\\040", " "), ("\\011", "\t"), ("\\012", "\n"), ("\\134", "\\")):
-        word = word.replace(code, character)
-    return word
+    return {**{name: found[name] for name in ("type", "source", "options")}, "mount_point": found["point"]}
 
 
 def check_space(directory, needed):
