@@ -7,7 +7,7 @@ from urllib.parse import urlsplit
 
 from pydantic import Field, SerializerFunctionWrapHandler, field_validator, model_serializer, model_validator
 
-from benchstudy.families.shared.levels import check_service
+from benchstudy.families.shared.levels import FileSystems, check_service
 from benchstudy.model.family import FamilyConfig
 from benchstudy.model.names import Name, nearest, require_known
 from benchstudy.model.services import PLACEHOLDER
@@ -43,7 +43,7 @@ class PathBackend(_Backend):
 
     kind: Literal["path"]
     path: str = Field(description="a folder that exists; may hold {{service.dir}}")
-    expect_fs: list[str] = Field(
+    expect_fs: FileSystems = Field(
         [], description="its type as /proc/mounts calls it (ext4, nfs4, fuse.sshfs …), asserted; several may do"
     )
     direct: bool | None = Field(None, description="O_DIRECT for this backend; the family's `direct` when left out")
@@ -51,11 +51,6 @@ class PathBackend(_Backend):
     @property
     def location(self) -> str:
         return self.path
-
-    @field_validator("expect_fs", mode="before")
-    @classmethod
-    def _one_or_several(cls, value: Any) -> Any:
-        return [value] if isinstance(value, str) else [] if value is None else value
 
     @field_validator("path")
     @classmethod

@@ -6,7 +6,7 @@ from typing import Any, Literal
 
 from pydantic import Field, field_validator, model_validator
 
-from benchstudy.families.shared.levels import check_service
+from benchstudy.families.shared.levels import FileSystems, check_service
 from benchstudy.model.family import FamilyConfig
 from benchstudy.model.names import Name, require_known
 from benchstudy.model.strict import Strict
@@ -58,13 +58,8 @@ class Directory(Strict):
 
     name: Name
     path: str = Field(description="absolute or below ~/; may hold {{placeholders}} of the service")
-    expect_fs: list[str] = Field([], description="file system types it may be on; any when left out")
+    expect_fs: FileSystems = Field([], description="file system types it may be on; any when left out")
     service: Name | None = Field(None, description="service that must be up before, such as a mount")
-
-    @field_validator("expect_fs", mode="before")
-    @classmethod
-    def _one_or_several(cls, value: Any) -> Any:
-        return [value] if isinstance(value, str) else value
 
     @model_validator(mode="after")
     def _harmless(self) -> "Directory":

@@ -13,6 +13,7 @@ from typing import Any
 
 from benchstudy.families.http_concurrency.errors import Errors
 from benchstudy.families.http_concurrency.latency import Bin, Latency
+from benchstudy.families.shared.files import damaged
 from benchstudy.model.family import ParseError
 
 _MS = 1e-3
@@ -113,12 +114,8 @@ def parse_k6_summary(text: str) -> K6Result:
         raise ParseError("this is not a summary that our k6 script wrote")
     if document.get("format") != 1:
         raise ParseError(f"the k6 summary has format {document.get('format')!r}, and only 1 is known")
-    try:
+    with damaged("the k6 summary lacks what k6 writes"):
         return _result(document)
-    except (KeyError, TypeError, ValueError, AttributeError, ArithmeticError) as error:
-        if isinstance(error, ParseError):
-            raise
-        raise ParseError(f"the k6 summary lacks what k6 writes: {error!r}") from error
 
 
 def _result(document: Mapping[str, Any]) -> K6Result:

@@ -12,6 +12,7 @@ from typing import Any
 
 from benchstudy.families.http_concurrency.errors import Errors
 from benchstudy.families.http_concurrency.latency import Bin, Latency
+from benchstudy.families.shared.files import damaged
 from benchstudy.model.criteria import LITTLE
 from benchstudy.model.family import ParseError
 
@@ -171,7 +172,7 @@ def _our_line(text: str) -> Mapping[str, Any]:
 
 def _with(printed: WrkResult, line: Mapping[str, Any]) -> WrkResult:
     """What wrk prints, made exact by our line. Raises ParseError when the two are of different runs."""
-    try:
+    with damaged("our script's JSON in wrk's output is damaged"):
         requests, errors, wrong = int(line["requests"]), line["errors"], line["wrong"]
         if (requests, line["threads"]) != (printed.requests, printed.threads):
             raise ParseError(
@@ -202,10 +203,6 @@ def _with(printed: WrkResult, line: Mapping[str, Any]) -> WrkResult:
             checked=checked,
             latency=_latency(line["latency_us"]),
         )
-    except (KeyError, TypeError, ValueError, ArithmeticError, AttributeError) as error:
-        if isinstance(error, ParseError):
-            raise
-        raise ParseError(f"our script's JSON in wrk's output is damaged: {error!r}") from error
 
 
 def _latency(found: Mapping[str, Any] | None) -> Latency | None:

@@ -4,7 +4,7 @@ import re
 from collections.abc import Iterable, Mapping
 from typing import Annotated, Any
 
-from pydantic import AfterValidator, Field, model_validator
+from pydantic import AfterValidator, BeforeValidator, Field, model_validator
 
 from benchstudy.model.names import Name, require_known
 from benchstudy.model.services import Limits, Service
@@ -60,6 +60,8 @@ class Rate(str):
 
 
 RateField = Annotated[str, AfterValidator(Rate)]
+# Types of file systems; one is as good as a list of one.
+FileSystems = Annotated[list[str], BeforeValidator(lambda value: [value] if isinstance(value, str) else value or [])]
 
 
 def misplaced_option(generator: Any, for_one_tool: Mapping[str, str]) -> str | None:
