@@ -10,5 +10,5 @@ def wrong_file_system(info: Mapping[str, Any], expected: Collection[str]) -> str
         return None
     return (
         f"is on a {info['fs_type']} file system (mounted at {info['mount_point']}), and the study expects "
-        f"{' or '.join(expected)}: is it mounted?"
+        f"{' or '.join(expected)}: is the mount missing?"
     )

@@ -15,11 +15,13 @@ import json
 import mmap
 import os
 import sys
+from contextlib import suppress
 from time import perf_counter_ns, sleep
 
 import folders
 import page_cache
 from file_pattern import BLOCK, Pattern
+from page_cache import opened
 from refused import Refused
 
 # Up to this size the first operation in a process took up to twice as long as those after it, whose code, buffers and
@@ -208,8 +210,7 @@ def measure_writes(request, answer):
             if index == 0 and request["verify"]:
                 answer["verified"] = _verify(path, size, pattern.sha256(number, size), pattern.buffer)
         finally:
-            if os.path.lexists(path):
-                os.unlink(path)
+            _remove(path)
         number += pattern.chunks(size)
 
 
@@ -217,16 +218,17 @@ def _rehearse_write(path, pattern, request):
     try:
         write_file(path, pattern, 0, min(request["size"], REHEARSAL_BYTES), request["sync"], request["direct"])
     finally:
-        if os.path.lexists(path):
-            os.unlink(path)
+        _remove(path)
+
+
+def _remove(path):
+    with suppress(FileNotFoundError):
+        os.unlink(path)
 
 
 def _settle(directory):
-    fd = os.open(directory, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-    try:
+    with opened(directory) as fd:
         page_cache.sync_file_system(fd)
-    finally:
-        os.close(fd)
 
 
 def _named(times):
@@ -239,14 +241,11 @@ def _verify(path, size, expected, buffer):
     page_cache.drop_file(path)
     page_cache.drop_system()
     digest = hashlib.sha256()
-    fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
-    try:
+    with opened(path) as fd:
         cached = page_cache.resident_share(fd, size)
         read_file(fd, buffer, size, digest.update)
         if os.fstat(fd).st_size != size:
             raise Refused("%s has %d bytes, and %d were written" % (path, os.fstat(fd).st_size, size))
-    finally:
-        os.close(fd)
     if digest.hexdigest() != expected:
         raise Refused("%s: read back, its SHA-256 is %s instead of %s" % (path, digest.hexdigest(), expected))
     return {"sha256": expected, "bytes": size, "cached_when_read_back": cached}
@@ -261,8 +260,7 @@ def prepare(request, answer):
     try:
         write_file(path, pattern, 0, size, "fsync")
     except OSError:
-        if os.path.lexists(path):
-            os.unlink(path)
+        _remove(path)
         raise
     answer["file"], answer["sha256"] = path, pattern.sha256(0, size)
 
@@ -407,21 +405,15 @@ def _assert_fetched(warm, fetched, size, path):
 
 
 def _warm(path, size, buffer):
-    fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
-    try:
+    with opened(path) as fd:
         if page_cache.resident_share(fd, size) < 1:
             read_file(fd, buffer, size)
-    finally:
-        os.close(fd)
 
 
 def _assert_bypassed(path, size):
     """Share of the file that is cached after O_DIRECT wrote it: nothing but its last, incomplete block may be."""
-    fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
-    try:
+    with opened(path) as fd:
         cached = _resident(fd, path, size)
-    finally:
-        os.close(fd)
     if cached * -(-size // mmap.PAGESIZE) > 1.5:
         raise Refused(
             "%s: O_DIRECT left %.0f %% of the file in the page cache: this file system writes through it"

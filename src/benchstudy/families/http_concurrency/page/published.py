@@ -130,7 +130,7 @@ class Published:
                 f"stays between {min(values):,.0f} and {max(values):,.0f}/s."
             )
         for endpoint, by_limits in flat.items():
-            for (few, low), (many, high) in _neighbours(by_limits):
+            for (few, low), (many, high) in pairwise(by_limits.items()):
                 if max(low, high) / min(low, high) <= SAME_PLATEAU:
                     yield (
                         f"{endpoint}: {many} is flat at {high:,.0f}/s and {few} at {low:,.0f}/s, so the limits are not "
@@ -146,11 +146,6 @@ class Published:
             for problem in _as_report(values).problems(command):
                 found.setdefault(problem, []).append(section)
         yield from (f"{', '.join(sections)}: {problem}." for problem, sections in found.items())
-
-
-def _neighbours(by_limits: Mapping[str, float]) -> Iterator[tuple[tuple[str, float], tuple[str, float]]]:
-    items = list(by_limits.items())
-    yield from pairwise(items)
 
 
 def _published_cell(row: Mapping[str, Any] | None) -> Cell:
