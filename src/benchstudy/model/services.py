@@ -15,7 +15,7 @@ from typing import Any
 
 from pydantic import Field, model_validator
 
-from benchstudy.model.names import Name
+from benchstudy.model.names import Name, require_known
 from benchstudy.model.strict import Strict
 from benchstudy.model.units import DurationField, SizeField
 
@@ -110,3 +110,16 @@ def definition(services: Mapping[str, Service], name: str | None) -> dict[str, A
             found[current] = services[current].model_dump(mode="json", exclude_defaults=True)
             wanted += services[current].needs
     return found
+
+
+def check_service(where: str, name: str, services: Mapping[str, Service]) -> Service:
+    """The service of this name. Raises ValueError when the study describes none."""
+    require_known(name, services, f"{where}: no service {name!r} below services")
+    return services[name]
+
+
+def check_port(where: str, name: str, port: str, services: Mapping[str, Service]) -> Service:
+    """The service of this name, which has this port. Raises ValueError."""
+    service = check_service(where, name, services)
+    require_known(port, service.ports, f"{where}: service {name} has no port {port!r}")
+    return service

@@ -7,10 +7,10 @@ from urllib.parse import urlsplit
 
 from pydantic import Field, SerializerFunctionWrapHandler, field_validator, model_serializer, model_validator
 
-from benchstudy.families.shared.levels import FileSystems, check_service
+from benchstudy.families.shared.folders import FileSystems
 from benchstudy.model.family import FamilyConfig
 from benchstudy.model.names import Name, nearest, require_known
-from benchstudy.model.services import PLACEHOLDER
+from benchstudy.model.services import PLACEHOLDER, check_service
 from benchstudy.model.strict import Strict
 from benchstudy.model.units import Size, SizeField
 

@@ -6,9 +6,10 @@ from typing import Any, Literal
 
 from pydantic import Field, field_validator, model_validator
 
-from benchstudy.families.shared.levels import FileSystems, check_service
+from benchstudy.families.shared.folders import FileSystems
 from benchstudy.model.family import FamilyConfig
 from benchstudy.model.names import Name, require_known
+from benchstudy.model.services import check_service
 from benchstudy.model.strict import Strict
 from benchstudy.model.units import DurationField, Size, SizeField
 

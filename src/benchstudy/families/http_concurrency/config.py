@@ -11,11 +11,11 @@ from benchstudy.families.shared.levels import (
     Rate,
     RateField,
     check_chosen,
-    check_port,
     misplaced_option,
 )
 from benchstudy.model.family import FamilyConfig
 from benchstudy.model.names import Name, require_each_once
+from benchstudy.model.services import check_port
 from benchstudy.model.strict import Strict
 from benchstudy.model.units import DurationField
 

@@ -11,9 +11,9 @@ from urllib.parse import urlsplit
 from pydantic import BeforeValidator, Field, PlainSerializer, field_validator, model_validator
 
 from benchstudy.families.load_test.users.config import Behaviour, Load
-from benchstudy.families.shared.levels import check_port, check_service
 from benchstudy.model.family import FamilyConfig
 from benchstudy.model.names import Name, require_each_once, require_known
+from benchstudy.model.services import check_port, check_service
 from benchstudy.model.strict import Strict
 from benchstudy.model.units import DurationField, parse_duration
 

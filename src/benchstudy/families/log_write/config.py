@@ -12,12 +12,11 @@ from benchstudy.families.shared.levels import (
     Rate,
     RateField,
     check_chosen,
-    check_port,
-    check_service,
     misplaced_option,
 )
 from benchstudy.model.family import FamilyConfig
 from benchstudy.model.names import Name, require_each_once
+from benchstudy.model.services import check_port, check_service
 from benchstudy.model.strict import Strict
 from benchstudy.model.units import DurationField, SizeField, parse_percent
 

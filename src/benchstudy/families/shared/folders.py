@@ -1,7 +1,12 @@
 """Folders on hosts that families measure in."""
 
 from collections.abc import Collection, Mapping
-from typing import Any
+from typing import Annotated, Any
+
+from pydantic import BeforeValidator
+
+# Types of file systems; one is as good as a list of one.
+FileSystems = Annotated[list[str], BeforeValidator(lambda value: [value] if isinstance(value, str) else value or [])]
 
 
 def wrong_file_system(info: Mapping[str, Any], expected: Collection[str]) -> str | None:

@@ -4,10 +4,10 @@ import re
 from collections.abc import Iterable, Mapping
 from typing import Annotated, Any
 
-from pydantic import AfterValidator, BeforeValidator, Field, model_validator
+from pydantic import AfterValidator, Field, model_validator
 
 from benchstudy.model.names import Name, require_known
-from benchstudy.model.services import Limits, Service
+from benchstudy.model.services import Limits
 from benchstudy.model.strict import Strict
 from benchstudy.model.units import SizeField
 
@@ -60,8 +60,6 @@ class Rate(str):
 
 
 RateField = Annotated[str, AfterValidator(Rate)]
-# Types of file systems; one is as good as a list of one.
-FileSystems = Annotated[list[str], BeforeValidator(lambda value: [value] if isinstance(value, str) else value or [])]
 
 
 def misplaced_option(generator: Any, for_one_tool: Mapping[str, str]) -> str | None:
@@ -70,19 +68,6 @@ def misplaced_option(generator: Any, for_one_tool: Mapping[str, str]) -> str | N
         if generator.tool != tool and getattr(generator, field) != type(generator).model_fields[field].default:
             return f"{field} is for {tool} only"
     return None
-
-
-def check_service(where: str, name: str, services: Mapping[str, Service]) -> Service:
-    """The service of this name. Raises ValueError when the study describes none."""
-    require_known(name, services, f"{where}: no service {name!r} below services")
-    return services[name]
-
-
-def check_port(where: str, name: str, port: str, services: Mapping[str, Service]) -> Service:
-    """The service of this name, which has this port. Raises ValueError."""
-    service = check_service(where, name, services)
-    require_known(port, service.ports, f"{where}: service {name} has no port {port!r}")
-    return service
 
 
 def check_chosen(sweep: Strict, known: Mapping[str, Iterable[str]], where: str) -> None:
