@@ -254,7 +254,7 @@ def test_a_directory_that_is_not_what_the_study_says(tmp_path: Path, here: Host,
 
     assert "does not exist" in cause("absent", path=str(data / "absent"))
     unmounted = cause("unmounted", path=str(data), expect_fs=["nfs4", "cifs"])
-    assert "but the study expects nfs4 or cifs: is it mounted?" in unmounted
+    assert "and the study expects nfs4 or cifs: is the mount missing?" in unmounted
     assert "bytes free, but the test needs" in cause("no-space", path=str(data), fio={"size": "900TB"})
     file = data / "a-file"
     file.touch()

@@ -73,10 +73,10 @@ def test_every_field_of_a_transcript():
         "http://127.0.0.1:8334/api/files/ls?path=%2F"
     )
     assert (result.hostname, result.port, result.path) == ("127.0.0.1", 8334, "/api/files/ls?path=%2F")
-    assert (result.server_software, result.version, result.tls) == ("", None, None)
+    assert (result.server_software, result.version) == ("", None)
     assert (result.document_length, result.concurrency, result.duration) == (1344, 1000, 28.417)
     assert (result.complete, result.failed, result.keepalive_requests, result.non_2xx) == (100_000, 0, 100_000, 0)
-    assert (result.transferred, result.html_transferred, result.body_sent) == (160_800_000, 134_400_000, None)
+    assert (result.transferred, result.html_transferred) == (160_800_000, 134_400_000)
     assert (result.requests_per_second, result.transfer_rate) == (3518.99, 5525.91 * 1024)
     assert result.time_per_request == pytest.approx(0.284172)
     assert result.time_per_request_across == pytest.approx(0.000284)
@@ -195,7 +195,7 @@ def test_every_cell_of_the_tables_is_published():
 
 def test_a_good_run_has_no_problem():
     result = ab("ab-ok")
-    assert (result.version, result.revision) == ("2.3", None)
+    assert result.version == "2.3"
     assert result.server_software == "nginx/1.22.1"
     assert (result.good, result.errors()) == (20_000, Errors(0, 0, 0))
     assert result.throughput == result.requests_per_second
@@ -238,8 +238,7 @@ def test_keep_alive_that_was_not_granted():
 
 
 def test_other_forms_of_the_report():
-    posted = ab("ab-post")
-    assert posted.body_sent == 169_800 and posted.sent_rate == 10490.97 * 1024
+    assert ab("ab-post").complete == 100
     assert ab("ab-one").percentiles == {}, "ab prints none for one request"
     assert ab("ab-one").throughput == 4184.10, "although the time it took is printed as 0.000 s"
     assert ab("ab-t").complete == 84_733
@@ -452,9 +451,9 @@ def test_a_run_of_k6():
     result = k6("ok")
     assert (result.rate, result.load_duration, result.vus) == (200, 2, 20)
     assert (result.requests, result.dropped, result.good, result.errors.total) == (401, 0, 401, 0)
-    assert result.offered == 200.5 and result.throughput == 200 and result.answered_share == 1
+    assert result.offered == 200.5 and result.throughput == 200
     raw = json.loads(text("k6-ok.json"))["metrics"]
-    assert result.latency_from == "intended"
+    assert result.latency is result.latency_intended
     assert result.latency.mean == pytest.approx(raw["latency"]["values"]["avg"] / 1000)
     assert result.latency_sent.percentile(50) == pytest.approx(raw["http_req_duration"]["values"]["p(50)"] / 1000)
     assert result.latency.mean >= result.latency_sent.mean
@@ -491,7 +490,7 @@ def test_dropped_arrivals():
     result = k6("dropped")
     assert (result.requests, result.dropped) == (267, 734)
     assert result.offered == 500.5 and result.throughput == 132, "offered is kept apart from achieved"
-    assert result.latency_from == "sent" and result.latency is result.latency_sent
+    assert result.latency is result.latency_sent
     assert "dropped" in names(result.problems())
 
 

@@ -15,7 +15,7 @@ import pytest
 from conftest import CHECKOUT
 from pydantic import ValidationError
 
-from benchstudy.families.load_test.locust import alerts_of, parse_load
+from benchstudy.families.load_test.locust import parse_load
 from benchstudy.families.load_test.users.config import ORIGINAL_ACTIONS, Behaviour, Load, Rule
 from benchstudy.families.load_test.users.on_host import feedback, histogram
 from benchstudy.families.load_test.users.on_host.alerts import ALERT, IGNORED, OK, UNKNOWN, Alert, RecentlySeen, Seen
@@ -403,21 +403,26 @@ def test_an_unbounded_load_is_read():
     assert load.values["slope"] == (result["result"]["slope"], "1/s")
     assert load.values["at_maximum"] == (0, "1")
     assert {row["alert"] for row in load.series["users"]} == {None, "client_mean"}
-    checks = alerts_of(DATA / "unbounded", result["started_unix_s"])
+    checks = recorded_checks()
     alerting = {check["alert"] for check in checks if check["state"] == "alert"}
     assert alerting == {result["result"]["limited_by"]} == {"client_mean"}
-    assert all(check["value"] > check["above"] for check in checks if check["state"] == "alert")
+    assert all(float(check["value"]) > float(check["above"]) for check in checks if check["state"] == "alert")
     assert {check["alert"] for check in checks} == {alert["name"] for alert in result["plan"]["rule"]["alerts"]}
+
+
+def recorded_checks() -> list[dict[str, str]]:
+    with (DATA / "unbounded" / "alerts.csv").open(newline="") as file:
+        return list(csv.DictReader(file))
 
 
 def test_from_what_it_wrote_down_the_rule_comes_to_the_same_result():
     _, result = recorded("unbounded")
     rule = FeedbackRule(feedback.Constants(**result["plan"]["rule"]["constants"]))
     checks: dict[float, list] = {}
-    for check in alerts_of(DATA / "unbounded", result["started_unix_s"]):
-        checks.setdefault(check["t_s"], []).append(check)
+    for check in recorded_checks():
+        checks.setdefault(float(check["t_s"]), []).append(check)
     for t_s, of_check in checks.items():
-        rule.decide(t_s, of_check[0]["users"], [check["alert"] for check in of_check if check["state"] == "alert"])
+        rule.decide(t_s, int(of_check[0]["users"]), [check["alert"] for check in of_check if check["state"] == "alert"])
     assert rule.result is not None
     assert rule.result.supported == result["result"]["supported"]
     assert rule.result.slope == pytest.approx(result["result"]["slope"], abs=0.01)

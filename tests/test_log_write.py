@@ -112,7 +112,7 @@ def generator(**changes: Any) -> dict[str, Any]:
         ({"rates": ["serach"]}, "'serach' is not a rate"),
         ({"duplicates": ["0.1"]}, "'0.1' is not a share: write it as \"10%\""),
         ({"duplicates": ["110%"]}, "'110%' is not a share"),
-        ({"front_ends": [0]}, "0 front ends: give 1 to 64"),
+        ({"front_ends": [0]}, "front_ends.0: 0: give 1 or more"),
         ({"front_ends": [2]}, "2 front ends are asked for; a backend whose log several servers may write says"),
         ({"rates": ["search"]}, "hammer on posix: the capacity search needs the open-loop writer"),
         ({"search": {"start": "10/s", "lowest": "20/s"}}, "start: 10/s is not between lowest 20/s and highest 50000/s"),

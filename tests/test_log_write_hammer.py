@@ -50,6 +50,10 @@ def log(name: str) -> HammerLog:
     return parse_log((DATA / f"hammer-{name}.stderr").read_text())
 
 
+def size_at(log: HammerLog, moment_s: float) -> int:
+    return [size for t_s, size in log.checkpoints if t_s <= moment_s][-1]
+
+
 def names(problems: list[str]) -> list[str]:
     return [problem.split(":")[0] for problem in problems]
 
@@ -179,15 +183,16 @@ def test_delta_is_the_growth_over_the_seconds_that_it_covers():
     assert compared > 10
     # The count of ticks is the time: each size comes on the screen within a tick of when the log has it.
     beside = log("steady")
-    updates = {update.to_size: update.t_s for update in beside.checkpoints}
+    updates = {size: t_s for t_s, size in beside.checkpoints}
     shown = {screen.tree_size: screen.at_s for screen in reversed(run) if screen.tree_size}
     waits = [shown[size] - updates[size] for size in shown]
     assert max(waits) - min(waits) < 0.55
     for screen in (screen for screen in run if screen.at_s > 32):
         then = screen.at_s - min(waits)
-        assert (beside.size_at(then) - beside.size_at(then - 30)) / 30 == pytest.approx(screen.qps, rel=0.03)
+        assert (size_at(beside, then) - size_at(beside, then - 30)) / 30 == pytest.approx(screen.qps, rel=0.03)
     # In whole steps the rate is what was asked for, although Δ swings around it.
-    assert beside.qps(10, 41) == pytest.approx(400, rel=0.02)
+    (begin_s, begin), (end_s, end) = ([c for c in beside.checkpoints if c[0] <= until][-1] for until in (10, 41))
+    assert (end - begin) / (end_s - begin_s) == pytest.approx(400, rel=0.02)
     assert min(screen.qps for screen in run if screen.at_s > 32) < 0.97 * 400
 
 
@@ -270,19 +275,11 @@ def test_saved_files_are_boxes_or_recordings():
 
 def test_checkpoints_of_a_log():
     steady = log("steady")
-    assert (len(steady.checkpoints), steady.checkpoints[-1].to_size, steady.checkpoints[0].t_s) == (34, 16859, 0.0)
-    assert steady.duration_s == pytest.approx(42.0, abs=0.001)
+    assert (len(steady.checkpoints), steady.checkpoints[-1][1], steady.checkpoints[0][0]) == (34, 16859, 0.0)
     assert (steady.pushback_500, steady.pushback_503, steady.error_count, steady.fatal) == (0, 0, 0, None)
-    first, last = steady.checkpoints[0], steady.checkpoints[-1]
-    assert steady.qps(0, 42) == pytest.approx((last.to_size - first.to_size) / (last.t_s - first.t_s))
-    assert (steady.size_at(-0.1), steady.size_at(0), steady.size_at(99)) == (None, first.to_size, 16859)
-    for begin, end in ((-1, 42), (41.9999, 50), (5, 5)):
-        with pytest.raises(ParseError, match="no two checkpoints"):
-            steady.qps(begin, end)
 
 
-def test_how_a_log_ends():
-    assert [log(name).ended for name in ("headless", "ended", "goal", "steady")] == ["runtime", "runtime", "goal", None]
+def test_why_hammer_gave_up():
     assert log("badkey").fatal == "failed to create verifier: invalid verifier hash"
     assert log("otherkey").fatal.endswith("note has no verifiable signatures")
 
@@ -291,7 +288,7 @@ def test_errors_and_pushback_are_apart():
     errors = log("errors")
     texts = {text.rpartition(": ")[2]: count for text, count in errors.errors.items()}
     assert texts == {"EOF": 193, "connection refused": 800} and errors.error_count == 993
-    assert sum(errors.warnings.values()) == 10 and (errors.pushback_500, errors.pushback_503) == (0, 0)
+    assert (errors.pushback_500, errors.pushback_503) == (0, 0)
     antispam = log("antispam")
     assert (antispam.pushback_500, antispam.pushback_503, antispam.error_count) == (7244, 0, 0)
     # As aws and gcp do it; hammer's words by its source, since neither server ran for these recordings.
@@ -306,9 +303,10 @@ def test_logs_cut_off_damaged_and_put_together():
     for cut in range(0, len(text), 7):
         part = parse_log(text[:cut])
         assert part.pushback_500 <= whole.pushback_500 and len(part.checkpoints) <= len(whole.checkpoints)
-    assert parse_log("no log\n\x00\n") == HammerLog((), 0, 0, {}, {}, None, None, 0.0)
+    assert parse_log("no log\n\x00\n") == HammerLog((), 0, 0, {}, None)
     with pytest.raises(ParseError, match="two logs may have been put together"):
         parse_log(text + text)
     # Over midnight.
     late = text.replace("I1121 16:35:12.29", "I1120 23:59:59.29").replace("1121 16:35:", "1121 00:00:")
-    assert parse_log(late).duration_s == pytest.approx(whole.duration_s + 13, abs=0.001)
+    ends_s = [parsed.checkpoints[-1][0] for parsed in (parse_log(late), whole)]
+    assert ends_s[0] == pytest.approx(ends_s[1] + 13, abs=0.001)

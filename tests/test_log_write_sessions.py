@@ -272,7 +272,7 @@ def test_a_search_ends_where_the_study_says(everything: Session):
         ("public-newline", ["the key file", "ends with a newline"]),
         ("port-taken", ["the port is taken by another program", "address already in use"]),
         ("disk-full", ["the disk of the log's directory or database is full"]),
-        ("not-mounted", ["and the study expects nfs4: is it mounted?"]),
+        ("not-mounted", ["and the study expects nfs4: is the mount missing?"]),
         ("refused", ["the database refused the server", "Access denied"]),
         ("no-database", ["the database does not answer"]),
         ("few-connections", ["the database has too few connections (max_connections)"]),

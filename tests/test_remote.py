@@ -322,6 +322,16 @@ class TestCommands:
         assert remote.run(["cat"], input=data).stdout == data
         assert remote.run(["head", "-c", "1"], input=data).stdout == data[:1]
 
+    def test_an_ended_command_is_written_nothing_while_its_child_keeps_the_channel(self, remote):
+        with remote.open(["sh", "-c", "sleep 1000 & echo $!"]) as process:
+            child = process.read_line(10).decode().strip()
+            try:
+                assert process.wait(10) == 0 and not process.channel.closed
+                with pytest.raises(CommandEnded):
+                    process.write(b"to nobody")
+            finally:
+                remote.run(["kill", child])
+
     def test_timeout_ends_the_whole_group(self, remote, tmp_path):
         started = time.monotonic()
         script = 'trap "" TERM; echo $$ > "$1"; sleep 1000 & wait; sleep 1000'

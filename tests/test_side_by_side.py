@@ -18,10 +18,28 @@ from conftest import Project
 from sshd_hosts import SshdHost
 from waiting import until
 
+from benchstudy.measuring.beside import Beside
+from benchstudy.measuring.progress import under_way
+from benchstudy.model.files import now
+
 LOOK = [
     ("-n", "report"), ("--summary",), ("--detailed-summary",), ("--dag",), ("--rulegraph",), ("--filegraph",),
     ("--list-rules",), ("--list-target-rules",), ("--unlock",), ("--report", "seen.html"),
 ]  # fmt: skip
+
+
+def test_a_process_that_was_given_the_number_of_an_ended_one_is_another(tmp_path):
+    noted, progress = tmp_path / "beside", tmp_path / f"{os.getpid()}.json"
+    command = {"pid": os.getpid(), "study": "other"}
+    noted.write_text(json.dumps(command | {"since": "2020-01-01T00:00:00.000+00:00"}) + "\n")
+    assert list(Beside(noted).news()) == [], "it ended years ago, and this process was given its number"
+    noted.write_text(json.dumps(command | {"since": now()}) + "\n")
+    assert "study other" in next(Beside(noted).news())
+    state = {"session": "fio on one", "adaptive": False, "done": 0}
+    progress.write_text(json.dumps(state))
+    assert under_way(tmp_path) == ["fio on one, ? left"]
+    os.utime(progress, (0, 0))
+    assert under_way(tmp_path) == [] and not progress.exists()
 
 
 @pytest.fixture

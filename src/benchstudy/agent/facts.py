@@ -59,7 +59,7 @@ def facts(arguments: list[str]) -> None:
                 "can_drop_caches": os.access("/proc/sys/vm/drop_caches", os.W_OK),
                 "cgroup_version": _cgroup_version(),
                 "virtualisation": _first_line_of(["systemd-detect-virt"]),
-                "mounts": _mounts(),
+                "mounts": folders.mounts(),
                 "queues": _queues(),
                 "loadavg": _text("/proc/loadavg"),
                 "meminfo": _meminfo(),
@@ -107,9 +107,7 @@ def path_info(arguments: list[str]) -> None:
     while not os.path.exists(near):
         near = os.path.dirname(near)
     space = os.statvfs(near)
-    inside = [m for m in _mounts() or [] if near == m["point"] or near.startswith(m["point"].rstrip("/") + "/")]
-    # The latest of the deepest: a file system mounted over another hides it.
-    mount = max(reversed(inside), key=lambda m: len(m["point"]), default=None)
+    mount = folders.mount_of(near)
     wire.emit(
         {
             "exists": exists,
@@ -205,14 +203,6 @@ def _cgroup_version() -> int | None:
     if os.path.exists("/sys/fs/cgroup/cgroup.controllers"):
         return 2
     return 1 if os.path.isdir("/sys/fs/cgroup") and os.listdir("/sys/fs/cgroup") else None
-
-
-def _mounts() -> list[dict[str, str]] | None:
-    text = _text("/proc/mounts")
-    if text is None:
-        return None
-    fields = [[folders.unescape(field) for field in line.split(" ")] for line in text.splitlines()]
-    return [{"source": f[0], "point": f[1], "type": f[2], "options": f[3]} for f in fields]
 
 
 def _queues() -> dict[str, dict[str, str | None]]:

@@ -49,10 +49,26 @@ def listing(parent: str) -> list[tuple[str, dict]]:
     return [(path, marker) for path, marker in found if marker is not None]
 
 
+def mounts() -> list[dict[str, str]]:
+    """{"source", "point", "type", "options"} of all that this process sees, the latest last."""
+    with open("/proc/self/mounts", encoding="utf-8", errors="surrogateescape") as file:
+        fields = [[unescape(field) for field in line.split(" ")] for line in file]
+    return [{"source": f[0], "point": f[1], "type": f[2], "options": f[3]} for f in fields]
+
+
 def mount_points() -> list[str]:
-    """All mount points that this process sees, the latest mount last."""
-    with open("/proc/self/mountinfo", encoding="utf-8", errors="surrogateescape") as file:
-        return [unescape(line.split()[4]) for line in file]
+    return [mount["point"] for mount in mounts()]
+
+
+def is_within(path: str, folder: str) -> bool:
+    """Whether a real path is the folder or below it."""
+    return path == folder or path.startswith(folder.rstrip("/") + "/")
+
+
+def mount_of(path: str) -> dict[str, str] | None:
+    """The mount that holds a real path: a file system that is mounted over another hides it."""
+    inside = [mount for mount in mounts() if is_within(path, mount["point"])]
+    return max(reversed(inside), key=lambda mount: len(mount["point"]), default=None)
 
 
 def unescape(field: str) -> str:
@@ -64,8 +80,7 @@ def unescape(field: str) -> str:
 def mounts_below(path: str) -> list[str]:
     """Mount points inside `path` or at it, the deepest first, so that they can be unmounted in this order."""
     real = os.path.realpath(path)
-    inside = [point for point in mount_points() if point == real or point.startswith(real.rstrip("/") + "/")]
-    return sorted(inside, key=len, reverse=True)
+    return sorted((point for point in mount_points() if is_within(point, real)), key=len, reverse=True)
 
 
 def check_removable(path: str, uuid: str) -> None:

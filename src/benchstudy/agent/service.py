@@ -107,21 +107,22 @@ def status(arguments: list[str]) -> None:
 
 def _values(files: str, ports: dict[str, int], spec: dict) -> dict[str, str]:
     """What each placeholder stands for."""
-    values = {"dir": files, "tools": spec["tools"], **_address("", spec)}
-    values.update({f"port.{name}": str(port) for name, port in ports.items()})
-    values.update({f"secret.{name}": text for name, text in spec["secrets"].items()})
+    own = {"dir": files, "bind": spec["bind"], "ports": ports, "secrets": spec["secrets"]}
+    values = {"tools": spec["tools"], **_values_of("", own)}
     values.update({f"library.{name}": path for name, path in spec["libraries"].items()})
     for other, its in spec["others"].items():
-        values[f"{other}.dir"] = its["dir"]
-        values.update(_address(f"{other}.", its))
-        values.update({f"{other}.port.{name}": str(port) for name, port in its["ports"].items()})
-        values.update({f"{other}.secret.{name}": text for name, text in its["secrets"].items()})
+        values.update(_values_of(f"{other}.", its))
     return values
 
 
-def _address(prefix: str, of: dict) -> dict[str, str]:
-    """Nothing when it is not known: the controller refused already what would need it."""
-    return {f"{prefix}bind": of["bind"]} if of["bind"] else {}
+def _values_of(prefix: str, service: dict) -> dict[str, str]:
+    """No address when it is not known: the controller refused already what would need it."""
+    return {
+        f"{prefix}dir": service["dir"],
+        **({f"{prefix}bind": service["bind"]} if service["bind"] else {}),
+        **{f"{prefix}port.{name}": str(port) for name, port in service["ports"].items()},
+        **{f"{prefix}secret.{name}": text for name, text in service["secrets"].items()},
+    }
 
 
 def _probed_address(spec: dict) -> str:

@@ -6,7 +6,7 @@ import threading
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from typing import Any
 from uuid import uuid4
 
@@ -27,21 +27,6 @@ FINAL_STATES = (
 )
 _MOST_FRUITLESS_ATTEMPTS = 5
 _STOP_SEEN_S = 0.5  # how soon `stop_when` is looked at
-_AS_RECORDED = (
-    "cause_kind",
-    "exit_status",
-    "signal",
-    "duration_s",
-    "boot_id",
-    "load_before",
-    "load_after",
-    "clock_step_s",
-    "oom_kills",
-    "max_rss_bytes",
-    "cpu_user_s",
-    "cpu_system_s",
-    "limits",
-)
 
 
 @dataclass(frozen=True)
@@ -231,20 +216,20 @@ class SupervisedRun:
         state = "lost" if record["state"] == "absent" else record["state"]
         if state == "stopped" and self._told_to_stop:
             state = "ended"
-        events = [f"{e['at']} {e['event']}: {e['detail']}" for e in record.get("events", ())]
         unknown = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
-        return Execution(
-            uuid=self.uuid,
-            argv=tuple(self._spec["argv"]),
-            state=state,
-            cause=record.get("cause"),
-            started=record.get("started", unknown),
-            finished=record.get("finished", unknown),
-            stdout_truncated=record.get("stdout_truncated", False),
-            stderr_truncated=record.get("stderr_truncated", False),
-            clock_offset_s=self._agent.last_clock_offset_s,
-            survivors=tuple(record.get("survivors", ())),
-            events=events,
-            run_dir=self.run_dir,
-            **{name: record.get(name) for name in _AS_RECORDED},
-        )
+        defaults = {"started": unknown, "finished": unknown, "stdout_truncated": False, "stderr_truncated": False}
+        ours = {
+            "uuid": self.uuid,
+            "argv": tuple(self._spec["argv"]),
+            "state": state,
+            "clock_offset_s": self._agent.last_clock_offset_s,
+            "survivors": tuple(record.get("survivors", ())),
+            "events": events_of(record),
+            "run_dir": self.run_dir,
+        }
+        return Execution(**{f.name: record.get(f.name, defaults.get(f.name)) for f in fields(Execution)} | ours)
+
+
+def events_of(record: Mapping[str, Any]) -> list[str]:
+    """What a supervisor noted, a line each."""
+    return [f"{e['at']} {e['event']}: {e['detail']}" for e in record.get("events", ())]

@@ -85,7 +85,8 @@ class RemoteProcess:
         view = memoryview(data)
         with self._remote._lost_if_broken():
             while view:
-                sent = self._stream.send_some(view, timeout_s)
+                # Nobody reads what an ended command is sent, though the host may close its channel a moment later.
+                sent = 0 if self.channel.exit_status_ready() else self._stream.send_some(view, timeout_s)
                 if sent == 0:
                     self._raise_if_lost()
                     raise CommandEnded(f"{self.name}: `{_shown(self.argv)}` ended before it read all its input")

@@ -43,13 +43,11 @@ def _above(material: Material, op: str, noun: str) -> Iterator[tuple[str, str]]:
         found = _rate(group, op)
         if ceiling is not None and found is not None and found[0] > _SLACK * ceiling.rate:
             rate, said = found
-            yield (
-                group.where,
-                (
-                    f"{said}{noun} at {words.rate(rate)}, {rate / ceiling.rate:.1f} times the most that it can be: "
-                    f"{ceiling.source}"
-                ),
+            what = (
+                f"{said}{noun} at {words.rate(rate)}, {rate / ceiling.rate:.1f} times the most that it can be: "
+                f"{ceiling.source}"
             )
+            yield group.where, what
 
 
 def _holds_for(ceiling: Ceiling, group: Group) -> bool:

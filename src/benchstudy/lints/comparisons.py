@@ -37,13 +37,11 @@ def vanished_series(material: Material) -> Found:
 def zero_base(material: Material) -> Found:
     for where, statistic, old, new, change in _pairs(material):
         if old.value == 0 and new.value and change is not None:
-            yield (
-                where,
-                (
-                    f"{statistic} changed from {_said(old)} to {_said(new)}, which is printed as {_percent(change)}: "
-                    "the base is zero as far as it is printed"
-                ),
+            what = (
+                f"{statistic} changed from {_said(old)} to {_said(new)}, which is printed as {_percent(change)}: "
+                "the base is zero as far as it is printed"
             )
+            yield where, what
 
 
 @rule(
@@ -64,13 +62,11 @@ def borrowed_variance(material: Material) -> Found:
             for name, figure in other.figures.items()
             if name == "users_change" and figure.value is not None
         )
-        yield (
-            group.where,
-            (
-                f"a variance of {band.printed} that is “usual” elsewhere is what {', '.join(judged) or 'a change'} is "
-                "held against, and nothing here was run twice"
-            ),
+        what = (
+            f"a variance of {band.printed} that is “usual” elsewhere is what {', '.join(judged) or 'a change'} is "
+            "held against, and nothing here was run twice"
         )
+        yield group.where, what
 
 
 @rule(

@@ -60,13 +60,11 @@ def client_limited(material: Material) -> Found:
     for group in material.groups:
         rate, wait, workers = group.value("qps"), group.value("queue_avg"), group.value("workers")
         if rate and wait and workers and rate * wait >= BUSY_WRITERS * workers:
-            yield (
-                group.where,
-                (
-                    f"{words.number(rate)}/s × {words.time(wait)} in queue take {words.number(rate * wait)} waiting "
-                    f"writers, and there were {words.number(workers)}: the rate is what so many writers can do"
-                ),
+            what = (
+                f"{words.number(rate)}/s × {words.time(wait)} in queue take {words.number(rate * wait)} waiting "
+                f"writers, and there were {words.number(workers)}: the rate is what so many writers can do"
             )
+            yield group.where, what
         busy = group.value("generator_cpu")
         if busy is not None and busy > BUSY_GENERATOR and not _is_null(group):
             yield group.where, f"the generator used {words.percent(busy)} of its processors"
@@ -97,14 +95,12 @@ def saturated_from_the_start(material: Material) -> Found:
     for group, start, values in _plateaus(material):
         levels = _sweep_levels(material, group)
         if start in levels[:2]:
-            yield (
-                Group(group.section, dict(group.but("concurrency")), {}).where,
-                (
-                    f"from {start} connections on, {'the first' if start == levels[0] else 'the second'} of "
-                    f"{len(levels)} levels, throughput stays between {words.number(min(values))} and "
-                    f"{words.number(max(values))}/s"
-                ),
+            what = (
+                f"from {start} connections on, {'the first' if start == levels[0] else 'the second'} of "
+                f"{len(levels)} levels, throughput stays between {words.number(min(values))} and "
+                f"{words.number(max(values))}/s"
             )
+            yield Group(group.section, dict(group.but("concurrency")), {}).where, what
 
 
 @rule(

@@ -116,13 +116,11 @@ def loose_threshold(material: Material) -> Found:
             sample = other.figures.get("real")
             same = other.section == group.section and other.but("op") == group.but("op")
             if same and sample is not None and sample.value and limit.value and limit.value >= _LOOSE * sample.value:
-                yield (
-                    other.where,
-                    (
-                        f"the limit of {limit.printed} is {limit.value / sample.value:.0f} times the sample of "
-                        f"{sample.printed}"
-                    ),
+                what = (
+                    f"the limit of {limit.printed} is {limit.value / sample.value:.0f} times the sample of "
+                    f"{sample.printed}"
                 )
+                yield other.where, what
 
 
 def _tells(material: Material, words_for_it: tuple[str, ...]) -> bool:

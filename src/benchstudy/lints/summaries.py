@@ -71,13 +71,11 @@ def single_outlier(material: Material) -> Found:
         where = ", ".join(
             [section, *(level for _, level in levels), *(g.levels.get("size", "") for g, _, _ in fitting)]
         )
-        yield (
-            where,
-            (
-                f"mean, deviation and median fit n ≈ {min(sizes):.0f}–{max(sizes):.0f} values of which all but one are "
-                f"like the median, and that one is {implied}"
-            ),
+        what = (
+            f"mean, deviation and median fit n ≈ {min(sizes):.0f}–{max(sizes):.0f} values of which all but one are "
+            f"like the median, and that one is {implied}"
         )
+        yield where, what
 
 
 def _one_outlier(group: Group) -> tuple[float, float] | None:
@@ -101,14 +99,12 @@ def _outliers_in_values(material: Material) -> Iterator[tuple[str, str]]:
             far = max(lone, typical) > 3 * min(lone, typical) > 0
             if far and spread > _TIGHT * without:
                 say = {"s": words.time, "B/s": words.rate, "1/s": words.per_second}.get(figure.unit, words.number)
-                yield (
-                    group.where,
-                    (
-                        f"one of {len(values)} trials gave {say(lone)}, the others {say(others[0])} to "
-                        f"{say(others[-1])}; "
-                        f"without it the standard deviation falls from {say(spread)} to {say(without)}"
-                    ),
+                what = (
+                    f"one of {len(values)} trials gave {say(lone)}, the others {say(others[0])} to "
+                    f"{say(others[-1])}; "
+                    f"without it the standard deviation falls from {say(spread)} to {say(without)}"
                 )
+                yield group.where, what
 
 
 def _sd(values: list[float]) -> float:
@@ -136,13 +132,11 @@ def lowest_bucket(material: Material) -> Found:
         lowest = min((value for value, _ in seconds), default=None)
         names = [name for value, name in seconds if value == lowest]
         if lowest in _LOWEST_EDGES and (count := len(names)) >= _AT_EDGE:
-            yield (
-                str(version) or "all",
-                (
-                    f"{count} figures of {_named(names)} are exactly {words.time(lowest)}, and none is lower: that is "
-                    "the edge of the lowest bucket"
-                ),
+            what = (
+                f"{count} figures of {_named(names)} are exactly {words.time(lowest)}, and none is lower: that is "
+                "the edge of the lowest bucket"
             )
+            yield str(version) or "all", what
 
 
 def _named(statistics: list[str]) -> str:

@@ -15,6 +15,7 @@ from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
+from benchstudy.measuring.alive import still_runs
 from benchstudy.measuring.statuslines import StatusLines, live_terminal
 
 log = logging.getLogger("benchstudy")
@@ -124,11 +125,11 @@ class Progress:
 
 def _states(folder: Path) -> Iterator[dict[str, Any]]:
     for path in sorted(folder.glob("*.json")):
-        if not Path(f"/proc/{path.stem}").exists():  # left by a session that was killed
-            path.unlink(missing_ok=True)
-            continue
         try:
-            yield json.loads(path.read_text())
+            if still_runs(int(path.stem), path.stat().st_mtime):
+                yield json.loads(path.read_text())
+            else:  # left by a session that was killed
+                path.unlink()
         except FileNotFoundError:  # that session has just ended
             continue
 

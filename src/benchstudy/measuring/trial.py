@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from benchstudy.hosts.agent import Command, Execution, RunningService, ServiceFailed
+from benchstudy.hosts.commands import events_of
 from benchstudy.hosts.remote import ConnectionFailed, ConnectionLost
 from benchstudy.hosts.services import died, how_it_ended, no_address
 from benchstudy.measuring.raw import CommandRecord
@@ -91,7 +92,7 @@ class TrialContext:
                 host=connection.remote.name,
                 argv=[self._state.redact(argument) for argument in execution.argv],
                 tool=tool,
-                **{name: getattr(execution, name) for name in _FROM_EXECUTION},
+                **{name: getattr(execution, name) for name in _AS_IT_WENT},
             )
         )
         return TrialExecution(execution, into / "stdout", into / "stderr", into / "files")
@@ -196,9 +197,13 @@ class TrialContext:
             return
         spec = self._state.described(name)
         connection = self._state.host(spec.role)
-        # Asked to end, it did what it should; a command that says "stopped" was cut off.
-        state = "ended" if record["state"] == "stopped" else record["state"]
         defaults = {"finished": record["started"], "stdout_truncated": False, "stderr_truncated": False}
+        went = {key: record.get(key, defaults.get(key)) for key in _AS_IT_WENT} | {
+            # Asked to end, it did what it should; a command that says "stopped" was cut off.
+            "state": "ended" if record["state"] == "stopped" else record["state"],
+            "clock_offset_s": connection.agent.last_clock_offset_s,
+            "events": events_of(record),
+        }
         self.commands.append(
             CommandRecord(
                 label=label,
@@ -206,14 +211,7 @@ class TrialContext:
                 host=connection.remote.name,
                 argv=spec.argv,
                 tool=self._state.tool(spec.role, record.get("program") or spec.argv[0]),
-                state=state,
-                clock_offset_s=connection.agent.last_clock_offset_s,
-                events=[f"{e['at']} {e['event']}: {e['detail']}" for e in record.get("events", ())],
-                **{
-                    key: record.get(key, defaults.get(key))
-                    for key in _FROM_EXECUTION
-                    if key not in ("state", "clock_offset_s", "events")
-                },
+                **went,
             )
         )
 
@@ -242,19 +240,5 @@ class TrialContext:
         self.notes.update(facts)
 
 
-_FROM_EXECUTION = (
-    "state",
-    "exit_status",
-    "signal",
-    "started",
-    "finished",
-    "duration_s",
-    "stdout_truncated",
-    "stderr_truncated",
-    "boot_id",
-    "load_before",
-    "load_after",
-    "clock_offset_s",
-    "events",
-    "limits",
-)
+# What a record has of how a command went; the rest is what was asked for.
+_AS_IT_WENT = CommandRecord.model_fields.keys() - {"label", "role", "host", "argv", "tool"}

@@ -3,6 +3,7 @@
 from typing import Annotated, Any, Literal
 
 from pydantic import (
+    AfterValidator,
     BeforeValidator,
     Field,
     SerializerFunctionWrapHandler,
@@ -12,7 +13,7 @@ from pydantic import (
 )
 
 from benchstudy.model import questions, registry
-from benchstudy.model.names import nearest
+from benchstudy.model.names import require_known
 from benchstudy.model.strict import Strict
 from benchstudy.model.units import Size
 
@@ -23,6 +24,14 @@ def _rate(value: Any) -> float:
     if not isinstance(value, str) or not value.strip().endswith("/s"):
         raise ValueError(f'{value!r} is not a rate of bytes: write "125MiB/s" or "1GB/s"')
     return float(Size(value.strip().removesuffix("/s")).bytes)
+
+
+def _known_family(value: str) -> str:
+    require_known(value, registry.names(), f"no family is called {value!r}")
+    return value
+
+
+FamilyName = Annotated[str, AfterValidator(_known_family)]
 
 
 class Acknowledgement(Strict):
@@ -48,15 +57,15 @@ class Acknowledgement(Strict):
     @field_validator("lint")
     @classmethod
     def _known(cls, value: str | None) -> str | None:
-        if value is not None and value not in registry.lint_names():
-            raise ValueError(f"no lint is called {value!r}: {nearest(value, registry.lint_names())}")
+        if value is not None:
+            require_known(value, registry.lint_names(), f"no lint is called {value!r}")
         return value
 
     @field_validator("question")
     @classmethod
     def _asked(cls, value: str | None) -> str | None:
-        if value is not None and value not in questions.TITLES:
-            raise ValueError(f"the checklist asks no {value!r}: {nearest(value, questions.TITLES)}")
+        if value is not None:
+            require_known(value, questions.TITLES, f"the checklist asks no {value!r}")
         return value
 
     @model_validator(mode="after")
@@ -71,20 +80,15 @@ class Acknowledgement(Strict):
 class MeasuredCeiling(Strict):
     """What the study itself finds a device to give at most, with another tool: the highest value of any trial."""
 
-    family: str
+    family: FamilyName
     metric: str = Field(description="in bytes a second, such as `read_bandwidth` of fio")
     where: str = Field("*", description="pattern of the cases that measure it, such as `*job=sequential-read`")
-
-    @field_validator("family")
-    @classmethod
-    def _family(cls, value: str) -> str:
-        return _known_family(value)
 
 
 class DeclaredCeiling(Strict):
     """What a device, link or volume can give at most. Figures above it did not come from there."""
 
-    family: str
+    family: FamilyName
     op: Literal["read", "write"]
     rate: Annotated[float, BeforeValidator(_rate)] | None = Field(
         None, description='bytes a second, such as "125MiB/s"'
@@ -94,11 +98,6 @@ class DeclaredCeiling(Strict):
     )
     source: str = Field(min_length=3, description="where that stands: a data sheet, a contract, a measurement")
     where: str = Field("*", description="pattern of cases it holds for, such as `backend=disk,*`")
-
-    @field_validator("family")
-    @classmethod
-    def _family(cls, value: str) -> str:
-        return _known_family(value)
 
     @model_validator(mode="after")
     def _one_rate(self) -> "DeclaredCeiling":
@@ -110,9 +109,3 @@ class DeclaredCeiling(Strict):
     def _without_the_other(self, dump: SerializerFunctionWrapHandler) -> dict[str, Any]:
         """A study's hash must stay what it was before ceilings could be measured."""
         return {key: value for key, value in dump(self).items() if value is not None}
-
-
-def _known_family(value: str) -> str:
-    if value not in registry.names():
-        raise ValueError(f"no family is called {value!r}: {nearest(value, registry.names())}")
-    return value

@@ -2,6 +2,7 @@
 
 import difflib
 import re
+from collections import Counter
 from collections.abc import Iterable
 from typing import Annotated
 
@@ -32,6 +33,21 @@ def nearest(name: str, known: Iterable[str]) -> str:
     if close:
         return f'did you mean "{close[0]}"?'
     return f"known: {', '.join(known)}" if known else "none is known"
+
+
+def require_known(name: str, known: Iterable[str], said: str) -> None:
+    """Raises ValueError with what is `said`, and a hint, unless `name` is one of the `known`."""
+    known = list(known)
+    if name not in known:
+        raise ValueError(f"{said}: {nearest(name, known)}")
+
+
+def require_each_once(**names: Iterable[str]) -> None:
+    """Raises ValueError for a name that one of these fields gives twice."""
+    for field, given in names.items():
+        twice = next((name for name, count in Counter(given).items() if count > 1), None)
+        if twice is not None:
+            raise ValueError(f"{field}: the name {twice!r} is given twice")
 
 
 Name = Annotated[str, AfterValidator(check_name)]

@@ -13,19 +13,16 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from pydantic import BaseModel, ConfigDict, Field, model_validator
+from pydantic import Field, model_validator
 
-from benchstudy.model.names import Name
+from benchstudy.model.names import Name, require_known
+from benchstudy.model.strict import Strict
 from benchstudy.model.units import DurationField, SizeField
 
 PLACEHOLDER = re.compile(r"\{\{\s*([^{}]+?)\s*\}\}")
 
 
-class _Strict(BaseModel):
-    model_config = ConfigDict(extra="forbid", frozen=True)
-
-
-class Limits(_Strict):
+class Limits(Strict):
     """What a process and all that comes of it may use. A limit that the host cannot enforce is refused.
 
     Without any limit, peak memory and CPU time are still accounted for, where the host can.
@@ -56,7 +53,7 @@ class Confinement:
         }
 
 
-class Ready(_Strict):
+class Ready(Strict):
     """When a service counts as up: exactly one of the four."""
 
     tcp: Name | None = Field(None, description="this named port accepts a connection")
@@ -72,13 +69,13 @@ class Ready(_Strict):
         return self
 
 
-class Service(_Strict):
+class Service(Strict):
     """One server or mount, in the foreground under the supervisor, for the session or (some families) for one trial."""
 
     role: Name = Field("sut", description="on which of the target's hosts")
     needs: list[Name] = Field([], description="services that must be ready before")
-    ports: list[Name] = []
-    secrets: list[Name] = []
+    ports: list[Name] = Field([])
+    secrets: list[Name] = Field([])
     secret_env: dict[Name, str] = Field(
         {}, description="secrets of one's own: the variable of the controller's environment that holds {{secret.NAME}}"
     )
@@ -87,7 +84,7 @@ class Service(_Strict):
     setup: list[list[str]] = Field([], description="commands run to their end before the start")
     setup_timeout: DurationField | None = Field(None, description="of each of them; 10 min when left out")
     argv: list[str] = Field(min_length=1, description="the server, in the foreground")
-    env: dict[str, str] = {}
+    env: dict[str, str] = Field({})
     ready: Ready
     stop: list[str] | None = Field(None, description="command that ends it politely, such as an unmount")
 
@@ -113,3 +110,16 @@ def definition(services: Mapping[str, Service], name: str | None) -> dict[str, A
             found[current] = services[current].model_dump(mode="json", exclude_defaults=True)
             wanted += services[current].needs
     return found
+
+
+def check_service(where: str, name: str, services: Mapping[str, Service]) -> Service:
+    """The service of this name. Raises ValueError when the study describes none."""
+    require_known(name, services, f"{where}: no service {name!r} below services")
+    return services[name]
+
+
+def check_port(where: str, name: str, port: str, services: Mapping[str, Service]) -> Service:
+    """The service of this name, which has this port. Raises ValueError."""
+    service = check_service(where, name, services)
+    require_known(port, service.ports, f"{where}: service {name} has no port {port!r}")
+    return service

@@ -18,7 +18,7 @@ from benchstudy.model.declared import Acknowledgement, DeclaredCeiling
 from benchstudy.model.errors import StudyError
 from benchstudy.model.family import Case, Family, FamilyConfig
 from benchstudy.model.host import Host
-from benchstudy.model.names import Name, nearest
+from benchstudy.model.names import Name, nearest, require_known
 from benchstudy.model.references import dangling
 from benchstudy.model.stopping import BlockRange, BlocksField, PrecisionField, Stopping, share_of_percent
 from benchstudy.model.strict import Strict
@@ -61,8 +61,7 @@ class Thresholds(Strict):
     def _margins_of_families(cls, value: dict[str, float]) -> dict[str, float]:
         for key in value:
             family, slash, metric = key.partition("/")
-            if family not in registry.names():
-                raise ValueError(f"{key!r} is of no family: {nearest(family, registry.names())}")
+            require_known(family, registry.names(), f"{key!r} is of no family")
             if slash and not metric:
                 raise ValueError(f"{key!r} names no metric behind the slash")
         return value
@@ -112,8 +111,7 @@ class Study(Strict):
             return value
         typed = {}
         for name, block in value.items():
-            if name not in registry.names():
-                raise ValueError(f"unknown family {name!r}: {nearest(str(name), registry.names())}")
+            require_known(str(name), registry.names(), f"unknown family {name!r}")
             config = registry.get(name).Config
             if isinstance(block, config):
                 typed[name] = block
@@ -128,21 +126,14 @@ class Study(Strict):
     def _names_resolve(self) -> "Study":
         for target_name, target in self.targets.items():
             for role, host in target.roles.items():
-                if host not in self.hosts:
-                    raise ValueError(
-                        f"targets.{target_name}.roles.{role}: no host {host!r}: {nearest(host, self.hosts)}"
-                    )
+                require_known(host, self.hosts, f"targets.{target_name}.roles.{role}: no host {host!r}")
         for index, ceiling in enumerate(self.ceilings):
-            if ceiling.measured is not None and ceiling.measured.family not in self.families:
-                hint = nearest(ceiling.measured.family, self.families)
-                raise ValueError(f"ceilings.{index}.measured.family: this study measures no such family: {hint}")
+            if ceiling.measured is not None:
+                where = f"ceilings.{index}.measured.family"
+                require_known(ceiling.measured.family, self.families, f"{where}: this study measures no such family")
         for family_name, config in self.families.items():
             for target_name in config.targets or ():
-                if target_name not in self.targets:
-                    raise ValueError(
-                        f"families.{family_name}.targets: no target {target_name!r}: "
-                        f"{nearest(target_name, self.targets)}"
-                    )
+                require_known(target_name, self.targets, f"families.{family_name}.targets: no target {target_name!r}")
         return self
 
     @model_validator(mode="after")

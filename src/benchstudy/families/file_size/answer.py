@@ -3,19 +3,13 @@
 from pathlib import Path
 from typing import Any
 
-import orjson
-
+from benchstudy.families.shared.files import read_facts
 from benchstudy.model.family import ParseError
 
 
 def read_answer(path: Path) -> dict[str, Any]:
     """Also of a trial that failed: then it holds a `problem`. Raises ParseError."""
-    try:
-        answer = orjson.loads(path.read_bytes())
-        if not isinstance(answer["operations"], list) or answer["schema"] != 1:
-            raise ParseError(f"{path.name}: not an answer of the file-size probe")
-    except FileNotFoundError as error:
-        raise ParseError(f"{path.name} is missing") from error
-    except (orjson.JSONDecodeError, KeyError, TypeError) as error:
-        raise ParseError(f"{path.name}: truncated, or not an answer of the file-size probe") from error
+    answer = read_facts(path, ["operations"])
+    if not isinstance(answer["operations"], list):
+        raise ParseError(f"{path.name}: not an answer of the file-size probe")
     return answer

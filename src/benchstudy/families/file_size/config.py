@@ -1,6 +1,5 @@
 """What a study says about the family file_size."""
 
-import re
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated, Any, Literal
@@ -8,14 +7,15 @@ from urllib.parse import urlsplit
 
 from pydantic import Field, SerializerFunctionWrapHandler, field_validator, model_serializer, model_validator
 
+from benchstudy.families.shared.folders import FileSystems
 from benchstudy.model.family import FamilyConfig
-from benchstudy.model.names import Name, nearest
+from benchstudy.model.names import Name, nearest, require_known
+from benchstudy.model.services import PLACEHOLDER, check_service
 from benchstudy.model.strict import Strict
 from benchstudy.model.units import Size, SizeField
 
 # The secrets that an S3 service of the study's own declares.
 SERVICE_KEYS = ("access_key", "secret_key")
-_PLACEHOLDER = re.compile(r"\{\{\s*([^{}]+?)\s*\}\}")
 _BLOCK = 4096
 _SMALLEST_CHUNK = 128 * 1024
 _SMALLEST_PART = 5 * 1024**2  # S3 refuses smaller ones
@@ -43,7 +43,7 @@ class PathBackend(_Backend):
 
     kind: Literal["path"]
     path: str = Field(description="a folder that exists; may hold {{service.dir}}")
-    expect_fs: list[str] = Field(
+    expect_fs: FileSystems = Field(
         [], description="its type as /proc/mounts calls it (ext4, nfs4, fuse.sshfs …), asserted; several may do"
     )
     direct: bool | None = Field(None, description="O_DIRECT for this backend; the family's `direct` when left out")
@@ -51,11 +51,6 @@ class PathBackend(_Backend):
     @property
     def location(self) -> str:
         return self.path
-
-    @field_validator("expect_fs", mode="before")
-    @classmethod
-    def _one_or_several(cls, value: Any) -> Any:
-        return [value] if isinstance(value, str) else [] if value is None else value
 
     @field_validator("path")
     @classmethod
@@ -153,9 +148,7 @@ class FileSizeConfig(FamilyConfig):
     def _sizes_of_backends(self) -> "FileSizeConfig":
         for backend in self.backends:
             for size in backend.sizes or ():
-                if size not in self.sizes:
-                    known = ", ".join(map(str, self.sizes))
-                    raise ValueError(f"backend {backend.name}: {size} is none of the family's sizes ({known})")
+                require_known(size, self.sizes, f"backend {backend.name}: {size} is none of the family's sizes")
         return self
 
     @model_validator(mode="after")
@@ -165,16 +158,10 @@ class FileSizeConfig(FamilyConfig):
                 if "{{" in backend.location:
                     raise ValueError(f"backend {backend.name}: a text with {{{{…}}}} needs `service: NAME`")
                 continue
-            if backend.service not in self.services:
-                hint = nearest(backend.service, self.services)
-                raise ValueError(f"backend {backend.name}: no service {backend.service!r} below services: {hint}")
-            service = self.services[backend.service]
+            service = check_service(f"backend {backend.name}", backend.service, self.services)
             known = {"service.dir", *(f"service.port.{port}" for port in service.ports)}
-            unknown = [name for name in _PLACEHOLDER.findall(backend.location) if name not in known]
-            if unknown:
-                raise ValueError(
-                    f"backend {backend.name}: unknown placeholder {{{{{unknown[0]}}}}}: {nearest(unknown[0], known)}"
-                )
+            for name in PLACEHOLDER.findall(backend.location):
+                require_known(name, known, f"backend {backend.name}: unknown placeholder {{{{{name}}}}}")
             missing = set(SERVICE_KEYS) - set(service.secrets)
             if isinstance(backend, S3Backend) and backend.access_key_env is None and missing:
                 raise ValueError(

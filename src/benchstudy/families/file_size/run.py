@@ -7,6 +7,7 @@ from typing import Any
 
 from benchstudy.families.file_size.answer import read_answer
 from benchstudy.families.file_size.config import SERVICE_KEYS, FileSizeConfig, PathBackend, S3Backend
+from benchstudy.families.shared.folders import wrong_file_system
 from benchstudy.hosts.agent import Command
 from benchstudy.hosts.errors import ServiceFailed
 from benchstudy.measuring.trial import TrialContext
@@ -79,11 +80,9 @@ def _assert_folder(trial: TrialContext, backend: PathBackend, path: str) -> None
     where = f"backend {backend.name}: {path}"
     if not found["is_dir"]:
         raise TrialFailed(f"{where} is not a folder on the host: mount it or make it")
-    if backend.expect_fs and found["fs_type"] not in backend.expect_fs:
-        raise TrialFailed(
-            f"{where} is on a {found['fs_type']} file system (mounted at {found['mount_point']}), and the study "
-            f"expects {' or '.join(backend.expect_fs)}: is the mount missing?"
-        )
+    wrong = wrong_file_system(found, backend.expect_fs)
+    if wrong:
+        raise TrialFailed(f"{where} {wrong}")
 
 
 def _prepare(trial: TrialContext, request: dict[str, Any]) -> dict[str, Any]:

@@ -6,8 +6,10 @@ from typing import Any, Literal
 
 from pydantic import Field, field_validator, model_validator
 
+from benchstudy.families.shared.folders import FileSystems
 from benchstudy.model.family import FamilyConfig
-from benchstudy.model.names import Name, nearest
+from benchstudy.model.names import Name, require_known
+from benchstudy.model.services import check_service
 from benchstudy.model.strict import Strict
 from benchstudy.model.units import DurationField, Size, SizeField
 
@@ -57,13 +59,8 @@ class Directory(Strict):
 
     name: Name
     path: str = Field(description="absolute or below ~/; may hold {{placeholders}} of the service")
-    expect_fs: list[str] = Field([], description="file system types it may be on; any when left out")
+    expect_fs: FileSystems = Field([], description="file system types it may be on; any when left out")
     service: Name | None = Field(None, description="service that must be up before, such as a mount")
-
-    @field_validator("expect_fs", mode="before")
-    @classmethod
-    def _one_or_several(cls, value: Any) -> Any:
-        return [value] if isinstance(value, str) else value
 
     @model_validator(mode="after")
     def _harmless(self) -> "Directory":
@@ -102,8 +99,7 @@ class Job(Strict):
         for key, setting in value.items():
             if key in cls.model_fields or key in ("ioengine", "readwrite", "filename"):
                 raise ValueError(f"{key!r} belongs beside extra, not into it")
-            if key not in EXTRA_OPTIONS:
-                raise ValueError(f"fio option {key!r} is not allowed here: {nearest(key, EXTRA_OPTIONS)}")
+            require_known(key, EXTRA_OPTIONS, f"fio option {key!r} is not allowed here")
             if not re.fullmatch(r"[\w.,:/%+-]*", str(setting), re.ASCII):
                 raise ValueError(f"the value {setting!r} of {key} may hold letters, digits and . , : / % + - _ only")
         return value
@@ -130,7 +126,6 @@ class FioConfig(FamilyConfig):
     @model_validator(mode="after")
     def _services_described(self) -> "FioConfig":
         for directory in self.directories:
-            if directory.service is not None and directory.service not in self.services:
-                hint = nearest(directory.service, self.services)
-                raise ValueError(f"directory {directory.name}: no service {directory.service!r}: {hint}")
+            if directory.service is not None:
+                check_service(f"directory {directory.name}", directory.service, self.services)
         return self

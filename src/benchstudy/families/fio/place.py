@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from benchstudy.families.fio.config import Directory
+from benchstudy.families.shared.folders import wrong_file_system
 
 FILE = "{file}"  # stands in a case's argv for the file, whose folder is known only on the host
 
@@ -15,12 +16,8 @@ def unusable(directory: Directory, info: Mapping[str, Any], needed: int, path: s
         return f"{path} does not exist: mount or make it first"
     if not info["is_dir"]:
         return f"{path} is not a directory"
-    if directory.expect_fs and info["fs_type"] not in directory.expect_fs:
-        expected = " or ".join(directory.expect_fs)
-        return (
-            f"{path} is on {info['fs_type']} (mounted at {info['mount_point']}), but the study expects "
-            f"{expected}: is it mounted?"
-        )
+    if wrong := wrong_file_system(info, directory.expect_fs):
+        return f"{path} {wrong}"
     if not info["writable"]:
         return f"{path} cannot be written to by the user of this host"
     if info["free_bytes"] < needed:

@@ -26,12 +26,11 @@ __all__ = [
 ]
 
 _PHASES = {"Connect": "connect", "Processing": "processing", "Waiting": "waiting", "Total": "total"}
-_VERSION = re.compile(r"^This is ApacheBench, Version (?P<version>\S+)(?: <\$Revision: (?P<revision>\d+) \$>)?", re.M)
+_VERSION = re.compile(r"^This is ApacheBench, Version (?P<version>\S+)", re.M)
 # Also as a page or a shell shows it: in backquotes, or after a prompt.
 _COMMAND = re.compile(r"^[\s`$#>]*((?:\S*/)?ab\s+-[^\n`]*)`?", re.M)
 _FIELD = re.compile(r"^(?P<name>[A-Z][A-Za-z/0-9 -]+?):[ \t]*(?P<value>.*?)[ \t]*$")
 _FAILURES = re.compile(r"^\s+\(Connect: (\d+), (?:Receive: (\d+), )?Length: (\d+), Exceptions: (\d+)\)\s*$")
-_POSTED = re.compile(r"^\s+(?P<rate>[\d.]+) kb/s (?P<kind>sent|total)\s*$")
 _TIMES = re.compile(r"^(Connect|Processing|Waiting|Total):((?:\s+-?\d+(?:\.\d+)?){3,5})\s*$")
 _PERCENTILE = re.compile(r"^\s*(?P<percent>\d+)%\s+<?(?P<ms>-?\d+)>?")
 _WARNING = re.compile(r"^(?:WARNING|ERROR): The median and mean for (?P<what>.+?) are", re.M)
@@ -76,15 +75,12 @@ class _Report:
         self._text, self._stderr = text, stderr
         self._fields: dict[str, list[str]] = {}
         self._failures: tuple[int, ...] = (0, 0, 0, 0)
-        self._posted: dict[str, float] = {}
         self._times: dict[str, Times] = {}
         self._percentiles: dict[int, float] = {}
         lines = iter(text.splitlines())
         for line in lines:
             if match := _FAILURES.match(line):
                 self._failures = tuple(int(_finite(n or "0")) for n in match.groups())
-            elif match := _POSTED.match(line):
-                self._posted[match["kind"]] = _finite(match["rate"]) * 1024
             elif match := _TIMES.match(line):
                 self._times[_PHASES[match[1]]] = self._row(match[1], match[2])
             elif line.startswith("Percentage of the requests"):
@@ -103,12 +99,10 @@ class _Report:
         optional = self._optional
         return AbResult(
             version=version["version"] if version else None,
-            revision=version["revision"] if version else None,
             command=command,
             server_software=self._value("Server Software"),
             hostname=self._value("Server Hostname"),
             port=self._count("Server Port"),
-            tls=self._fields.get("SSL/TLS Protocol", [None])[0],
             path=self._value("Document Path"),
             document_length=None if length == "Variable" else self._count("Document Length"),
             concurrency=self._count("Concurrency Level"),
@@ -123,13 +117,11 @@ class _Report:
             non_2xx=int(optional("Non-2xx responses") or 0),
             keepalive_requests=_whole(optional("Keep-Alive requests")),
             transferred=self._count("Total transferred"),
-            body_sent=_whole(optional("Total body sent")),
             html_transferred=self._count("HTML transferred"),
             requests_per_second=optional("Requests per second"),
             time_per_request=_leading(per_request[0]) / 1000 if per_request else None,
             time_per_request_across=_leading(per_request[1]) / 1000 if len(per_request) > 1 else None,
             transfer_rate=_times_1024(optional("Transfer rate")),
-            sent_rate=self._posted.get("sent"),
             times=self._times,
             percentiles=self._percentiles,
             warnings=tuple(match["what"] for match in _WARNING.finditer(self._text)),

@@ -28,37 +28,33 @@ class Times:
 class AbResult:
     """Everything one report says. Times in s, rates in 1/s and B/s, sizes in B; None is what it does not say."""
 
-    version: str | None
-    revision: str | None
-    command: str | None  # as found in front of the report
-    server_software: str
-    hostname: str
-    port: int
-    tls: str | None
-    path: str
     document_length: int | None  # None: "Variable" (-l)
     concurrency: int
     duration: float
     complete: int
     failed: int  # ab's sum, in which one request can be counted up to three times
-    failed_connect: int
-    failed_receive: int
-    failed_length: int
-    failed_exceptions: int
-    write_errors: int
-    non_2xx: int
     keepalive_requests: int | None  # None: keep-alive was not asked for
     transferred: int
-    body_sent: int | None
     html_transferred: int
     requests_per_second: float | None  # None, like the next three, when nothing was completed
     time_per_request: float | None
     time_per_request_across: float | None
     transfer_rate: float | None
-    sent_rate: float | None
     times: Mapping[str, Times]  # connect, processing, waiting, total
     percentiles: Mapping[int, float]
-    warnings: tuple[str, ...]  # what ab itself says of mean and median
+    version: str | None = None
+    command: str | None = None  # as found in front of the report
+    server_software: str = ""
+    hostname: str = ""
+    port: int = 0
+    path: str = ""
+    failed_connect: int = 0
+    failed_receive: int = 0
+    failed_length: int = 0
+    failed_exceptions: int = 0
+    write_errors: int = 0
+    non_2xx: int = 0
+    warnings: tuple[str, ...] = ()  # what ab itself says of mean and median
 
     def errors(self) -> Errors:
         """Failures with overlaps taken out, so at least this many, each under what it shows first: no whole answer,

@@ -1,13 +1,21 @@
 """What a study says about the family http_concurrency: servers, their endpoints, limits, generators, and sweeps."""
 
 import re
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
-from pydantic import Field, field_validator, model_validator
+from pydantic import AfterValidator, Field, field_validator, model_validator
 
-from benchstudy.families.shared.levels import UNLIMITED, Limit, Rate
+from benchstudy.families.shared.levels import (
+    UNLIMITED,
+    Limit,
+    Rate,
+    RateField,
+    check_chosen,
+    misplaced_option,
+)
 from benchstudy.model.family import FamilyConfig
-from benchstudy.model.names import Name, nearest
+from benchstudy.model.names import Name, require_each_once
+from benchstudy.model.services import check_port
 from benchstudy.model.strict import Strict
 from benchstudy.model.units import DurationField
 
@@ -23,6 +31,26 @@ _FOR_ONE_TOOL = {"threads": "wrk", "check_answers": "wrk", "survive_errors": "ab
 def env_names(*texts: str | None) -> list[str]:
     """The variables named in {{env.NAME}}, each once."""
     return sorted({name for text in texts if text for name in _ENV.findall(text)})
+
+
+def _checked_headers(headers: dict[str, str]) -> dict[str, str]:
+    for name, value in headers.items():
+        if not re.fullmatch(r"[A-Za-z0-9!#$%&'*+.^_`|~-]+", name) or not _LINE.fullmatch(value):
+            raise ValueError(f"header {name!r}: a name without blanks, and a value on one line")
+        if name.lower() in ("host", "connection", "content-length"):
+            raise ValueError(f"header {name!r} is the generator's own affair")
+    return headers
+
+
+def _checked_concurrency(values: list[int]) -> list[int]:
+    wrong: list[Any] = [value for value in values if not 1 <= value <= 60_000]
+    if wrong:
+        raise ValueError(f"{wrong[0]} requests at once: give 1 to 60000, the ports one address has for a client")
+    return values
+
+
+Headers = Annotated[dict[str, str], AfterValidator(_checked_headers)]
+Concurrency = Annotated[list[int], AfterValidator(_checked_concurrency)]
 
 
 class Expect(Strict):
@@ -64,7 +92,7 @@ class Endpoint(Strict):
 
     name: Name
     path: str = Field(description="with its query, beginning with /; {{n}} with `walk`")
-    headers: dict[str, str] = Field({}, description="may hold {{token}}, {{secret.NAME}}, {{env.NAME}}")
+    headers: Headers = Field({}, description="may hold {{token}}, {{secret.NAME}}, {{env.NAME}}")
     expect: Expect
     same_length: bool = Field(True, description="false: right answers differ in length (ab -l)")
     walk: Walk | None = None
@@ -78,11 +106,6 @@ class Endpoint(Strict):
         if not value.startswith("/") or not value.isascii() or any(c.isspace() or not c.isprintable() for c in value):
             raise ValueError(f"{value!r}: begin with /, and write blanks and other letters as %20 and so on")
         return value
-
-    @field_validator("headers")
-    @classmethod
-    def _whole_headers(cls, value: dict[str, str]) -> dict[str, str]:
-        return _checked_headers(value)
 
     @model_validator(mode="after")
     def _walk_and_counter(self) -> "Endpoint":
@@ -115,18 +138,13 @@ class Login(Strict):
 
     method: Literal["GET", "POST", "PUT"] = "POST"
     path: str
-    headers: dict[str, str] = Field({})
+    headers: Headers = Field({})
     user: str | None = Field(None, description="for HTTP Basic, with `password`")
     password: str | None = None
     form: dict[str, str] = Field({}, description="sent as application/x-www-form-urlencoded")
     json_body: dict[str, str] = Field({}, description="sent as application/json")
     status: int = Field(200, ge=100, le=599, description="of the answer")
     token: Token
-
-    @field_validator("headers")
-    @classmethod
-    def _whole_headers(cls, value: dict[str, str]) -> dict[str, str]:
-        return _checked_headers(value)
 
     @model_validator(mode="after")
     def _consistent(self) -> "Login":
@@ -230,10 +248,7 @@ class Generator(Strict):
                 return f"{self.tool} needs a duration as warm_up"
         if self.tool != "k6" and any(time != int(time) for time in (*times, self.request_timeout)):
             return f"{self.tool} takes whole seconds only"
-        for field, tool in _FOR_ONE_TOOL.items():
-            if getattr(self, field) != type(self).model_fields[field].default and self.tool != tool:
-                return f"{field} is for {tool} only"
-        return None
+        return misplaced_option(self, _FOR_ONE_TOOL)
 
     @property
     def is_open(self) -> bool:
@@ -247,18 +262,8 @@ class Sweep(Strict):
     limits: list[Name] | None = Field(None, description="names, and `none`; all names when left out")
     endpoints: list[Name] | None = None
     generators: list[Name] | None = None
-    concurrency: list[int] | None = Field(None, description="for closed loops; the family's when left out")
-    rates: list[str] | None = Field(None, description="for open loops; the family's when left out")
-
-    @field_validator("concurrency")
-    @classmethod
-    def _positive(cls, value: list[int] | None) -> list[int] | None:
-        return value and _checked_concurrency(value)
-
-    @field_validator("rates")
-    @classmethod
-    def _as_rates(cls, value: list[str] | None) -> list[str] | None:
-        return value and [Rate(text) for text in value]
+    concurrency: Concurrency | None = Field(None, description="for closed loops; the family's when left out")
+    rates: list[RateField] | None = Field(None, description="for open loops; the family's when left out")
 
 
 class HttpConcurrencyConfig(FamilyConfig):
@@ -267,39 +272,23 @@ class HttpConcurrencyConfig(FamilyConfig):
     servers: list[Server] = Field(min_length=1)
     limits: list[Limit] = Field([])
     generators: list[Generator] = Field(min_length=1)
-    concurrency: list[int] = Field([], description="requests under way at once, for closed loops")
-    rates: list[str] = Field([], description='requests begun a second, for open loops, such as "200/s"')
+    concurrency: Concurrency = Field([], description="requests under way at once, for closed loops")
+    rates: list[RateField] = Field([], description='requests begun a second, for open loops, such as "200/s"')
     sweeps: list[Sweep] = Field(
         [Sweep()],
         description="which combinations are measured; every one when left out. A server with `ceiling: true` is "
         "measured by itself at each generator and load that occurs",
     )
 
-    @field_validator("concurrency")
-    @classmethod
-    def _positive(cls, value: list[int]) -> list[int]:
-        return _checked_concurrency(value)
-
-    @field_validator("rates")
-    @classmethod
-    def _as_rates(cls, value: list[str]) -> list[str]:
-        return [Rate(text) for text in value]
-
     @model_validator(mode="after")
     def _consistent(self) -> "HttpConcurrencyConfig":
-        for what, items in (("servers", self.servers), ("limits", self.limits), ("generators", self.generators)):
-            names = [item.name for item in items]
-            twice = next((name for name in names if names.count(name) > 1), None)
-            if twice:
-                raise ValueError(f"{what}: the name {twice!r} is given twice")
+        require_each_once(
+            servers=[server.name for server in self.servers],
+            limits=[limit.name for limit in self.limits],
+            generators=[generator.name for generator in self.generators],
+        )
         for server in self.servers:
-            if server.service not in self.services:
-                hint = nearest(server.service, self.services)
-                raise ValueError(f"server {server.name}: no service {server.service!r} below services: {hint}")
-            service = self.services[server.service]
-            if server.port not in service.ports:
-                hint = nearest(server.port, service.ports)
-                raise ValueError(f"server {server.name}: service {server.service} has no port {server.port!r}: {hint}")
+            check_port(f"server {server.name}", server.service, server.port, self.services)
         for number, sweep in enumerate(self.sweeps):
             self._check_names(f"sweeps[{number}]", sweep)
         return self
@@ -312,11 +301,7 @@ class HttpConcurrencyConfig(FamilyConfig):
         }
         chosen = self.chosen_servers(sweep)
         known["endpoints"] = [endpoint.name for server in chosen for endpoint in server.endpoints]
-        for field, names in known.items():
-            for name in getattr(sweep, field) or ():
-                if name not in names:
-                    hint = nearest(name, names)
-                    raise ValueError(f"{where}.{field}: {name!r} is none of them: {hint}")
+        check_chosen(sweep, known, where)
 
     def chosen_servers(self, sweep: Sweep) -> list[Server]:
         return [s for s in self.servers if not s.ceiling and (sweep.servers is None or s.name in sweep.servers)]
@@ -341,19 +326,3 @@ class HttpConcurrencyConfig(FamilyConfig):
 
     def limit(self, name: str) -> Limit | None:
         return next((limit for limit in self.limits if limit.name == name), None)
-
-
-def _checked_headers(headers: dict[str, str]) -> dict[str, str]:
-    for name, value in headers.items():
-        if not re.fullmatch(r"[A-Za-z0-9!#$%&'*+.^_`|~-]+", name) or not _LINE.fullmatch(value):
-            raise ValueError(f"header {name!r}: a name without blanks, and a value on one line")
-        if name.lower() in ("host", "connection", "content-length"):
-            raise ValueError(f"header {name!r} is the generator's own affair")
-    return headers
-
-
-def _checked_concurrency(values: list[int]) -> list[int]:
-    wrong: list[Any] = [value for value in values if not 1 <= value <= 60_000]
-    if wrong:
-        raise ValueError(f"{wrong[0]} requests at once: give 1 to 60000, the ports one address has for a client")
-    return values

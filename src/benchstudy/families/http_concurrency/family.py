@@ -17,8 +17,6 @@ from benchstudy.model.errors import StudyError
 from benchstudy.model.family import Case, Family
 from benchstudy.model.metrics import Metric
 
-_LARGEST_IMPORT = 16 << 20
-
 
 class HttpConcurrency(Family):
     name = "http_concurrency"

@@ -9,10 +9,11 @@ import math
 from bisect import bisect_left
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any
 
 from benchstudy.families.http_concurrency.errors import Errors
 from benchstudy.families.http_concurrency.latency import Bin, Latency
+from benchstudy.families.shared.files import damaged
 from benchstudy.model.family import ParseError
 
 _MS = 1e-3
@@ -31,7 +32,6 @@ class K6Result:
     load_duration: float  # how long requests were started
     duration: float  # until the last answer
     vus: int  # most requests under way that were allowed
-    vus_used: int | None  # and that there were, sampled by k6 each second
     requests: int
     dropped: int  # arrivals that found no free VU
     errors: Errors
@@ -63,19 +63,8 @@ class K6Result:
         return (self.requests + self.dropped) / self.load_duration
 
     @property
-    def answered_share(self) -> float:
-        """Good answers of all arrivals: what "achieved at least 99 % of offered" is about (0 to 1)."""
-        arrivals = self.requests + self.dropped
-        return self.good / arrivals if arrivals else 0.0
-
-    @property
-    def latency_from(self) -> Literal["intended", "sent"]:
-        """After a dropped arrival the script no longer knows when the later ones were due."""
-        return "sent" if self.dropped else "intended"
-
-    @property
     def latency(self) -> Latency | None:
-        """The one to publish, see `latency_from`."""
+        """The one to publish. After a dropped arrival the script no longer knows when the later ones were due."""
         return self.latency_sent if self.dropped else self.latency_intended
 
     def problems(self) -> list[str]:
@@ -125,12 +114,8 @@ def parse_k6_summary(text: str) -> K6Result:
         raise ParseError("this is not a summary that our k6 script wrote")
     if document.get("format") != 1:
         raise ParseError(f"the k6 summary has format {document.get('format')!r}, and only 1 is known")
-    try:
+    with damaged("the k6 summary lacks what k6 writes"):
         return _result(document)
-    except (KeyError, TypeError, ValueError, AttributeError, ArithmeticError) as error:
-        if isinstance(error, ParseError):
-            raise
-        raise ParseError(f"the k6 summary lacks what k6 writes: {error!r}") from error
 
 
 def _result(document: Mapping[str, Any]) -> K6Result:
@@ -149,7 +134,6 @@ def _result(document: Mapping[str, Any]) -> K6Result:
         load_duration=float(load["duration_s"]),
         duration=duration,
         vus=int(load["vus"]),
-        vus_used=int(metrics["vus"]["values"]["max"]) if "vus" in metrics else None,
         requests=requests,
         dropped=_count(metrics, "dropped_iterations"),
         errors=Errors(

@@ -19,7 +19,7 @@ from benchstudy.families.http_concurrency.latency import Latency
 from benchstudy.families.http_concurrency.metrics import PERCENTILES
 from benchstudy.families.http_concurrency.scripts import K6_SUMMARY
 from benchstudy.families.http_concurrency.wrk import WrkResult, parse_wrk
-from benchstudy.families.shared.files import read_json, read_text
+from benchstudy.families.shared.files import damaged, read_facts, read_json, read_text
 from benchstudy.families.shared.levels import Rate
 from benchstudy.model.family import Observation, Parsed, ParseError
 
@@ -49,14 +49,12 @@ def parse_trial(levels: Mapping[str, str], files: Path) -> Parsed:
         found = _ab_result(parse_ab(read_text(files / IMPORTED_AB)), None, None)
         values = dict(found.values)
     else:
-        facts = _facts(files / FACTS)
+        facts = read_facts(files / FACTS, _KNOWN_FACTS)
         found = parse_load(facts["tool"], files / LOAD)
         supervised = read_json(files / LOAD / "supervisor.json")
-        try:
+        with damaged(f"{FACTS} or supervisor.json lacks what was found around the load"):
             _compare(levels, facts, found)
             values = {**found.values, **_around(facts, found, supervised)}
-        except (KeyError, TypeError, AttributeError) as error:
-            raise ParseError(f"{FACTS} or supervisor.json lacks what was found around the load: {error!r}") from error
     values |= _little(levels, values)
     return Parsed(
         [Observation(metric, float(value), unit) for metric, (value, unit) in values.items() if value is not None],
@@ -66,7 +64,8 @@ def parse_trial(levels: Mapping[str, str], files: Path) -> Parsed:
 
 def note_trial(files: Path) -> Mapping[str, Any]:
     """Raises ParseError."""
-    return {"problems": list(parse_load(_facts(files / FACTS)["tool"], files / LOAD).problems)}
+    facts = read_facts(files / FACTS, _KNOWN_FACTS)
+    return {"problems": list(parse_load(facts["tool"], files / LOAD).problems)}
 
 
 def parse_load(tool: str, folder: Path) -> LoadResult:
@@ -243,13 +242,3 @@ def _little(
         asked = int(levels["concurrency"])
         found["little_error"] = (abs(asked - measured) / asked, "1")
     return found
-
-
-def _facts(path: Path) -> dict[str, Any]:
-    facts = read_json(path)
-    if facts.get("schema") != 1:
-        raise ParseError(f"{path.name}: schema {facts.get('schema')!r}, and only 1 is known")
-    missing = [name for name in _KNOWN_FACTS if name not in facts]
-    if missing:
-        raise ParseError(f"{path.name} has no {', '.join(missing)}")
-    return facts

@@ -25,7 +25,7 @@ from benchstudy.hosts.agent import Command
 from benchstudy.model.errors import TrialFailed
 from benchstudy.model.family import Case
 from benchstudy.model.files import as_json, write_atomically
-from benchstudy.model.services import Limits
+from benchstudy.model.services import PLACEHOLDER, Limits
 
 if TYPE_CHECKING:
     from benchstudy.hosts.agent import RunningService
@@ -35,7 +35,6 @@ WARM_UP, SERVER = "warm-up", "server"
 _TOKEN_ENV = "BENCHSTUDY_HTTP_TOKEN"
 _CHECK_TIMEOUT_S = 20.0
 _SPARE_FILES = 128  # of a server: its libraries, logs, backend
-_PLACEHOLDER = re.compile(r"\{\{\s*([^{}]+?)\s*\}\}")
 _TITLE = re.compile(r"<title[^>]*>\s*(.*?)\s*</title>", re.I | re.S)
 
 
@@ -202,7 +201,7 @@ class _Trial:
                 return "{{token}}" if keep_token else token or ""
             return running.fill(match[0])
 
-        return _PLACEHOLDER.sub(value, text)
+        return PLACEHOLDER.sub(value, text)
 
     def _prove(self, running: "RunningService") -> int:
         """Before anything is sent: the port is the server's. How many files it may open; TrialFailed for too few.

@@ -11,7 +11,6 @@ K6_SCRIPT = Path(__file__).with_name("k6.js")
 SCRIPTS = {"wrk": WRK_SCRIPT, "k6": K6_SCRIPT}
 LIBRARY = "http-load"  # by this name they are shipped to a host
 K6_SUMMARY = "k6-summary.json"
-NUMBER = "{{n}}"  # in a path: becomes a number that no other request of the run has
 
 _PREFIX = "BENCHSTUDY_HTTP_"
 

@@ -7,11 +7,12 @@ JSON holds them as recorded; only those fit the requests and Little's law.
 import json
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from benchstudy.families.http_concurrency.errors import Errors
 from benchstudy.families.http_concurrency.latency import Bin, Latency
+from benchstudy.families.shared.files import damaged
 from benchstudy.model.criteria import LITTLE
 from benchstudy.model.family import ParseError
 
@@ -49,14 +50,14 @@ class WrkResult:
     read_errors: int
     write_errors: int
     late: int  # answers after the timeout
-    statuses: Mapping[int, int]  # empty where answers were not looked at
     errors: Errors
-    checked: bool  # whether status, length and text of each answer were looked at
-    latency: Latency | None  # as recorded; None without our line
     corrected_mean: float
     corrected_sd: float
     corrected_max: float
     corrected_percentiles: Mapping[float, float]  # as wrk prints them, with --latency
+    statuses: Mapping[int, int] = field(default_factory=dict)  # empty where answers were not looked at
+    checked: bool = False  # whether status, length and text of each answer were looked at
+    latency: Latency | None = None  # as recorded; None without our line
 
     @property
     def good(self) -> int:
@@ -143,10 +144,7 @@ def parse_wrk(text: str, stderr: str = "", *, scripted: bool = True) -> WrkResul
         read_errors=counted[1],
         write_errors=counted[2],
         late=counted[3],
-        statuses={},
         errors=wrong,
-        checked=False,
-        latency=None,
         corrected_mean=_seconds(latency[1], latency[2]),
         corrected_sd=_seconds(latency[3], latency[4]),
         corrected_max=_seconds(latency[5], latency[6]),
@@ -174,7 +172,7 @@ def _our_line(text: str) -> Mapping[str, Any]:
 
 def _with(printed: WrkResult, line: Mapping[str, Any]) -> WrkResult:
     """What wrk prints, made exact by our line. Raises ParseError when the two are of different runs."""
-    try:
+    with damaged("our script's JSON in wrk's output is damaged"):
         requests, errors, wrong = int(line["requests"]), line["errors"], line["wrong"]
         if (requests, line["threads"]) != (printed.requests, printed.threads):
             raise ParseError(
@@ -184,12 +182,9 @@ def _with(printed: WrkResult, line: Mapping[str, Any]) -> WrkResult:
         checked = bool(line["checked"])
         duration = line["duration_us"] * _US
         counted = {name: int(errors[name]) for name in ("connect", "read", "write", "timeout")}
-        return WrkResult(
-            url=printed.url,
-            threads=printed.threads,
-            connections=printed.connections,
+        return replace(
+            printed,
             duration=duration,
-            requests=requests,
             read=float(line["bytes"]),
             requests_per_second=requests / duration,
             transfer_rate=line["bytes"] / duration,
@@ -207,15 +202,7 @@ def _with(printed: WrkResult, line: Mapping[str, Any]) -> WrkResult:
             ),
             checked=checked,
             latency=_latency(line["latency_us"]),
-            corrected_mean=printed.corrected_mean,
-            corrected_sd=printed.corrected_sd,
-            corrected_max=printed.corrected_max,
-            corrected_percentiles=printed.corrected_percentiles,
         )
-    except (KeyError, TypeError, ValueError, ArithmeticError, AttributeError) as error:
-        if isinstance(error, ParseError):
-            raise
-        raise ParseError(f"our script's JSON in wrk's output is damaged: {error!r}") from error
 
 
 def _latency(found: Mapping[str, Any] | None) -> Latency | None:

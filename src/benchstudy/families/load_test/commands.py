@@ -89,26 +89,17 @@ def export_window(
 
     Raises BenchstudyError when the file is there already (but for `append`), or the Prometheus cannot be read.
     """
-    from benchstudy.families.load_test.fetch import FILE
+    from benchstudy.families.load_test.fetch import FILE, Span, server_of, spec_of
     from benchstudy.families.load_test.prometheus_raw import sections
 
     if file.exists() and not append:
         raise BenchstudyError(f"{file} is there already: name another, or add to it with --append")
-    spec = {
-        "url": source.url,
-        "start_s": window.start.timestamp(),
-        "end_s": window.end.timestamp(),
-        "margin_s": margin_s,
-        "scrape_interval_s": scrape_interval_s,
-        "select": window.select or None,
-        "select_host": window.select_hosts or None,
-        "credentials": "bearer" if source.bearer_env else "basic" if source.user else None,
-        "ca_file": source.ca_file,
-        "into": FILE,
-    }
+    start_s, end_s = window.start.timestamp(), window.end.timestamp()
+    span = Span(start_s, end_s, margin_s, window.select, window.select_hosts, scrape_interval_s)
+    server = server_of(source, _secret)
     with _folder(file.parent), tempfile.TemporaryDirectory(dir=file.parent, prefix=".export-") as folder:
         fetched = Path(folder) / FILE
-        _fetch(spec, _secrets(source), Path(folder))
+        _fetch(spec_of(server, span), server.secret_env, Path(folder))
         (section,) = sections(fetched)
         if file.exists():
             sections(file)  # what is no whole export is not added to
@@ -151,20 +142,11 @@ def _fetch(spec: Mapping[str, Any], secrets: Mapping[str, str], folder: Path) ->
         raise BenchstudyError(" ".join((done.stderr or done.stdout).split()))
 
 
-def _secrets(source: Source) -> dict[str, str]:
-    from benchstudy.families.load_test.fetch import PASSWORD, TOKEN, USER
-
-    def value(variable: str) -> str:
-        found = os.environ.get(variable, "")
-        if not found:
-            raise BenchstudyError(f"the environment variable {variable} is not set")
-        return found
-
-    if source.bearer_env:
-        return {TOKEN: value(source.bearer_env)}
-    if source.user and source.password_env:
-        return {USER: source.user, PASSWORD: value(source.password_env)}
-    return {}
+def _secret(variable: str) -> str:
+    found = os.environ.get(variable, "")
+    if not found:
+        raise BenchstudyError(f"the environment variable {variable} is not set")
+    return found
 
 
 def _first_message(error: ValueError) -> str:

@@ -1,7 +1,8 @@
 """What a study says about the family load_test: releases, databases and loads to run, or windows to read."""
 
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections import Counter
+from collections.abc import Mapping
 from datetime import UTC, datetime
 from itertools import combinations
 from typing import Annotated, Any, Literal
@@ -11,7 +12,8 @@ from pydantic import BeforeValidator, Field, PlainSerializer, field_validator, m
 
 from benchstudy.families.load_test.users.config import Behaviour, Load
 from benchstudy.model.family import FamilyConfig
-from benchstudy.model.names import Name, nearest
+from benchstudy.model.names import Name, require_each_once, require_known
+from benchstudy.model.services import check_port, check_service
 from benchstudy.model.strict import Strict
 from benchstudy.model.units import DurationField, parse_duration
 
@@ -256,21 +258,17 @@ class LoadTestConfig(FamilyConfig):
         if not isinstance(value, Mapping) or not value.get("windows") or value.get("blocks") is not None:
             return value
         windows = [w for w in value["windows"] if isinstance(w, Mapping)] if isinstance(value["windows"], list) else []
-        counts = _counts((str(w.get("database")), str(w.get("version")), str(w.get("load"))) for w in windows)
+        counts = Counter((str(w.get("database")), str(w.get("version")), str(w.get("load"))) for w in windows)
         return {**value, "blocks": min(counts.values())} if counts else value
 
     @model_validator(mode="after")
     def _consistent(self) -> "LoadTestConfig":
-        named: dict[str, Sequence[Version | Database | LoadLevel | Source]] = {
-            "versions": self.versions,
-            "databases": self.databases,
-            "loads": self.loads,
-            "sources": self.sources,
-        }
-        for what, items in named.items():
-            twice = _twice(item.name for item in items)
-            if twice:
-                raise ValueError(f"{what}: the name {twice!r} is given twice")
+        require_each_once(
+            versions=[version.name for version in self.versions],
+            databases=[database.name for database in self.databases],
+            loads=[load.name for load in self.loads],
+            sources=[source.name for source in self.sources],
+        )
         if self.windows:
             self._check_windows()
         else:
@@ -295,7 +293,9 @@ class LoadTestConfig(FamilyConfig):
                 "what someone else ran, windows and sources"
             )
         for database in self.databases:
-            self._check_service(f"database {database.name}", "service", database.service)
+            if database.service is None:
+                raise ValueError(f"database {database.name}: give service, the name of one below services")
+            check_service(f"database {database.name}", database.service, self.services)
         for number, version in enumerate(self.versions):
             self._check_version(version, [other.name for other in self.versions[:number]])
         self._check_monitor()
@@ -305,12 +305,6 @@ class LoadTestConfig(FamilyConfig):
                     f"load {load.name}: it may take {load.longest_s:g} s and its users {_AROUND_S:g} s to come and go, "
                     f"above the timeout of {self.timeout:g} s: set timeout to at least {load.longest_s + _AROUND_S:g}s"
                 )
-
-    def _check_service(self, where: str, field: str, name: str | None) -> None:
-        if name is None:
-            raise ValueError(f"{where}: give {field}, the name of one below services")
-        if name not in self.services:
-            raise ValueError(f"{where}: no service {name!r} below services: {nearest(name, self.services)}")
 
     def _check_version(self, version: Version, earlier: list[str]) -> None:
         where = f"version {version.name}"
@@ -322,27 +316,18 @@ class LoadTestConfig(FamilyConfig):
             return
         databases = [database.name for database in self.databases]
         for name in version.services:
-            if name not in databases:
-                raise ValueError(f"{where}: services: {name!r} is none of the databases: {nearest(name, databases)}")
+            require_known(name, databases, f"{where}: services: {name!r} is none of the databases")
         for database in databases:
             if database not in version.services:
                 raise ValueError(f"{where}: services: it has none for database {database}")
-            service = version.services[database]
-            self._check_service(where, f"services.{database}", service)
-            if self.system.port not in self.services[service].ports:
-                hint = nearest(self.system.port, self.services[service].ports)
-                raise ValueError(f"{where}: service {service} has no port {self.system.port!r} (system.port): {hint}")
+            check_port(where, version.services[database], self.system.port, self.services)
 
     def _check_monitor(self) -> None:
         assert self.prometheus is not None
         name = self.prometheus.service
-        self._check_service("prometheus", "service", name)
-        service = self.services[name]
+        service = check_port("prometheus", name, self.prometheus.port, self.services)
         for other in service.needs:
-            self._check_service(f"service {name}", "needs", other)
-        if self.prometheus.port not in service.ports:
-            hint = nearest(self.prometheus.port, service.ports)
-            raise ValueError(f"prometheus: service {name} has no port {self.prometheus.port!r}: {hint}")
+            check_service(f"service {name}", other, self.services)
         for file, text in service.files.items():
             for found in _SCRAPE_INTERVAL.findall(text):
                 if parse_duration(found) != self.prometheus.scrape_interval:
@@ -392,15 +377,13 @@ class LoadTestConfig(FamilyConfig):
         for field, items in (("version", self.versions), ("database", self.databases)):
             names = [item.name for item in items]
             name = getattr(window, field)
-            if names and name not in names:
-                raise ValueError(f"{where}.{field}: {name!r} is not among the {field}s: {nearest(name, names)}")
+            if names:
+                require_known(name, names, f"{where}.{field}: {name!r} is not among the {field}s")
         names = [source.name for source in self.sources]
         if window.source is None and len(names) > 1:
             raise ValueError(f"{where}.source: say which of {', '.join(names)} it is read from")
-        if window.source is not None and window.source not in names:
-            raise ValueError(
-                f"{where}.source: {window.source!r} is not among the sources: {nearest(window.source, names)}"
-            )
+        if window.source is not None:
+            require_known(window.source, names, f"{where}.source: {window.source!r} is not among the sources")
 
     def _check_apart(self, where: str, one: Window, elsewhere: str, other: Window) -> None:
         if not one.overlaps(other):
@@ -414,7 +397,7 @@ class LoadTestConfig(FamilyConfig):
             )
 
     def _check_counts(self) -> None:
-        counts = _counts(tuple(window.levels.values()) for window in self.windows)
+        counts = Counter(tuple(window.levels.values()) for window in self.windows)
         fewest, most = min(counts, key=lambda key: counts[key]), max(counts, key=lambda key: counts[key])
         if not isinstance(self.blocks, int):
             raise ValueError("blocks: with windows it is their number for each case, and no range; leave it out")
@@ -453,19 +436,3 @@ class LoadTestConfig(FamilyConfig):
 
     def _named(self, field: str) -> list[str]:
         return list(dict.fromkeys(getattr(window, field) for window in self.windows))
-
-
-def _twice(names: Iterable[str]) -> str | None:
-    seen: set[str] = set()
-    for name in names:
-        if name in seen:
-            return name
-        seen.add(name)
-    return None
-
-
-def _counts(keys: Iterable[tuple[str, ...]]) -> dict[tuple[str, ...], int]:
-    found: dict[tuple[str, ...], int] = {}
-    for key in keys:
-        found[key] = found.get(key, 0) + 1
-    return found

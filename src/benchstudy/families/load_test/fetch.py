@@ -2,10 +2,11 @@
 
 import hashlib
 import json
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
+from benchstudy.families.load_test.config import Source
 from benchstudy.families.load_test.metric_names import Names
 from benchstudy.hosts.agent import Command
 from benchstudy.model.errors import TrialFailed
@@ -66,7 +67,22 @@ def fetch(trial: "TrialContext", server: Server, span: Span) -> dict[str, Any]:
 
     What a killed attempt of this session had fetched is not asked for again.
     """
-    spec = {
+    spec = spec_of(server, span)
+    key = hashlib.sha256(json.dumps(spec, sort_keys=True).encode()).hexdigest()[:16]
+    partial = f"{trial.scratch(_PARENT, server.role)}/{key}.partial"
+    command = Command(
+        trial.agent_argv("prometheus:fetch", role=server.role),
+        stdin=json.dumps({**spec, "partial": partial}).encode() + b"\n",
+        secret_env=server.secret_env,
+        timeout_s=trial.config.timeout,
+        label=METRICS,
+    )
+    return _answer(trial.execute(command, server.role))
+
+
+def spec_of(server: Server, span: Span) -> dict[str, Any]:
+    """What the agent is asked for, see on_host/prometheus.py."""
+    return {
         "url": server.url,
         "start_s": span.start_s,
         "end_s": span.end_s,
@@ -79,16 +95,16 @@ def fetch(trial: "TrialContext", server: Server, span: Span) -> dict[str, Any]:
         "ca_file": server.ca_file,
         "into": FILE,
     }
-    key = hashlib.sha256(json.dumps(spec, sort_keys=True).encode()).hexdigest()[:16]
-    partial = f"{trial.scratch(_PARENT, server.role)}/{key}.partial"
-    command = Command(
-        trial.agent_argv("prometheus:fetch", role=server.role),
-        stdin=json.dumps({**spec, "partial": partial}).encode() + b"\n",
-        secret_env=server.secret_env,
-        timeout_s=trial.config.timeout,
-        label=METRICS,
-    )
-    return _answer(trial.execute(command, server.role))
+
+
+def server_of(source: Source, secret: Callable[[str], str]) -> Server:
+    """`secret`: what a variable of the environment holds; raises when it is not set."""
+    credentials, secrets = None, {}
+    if source.bearer_env is not None:
+        credentials, secrets = "bearer", {TOKEN: secret(source.bearer_env)}
+    elif source.password_env is not None:
+        credentials, secrets = "basic", {USER: source.user or "", PASSWORD: secret(source.password_env)}
+    return Server(source.url or "", source.role, credentials, secrets, source.ca_file)
 
 
 def metrics_of(names: Mapping[str, str]) -> list[str]:

@@ -10,7 +10,6 @@ from typing import Any
 from benchstudy.families.load_test.users.on_host import histogram
 from benchstudy.families.load_test.users.on_host.feedback import AT_MAXIMUM
 from benchstudy.families.load_test.users.on_host.master import (
-    ALERTS,
     FAILURES,
     HISTOGRAMS,
     MASTER,
@@ -21,7 +20,7 @@ from benchstudy.families.load_test.users.on_host.master import (
     WORKERS,
 )
 from benchstudy.families.load_test.users.on_host.recording import DROPPED, ERRORS, EVENT, HTTP, WEBSOCKET, Measured
-from benchstudy.families.shared.files import read_json
+from benchstudy.families.shared.files import damaged, read_json
 from benchstudy.model.family import ParseError
 
 CONNECT, DELIVERY = "connect", "delivery"  # rows of the table `client` that are no HTTP
@@ -48,23 +47,9 @@ def parse_load(folder: Path, window_start_s: float, steady: tuple[float, float],
 
     Raises ParseError for files that are missing, cut off, or of another time.
     """
-    return _Files(folder, window_start_s, steady, clock_s).parse()
-
-
-def alerts_of(folder: Path, window_start_s: float, clock_s: float = 0.0) -> list[dict[str, Any]]:
-    """Every check of every alert of an unbounded load: t_s, users, alert, value, above, state. Raises ParseError."""
-    files = _Files(folder, window_start_s, (0.0, float("inf")), clock_s)
-    return [
-        {
-            "t_s": files.axis(float(row["t_s"])),
-            "users": int(row["users"]),
-            "alert": row["alert"],
-            "value": float(row["value"]) if row["value"] else None,
-            "above": float(row["above"]),
-            "state": row["state"],
-        }
-        for row in files.rows(ALERTS)
-    ]
+    files = _Files(folder, window_start_s, steady, clock_s)
+    with damaged(folder.name):
+        return files.parse()
 
 
 class _Files:
@@ -73,11 +58,9 @@ class _Files:
         self.result = read_json(folder / RESULT)
         if self.result.get("schema") != SCHEMA:
             raise ParseError(f"{RESULT}: schema {self.result.get('schema')!r}, and only {SCHEMA} is known")
-        try:
+        with damaged(RESULT):
             # t_s of the files to Unix seconds on the clock of Prometheus.
             self._began_s = float(self.result["started_unix_s"]) - clock_s
-        except (KeyError, TypeError, ValueError) as error:
-            raise ParseError(f"{RESULT}: {error!r}") from error
         self._zero_s = window_start_s
 
     def axis(self, t_s: float) -> float:
@@ -101,14 +84,6 @@ class _Files:
                 yield row
 
     def parse(self) -> LoadResult:
-        try:
-            return self._parse()
-        except (ValueError, KeyError) as error:
-            if isinstance(error, ParseError):
-                raise
-            raise ParseError(f"{self.folder.name}: {type(error).__name__}: {error}") from error
-
-    def _parse(self) -> LoadResult:
         users = list(self.rows(USERS))
         requests = self._requests()
         http = Measured(HTTP)

@@ -16,13 +16,14 @@ from benchstudy.families.load_test.load_metrics import (
     scrape_interval_s,
 )
 from benchstudy.families.load_test.metric_names import Names
-from benchstudy.families.shared.files import read_json
+from benchstudy.families.shared.files import damaged, read_facts
 from benchstudy.model.family import Observation, Parsed, ParseError
 
 FACTS = "load_test.json"
 METRICS = "metrics/files/metrics.ndjson.gz"
 LOAD = "load/files"
 _UNITS = {"heap": "B", "stack": "B", "rps": "1/s"}  # of all others: 1
+_NEEDED = ("window", "steady", "phases", "scrape_interval_s", "rate_window_s")
 _WIDE = 5  # intervals that a rate is taken over when its window would hold fewer than two scrapes
 
 Rows = list[dict[str, Any]]
@@ -49,11 +50,7 @@ def parse_trial(levels: Mapping[str, str], files: Path) -> Parsed:
         "labels": list(_label_rows(found)),
         "buckets": list(_bucket_rows(found)),
         "phases": [
-            {
-                "phase": phase["name"],
-                "start_s": phase["start_s"] - window.start_ms / 1000,
-                "end_s": phase["end_s"] - window.start_ms / 1000,
-            }
+            {"phase": phase["name"], **{end: phase[end] - window.start_ms / 1000 for end in ("start_s", "end_s")}}
             for phase in trial.facts["phases"]
         ],
         "events": [
@@ -87,11 +84,9 @@ class _Trial(NamedTuple):
 
 
 def _read(files: Path) -> _Trial:
-    facts = _facts(files / FACTS)
-    try:
+    facts = read_facts(files / FACTS, _NEEDED)
+    with damaged(f"{FACTS}: metrics"):
         names = Names(**(facts.get("metrics") or {}))
-    except TypeError as error:
-        raise ParseError(f"{FACTS}: metrics: {error}") from error
     window = _window(facts, scrape_interval_s(files / METRICS))
     found = read_metrics(files / METRICS, window, names)
     if not found.whole and not found.values.keys() & {"rps", "cpu", "goroutines"}:
@@ -103,16 +98,6 @@ def _read(files: Path) -> _Trial:
             "selector match, and does Prometheus keep data so long?"
         )
     return _Trial(facts, window, names, found)
-
-
-def _facts(path: Path) -> dict[str, Any]:
-    facts = read_json(path)
-    if facts.get("schema") != 1:
-        raise ParseError(f"{path.name}: schema {facts.get('schema')!r}, and only 1 is known")
-    missing = sorted({"window", "steady", "phases", "scrape_interval_s", "rate_window_s"} - facts.keys())
-    if missing:
-        raise ParseError(f"{path.name} lacks {', '.join(missing)}")
-    return facts
 
 
 def _window(facts: Mapping[str, Any], measured_s: float | None) -> Window:

@@ -8,7 +8,7 @@ import numpy as np
 import orjson
 
 from benchstudy.families.load_test.prometheus_raw import raw_lines
-from benchstudy.model.family import ParseError
+from benchstudy.families.shared.files import damaged
 
 _PARTS = (b'"result":[', b'{"metric":', b'"values":[[')
 
@@ -38,10 +38,8 @@ def pages(path: Path, metrics: Collection[str] | None = None) -> Iterator[Page]:
     """The samples, in the file's order: metric by metric, forward in time. Raises ParseError."""
     for head, answer, _ in raw_lines(path):
         if head["kind"] == "page" and (metrics is None or head["metric"] in metrics):
-            try:
+            with damaged(f"{path.name}: the answer to {head['query']}"):
                 series = read_matrix(answer or b"")
-            except (ValueError, KeyError, TypeError) as error:
-                raise ParseError(f"{path.name}: the answer to {head['query']}: {error}") from error
             yield Page(head["metric"], round(1000 * head["start_s"]), round(1000 * head["end_s"]), series)
 
 

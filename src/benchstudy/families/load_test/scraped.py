@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 from benchstudy.families.load_test.clocks import clock_of, correction_s, require_steady
 from benchstudy.families.load_test.config import LoadTestConfig, Source, Window
 from benchstudy.families.load_test.facts import rate_window_s, write_facts
-from benchstudy.families.load_test.fetch import PASSWORD, RAW, TOKEN, USER, Server, Span, ask_clock, fetch
+from benchstudy.families.load_test.fetch import RAW, Span, ask_clock, fetch, server_of
 from benchstudy.model import paths
 from benchstudy.model.errors import TrialFailed
 from benchstudy.model.family import Case, ParseError
@@ -39,19 +39,9 @@ def scrape_trial(case: Case, trial: "TrialContext") -> None:
     )
 
 
-def server_of(trial: "TrialContext", source: Source) -> Server:
-    """Raises TrialFailed when a secret is not in the environment."""
-    credentials, secrets = None, {}
-    if source.bearer_env is not None:
-        credentials, secrets = "bearer", {TOKEN: trial.secret(source.bearer_env)}
-    elif source.password_env is not None:
-        credentials, secrets = "basic", {USER: source.user or "", PASSWORD: trial.secret(source.password_env)}
-    return Server(source.url or "", source.role, credentials, secrets, source.ca_file)
-
-
 def _from_server(trial: "TrialContext", source: Source, window: Window) -> tuple[tuple[float, float], dict[str, Any]]:
     """The window on Prometheus' clock, and what was found out about it."""
-    server = server_of(trial, source)
+    server = server_of(source, trial.secret)
     host_offset_s = trial.clock_offset_s(source.role)
     before = clock_of(ask_clock(trial, server), host_offset_s)
     shift_s = correction_s(before, source.clock, source.name)

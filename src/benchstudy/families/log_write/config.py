@@ -2,13 +2,21 @@
 
 import math
 from collections.abc import Iterator
-from typing import Literal
+from typing import Annotated, Literal
 
-from pydantic import Field, field_validator, model_validator
+from pydantic import AfterValidator, Field, field_validator, model_validator
 
-from benchstudy.families.shared.levels import UNLIMITED, Limit, Rate
+from benchstudy.families.shared.levels import (
+    UNLIMITED,
+    Limit,
+    Rate,
+    RateField,
+    check_chosen,
+    misplaced_option,
+)
 from benchstudy.model.family import FamilyConfig
-from benchstudy.model.names import Name, nearest
+from benchstudy.model.names import Name, require_each_once
+from benchstudy.model.services import check_port, check_service
 from benchstudy.model.strict import Strict
 from benchstudy.model.units import DurationField, SizeField, parse_percent
 
@@ -34,6 +42,11 @@ def share_of(text: str) -> float:
     if share is None or share > 1:
         raise ValueError(f'{text!r} is not a share: write it as "10%"')
     return share
+
+
+FrontEnds = Annotated[int, Field(ge=1, le=64)]
+DuplicateShare = Annotated[str, AfterValidator(lambda text: f"{share_of(text) * 100:g}%")]  # as a level: "10%"
+RateOrSearch = Annotated[str, AfterValidator(lambda text: text if text == SEARCH else Rate(text))]
 
 
 class Backend(Strict):
@@ -118,9 +131,9 @@ class LogGenerator(Strict):
 
     @model_validator(mode="after")
     def _consistent(self) -> "LogGenerator":
-        for field, tool in _FOR_ONE_TOOL.items():
-            if getattr(self, field) != type(self).model_fields[field].default and self.tool != tool:
-                raise ValueError(f"generator {self.name}: {field} is for {tool} only")
+        misplaced = misplaced_option(self, _FOR_ONE_TOOL)
+        if misplaced:
+            raise ValueError(f"generator {self.name}: {misplaced}")
         for field in ("duration", "write_time", "request_timeout"):
             if getattr(self, field) <= 0:
                 raise ValueError(f"generator {self.name}: {field}: give a time above zero")
@@ -159,9 +172,9 @@ class CapacitySearch(Strict):
     then between the highest that passed and the lowest that failed until they are `within`.
     """
 
-    start: str = Field("500/s", description="the first rate")
-    lowest: str = Field("1/s", description="below it the search gives up")
-    highest: str = Field("50000/s", description="above it there is no search")
+    start: RateField = Field("500/s", description="the first rate")
+    lowest: RateField = Field("1/s", description="below it the search gives up")
+    highest: RateField = Field("50000/s", description="above it there is no search")
     factor: float = Field(2.0, gt=1.05, le=10)
     within: float = Field(0.05, gt=0, le=0.5, description="(lowest fail - highest pass) / highest pass at the end")
     windows: int = Field(2, ge=1, le=20, description="a rate passes when so many windows in a row do")
@@ -177,11 +190,6 @@ class CapacitySearch(Strict):
     max_restarts: int = Field(
         8, ge=0, le=100, description="fresh logs after servers that died at a rate; one more ends the trial"
     )
-
-    @field_validator("start", "lowest", "highest")
-    @classmethod
-    def _a_rate(cls, value: str) -> str:
-        return Rate(value)
 
     @model_validator(mode="after")
     def _in_order(self) -> "CapacitySearch":
@@ -201,10 +209,10 @@ class LogSweep(Strict):
         None, description='"yes", "no" in quotes; what each backend has, if left out'
     )
     limits: list[Name] | None = Field(None, description="names, and `none`; all names when left out")
-    front_ends: list[int] | None = Field(None, description="servers of one log; the family's when left out")
-    duplicates: list[str] | None = Field(None, description="the family's when left out")
+    front_ends: list[FrontEnds] | None = Field(None, description="servers of one log; the family's when left out")
+    duplicates: list[DuplicateShare] | None = Field(None, description="the family's when left out")
     generators: list[Name] | None = None
-    rates: list[str] | None = Field(None, description="the family's when left out")
+    rates: list[RateOrSearch] | None = Field(None, description="the family's when left out")
     blocks: int | None = Field(
         None, ge=1, description="they are measured in the first so many blocks only; in all if left out"
     )
@@ -216,21 +224,6 @@ class LogSweep(Strict):
             raise ValueError('write "yes" and "no" in quotes: without them YAML reads true and false')
         return value
 
-    @field_validator("front_ends")
-    @classmethod
-    def _front_ends(cls, value: list[int] | None) -> list[int] | None:
-        return value and _checked_front_ends(value)
-
-    @field_validator("duplicates")
-    @classmethod
-    def _duplicates(cls, value: list[str] | None) -> list[str] | None:
-        return value and _checked_shares(value)
-
-    @field_validator("rates")
-    @classmethod
-    def _rates(cls, value: list[str] | None) -> list[str] | None:
-        return value and _checked_rates(value)
-
 
 class LogWriteConfig(FamilyConfig):
     """Transparency logs by backend, with and without deduplication, written to at rates, or to their capacity."""
@@ -238,34 +231,21 @@ class LogWriteConfig(FamilyConfig):
     backends: list[Backend] = Field(min_length=1)
     limits: list[Limit] = Field([], description="of each server of a log; its database is never limited")
     generators: list[LogGenerator] = Field(min_length=1)
-    rates: list[str] = Field([], description='leaves begun a second, such as "500/s", or `search` for the capacity')
-    front_ends: list[int] = Field([1], description="servers of one log, the generator writes to them in turn")
-    duplicates: list[str] = Field(["0%"], description="share of the leaves that were sent before")
+    rates: list[RateOrSearch] = Field(
+        [], description='leaves begun a second, such as "500/s", or `search` for the capacity'
+    )
+    front_ends: list[FrontEnds] = Field([1], description="servers of one log, the generator writes to them in turn")
+    duplicates: list[DuplicateShare] = Field(["0%"], description="share of the leaves that were sent before")
     search: CapacitySearch = CapacitySearch()
     sweeps: list[LogSweep] = Field([LogSweep()], description="which combinations are measured; every one when left out")
 
-    @field_validator("front_ends")
-    @classmethod
-    def _front_ends(cls, value: list[int]) -> list[int]:
-        return _checked_front_ends(value)
-
-    @field_validator("duplicates")
-    @classmethod
-    def _duplicates(cls, value: list[str]) -> list[str]:
-        return _checked_shares(value)
-
-    @field_validator("rates")
-    @classmethod
-    def _rates(cls, value: list[str]) -> list[str]:
-        return _checked_rates(value)
-
     @model_validator(mode="after")
     def _consistent(self) -> "LogWriteConfig":
-        for what, items in (("backends", self.backends), ("limits", self.limits), ("generators", self.generators)):
-            names = [item.name for item in items]
-            twice = next((name for name in names if names.count(name) > 1), None)
-            if twice:
-                raise ValueError(f"{what}: the name {twice!r} is given twice")
+        require_each_once(
+            backends=[backend.name for backend in self.backends],
+            limits=[limit.name for limit in self.limits],
+            generators=[generator.name for generator in self.generators],
+        )
         for backend in self.backends:
             self._check_services(backend)
         for number, sweep in enumerate(self.sweeps):
@@ -281,17 +261,13 @@ class LogWriteConfig(FamilyConfig):
 
     def _check_services(self, backend: Backend) -> None:
         servers = [name for name in (backend.service, backend.antispam_service) if name is not None]
+        where = f"backend {backend.name}"
         for name in (*servers, *([backend.store] if backend.store else []), *backend.databases):
-            if name not in self.services:
-                hint = nearest(name, self.services)
-                raise ValueError(f"backend {backend.name}: no service {name!r} below services: {hint}")
+            check_service(where, name, self.services)
         for name in servers:
-            service = self.services[name]
-            if backend.port not in service.ports:
-                hint = nearest(backend.port, service.ports)
-                raise ValueError(f"backend {backend.name}: service {name} has no port {backend.port!r}: {hint}")
+            service = check_port(where, name, backend.port, self.services)
             if backend.store is not None and backend.store not in service.needs:
-                raise ValueError(f"backend {backend.name}: service {name} does not have its store in `needs`")
+                raise ValueError(f"{where}: service {name} does not have its store in `needs`")
 
     def _check_names(self, where: str, sweep: LogSweep) -> None:
         known = {
@@ -299,10 +275,7 @@ class LogWriteConfig(FamilyConfig):
             "limits": [UNLIMITED, *(limit.name for limit in self.limits)],
             "generators": [generator.name for generator in self.generators],
         }
-        for field, names in known.items():
-            for name in getattr(sweep, field) or ():
-                if name not in names:
-                    raise ValueError(f"{where}.{field}: {name!r} is none of them: {nearest(name, names)}")
+        check_chosen(sweep, known, where)
 
     def combinations(self, sweep: LogSweep) -> Iterator[tuple[Backend, str, str, int, str, LogGenerator, str]]:
         """(backend, antispam, limits, front ends, duplicates, generator, rate) as listed; possible or not."""
@@ -324,19 +297,3 @@ class LogWriteConfig(FamilyConfig):
 
     def limit(self, name: str) -> Limit | None:
         return next((limit for limit in self.limits if limit.name == name), None)
-
-
-def _checked_front_ends(values: list[int]) -> list[int]:
-    wrong = [value for value in values if not 1 <= value <= 64]
-    if wrong:
-        raise ValueError(f"{wrong[0]} front ends: give 1 to 64")
-    return values
-
-
-def _checked_shares(values: list[str]) -> list[str]:
-    """As levels: "10%"."""
-    return [f"{share_of(value) * 100:g}%" for value in values]
-
-
-def _checked_rates(values: list[str]) -> list[str]:
-    return [value if value == SEARCH else Rate(value) for value in values]

@@ -17,8 +17,6 @@ from benchstudy.model.errors import StudyError
 from benchstudy.model.family import Case, Family
 from benchstudy.model.metrics import Metric
 
-_LARGEST_IMPORT = 16 << 20
-
 
 class LogWrite(Family):
     name = "log_write"
@@ -32,28 +30,20 @@ class LogWrite(Family):
     }
     series_schemas: ClassVar[Mapping[str, Mapping[str, str]]] = {
         "growth": {"t_s": "Float64", "size": "Int64", "qps": "Float64"},
-        "latency": {
-            "t_s": "Float64",
-            "integrate_p50_s": "Float64",
-            "integrate_p99_s": "Float64",
-            "queue_p50_s": "Float64",
-            "queue_p99_s": "Float64",
-        },
+        "latency": dict.fromkeys(
+            ("t_s", "integrate_p50_s", "integrate_p99_s", "queue_p50_s", "queue_p99_s"), "Float64"
+        ),
         "histogram": {"which": "String", "low_s": "Float64", "high_s": "Float64", "count": "Int64"},
         "resources": {"t_s": "Float64", "process": "String", "cpu_share": "Float64", "disk_write_b_per_s": "Float64"},
         "phases": {"phase": "String", "start_s": "Float64", "end_s": "Float64"},
         "limits": COLUMNS,
         "steps": {
-            "step": "Int64",
-            "attempt": "Int64",
-            "offered_per_s": "Float64",
-            "achieved_per_s": "Float64",
-            "errors": "Int64",
-            "pushback": "Int64",
+            **dict.fromkeys(("step", "attempt"), "Int64"),
+            **dict.fromkeys(("offered_per_s", "achieved_per_s"), "Float64"),
+            **dict.fromkeys(("errors", "pushback"), "Int64"),
             "integrate_p99_s": "Float64",
             "passed": "Boolean",
-            "why": "String",
-            "cause_kind": "String",
+            **dict.fromkeys(("why", "cause_kind"), "String"),
         },
     }
 

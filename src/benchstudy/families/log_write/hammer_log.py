@@ -19,56 +19,24 @@ _DAY_S = 86_400.0
 
 
 @dataclass(frozen=True)
-class CheckpointUpdate:
-    """hammer saw the tree grow. `t_s`: since the log's first line. It looks every 0.5 s."""
-
-    t_s: float
-    from_size: int
-    to_size: int
-
-
-@dataclass(frozen=True)
 class HammerLog:
-    """What a log says. Times in s since its first line.
+    """What a log says.
 
-    `checkpoints` need `-v=1`. `pushback_500` (posix and mysql: "antispam pushback"), `pushback_503` (any of 429, 502,
-    503 and 504, which hammer counts as one) and `errors` (all others of writes and reads, by text) are lower bounds,
-    because hammer loses the first error after a change of text, and those of its last second.
-    `warnings`: other lines of level W or E, by text, such as a checkpoint that could not be fetched.
-    `fatal`: why it gave up. `duration_s`: to the last line. `ended`: "runtime" (--max_runtime), "goal"
-    (--leaf_write_goal) or None; while it has a screen it goes on afterwards without showing anything new.
+    `checkpoints` (with `-v=1`): when hammer saw the tree grow, in s since the log's first line, and its size then; it
+    looks every 0.5 s. `pushback_500` (posix and mysql: "antispam pushback"), `pushback_503` (any of 429, 502, 503 and
+    504, which hammer counts as one) and `errors` (all others of writes and reads, by text) are lower bounds, because
+    hammer loses the first error after a change of text, and those of its last second. `fatal`: why it gave up.
     """
 
-    checkpoints: tuple[CheckpointUpdate, ...]
+    checkpoints: tuple[tuple[float, int], ...]
     pushback_500: int
     pushback_503: int
     errors: Mapping[str, int]
-    warnings: Mapping[str, int]
     fatal: str | None
-    ended: str | None
-    duration_s: float
 
     @property
     def error_count(self) -> int:
         return sum(self.errors.values())
-
-    def qps(self, begin_s: float, end_s: float) -> float:
-        """Growth a second (1/s) in whole steps: between the last updates at or before the two times.
-
-        Raises ParseError when there are no two such updates.
-        """
-        first, last = self._last_until(begin_s), self._last_until(end_s)
-        if first is None or last is None or first == last:
-            raise ParseError(f"hammer's log has no two checkpoints around {begin_s:g} and {end_s:g} s")
-        return (last.to_size - first.to_size) / (last.t_s - first.t_s)
-
-    def size_at(self, t_s: float) -> int | None:
-        """The tree's size as hammer knew it then; None before its first update."""
-        update = self._last_until(t_s)
-        return None if update is None else update.to_size
-
-    def _last_until(self, t_s: float) -> CheckpointUpdate | None:
-        return next((update for update in reversed(self.checkpoints) if update.t_s <= t_s), None)
 
 
 def parse_log(text: str) -> HammerLog:
@@ -76,12 +44,10 @@ def parse_log(text: str) -> HammerLog:
 
     Raises ParseError for checkpoints that contradict each other, since a log's size cannot fall.
     """
-    checkpoints: list[CheckpointUpdate] = []
+    checkpoints: list[tuple[float, int]] = []
     errors: Counter[str] = Counter()
-    warnings: Counter[str] = Counter()
     pushback = {500: 0, 503: 0}
-    fatal = ended = None
-    first = last = None
+    fatal = first = None
     before = ""
     for line in text.replace("\r\n", "\n").split("\n")[:-1]:
         head = _HEAD.match(line)
@@ -91,10 +57,10 @@ def parse_log(text: str) -> HammerLog:
         before = line
         at = int(head["h"]) * 3600 + int(head["m"]) * 60 + float(head["s"])
         first = at if first is None else first
-        last = (at - first) % _DAY_S
         said = head["text"].strip()
         if update := _UPDATED.match(said):
-            checkpoints.append(_checked(CheckpointUpdate(last, int(update[1]), int(update[2])), checkpoints))
+            _check_growth(int(update[1]), int(update[2]), checkpoints[-1][1] if checkpoints else 0)
+            checkpoints.append(((at - first) % _DAY_S, int(update[2])))
         elif pushed := _PUSHED_BACK.match(said):
             pushback[503] += int(pushed[1])
         elif counted := _COUNTED.match(said):
@@ -104,22 +70,12 @@ def parse_log(text: str) -> HammerLog:
                 errors[counted[2]] += int(counted[1])
         elif head["level"] == "F":
             fatal = fatal or said
-        elif head["level"] in "WE":
-            warnings[said] += 1
-        elif said.startswith("Max runtime reached"):
-            ended = "runtime"
-        elif said.startswith("Reached tree size goal"):
-            ended = "goal"
-    return HammerLog(
-        tuple(checkpoints), pushback[500], pushback[503], dict(errors), dict(warnings), fatal, ended, last or 0.0
-    )
+    return HammerLog(tuple(checkpoints), pushback[500], pushback[503], dict(errors), fatal)
 
 
-def _checked(update: CheckpointUpdate, earlier: list[CheckpointUpdate]) -> CheckpointUpdate:
-    at_least = earlier[-1].to_size if earlier else 0
-    if not at_least <= update.from_size < update.to_size:
+def _check_growth(begin: int, end: int, at_least: int) -> None:
+    if not at_least <= begin < end:
         raise ParseError(
-            f"hammer's log says that the tree grew from {update.from_size} to {update.to_size} after it had "
-            f"{at_least}; two logs may have been put together"
+            f"hammer's log says that the tree grew from {begin} to {end} after it had {at_least}; two logs may have "
+            "been put together"
         )
-    return update

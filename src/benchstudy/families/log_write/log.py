@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from benchstudy.families.log_write.command import Target
 from benchstudy.families.log_write.config import Backend, LogGenerator
 from benchstudy.families.log_write.layout import DATABASE, GENERATOR, SERVER
+from benchstudy.families.shared.folders import wrong_file_system
 from benchstudy.families.shared.under_load import Placement, cpus_for_generator, cpus_of, place
 from benchstudy.model.errors import TrialFailed
 from benchstudy.model.services import Limits
@@ -124,12 +125,9 @@ def _check_directory(wanted: Wanted, trial: "TrialContext", role: str, directory
         return
     info = trial.agent_call("path-info", directory, role=role)
     trial.note(file_system={name: info[name] for name in ("fs_type", "mount_point", "free_bytes")})
-    expected = wanted.backend.expect_fs
-    if expected and info["fs_type"] not in expected:
-        raise TrialFailed(
-            f"backend {wanted.backend.name}: its directory is on {info['fs_type']}, and the study expects "
-            f"{' or '.join(expected)}: is it mounted?"
-        )
+    wrong = wrong_file_system(info, wanted.backend.expect_fs)
+    if wrong:
+        raise TrialFailed(f"backend {wanted.backend.name}: its directory {wrong}")
 
 
 def _target(wanted: Wanted, trial: "TrialContext", role: str, servers: "Sequence[RunningService]") -> Target:

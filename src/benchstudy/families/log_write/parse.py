@@ -12,10 +12,12 @@ from benchstudy.families.log_write.limits import Limit, LimitedBy, limited_by
 from benchstudy.families.log_write.reading import window_of
 from benchstudy.families.log_write.samples import Found, read_samples
 from benchstudy.families.log_write.windows import Measured, Rows, Values, growth_rows, measured
-from benchstudy.families.shared.files import read_json
+from benchstudy.families.shared.files import read_facts
 from benchstudy.families.shared.levels import Rate
 from benchstudy.model.causes import Cause, cause_of
 from benchstudy.model.family import Observation, Parsed, ParseError
+
+_NEEDED = ("mode", "rate_per_s", "duplicate_share", "front_ends", "publish_interval_s", "cpus", "servers")
 
 
 def parse_trial(levels: Mapping[str, str], files: Path) -> Parsed:
@@ -23,7 +25,7 @@ def parse_trial(levels: Mapping[str, str], files: Path) -> Parsed:
     if (files / SAVED_SCREEN).is_file():
         screen = read_saved((files / SAVED_SCREEN).read_bytes())[-1]
         return Parsed(_observations(_screen_alone(screen)), {})
-    facts = _facts(files / FACTS)
+    facts = read_facts(files / FACTS, _NEEDED)
     _compare(levels, facts)
     values: Values = {}
     steps: Rows = []
@@ -56,7 +58,7 @@ def note_trial(files: Path) -> Mapping[str, Any]:
 
 def problems_of(files: Path) -> list[str]:
     """What a reader must know beside a trial's figures. Raises ParseError."""
-    facts = _facts(files / FACTS)
+    facts = read_facts(files / FACTS, _NEEDED)
     found = list(measured(facts, files, _best(facts)["label"] if facts["mode"] == SEARCH else LOAD).problems)
     died = [row for row in facts.get("steps", ()) if row.get("died")]
     if died:
@@ -70,7 +72,7 @@ def problems_of(files: Path) -> list[str]:
 
 def limit_of(files: Path) -> Limit:
     """What limited the log in this trial, see limits.limited_by. Raises ParseError."""
-    facts = _facts(files / FACTS)
+    facts = read_facts(files / FACTS, _NEEDED)
     window = measured(facts, files, _best(facts)["label"] if facts["mode"] == SEARCH else LOAD)
     return _limit(facts, files, window, _samples(facts, files, window))
 
@@ -193,16 +195,3 @@ def _compare(levels: Mapping[str, str], facts: Mapping[str, Any]) -> None:
 
 def _observations(values: Values) -> list[Observation]:
     return [Observation(metric, float(value), unit) for metric, (value, unit) in values.items() if value is not None]
-
-
-_NEEDED = frozenset(["mode", "rate_per_s", "duplicate_share", "front_ends", "publish_interval_s", "cpus", "servers"])
-
-
-def _facts(path: Path) -> dict[str, Any]:
-    facts = read_json(path)
-    if facts.get("schema") != 1:
-        raise ParseError(f"{path.name}: schema {facts.get('schema')!r}, and only 1 is known")
-    missing = sorted(_NEEDED - facts.keys())
-    if missing:
-        raise ParseError(f"{path.name} lacks {', '.join(missing)}")
-    return facts

@@ -1,6 +1,8 @@
 """Raw files of a trial, read so that one which is missing or cut off is named."""
 
 import json
+from collections.abc import Collection, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -24,3 +26,25 @@ def read_json(path: Path) -> dict[str, Any]:
     if not isinstance(found, dict):
         raise ParseError(f"{path.name} is no JSON object")
     return found
+
+
+def read_facts(path: Path, needed: Collection[str]) -> dict[str, Any]:
+    """What was found around a load, in schema 1. Raises ParseError also where one of the `needed` keys is missing."""
+    facts = read_json(path)
+    if facts.get("schema") != 1:
+        raise ParseError(f"{path.name}: schema {facts.get('schema')!r}, and only 1 is known")
+    missing = sorted({*needed} - facts.keys())
+    if missing:
+        raise ParseError(f"{path.name} lacks {', '.join(missing)}")
+    return facts
+
+
+@contextmanager
+def damaged(said: str) -> Iterator[None]:
+    """Raises what a document lacks, or has in another form than it should, as a ParseError of what is `said`."""
+    try:
+        yield
+    except ParseError:
+        raise
+    except (LookupError, TypeError, ValueError, AttributeError, ArithmeticError) as error:
+        raise ParseError(f"{said}: {error!r}") from error

@@ -1,10 +1,12 @@
-"""Levels that several families have: limits of a server, rates that a generator offers."""
+"""What several families let a study say alike: limits of a server, rates that a generator offers, sweeps over names."""
 
 import re
+from collections.abc import Iterable, Mapping
+from typing import Annotated, Any
 
-from pydantic import Field, model_validator
+from pydantic import AfterValidator, Field, model_validator
 
-from benchstudy.model.names import Name
+from benchstudy.model.names import Name, require_known
 from benchstudy.model.services import Limits
 from benchstudy.model.strict import Strict
 from benchstudy.model.units import SizeField
@@ -55,3 +57,21 @@ class Rate(str):
     @classmethod
     def of_level(cls, level: str) -> "Rate":
         return cls(level.replace("-per-", "/"))
+
+
+RateField = Annotated[str, AfterValidator(Rate)]
+
+
+def misplaced_option(generator: Any, for_one_tool: Mapping[str, str]) -> str | None:
+    """Which of its options is another tool's; None when each is its own. `for_one_tool`: option to tool."""
+    for field, tool in for_one_tool.items():
+        if generator.tool != tool and getattr(generator, field) != type(generator).model_fields[field].default:
+            return f"{field} is for {tool} only"
+    return None
+
+
+def check_chosen(sweep: Strict, known: Mapping[str, Iterable[str]], where: str) -> None:
+    """Raises ValueError for a name in a field of the sweep that is none of those `known` of this field."""
+    for field, names in known.items():
+        for name in getattr(sweep, field) or ():
+            require_known(name, names, f"{where}.{field}: {name!r} is none of them")

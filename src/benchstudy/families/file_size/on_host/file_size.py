@@ -15,10 +15,13 @@ import json
 import mmap
 import os
 import sys
+from contextlib import suppress
 from time import perf_counter_ns, sleep
 
+import folders
 import page_cache
 from file_pattern import BLOCK, Pattern
+from page_cache import opened
 from refused import Refused
 
 # Up to this size the first operation in a process took up to twice as long as those after it, whose code, buffers and
@@ -96,24 +99,10 @@ def assert_file_system(path, expected):
 
 def mount_of(path):
     """Type, mount point, source and options of the file system that holds `path` (which need not exist yet)."""
-    real = os.path.realpath(path)
-    best = None
-    with open("/proc/self/mounts") as table:
-        for line in table:
-            source, point, kind, options = [_unescape(word) for word in line.split()[:4]]
-            inside = real == point or real.startswith(point.rstrip("/") + "/")
-            # Of two mounts at one point the later hides the earlier.
-            if inside and (best is None or len(point) >= len(best["mount_point"])):
-                best = {"type": kind, "mount_point": point, "source": source, "options": options}
-    if best is None:
+    found = folders.mount_of(os.path.realpath(path))
+    if found is None:
         raise Refused("%s: no mount in /proc/self/mounts holds it" % path)
-    return best
-
-
-def _unescape(word):
-    for code, character in (("\\040", " "), ("\\011", "\t"), ("\\012", "\n"), ("\\134", "\\")):
-        word = word.replace(code, character)
-    return word
+    return {**{name: found[name] for name in ("type", "source", "options")}, "mount_point": found["point"]}
 
 
 def check_space(directory, needed):
@@ -221,8 +210,7 @@ def measure_writes(request, answer):
             if index == 0 and request["verify"]:
                 answer["verified"] = _verify(path, size, pattern.sha256(number, size), pattern.buffer)
         finally:
-            if os.path.lexists(path):
-                os.unlink(path)
+            _remove(path)
         number += pattern.chunks(size)
 
 
@@ -230,16 +218,17 @@ def _rehearse_write(path, pattern, request):
     try:
         write_file(path, pattern, 0, min(request["size"], REHEARSAL_BYTES), request["sync"], request["direct"])
     finally:
-        if os.path.lexists(path):
-            os.unlink(path)
+        _remove(path)
+
+
+def _remove(path):
+    with suppress(FileNotFoundError):
+        os.unlink(path)
 
 
 def _settle(directory):
-    fd = os.open(directory, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-    try:
+    with opened(directory) as fd:
         page_cache.sync_file_system(fd)
-    finally:
-        os.close(fd)
 
 
 def _named(times):
@@ -252,14 +241,11 @@ def _verify(path, size, expected, buffer):
     page_cache.drop_file(path)
     page_cache.drop_system()
     digest = hashlib.sha256()
-    fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
-    try:
+    with opened(path) as fd:
         cached = page_cache.resident_share(fd, size)
         read_file(fd, buffer, size, digest.update)
         if os.fstat(fd).st_size != size:
             raise Refused("%s has %d bytes, and %d were written" % (path, os.fstat(fd).st_size, size))
-    finally:
-        os.close(fd)
     if digest.hexdigest() != expected:
         raise Refused("%s: read back, its SHA-256 is %s instead of %s" % (path, digest.hexdigest(), expected))
     return {"sha256": expected, "bytes": size, "cached_when_read_back": cached}
@@ -274,8 +260,7 @@ def prepare(request, answer):
     try:
         write_file(path, pattern, 0, size, "fsync")
     except OSError:
-        if os.path.lexists(path):
-            os.unlink(path)
+        _remove(path)
         raise
     answer["file"], answer["sha256"] = path, pattern.sha256(0, size)
 
@@ -420,21 +405,15 @@ def _assert_fetched(warm, fetched, size, path):
 
 
 def _warm(path, size, buffer):
-    fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
-    try:
+    with opened(path) as fd:
         if page_cache.resident_share(fd, size) < 1:
             read_file(fd, buffer, size)
-    finally:
-        os.close(fd)
 
 
 def _assert_bypassed(path, size):
     """Share of the file that is cached after O_DIRECT wrote it: nothing but its last, incomplete block may be."""
-    fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
-    try:
+    with opened(path) as fd:
         cached = _resident(fd, path, size)
-    finally:
-        os.close(fd)
     if cached * -(-size // mmap.PAGESIZE) > 1.5:
         raise Refused(
             "%s: O_DIRECT left %.0f %% of the file in the page cache: this file system writes through it"

@@ -4,6 +4,7 @@ import ctypes
 import mmap
 import os
 import resource
+from contextlib import contextmanager
 
 _WINDOW = 256 << 20  # a vector of 64 KiB for each call, however large the file is
 _libc = ctypes.CDLL(None, use_errno=True)
@@ -20,6 +21,16 @@ _libc.munmap.argtypes = (ctypes.c_void_p, ctypes.c_size_t)
 _libc.mincore.argtypes = (ctypes.c_void_p, ctypes.c_size_t, ctypes.c_char_p)
 _COUNTS_READS = os.path.exists("/proc/self/io")  # one setting of the kernel for that file and for the count
 _MAP_FAILED = ctypes.c_void_p(-1).value
+
+
+@contextmanager
+def opened(path):
+    """A descriptor to read a file or folder by; closed at the end of the block."""
+    fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+    try:
+        yield fd
+    finally:
+        os.close(fd)
 
 
 def resident_share(fd, size):
@@ -51,12 +62,9 @@ def sync_file_system(fd):
 
 def drop_file(path):
     """Ask the kernel to forget the file's pages. Dirty pages are not forgotten, hence the fsync before."""
-    fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
-    try:
+    with opened(path) as fd:
         os.fsync(fd)
         os.posix_fadvise(fd, 0, 0, os.POSIX_FADV_DONTNEED)
-    finally:
-        os.close(fd)
 
 
 def drop_system():

@@ -11,6 +11,7 @@ from typing import Any
 
 import polars as pl
 
+from benchstudy.families.shared.sweeps import SweepResults
 from benchstudy.model.criteria import ACHIEVED, BUSY_GENERATOR, LITTLE
 from benchstudy.report import human
 from benchstudy.report.results.results import Estimate, Results
@@ -65,11 +66,11 @@ class ClientLimit:
     reasons: tuple[str, ...]
 
 
-class HttpLoad:
+class HttpLoad(SweepResults):
     """The sweeps of one family's results."""
 
     def __init__(self, results: Results):
-        self.results = results
+        super().__init__(results)
         missing = [pl.lit(None, kind).alias(name) for name, kind in _LOADS.items() if name not in results.cases.columns]
         self.cases = results.cases.with_columns(missing)
 
@@ -93,13 +94,6 @@ class HttpLoad:
         """Those of the null server."""
         return [s for s in self.all_sweeps if s.endpoint == CEILING_ENDPOINT]
 
-    def estimate(self, metric: str, sweep: Sweep, point: Point) -> Estimate | None:
-        return self.results.estimate(metric, sweep.target, point.case)
-
-    def median(self, metric: str, sweep: Sweep, point: Point) -> float | None:
-        estimate = self.estimate(metric, sweep, point)
-        return estimate.summary.median if estimate is not None else None
-
     # -- the generator's part ------------------------------------------------------------------------------------------
 
     @cached_property
@@ -108,10 +102,8 @@ class HttpLoad:
         found: dict[tuple[str, str, bool, float], float] = {}
         for sweep in self.ceilings():
             for point in sweep.points:
-                key, median = (
-                    (sweep.target, sweep.generator, sweep.is_open, point.number),
-                    self.median("throughput", sweep, point),
-                )
+                key = (sweep.target, sweep.generator, sweep.is_open, point.number)
+                median = self.median("throughput", sweep, point)
                 if median is not None:
                     found[key] = max(median, found.get(key, 0.0))
         return found
@@ -145,13 +137,7 @@ class HttpLoad:
 
     def best(self, sweep: Sweep) -> tuple[Point, Estimate] | None:
         """The point with the largest median throughput; None when no trial gave any."""
-        known = [
-            (point, estimate)
-            for point in sweep.points
-            if (estimate := self.estimate("throughput", sweep, point)) is not None
-            and estimate.summary.median is not None
-        ]
-        return max(known, key=lambda pair: pair[1].summary.median or 0.0, default=None)
+        return self.highest("throughput", sweep, sweep.points)
 
     def saturation(self, sweep: Sweep) -> Point | None:
         """The least load that gives 95 % of the largest median throughput; None when that is the last one measured."""
@@ -253,8 +239,7 @@ class HttpLoad:
         name = self.name(sweep, "server", *(["generator"] if several else []))
         best = self.best(sweep)
         if best is None:
-            causes = [e.failure for p in sweep.points if (e := self.estimate("throughput", sweep, p)) is not None]
-            return {"name": name, "value": "–", "evidence": causes[0] if causes else "nothing was measured"}
+            return {"name": name, "value": "–", "evidence": self.why_nothing("throughput", sweep, sweep.points)}
         point, estimate = best
         evidence = f"at {human.plural(int(point.number), 'connection')}; {human.evidence(estimate.summary, '1/s')}"
         if self.client_limit(sweep, point).reasons:

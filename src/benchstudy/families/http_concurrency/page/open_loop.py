@@ -7,9 +7,9 @@ from typing import Any
 import polars as pl
 
 from benchstudy.families.http_concurrency.page.load import HttpLoad, Point, Sweep
+from benchstudy.families.shared.sweeps import failed_cell, median_cell
 from benchstudy.model.criteria import ACHIEVED
 from benchstudy.report import human
-from benchstudy.report.exhibits import cells
 from benchstudy.report.exhibits.figuredata import leading
 from benchstudy.report.figures.panels import Axis, Panel, Style, trend_panel
 from benchstudy.report.tables.tables import MISSING, Cell, Table
@@ -95,16 +95,9 @@ class OpenAgainstClosed:
 
     def _latency(self, metric: str, sweep: Sweep, point: Point) -> Cell:
         estimate = self.load.estimate(metric, sweep, point)
-        if estimate is None:
-            return MISSING
-        href = cells.href(self.load.results, sweep.target, point.case)
-        if estimate.summary.median is None:
-            return Cell(tuple(cells.failures(estimate)) or ("–",), href, "failed" if estimate.failed else "missing")
-        lines = (
-            human.quantity(estimate.summary.median, estimate.unit),
-            human.evidence(estimate.summary, estimate.unit),
-        )
-        return Cell(lines, href)
+        if estimate is not None and estimate.summary.median is None and estimate.failed:
+            return failed_cell(self.load.results, estimate)
+        return median_cell(self.load.results, estimate)
 
     def style(self) -> Style:
         loops = [sweep.loop for both in self._subjects().values() for sweeps in both for sweep in sweeps]

@@ -130,7 +130,7 @@ class Published:
                 f"stays between {min(values):,.0f} and {max(values):,.0f}/s."
             )
         for endpoint, by_limits in flat.items():
-            for (few, low), (many, high) in _neighbours(by_limits):
+            for (few, low), (many, high) in pairwise(by_limits.items()):
                 if max(low, high) / min(low, high) <= SAME_PLATEAU:
                     yield (
                         f"{endpoint}: {many} is flat at {high:,.0f}/s and {few} at {low:,.0f}/s, so the limits are not "
@@ -148,11 +148,6 @@ class Published:
         yield from (f"{', '.join(sections)}: {problem}." for problem, sections in found.items())
 
 
-def _neighbours(by_limits: Mapping[str, float]) -> Iterator[tuple[tuple[str, float], tuple[str, float]]]:
-    items = list(by_limits.items())
-    yield from pairwise(items)
-
-
 def _published_cell(row: Mapping[str, Any] | None) -> Cell:
     if row is None:
         return MISSING
@@ -167,37 +162,19 @@ def _as_report(values: Mapping[str, float]) -> AbResult:
     def times(part: str) -> Times:
         return Times(*(values[f"{part}_{what}"] for what in ("min", "mean", "sd", "median", "max")))
 
-    total = int(values["requests"])
-    failed = int(values["errors"])
     return AbResult(
-        version=None,
-        revision=None,
-        command=None,
-        server_software="",
-        hostname="127.0.0.1",
-        port=0,
-        tls=None,
-        path="",
         document_length=int(values["document_length"]),
         concurrency=int(values["concurrency"]),
         duration=values["duration"],
-        complete=total,
-        failed=failed,
-        failed_connect=0,
-        failed_receive=0,
-        failed_length=0,
-        failed_exceptions=0,
-        write_errors=0,
-        non_2xx=0,
+        complete=int(values["requests"]),
+        failed=int(values["errors"]),
         keepalive_requests=int(values["keepalive_requests"]),
         transferred=int(values["transferred"]),
-        body_sent=None,
         html_transferred=int(values["html_transferred"]),
         requests_per_second=values["throughput"],
         time_per_request=values["time_per_request"],
         time_per_request_across=values["time_per_request_across"],
         transfer_rate=values["transfer_rate"],
-        sent_rate=None,
         times={
             "connect": times("connect"),
             "processing": times("processing"),
@@ -205,7 +182,6 @@ def _as_report(values: Mapping[str, float]) -> AbResult:
             "total": times("latency"),
         },
         percentiles={p: values[f"latency_p{p}"] for p in (50, 66, 75, 80, 90, 95, 98, 99, 100)},
-        warnings=(),
     )
 
 

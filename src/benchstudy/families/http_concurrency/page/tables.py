@@ -4,6 +4,7 @@ from collections.abc import Callable, Iterator, Sequence
 
 from benchstudy.families.http_concurrency.metrics import PERCENTILES
 from benchstudy.families.http_concurrency.page.load import HttpLoad, Point, Sweep
+from benchstudy.families.shared.sweeps import Draw, failed_cell, rows_of
 from benchstudy.model.criteria import LITTLE
 from benchstudy.report import human
 from benchstudy.report.exhibits import cells
@@ -26,9 +27,6 @@ _KINDS = {
     "errors_connect": "No connection",
 }
 
-# One figure of a point of a sweep.
-Draw = Callable[[Sweep, Point], Cell]
-
 
 class HttpTables:
     """Every table of the page, made of `load`."""
@@ -40,20 +38,14 @@ class HttpTables:
 
     def throughput(self) -> Iterator[Table]:
         """One table a server and limit: rows concurrency, columns endpoint."""
-        for sweeps in self._groups(self.load.sweeps(is_open=False)):
-            first, generators = sweeps[0], list(dict.fromkeys(s.loop for s in sweeps))
-            name = self.load.name(first, "server", "limits")
-            caption = f"Requests a second: {name} ({'; '.join(generators)})"
-            heads = [s.endpoint if len(generators) == 1 else f"{s.endpoint} · {s.generator}" for s in sweeps]
+        for sweeps, name, told, heads in self._groups(is_open=False):
+            caption = f"Requests a second: {told}"
             yield self._grid(f"requests-{name}", caption, "Concurrency", heads, sweeps, self.throughput_cell)
 
     def open_throughput(self) -> Iterator[Table]:
         """One table a server and limit of open loops: rows rate, columns endpoint, each offered and achieved."""
-        for sweeps in self._groups(self.load.sweeps(is_open=True)):
-            name = self.load.name(sweeps[0], "server", "limits")
-            generators = list(dict.fromkeys(s.loop for s in sweeps))
-            caption = f"Offered and achieved: {name} ({'; '.join(generators)})"
-            heads = [s.endpoint if len(generators) == 1 else f"{s.endpoint} · {s.generator}" for s in sweeps]
+        for sweeps, name, told, heads in self._groups(is_open=True):
+            caption = f"Offered and achieved: {told}"
             yield self._grid(f"offered-{name}", caption, "Rate asked for", heads, sweeps, self._offered_cell)
 
     def ceilings(self) -> Iterator[Table]:
@@ -67,11 +59,16 @@ class HttpTables:
                 heads = [self.load.name(s, "server", "generator") for s in sweeps]
                 yield self._grid(name, caption, what, heads, sweeps, self.throughput_cell)
 
-    def _groups(self, sweeps: Sequence[Sweep]) -> Iterator[list[Sweep]]:
+    def _groups(self, *, is_open: bool) -> Iterator[tuple[list[Sweep], str, str, list[str]]]:
+        """The sweeps of each server and limit, their name, it with the generators, a heading for each."""
         groups: dict[tuple[str, str, str], list[Sweep]] = {}
-        for sweep in sweeps:
+        for sweep in self.load.sweeps(is_open=is_open):
             groups.setdefault((sweep.target, sweep.server, sweep.limits), []).append(sweep)
-        yield from groups.values()
+        for sweeps in groups.values():
+            name = self.load.name(sweeps[0], "server", "limits")
+            generators = list(dict.fromkeys(s.loop for s in sweeps))
+            heads = [s.endpoint if len(generators) == 1 else f"{s.endpoint} · {s.generator}" for s in sweeps]
+            yield sweeps, name, f"{name} ({'; '.join(generators)})", heads
 
     def _grid(
         self, name: str, caption: str, corner: str, heads: Sequence[str], sweeps: Sequence[Sweep], draw: Draw
@@ -106,7 +103,7 @@ class HttpTables:
         estimate = self.load.estimate(metric, sweep, point)
         if estimate is None:
             return MISSING
-        href, summary = cells.href(self.load.results, sweep.target, point.case), estimate.summary
+        href, summary = self.load.href(sweep, point), estimate.summary
         failed = cells.failures(estimate)
         why = [reason.words for reason, _ in estimate.causes]
         if summary.median is None:
@@ -125,22 +122,17 @@ class HttpTables:
             marks.append(NO_CEILING)
         if (self.load.little(sweep, point) or 0.0) > LITTLE:
             marks.append(LITTLE_BROKEN)
-        errors, requests = self._total("errors", sweep, point), self._total("requests", sweep, point)
+        errors, requests = (self.load.total(metric, sweep, point) for metric in ("errors", "requests"))
         if errors and requests:
             marks.append(f"errors {human.quantity(errors / requests, '%')}")
         return tuple(marks)
-
-    def _total(self, metric: str, sweep: Sweep, point: Point) -> float:
-        estimate = self.load.estimate(metric, sweep, point)
-        return sum(estimate.values) if estimate is not None else 0.0
 
     # -- one sweep in detail -------------------------------------------------------------------------------------------
 
     def details(self) -> Iterator[Table]:
         """One table a sweep: percentiles, the parts of a request, transfer rate and memory, a column for each load."""
         for sweep in self.load.sweeps():
-            rows = [(head, [draw(sweep, point) for point in sweep.points]) for head, draw in self._detail_rows()]
-            body = tuple((Cell.text(head), *row) for head, row in rows if any(cell is not MISSING for cell in row))
+            body = tuple(rows_of(self._detail_rows(), sweep, sweep.points))
             name = self.load.name(sweep)
             what = "rate" if sweep.is_open else "concurrency"
             heads = [p.level if sweep.is_open else f"{p.number:,.0f}" for p in sweep.points]
@@ -161,25 +153,7 @@ class HttpTables:
         yield "Kept alive", self._figure("keepalive_requests")
 
     def _figure(self, metric: str, unit: str | None = None) -> Draw:
-        def draw(sweep: Sweep, point: Point) -> Cell:
-            estimate = self.load.estimate(metric, sweep, point)
-            if estimate is None or (estimate.summary.median is None and not estimate.failed):
-                return MISSING
-            if estimate.summary.median is None:
-                # A failed trial has no metric at all: only where it is the whole case does every row say so.
-                known = self.load.median("throughput", sweep, point) is not None
-                return MISSING if known else self._failed(sweep, point, estimate)
-            shown = unit or estimate.unit
-            lines = (human.quantity(estimate.summary.median, shown), human.evidence(estimate.summary, shown))
-            return Cell(lines, cells.href(self.load.results, sweep.target, point.case))
-
-        return draw
-
-    def _failed(self, sweep: Sweep, point: Point, estimate: Estimate) -> Cell:
-        href = cells.href(self.load.results, sweep.target, point.case)
-        return Cell(
-            tuple(cells.failures(estimate)), href, "failed", " ".join(reason.words for reason, _ in estimate.causes)
-        )
+        return self.load.figure(metric, unit, always="throughput")
 
     def _percentile(self, percentile: int) -> Draw:
         figure, needed = self._figure(f"latency_p{percentile}"), smallest_n(percentile)
@@ -187,8 +161,7 @@ class HttpTables:
         def draw(sweep: Sweep, point: Point) -> Cell:
             requests = self.load.median("requests", sweep, point)
             if requests is not None and requests < needed:
-                href = cells.href(self.load.results, sweep.target, point.case)
-                return Cell((f"needs {needed:,} requests",), href, "missing")
+                return Cell((f"needs {needed:,} requests",), self.load.href(sweep, point), "missing")
             return figure(sweep, point)
 
         return draw
@@ -206,7 +179,7 @@ class HttpTables:
             middle, most = (self.load.median(metric, sweep, point) for metric in (median, largest))
             if middle is not None and most is not None:
                 lines.append(f"median {human.quantity(middle, 's')}, max {human.quantity(most, 's')}")
-            return Cell(tuple(lines), cells.href(self.load.results, sweep.target, point.case))
+            return Cell(tuple(lines), self.load.href(sweep, point))
 
         return draw
 
@@ -229,20 +202,20 @@ class HttpTables:
         if estimate is None:
             return MISSING
         if estimate.summary.median is None:
-            return self._failed(sweep, point, estimate) if estimate.failed else MISSING
+            return failed_cell(self.load.results, estimate) if estimate.failed else MISSING
         measured = self.load.median("concurrency_measured", sweep, point)
         lines = [human.quantity(estimate.summary.median, "%")]
         lines += [f"λW = {measured:,.4g}"] if measured is not None else []
         lines.append(f"worst of {estimate.summary.n}: {human.quantity(max(estimate.values), '%')}")
         marks = (LITTLE_BROKEN,) if estimate.summary.median > LITTLE else ()
-        return Cell(tuple(lines), cells.href(self.load.results, sweep.target, point.case), marks=marks)
+        return Cell(tuple(lines), self.load.href(sweep, point), marks=marks)
 
     def errors(self) -> Table:
         """Failed requests of each case that has any, with Wilson's interval; all the others in one last row."""
         body, sound, sound_requests = [], 0, 0.0
         for sweep in self.load.all_sweeps:
             for point in sweep.points:
-                errors, requests = self._total("errors", sweep, point), self._total("requests", sweep, point)
+                errors, requests = (self.load.total(metric, sweep, point) for metric in ("errors", "requests"))
                 estimate = self.load.estimate("throughput", sweep, point)
                 if estimate is None:
                     continue
@@ -261,7 +234,7 @@ class HttpTables:
     def _errors_row(
         self, sweep: Sweep, point: Point, errors: float, requests: float, estimate: Estimate
     ) -> tuple[Cell, ...]:
-        href = cells.href(self.load.results, sweep.target, point.case)
+        href = self.load.href(sweep, point)
         lines = [f"{estimate.failed} of {estimate.results}"]
         if estimate.failed:
             failed = share(estimate.failed, estimate.results)
@@ -271,7 +244,7 @@ class HttpTables:
             Cell.text(head, href),
             Cell.text(f"{requests:,.0f}"),
             _share(errors, requests),
-            *(Cell.text(f"{self._total(kind, sweep, point):,.0f}") for kind in _KINDS),
+            *(Cell.text(f"{self.load.total(kind, sweep, point):,.0f}") for kind in _KINDS),
             Cell((*lines, *cells.failures(estimate)), href, "failed" if estimate.failed else "text"),
         )
 

@@ -7,6 +7,7 @@ import polars as pl
 
 from benchstudy.families.load_test.page.cells import bucket, percent, signed, signed_percent
 from benchstudy.families.load_test.page.load import Contrast, LoadTest, Trial
+from benchstudy.families.shared.sweeps import median_cell
 from benchstudy.report import human
 from benchstudy.report.exhibits import cells
 from benchstudy.report.tables.tables import MISSING, MOST_OF_TRIALS, Cell, Table, slug
@@ -58,14 +59,8 @@ class LoadClient:
         return Table("client-server", "Client-side against server-side", columns, tuple(body))
 
     def _median(self, metric: str, target: str, case: str) -> Cell:
-        estimate = self.load.estimate(metric, target, case)
-        if estimate is None or estimate.summary.median is None:
-            return MISSING  # why, stands among the failures
-        lines = (
-            human.quantity(estimate.summary.median, estimate.unit),
-            human.evidence(estimate.summary, estimate.unit),
-        )
-        return Cell(lines, cells.href(self.load.results, target, case))
+        # Why there is none, stands among the failures.
+        return median_cell(self.load.results, self.load.estimate(metric, target, case))
 
     def _server(self, target: str, case: str) -> tuple[Cell, Cell]:
         href, found = cells.href(self.load.results, target, case), []

@@ -194,9 +194,6 @@ class LoadTest:
         estimate = self.estimate(metric, target, case)
         return estimate.summary.median if estimate is not None else None
 
-    def has(self, metric: str) -> bool:
-        return metric in self.results.metrics
-
     # -- series ------------------------------------------------------------------------------------------------------
 
     def series(self, name: str, trial: str) -> pl.DataFrame | None:

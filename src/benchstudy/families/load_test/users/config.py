@@ -5,7 +5,7 @@ from typing import Annotated, Any
 
 from pydantic import BeforeValidator, Field, model_validator
 
-from benchstudy.model.names import Name, nearest
+from benchstudy.model.names import Name, nearest, require_known
 from benchstudy.model.strict import Strict
 from benchstudy.model.units import DurationField, parse_duration, parse_percent
 
@@ -112,8 +112,7 @@ class Behaviour(Strict):
     @model_validator(mode="after")
     def _known_actions(self) -> "Behaviour":
         for action, rate in self.actions.items():
-            if action not in ORIGINAL_ACTIONS:
-                raise ValueError(f"actions: there is no {action!r}: {nearest(action, ORIGINAL_ACTIONS)}")
+            require_known(action, ORIGINAL_ACTIONS, f"actions: there is no {action!r}")
             if rate < 0:
                 raise ValueError(f"actions.{action}: {rate} is below zero")
         if sum(self.actions.values()) <= 0:

@@ -35,7 +35,7 @@ class LogCapacity:
     def _bound(self, sweep: Sweep, point: Point, metric: str) -> Cell:
         estimate = self.load.estimate(metric, sweep, point)
         if metric == "capacity_fail" and estimate is not None and not estimate.values and not estimate.failed:
-            return Cell(("none failed",), cells.href(self.load.results, sweep.target, point.case), "missing")
+            return Cell(("none failed",), self.load.href(sweep, point), "missing")
         cell = cells.estimate_cell(self.load.results, estimate, "median")
         marks = self.load.marks(sweep, point) if metric == "capacity_pass" else ()
         return cell if cell is MISSING else Cell(cell.lines, cell.href, cell.kind, cell.title, marks)
@@ -51,7 +51,7 @@ class LogCapacity:
     def _limit(self, sweep: Sweep, point: Point) -> Cell:
         counts = self.load.limits(sweep, point).most_common()
         lines = tuple(f"{name} ({count})" if len(counts) > 1 else name for name, count in counts)
-        href = cells.href(self.load.results, sweep.target, point.case)
+        href = self.load.href(sweep, point)
         return Cell(lines, href, "number", " | ".join(self.load.limit_texts(sweep, point))) if lines else MISSING
 
     def steps(self) -> Iterator[Table]:

@@ -10,7 +10,6 @@ from benchstudy.families.log_write.page.load import AGREEMENT, LogWrite, Point, 
 from benchstudy.families.log_write.page.summary import worst_disagreement
 from benchstudy.families.log_write.page.tables import LogTables
 from benchstudy.report import human
-from benchstudy.report.exhibits import cells
 from benchstudy.report.tables.listings import Listing
 from benchstudy.report.tables.tables import MISSING, Cell, Table
 
@@ -95,7 +94,7 @@ class LogHammer:
             f"Medians of {human.plural(len(values), 'trial')}; min and max, and leaves not begun, pushed back or "
             "failed, are of all of them; times from when a leaf was due."
         )
-        return Listing(title, framed(lines), note, cells.href(self.load.results, sweep.target, point.case))
+        return Listing(title, framed(lines), note, self.load.href(sweep, point))
 
     def _least(self, sweep: Sweep, point: Point) -> dict[str, float]:
         rows = self.load.results.series("histogram")
@@ -140,7 +139,7 @@ class LogHammer:
         if worst is None:
             return MISSING
         marks = (f"> {AGREEMENT:.0%}",) if worst > AGREEMENT else ()
-        return Cell((human.quantity(worst, "%"),), cells.href(self.load.results, sweep.target, point.case), marks=marks)
+        return Cell((human.quantity(worst, "%"),), self.load.href(sweep, point), marks=marks)
 
     # -- closed beside open ----------------------------------------------------------------------------------------
 

@@ -17,6 +17,7 @@ from benchstudy.families.log_write.config import SEARCH
 from benchstudy.families.log_write.limits import Limit, LimitedBy
 from benchstudy.families.log_write.page.limits import resource, told
 from benchstudy.families.shared.levels import UNLIMITED
+from benchstudy.families.shared.sweeps import SweepResults
 from benchstudy.model.causes import Cause
 from benchstudy.model.criteria import ACHIEVED, BUSY_WRITERS
 from benchstudy.report import human
@@ -67,11 +68,12 @@ class Sweep:
         return (*self.points, *([self.search] if self.search else []))
 
 
-class LogWrite:
+class LogWrite(SweepResults):
     """The sweeps of one family's results. `declared`: the family's block of the study as measured, {} if none."""
 
     def __init__(self, results: Results, declared: Mapping[str, Any]):
-        self.results, self.declared = results, declared
+        super().__init__(results)
+        self.declared = declared
         self._backends = {backend["name"]: backend for backend in declared.get("backends", ())}
 
     @cached_property
@@ -103,17 +105,6 @@ class LogWrite:
             yield sorted(sweeps, key=lambda sweep: sweep.antispam)
 
     # -- what the trials say ---------------------------------------------------------------------------------------
-
-    def estimate(self, metric: str, sweep: Sweep, point: Point) -> Estimate | None:
-        return self.results.estimate(metric, sweep.target, point.case)
-
-    def median(self, metric: str, sweep: Sweep, point: Point) -> float | None:
-        estimate = self.estimate(metric, sweep, point)
-        return estimate.summary.median if estimate is not None else None
-
-    def total(self, metric: str, sweep: Sweep, point: Point) -> float:
-        estimate = self.estimate(metric, sweep, point)
-        return sum(estimate.values) if estimate is not None else 0.0
 
     @cached_property
     def _notes(self) -> dict[tuple[str, str], list[dict[str, Any]]]:
@@ -247,12 +238,7 @@ class LogWrite:
 
     def best(self, sweep: Sweep) -> tuple[Point, Estimate] | None:
         """The point with the largest median growth of the tree; None when no trial gave any."""
-        known = [
-            (point, estimate)
-            for point in sweep.every_point
-            if (estimate := self.estimate("qps", sweep, point)) is not None and estimate.summary.median is not None
-        ]
-        return max(known, key=lambda pair: pair[1].summary.median or 0.0, default=None)
+        return self.highest("qps", sweep, sweep.every_point)
 
     def highest_met(self, sweep: Sweep) -> Point | None:
         """The highest fixed rate below the first that was not met; None when not even the lowest was."""

@@ -65,9 +65,7 @@ class LogSummary:
         best = self.load.best(sweep)
         name = self._name(sweep)
         if best is None:
-            estimates = (self.load.estimate("qps", sweep, p) for p in sweep.every_point)
-            causes = [estimate.failure for estimate in estimates if estimate is not None]
-            return {"name": name, "value": "–", "evidence": causes[0] if causes else "nothing was measured"}
+            return {"name": name, "value": "–", "evidence": self.load.why_nothing("qps", sweep, sweep.every_point)}
         point, estimate = best
         parts = [
             f"at {point.level} offered",

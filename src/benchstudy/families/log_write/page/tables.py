@@ -1,18 +1,17 @@
 """Tables of write tests of logs: the Tessera page's own, and what they lack. See log_write.py for the arithmetic."""
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
 import polars as pl
 
 from benchstudy.families.log_write.page.limits import NOTHING
 from benchstudy.families.log_write.page.load import LogWrite, Point, Sweep
+from benchstudy.families.shared.sweeps import Draw, rows_of
 from benchstudy.report import human
 from benchstudy.report.exhibits import cells
 from benchstudy.report.tables.tables import MISSING, Cell, Table, slug
 from benchstudy.statistics import histograms, stats
 
-# One figure of a point of a sweep.
-Draw = Callable[[Sweep, Point], Cell]
 _TIMES = {"queue": "Time in queue", "integrate": "Time to integrate"}
 _STATISTICS = {"p50": "p50", "p90": "p90", "p99": "p99", "mean": "mean", "max": "max"}
 _SHOWN = ("p99",)
@@ -56,7 +55,7 @@ class LogTables:
     def _offered(self, sweep: Sweep, point: Point) -> Cell:
         offered = self.load.median("offered", sweep, point)
         text = human.quantity(offered, "1/s") if offered is not None else point.level
-        return Cell((text,), cells.href(self.load.results, sweep.target, point.case))
+        return Cell((text,), self.load.href(sweep, point))
 
     def rate_cell(self, sweep: Sweep, point: Point) -> Cell:
         """What was integrated a second, how sure that is, its share of what was offered, why trials failed."""
@@ -64,10 +63,7 @@ class LogTables:
         if estimate is None:
             return MISSING
         summary, failed = estimate.summary, cells.failures(estimate)
-        href, why = (
-            cells.href(self.load.results, sweep.target, point.case),
-            [reason.words for reason, _ in estimate.causes],
-        )
+        href, why = self.load.href(sweep, point), [reason.words for reason, _ in estimate.causes]
         marks = self.load.marks(sweep, point)
         if summary.median is None:
             return Cell(tuple(failed) or (summary.note,), href, "failed", " ".join(why), marks)
@@ -112,8 +108,7 @@ class LogTables:
         """One table a sweep: times, counts, what was used, a column for each rate."""
         for sweep in self.load.sweeps:
             points = sweep.every_point
-            rows = [(head, [draw(sweep, point) for point in points]) for head, draw in self._detail_rows()]
-            body = tuple((Cell.text(head), *row) for head, row in rows if any(cell is not MISSING for cell in row))
+            body = tuple(rows_of(self._detail_rows(), sweep, points))
             name = self.load.name(sweep, generator=False)
             caption = f"{name} ({self.load.loop(sweep)}), by offered rate"
             table = slug(f"detail-{name}-{sweep.generator}")
@@ -145,22 +140,7 @@ class LogTables:
         return Cell((ends, "one trial, nearest to the median"), self.load.results.places.href(trial))
 
     def figure(self, metric: str, unit: str | None = None) -> Draw:
-        """The median of a metric with what stands behind it."""
-
-        def draw(sweep: Sweep, point: Point) -> Cell:
-            estimate = self.load.estimate(metric, sweep, point)
-            if estimate is None or (estimate.summary.median is None and not estimate.failed):
-                return MISSING
-            href = cells.href(self.load.results, sweep.target, point.case)
-            if estimate.summary.median is None:
-                # A failed trial has no metric at all: only where it is the whole case does every row say so.
-                known = self.load.median("qps", sweep, point) is not None
-                return MISSING if known else Cell(tuple(cells.failures(estimate)), href, "failed", estimate.cause)
-            shown = unit or estimate.unit
-            lines = (human.quantity(estimate.summary.median, shown), human.evidence(estimate.summary, shown))
-            return Cell(lines, href)
-
-        return draw
+        return self.load.figure(metric, unit, always="qps")
 
     def _median(self, metric: str, unit: str | None = None) -> Draw:
         """As `figure`, without what stands behind it: for tables that are wide already."""
@@ -180,7 +160,7 @@ class LogTables:
             if (sweep.target, point.case) not in found:
                 return MISSING
             count, low, high = found[sweep.target, point.case]
-            href = cells.href(self.load.results, sweep.target, point.case)
+            href = self.load.href(sweep, point)
             if not stats.supported(percentile, count):
                 return Cell((f"needs {stats.smallest_n(percentile):,} leaves",), href, "missing")
             return Cell((human.value_range((low, high), "s"), f"of {count:,} leaves"), href)
@@ -222,8 +202,7 @@ class LogTables:
         counts = self.load.limits(sweep, point).most_common()
         lines = [f"{name} ({count} of {len(texts)})" if len(counts) > 1 else name for name, count in counts]
         marks = tuple(mark for mark in self.load.marks(sweep, point) if mark.endswith(("-limited", "-bound")))
-        href = cells.href(self.load.results, sweep.target, point.case)
-        return Cell(tuple(lines), href, "number", " | ".join(dict.fromkeys(texts)), marks)
+        return Cell(tuple(lines), self.load.href(sweep, point), "number", " | ".join(dict.fromkeys(texts)), marks)
 
     # -- is every leaf in it? --------------------------------------------------------------------------------------
 
@@ -241,7 +220,7 @@ class LogTables:
         lost = sum(self.load.lost_trials(sweep, point) for point in points)
         estimates = [e for point in points if (e := self.load.estimate("qps", sweep, point)) is not None]
         first = next((p for p in points if self.load.lost_trials(sweep, p)), points[0])
-        href = cells.href(self.load.results, sweep.target, first.case)
+        href = self.load.href(sweep, first)
         causes = [reason.words for e in estimates for reason, _ in e.causes]
         verdict = Cell((str(lost),), href, "failed", " ".join(causes), ("lost leaf",)) if lost else Cell.text("none")
         figures = (Cell((f"{asked:,.0f}",), href), Cell((f"{proved:,.0f}",), href))

@@ -1,0 +1,19 @@
+"""Folders on hosts that families measure in."""
+
+from collections.abc import Collection, Mapping
+from typing import Annotated, Any
+
+from pydantic import BeforeValidator
+
+# Types of file systems; one is as good as a list of one.
+FileSystems = Annotated[list[str], BeforeValidator(lambda value: [value] if isinstance(value, str) else value or [])]
+
+
+def wrong_file_system(info: Mapping[str, Any], expected: Collection[str]) -> str | None:
+    """Why a folder is not where the study says; None when it is. `info`: the agent's path-info; any will do for []."""
+    if not expected or info["fs_type"] in expected:
+        return None
+    return (
+        f"is on a {info['fs_type']} file system (mounted at {info['mount_point']}), and the study expects "
+        f"{' or '.join(expected)}: is the mount missing?"
+    )
