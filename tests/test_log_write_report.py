@@ -289,8 +289,7 @@ def real(tmp_path) -> LogWrite:
         files = {"log.json": facts(rate), "load/files/result.json": (CAPTURED / f"{name}.json").read_bytes()}
         add(tables, tmp_path, levels_of("posix", "no", "open", f"{rate}-per-s", limits="none"), files, block)
     box = CAPTURED / "page-e2-micro.txt"
-    imported = FAMILY.parse_import(box)
-    assert imported is not None
+    (imported,) = FAMILY.parse_import(box)
     add(tables, tmp_path, dict(imported.levels), {"hammer-screen.txt": box.read_bytes()}, 3)
     return load_of(tables.write(), {})
 

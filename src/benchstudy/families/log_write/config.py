@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Iterator
-from typing import Literal
+from typing import ClassVar, Literal
 
 from pydantic import Field, field_validator, model_validator
 
@@ -235,9 +235,11 @@ class LogSweep(Strict):
 class LogWriteConfig(FamilyConfig):
     """Transparency logs by backend, with and without deduplication, written to at rates, or to their capacity."""
 
-    backends: list[Backend] = Field(min_length=1)
+    needed: ClassVar[tuple[str, ...]] = ("backends", "generators")
+
+    backends: list[Backend] = Field([], min_length=1)
     limits: list[Limit] = Field([], description="of each server of a log; its database is never limited")
-    generators: list[LogGenerator] = Field(min_length=1)
+    generators: list[LogGenerator] = Field([], min_length=1)
     rates: list[str] = Field([], description='leaves begun a second, such as "500/s", or `search` for the capacity')
     front_ends: list[int] = Field([1], description="servers of one log, the generator writes to them in turn")
     duplicates: list[str] = Field(["0%"], description="share of the leaves that were sent before")
