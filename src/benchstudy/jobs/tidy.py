@@ -12,7 +12,7 @@ import polars as pl
 from benchstudy.measuring.raw import StoredTrial, load_trial
 from benchstudy.model import paths
 from benchstudy.model.errors import BenchstudyError
-from benchstudy.model.family import UNKNOWN, Case, Family, ParseError
+from benchstudy.model.family import Case, Family, ParseError
 
 if TYPE_CHECKING:
     from benchstudy.model.study import SessionPlan
@@ -146,12 +146,7 @@ def _parse(
 
 
 def _case_row(family: Family, target: str, case: Case) -> dict[str, Any]:
-    numbers = {
-        column: None if case.levels[factor] == UNKNOWN else parse(case.levels[factor])
-        for factor, (column, parse) in family.numeric_levels.items()
-        if factor in case.levels
-    }
-    return {"target": target, "case": case.id, **case.levels, **numbers}
+    return {"target": target, "case": case.id, **case.levels, **family.numbers(case.levels)}
 
 
 def _trial_row(root: Path, trial: StoredTrial, discarded_why: str | None) -> dict[str, Any]:

@@ -161,6 +161,14 @@ class Family(ABC):
     def cases(self, config: Any) -> list[Case]:
         """All cases of `config`, which is an instance of `Config`, in a deterministic order, each id once."""
 
+    def numbers(self, levels: Mapping[str, str]) -> dict[str, float | None]:
+        """The columns of `numeric_levels` for a case; None for a level that an imported output does not tell."""
+        return {
+            column: None if levels[factor] == UNKNOWN else parse(levels[factor])
+            for factor, (column, parse) in self.numeric_levels.items()
+            if factor in levels
+        }
+
     def order(self, cases: Sequence[Case], block: int, rng: random.Random) -> list[Case]:
         """All `cases` in the order in which a block measures them: at random, unless a family knows better.
 
