@@ -3,11 +3,14 @@
 import json
 import random
 import re
+import shutil
+import subprocess
 from pathlib import Path
 
 import polars as pl
 import pytest
 
+from benchstudy import lints
 from benchstudy.commands.importing import Outcome, import_outputs, levels_said
 from benchstudy.families.fio.family import FAMILY as FIO
 from benchstudy.families.fio.fio_json import parse_fio_json
@@ -20,6 +23,9 @@ from benchstudy.measuring.session import hold_session
 from benchstudy.model.errors import BenchstudyError, StudyError
 from benchstudy.model.family import Case, ParseError
 from benchstudy.model.study import Study, parse_study
+from benchstudy.report.exhibits import exhibits
+from benchstudy.report.published import published_page
+from benchstudy.report.published.published_page import PublishedPage
 from benchstudy.report.results.results import Results
 from benchstudy.report.scrutiny import evidence
 
@@ -237,6 +243,92 @@ def test_two_reports_of_ab_in_one_file_are_two_trials(tmp_path: Path):
     both.write_bytes(b"".join(parts))
     outcome = imported(tmp_path, both)
     assert [(trial.folder / "ab.txt").read_bytes() for _, trial in outcome.imported] == parts
+
+
+# --- summaries of other generators ------------------------------------------------------------------------------------
+
+K6, HEY = DATA / "http" / "k6-export.json", DATA / "http" / "hey.txt"
+LOCUST = DATA / "load_users" / "bounded" / "locust_stats.csv"
+
+
+def figures(trial) -> dict[str, float]:
+    return {o.metric: o.value for o in HTTP.parse(trial.record.levels, trial.folder).observations}
+
+
+def test_summaries_of_k6_hey_and_locust_become_trials_of_what_they_tell(tmp_path: Path):
+    outcome = imported(tmp_path, K6, HEY, LOCUST)
+    assert not outcome.refused
+    by_tool = {trial.record.verified["tool"]: trial for _, trial in outcome.imported}
+    k6, hey = figures(by_tool["k6"]), figures(by_tool["hey"])
+    assert k6["requests"] == 2150 and k6["throughput"] == pytest.approx(1071.5825517891362)
+    assert k6["latency_p95"] == pytest.approx(8.515414899999993e-3) and "latency_p99" not in k6
+    assert hey["requests"] == 200 and hey["latency_p99"] == 0.037 and hey["errors"] == 0
+    assert by_tool["hey"].record.levels["concurrency"] == "unknown"
+    rows = [trial for _, trial in outcome.imported if trial.record.verified["tool"] == "locust"]
+    assert len(rows) == len(LOCUST.read_text().splitlines()) - 2, "each kind of request, without their sum"
+    of = {trial.record.levels["endpoint"][:20]: figures(trial) for trial in rows}
+    assert of["check_unread-enter-9"]["requests"] == 13 and of["check_unread-enter-9"]["latency_p95"] == 0.004
+    tidy_family(
+        tmp_path, [study_of(http_concurrency={}).session("machine", "http_concurrency")], tmp_path / "tidy"
+    )  # with levels of which no number is known
+
+
+@pytest.mark.parametrize(
+    ("source", "old", "new", "cause"),
+    [
+        (K6, '"rate": 1071.58', '"rate": 2071.58', "inconsistent"),
+        (K6, '"p(95)": 8.515', '"p(95)": 0.515', "do not rise"),
+        (HEY, "Requests/sec:\t720.6436", "Requests/sec:\t7206.436", "inconsistent"),
+        (HEY, "[200]\t200 responses", "[200]\t190 responses", "inconsistent"),
+        (HEY, "Slowest:", "Slow:", "truncated: it has no 'Slowest'"),
+        (LOCUST, ",13,0,2,", ",13,5,2,", "inconsistent"),
+    ],
+)
+def test_a_summary_that_contradicts_itself_is_refused(tmp_path: Path, source: Path, old: str, new: str, cause: str):
+    text = source.read_text()
+    assert old in text
+    (tmp_path / source.name).write_text(text.replace(old, new, 1))
+    outcome = imported(tmp_path, tmp_path / source.name)
+    assert not outcome.imported and cause in outcome.refused[0][1]
+
+
+# --- tools that no family knows ---------------------------------------------------------------------------------------
+
+LINES = re.findall(r"(?m)^jq -r .*$", (Path(__file__).parents[1] / "docs" / "importing.md").read_text())
+
+
+@pytest.mark.parametrize("line", LINES, ids=lambda line: line.rpartition("/")[2])
+def test_the_documented_line_makes_a_published_table(tmp_path: Path, line: str):
+    (tmp_path / "data" / "published").mkdir(parents=True)
+    for file in (DATA / "elsewhere").glob("*.json"):
+        shutil.copy(file, tmp_path)
+    subprocess.run(["sh", "-ec", line], cwd=tmp_path, check=True)
+    (table,) = (tmp_path / "data" / "published").iterdir()
+    groups = lints.published.read(table).groups
+    assert groups and all(figure.value is not None for group in groups for figure in group.figures.values())
+
+
+def test_what_no_family_knows_is_refused_with_the_way_to_bring_it_in(tmp_path: Path):
+    ((_, cause),) = imported(tmp_path, DATA / "elsewhere" / "hyperfine.json").refused
+    assert "no family of the study" in cause and "docs/importing.md" in cause and len(LINES) == 3
+
+
+def test_a_published_table_of_ones_own_appears_by_being_there(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    (tmp_path / "workflow").mkdir()
+    (tmp_path / "workflow" / "Snakefile").touch()
+    (tmp_path / "data" / "published").mkdir(parents=True)
+    (tmp_path / "data" / "published" / "mine.csv").write_text(
+        "page,section,disk,statistic,value,unit,as_printed\nOur wiki,Disks,nvme,mean,0.5,s,half a second\n"
+    )
+    monkeypatch.chdir(tmp_path)
+    page = PublishedPage(study="archive", tidy="data/tidy", output="reports")
+    shown: list[str] = []
+    monkeypatch.setattr(exhibits, "display", lambda one: shown.append(getattr(one, "data", str(one))))
+    monkeypatch.setattr(published_page, "display", lambda one: shown.append(one.data))
+    page.summary()
+    page.show_own()
+    text = "\n".join(shown)
+    assert "## Our wiki" in text and "half a second" in text and "nvme" in text and text.count("Our wiki") >= 2
 
 
 # --- how runs ended, when, and with what ------------------------------------------------------------------------------

@@ -1,12 +1,24 @@
-"""Existing reports of ab, recognised: each report in a file, with the options that it and its command tell."""
+"""Existing outputs of load generators, recognised: ab's reports with the options that they and their commands tell, and
+summaries of others.
+"""
 
 import hashlib
 import json
+from collections.abc import Iterator
 from pathlib import Path
 
 from benchstudy.families.http_concurrency.ab import parse_ab, recognise_ab, split_ab
 from benchstudy.families.http_concurrency.ab_result import AbResult, options
-from benchstudy.families.http_concurrency.parse import IMPORTED_AB
+from benchstudy.families.http_concurrency.parse import IMPORTED_AB, IMPORTED_HEY, IMPORTED_K6, IMPORTED_LOCUST, PART
+from benchstudy.families.http_concurrency.summaries import (
+    is_hey,
+    is_k6,
+    is_locust,
+    locust_rows,
+    parse_hey,
+    parse_k6,
+    parse_locust,
+)
 from benchstudy.families.shared.levels import exact_level
 from benchstudy.model.family import UNKNOWN, Imported
 
@@ -18,12 +30,12 @@ _OF_REQUEST, _OF_SENDING = "HCAPTXpu", "bBsEfZIlr"
 
 
 def recognise(path: Path) -> list[Imported]:
-    """Recognises ab's reports. Raises ParseError for one that is damaged."""
+    """Recognises ab's reports, and summaries of k6, hey and Locust. Raises ParseError for one that is damaged."""
     if path.stat().st_size > _LARGEST_IMPORT:
         return []
     text = path.read_bytes().decode(errors="replace")
     if not recognise_ab(text):
-        return []
+        return list(_of_summary(text))
     pieces = split_ab(text)
     return [_of_ab(piece, number, len(pieces)) for number, piece in enumerate(pieces, start=1)]
 
@@ -41,6 +53,27 @@ def _of_ab(text: str, number: int, of: int) -> Imported:
         files={IMPORTED_AB: text.encode()} if of > 1 else {},
         command=result.command,
     )
+
+
+def _of_summary(text: str) -> Iterator[Imported]:
+    """Summaries of other generators, which tell little of how the load was made."""
+    notes = ["what was asked for, how the load was made, limits, warm-up and checks are not known"]
+    if is_k6(text) and '"benchstudy"' not in text:
+        notes += ["latencies are from sending to the last byte, without connecting"]
+        yield Imported(_untold("k6") | parse_k6(text).told, IMPORTED_K6, "k6", None, notes)
+    elif is_hey(text):
+        yield Imported(_untold("hey") | parse_hey(text).told, IMPORTED_HEY, "hey", None, notes)
+    elif is_locust(text):
+        for number, row in enumerate(locust_rows(text)):
+            parse_locust(row)
+            told = {"endpoint": exact_level(row["Name"], _LONGEST), "method": exact_level(row["Type"], _LONGEST)}
+            files = {PART: json.dumps({"row": number}).encode()}
+            yield Imported(_untold("locust") | told, IMPORTED_LOCUST, "locust", None, notes, files=files)
+
+
+def _untold(generator: str) -> dict[str, str]:
+    unknown = dict.fromkeys(("server", "limits", "endpoint"), UNKNOWN)
+    return {**unknown, "generator": generator, "concurrency": UNKNOWN, "method": UNKNOWN}
 
 
 def levels_of(result: AbResult) -> dict[str, str]:
