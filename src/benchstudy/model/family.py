@@ -217,17 +217,12 @@ class Family(ABC):
         if self._has("check"):
             self._part("check").check_host(config, host)
 
-    @property
-    def imports(self) -> bool:
-        """Whether existing outputs of its tools can be imported."""
-        return self._has("imported")
-
     def parse_import(self, path: Path) -> "list[Imported]":
         """What `benchstudy import` makes of one existing output file, a trial each; []: it is not of this family.
 
         Raises ParseError for one that is damaged.
         """
-        found = self._part("imported").recognise(path) if self.imports else None
+        found = self._part("imported").recognise(path) if self._has("imported") else None
         return [found] if isinstance(found, Imported) else list(found or ())
 
     def libraries(self) -> Mapping[str, Callable[[], Mapping[str, Path]]]:

@@ -42,10 +42,9 @@ def parse_fio_json(text: str) -> FioRun:
 
 def split_fio_json(text: str) -> list[str]:
     """The text cut into runs, with nothing left out; the documents of one run stay together. Raises ParseError."""
-    documents = [(start, end, _run(document)) for start, end, document in _documents(text)]
     cuts = [0]
-    for (_, end, before), (_, _, run) in pairwise(documents):
-        if not _goes_on(before, run):
+    for (_, end, before), (_, _, after) in pairwise(_documents(text)):
+        if not _goes_on(_run(before), _run(after)):
             cuts.append(end)
     return [text[start:end] for start, end in pairwise([*cuts, len(text)])]
 
