@@ -124,6 +124,8 @@ def test_plain_text_tells_some_options_its_command_all_and_nothing_is_guessed(tm
     (alone,) = FIO.parse_import(FIO_DATA / "fio-2.2.10-page.txt")
     assert (alone.levels["rw"], alone.levels["bs"], alone.levels["iodepth"]) == ("randrw", "4KiB", "64")
     assert {alone.levels[name] for name in ("direct", "size", "file", "further")} == {"unknown"}
+    with_latencies, without = (FIO.parse_import(FIO_DATA / f"fio-3.33-{name}.txt") for name in ("latency", "page"))
+    assert (with_latencies[0].levels["recorded"], without[0].levels["recorded"]) == ("latencies", "rates")
     transcript = tmp_path / "page.txt"
     transcript.write_text(f"$ fio --direct=1 --gtod_reduce=1 --name=test --bs=4k --readwrite=randrw --size=4G\n{page}")
     (told,) = FIO.parse_import(transcript)
@@ -443,7 +445,8 @@ def test_an_empty_block_is_a_study_of_imports_and_reaches_no_host(tmp_path: Path
     study = study_of()
     import_outputs(tmp_path, study, None, [FIO_DATA / "fio-3.33-page.json", FIO_DATA / "fio-3.33-page.txt"])
     plan = study.session("machine", "fio")
-    assert plan.cases == [] and json.loads(hold_session(tmp_path, plan).read_text())["problem"] is None
+    assert plan.hosts == {} and plan.cases == []
+    assert json.loads(hold_session(tmp_path, plan).read_text())["problem"] is None
     tidy_family(tmp_path, [plan], tmp_path / "tidy")
     results = Results(tmp_path / "tidy", study="archive", family="fio")
     method = evidence.method(results, ())

@@ -213,7 +213,9 @@ class SessionPlan:
 
     @property
     def hosts(self) -> dict[str, Host]:
-        """The hosts this session occupies, by name."""
+        """The hosts this session occupies, by name: none where nothing is measured."""
+        if self.config.import_only:
+            return {}
         return {name: self.study.hosts[name] for name in dict.fromkeys(self.roles.values())}
 
     def trials(self, blocks: int) -> int:

@@ -12,7 +12,7 @@ from benchstudy.families.fio.fio_printed import amount
 from benchstudy.families.fio.fio_result import FioJob, FioRun, observe
 from benchstudy.families.fio.fio_text import parse_fio_text, split_fio_text
 from benchstudy.families.fio.parse import PART
-from benchstudy.families.shared.levels import exact_level
+from benchstudy.families.shared.exact_levels import exact_level
 from benchstudy.model.causes import Cause, Failure
 from benchstudy.model.family import UNKNOWN, Imported
 
@@ -111,6 +111,10 @@ def levels_of(run: FioRun) -> dict[str, str]:
     for factor in _OPTIONS:
         levels[factor] = exact_level("+".join(dict.fromkeys(one[factor] for one in per_job)), _LONGEST)
     levels["device"] = exact_level("+".join(run.devices) or UNKNOWN, _LONGEST)
+    # Plain text tells by these whether latencies were switched off (gtod_reduce), and writes synced.
+    timed = any(direction.latencies for job in run.jobs for direction in job.directions.values())
+    synced = any(job.sync for job in run.jobs)
+    levels["recorded"] = "+".join(["latencies"] * timed + ["syncs"] * synced) or "rates"
     further = [_further(job) for job in run.jobs]
     if not run.all_options:
         levels["further"] = UNKNOWN

@@ -19,7 +19,7 @@ from benchstudy.families.http_concurrency.summaries import (
     parse_k6,
     parse_locust,
 )
-from benchstudy.families.shared.levels import exact_level
+from benchstudy.families.shared.exact_levels import exact_level
 from benchstudy.model.family import UNKNOWN, Imported
 
 _LARGEST_IMPORT = 16 << 20

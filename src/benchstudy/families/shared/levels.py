@@ -1,33 +1,16 @@
 """Levels that several families have: limits of a server, rates that a generator offers."""
 
-import hashlib
 import re
 
 from pydantic import Field, model_validator
 
-from benchstudy.model.names import Name, as_name
+from benchstudy.model.names import Name
 from benchstudy.model.services import Limits
 from benchstudy.model.strict import Strict
 from benchstudy.model.units import SizeField
 
 UNLIMITED = "none"  # the level of the factor limits without any
 _RATE = re.compile(r"\s*(\d+(?:\.\d{1,3})?)\s*/\s*(s|min)\s*")  # no finer: generators ask at it exactly
-
-
-def exact_level(text: str, longest: int) -> str:
-    """`text` as a level of an imported case; no two texts become one level.
-
-    A path is shown with + in the place of /. Whatever else had to be changed or cut off has a digest behind it.
-    """
-    if text.startswith("/") and "+" not in text:
-        level = text.replace("/", "+")
-        plain = level == f"+{as_name(level)}"
-    else:
-        level, plain = text, text == as_name(text)
-    if plain and len(level) <= longest:
-        return level
-    digest = hashlib.sha256(text.encode()).hexdigest()[:6]
-    return f"{as_name(text)[: longest - 7]}-{digest}"
 
 
 class Limit(Strict):
