@@ -102,6 +102,10 @@ def test_a_size_is_the_same_however_it_is_spelt(tmp_path: Path, one: str, other:
     assert with_options(tmp_path, {"size": one}) == with_options(tmp_path, {"size": other})
 
 
+def test_fios_4ki_is_not_4k(tmp_path: Path):
+    assert with_options(tmp_path, {"bs": "4ki"}) != with_options(tmp_path, {"bs": "4k"})
+
+
 def test_what_only_names_or_prints_makes_no_other_case(tmp_path: Path):
     plain = with_options(tmp_path, {"rw": "read"})
     assert with_options(tmp_path, {"rw": "read", "description": "the same", "group_reporting": "1"}) == plain

@@ -5,7 +5,7 @@ import re
 from benchstudy.model.family import ParseError
 
 INTERRUPTED = re.compile(r"^fio: terminating on signal \d+", re.MULTILINE)
-_AMOUNT = re.compile(r"(\d+(?:\.\d+)?)\s*([kmgtp]?)i?b?", re.IGNORECASE)
+_AMOUNT = re.compile(r"(\d+(?:\.\d+)?)\s*([kmgtp]?)b?", re.IGNORECASE)
 _SECONDS = re.compile(r"(\d+(?:\.\d+)?)\s*(|us|ms|s|m|h|d)", re.IGNORECASE)
 _UNITS = {"": 1.0, "us": 1e-6, "ms": 1e-3, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0}
 _POWERS = {prefix: power for power, prefix in enumerate(["", "k", "m", "g", "t", "p"])}
@@ -25,7 +25,10 @@ def same(what: str, printed: float, step: float, derived: float, blur: float, un
 
 
 def amount(text: str) -> float | None:
-    """Bytes of "4k" or "4096B", as of 1024; None for what has another form, such as a range."""
+    """Bytes of an option such as "4k", "4kb" or "4096"; None for what has another form, such as a range.
+
+    Of 1024, as is fio's default. Its "4ki" is then 4000, and is left alone.
+    """
     match = _AMOUNT.fullmatch(text.strip())
     return float(match[1]) * 1024 ** _POWERS[match[2].lower()] if match else None
 

@@ -180,7 +180,7 @@ def _options(text: str, name: str) -> dict[str, str]:
         if match["name"].strip() == name:
             sizes = [(m["least"], m["most"]) for m in _BLOCKS.finditer(match["bs"])]
             one = len({size for pair in sizes for size in pair}) == 1
-            bs = sizes[0][0] if sizes and one else match["bs"]
+            bs = f"{_bytes(sizes[0][0], pow2=True).value:.0f}" if sizes and one else match["bs"]
             return {"rw": match["rw"], "bs": bs, "ioengine": match["engine"], "iodepth": match["depth"]}
     return {}
 
