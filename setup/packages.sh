@@ -22,6 +22,7 @@ require_commands() { # report|reproduce|test|lint
     require ip iproute2
     require unshare util-linux
     require fio fio
+    require jq jq
     require ab apache2-utils
     require wrk wrk
     require sshfs sshfs

@@ -1,6 +1,7 @@
 """The fio family through its public doors: a study's cases, real sessions over SSH, imports, checks, judgements."""
 
 import json
+import re
 import shlex
 import threading
 from collections.abc import Iterator, Mapping
@@ -351,13 +352,14 @@ def test_check_looks_without_measuring(tmp_path: Path, here: Host, data: Path):
 
 def test_existing_outputs_become_trials(tmp_path: Path):
     study = study_of({"loopback": True}, **directory())
-    imported, refused = import_outputs(tmp_path, study, None, [DATA])
-    cases = {path.name: trial.record.case for path, trial in imported}
-    assert cases["fio-2.2.10-page.txt"] == "directory=imported,test=fio,job=test"
-    assert cases["fio-3.33-fdatasync-plus.json"] == "directory=imported,test=fio,job=commit-log"
-    assert {path.name: trial.record.imported_from for path, trial in imported}["fio-2.2.10-page.txt"]
-    causes = {path.name: cause for path, cause in refused}
-    assert "error 28" in causes["fio-3.33-disk-full.stdout"]
+    outcome = import_outputs(tmp_path, study, None, [DATA])
+    trials = {path.name: trial.record for path, trial in outcome.imported}
+    told = trials["fio-3.33-fdatasync-plus.json"].levels
+    assert told["directory"] == "unknown" and told["job"] == "commit-log" and told["further"] == "fdatasync.1"
+    assert trials["fio-2.2.10-page.txt"].imported_from == "fio-2.2.10-page.txt"
+    full = trials["fio-3.33-disk-full.stdout"]
+    assert full.status == "failed" and "error 28" in full.cause, "a failure is a result"
+    causes = {path.name: cause for path, cause in outcome.refused}
     assert {"README.md", "no-fork.stdout", "shell-loop.stderr"} <= set(causes)
 
     tidy_family(tmp_path, [study.session("machine", "fio")], tmp_path / "tidy")
@@ -370,12 +372,13 @@ def test_a_name_that_cannot_be_a_level_is_made_one(tmp_path: Path):
     hostile = tmp_path / "x.json"
     document = (DATA / "fio-3.33-page.json").read_text()
     hostile.write_text(document.replace('"jobname" : "test"', '"jobname" : "../; rm -rf $(x) é,a=b"'))
-    assert FAMILY.parse_import(hostile).levels["job"] == "rm--rf---x----a-b"
+    (hostile_one,) = FAMILY.parse_import(hostile)
+    assert re.fullmatch(r"rm--rf-x-a-b-[0-9a-f]{6}", hostile_one.levels["job"]), "no two names become one level"
     hostile.write_text(document[:1000])
     with pytest.raises(ParseError, match="truncated"):
         FAMILY.parse_import(hostile)
     hostile.write_bytes(b"\x00\xff something else")
-    assert FAMILY.parse_import(hostile) is None
+    assert FAMILY.parse_import(hostile) == []
 
 
 # --- judgement ----------------------------------------------------------------------------------------------

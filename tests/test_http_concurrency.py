@@ -577,7 +577,9 @@ def test_existing_reports_of_ab_become_trials_and_the_contradictory_one_is_flagg
     assert any(note.startswith("keep-alive: ") for note in flagged.verified["notes"])
     others = [trial.record.verified["notes"] for name, trial in imported.items() if "c4000" not in name]
     assert not [note for notes in others for note in notes if note.startswith("concurrency: ")]
-    assert imported["filestash-list-c1000.txt"].record.levels["endpoint"] == "api-files-ls-path-2F"
+    listed = imported["filestash-list-c1000.txt"].record.levels
+    assert listed["endpoint"].startswith("api-files-ls-path-2F-") and listed["limits"] == "unknown"
+    assert listed["method"] == "GET" and listed["keep_alive"] == "yes" and listed["headers"].startswith("H-")
     wrong = imported["ab-404.txt"]
     values = observed(HTTP.parse(wrong.record.levels, wrong.folder).observations)
     assert values["throughput"] == 0 and values["errors_status"] == values["requests"] == 1000

@@ -344,11 +344,15 @@ def test_known_causes_come_first(said: str, cause: str):
 
 def test_the_pages_boxes_are_imported_as_trials(tmp_path: Path):
     study = study_of(family())
-    imported, refused = import_outputs(tmp_path, study, None, sorted(PAGE_BOXES.glob("page-*.txt")))
-    assert refused == [] and len(imported) == 5
-    by_backend = {trial.record.levels["backend"]: trial for _, trial in imported}
-    posix, dedup = by_backend["page-posix"], by_backend["page-posix-antispam"]
-    assert (posix.record.levels["antispam"], dedup.record.levels["antispam"]) == ("no", "yes")
+    outcome = import_outputs(tmp_path, study, None, sorted(PAGE_BOXES.glob("page-*.txt")))
+    assert outcome.refused == [] and len(outcome.imported) == 5
+    by_name = {path.stem: trial for path, trial in outcome.imported}
+    posix, dedup = by_name["page-posix"], by_name["page-posix-antispam"]
+    for trial in (posix, dedup):
+        levels = trial.record.levels
+        assert {levels[f] for f in ("backend", "antispam", "limits", "front_ends", "duplicates")} == {"unknown"}
+    assert posix.record.levels["writers"] == "3000" and posix.record.case != dedup.record.case
+    assert "antispam" in outcome.unknown[FAMILY]
     assert posix.record.levels["rate"] == "3000-per-s" and posix.record.levels["generator"] == "hammer"
     parsed = registry.get(FAMILY).parse(posix.record.levels, posix.folder)
     values = {one.metric: one.value for one in parsed.observations}
@@ -356,8 +360,8 @@ def test_the_pages_boxes_are_imported_as_trials(tmp_path: Path):
     assert values["hammer_queue_max"] == 1.356 and values["hammer_integrate_avg"] == 6.019
     assert math.isclose(values["achieved_share"], 2927 / 3000) and values["tree_size"] == 1_470_460
     assert any("means of ticks" in note for note in posix.record.verified["notes"])
-    again, twice = import_outputs(tmp_path, study, None, [PAGE_BOXES / "page-posix.txt"])
-    assert again == [] and "holds the same content already" in twice[0][1]
+    again = import_outputs(tmp_path, study, None, [PAGE_BOXES / "page-posix.txt"])
+    assert again.imported == [] and "holds the same content already" in again.refused[0][1]
 
 
 def test_a_damaged_box_is_refused_and_other_texts_are_not_ours(tmp_path: Path):
@@ -368,4 +372,4 @@ def test_a_damaged_box_is_refused_and_other_texts_are_not_ours(tmp_path: Path):
         registry.get(FAMILY).parse_import(cut)
     other = tmp_path / "other.txt"
     other.write_text("Requests per second: 200\n")
-    assert registry.get(FAMILY).parse_import(other) is None
+    assert registry.get(FAMILY).parse_import(other) == []

@@ -264,8 +264,7 @@ def add(tables: Tables, tmp_path: Path, levels: dict[str, str], files: dict[str,
         path.write_bytes(content if isinstance(content, bytes) else content.encode())
     parsed = FAMILY.parse(levels, folder)
     values = {o.metric: (o.value, o.unit) for o in parsed.observations}
-    numbers = {c: parse(levels[f]) for f, (c, parse) in FAMILY.numeric_levels.items()}
-    trial = tables.add(levels, block, values, numbers=numbers, verified="{}")
+    trial = tables.add(levels, block, values, numbers=FAMILY.numbers(levels), verified="{}")
     head = {name: tables.trials[-1][name] for name in ("target", "case", "block")} | {"trial": trial}
     for name, rows in parsed.series.items():
         tables.series.setdefault(name, []).extend(head | dict(r) for r in rows)
@@ -289,9 +288,9 @@ def real(tmp_path) -> LogWrite:
         files = {"log.json": facts(rate), "load/files/result.json": (CAPTURED / f"{name}.json").read_bytes()}
         add(tables, tmp_path, levels_of("posix", "no", "open", f"{rate}-per-s", limits="none"), files, block)
     box = CAPTURED / "page-e2-micro.txt"
-    imported = FAMILY.parse_import(box)
-    assert imported is not None
-    add(tables, tmp_path, dict(imported.levels), {"hammer-screen.txt": box.read_bytes()}, 3)
+    (imported,) = FAMILY.parse_import(box)
+    levels = {**imported.levels, "backend": "page-e2-micro"}  # as with --level
+    add(tables, tmp_path, levels, {"hammer-screen.txt": box.read_bytes()}, 3)
     return load_of(tables.write(), {})
 
 

@@ -96,7 +96,8 @@ def test_the_example_output_says_the_same_as_the_digitised_figures():
         assert int(found[f"{op}_iops"]) == reference("ssd", "iops", op)[0]
         for metric in ("bandwidth", "bytes", "runtime", "ios"):
             assert [found[f"{op}_{metric}"]] == reference("ssd", metric, op)
-    assert Fio().parse_import(captured).levels["job"] == "test"
+    (imported,) = Fio().parse_import(captured)
+    assert imported.levels["job"] == "test"
 
 
 def test_the_limits_of_the_small_file_test():

@@ -70,7 +70,11 @@ def plan_digest(wildcards):
 
 
 def facts_of_target(wildcards):
-    """Of its hosts. A session that could not be held is planned again, and its index stays until it is."""
+    """Of its hosts, where something is measured there. A session that could not be held is planned again, and its index
+    stays until it is.
+    """
+    if PLANS[wildcards.target, wildcards.family].config.import_only:
+        return []
     index = paths.session_index(Path(), STUDY.study, wildcards.target, wildcards.family)
     if index_problem(index):
         snakemake_adapter.plan_again(workflow, index)
@@ -127,7 +131,8 @@ def acknowledged_findings():
 
 def provision_facts():
     """The facts of every target that is measured."""
-    return [f"data/provision/{STUDY.study}/{target}.json" for target in dict.fromkeys(t for t, _ in PLANS)]
+    measured = dict.fromkeys(target for (target, _), plan in PLANS.items() if not plan.config.import_only)
+    return [f"data/provision/{STUDY.study}/{target}.json" for target in measured]
 
 
 def files_below(folder, pattern):

@@ -68,6 +68,18 @@ def _parser() -> argparse.ArgumentParser:
     imports = commands.add_parser("import", help="take existing outputs of a tool into a study, marked as imported")
     imports.add_argument("outputs", nargs="+", type=Path, metavar="PATH", help="a file, or a folder of files")
     imports.add_argument("--target", help="the study's target they belong to; its first one when left out")
+    imports.add_argument(
+        "--level",
+        action="append",
+        default=[],
+        metavar="NAME=LEVEL",
+        help="what you know of all of them and they do not tell, such as backend=posix; may be repeated",
+    )
+    imports.add_argument(
+        "--case",
+        metavar="PATTERN",
+        help="what their paths tell, such as '{host}/{kernel}/*.json': the end of a path, {name} is a level",
+    )
     imports.set_defaults(command=_import)
 
     prose = commands.add_parser("prose", help="find numbers that were typed into the prose of notebooks")
@@ -206,15 +218,34 @@ def _discard(arguments: argparse.Namespace) -> int:
 
 
 def _import(arguments: argparse.Namespace) -> int:
-    from benchstudy.commands.importing import import_outputs
+    from rich.console import Console
+    from rich.progress import MofNCompleteColumn, Progress, TimeRemainingColumn
+
+    from benchstudy.commands.importing import import_outputs, levels_said
 
     study = load_study(arguments.study)
-    imported, refused = import_outputs(paths.project_root(), study, arguments.target, arguments.outputs)
-    for path, trial in imported:
-        print(f"imported {path} as {trial.record.case}, trial {trial.short}")
-    for path, reason in refused:
+    columns = (*Progress.get_default_columns()[:2], MofNCompleteColumn(), TimeRemainingColumn())
+    with Progress(*columns, console=Console(stderr=True), transient=True) as progress:
+        task = progress.add_task("importing")
+        outcome = import_outputs(
+            paths.project_root(),
+            study,
+            arguments.target,
+            arguments.outputs,
+            said=levels_said(arguments.level),
+            pattern=arguments.case,
+            advance=lambda done, total: progress.update(task, completed=done, total=total),
+        )
+    for path, trial in outcome.imported:
+        failed = f", as a failure: {trial.record.cause}" if trial.record.cause else ""
+        print(f"imported {path} as {trial.record.case}, trial {trial.short}{failed}")
+    for path, reason in outcome.refused:
         print(f"not imported {path}: {reason}", file=sys.stderr)
-    return 1 if refused or not imported else 0
+    cases = {(trial.record.family, trial.record.case) for _, trial in outcome.imported}
+    print(f"{len(outcome.imported)} trials of {len(cases)} cases imported, {len(outcome.refused)} refused")
+    for family, factors in outcome.unknown.items():
+        print(f"{family}: unknown {', '.join(factors)}; --level and --case say what the outputs do not tell")
+    return 1 if outcome.refused or not outcome.imported else 0
 
 
 def _raw(study: Study, target: str, family: str) -> Path:

@@ -1,44 +1,84 @@
 """`benchstudy import`: existing outputs of a tool become trials, kept verbatim and marked as imported."""
 
 import hashlib
-import shutil
-from collections.abc import Iterable
+import re
+from collections.abc import Callable, Collection, Iterable, Mapping
+from contextlib import ExitStack
+from dataclasses import dataclass, field
+from datetime import datetime
 from pathlib import Path
 
 from benchstudy.measuring.instrument import instrument_sha256
-from benchstudy.measuring.raw import StoredTrial, TrialRecord, TrialStore
+from benchstudy.measuring.raw import RECORD, PartialTrial, StoredTrial, TrialRecord, TrialStore
 from benchstudy.measuring.session import write_index
 from benchstudy.model import paths, registry
 from benchstudy.model.errors import BenchstudyError
-from benchstudy.model.family import Family, Imported, ParseError
+from benchstudy.model.family import UNKNOWN, Case, Family, Imported, ParseError
 from benchstudy.model.files import now
-from benchstudy.model.names import nearest
+from benchstudy.model.names import check_name, nearest
 from benchstudy.model.study import Study
 
 _NO_DEFINITION = hashlib.sha256(b"imported").hexdigest()
+_FACTOR = re.compile(r"[a-z][a-z0-9_]{0,31}")
+# Columns of every family's tables.
+_NO_FACTORS = ("study", "target", "family", "case", "block", "trial", "metric", "value", "unit", "status")
+_PLACE = re.compile(r"\{(\w*)\}|(\*)")
+_TOGETHER = 500  # trials that reach the disk at once
+Contents = frozenset[tuple[str, str]]  # names of files, with their SHA-256
+
+
+@dataclass
+class Outcome:
+    """What an import came to. `unknown`: by family, factors that no document told and nobody said."""
+
+    imported: list[tuple[Path, StoredTrial]] = field(default_factory=list)
+    refused: list[tuple[Path, str]] = field(default_factory=list)
+
+    @property
+    def unknown(self) -> dict[str, list[str]]:
+        found: dict[str, dict[str, None]] = {}
+        for _, trial in self.imported:
+            levels = trial.record.levels
+            found.setdefault(trial.record.family, {}).update((n, None) for n in levels if levels[n] == UNKNOWN)
+        return {family: list(factors) for family, factors in found.items() if factors}
 
 
 def import_outputs(
-    root: Path, study: Study, target: str | None, outputs: Iterable[Path]
-) -> tuple[list[tuple[Path, StoredTrial]], list[tuple[Path, str]]]:
-    """Store each file that a family of the study recognises. Returns what was imported, and what was not and why.
+    root: Path,
+    study: Study,
+    target: str | None,
+    outputs: Iterable[Path],
+    *,
+    said: Mapping[str, str] | None = None,
+    pattern: str | None = None,
+    advance: Callable[[int, int], None] = lambda done, total: None,
+) -> Outcome:
+    """Store every run in each file that a family of the study recognises.
 
-    A file whose content is in the study already is refused, so that importing twice counts nothing twice.
+    `said`: levels that a person knows; `pattern`: those that a path tells, as `{host}/{kernel}/*.json`. `advance` is
+    told how many of how many files are done. A run that is in the study already is refused, so that importing twice
+    counts nothing twice. Raises BenchstudyError for a level or a pattern that cannot be.
     """
     target = target or next(iter(study.targets))
     if target not in study.targets:
         raise BenchstudyError(f"--target: the study has no target {target!r}: {nearest(target, study.targets)}")
-    imported, refused = [], []
-    for path in _files(outputs):
-        try:
-            imported.append((path, _import_one(root, study, target, path)))
-        except (BenchstudyError, ParseError) as error:
-            refused.append((path, str(error)))
-    for family in {trial.record.family for _, trial in imported}:
-        plan = study.session(target, family)
-        store = TrialStore(paths.family_raw(root, study.study, target, family))
-        write_index(plan, store, store.trials(), problem=None)
-    return imported, refused
+    of_path = _pattern(pattern) if pattern else None
+    for name, level in (said or {}).items():
+        _check_level("--level", name, level)
+    files, outcome = _files(outputs), Outcome()
+    with ExitStack() as stack:
+        stores: dict[str, _Store] = {}
+        for number, path in enumerate(files, start=1):
+            try:
+                levels = {**(said or {}), **(_of_path(of_path, path) if of_path else {})}
+                family, runs = _recognise(study, path)
+                if family.name not in stores:
+                    stores[family.name] = stack.enter_context(_Store(root, study, target, family, outcome))
+                stores[family.name].add(path, runs, levels)
+            except (BenchstudyError, ParseError) as error:
+                outcome.refused.append((path, str(error)))
+            advance(number, len(files))
+    return outcome
 
 
 def _files(outputs: Iterable[Path]) -> list[Path]:
@@ -50,61 +90,200 @@ def _files(outputs: Iterable[Path]) -> list[Path]:
     return found
 
 
-def _import_one(root: Path, study: Study, target: str, path: Path) -> StoredTrial:
-    family, recognised = _recognise(study, path)
-    store = TrialStore(paths.family_raw(root, study.study, target, family.name))
-    with store.exclusive():
-        digest = hashlib.sha256(path.read_bytes()).hexdigest()
-        case = ",".join(f"{factor}={level}" for factor, level in recognised.levels.items())
-        same_case = [trial for trial in store.trials() if trial.record.case == case]
-        for trial in same_case:
-            if any(file.sha256 == digest for file in trial.files):
-                raise BenchstudyError(f"trial {trial.short} holds the same content already")
-        block = 1 + max((trial.record.block for trial in same_case), default=0)
-        partial = store.begin(case, block)
-        shutil.copyfile(path, partial.folder / recognised.file_name)
+def _recognise(study: Study, path: Path) -> tuple[Family, list[Imported]]:
+    for name in study.families:
+        family = registry.get(name)
+        runs = family.parse_import(path)
+        if runs:
+            return family, runs
+    raise BenchstudyError(
+        f"no family of the study ({', '.join(study.families)}) knows this output; docs/importing.md says which do, "
+        "and how figures of any other tool are brought in"
+    )
+
+
+class _Store:
+    """The trials of one family while an import lasts. They are read, and so hashed, once."""
+
+    def __init__(self, root: Path, study: Study, target: str, family: Family, outcome: Outcome):
+        self._study, self._target, self._family, self._outcome = study, target, family, outcome
+        self._store = TrialStore(paths.family_raw(root, study.study, target, family.name))
+        self._instrument = instrument_sha256(family.name)
+        self._stack = ExitStack()
+        self._filled: list[tuple[Path, PartialTrial, TrialRecord]] = []
+
+    def __enter__(self) -> "_Store":
+        self._stack.enter_context(self._store.exclusive())
+        self._trials = self._store.trials()
+        discarded = self._store.discards()
+        self._held: dict[Contents, str] = {}
+        self._blocks: dict[str, int] = {}
+        for trial in self._trials:
+            record = trial.record
+            self._blocks[record.case] = max(self._blocks.get(record.case, 0), record.block)
+            if record.imported_from is not None and record.uuid not in discarded:
+                self._held[frozenset((f.name, f.sha256) for f in trial.files if f.name != RECORD)] = trial.short
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        # Also after an interrupt, and of what an import before this one left without an index.
+        with self._stack:
+            self._commit()
+            plan = self._study.session(self._target, self._family.name)
+            write_index(plan, self._store, self._trials, problem=None)
+
+    def _commit(self) -> None:
+        trials = PartialTrial.commit_together([(partial, record) for _, partial, record in self._filled])
+        self._trials += trials
+        self._outcome.imported += [(path, trial) for (path, _, _), trial in zip(self._filled, trials, strict=True)]
+        self._filled.clear()
+
+    def add(self, path: Path, runs: list[Imported], said: Mapping[str, str]) -> None:
+        """Store the runs of a file; what is refused of them stands in the outcome."""
+        whole = path.read_bytes()
+        for number, run in enumerate(runs, start=1):
+            try:
+                self._add(path, whole, run, said)
+            except (BenchstudyError, ParseError) as error:
+                where = f"run {number} of {len(runs)}: " if len(runs) > 1 else ""
+                self._outcome.refused.append((path, f"{where}{error}"))
+        if len(self._filled) >= _TOGETHER:
+            self._commit()
+
+    def _add(self, path: Path, whole: bytes, run: Imported, said: Mapping[str, str]) -> None:
+        """Raises BenchstudyError when it is there already, or when a level contradicts it."""
+        files = {run.file_name: whole, **run.files}
+        digests = frozenset((name, hashlib.sha256(content).hexdigest()) for name, content in files.items())
+        if digests in self._held:
+            raise BenchstudyError(f"trial {self._held[digests]} holds the same content already")
+        levels = _levels(self._family, run, said)
+        case = Case(levels).id
+        block = self._blocks.get(case, 0) + 1
+        partial = self._store.begin(case, block)
         try:
-            family.parse(recognised.levels, partial.folder)
-        except ParseError:
+            for name, content in files.items():
+                (partial.folder / name).write_bytes(content)
+            if run.failure is None:
+                self._family.parse(levels, partial.folder)
+        except BaseException:
             partial.abandon()
             raise
+        source = {"name": path.name, "sha256": hashlib.sha256(whole).hexdigest()}
+        record = self._record(partial.uuid, case, block, levels, run, said, source)
+        self._filled.append((path, partial, record))
+        self._blocks[case] = block
+        self._held[digests] = partial.uuid[:8]
+
+    def _record(
+        self,
+        uuid: str,
+        case: str,
+        block: int,
+        levels: dict[str, str],
+        run: Imported,
+        said: Mapping[str, str],
+        source: Mapping[str, str],
+    ) -> TrialRecord:
         when = now()
-        return partial.commit(
-            TrialRecord(
-                uuid=partial.uuid,
-                study=study.study,
-                study_sha256=study.sha256,
-                target=target,
-                family=family.name,
-                case=case,
-                levels=dict(recognised.levels),
-                definition={},
-                definition_sha256=_NO_DEFINITION,
-                block=block,
-                position=0,
-                session="imported",
-                roles={},
-                status="ok",
-                cause=None,
-                started=when,
-                finished=when,
-                duration_s=0.0,
-                commands=[],
-                verified={
-                    "tool": recognised.tool,
-                    "tool_version": recognised.tool_version,
-                    "notes": list(recognised.notes),
-                },
-                instrument=instrument_sha256(family.name),
-                imported_from=path.name,
-            )
+        started, finished = run.started or when, run.finished or run.started or when
+        told = {"command": run.command, "clock": run.clock, "options": run.options, "said": dict(said)}
+        return TrialRecord(
+            uuid=uuid,
+            study=self._study.study,
+            study_sha256=self._study.sha256,
+            target=self._target,
+            family=self._family.name,
+            case=case,
+            levels=levels,
+            definition={},
+            definition_sha256=_NO_DEFINITION,
+            block=block,
+            position=0,
+            session="imported",
+            roles={},
+            status="ok" if run.failure is None else "failed",
+            cause=run.cause,
+            failure=run.failure,
+            started=started,
+            finished=finished,
+            duration_s=(datetime.fromisoformat(finished) - datetime.fromisoformat(started)).total_seconds(),
+            commands=[],
+            verified={
+                "tool": run.tool,
+                "tool_version": run.tool_version,
+                "notes": list(run.notes),
+                "source": source,
+                "imported": when,
+                **{name: value for name, value in told.items() if value},
+            },
+            instrument=self._instrument,
+            imported_from=source["name"],
         )
 
 
-def _recognise(study: Study, path: Path) -> tuple[Family, Imported]:
-    for name in study.families:
-        family = registry.get(name)
-        recognised = family.parse_import(path)
-        if recognised is not None:
-            return family, recognised
-    raise BenchstudyError(f"no family of the study ({', '.join(study.families)}) knows this output")
+# -- levels that people and paths know ---------------------------------------------------------------------------------
+
+
+def levels_said(texts: Collection[str]) -> dict[str, str]:
+    """`name=level` of each. Raises BenchstudyError."""
+    found: dict[str, str] = {}
+    for text in texts:
+        name, equals, level = text.partition("=")
+        if not equals:
+            raise BenchstudyError(f"--level {text}: write it as name=level, such as --level backend=posix")
+        if found.setdefault(name, level) != level:
+            raise BenchstudyError(f"--level {text}: {name} was said to be {found[name]!r} before")
+    return found
+
+
+def _check_level(where: str, name: str, level: str) -> None:
+    if not _FACTOR.fullmatch(name) or name in _NO_FACTORS:
+        raise BenchstudyError(
+            f"{where}: {name!r} cannot be a factor: use small letters, digits and _, and none of "
+            + ", ".join(_NO_FACTORS)
+        )
+    try:
+        check_name(level)
+    except ValueError as error:
+        raise BenchstudyError(f"{where} {name}: {error}") from error
+
+
+def _pattern(pattern: str) -> re.Pattern[str]:
+    """Of the end of a path: `{name}` is a level, `*` anything, both within one part."""
+    names = [match[1] for match in _PLACE.finditer(pattern) if not match[2]]
+    wrong = next((name for name in names if not _FACTOR.fullmatch(name) or names.count(name) > 1), None)
+    if not names or wrong is not None:
+        raise BenchstudyError(
+            f"--case {pattern!r}: write {{name}} where the path has a level, each once, such as "
+            "--case '{host}/{kernel}/*.json'; what only you know is --level name=level"
+        )
+    parts, end = [], 0
+    for match in _PLACE.finditer(pattern):
+        parts += [re.escape(pattern[end : match.start()]), "[^/]*" if match[2] else f"(?P<{match[1]}>[^/]+?)"]
+        end = match.end()
+    return re.compile(f"(?:.*/)?{''.join(parts)}{re.escape(pattern[end:])}")
+
+
+def _of_path(pattern: re.Pattern[str], path: Path) -> dict[str, str]:
+    match = pattern.fullmatch(path.absolute().as_posix())
+    if match is None:
+        raise BenchstudyError("--case: its pattern is not the end of this path")
+    for name, level in match.groupdict().items():
+        _check_level("--case", name, level)
+    return match.groupdict()
+
+
+def _levels(family: Family, run: Imported, said: Mapping[str, str]) -> dict[str, str]:
+    """The levels of a run with what is said of it besides. Raises BenchstudyError for a contradiction."""
+    levels = dict(run.levels)
+    for name, level in said.items():
+        told = levels.get(name, UNKNOWN)
+        if told not in (UNKNOWN, level):
+            raise BenchstudyError(f"{name}={level} is said of it, and the output itself tells {name}={told}")
+        if name in family.numeric_levels and level != UNKNOWN:
+            try:
+                family.numeric_levels[name][1](level)
+            except ValueError as error:
+                raise BenchstudyError(f"{name}={level}: {error}") from error
+        levels[name] = level
+    return levels

@@ -13,6 +13,7 @@ from pathlib import Path
 from types import NoneType, UnionType
 from typing import Annotated, Any, Literal, Union, get_args, get_origin
 
+from annotated_types import MinLen
 from pydantic import BaseModel
 from pydantic.fields import FieldInfo
 
@@ -161,6 +162,8 @@ def _default(field: FieldInfo) -> str:
     if field.is_required():
         return "**required**"
     value = field.get_default(call_default_factory=True)
+    if value == [] and any(isinstance(mark, MinLen) for mark in field.metadata):
+        return "**required**, but in an empty block"
     if isinstance(value, BaseModel):
         return "its defaults"
     if value in (None, [], {}, ""):

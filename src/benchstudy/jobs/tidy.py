@@ -146,12 +146,7 @@ def _parse(
 
 
 def _case_row(family: Family, target: str, case: Case) -> dict[str, Any]:
-    numbers = {
-        column: parse(case.levels[factor])
-        for factor, (column, parse) in family.numeric_levels.items()
-        if factor in case.levels
-    }
-    return {"target": target, "case": case.id, **case.levels, **numbers}
+    return {"target": target, "case": case.id, **case.levels, **family.numbers(case.levels)}
 
 
 def _trial_row(root: Path, trial: StoredTrial, discarded_why: str | None) -> dict[str, Any]:
@@ -166,13 +161,16 @@ def _trial_row(root: Path, trial: StoredTrial, discarded_why: str | None) -> dic
         "status": record.status,
         "cause": record.cause,
         "cause_kind": record.failure and record.failure.cause,
-        "started": record.started,
+        # Of an output that does not tell it, the record has when it was imported.
+        "started": None if record.started == record.verified.get("imported") else record.started,
         "duration_s": record.duration_s,
-        "argv": "\n".join(shlex.join(command.argv) for command in record.commands),
+        "argv": "\n".join(shlex.join(command.argv) for command in record.commands)
+        or record.verified.get("command", ""),
         "raw": str(trial.folder.resolve().relative_to(root.resolve())),
         "raw_files": json.dumps([vars(file) for file in trial.files]),
-        "tool": first.tool.name if first else None,
-        "tool_version": first.tool.version if first else None,
+        # What was imported tells both in its record.
+        "tool": first.tool.name if first else record.verified.get("tool"),
+        "tool_version": first.tool.version if first else record.verified.get("tool_version"),
         "tool_sha256": first.tool.sha256 if first else None,
         "study_sha256": record.study_sha256,
         "session": record.session,

@@ -7,7 +7,7 @@ run.py       `run_trial(case, trial)`: execute a case once
 parse.py     `parse_trial(levels, files)`: pure, the files of a trial to observations; `note_trial(files)`, if any: what
              the trial's record says of them
 check.py     `check_host(config, host)`, where `benchstudy check` has something to look for
-imported.py  `recognise(path)`, where existing outputs of its tools can be imported
+imported.py  `recognise(path)`, where existing outputs of its tools can be imported: one or several `Imported`, or none
 lints.py     rules of its own, where it has some
 commands.py  `add_commands(subparsers)`, where `benchstudy` gets commands of it
 page/        tables and figures of its own; published.py in it: what others published of its kind
@@ -26,14 +26,17 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, ClassVar
 
-from pydantic import Field
+from pydantic import Field, model_validator
 
+from benchstudy.model.causes import Failure
 from benchstudy.model.metrics import Metric
 from benchstudy.model.names import Name
 from benchstudy.model.services import Service
 from benchstudy.model.stopping import BlocksField, PrecisionField
 from benchstudy.model.strict import Strict
 from benchstudy.model.units import DurationField
+
+_LONGEST_ID = 255  # characters: no file system has longer names
 
 
 class FamilyConfig(Strict):
@@ -48,6 +51,21 @@ class FamilyConfig(Strict):
     until: PrecisionField | None = Field(None, description="overrides the study's precision")
     timeout: DurationField = Field(600.0, description="after this a trial is ended and counted as 'timeout'")
     services: dict[Name, Service] = Field({}, description="servers and mounts that are up during the session")
+
+    # Lists without which nothing can be measured, of a family whose results may be imported instead.
+    needed: ClassVar[tuple[str, ...]] = ()
+
+    @property
+    def import_only(self) -> bool:
+        """Whether the block is empty, as in `fio: {}`: nothing is measured, and what is imported is reported."""
+        return bool(self.needed) and self.model_fields_set <= {"targets"}
+
+    @model_validator(mode="after")
+    def _something_to_measure(self) -> "FamilyConfig":
+        for name in () if self.import_only else self.needed:
+            if not getattr(self, name):
+                raise ValueError(f"{name}: give at least one; an empty block, {{}}, is for imported outputs alone")
+        return self
 
 
 @dataclass(frozen=True)
@@ -67,8 +85,12 @@ class Case:
 
     @property
     def id(self) -> str:
-        """Readable and safe as a folder name: `backend=s3,op=write,size=100MB`."""
-        return ",".join(f"{factor}={level}" for factor, level in self.levels.items())
+        """Readable and safe as a folder name: `backend=s3,op=write,size=100MB`. A digest ends one that is too long."""
+        whole = ",".join(f"{factor}={level}" for factor, level in self.levels.items())
+        if len(whole) <= _LONGEST_ID:
+            return whole
+        digest = hashlib.sha256(whole.encode()).hexdigest()[:16]
+        return f"{whole[: _LONGEST_ID - 17]}-{digest}"
 
     @property
     def definition_sha256(self) -> str:
@@ -118,6 +140,8 @@ class Family(ABC):
     title: ClassVar[str]
     Config: ClassVar[type[FamilyConfig]]
     Config = FamilyConfig
+    # Its own factors, where imported cases may have further ones: pages show these behind the level of the last.
+    factors: ClassVar[tuple[str, ...]] = ()
     # Columns of the case table that are numbers a chart can use, by factor: {"size": ("size_bytes", parse)}
     numeric_levels: ClassVar[Mapping[str, tuple[str, Any]]] = {}
     # The long tables that `parse` gives and their columns, as names of polars types, so that measuring need not import
@@ -136,6 +160,14 @@ class Family(ABC):
     @abstractmethod
     def cases(self, config: Any) -> list[Case]:
         """All cases of `config`, which is an instance of `Config`, in a deterministic order, each id once."""
+
+    def numbers(self, levels: Mapping[str, str]) -> dict[str, float | None]:
+        """The columns of `numeric_levels` for a case; None for a level that an imported output does not tell."""
+        return {
+            column: None if levels[factor] == UNKNOWN else parse(levels[factor])
+            for factor, (column, parse) in self.numeric_levels.items()
+            if factor in levels
+        }
 
     def order(self, cases: Sequence[Case], block: int, rng: random.Random) -> list[Case]:
         """All `cases` in the order in which a block measures them: at random, unless a family knows better.
@@ -185,9 +217,13 @@ class Family(ABC):
         if self._has("check"):
             self._part("check").check_host(config, host)
 
-    def parse_import(self, path: Path) -> "Imported | None":
-        """What `benchstudy import` does with one existing output file; None: not of this family."""
-        return self._part("imported").recognise(path) if self._has("imported") else None
+    def parse_import(self, path: Path) -> "list[Imported]":
+        """What `benchstudy import` makes of one existing output file, a trial each; []: it is not of this family.
+
+        Raises ParseError for one that is damaged.
+        """
+        found = self._part("imported").recognise(path) if self._has("imported") else None
+        return [found] if isinstance(found, Imported) else list(found or ())
 
     def libraries(self) -> Mapping[str, Callable[[], Mapping[str, Path]]]:
         """What can be lent to a host besides the agent (`trial.library(name)`): each by name, with what finds its files
@@ -214,12 +250,31 @@ class Family(ABC):
         return type(self).__module__.rpartition(".")[0]
 
 
+# The level of a factor that an imported output does not tell: neither "no" nor "none", and equal to no other level.
+UNKNOWN = "unknown"
+
+
 @dataclass(frozen=True)
 class Imported:
-    """An existing output, recognised: the levels of its case, and the name its file has in a trial."""
+    """An existing output, recognised: a trial.
+
+    `levels`: of its case, from what the output itself tells, or UNKNOWN. Whatever decides what is measured has to be in
+    one, so that unlike runs never become one case. `file_name`: what the file is called in the trial. `files`: what the
+    trial holds in the place of the whole file, where the file has several, each verbatim, and notes on them.
+    `started`, `finished`: in UTC, as the output tells; `clock`: a time in it without a zone.
+    `cause`, `failure`: of a run that failed, in words and as a value.
+    """
 
     levels: Mapping[str, str]
     file_name: str
     tool: str
     tool_version: str | None = None
     notes: Sequence[str] = ()
+    files: Mapping[str, bytes] = field(default_factory=dict)
+    command: str | None = None
+    started: str | None = None
+    finished: str | None = None
+    clock: str | None = None
+    options: Mapping[str, Any] = field(default_factory=dict)
+    cause: str | None = None
+    failure: Failure | None = None

@@ -187,7 +187,8 @@ class SessionPlan:
         self.config = study.families[family]
         self.family: Family = registry.get(family)
         self.roles = study.targets[target].roles
-        declared = self.config.blocks or study.blocks
+        # Of nothing to measure there is nothing to decide.
+        declared = 1 if self.config.import_only else self.config.blocks or study.blocks
         until = self.config.until or study.until
         # The fewest and the most there can be, and the rule that may do with fewer.
         self.stopping: Stopping | None = None
@@ -199,11 +200,13 @@ class SessionPlan:
 
     @cached_property
     def cases(self) -> list[Case]:
-        return self.family.cases(self.config)
+        return [] if self.config.import_only else self.family.cases(self.config)
 
     @property
     def hosts(self) -> dict[str, Host]:
-        """The hosts this session occupies, by name."""
+        """The hosts this session occupies, by name: none where nothing is measured."""
+        if self.config.import_only:
+            return {}
         return {name: self.study.hosts[name] for name in dict.fromkeys(self.roles.values())}
 
     def trials(self, blocks: int) -> int:
@@ -234,7 +237,7 @@ def parse_study(data: Mapping[str, Any]) -> Study:
             raise StudyError("\n".join(nowhere))
     for plan in study.sessions():
         ids = [case.id for case in plan.cases]
-        if not ids:
+        if not ids and not plan.config.import_only:
             raise StudyError(f"families.{plan.family_name}: its factors give no case at all")
         if len(set(ids)) < len(ids):
             twice = next(i for i in ids if ids.count(i) > 1)

@@ -2,7 +2,7 @@
 
 import re
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, ClassVar, Literal
 
 from pydantic import Field, field_validator, model_validator
 
@@ -114,7 +114,9 @@ class Job(Strict):
 
 
 class FioConfig(FamilyConfig):
-    directories: list[Directory] = Field(min_length=1)
+    needed: ClassVar[tuple[str, ...]] = ("directories",)
+
+    directories: list[Directory] = Field([], min_length=1)
     size: SizeField = Field(Size("4GiB"), description="of the file that a job works on")
     runtime: DurationField | None = Field(None, description="run for this long; once over the size when left out")
     page_jobs: list[PageJob] = Field(

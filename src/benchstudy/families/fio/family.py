@@ -21,6 +21,7 @@ class Fio(Family):
     title = "Random I/O and small files"
     Config = FioConfig
     metrics: ClassVar[Mapping[str, Metric]] = METRICS
+    factors: ClassVar[tuple[str, ...]] = ("directory", "test", "job")
     runs_on: ClassVar[str | None] = "sut"
     series_schemas: ClassVar[Mapping[str, Mapping[str, str]]] = {
         "latency_histogram": {

@@ -2,14 +2,18 @@
 
 The formats differ in units: 2.x gives latencies in µs (`clat`) and, up to 2.20, totals in KiB; 3.x gives ns
 (`clat_ns`) and bytes. JSON+ adds the histogram: until 2.19 by bin number, later by the middle of the bin.
+With `--status-interval` fio writes a document every so often, each of the run so far: the last one is the result.
 """
 
 import json
 import os
 import re
 from collections.abc import Mapping
+from dataclasses import replace
+from itertools import pairwise
 from typing import Any
 
+from benchstudy.families.fio.fio_printed import INTERRUPTED, amount, same, seconds
 from benchstudy.families.fio.fio_result import Bin, Direction, FioJob, FioRun, Latency
 from benchstudy.model.family import ParseError
 
@@ -18,14 +22,53 @@ _DOCUMENT = re.compile(r"^\{", re.MULTILINE)
 _BIN_BITS = 6
 # Divisors, not factors: 128000 / 1e9 is the float nearest to 128 µs, 128000 * 1e-9 is not.
 _LATENCY_UNITS = (("_ns", 1e9), ("", 1e6))
+# fio's clock may have whole seconds only, and the first of its documents comes after an interval of one at least.
+_SURELY_BEFORE_S = 0.5
+_SHORT, _MORE_THAN_ONCE = 0.9, 1.01
 
 
 def parse_fio_json(text: str) -> FioRun:
     """The run in fio's JSON output; fio's own notes before and after the document are passed over.
 
-    Raises ParseError for a document that is truncated, inconsistent or not fio's, and a job that failed.
+    Raises ParseError for what is truncated, inconsistent or not fio's, and for several runs in one text.
     """
-    document = _document(text)
+    runs = [_run(document) for _, _, document in _documents(text)]
+    later = next((run for run, before in zip(runs[1:], runs, strict=False) if not _goes_on(before, run)), None)
+    if later is not None:
+        raise ParseError(f"several runs of fio are in one text, of {len(runs)} documents: give each a file of its own")
+    stopped = INTERRUPTED.search(text)
+    return replace(runs[-1], interrupted=stopped[0].strip() if stopped else _cut_short(runs[-1]))
+
+
+def split_fio_json(text: str) -> list[str]:
+    """The text cut into runs, with nothing left out; the documents of one run stay together. Raises ParseError."""
+    cuts = [0]
+    for (_, end, before), (_, _, after) in pairwise(_documents(text)):
+        if not _goes_on(_run(before), _run(after)):
+            cuts.append(end)
+    return [text[start:end] for start, end in pairwise([*cuts, len(text)])]
+
+
+def _documents(text: str) -> list[tuple[int, int, dict[str, Any]]]:
+    """Each JSON document with where it begins and ends."""
+    found: list[tuple[int, int, dict[str, Any]]] = []
+    start = _DOCUMENT.search(text)
+    if start is None:
+        said = " / ".join(line.strip() for line in text.strip().splitlines()[-3:])
+        raise ParseError(f"fio wrote no JSON document{f', only: {said[:400]}' if said else ' and nothing else either'}")
+    while start is not None:
+        try:
+            document, end = json.JSONDecoder().raw_decode(text, start.start())
+        except json.JSONDecodeError as error:
+            rest = text[error.pos :].strip()
+            what = "is damaged" if len(rest) > 20 else "is truncated: it ends in the middle"
+            raise ParseError(f"fio's JSON {what} (line {error.lineno}: {error.msg})") from error
+        found.append((start.start(), end, document))
+        start = _DOCUMENT.search(text, end)
+    return found
+
+
+def _run(document: Mapping[str, Any]) -> FioRun:
     version = document.get("fio version")
     if not isinstance(version, str):
         raise ParseError('this JSON is not an output of fio: the key "fio version" is missing')
@@ -34,21 +77,45 @@ def parse_fio_json(text: str) -> FioRun:
     jobs = document.get("jobs")
     if not isinstance(jobs, list) or not jobs:
         raise ParseError("fio's output holds no job")
-    return FioRun(version, [_job(job) for job in jobs])
+    common = document.get("global options") or {}
+    # Versions before 2.14 do not write options; rounded to what their JSON prints.
+    step = 0.01 if version.startswith("fio-2") else 1e-6
+    ended = document.get("timestamp_ms", 1000 * document.get("timestamp", 0)) / 1000
+    return FioRun(
+        version,
+        [_job(job, common, step) for job in jobs],
+        all_options=all("job options" in job for job in jobs),
+        devices=[disk["name"] for disk in document.get("disk_util") or () if isinstance(disk, dict) and "name" in disk],
+        ended=ended or None,
+    )
 
 
-def _document(text: str) -> dict[str, Any]:
-    start = _DOCUMENT.search(text)
-    if start is None:
-        said = " / ".join(line.strip() for line in text.strip().splitlines()[-3:])
-        raise ParseError(f"fio wrote no JSON document{f', only: {said[:400]}' if said else ' and nothing else either'}")
-    try:
-        document, _ = json.JSONDecoder().raw_decode(text, start.start())
-    except json.JSONDecodeError as error:
-        rest = text[error.pos :].strip()
-        what = "is damaged" if len(rest) > 20 else "is truncated: it ends in the middle"
-        raise ParseError(f"fio's JSON {what} (line {error.lineno}: {error.msg})") from error
-    return document
+def _goes_on(before: FioRun, after: FioRun) -> bool:
+    """Whether the second document is of the same run as the first, some time later (`--status-interval`).
+
+    Each counts from the run's beginning, so the second began before the first was written.
+    """
+    if [(j.name, j.group, j.options) for j in before.jobs] != [(j.name, j.group, j.options) for j in after.jobs]:
+        return False
+    for earlier, later in zip(before.jobs, after.jobs, strict=True):
+        for op, direction in earlier.directions.items():
+            if op not in later.directions or later.directions[op].bytes < direction.bytes:
+                return False
+    if before.ended is None or after.ended is None:
+        raise ParseError("several documents of fio are in one text, and none says when it was written: split them")
+    return after.ended - after.runtime < before.ended - _SURELY_BEFORE_S
+
+
+def _cut_short(run: FioRun) -> str | None:
+    """Whether it was to run on over its file for some time, and did not: fio says so outside of the document only."""
+    for job in run.jobs:
+        asked, size = seconds(job.options.get("runtime", "")), amount(job.options.get("size", ""))
+        ran = max((d.runtime for d in job.directions.values()), default=0.0)
+        done = sum(d.bytes for d in job.directions.values())
+        # That it went over its file again shows that it had to go on until its time was over.
+        if asked and size and ran < _SHORT * asked and done > _MORE_THAN_ONCE * size * job.processes:
+            return f"it ran for {ran:g} s of {asked:g} s"
+    return None
 
 
 def _number(values: Mapping[str, Any], key: str, where: str) -> float:
@@ -65,21 +132,19 @@ def _part(values: Mapping[str, Any], key: str, where: str) -> Mapping[str, Any]:
     return part
 
 
-def _job(job: Any) -> FioJob:
+def _job(job: Any, common: Mapping[str, str], step: float) -> FioJob:
     if not isinstance(job, dict) or not isinstance(job.get("jobname"), str):
         raise ParseError("a job in fio's output has no name")
     name = job["jobname"]
     where = f"fio job {name}"
-    error = int(_number(job, "error", where))
-    if error:
-        raise ParseError(f"{where} ended in error {error}: {os.strerror(error)}")
     if "mixed" in job:
         raise ParseError(f"{where}: unified_rw_reporting hides which operation is meant; run it without")
     directions = {}
     for op in ("read", "write", "trim"):
         values = job.get(op)
         if isinstance(values, dict) and (values.get("total_ios") or values.get("io_bytes")):
-            directions[op] = _direction(values, f"{where}, {op}")
+            directions[op] = _direction(values, f"{where}, {op}", step)
+    options = {str(key): str(value) for key, value in {**common, **(job.get("job options") or {})}.items()}
     return FioJob(
         name=name,
         group=int(job.get("groupid", 0)),
@@ -88,20 +153,37 @@ def _job(job: Any) -> FioJob:
         cpu_user=_number(job, "usr_cpu", where) / 100,
         cpu_system=_number(job, "sys_cpu", where) / 100,
         io_errors=int(job.get("total_err", 0)),
+        # With group_reporting one job stands for all of its processes.
+        processes=int(options.get("numjobs", "1")) if "group_reporting" in options else 1,
+        options=options,
+        failed=_failed(job, where),
     )
 
 
-def _direction(values: Mapping[str, Any], where: str) -> Direction:
-    runtime = _number(values, "runtime", where) / 1000
-    if not runtime:
+def _failed(job: Mapping[str, Any], where: str) -> str | None:
+    """None also of one that went on after errors (`continue_on_error`): these are counted."""
+    error = int(_number(job, "error", where))
+    went_on = bool(job.get("total_err")) and job.get("first_error") == error
+    return f"ended in error {error}: {os.strerror(error)}" if error and not went_on else None
+
+
+def _direction(values: Mapping[str, Any], where: str, step: float) -> Direction:
+    milliseconds = _number(values, "runtime", where)
+    if not milliseconds:
         raise ParseError(f"{where}: I/O was done in a run time of 0 ms: too short for fio's clock")
+    runtime = milliseconds / 1000
     # `io_kbytes` came in the same change that turned `io_bytes` from KiB into bytes.
-    total = _number(values, "io_bytes", where) * (1 if "io_kbytes" in values else 1024)
-    kib_per_s = _number(values, "bw", where)
-    if abs(total / runtime / 1024 - kib_per_s) > 2 + 0.01 * kib_per_s:
-        raise ParseError(
-            f"{where}: inconsistent: {total:.0f} B in {runtime:g} s is not the bandwidth given, {kib_per_s:g} KiB/s"
-        )
+    unit = 1 if "io_kbytes" in values else 1024
+    total = _number(values, "io_bytes", where) * unit
+    # fio cuts these off, so each may lack almost one of what it counts in; totals in KiB lack up to one themselves.
+    for key, size in (("bw", 1024), ("bw_bytes", 1)):
+        if key in values:
+            same(f"{where}: {key}", _number(values, key, where) * size, size, total / runtime, unit / runtime, "B/s")
+    if "io_kbytes" in values:
+        same(f"{where}: io_kbytes", _number(values, "io_kbytes", where) * 1024, 1024, total, 0, "B")
+    if "total_ios" in values:
+        ios = _number(values, "total_ios", where)
+        same(f"{where}: iops", _number(values, "iops", where), step, ios / runtime, 0, "1/s")
     counts = {
         k: int(_number(values, k, where)) if k in values else None for k in ("total_ios", "short_ios", "drop_ios")
     }

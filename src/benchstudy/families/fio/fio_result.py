@@ -3,7 +3,7 @@
 import math
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from benchstudy.model.family import Observation, Parsed, ParseError
 
@@ -50,6 +50,8 @@ class Direction:
 
 @dataclass(frozen=True)
 class FioJob:
+    """`options`: those the document tells, by fio's names; of plain text a few. `failed`: what ended it, in words."""
+
     name: str
     group: int
     directions: Mapping[str, Direction]
@@ -57,25 +59,71 @@ class FioJob:
     cpu_user: float | None  # share of one core
     cpu_system: float | None
     io_errors: int
+    processes: int = 1
+    options: Mapping[str, str] = field(default_factory=dict)
+    failed: str | None = None
 
 
 @dataclass(frozen=True)
 class FioRun:
+    """One run, or one of its groups. `all_options`: whether a job's options are all that were given.
+
+    `ended`: when fio printed it, in seconds since 1970, and `ended_as_printed` where only a clock without a zone tells.
+    """
+
     version: str  # "fio-3.33"
     jobs: Sequence[FioJob]
+    all_options: bool = False
+    devices: Sequence[str] = ()
+    ended: float | None = None
+    ended_as_printed: str | None = None
+    command: str | None = None
+    interrupted: str | None = None  # fio's own words
 
     @property
     def name(self) -> str:
         """Of its job, or of its jobs, joined by '+'."""
         return "+".join(dict.fromkeys(job.name for job in self.jobs))
 
+    @property
+    def groups(self) -> list[int]:
+        """Of jobs that ran side by side; one group ran after the other (`stonewall`)."""
+        return list(dict.fromkeys(job.group for job in self.jobs))
+
+    def only(self, group: int) -> "FioRun":
+        """One of its groups. Raises ParseError when it has no such group."""
+        jobs = [job for job in self.jobs if job.group == group]
+        if not jobs:
+            raise ParseError(f"fio's output has no group {group} of jobs: {', '.join(map(str, self.groups))}")
+        after = self.groups[self.groups.index(group) + 1 :]
+        later = replace(self, jobs=[job for job in self.jobs if job.group in after]).runtime
+        ended = self.ended - later if self.ended else None
+        return replace(self, jobs=jobs, ended=ended, interrupted=None if after else self.interrupted)
+
+    @property
+    def runtime(self) -> float:
+        """Seconds that its I/O took: the groups ran one after another."""
+        longest = dict.fromkeys(self.groups, 0.0)
+        for job in self.jobs:
+            longest[job.group] = max(longest[job.group], *(d.runtime for d in job.directions.values()), 0.0)
+        return sum(longest.values())
+
+    @property
+    def failure(self) -> str | None:
+        """Why it is no result, in words."""
+        failed = next((f"fio job {job.name} {job.failed}" for job in self.jobs if job.failed), None)
+        return failed or (f"fio was interrupted: {self.interrupted}" if self.interrupted else None)
+
 
 def observe(run: FioRun) -> Parsed:
     """The observations of a run, its jobs taken together, and the series `latency_histogram`.
 
-    Raises ParseError when nothing was done, or when jobs ran one after another and so cannot be added up.
+    Raises ParseError when it failed, when nothing was done, or when jobs ran one after another and so cannot be added
+    up.
     """
-    if len({job.group for job in run.jobs}) > 1:
+    if run.failure:
+        raise ParseError(run.failure)
+    if len(run.groups) > 1:
         raise ParseError(
             f"fio ran the jobs {run.name} in groups one after another; give each group an output of its own, "
             "because rates of different times cannot be added up"

@@ -1,35 +1,164 @@
-"""Existing outputs of fio, recognised."""
+"""Existing outputs of fio, recognised: each run in a file, and each of its groups, with the options it tells."""
 
+import hashlib
+import json
 import re
+from collections.abc import Callable, Mapping
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
-from benchstudy.families.fio.fio_json import parse_fio_json
-from benchstudy.families.fio.fio_result import FioRun, observe
-from benchstudy.families.fio.fio_text import parse_fio_text
-from benchstudy.model.family import Imported
+from benchstudy.families.fio.fio_json import parse_fio_json, split_fio_json
+from benchstudy.families.fio.fio_printed import amount
+from benchstudy.families.fio.fio_result import FioJob, FioRun, observe
+from benchstudy.families.fio.fio_text import parse_fio_text, split_fio_text
+from benchstudy.families.fio.parse import PART
+from benchstudy.families.shared.exact_levels import exact_level
+from benchstudy.model.causes import Cause, Failure
+from benchstudy.model.family import UNKNOWN, Imported
 
 _LARGEST_IMPORT = 256 << 20
+# By factor: fio's option, and what it is when it was not given. What the engine then is depends on the build.
+_OPTIONS = {
+    "rw": ("rw", "read"),
+    "bs": ("bs", "4KiB"),
+    "iodepth": ("iodepth", "1"),
+    "numjobs": ("numjobs", "1"),
+    "engine": ("ioengine", "default"),
+    "direct": ("direct", "0"),
+    "size": ("size", "not-given"),
+    "file": ("filename", "not-given"),
+}
+_AMOUNTS = ("bs", "size")
+# These name things and shape what is printed. Every other option decides what is measured.
+_ONLY_SAYS = frozenset(
+    {
+        "name", "description", "group_reporting", "stonewall", "wait_for_previous", "new_group", "per_job_logs",
+        "write_bw_log", "write_iops_log", "write_lat_log", "write_hist_log", "log_avg_msec", "log_unix_epoch",
+        "percentile_list", "clat_percentiles", "bwavgtime", "iopsavgtime", "output", "output-format", "status-interval",
+        "eta", "minimal",
+    }
+)  # fmt: skip
+_LONGEST = 36  # characters of a level: a case's levels together name its folder
+_PLAIN = re.compile(r"[a-z0-9_]+=[A-Za-z0-9_.]+")
+_KIB = 1024
 
 
-def recognise(path: Path) -> Imported | None:
-    """Recognises fio's JSON and plain text. Raises ParseError for one that is fio's and damaged."""
+def recognise(path: Path) -> list[Imported]:
+    """fio's JSON and plain text: a trial for each run, and for each group of jobs that ran side by side.
+
+    [] for what is not fio's. Raises ParseError for what is fio's and damaged.
+    """
     if path.stat().st_size > _LARGEST_IMPORT:
-        return None
+        return []
     text = path.read_bytes().decode(errors="replace")
     if re.search(r'"fio version"\s*:', text):
-        run, file_name = parse_fio_json(text), "fio.json"
-        notes: tuple[str, ...] = ()
-    elif re.search(r"^\s*fio-\d+\.\d+\S*\s*$", text, re.MULTILINE) and "rw=" in text:
-        run, file_name = parse_fio_text(text), "fio.txt"
-        notes = ("plain text: bandwidth and latencies were rounded by fio to three or four digits",)
+        return _trials(split_fio_json(text), parse_fio_json, "fio.json", ())
+    if re.search(r"^\s*fio-\d+\.\d+\S*\s*$", text, re.MULTILINE) and "rw=" in text:
+        rounded = "plain text: bandwidth and latencies were rounded by fio to three or four digits"
+        return _trials(split_fio_text(text), parse_fio_text, "fio.txt", (rounded,))
+    return []
+
+
+def _trials(
+    pieces: list[str], parser: Callable[[str], FioRun], file_name: str, notes: tuple[str, ...]
+) -> list[Imported]:
+    found = []
+    for number, piece in enumerate(pieces, start=1):
+        run = parser(piece)
+        for group in run.groups:
+            part = run.only(group)
+            if not part.failure:
+                observe(part)
+            where = [f"run {number} of {len(pieces)} in the file"] if len(pieces) > 1 else []
+            where += [f"group {group} of {len(run.groups)} that ran one after another"] if len(run.groups) > 1 else []
+            files = {file_name: piece.encode()} if len(pieces) > 1 else {}
+            if len(run.groups) > 1:
+                files[PART] = json.dumps({"group": group}).encode()
+            found.append(_imported(part, file_name, files, (*notes, *where)))
+    return found
+
+
+def _imported(run: FioRun, file_name: str, files: Mapping[str, bytes], notes: tuple[str, ...]) -> Imported:
+    errors = sum(job.io_errors for job in run.jobs)
+    notes = (*notes, *([f"errors: fio went on after {errors} of them"] if errors else []))
+    ended = datetime.fromtimestamp(run.ended, UTC) if run.ended else None
+    said = run.failure
+    return Imported(
+        levels_of(run),
+        file_name,
+        "fio",
+        run.version.removeprefix("fio-"),
+        notes,
+        files=files,
+        command=run.command,
+        started=(ended - timedelta(seconds=run.runtime)).isoformat(timespec="milliseconds") if ended else None,
+        finished=ended.isoformat(timespec="milliseconds") if ended else None,
+        clock=run.ended_as_printed,
+        options={job.name: dict(job.options) for job in run.jobs},
+        cause=said,
+        failure=Failure(cause=Cause.SIGNAL if run.interrupted else Cause.EXITED, name="fio", said=said)
+        if said
+        else None,
+    )
+
+
+def levels_of(run: FioRun) -> dict[str, str]:
+    """What is known of how it was run, by factor: two runs with the same levels had the same options, as far as the
+    document tells them, and one that it does not tell is `unknown`.
+    """
+    levels = {"directory": UNKNOWN, "test": "fio", "job": exact_level(run.name, _LONGEST)}
+    per_job = [_of_job(job, run) for job in run.jobs]
+    for factor in _OPTIONS:
+        levels[factor] = exact_level("+".join(dict.fromkeys(one[factor] for one in per_job)), _LONGEST)
+    levels["device"] = exact_level("+".join(run.devices) or UNKNOWN, _LONGEST)
+    # Plain text tells by these whether latencies were switched off (gtod_reduce), and writes synced.
+    timed = any(direction.latencies for job in run.jobs for direction in job.directions.values())
+    synced = any(job.sync for job in run.jobs)
+    levels["recorded"] = "+".join(["latencies"] * timed + ["syncs"] * synced) or "rates"
+    further = [_further(job) for job in run.jobs]
+    if not run.all_options:
+        levels["further"] = UNKNOWN
+    elif len({*map(str, per_job)}) > 1 or len({*map(str, further)}) > 1:
+        # Which job had which option cannot be told from levels.
+        levels["further"] = _digest(json.dumps([per_job, further], sort_keys=True))
     else:
-        return None
-    observe(run)
-    levels = {"directory": "imported", "test": "fio", "job": _as_name(run)}
-    return Imported(levels, file_name, "fio", run.version.removeprefix("fio-"), notes)
+        plain = all(_PLAIN.fullmatch(option) for option in further[0])
+        text = "+".join(option.replace("=", ".") for option in further[0]) or "none"
+        levels["further"] = text if plain and len(text) <= _LONGEST else _digest("\n".join(further[0]))
+    return levels
 
 
-def _as_name(run: FioRun) -> str:
-    """fio's job name as a level; what a folder name must not hold becomes a dash."""
-    name = re.sub(r"\.{2,}", ".", re.sub(r"[^A-Za-z0-9._+-]", "-", run.name)).lstrip("._+-")[:64]
-    return name or "unnamed"
+def _of_job(job: FioJob, run: FioRun) -> dict[str, str]:
+    found = {}
+    for factor, (option, otherwise) in _OPTIONS.items():
+        given = job.options.get(option)
+        if given is None and option == "filename":
+            given = job.options.get("directory")
+        if given is not None and factor in _AMOUNTS and "kb_base" not in job.options:
+            given = _spelt(given)
+        found[factor] = given if given is not None else otherwise if run.all_options else UNKNOWN
+    if not run.all_options:
+        of_name = sum(other.processes for other in run.jobs if other.name == job.name)
+        found["numjobs"] = str(of_name)
+    return found
+
+
+def _further(job: FioJob) -> list[str]:
+    known = {option for option, _ in _OPTIONS.values()} | _ONLY_SAYS
+    known |= set() if "filename" in job.options else {"directory"}
+    return sorted(f"{name}={value}" for name, value in job.options.items() if name not in known)
+
+
+def _digest(text: str) -> str:
+    return f"options-{hashlib.sha256(text.encode()).hexdigest()[:10]}"
+
+
+def _spelt(text: str) -> str:
+    """A size in one spelling, whether it was given as 4k, 4K or 4096."""
+    size = amount(text)
+    if size is None or size != int(size):
+        return text
+    for power, unit in ((4, "TiB"), (3, "GiB"), (2, "MiB"), (1, "KiB")):
+        if size and size % _KIB**power == 0:
+            return f"{int(size) // _KIB**power}{unit}"
+    return f"{int(size)}B"

@@ -7,8 +7,10 @@ from benchstudy.families.fio.fio_json import parse_fio_json
 from benchstudy.families.fio.fio_result import observe
 from benchstudy.families.fio.fio_text import parse_fio_text
 from benchstudy.families.fio.small_files import parse_no_fork, parse_shell_loop
-from benchstudy.families.shared.files import read_text
+from benchstudy.families.shared.files import read_json, read_text
 from benchstudy.model.family import Parsed, ParseError
+
+PART = "part.json"  # of an imported run: which of its groups the trial is
 
 
 def parse_trial(levels: Mapping[str, str], files: Path) -> Parsed:
@@ -24,5 +26,6 @@ def parse_trial(levels: Mapping[str, str], files: Path) -> Parsed:
         ("fio.txt", parse_fio_text),
     ):
         if (files / name).is_file():
-            return observe(parser(read_text(files / name)))
+            run = parser(read_text(files / name))
+            return observe(run.only(read_json(files / PART)["group"]) if (files / PART).is_file() else run)
     raise ParseError("fio left no output: neither fio.json nor fio.txt is there")

@@ -6,6 +6,7 @@ ab rounds what it prints about latencies to whole milliseconds and counts a kilo
 import math
 import re
 from collections.abc import Iterator
+from itertools import pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -23,6 +24,7 @@ __all__ = [
     "parse_ab",
     "parse_ab_percentiles",
     "recognise_ab",
+    "split_ab",
 ]
 
 _PHASES = {"Connect": "connect", "Processing": "processing", "Waiting": "waiting", "Total": "total"}
@@ -59,6 +61,21 @@ def parse_ab(text: str, stderr: str = "") -> AbResult:
     if not begins:
         raise ParseError(f"ab ended before its report; {_reason(text, stderr)}")
     return _Report(text, stderr).result()
+
+
+def split_ab(text: str) -> list[str]:
+    """The text cut into reports, with nothing left out: each with the command in front of it."""
+    reports = len(re.findall(r"^Document Path:", text, re.M))
+    starts = [match.start() for match in _VERSION.finditer(text)]
+    if len(starts) != reports:  # a transcript may lack ab's first lines
+        starts = [match.start() for match in re.finditer(r"^Server Software:", text, re.M)]
+    if len(starts) != reports:
+        return [text]
+    cuts = [0]
+    for before, start in pairwise(starts):
+        command = _COMMAND.search(text, before, start)
+        cuts.append(command.start() if command and command.start() > before else start)
+    return [text[begin:end] for begin, end in pairwise([*cuts, len(text)])]
 
 
 def _reason(text: str, stderr: str) -> str:
@@ -103,6 +120,7 @@ class _Report:
             server_software=self._value("Server Software"),
             hostname=self._value("Server Hostname"),
             port=self._count("Server Port"),
+            tls=self._fields.get("SSL/TLS Protocol", [None])[0],
             path=self._value("Document Path"),
             document_length=None if length == "Variable" else self._count("Document Length"),
             concurrency=self._count("Concurrency Level"),

@@ -47,6 +47,7 @@ class AbResult:
     server_software: str = ""
     hostname: str = ""
     port: int = 0
+    tls: str | None = None
     path: str = ""
     failed_connect: int = 0
     failed_receive: int = 0

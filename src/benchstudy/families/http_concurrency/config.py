@@ -1,7 +1,7 @@
 """What a study says about the family http_concurrency: servers, their endpoints, limits, generators, and sweeps."""
 
 import re
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import AfterValidator, Field, field_validator, model_validator
 
@@ -269,9 +269,11 @@ class Sweep(Strict):
 class HttpConcurrencyConfig(FamilyConfig):
     """Servers under limits, asked by generators at rising concurrency or rate."""
 
-    servers: list[Server] = Field(min_length=1)
+    needed: ClassVar[tuple[str, ...]] = ("servers", "generators")
+
+    servers: list[Server] = Field([], min_length=1)
     limits: list[Limit] = Field([])
-    generators: list[Generator] = Field(min_length=1)
+    generators: list[Generator] = Field([], min_length=1)
     concurrency: Concurrency = Field([], description="requests under way at once, for closed loops")
     rates: list[RateField] = Field([], description='requests begun a second, for open loops, such as "200/s"')
     sweeps: list[Sweep] = Field(

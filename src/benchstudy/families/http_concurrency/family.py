@@ -23,6 +23,7 @@ class HttpConcurrency(Family):
     title = "HTTP servers by concurrency"
     Config = HttpConcurrencyConfig
     metrics: ClassVar[Mapping[str, Metric]] = METRICS
+    factors: ClassVar[tuple[str, ...]] = ("server", "limits", "generator", "concurrency", "rate", "endpoint")
     numeric_levels: ClassVar[Mapping[str, tuple[str, Any]]] = {
         "concurrency": ("concurrency_n", int),
         "rate": ("rate_per_s", lambda level: Rate.of_level(level).per_s),

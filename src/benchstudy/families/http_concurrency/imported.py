@@ -1,29 +1,124 @@
-"""Existing reports of ab, recognised."""
+"""Existing outputs of load generators, recognised: ab's reports with the options that they and their commands tell, and
+summaries of others.
+"""
 
+import hashlib
+import json
+from collections.abc import Iterator
 from pathlib import Path
 
-from benchstudy.families.http_concurrency.ab import parse_ab, recognise_ab
-from benchstudy.families.shared.levels import UNLIMITED
-from benchstudy.model.family import Imported
-from benchstudy.model.names import as_name
+from benchstudy.families.http_concurrency.ab import parse_ab, recognise_ab, split_ab
+from benchstudy.families.http_concurrency.ab_result import AbResult, options
+from benchstudy.families.http_concurrency.parse import IMPORTED_AB, IMPORTED_HEY, IMPORTED_K6, IMPORTED_LOCUST, PART
+from benchstudy.families.http_concurrency.summaries import (
+    is_hey,
+    is_k6,
+    is_locust,
+    locust_rows,
+    parse_hey,
+    parse_k6,
+    parse_locust,
+)
+from benchstudy.families.shared.exact_levels import exact_level
+from benchstudy.model.family import UNKNOWN, Imported
 
 _LARGEST_IMPORT = 16 << 20
+_LONGEST = 40
+# ab's options that change a request, and those that change how it is sent. The others stand in the report, or say what
+# to print.
+_OF_REQUEST, _OF_SENDING = "HCAPTXpu", "bBsEfZIlr"
 
 
-def recognise(path: Path) -> Imported | None:
-    """Recognises ab's reports. Raises ParseError for one that is damaged."""
+def recognise(path: Path) -> list[Imported]:
+    """Recognises ab's reports, and summaries of k6, hey and Locust. Raises ParseError for one that is damaged."""
     if path.stat().st_size > _LARGEST_IMPORT:
-        return None
+        return []
     text = path.read_bytes().decode(errors="replace")
     if not recognise_ab(text):
-        return None
+        return list(_of_summary(text))
+    pieces = split_ab(text)
+    return [_of_ab(piece, number, len(pieces)) for number, piece in enumerate(pieces, start=1)]
+
+
+def _of_ab(text: str, number: int, of: int) -> Imported:
     result = parse_ab(text)
-    levels = {
-        "server": as_name(result.server_software or f"{result.hostname}-{result.port}"),
-        "limits": UNLIMITED,
-        "endpoint": as_name(result.path.strip("/") or "root"),
+    notes = ["closed loop: coordinated omission possible", "limits, warm-up and checks are not known"]
+    notes += [f"report {number} of {of} in the file"] if of > 1 else []
+    return Imported(
+        levels_of(result),
+        IMPORTED_AB,
+        "ab",
+        result.version,
+        (*notes, *result.problems()),
+        files={IMPORTED_AB: text.encode()} if of > 1 else {},
+        command=result.command,
+    )
+
+
+def _of_summary(text: str) -> Iterator[Imported]:
+    """Summaries of other generators, which tell little of how the load was made."""
+    notes = ["what was asked for, how the load was made, limits, warm-up and checks are not known"]
+    if is_k6(text) and '"benchstudy"' not in text:
+        notes += ["latencies are from sending to the last byte, without connecting"]
+        yield Imported({**_untold("k6"), **parse_k6(text).told}, IMPORTED_K6, "k6", None, notes)
+    elif is_hey(text):
+        yield Imported({**_untold("hey"), **parse_hey(text).told}, IMPORTED_HEY, "hey", None, notes)
+    elif is_locust(text):
+        for number, row in enumerate(locust_rows(text)):
+            parse_locust(row)
+            told = {"endpoint": exact_level(row["Name"], _LONGEST), "method": exact_level(row["Type"], _LONGEST)}
+            files = {PART: json.dumps({"row": number}).encode()}
+            yield Imported(_untold("locust") | told, IMPORTED_LOCUST, "locust", None, notes, files=files)
+
+
+def _untold(generator: str) -> dict[str, str]:
+    unknown = dict.fromkeys(("server", "limits", "endpoint"), UNKNOWN)
+    return {**unknown, "generator": generator, "concurrency": UNKNOWN, "method": UNKNOWN}
+
+
+def levels_of(result: AbResult) -> dict[str, str]:
+    """What is known of how it was run, by factor. Without its command a report does not tell all of that."""
+    asked = options(result.command) if result.command else None
+    place = f"{result.hostname}-{result.port}"
+    software = result.server_software.replace("/", "-")
+    return {
+        "server": exact_level(f"{software}_{place}" if software else place, _LONGEST),
+        "limits": UNKNOWN,
+        "endpoint": "root" if result.path == "/" else exact_level(result.path, _LONGEST),
         "generator": "ab",
         "concurrency": str(result.concurrency),
+        "method": _method(asked),
+        "keep_alive": "no" if result.keepalive_requests is None else "yes",
+        "tls": exact_level(result.tls, _LONGEST) if result.tls else "none",
+        "requests": _requests(asked, result.complete),
+        "headers": _chosen(asked, _OF_REQUEST),
+        "sending": _chosen(asked, _OF_SENDING),
     }
-    notes = ["closed loop: coordinated omission possible", "limits, warm-up and checks are not known"]
-    return Imported(levels, "ab.txt", "ab", result.version, (*notes, *result.problems()))
+
+
+def _method(asked: dict[str, list[str]] | None) -> str:
+    if asked is None:
+        return UNKNOWN
+    if "m" in asked:
+        return exact_level(asked["m"][-1], _LONGEST)
+    return next((method for letter, method in (("i", "HEAD"), ("p", "POST"), ("u", "PUT")) if letter in asked), "GET")
+
+
+def _requests(asked: dict[str, list[str]] | None, complete: int) -> str:
+    """How many were asked for, or for how long; without the command how many there were."""
+    if asked is None:
+        return str(complete)
+    if "t" in asked:
+        return exact_level(f"{asked['t'][-1]}s", _LONGEST)
+    return exact_level(asked["n"][-1] if "n" in asked else "1", _LONGEST)
+
+
+def _chosen(asked: dict[str, list[str]] | None, letters: str) -> str:
+    """Those of the options, as a digest: headers and passwords belong into no name."""
+    if asked is None:
+        return UNKNOWN
+    chosen = {letter: asked[letter] for letter in letters if letter in asked}
+    if not chosen:
+        return "none"
+    digest = hashlib.sha256(json.dumps(chosen, sort_keys=True).encode()).hexdigest()[:10]
+    return f"{''.join(sorted(chosen))}-{digest}"

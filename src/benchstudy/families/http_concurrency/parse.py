@@ -16,14 +16,23 @@ from benchstudy.families.http_concurrency.command import AB_PERCENTILES, AB_REQU
 from benchstudy.families.http_concurrency.errors import Errors
 from benchstudy.families.http_concurrency.k6 import K6Result, parse_k6_summary
 from benchstudy.families.http_concurrency.latency import Latency
-from benchstudy.families.http_concurrency.metrics import PERCENTILES
+from benchstudy.families.http_concurrency.metrics import METRICS, PERCENTILES
 from benchstudy.families.http_concurrency.scripts import K6_SUMMARY
+from benchstudy.families.http_concurrency.summaries import (
+    Summary,
+    known,
+    locust_rows,
+    parse_hey,
+    parse_k6,
+    parse_locust,
+)
 from benchstudy.families.http_concurrency.wrk import WrkResult, parse_wrk
 from benchstudy.families.shared.files import damaged, read_facts, read_json, read_text
 from benchstudy.families.shared.levels import Rate
-from benchstudy.model.family import Observation, Parsed, ParseError
+from benchstudy.model.family import UNKNOWN, Observation, Parsed, ParseError
 
-IMPORTED_AB = "ab.txt"
+IMPORTED_AB, IMPORTED_K6, IMPORTED_HEY, IMPORTED_LOCUST = "ab.txt", "k6-export.json", "hey.txt", "locust_stats.csv"
+PART = "part.json"  # which row of Locust's table an imported trial is
 _KNOWN_FACTS = ("tool", "concurrency", "rate_per_s", "checks", "usage", "threads", "leaves", "left", "server")
 # Of a generator's share of its CPUs: how far the most and the least that it can have been may lie apart.
 _GENERATOR_CPU_BLUR = 0.15
@@ -45,6 +54,10 @@ class LoadResult:
 
 def parse_trial(levels: Mapping[str, str], files: Path) -> Parsed:
     """The observations and series of a trial, measured or imported. Raises ParseError."""
+    summary = imported_summary(files)
+    if summary is not None:
+        rows = [{"percent": percent, "latency_s": seconds} for percent, seconds in sorted(summary.percentiles.items())]
+        return _parsed(levels, known(summary.values, METRICS), rows, [])
     if (files / IMPORTED_AB).is_file():
         found = _ab_result(parse_ab(read_text(files / IMPORTED_AB)), None, None)
         values = dict(found.values)
@@ -55,11 +68,29 @@ def parse_trial(levels: Mapping[str, str], files: Path) -> Parsed:
         with damaged(f"{FACTS} or supervisor.json lacks what was found around the load"):
             _compare(levels, facts, found)
             values = {**found.values, **_around(facts, found, supervised)}
-    values |= _little(levels, values)
+    return _parsed(levels, values, found.percentiles, found.histogram)
+
+
+def _parsed(
+    levels: Mapping[str, str], values: Mapping[str, tuple[float | None, str]], percentiles: Rows, histogram: Rows
+) -> Parsed:
+    both = {**values, **_little(levels, values)}
     return Parsed(
-        [Observation(metric, float(value), unit) for metric, (value, unit) in values.items() if value is not None],
-        {"percentiles": found.percentiles, "histogram": found.histogram},
+        [Observation(metric, float(value), unit) for metric, (value, unit) in both.items() if value is not None],
+        {"percentiles": percentiles, "histogram": histogram},
     )
+
+
+def imported_summary(files: Path) -> Summary | None:
+    """Of another generator, as it was imported; None where the trial is none. Raises ParseError."""
+    if (files / IMPORTED_K6).is_file():
+        return parse_k6(read_text(files / IMPORTED_K6))
+    if (files / IMPORTED_HEY).is_file():
+        return parse_hey(read_text(files / IMPORTED_HEY))
+    if (files / IMPORTED_LOCUST).is_file():
+        rows, part = locust_rows(read_text(files / IMPORTED_LOCUST)), read_json(files / PART)
+        return parse_locust(rows[part["row"]])
+    return None
 
 
 def note_trial(files: Path) -> Mapping[str, Any]:
@@ -238,7 +269,7 @@ def _little(
         return {}
     measured = requests / duration * mean
     found: dict[str, tuple[float | None, str]] = {"concurrency_measured": (measured, "1")}
-    if "concurrency" in levels:
+    if levels.get("concurrency", UNKNOWN) != UNKNOWN:
         asked = int(levels["concurrency"])
         found["little_error"] = (abs(asked - measured) / asked, "1")
     return found

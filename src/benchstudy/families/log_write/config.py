@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Iterator
-from typing import Annotated, Literal
+from typing import Annotated, ClassVar, Literal
 
 from pydantic import AfterValidator, Field, field_validator, model_validator
 
@@ -228,9 +228,11 @@ class LogSweep(Strict):
 class LogWriteConfig(FamilyConfig):
     """Transparency logs by backend, with and without deduplication, written to at rates, or to their capacity."""
 
-    backends: list[Backend] = Field(min_length=1)
+    needed: ClassVar[tuple[str, ...]] = ("backends", "generators")
+
+    backends: list[Backend] = Field([], min_length=1)
     limits: list[Limit] = Field([], description="of each server of a log; its database is never limited")
-    generators: list[LogGenerator] = Field(min_length=1)
+    generators: list[LogGenerator] = Field([], min_length=1)
     rates: list[RateOrSearch] = Field(
         [], description='leaves begun a second, such as "500/s", or `search` for the capacity'
     )

@@ -23,6 +23,15 @@ class LogWrite(Family):
     title = "Write rate of transparency logs"
     Config = LogWriteConfig
     metrics: ClassVar[Mapping[str, Metric]] = METRICS
+    factors: ClassVar[tuple[str, ...]] = (
+        "antispam",
+        "limits",
+        "front_ends",
+        "duplicates",
+        "generator",
+        "rate",
+        "backend",
+    )
     numeric_levels: ClassVar[Mapping[str, tuple[str, Any]]] = {
         "front_ends": ("front_ends_n", int),
         "duplicates": ("duplicate_share", share_of),

@@ -1,39 +1,39 @@
 """A saved screen of the hammer, and the metrics of any screen. Pure."""
 
-import re
 from pathlib import Path
 
 from benchstudy.families.log_write.hammer import HammerScreen, read_saved, recognise_box
-from benchstudy.families.shared.levels import UNLIMITED
-from benchstudy.model.family import Imported
-from benchstudy.model.names import as_name
+from benchstudy.model.family import UNKNOWN, Imported
 
 _LARGEST_IMPORT = 16 << 20
 SAVED_SCREEN = "hammer-screen.txt"
-_ANTISPAM = re.compile(r"antispam|dedup", re.IGNORECASE)
-_WITHOUT = re.compile(r"(without|no)[ -](antispam|dedup)", re.IGNORECASE)
 
 
-def _recognise(text: str, name: str) -> Imported | None:
-    """A box as on a page, a saved recording of a terminal; None for anything else. `name` of the file becomes the
-    backend's. Raises ParseError for a box that is damaged.
+def recognise(path: Path) -> Imported | None:
+    """Recognises a saved screen of the hammer: a box as on a page, or a saved recording of a terminal.
+
+    Raises ParseError for one that is damaged.
     """
-    if not recognise_box(text):
+    if path.stat().st_size > _LARGEST_IMPORT:
         return None
-    screen = read_saved(text.encode())[-1]
-    antispam = bool(_ANTISPAM.search(name)) and not _WITHOUT.search(name)
+    content = path.read_bytes()
+    if not recognise_box(content.decode(errors="replace")):
+        return None
+    screen = read_saved(content)[-1]
     levels = {
-        "backend": as_name(name),
-        "antispam": "yes" if antispam else "no",
-        "limits": UNLIMITED,
-        "front_ends": "1",
-        "duplicates": "0%",
+        "backend": UNKNOWN,
+        "antispam": UNKNOWN,
+        "limits": UNKNOWN,
+        "front_ends": UNKNOWN,
+        "duplicates": UNKNOWN,
         "generator": "hammer",
         "rate": f"{screen.write_max_per_s}-per-s",
+        "writers": str(screen.write_workers),
+        "readers": f"{screen.read_workers}-at-{screen.read_max_per_s}-per-s",
     }
     notes = [
         "one screen of the hammer: Δ is the growth of the tree, the min/avg/max are of means of ticks, not of leaves",
-        "backend and antispam as the file's name says; limits, front ends, duplicates and warm-up are not known",
+        "backend, antispam, limits, front ends, duplicates and warm-up are not told by a screen",
         *screen.problems(),
     ]
     return Imported(levels, SAVED_SCREEN, "tessera-hammer", None, notes)
@@ -56,10 +56,3 @@ def screen_values(screen: HammerScreen) -> dict[str, tuple[float | None, str]]:
         for name in ("min", "avg", "max"):
             values[f"hammer_{kind}_{name}"] = (getattr(screen, f"{kind}_{name}_s"), "s")
     return values
-
-
-def recognise(path: Path) -> Imported | None:
-    """Recognises a saved screen of the hammer. Raises ParseError for one that is damaged."""
-    if path.stat().st_size > _LARGEST_IMPORT:
-        return None
-    return _recognise(path.read_bytes().decode(errors="replace"), path.stem)

@@ -30,6 +30,12 @@ def read(path: Path, where: Mapping[str, str]) -> pl.DataFrame:
     return rows
 
 
+def title(path: Path) -> str:
+    """What the page of a published table is called: the first row's `page`, or the file's name."""
+    rows = read(path, {})
+    return str(rows["page"][0]) if "page" in rows.columns and rows.height and rows["page"][0] else path.stem
+
+
 def table(path: Path, name: str, *, rows: str, columns: str, where: Mapping[str, str], caption: str) -> Table:
     """Published means with deviation and p50: levels of `rows` down, of `columns` across, impossible ones flagged."""
     cells: dict[tuple[str, str], dict[str, dict[str, Any]]] = {}

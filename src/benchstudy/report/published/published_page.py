@@ -55,6 +55,13 @@ class PublishedPage(Exhibits):
         found = [(family, part.SECTION) for family, part in parts if part is not None and hasattr(part, "SECTION")]
         return dict(sorted(found, key=lambda one: (one[1].order, one[0])))
 
+    @cached_property
+    def own(self) -> Mapping[str, str]:
+        """Tables that lie in data/published and belong to no family, each by its file with what its page is called."""
+        known = {lints.published.CEILINGS, *(file for section in self.sections.values() for file in section.files)}
+        files = [path for path in sorted(self.folder.glob("*.csv")) if path.name not in known]
+        return {path.name: published.title(path) for path in files}
+
     def indexes(self, family: str) -> Sequence[Mapping[str, Any]]:
         """What the sessions of the study's own results of a family recorded."""
         return sessions.family_indexes(self.root, self.study, family)
@@ -64,7 +71,7 @@ class PublishedPage(Exhibits):
     def summary(self) -> None:
         """How many findings each page has."""
         caption = "Findings on the published pages, by what they say of a figure"
-        files = [named for section in self.sections.values() for named in section.files.items()]
+        files = [named for section in self.sections.values() for named in section.files.items()] + [*self.own.items()]
         self.show_table(lint_list.counts(self._found, files, "lints", caption))
 
     def show_section(self, family: str) -> None:
@@ -82,6 +89,13 @@ class PublishedPage(Exhibits):
             self._findings(file)
         figures = [_all(self.folder / file, title) for file, title in section.files.items()]
         self.show_tables(figures, "Nothing is published.", folded=True)
+
+    def show_own(self) -> None:
+        """Tables that lie there and belong to no family, as they are printed, with what is wrong with them."""
+        for file, title in self.own.items():
+            display(Markdown(f"## {title}\n\nFrom `data/published/{file}`."))
+            self.show_table(_all(self.folder / file, title))
+            self._findings(file)
 
     def _table_html(self, table: Table) -> str:
         return super()._table_html(_elsewhere(table, self._family))
@@ -106,7 +120,7 @@ def _all(path: Path, title: str) -> Table:
     body = []
     for row in rows.iter_rows(named=True):
         levels = " · ".join(str(row[c]) for c in own if row[c] is not None)
-        heads = (str(row["source_line"]), row["section"], levels or "–", row["statistic"].replace("_", " "))
+        heads = (str(row.get("source_line") or "–"), row["section"], levels or "–", row["statistic"].replace("_", " "))
         body.append((*map(Cell.text, heads), published.printed(str(row["as_printed"]))))
     caption = f"{title}: all {rows.height} figures as printed"
     return Table(f"figures-{path.stem}", caption, ("Line", "Section", "Of", "Figure", "Printed"), tuple(body))

@@ -13,6 +13,7 @@ import polars as pl
 from benchstudy.model import registry
 from benchstudy.model.causes import Cause
 from benchstudy.model.errors import BenchstudyError
+from benchstudy.model.family import UNKNOWN
 from benchstudy.model.metrics import Metric, Tells, undeclared
 from benchstudy.report import human
 from benchstudy.report.results.trialplaces import TrialPlaces, trial_places
@@ -73,7 +74,10 @@ class Results:
     def __init__(self, tidy: Path, *, study: str, family: str):
         self.tidy, self.study, self.family = Path(tidy), study, family
         self.observations = self._read("observations")
-        self.cases = _in_order(self._read("cases"))
+        own = registry.get(family).factors if family in registry.names() else ()
+        cases = self._read("cases")
+        self.untold = _untold(cases)
+        self.cases = _in_order(_told_apart(cases, own))
         self.trials = self._read("trials")
 
     def _read(self, name: str) -> pl.DataFrame:
@@ -96,6 +100,11 @@ class Results:
     def counted(self) -> pl.DataFrame:
         """Trials that are results: not discarded, not aborted."""
         return self.trials.filter(pl.col("discarded_why").is_null() & pl.col("status").is_in(RESULT_STATUSES))
+
+    @cached_property
+    def imported(self) -> frozenset[tuple[str, str]]:
+        """(target, case) of those with imported trials: of their order, and of their host, nothing is known."""
+        return frozenset(self.counted.filter(pl.col("imported").fill_null(False)).select("target", "case").iter_rows())
 
     @cached_property
     def factors(self) -> list[str]:
@@ -254,6 +263,30 @@ class Results:
             "discarded": self.trials.height - kept.height,
             "imported": int(self.trials["imported"].fill_null(False).sum()),
         }
+
+
+def _untold(cases: pl.DataFrame) -> dict[tuple[str, str], list[str]]:
+    """(target, case) to its factors whose level no imported output told and nobody said, if there are any."""
+    names = [name for name in cases.columns if name not in ("target", "case")]
+    rows = (
+        (row["target"], row["case"], [n for n in names if row[n] == UNKNOWN]) for row in cases.iter_rows(named=True)
+    )
+    return {(target, case): factors for target, case, factors in rows if factors}
+
+
+def _told_apart(cases: pl.DataFrame, own: Sequence[str]) -> pl.DataFrame:
+    """Further factors of imported cases go behind the level of the family's last one: "iotest · rw read · bs 4KiB".
+
+    Whatever a page makes of the family's own factors, it never takes two cases for one. What is the same in all of them
+    is left out; a case's id has it.
+    """
+    texts = [n for n, kind in cases.schema.items() if kind in (pl.String, pl.Null) and n not in ("target", "case")]
+    further = [name for name in texts if name not in own] if own else []
+    varying = [name for name in further if cases[name].drop_nulls().n_unique() > 1]
+    if varying:
+        parts = [pl.col(own[-1]), *(pl.format(f"{name.replace('_', ' ')} {{}}", pl.col(name)) for name in varying)]
+        cases = cases.with_columns(pl.concat_str(parts, separator=" · ", ignore_nulls=True).alias(own[-1]))
+    return cases.drop(further)
 
 
 def _in_order(cases: pl.DataFrame) -> pl.DataFrame:

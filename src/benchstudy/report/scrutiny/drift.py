@@ -83,4 +83,5 @@ def _in_order(results: Results) -> list[tuple[Key, list[float]]]:
         (key, [value for trial, value, _ in sorted(trials, key=lambda t: started[t[0]] or "")])
         for metric in results.primary_metrics
         for key, trials in results.by_case(metric).items()
+        if key not in results.imported
     ]

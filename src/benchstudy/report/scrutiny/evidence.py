@@ -88,17 +88,8 @@ def _fewest_cores(index: Mapping[str, Any]) -> int | None:
 def method(results: Results, indexes: Indexes) -> str:
     """How this was measured, from the records of the sessions and trials."""
     counted = results.counted
-    blocks = counted["block"].n_unique()
-    of_case = counted.group_by("target", "case").agg(pl.col("block").n_unique())["block"].to_list()
-    often = f"each once in every one of {human.plural(blocks, 'block')}"
-    if len(set(of_case)) > 1:
-        often = f"each once in a block, in {min(of_case)} to {human.plural(max(of_case), 'block')}"
     facts = [
-        (
-            "Design",
-            f"{human.plural(results.cases.height, 'case')}, {often}, {registry.get(results.family).ordering}; "
-            "one trial at a time on a host.",
-        ),
+        ("Design", _design(results)),
         ("Unit of statistics", "the trial. n counts trials, never the operations inside them."),
         (
             "Interval",
@@ -116,6 +107,27 @@ def method(results: Results, indexes: Indexes) -> str:
     hashes = counted["study_sha256"].drop_nulls().unique(maintain_order=True).to_list()
     facts += [("Study as declared (SHA-256)", "\n".join(hashes))]
     return definition_list([(name, text) for name, text in facts if text])
+
+
+def _design(results: Results) -> str:
+    """Of what was measured here, and what cannot be said of the rest."""
+    imported = pl.col("imported").fill_null(False)
+    measured, others = results.counted.filter(~imported), results.counted.filter(imported)
+    found = []
+    if measured.height or others.is_empty():
+        of_case = measured.group_by("target", "case").agg(pl.col("block").n_unique())["block"].to_list()
+        often = f"each once in every one of {human.plural(measured['block'].n_unique(), 'block')}"
+        if len(set(of_case)) > 1:
+            often = f"each once in a block, in {min(of_case)} to {human.plural(max(of_case), 'block')}"
+        cases = results.cases.height - len(results.imported)
+        turns = registry.get(results.family).ordering
+        found.append(f"{human.plural(cases, 'case')}, {often}, {turns}; one trial at a time on a host.")
+    if others.height:
+        found.append(
+            f"{human.plural(others.height, 'trial')} of {human.plural(len(results.imported), 'case')} imported: when, "
+            "in which order and beside what they were run is not known, but for what their outputs tell."
+        )
+    return "\n".join(found)
 
 
 def _tool(name: str, version: str | None, sha256: str | None) -> str:
@@ -189,6 +201,15 @@ def _weak_trials(results: Results, indexes: Indexes) -> list[str]:
     if counts["imported"]:
         found.append(
             f"{human.plural(counts['imported'], 'trial')} imported from existing output: how it was made is not known."
+        )
+    untold = {key: factors for key, factors in results.untold.items() if key in results.imported}
+    if untold:
+        several = results.counted.group_by("target", "case").len().filter(pl.col("len") > 1)
+        pooled = sum(key in untold for key in several.select("target", "case").iter_rows())
+        found.append(
+            f"{human.plural(len(untold), 'imported case')} with levels that are not known "
+            f"({', '.join(dict.fromkeys(f for factors in untold.values() for f in factors))}): {pooled} of them with "
+            "several trials, which may have been unlike."
         )
     for why, k in Counter(results.trials["discarded_why"].drop_nulls().to_list()).most_common():
         found.append(f"{human.plural(k, 'trial')} discarded by hand and measured again: {why}.")

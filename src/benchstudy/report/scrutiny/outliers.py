@@ -58,7 +58,10 @@ def find(results: Results, busy: Sequence[str], indexes: Sequence[Mapping[str, A
             for (trial, value, unit), distance in zip(trials, distances, strict=True):
                 if distance > limit:
                     events = ["its host was busy before it"] if trial in noticed else []
-                    events += _events(indexes, target, *moments[trial])
+                    if (target, case) in results.imported:
+                        events = ["imported: nothing is known of its host"]
+                    else:
+                        events += _events(indexes, target, *moments[trial])
                     times = value / median(values)
                     shown = human.quantity(value, unit)
                     found.append(Outlier(trial, target, case, metric, shown, times, tuple(events)))

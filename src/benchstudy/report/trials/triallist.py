@@ -154,9 +154,10 @@ class TrialList:
         kind = "" if row["status"] == "ok" and not row["discarded_why"] else ' class="failed"'
         figures = "".join(f"<td>{html.escape(self._values[m].get(row['trial'], '–'))}</td>" for m in shown)
         command = f"<td>{commands.number(row)}</td>" if commands.several else ""
+        block = "–" if row["imported"] else row["block"]
         each = folder if self.results.places.detail != "listed" else None
         return (
-            f'<tr id="trial-{trial}"><td>{row["block"]}</td><td><a href="{folder}">{trial}</a></td>'
+            f'<tr id="trial-{trial}"><td>{block}</td><td><a href="{folder}">{trial}</a></td>'
             f"<td{kind}>{outcome}</td>{figures}<td>{html.escape(sessions.moment(row['started'] or ''))}</td>{command}"
             f"<td class=files>{_files(raw_files(row), each)}</td></tr>"
         )

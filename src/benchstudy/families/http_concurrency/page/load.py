@@ -81,7 +81,7 @@ class HttpLoad(SweepResults):
         for row in self.cases.iter_rows(named=True):
             is_open = row["rate"] is not None
             level, number = (row["rate"], row["rate_per_s"]) if is_open else (row["concurrency"], row["concurrency_n"])
-            if level is not None:  # an imported output may tell neither
+            if number is not None:  # an imported output may tell neither
                 key = (*(str(row[name]) for name in _SWEEP), is_open)
                 found.setdefault(key, []).append(Point(row["case"], human.level(level), float(number)))
         return [Sweep(*[*key, tuple(sorted(points, key=lambda p: p.number))]) for key, points in found.items()]

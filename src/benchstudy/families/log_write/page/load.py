@@ -20,6 +20,7 @@ from benchstudy.families.shared.levels import UNLIMITED
 from benchstudy.families.shared.sweeps import SweepResults
 from benchstudy.model.causes import Cause
 from benchstudy.model.criteria import ACHIEVED, BUSY_WRITERS
+from benchstudy.model.family import UNKNOWN
 from benchstudy.report import human
 from benchstudy.report.results.results import Estimate, Results
 
@@ -56,7 +57,7 @@ class Sweep:
 
     @property
     def dedup(self) -> str:
-        return "dedup" if self.antispam == "yes" else "no dedup"
+        return {"yes": "dedup", "no": "no dedup"}.get(self.antispam, "dedup unknown")
 
     @property
     def subject(self) -> tuple[str, ...]:
@@ -274,7 +275,11 @@ class LogWrite(SweepResults):
         return f"{kind} loop" if sweep.generator == kind else f"{sweep.generator}, {kind} loop"
 
     def resources(self, sweep: Sweep) -> str:
-        return "no limits" if sweep.limits == UNLIMITED else sweep.limits
+        return {UNLIMITED: "no limits", UNKNOWN: "limits unknown"}.get(sweep.limits, sweep.limits)
+
+    def front_ends(self, sweep: Sweep) -> str:
+        known = sweep.front_ends != UNKNOWN
+        return human.plural(int(sweep.front_ends), "front end") if known else "front ends unknown"
 
     def varies(self, factor: str) -> bool:
         """Whether the study has more than one level of it, so that a reader must be told which."""
@@ -284,7 +289,7 @@ class LogWrite(SweepResults):
         """A sweep for a reader: "POSIX, local disk · 1-core-1GB · dedup · hammer", without what never varies."""
         parts = [sweep.target] if self.varies("target") else []
         parts += [self.label(sweep), self.resources(sweep)]
-        parts += [human.plural(int(sweep.front_ends), "front end")] if self.varies("front_ends") else []
+        parts += [self.front_ends(sweep)] if self.varies("front_ends") else []
         parts += [f"{sweep.duplicates} duplicates"] if self.varies("duplicates") else []
         parts += [sweep.dedup] if dedup else []
         shown = self.varies("generator") if generator is None else generator

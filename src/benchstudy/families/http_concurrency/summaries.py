@@ -1,0 +1,156 @@
+"""Summaries of other generators, as they are imported: k6's own, hey's, Locust's table of requests. Pure.
+
+They hold less than what our own trials keep: no histogram, few percentiles, and not how the load was made.
+"""
+
+import csv
+import io
+import json
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import Any
+
+from benchstudy.model.family import ParseError
+
+Values = dict[str, tuple[float | None, str]]
+_MS = 1e-3
+
+
+@dataclass(frozen=True)
+class Summary:
+    """`values`: metric to value and unit. `percentiles`: per cent to s. `told`: levels that the summary tells."""
+
+    values: Values
+    percentiles: Mapping[float, float]
+    told: Mapping[str, str]
+    version: str | None = None
+
+
+def is_k6(text: str) -> bool:
+    return text.lstrip().startswith("{") and '"http_reqs"' in text and '"root_group"' in text
+
+
+def is_hey(text: str) -> bool:
+    return "Latency distribution:" in text and "Status code distribution:" in text and "Requests/sec:" in text
+
+
+def is_locust(text: str) -> bool:
+    return text.startswith("Type,Name,Request Count,Failure Count,")
+
+
+def parse_k6(text: str) -> Summary:
+    """Of `--summary-export`, or of a `handleSummary` that writes what it is given. Raises ParseError."""
+    try:
+        found = json.loads(text)["metrics"]
+        metrics = {name: metric.get("values", metric) for name, metric in found.items()}
+        counts = {name: metrics[name] for name in ("http_reqs", "iterations", "data_received") if name in metrics}
+        durations = {name: one["count"] / one["rate"] for name, one in counts.items() if one["rate"]}
+        took, requests = durations["http_reqs"], metrics["http_reqs"]["count"]
+        times = metrics["http_req_duration"]
+        shown = {"med": 50.0} | {key: float(key[2:-1]) for key in times if re.fullmatch(r"p\([\d.]+\)", key)}
+        percentiles = {percent: times[key] * _MS for key, percent in shown.items() if key in times}
+        failed = metrics.get("http_req_failed", {}).get("passes")
+        phases = {"connect": metrics["http_req_connecting"], "waiting": metrics["http_req_waiting"]}
+        least, mean, most = (times[key] * _MS for key in ("min", "avg", "max"))
+        told = {"vus": f"{metrics['vus_max']['max']:g}"} if "vus_max" in metrics else {}
+        dropped = metrics.get("dropped_iterations", {}).get("count")
+    except (KeyError, TypeError, ValueError, AttributeError) as error:
+        raise ParseError(f"k6's summary lacks what k6 writes, or is truncated: {error!r}") from error
+    for name, duration in durations.items():
+        # k6 divides each by the same duration.
+        if abs(duration - took) > 1e-6 * took:
+            raise ParseError(f"k6's summary: inconsistent: {name} is of {duration:g} s and http_reqs of {took:g} s")
+    values = _values(requests, failed, took, (least, mean, most), percentiles)
+    values |= {f"{phase}_{end}": (one[key] * _MS, "s") for phase, one in phases.items() for end, key in _ENDS.items()}
+    if "data_received" in counts:
+        values["transfer_rate"] = (counts["data_received"]["count"] / took, "B/s")
+    return Summary(values | {"dropped": (dropped, "1")}, percentiles, told)
+
+
+_ENDS = {"mean": "avg", "max": "max"}
+
+
+def parse_hey(text: str) -> Summary:
+    """Of hey's summary. Raises ParseError."""
+    if text.count("Summary:") > 1:
+        raise ParseError("several summaries of hey are in one text: give each a file of its own")
+    took, most, least, mean, rate = (
+        _field(text, name) for name in ("Total", "Slowest", "Fastest", "Average", "Requests/sec")
+    )
+    answers = {int(status): int(n) for status, n in re.findall(r"^\s+\[(\d{3})\]\s+(\d+) responses", text, re.M)}
+    broken = sum(int(n) for n in re.findall(r"^\s+\[(\d+)\]\t(?!\d+ responses)", text, re.M))
+    requests = sum(answers.values()) + broken
+    # The duration has four decimals.
+    if not took or abs(requests / took - rate) > 1e-4 + rate * 1e-4 / took:
+        raise ParseError(
+            f"hey's summary: inconsistent: {requests} requests in {took:g} s are not {rate:g} requests/sec"
+        )
+    wrong = sum(n for status, n in answers.items() if not 200 <= status < 300)
+    percentiles = {float(p): float(s) for p, s in re.findall(r"^\s+(\d+)% in ([\d.]+) secs", text, re.M)}
+    values = _values(requests, wrong + broken, took, (least, mean, most), percentiles)
+    values |= {"errors_status": (wrong, "1"), "errors_connect": (broken, "1")}
+    return Summary(values, percentiles, {"requests": str(requests)})
+
+
+def _field(text: str, name: str) -> float:
+    match = re.search(rf"^\s+{re.escape(name)}:\s+([\d.]+)", text, re.M)
+    if match is None:
+        raise ParseError(f"hey's summary is truncated: it has no {name!r}")
+    return float(match[1])
+
+
+def locust_rows(text: str) -> list[dict[str, str]]:
+    """Of `…_stats.csv`: a row for each kind of request that was made, without the sum of all. Raises ParseError."""
+    rows = [row for row in csv.DictReader(io.StringIO(text)) if row["Name"] != "Aggregated"]
+    if any(None in row.values() for row in rows):
+        raise ParseError("Locust's table is truncated: its last line lacks columns")
+    return [row for row in rows if int(row["Request Count"])]
+
+
+def parse_locust(row: Mapping[str, str]) -> Summary:
+    """One row of the table. Raises ParseError."""
+    try:
+        requests, failed = int(row["Request Count"]), int(row["Failure Count"])
+        took = requests / float(row["Requests/s"])
+        least, mean, most = (float(row[f"{name} Response Time"]) * _MS for name in ("Min", "Average", "Max"))
+        shown = ((key, row[key]) for key in row if re.fullmatch(r"[\d.]+%", key) and key != "100%")
+        percentiles = {float(key[:-1]): float(value) * _MS for key, value in shown}
+        again = failed / took
+        printed = float(row["Failures/s"])
+    except (KeyError, ValueError, ZeroDivisionError) as error:
+        raise ParseError(f"Locust's table lacks what Locust writes: {error!r}") from error
+    if abs(again - printed) > 1e-6 * max(again, printed):
+        raise ParseError(f"Locust's table: inconsistent: {failed} failures in {took:g} s are not {printed:g} a second")
+    return Summary(_values(requests, failed, took, (least, mean, most), percentiles), percentiles, {})
+
+
+def _values(
+    requests: int,
+    failed: int | None,
+    took: float,
+    times: tuple[float, float, float],
+    percentiles: Mapping[float, float],
+) -> Values:
+    """`times`: least, mean and most. Raises ParseError when they do not rise as they must."""
+    least, mean, most = times
+    rising: Sequence[float] = [least, *(percentiles[p] for p in sorted(percentiles)), most]
+    # Some are printed in whole milliseconds, and Locust's percentiles in two digits.
+    if any(above < below * 0.9 - 1e-3 for below, above in pairwise(rising)) or mean > most:
+        raise ParseError("the latencies of the summary do not rise from the least over the percentiles to the most")
+    values: Values = {
+        "requests": (requests, "1"),
+        "errors": (failed, "1"),
+        "throughput": ((requests - (failed or 0)) / took, "1/s"),
+        "duration": (took, "s"),
+        "latency_min": (least, "s"),
+        "latency_mean": (mean, "s"),
+        "latency_max": (most, "s"),
+    }
+    return values | {f"latency_p{percent:g}": (seconds, "s") for percent, seconds in percentiles.items()}
+
+
+def known(values: Values, metrics: Mapping[str, Any]) -> Values:
+    """Those that the family has a metric for: percentiles differ from tool to tool."""
+    return {name: value for name, value in values.items() if name in metrics}

@@ -1,0 +1,478 @@
+"""`benchstudy import`: which outputs become one case, which trials a file holds, and what is refused."""
+
+import json
+import random
+import re
+import shutil
+import subprocess
+from pathlib import Path
+
+import polars as pl
+import pytest
+
+from benchstudy import lints
+from benchstudy.commands.importing import Outcome, import_outputs, levels_said
+from benchstudy.families.fio.family import FAMILY as FIO
+from benchstudy.families.fio.fio_json import parse_fio_json
+from benchstudy.families.fio.fio_result import observe
+from benchstudy.families.fio.fio_text import parse_fio_text
+from benchstudy.families.http_concurrency.family import FAMILY as HTTP
+from benchstudy.families.log_write.family import FAMILY as LOGS
+from benchstudy.jobs.tidy import tidy_family
+from benchstudy.measuring.session import hold_session
+from benchstudy.model.errors import BenchstudyError, StudyError
+from benchstudy.model.family import Case, ParseError
+from benchstudy.model.study import Study, parse_study
+from benchstudy.report.exhibits import exhibits
+from benchstudy.report.published import published_page
+from benchstudy.report.published.published_page import PublishedPage
+from benchstudy.report.results.results import Results
+from benchstudy.report.scrutiny import evidence
+
+DATA = Path(__file__).parent / "data"
+FIO_DATA = DATA / "fio"
+
+
+def study_of(**families: dict) -> Study:
+    return parse_study(
+        {
+            "study": "archive",
+            "hosts": {"gone": {"address": "nobody@192.0.2.1"}},
+            "targets": {"machine": {"roles": {"sut": "gone"}}},
+            "families": families or {"fio": {}},
+        }
+    )
+
+
+def imported(root: Path, *outputs: Path, **options) -> Outcome:
+    return import_outputs(root, study_of(fio={}, http_concurrency={}, log_write={}), None, outputs, **options)
+
+
+def values(trial) -> dict[str, float]:
+    return {o.metric: o.value for o in FIO.parse(trial.record.levels, trial.folder).observations}
+
+
+# --- unlike options are unlike cases --------------------------------------------------------------------------------
+
+OPTIONS = {
+    "rw": ["randread", "randwrite", "randrw"],
+    "bs": ["4k", "8k", "4k-8k", "4k,8k"],
+    "iodepth": ["1", "64"],
+    "numjobs": ["1", "2"],
+    "ioengine": ["libaio", "io_uring"],
+    "direct": ["0", "1"],
+    "size": ["64M", "1G"],
+    "filename": ["/dev/sda", "/dev/sdb", "dev+sda", "dev/sda", "a b", "a-b"],
+    "rwmixread": ["75", "50"],
+    "fsync": ["1", "32"],
+    "gtod_reduce": ["1"],
+    "runtime": ["10", "60"],
+    "rate": ["1m,2m", "1m-2m"],
+}
+# The same thing spelt in two ways.
+ALIKE = [("4k", "4096"), ("1G", "1024m")]
+
+
+def with_options(folder: Path, options: dict[str, str]) -> dict[str, str]:
+    document = json.loads((FIO_DATA / "fio-3.33-latency-plus.json").read_text())
+    document["global options"], document["jobs"][0]["job options"] = {}, {"name": "iotest", **options}
+    file = folder / "one.json"
+    file.write_text(json.dumps(document))
+    (found,) = FIO.parse_import(file)
+    return dict(found.levels)
+
+
+def test_two_documents_are_one_case_exactly_when_all_of_their_options_are_the_same(tmp_path: Path):
+    rng = random.Random(5)
+    seen: dict[str, dict[str, str]] = {}
+    for _ in range(400):
+        options = {name: rng.choice(given) for name, given in OPTIONS.items() if rng.random() < 0.8}
+        case = Case(with_options(tmp_path, options)).id
+        assert len(case) <= 255 and "/" not in case
+        effective = {"rw": "read", "bs": "4k", "iodepth": "1", "numjobs": "1", "direct": "0", **options}
+        assert seen.setdefault(case, effective) == effective
+    names = dict.fromkeys(OPTIONS, "")
+    for name, given in OPTIONS.items():
+        cases = {Case(with_options(tmp_path, {**names, "bs": "4k", name: value})).id for value in given}
+        assert len(cases) == len(given), name
+
+
+@pytest.mark.parametrize(("one", "other"), ALIKE)
+def test_a_size_is_the_same_however_it_is_spelt(tmp_path: Path, one: str, other: str):
+    assert with_options(tmp_path, {"size": one}) == with_options(tmp_path, {"size": other})
+
+
+def test_fios_4ki_is_not_4k(tmp_path: Path):
+    assert with_options(tmp_path, {"bs": "4ki"}) != with_options(tmp_path, {"bs": "4k"})
+
+
+def test_what_only_names_or_prints_makes_no_other_case(tmp_path: Path):
+    plain = with_options(tmp_path, {"rw": "read"})
+    assert with_options(tmp_path, {"rw": "read", "description": "the same", "group_reporting": "1"}) == plain
+
+
+def test_jobs_that_swapped_their_options_are_another_case(tmp_path: Path):
+    def of_jobs(*jobs: dict[str, str]) -> dict[str, str]:
+        document = json.loads((FIO_DATA / "fio-3.33-latency-plus.json").read_text())
+        document["jobs"] = [{**document["jobs"][0], "job options": job} for job in jobs]
+        (tmp_path / "two.json").write_text(json.dumps(document))
+        return dict(FIO.parse_import(tmp_path / "two.json")[0].levels)
+
+    straight = of_jobs({"rw": "read", "bs": "4k"}, {"rw": "write", "bs": "1m"})
+    crossed = of_jobs({"rw": "read", "bs": "1m"}, {"rw": "write", "bs": "4k"})
+    assert straight["rw"] == crossed["rw"] == "read+write" and straight != crossed
+
+
+def test_plain_text_tells_some_options_its_command_all_and_nothing_is_guessed(tmp_path: Path):
+    page = (FIO_DATA / "fio-2.2.10-page.txt").read_text()
+    (alone,) = FIO.parse_import(FIO_DATA / "fio-2.2.10-page.txt")
+    assert (alone.levels["rw"], alone.levels["bs"], alone.levels["iodepth"]) == ("randrw", "4KiB", "64")
+    assert {alone.levels[name] for name in ("direct", "size", "file", "further")} == {"unknown"}
+    with_latencies, without = (FIO.parse_import(FIO_DATA / f"fio-3.33-{name}.txt") for name in ("latency", "page"))
+    assert (with_latencies[0].levels["recorded"], without[0].levels["recorded"]) == ("latencies", "rates")
+    transcript = tmp_path / "page.txt"
+    transcript.write_text(f"$ fio --direct=1 --gtod_reduce=1 --name=test --bs=4k --readwrite=randrw --size=4G\n{page}")
+    (told,) = FIO.parse_import(transcript)
+    assert (told.levels["direct"], told.levels["size"], told.levels["rw"]) == ("1", "4GiB", "randrw")
+    assert told.command.startswith("fio --direct=1") and told.levels["further"] != "unknown"
+
+
+def ab(folder: Path, *, command: str = "ab -k -n 50000 -c 10 http://127.0.0.1:8334/", **edits: str) -> dict[str, str]:
+    text = (DATA / "http" / "filestash-static-c10.txt").read_text()
+    text = re.sub(r"(?m)^[\s`$]*ab -.*$", command, text)
+    for name, value in edits.items():
+        text = re.sub(rf"(?m)^({name.replace('_', ' ')}:\s+)\S+", rf"\g<1>{value}", text)
+    (folder / "ab.txt").write_text(text)
+    (found,) = HTTP.parse_import(folder / "ab.txt")
+    return dict(found.levels)
+
+
+def test_reports_of_ab_that_asked_for_different_things_are_different_cases(tmp_path: Path):
+    ways = [
+        ab(tmp_path),
+        ab(tmp_path, command=""),
+        ab(tmp_path, command="ab -k -i -n 50000 -c 10 http://127.0.0.1:8334/"),
+        ab(tmp_path, command="ab -k -m DELETE -n 50000 -c 10 http://127.0.0.1:8334/"),
+        ab(tmp_path, command="ab -k -H 'Accept-Encoding: gzip' -n 50000 -c 10 http://127.0.0.1:8334/"),
+        ab(tmp_path, command="ab -k -H 'Accept-Encoding: br' -n 50000 -c 10 http://127.0.0.1:8334/"),
+        ab(tmp_path, command="ab -k -t 30 -n 50000 -c 10 http://127.0.0.1:8334/"),
+        ab(tmp_path, command="ab -k -l -n 50000 -c 10 http://127.0.0.1:8334/"),
+        ab(tmp_path, Document_Path="/other"),
+        ab(tmp_path, Server_Port="80"),
+        ab(tmp_path, Server_Hostname="10.0.0.1"),
+    ]
+    assert len({Case(levels).id for levels in ways}) == len(ways)
+    assert ways[0]["keep_alive"] == "yes" and ways[0]["limits"] == "unknown"
+    assert ways[1]["method"] == ways[1]["headers"] == "unknown" and ways[0]["method"] == "GET"
+    assert "gzip" not in Case(ways[4]).id, "a header may hold a secret"
+
+
+def test_a_screen_of_the_hammer_does_not_learn_from_its_files_name(tmp_path: Path):
+    box = tmp_path / "posix-without-antispam.txt"
+    box.write_bytes((DATA / "tessera" / "page-posix-antispam.txt").read_bytes())
+    (found,) = LOGS.parse_import(box)
+    assert found.levels["antispam"] == found.levels["backend"] == found.levels["limits"] == "unknown"
+
+
+# --- what people and paths know ---------------------------------------------------------------------------------------
+
+
+def test_levels_are_said_by_a_person_and_by_the_path_and_contradict_nothing(tmp_path: Path):
+    folder = tmp_path / "runs" / "nfs" / "6.1"
+    folder.mkdir(parents=True)
+    (folder / "x.json").write_bytes((FIO_DATA / "fio-3.33-page.json").read_bytes())
+    outcome = imported(
+        tmp_path, tmp_path / "runs", said=levels_said(["disk=nvme"]), pattern="{directory}/{kernel}/*.json"
+    )
+    ((_, trial),) = outcome.imported
+    levels = trial.record.levels
+    assert (levels["directory"], levels["kernel"], levels["disk"]) == ("nfs", "6.1", "nvme")
+    assert trial.record.verified["said"] == {"disk": "nvme", "directory": "nfs", "kernel": "6.1"}
+    (refusal,) = imported(tmp_path, FIO_DATA / "fio-3.33-latency-plus.json", said={"rw": "read"}).refused
+    assert "rw=read is said of it, and the output itself tells rw=randrw" in refusal[1]
+    (refusal,) = imported(tmp_path, DATA / "tessera" / "page-posix.txt", said={"front_ends": "two"}).refused
+    assert "front_ends=two" in refusal[1]
+    (refusal,) = imported(tmp_path, FIO_DATA / "fio-3.33-page.txt", pattern="{host}/*.json").refused
+    assert "not the end of this path" in refusal[1]
+
+
+@pytest.mark.parametrize(
+    ("level", "cause"),
+    [("disk", "write it as name=level"), ("a=1", None), ("trial=x", "cannot be a factor"), ("disk=a b", "cannot be a")],
+)
+def test_a_level_that_cannot_be_is_refused_before_anything_is_stored(tmp_path: Path, level: str, cause: str | None):
+    if cause is None:
+        assert imported(tmp_path, FIO_DATA / "fio-3.33-page.json", said=levels_said([level])).imported
+        return
+    with pytest.raises(BenchstudyError, match=cause):
+        imported(tmp_path, FIO_DATA / "fio-3.33-page.json", said=levels_said([level]))
+    with pytest.raises(BenchstudyError, match="where the path has a level"):
+        imported(tmp_path, FIO_DATA, pattern="runs/*.json")
+
+
+# --- several runs in one file -----------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("name", "ios"), [("fio-3.33-status-interval.json", 34972), ("fio-3.33-status-interval.txt", 48903)]
+)
+def test_of_reports_at_intervals_the_final_one_counts(tmp_path: Path, name: str, ios: int):
+    ((_, trial),) = imported(tmp_path, FIO_DATA / name).imported
+    assert values(trial)["read_ios"] == ios and values(trial)["read_runtime"] > 3
+    assert (trial.folder / f"fio.{name.rpartition('.')[2]}").read_bytes() == (FIO_DATA / name).read_bytes()
+
+
+@pytest.mark.parametrize("end", ["json", "txt"])
+def test_runs_appended_to_one_file_are_a_trial_each(tmp_path: Path, end: str):
+    source = FIO_DATA / f"fio-3.33-appended.{end}"
+    first, second = (trial for _, trial in imported(tmp_path, source).imported)
+    assert first.record.case == second.record.case and (first.record.block, second.record.block) == (1, 2)
+    assert values(first)["write_runtime"] != values(second)["write_runtime"]
+    pieces = [(trial.folder / f"fio.{end}").read_bytes() for trial in (first, second)]
+    assert b"".join(pieces) == source.read_bytes(), "nothing is left out"
+    assert first.record.verified["source"] == second.record.verified["source"]
+    with pytest.raises(ParseError, match="runs of fio are in one text"):
+        (parse_fio_json if end == "json" else parse_fio_text)(source.read_text())
+
+
+@pytest.mark.parametrize("end", ["json", "txt"])
+def test_groups_that_ran_one_after_another_are_a_trial_each(tmp_path: Path, end: str):
+    writes, reads = (trial for _, trial in imported(tmp_path, FIO_DATA / f"fio-3.33-stonewall.{end}").imported)
+    assert (writes.record.levels["job"], reads.record.levels["job"]) == ("a", "b")
+    assert values(writes)["write_ios"] == 1024 and "read_ios" not in values(writes)
+    assert values(reads)["read_ios"] == 512 and reads.record.levels["bs"] == "8KiB"
+
+
+def test_two_reports_of_ab_in_one_file_are_two_trials(tmp_path: Path):
+    both = tmp_path / "both.txt"
+    parts = [(DATA / "http" / name).read_bytes() for name in ("ab-ok.txt", "ab-post.txt")]
+    both.write_bytes(b"".join(parts))
+    outcome = imported(tmp_path, both)
+    assert [(trial.folder / "ab.txt").read_bytes() for _, trial in outcome.imported] == parts
+
+
+# --- summaries of other generators ------------------------------------------------------------------------------------
+
+K6, HEY = DATA / "http" / "k6-export.json", DATA / "http" / "hey.txt"
+LOCUST = DATA / "load_users" / "bounded" / "locust_stats.csv"
+
+
+def figures(trial) -> dict[str, float]:
+    return {o.metric: o.value for o in HTTP.parse(trial.record.levels, trial.folder).observations}
+
+
+def test_summaries_of_k6_hey_and_locust_become_trials_of_what_they_tell(tmp_path: Path):
+    outcome = imported(tmp_path, K6, HEY, LOCUST)
+    assert not outcome.refused
+    by_tool = {trial.record.verified["tool"]: trial for _, trial in outcome.imported}
+    k6, hey = figures(by_tool["k6"]), figures(by_tool["hey"])
+    assert k6["requests"] == 2150 and k6["throughput"] == pytest.approx(1071.5825517891362)
+    assert k6["latency_p95"] == pytest.approx(8.515414899999993e-3) and "latency_p99" not in k6
+    assert hey["requests"] == 200 and hey["latency_p99"] == 0.037 and hey["errors"] == 0
+    assert by_tool["hey"].record.levels["concurrency"] == "unknown"
+    rows = [trial for _, trial in outcome.imported if trial.record.verified["tool"] == "locust"]
+    assert len(rows) == len(LOCUST.read_text().splitlines()) - 2, "each kind of request, without their sum"
+    of = {trial.record.levels["endpoint"][:20]: figures(trial) for trial in rows}
+    assert of["check_unread-enter-9"]["requests"] == 13 and of["check_unread-enter-9"]["latency_p95"] == 0.004
+    tidy_family(
+        tmp_path, [study_of(http_concurrency={}).session("machine", "http_concurrency")], tmp_path / "tidy"
+    )  # with levels of which no number is known
+
+
+@pytest.mark.parametrize(
+    ("source", "old", "new", "cause"),
+    [
+        (K6, '"rate": 1071.58', '"rate": 2071.58', "inconsistent"),
+        (K6, '"p(95)": 8.515', '"p(95)": 0.515', "do not rise"),
+        (HEY, "Requests/sec:\t720.6436", "Requests/sec:\t7206.436", "inconsistent"),
+        (HEY, "[200]\t200 responses", "[200]\t190 responses", "inconsistent"),
+        (HEY, "Slowest:", "Slow:", "truncated: it has no 'Slowest'"),
+        (LOCUST, ",13,0,2,", ",13,5,2,", "inconsistent"),
+    ],
+)
+def test_a_summary_that_contradicts_itself_is_refused(tmp_path: Path, source: Path, old: str, new: str, cause: str):
+    text = source.read_text()
+    assert old in text
+    (tmp_path / source.name).write_text(text.replace(old, new, 1))
+    outcome = imported(tmp_path, tmp_path / source.name)
+    assert not outcome.imported and cause in outcome.refused[0][1]
+
+
+# --- tools that no family knows ---------------------------------------------------------------------------------------
+
+LINES = re.findall(r"(?m)^jq -r .*$", (Path(__file__).parents[1] / "docs" / "importing.md").read_text())
+
+
+@pytest.mark.parametrize("line", LINES, ids=lambda line: line.rpartition("/")[2])
+def test_the_documented_line_makes_a_published_table(tmp_path: Path, line: str):
+    (tmp_path / "data" / "published").mkdir(parents=True)
+    for file in (DATA / "elsewhere").glob("*.json"):
+        shutil.copy(file, tmp_path)
+    subprocess.run(["sh", "-ec", line], cwd=tmp_path, check=True)
+    (table,) = (tmp_path / "data" / "published").iterdir()
+    groups = lints.published.read(table).groups
+    assert groups and all(figure.value is not None for group in groups for figure in group.figures.values())
+
+
+def test_what_no_family_knows_is_refused_with_the_way_to_bring_it_in(tmp_path: Path):
+    ((_, cause),) = imported(tmp_path, DATA / "elsewhere" / "hyperfine.json").refused
+    assert "no family of the study" in cause and "docs/importing.md" in cause and len(LINES) == 3
+
+
+def test_a_published_table_of_ones_own_appears_by_being_there(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    (tmp_path / "workflow").mkdir()
+    (tmp_path / "workflow" / "Snakefile").touch()
+    (tmp_path / "data" / "published").mkdir(parents=True)
+    (tmp_path / "data" / "published" / "mine.csv").write_text(
+        "page,section,disk,statistic,value,unit,as_printed\nOur wiki,Disks,nvme,mean,0.5,s,half a second\n"
+    )
+    monkeypatch.chdir(tmp_path)
+    page = PublishedPage(study="archive", tidy="data/tidy", output="reports")
+    shown: list[str] = []
+    monkeypatch.setattr(exhibits, "display", lambda one: shown.append(getattr(one, "data", str(one))))
+    monkeypatch.setattr(published_page, "display", lambda one: shown.append(one.data))
+    page.summary()
+    page.show_own()
+    text = "\n".join(shown)
+    assert "## Our wiki" in text and "half a second" in text and "nvme" in text and text.count("Our wiki") >= 2
+
+
+# --- how runs ended, when, and with what ------------------------------------------------------------------------------
+
+
+def quietly_interrupted(text: str) -> str:
+    return text[text.index("{") :]  # fio's own words may have gone to another file
+
+
+@pytest.mark.parametrize(("end", "edit"), [("json", str), ("txt", str), ("json", quietly_interrupted)])
+def test_an_interrupted_run_is_a_failure(tmp_path: Path, end: str, edit):
+    file = tmp_path / f"run.{end}"
+    file.write_text(edit((FIO_DATA / f"fio-3.33-interrupted.{end}").read_text()))
+    ((_, trial),) = imported(tmp_path, file).imported
+    assert trial.record.status == "failed" and "fio was interrupted" in trial.record.cause
+    assert trial.record.failure.cause == "signal"
+    study = study_of()
+    tidy_family(tmp_path, [study.session("machine", "fio")], tmp_path / "tidy")
+    (row,) = pl.read_parquet(tmp_path / "tidy" / "observations.parquet").iter_rows(named=True)
+    assert (row["metric"], row["value"], row["status"]) == ("trial", None, "failed")
+
+
+@pytest.mark.parametrize("end", ["json", "txt"])
+def test_errors_that_fio_went_on_after_are_counted(tmp_path: Path, end: str):
+    ((_, trial),) = imported(tmp_path, FIO_DATA / f"fio-3.33-continued.{end}").imported
+    assert trial.record.status == "ok" and values(trial)["io_errors"] == 2
+    assert any("went on after 2" in note for note in trial.record.verified["notes"])
+
+
+def test_when_and_with_what_it_was_run_comes_from_the_document(tmp_path: Path):
+    outcome = imported(tmp_path, FIO_DATA / "fio-3.33-page.json", FIO_DATA / "fio-3.33-page.txt")
+    told, text = (trial.record for _, trial in outcome.imported)
+    assert told.finished.startswith("2026-11-20T19:08:26.247") and told.duration_s == pytest.approx(0.169, abs=1e-3)
+    assert told.verified["options"]["test"]["gtod_reduce"] == "1" and told.verified["tool_version"] == "3.33"
+    assert text.verified["clock"] == "Fri Nov 20 19:08:25 2026"
+    tidy_family(tmp_path, [study_of().session("machine", "fio")], tmp_path / "tidy")
+    trials = pl.read_parquet(tmp_path / "tidy" / "trials.parquet").sort("started")
+    assert trials["started"].to_list() == [None, told.started], "the time of the import is not that of the run"
+    assert trials["tool_version"].to_list() == ["3.33", "3.33"]
+
+
+# --- figures that stand twice in a document ---------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("name", "old", "new", "cause"),
+    [
+        ("fio-3.33-latency.txt", "BW=285MiB/s", "BW=5700MiB/s", "bandwidth: inconsistent"),
+        ("fio-3.33-latency.txt", "BW=285MiB/s (299MB/s)", "BW=5700MiB/s (5980MB/s)", "bandwidth: inconsistent"),
+        ("fio-3.33-latency.txt", "IOPS=73.1k", "IOPS=731k", "iops: inconsistent"),
+        ("fio-3.33-latency.txt", "total=12276,", "total=1227,", "iops: inconsistent"),
+        ("fio-3.33-latency.txt", "io=48.0MiB", "io=480MiB", "group 0, read: io: inconsistent"),
+        ("fio-3.33-latency.txt", "run=168-168msec\n  WRITE", "run=16-16msec\n  WRITE", "run time: inconsistent"),
+        ("fio-2.2.10-page.txt", "bw=133662KB/s", "bw=2673240KB/s", "bandwidth: inconsistent"),
+        ("fio-2.2.10-page.txt", "iops=11219", "iops=112190", "iops: inconsistent"),
+        ("fio-3.33-latency-plus.json", '"iops" : 76248', '"iops" : 762480', "iops: inconsistent"),
+        ("fio-3.33-latency-plus.json", '"total_ios" : 12276', '"total_ios" : 1227', "iops: inconsistent"),
+        ("fio-3.33-latency-plus.json", '"bw" : 304993', '"bw" : 305993', "bw: inconsistent"),
+        ("fio-3.33-latency-plus.json", '"io_kbytes" : 49104', '"io_kbytes" : 49106', "io_kbytes: inconsistent"),
+        ("fio-3.33-latency-plus.json", '"runtime" : 161', '"runtime" : 162', "inconsistent"),
+        ("fio-2.2.10-constructed.json", '"iops": 33415.46', '"iops": 334154.6', "iops: inconsistent"),
+    ],
+)
+def test_a_figure_that_contradicts_another_is_refused(tmp_path: Path, name: str, old: str, new: str, cause: str):
+    text = (FIO_DATA / name).read_text()
+    assert old in text
+    file = tmp_path / name
+    file.write_text(text.replace(old, new, 1))
+    outcome = imported(tmp_path, file)
+    assert not outcome.imported and cause in outcome.refused[0][1]
+
+
+def test_every_captured_output_agrees_with_itself():
+    for file in FIO_DATA.glob("fio-*"):
+        if file.suffix in (".json", ".txt"):
+            FIO.parse_import(file)
+
+
+def test_latencies_of_writes_do_not_become_those_of_reads():
+    whole = (FIO_DATA / "fio-3.33-latency.txt").read_text()
+    without = re.sub(r"(?m)^  write: .*\n", "", whole)
+    with pytest.raises(ParseError, match="two lines 'slat' follow its line 'read'"):
+        observe(parse_fio_text(without))
+    begin, end = whole.index("  write: "), whole.index("  cpu  ")
+    with pytest.raises(ParseError, match="4108 operations of 'write' were issued, and its line 'write' is missing"):
+        observe(parse_fio_text(whole[:begin] + whole[end:]))
+
+
+# --- the store, and studies of imports alone --------------------------------------------------------------------------
+
+
+def test_nothing_counts_twice_and_a_lost_index_is_made_again(tmp_path: Path):
+    names = ["fio-3.33-page.json", "fio-3.33-appended.json"]
+    first = imported(tmp_path, *(FIO_DATA / name for name in names))
+    index = tmp_path / "data/raw/archive/machine/fio/session.json"
+    before = json.loads(index.read_text())["trials"]
+    index.unlink()  # such as by a kill between the trials and their index
+    again = imported(tmp_path, *(FIO_DATA / name for name in names), said={"directory": "nfs"})
+    assert len(first.imported) == len(again.refused) == 3 and not again.imported
+    assert all("holds the same content already" in cause for _, cause in again.refused)
+    assert json.loads(index.read_text())["trials"] == before
+
+
+def test_progress_is_told_for_each_file(tmp_path: Path):
+    told: list[tuple[int, int]] = []
+    files = [FIO_DATA / "fio-3.33-page.json", FIO_DATA / "README.md"]
+    imported(tmp_path, *files, advance=lambda done, total: told.append((done, total)))
+    assert told == [(1, 2), (2, 2)]
+
+
+def test_an_empty_block_is_a_study_of_imports_and_reaches_no_host(tmp_path: Path):
+    study = study_of()
+    import_outputs(tmp_path, study, None, [FIO_DATA / "fio-3.33-page.json", FIO_DATA / "fio-3.33-page.txt"])
+    plan = study.session("machine", "fio")
+    assert plan.hosts == {} and plan.cases == []
+    assert json.loads(hold_session(tmp_path, plan).read_text())["problem"] is None
+    tidy_family(tmp_path, [plan], tmp_path / "tidy")
+    results = Results(tmp_path / "tidy", study="archive", family="fio")
+    method = evidence.method(results, ())
+    assert "in which order and beside what they were run is not known" in method and "random" not in method
+    assert "at a time" not in method and "Block" not in method
+    weak = " ".join(evidence.weak_points(results, ()))
+    assert "2 imported cases with levels that are not known (directory, direct" in weak
+
+
+def test_a_block_that_measures_names_what_it_lacks():
+    with pytest.raises(StudyError, match="directories: give at least one; an empty block, "):
+        study_of(fio={"size": "1MiB"})
+    with pytest.raises(StudyError, match=r"families\.file_size"):
+        study_of(file_size={})
+
+
+def test_pages_tell_imported_cases_apart_by_whatever_differs(tmp_path: Path):
+    document = (FIO_DATA / "fio-3.33-latency-plus.json").read_text()
+    for number, depth in enumerate(("1", "8", "64")):
+        (tmp_path / f"{number}.json").write_text(document.replace('"iodepth" : "64"', f'"iodepth" : "{depth}"'))
+    imported(tmp_path, *sorted(tmp_path.glob("*.json")))
+    tidy_family(tmp_path, [study_of().session("machine", "fio")], tmp_path / "tidy")
+    results = Results(tmp_path / "tidy", study="archive", family="fio")
+    assert set(results.levels("job")) == {"test · iodepth 1", "test · iodepth 8", "test · iodepth 64"}
+    assert results.factors == ["directory", "test", "job"]
