@@ -132,6 +132,27 @@ def test_what_a_study_must_not_say(changes: dict[str, Any], message: str):
     assert message in str(caught.value)
 
 
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        (
+            generator(warm_up="500ms"),
+            "families.log_write: generator open: warm_up: 0.5 s is shorter than a publish step of backend posix "
+            "(publish_interval), 1 s: raise it to 1s or more",
+        ),
+        (generator() | backend(publish_interval="4s"), "generator open: warm_up: 1 s is shorter than a publish step"),
+        (generator(warm_up="5s") | backend(kind="gcp"), "of backend posix (publish_interval), 10 s: raise it to 10s"),
+        (generator() | {"rates": ["search"], "search": {"warm_up": "0s"}}, "families.log_write: search: warm_up: 0 s"),
+    ],
+)
+def test_a_warm_up_shorter_than_a_publish_step_is_read_and_never_measured(changes: dict[str, Any], message: str):
+    study = study_of(family(**changes))
+    with pytest.raises(StudyError) as caught:
+        study.require_fit()
+    assert message in str(caught.value) and "measure=false" in str(caught.value)
+    study_of(family()).require_fit()
+
+
 def test_too_few_writers_are_refused_with_the_arithmetic_and_enough_are_made_otherwise():
     with pytest.raises(StudyError) as caught:
         plan_of(generators=[{**HAMMER, "writers": 64}], rates=["500/s"]).cases  # noqa: B018
@@ -242,14 +263,21 @@ def test_a_window_fails_with_its_reason(changes: dict[str, Any], why: str):
 
 
 def test_growth_is_taken_over_whole_publish_steps():
-    # 512 leaves every second, seen with a poll's delay; the window's ends cut two steps in two.
+    # 512 leaves every second, seen with a poll's delay; the window's ends cut two steps in two, which do not count.
     seen = [(n + 0.03 * (n % 2), 512 * n) for n in range(40)]
     found = growth(seen, 5.5, 35.5, 1.0)
-    assert len(found.grew) == 30 and found.qps == pytest.approx(512, rel=0.002)
+    assert len(found.grew) == 29 and found.qps == pytest.approx(512, rel=0.002)
     low, high = within_trial.rate_interval(found.grew, found.took_s)
     assert low <= 512 <= high and high - low < 0.05 * 512
     rows = growth_rows(seen)
     assert rows[0] == {"t_s": 0, "size": 0, "qps": None} and rows[2]["qps"] == pytest.approx(512 / 0.97)
+
+
+def test_a_rate_holds_nothing_of_the_warm_up():
+    # The log is empty until its first checkpoint, which has the warm-up's leaves; the window begins before it.
+    seen = [(0.0, 0), (1.02, 900), (2.02, 2900), (3.02, 4900)]
+    assert growth(seen, 0.5, 3.5, 1.0).qps == pytest.approx(2000)
+    assert growth(seen, 1.5, 2.5, 1.0) is None, "no two checkpoints lie inside"
 
 
 def test_a_log_that_stops_does_not_look_fast():

@@ -97,6 +97,8 @@ def _check(arguments: argparse.Namespace) -> int:
     from benchstudy.commands.checks import check_host
 
     study = load_study(arguments.study)
+    if study.measure:
+        study.require_fit()
     plans = study.sessions()
     fewest = sum(plan.trials(plan.fewest_blocks) for plan in plans)
     most = sum(plan.trials(plan.blocks) for plan in plans)

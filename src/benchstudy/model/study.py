@@ -171,6 +171,13 @@ class Study(Strict):
     def session(self, target: str, family: str) -> "SessionPlan":
         return SessionPlan(self, target, family)
 
+    def require_fit(self) -> None:
+        """Before anything is measured. Raises StudyError for what gives no true figure, with the field and the fix."""
+        found = [f"families.{name}: {text}" for name, config in self.families.items() for text in config.unfit()]
+        if found:
+            once = "What was measured so before is read with `--config measure=false`."
+            raise StudyError("\n".join([*found, once]))
+
     @cached_property
     def sha256(self) -> str:
         """Of everything that was declared; `measure` and `beside` are switches of one run, not a part of the study.
