@@ -239,7 +239,9 @@ def server(name: str, *endpoints: dict[str, Any], service: str = "python", **mor
 
 
 NGINX_SERVER = server("nginx", endpoint("static", "/page", expect={"length": PAGE_BYTES}), service="nginx")
-NULL_SERVER = server("null", endpoint("null", "/null", expect={"length": 4}), service="nginx", ceiling=True)
+NULL_SERVER = server(
+    "null", endpoint("null", "/null", expect={"length": 4}), service="nginx", ceiling=True, ceiling_time="1s"
+)
 AB = {"name": "ab", "tool": "ab", "requests": 1500, "warm_up": 100}
 WRK = {"name": "wrk", "tool": "wrk", "duration": "1s"}
 K6 = {"name": "k6", "tool": "k6", "duration": "1s", "max_in_flight": 200}

@@ -50,7 +50,7 @@ class FamilyConfig(Strict):
     services: dict[Name, Service] = Field({}, description="servers and mounts that are up during the session")
 
     def unfit(self) -> Iterable[str]:
-        """Why nothing must be measured as it says here, each with the field and the fix. What was measured so is read."""
+        """Why nothing must be measured as it says here, with the field and the fix. What was measured so is read."""
         return ()
 
 

@@ -286,7 +286,7 @@ class LogWriteConfig(FamilyConfig):
         return self
 
     def unfit(self) -> Iterator[str]:
-        """A window must not begin before the warm-up's first leaves are in a checkpoint: the log was empty until then."""
+        """Until the first checkpoint has the warm-up's leaves the log is empty, and no window must begin."""
         steps: dict[tuple[str, float], Backend] = {}
         for sweep in self.sweeps:
             for backend, *_, generator, rate in self.combinations(sweep):
