@@ -31,7 +31,7 @@ def test_runs_of_milliseconds_are_no_ceiling(tmp_path):
 
 def test_an_answer_of_two_modes_says_so(tmp_path):
     tables = HttpTables(tmp_path)
-    for block, throughput in enumerate((240.0, 238.0, 2900.0, 241.0, 3000.0, 239.0), 1):
+    for block, throughput in enumerate((240.0, 239.0, 2900.0, 241.0, 3000.0, 240.0), 1):
         tables.closed(FILES, block, throughput)
     load = HttpLoad(Results(tables.write(), study="embedded", family="http_concurrency"))
     (answer,) = load.answers()

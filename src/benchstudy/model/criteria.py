@@ -7,6 +7,7 @@ BUSY_WRITERS = 0.9  # of a closed loop's writers waiting at once: their number d
 BUSY_GENERATOR = 0.8  # of its processors: the generator may decide the figure, which is client-limited
 LITTLE = 0.05  # of the requests that were to be under way: more or fewer of them contradict Little's law
 LEAST_CEILING_S = 1.0  # of a null server's run: what a generator does in milliseconds it mostly does to begin
+USERS_SWING = 0.5  # of their mean: users that swing wider between the fewest and the most have no number
 # Two modes behind one median. Simulated (docs/statistics.md): of samples with one mode at most 3 in 100 get two.
 MODES_FEWEST = 6  # trials; of five with one mode, 4 in 100 have such a gap
 MODES_GAP = 3.0  # times as wide as either group is the gap between the two

@@ -1,7 +1,7 @@
 """What a study says about the family load_test: releases, databases and loads to run, or windows to read."""
 
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime
 from itertools import combinations
 from typing import Annotated, Any, Literal
@@ -276,6 +276,16 @@ class LoadTestConfig(FamilyConfig):
         else:
             self._check_run()
         return self
+
+    def unfit(self) -> Iterator[str]:
+        """A load must have time for a window after its start-up, or it never has a result."""
+        for load in self.loads:
+            rule = load.rule
+            if rule is not None and rule.at_most <= rule.start_up + rule.window:
+                yield (
+                    f"load {load.name}: rule: at_most: {rule.at_most:g} s leave no time for a window of "
+                    f"{rule.window:g} s after ignore_first and alert_window, {rule.start_up:g} s: raise it"
+                )
 
     @property
     def scraped(self) -> bool:
