@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 from log_write_study import BACKEND, FAMILY, HAMMER, OPEN, SERVICES, family, plan_of, study_of
 
+from benchstudy.commands import cli
 from benchstudy.commands.importing import import_outputs
 from benchstudy.families.log_write.causes import explained
 from benchstudy.families.log_write.config import Backend, CapacitySearch, LogGenerator
@@ -151,6 +152,19 @@ def test_a_warm_up_shorter_than_a_publish_step_is_read_and_never_measured(change
         study.require_fit()
     assert message in str(caught.value) and "measure=false" in str(caught.value)
     study_of(family()).require_fit()
+
+
+def test_snakemake_refuses_such_a_study_unless_it_only_reads(project, capsys: pytest.CaptureFixture[str]):
+    study = study_of(family(**generator(warm_up="500ms"), timeout="60s")).model_dump(
+        mode="json", exclude_defaults=True, serialize_as_any=True
+    )
+    file = project.write_study(study)
+    done = project.snakemake("-n", "--configfile", file, check=False)
+    assert done.returncode and "generator open: warm_up: 0.5 s is shorter than a publish" in done.stdout + done.stderr
+    assert cli.main(["check", "--no-hosts", str(file)]) == 1
+    assert "  PROBLEM families.log_write: generator open: warm_up: 0.5 s" in capsys.readouterr().out
+    project.write_study({**study, "measure": False})
+    assert cli.main(["check", "--no-hosts", str(file)]) == 0
 
 
 def test_too_few_writers_are_refused_with_the_arithmetic_and_enough_are_made_otherwise():
