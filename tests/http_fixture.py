@@ -151,7 +151,8 @@ def write_http(root: Path, *, study: str = "embedded", blocks: int = 6) -> Path:
             )  # fmt: skip
         for n in CONCURRENCIES[:-1]:
             levels = levels_of("nginx", "none", "null", "ab", concurrency=str(n))
-            tables.closed(levels, block, tables.noisy(law(n, 9000, 0.6, 1e-6), 0.02), generator_cpu=0.95, length=2)
+            most = tables.noisy(law(n, 9000, 0.6, 1e-6), 0.02)
+            tables.closed(levels, block, most, generator_cpu=0.95, length=2, requests=round(1.2 * most))
         for limits in LIMITS:
             for rate in RATES:
                 levels = levels_of("sftpgo", limits, "list", "k6", rate=f"{rate}/s")

@@ -239,10 +239,13 @@ def server(name: str, *endpoints: dict[str, Any], service: str = "python", **mor
 
 
 NGINX_SERVER = server("nginx", endpoint("static", "/page", expect={"length": PAGE_BYTES}), service="nginx")
-NULL_SERVER = server("null", endpoint("null", "/null", expect={"length": 4}), service="nginx", ceiling=True)
+NULL_SERVER = server(
+    "null", endpoint("null", "/null", expect={"length": 4}), service="nginx", ceiling=True, ceiling_time="1s"
+)
 AB = {"name": "ab", "tool": "ab", "requests": 1500, "warm_up": 100}
-WRK = {"name": "wrk", "tool": "wrk", "duration": "1s"}
-K6 = {"name": "k6", "tool": "k6", "duration": "1s", "max_in_flight": 200}
+# Without a warm-up, so that what a generator did is what a test counts.
+WRK = {"name": "wrk", "tool": "wrk", "duration": "1s", "warm_up": "0s"}
+K6 = {"name": "k6", "tool": "k6", "duration": "1s", "warm_up": "0s", "max_in_flight": 200}
 
 
 def block(servers: Sequence[Mapping[str, Any]], **more: Any) -> dict[str, Any]:

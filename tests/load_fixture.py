@@ -106,7 +106,8 @@ class LoadTables(Tables):
     def __init__(self, root: Path, study: str = "embedded", seed: int = 5, noise: float = 0.004):
         super().__init__(root, study, "load_test", seed)
         self.noise = noise
-        names = ("panels", "labels", "buckets", "users", "client", "client_histogram", "phases", "events")
+        names = ("panels", "labels", "buckets", "users", "checks", "search", "client", "client_histogram", "phases")
+        names += ("events",)
         self.series |= {name: [] for name in names}
         self._drift: dict[int, float] = {}
 
@@ -131,7 +132,22 @@ class LoadTables(Tables):
         trial = self.add(levels, block, values, **own | fields)
         if fields.get("status", "ok") == "ok":
             self._series(groups, values, users)
+            if levels["load"] == "unbounded":
+                self._search(users, (told["load_test"].get("load") or {}).get("result") or {})
         return trial
+
+    def _search(self, users: float | None, result: Mapping[str, Any]) -> None:
+        """What the load found. `result`: what it says itself, where it found nothing."""
+        own = [r for r in self.series["users"] if r["trial"] == self.trials[-1]["trial"]]
+        self.series["checks"] += [{**row, "judged": True} for row in own]
+        window = [row["users"] for row in own if row["t_s"] > RAMP_S]
+        least, most = float(min(window)), float(max(window))
+        found = {
+            "why": "settled", "limited_by": "client_mean", "supported": users, "slope": 0.11, "passed": most - 8,
+            "failed": most, "least": least, "most": most, "swing": (most - least) / (users or most),
+            "bracket_low": None, "bracket_high": None,
+        }  # fmt: skip
+        self.series["search"].append(self._head() | found | dict(result))
 
     def _facts(self, levels: Mapping[str, str]) -> dict[str, Any]:
         start = 1.79e9

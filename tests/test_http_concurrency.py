@@ -21,6 +21,7 @@ from sshd_hosts import SshdHost
 from waiting import until
 
 from benchstudy.commands import cli
+from benchstudy.families.http_concurrency.config import Server
 from benchstudy.jobs.tidy import tidy_family
 from benchstudy.measuring.raw import StoredTrial
 from benchstudy.model import registry
@@ -91,6 +92,10 @@ def one(**changed: Any) -> dict[str, Any]:
             {"servers": [server("null", endpoint("a", "/a"), endpoint("b", "/b"), service="nginx", ceiling=True)]},
             "server null: with `ceiling: true` it has one endpoint, the cheapest there is",
         ),
+        (
+            {"servers": [server("null", endpoint("a", "/a"), service="nginx", ceiling=True, ceiling_time="500ms")]},
+            "server null: ceiling_time: 0.5 s: it is for servers with `ceiling: true`, and whole seconds, 1s at least",
+        ),
         ({"limits": [{"name": "small"}]}, "limits 'small': give cpus or memory"),
         ({"limits": [{"name": "none", "cpus": 1}]}, "another name than 'none', which is known already"),
         ({"limits": [{"name": "half", "cpus": 0.5}]}, "limits.0.cpus"),
@@ -126,6 +131,30 @@ def test_what_a_study_must_not_say(changed: dict[str, Any], message: str):
         http_study.study_of({**SOUND, **changed})
     assert message in str(refused.value)
     assert str(refused.value).startswith(f"families.{FAMILY}")
+
+
+def test_a_load_without_a_warm_up_and_a_ceiling_of_milliseconds_are_read_and_never_measured():
+    short = {key: value for key, value in http_study.NULL_SERVER.items() if key != "ceiling_time"}
+    cold = [AB, *({key: value for key, value in g.items() if key != "warm_up"} for g in (WRK, K6))]
+    study = http_study.study_of({**SOUND, "servers": [http_study.NGINX_SERVER, short], "generators": cold})
+    with pytest.raises(StudyError) as refused:
+        study.require_fit()
+    said = str(refused.value).splitlines()
+    assert [line.partition(": say")[0] for line in said[:2]] == [
+        f"families.{FAMILY}: generator wrk: warm_up",
+        f"families.{FAMILY}: generator k6: warm_up",
+    ]
+    assert said[2].startswith(
+        f"families.{FAMILY}: server null: ceiling_time: 1500 requests of ab may take milliseconds"
+    )
+    assert len(said) == 4 and "measure=false" in said[3]
+    http_study.study_of(SOUND).require_fit()
+
+
+def test_a_study_that_does_not_say_how_long_a_ceiling_lasts_keeps_its_hash():
+    server = Server.model_validate(http_study.NGINX_SERVER)
+    assert "ceiling_time" not in server.model_dump(mode="json")
+    assert Server.model_validate(http_study.NULL_SERVER).model_dump(mode="json")["ceiling_time"] == 1.0
 
 
 def test_the_cases_of_a_study_and_what_makes_another_one():
@@ -321,7 +350,8 @@ def test_tables_with_the_ceiling_of_each_generator(everything: Session, tmp_path
     for name in ("ab", "wrk", "k6"):
         trial = everything.trials[f"null null none {name}"]
         assert json.loads((trial.folder / "http.json").read_text())["ceiling"] is True
-        assert everything.values(f"null null none {name}")["throughput"] > 0
+        values = everything.values(f"null null none {name}")
+        assert values["throughput"] > 0 and round(values["duration"], 1) >= 1, "a ceiling of milliseconds is none"
     tidy_family(everything.root, [everything.study.session("bench", FAMILY)], tmp_path)
     cases = pl.read_parquet(tmp_path / "cases.parquet")
     assert cases["concurrency_n"].drop_nulls().unique().to_list() == [10]

@@ -295,7 +295,7 @@ def test_a_load_that_did_not_settle_says_why_instead_of_a_number(tmp_path):
     found = load_of(tables.write())
     summary = LoadSummary(found)
     cell = row(summary.users.table(), "unbounded")[BASE]
-    assert said(cell) == "did not settle | an alert was on however few users there were" and cell.kind == "failed"
+    assert said(cell) == "not found | an alert was on however few users there were" and cell.kind == "failed"
     assert "an alert was on however few" in summary.answers()[0]["lines"][0]["evidence"]
     assert any(text.startswith("Supported users are not known") for _, texts in summary.comments() for text in texts)
     assert [panels for _, _, panels, *_ in summary.users.figures()], "users over time are shown all the same"
@@ -304,25 +304,110 @@ def test_a_load_that_did_not_settle_says_why_instead_of_a_number(tmp_path):
 def test_the_heights_of_a_ramp_do_not_press_what_is_measured_to_the_ground():
     heights = {"y": [90.0, 50.0, 1.0, 1.2], "low": [0.5] * 4, "high": [99.0, 60.0, 1.1, 1.3]}
     rows = pl.DataFrame({"x": [0.0, 1.0, 2.0, 3.0], **heights})
-    cut, was = load_panels._cut_off(rows, [Phase("steady", 2, 3)])
-    assert was and cut["y"].to_list() == [1.3 * 1.3, 1.3 * 1.3, 1.0, 1.2] and cut["high"].max() == 1.3 * 1.3
-    assert not load_panels._cut_off(rows, [Phase("all", 0, 3)])[1] and not load_panels._cut_off(rows, [])[1]
+    assert load_panels._towers(rows, [Phase("steady", 2, 3)]), "the axis is logarithmic"
+    assert not load_panels._towers(rows, [Phase("all", 0, 3)]) and not load_panels._towers(rows, [])
+    nothing = rows.with_columns(low=pl.lit(0.0))
+    assert not load_panels._towers(nothing, [Phase("steady", 2, 3)]), "of zero there is no logarithm"
+
+
+def drawn_of(panels) -> list[dict]:
+    """Every row that is drawn."""
+    return [r for p in panels for rows in p.spec(400, legend=False)["datasets"].values() for r in rows]
+
+
+def searched_at_other_times(root: Path) -> LoadTest:
+    """One search of each version. The base's window is 12 to 72 s, the other's 42 to 102 s, and its times are twice
+    as long in it."""
+    tables = LoadTables(root)
+    for version, later_s in ((BASE, 0.0), (NEW, 30.0)):
+        trial = tables.run(levels_of(version, load="unbounded"), 1, users=93.0 if version == BASE else 22.0)
+        for row in [row for rows in tables.series.values() for row in rows if row["trial"] == trial]:
+            row |= {name: row[name] + later_s for name in ("t_s", "start_s", "end_s") if row.get(name) is not None}
+            if row.get("panel") == "api_mean" and version == NEW and row["t_s"] > 60:
+                row |= {name: 10 * row["value"] for name in ("value", "low", "high")}
+    return load_of(tables.write(), {k: v for k, v in DECLARED.items() if k == "databases"})
+
+
+def test_each_trials_own_window_is_drawn_and_no_height_is_clipped_by_it(tmp_path):
+    load = searched_at_other_times(tmp_path)
+    bars = {(BASE, 12.0, 72.0), (NEW, 42.0, 102.0)}
+    (panels,) = [p for title, figures in LoadPanels(load).figures() for _, _, p, *_ in figures]
+    rows = drawn_of(panels)
+    assert {(r["series"], r["from"], r["to"]) for r in rows if "from" in r and "series" in r} == bars
+    assert not [r for r in rows if "shade" in r], "they share no phase"
+    highest = max(r["y"] for r in drawn_of(panels[:1]) if r.get("series") == NEW and "y" in r)
+    trial = load.trials("this-machine", f"database=postgres,version={NEW},load=unbounded")[0]
+    measured = load.series("panels", trial.uuid).filter(panel="api_mean")["value"].max()
+    assert highest == pytest.approx(measured, rel=1e-3)
+    users = next(p for _, _, p, *_ in LoadSummary(load).users.figures())
+    assert {(r["series"], r["from"], r["to"]) for r in drawn_of(users) if "from" in r and "series" in r} == bars
+    close = drawn_of(users[1:])
+    for version, begin, end in bars:
+        times = [r["x"] for r in close if r.get("series") == version and "x" in r]
+        assert begin <= min(times) and max(times) <= end, "of each its own window"
+
+
+def test_one_trial_an_arm_has_both_values_for_a_headline_and_no_per_cent(tmp_path):
+    summary = LoadSummary(searched_at_other_times(tmp_path))
+    for line in [line for answer in summary.answers() for line in answer["lines"]]:
+        assert " → " in line["value"] and "%" not in line["value"], line
+    (users,) = summary.answers()[0]["lines"]
+    assert (users["value"], users["evidence"]) == ("93 → 22", "one trial an arm: no verdict")
+    assert said(row(summary.users.table(), "unbounded")["Delta"]).startswith("93 → 22")
+    comments = " ".join(text for _, texts in summary.comments() for text in texts)
+    assert "Supported users: 93 → 22, of one trial an arm, so without a verdict." in comments
+    assert "−76" not in json.dumps([*summary.answers(), comments])
+
+
+def test_what_limited_users_is_read_before_they_were_removed(tmp_path):
+    """A second after an alert began at 36 users there are 12: the number that did not pass is 36."""
+    tables = LoadTables(tmp_path)
+    for version in (BASE, NEW):
+        seen = {"why": "swinging", "least": 12.0, "most": 36.0, "passed": 24.0, "failed": 36.0, "swing": 1.14}
+        trial = tables.run(
+            levels_of(version, load="unbounded"), 1, facts={"load": {"result": {**seen, "limited_by": "cpu"}}}
+        )
+        for name in ("users", "checks"):
+            tables.series[name] = [r for r in tables.series[name] if r["trial"] != trial]
+        head = tables._head()
+        for n, (users, alert) in enumerate(((24, "cpu"), (12, None), (24, None), (36, "cpu"), (24, "cpu"), (12, None))):
+            check = head | {"t_s": 2.0 * n, "users": float(users), "alert": alert, "judged": n > 0}
+            tables.series["checks"].append(check)
+            after = users - 12 if alert else users + 12
+            tables.series["users"].append(head | {"t_s": 2.0 * n + 1, "users": float(after), "alert": alert or ""})
+    load = load_of(tables.write())
+    users = LoadSummary(load).users
+    trial = load.sides(next(c for c in load.contrasts if c.load == "unbounded"))[0][0]
+    found = users.bracket(trial)
+    assert (found.passed, found.failed, found.limited_by) == (24, 36, "cpu") and found.alerts == {"cpu": 0.4}
+    table = users.limits()
+    limits = dict(zip(table.columns, table.rows[0], strict=True))
+    assert said(limits["Most without an alert"]) == "24" and said(limits["Fewest at which one began"]) == "36"
+    assert said(limits["Supported users"]) == "not found"
+    assert said(limits["Users in the window"]) == "12–36 | swing: 114 %"
+    cell = row(users.table(), "unbounded")[BASE]
+    assert said(cell) == "not found | users swung between 12 and 36" and cell.kind == "failed"
 
 
 def test_one_trial_an_arm_has_an_interval_from_within_and_says_so(once):
     found = row(LoadSummary(once).users.table(), "PostgreSQL 15, unbounded")
-    assert said(found["Delta"]).startswith("−2.96 % | 95 %: ") and said(found["Delta"]).endswith("within one trial")
+    assert said(found["Delta"]).startswith("13,223 → 12,832 | 95 %: ")
+    assert said(found["Delta"]).endswith("within one trial")
     assert said(found["Verdict"]).startswith("no verdict") and said(found["This study's own band"]) == "–"
     assert any("no verdict" in text for _, texts in LoadSummary(once).comments() for text in texts)
 
 
 def test_a_load_that_reached_its_greatest_number_without_an_alert_is_no_capacity(tmp_path):
     tables = LoadTables(tmp_path)
-    for version in (BASE, NEW):
-        tables.run(levels_of(version, load="unbounded"), 1, users=200.0, extra={"at_maximum": (1.0, "1")})
+    facts = {"load": {"result": {"why": "at_maximum", "limited_by": None, "least": 190.0, "most": 200.0}}}
+    for version, users in ((BASE, None), (NEW, 180.0)):
+        tables.run(levels_of(version, load="unbounded"), 1, facts=facts, extra={"at_maximum": (1.0, "1")})
+        tables.run(levels_of(version, load="unbounded"), 2, users=users, facts=None if users else facts)
     found = load_of(tables.write())
-    assert "at least: 1 of 1 not limited" in said(row(LoadSummary(found).users.table(), "unbounded")[NEW])
-    assert "not limited: at least so many" in LoadSummary(found).answers()[0]["lines"][0]["evidence"]
+    cells = row(LoadSummary(found).users.table(), "unbounded")
+    assert said(cells[BASE]) == "not found | nothing failed up to 200 users, the most that were tried"
+    assert said(cells[NEW]).endswith("at least: 1 of 2 not limited"), "beside the one trial that was"
+    assert "nothing failed up to 200 users" in LoadSummary(found).answers()[0]["lines"][0]["evidence"]
 
 
 # -- panels --------------------------------------------------------------------------------------------
@@ -367,7 +452,7 @@ def test_the_windows_table_gives_quantiles_no_ratio(load):
 
 def test_one_trial_an_arm_has_intervals_over_blocks_of_its_samples(once):
     found = row(LoadPanels(once).table(once.contrasts[0]), "CPU utilization")
-    assert re.match(r"[+−]\d\.\d\d % \| 95 %: .* within one trial$", said(found["Ratio"]))
+    assert re.match(r"one trial an arm \| 95 %: .* within one trial$", said(found["Ratio"]))
     assert said(found["Verdict"]) == "no verdict | one trial an arm"
 
 

@@ -8,6 +8,7 @@ import random
 import shutil
 import subprocess
 from collections import Counter
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -105,8 +106,8 @@ def test_the_window_begins_with_the_first_alert():
 
 def test_a_system_that_nothing_limits_supports_at_least_the_most():
     found = loaded(System(math.inf), SHORT)
-    assert (found.why, found.supported, found.limited_by) == (AT_MAXIMUM, SHORT.max_users, None)
-    assert found.bracket == feedback.Bracket(SHORT.max_users, None)
+    assert (found.why, found.supported, found.limited_by) == (AT_MAXIMUM, None, None), "nothing failed: no capacity"
+    assert found.bracket == feedback.Bracket(SHORT.max_users, None) and (found.passed, found.failed) == (200, None)
 
 
 def test_what_alerts_without_users_supports_no_number_of_them():
@@ -125,6 +126,48 @@ def test_a_system_that_goes_on_losing_capacity_does_not_settle():
     found = loaded(Leaking(700), steep)
     assert (found.why, found.supported) == (TOO_LONG, None)
     assert found.slope < -steep.slope
+
+
+# As in a report that called it settled: users every 2 s, and whether the load was above its bound.
+SAWTOOTH = ((24, 1), (12, 0), (24, 0), (36, 1), (24, 1), (12, 0))
+COARSE = feedback.Constants(
+    max_users=100, step=12, every_s=2.0, slope=1.0, window_s=10.0, at_most_s=60.0, start_up_s=9.0, swing=0.5
+)
+
+
+def test_users_that_swing_have_no_slope_and_no_number():
+    checks = [(2.0 * n, float(users), ("cpu",) * over) for n, (users, over) in enumerate(SAWTOOTH * 2, 2)]
+    window = [check for check in checks if check[0] > 4.0][:5]
+    assert abs(feedback.slope_of([(t, active) for t, active, _ in window])) < COARSE.slope
+    assert feedback.swing_of(window) == pytest.approx(24 / 21.6)
+    assert feedback.verdict(checks[:6], window, COARSE.swing) == feedback.SWINGING
+    assert feedback.verdict(checks[:6], window, math.inf) == SETTLED, "as it was"
+    rule = FeedbackRule(COARSE)
+    for t_s, users, alerts in checks:
+        rule.decide(t_s, users, alerts)
+    assert rule.result is None
+    for n in range(20):
+        rule.decide(28.0 + 2 * n, *((24, ()), (12, ("cpu",)))[n % 2])
+    assert (rule.result.why, rule.result.supported, rule.result.end_s) == (TOO_LONG, None, COARSE.at_most_s)
+    assert rule.result.swing > COARSE.swing, "what was seen is told"
+
+
+def test_no_window_begins_with_the_start_up():
+    """While users log in the system takes 20 of them, and later 40: what alerts said at first counts for nothing."""
+    rule = FeedbackRule(replace(COARSE, step=2, every_s=1.0, start_up_s=30.0, slope=0.5))
+    users, t_s = 2.0, 0.0
+    while rule.result is None:
+        t_s += 1.0
+        users = float(rule.decide(t_s, users, ("cpu",) * (users > (20 if t_s < 30 else 40))))
+    assert rule.result.why == SETTLED and rule.result.begin_s >= 30
+    assert rule.result.supported == pytest.approx(40, abs=2)
+    assert (rule.result.passed, rule.result.failed) == (40, 42)
+
+
+def test_a_load_without_one_that_passed_and_one_that_failed_has_no_capacity():
+    falling = [(float(n), 100.0 - n, ("cpu",) * (n != 4)) for n in range(5)]
+    assert feedback.meeting(falling) == (96.0, None), "the alert had been on: nobody saw it begin"
+    assert feedback.verdict(falling, falling, 0.5) == feedback.UNBRACKETED
 
 
 def test_users_stay_between_one_and_the_most():
@@ -396,8 +439,14 @@ def test_a_bounded_load_is_read():
 
 def test_an_unbounded_load_is_read():
     load, result = recorded("unbounded")
-    window = [row["users"] for row in load.series["users"] if row["t_s"] >= result["phases"][1]["start_s"]]
-    assert load.values["supported_users"][0] == pytest.approx(sum(window) / len(window), abs=1)
+    assert result["result"]["why"] == SETTLED, "as it was called then"
+    (search,) = load.series["search"]
+    assert search["why"] == feedback.STARTING and "supported_users" not in load.values
+    assert (search["least"], search["most"], search["passed"], search["failed"]) == (4, 12, 10, 12)
+    assert load.values["swing"][0] == search["swing"] == pytest.approx(8 / (118 / 15))
+    alerted = [row for row in load.series["checks"] if row["alert"]]
+    assert [row["users"] for row in alerted] == [10, 8, 6, 12, 10, 8, 6], "before users were taken away"
+    assert [row["judged"] for row in load.series["checks"][:5]] == [False] * 4 + [True]
     assert load.values["users_low"] == (4, "1")
     assert "users_high" not in load.values, "there was a quiet check with the most users"
     assert load.values["slope"] == (result["result"]["slope"], "1/s")

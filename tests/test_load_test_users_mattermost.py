@@ -31,6 +31,7 @@ from benchstudy.hosts.remote import Remote
 from benchstudy.measuring.state import HostConnection, SessionState
 from benchstudy.measuring.trial import TrialContext
 from benchstudy.model import registry
+from benchstudy.model.criteria import USERS_SWING
 from benchstudy.model.errors import TrialFailed
 
 SMALL = {"users": 24, "teams": 2, "channels": 4, "posts": 200, "direct-posts": 40}
@@ -233,14 +234,15 @@ def test_prometheus_has_what_the_users_see(place: Place, good):
 
 def test_the_rule_finds_how_many_a_real_server_takes_by_what_prometheus_sees_of_it(place: Place):
     """Its "capacity" is how many websockets the server itself says are open, which no other load on this machine
-    changes: six.
+    changes: fourteen, of which a swing by alerts that come late is less than half.
     """
-    alerts = {"sockets": {"above": 6.0, "query": f"sum({WEBSOCKETS})"}, "client_errors": "2.5 %", "memory": "99 %"}
-    loaded, folder = place.load(unbounded(max_users=20, slope=0.4, window="12s", at_most="120s", alerts=alerts))
+    alerts = {"sockets": {"above": 14.0, "query": f"sum({WEBSOCKETS})"}, "client_errors": "2.5 %", "memory": "99 %"}
+    loaded, folder = place.load(unbounded(max_users=24, slope=0.4, window="12s", at_most="120s", alerts=alerts))
     result = loaded.result["result"]
     assert (result["why"], result["limited_by"], result["first_alert"]) == (SETTLED, "sockets", "sockets")
     values = read(loaded, folder).values
-    assert values["supported_users"][0] == pytest.approx(6, abs=2.5)
+    assert values["supported_users"][0] == pytest.approx(14, abs=3)
+    assert result["passed"] < result["failed"] and result["swing"] <= USERS_SWING
     assert values["at_maximum"] == (0.0, "1") and abs(values["slope"][0]) < 0.4
     assert [name for name, _, _ in loaded.phases] == ["search", "stable"]
     states = {row["alert"]: row["state"] for row in rows(folder, "alerts.csv")}

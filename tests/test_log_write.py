@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 from log_write_study import BACKEND, FAMILY, HAMMER, OPEN, SERVICES, family, plan_of, study_of
 
+from benchstudy.commands import cli
 from benchstudy.commands.importing import import_outputs
 from benchstudy.families.log_write.causes import explained
 from benchstudy.families.log_write.config import Backend, CapacitySearch, LogGenerator
@@ -132,6 +133,40 @@ def test_what_a_study_must_not_say(changes: dict[str, Any], message: str):
     assert message in str(caught.value)
 
 
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        (
+            generator(warm_up="500ms"),
+            "families.log_write: generator open: warm_up: 0.5 s is shorter than a publish step of backend posix "
+            "(publish_interval), 1 s: raise it to 1s or more",
+        ),
+        (generator() | backend(publish_interval="4s"), "generator open: warm_up: 1 s is shorter than a publish step"),
+        (generator(warm_up="5s") | backend(kind="gcp"), "of backend posix (publish_interval), 10 s: raise it to 10s"),
+        (generator() | {"rates": ["search"], "search": {"warm_up": "0s"}}, "families.log_write: search: warm_up: 0 s"),
+    ],
+)
+def test_a_warm_up_shorter_than_a_publish_step_is_read_and_never_measured(changes: dict[str, Any], message: str):
+    study = study_of(family(**changes))
+    with pytest.raises(StudyError) as caught:
+        study.require_fit()
+    assert message in str(caught.value) and "measure=false" in str(caught.value)
+    study_of(family()).require_fit()
+
+
+def test_snakemake_refuses_such_a_study_unless_it_only_reads(project, capsys: pytest.CaptureFixture[str]):
+    study = study_of(family(**generator(warm_up="500ms"), timeout="60s")).model_dump(
+        mode="json", exclude_defaults=True, serialize_as_any=True
+    )
+    file = project.write_study(study)
+    done = project.snakemake("-n", "--configfile", file, check=False)
+    assert done.returncode and "generator open: warm_up: 0.5 s is shorter than a publish" in done.stdout + done.stderr
+    assert cli.main(["check", "--no-hosts", str(file)]) == 1
+    assert "  PROBLEM families.log_write: generator open: warm_up: 0.5 s" in capsys.readouterr().out
+    project.write_study({**study, "measure": False})
+    assert cli.main(["check", "--no-hosts", str(file)]) == 0
+
+
 def test_too_few_writers_are_refused_with_the_arithmetic_and_enough_are_made_otherwise():
     with pytest.raises(StudyError) as caught:
         plan_of(generators=[{**HAMMER, "writers": 64}], rates=["500/s"]).cases  # noqa: B018
@@ -242,14 +277,21 @@ def test_a_window_fails_with_its_reason(changes: dict[str, Any], why: str):
 
 
 def test_growth_is_taken_over_whole_publish_steps():
-    # 512 leaves every second, seen with a poll's delay; the window's ends cut two steps in two.
+    # 512 leaves every second, seen with a poll's delay; the window's ends cut two steps in two, which do not count.
     seen = [(n + 0.03 * (n % 2), 512 * n) for n in range(40)]
     found = growth(seen, 5.5, 35.5, 1.0)
-    assert len(found.grew) == 30 and found.qps == pytest.approx(512, rel=0.002)
+    assert len(found.grew) == 29 and found.qps == pytest.approx(512, rel=0.002)
     low, high = within_trial.rate_interval(found.grew, found.took_s)
     assert low <= 512 <= high and high - low < 0.05 * 512
     rows = growth_rows(seen)
     assert rows[0] == {"t_s": 0, "size": 0, "qps": None} and rows[2]["qps"] == pytest.approx(512 / 0.97)
+
+
+def test_a_rate_holds_nothing_of_the_warm_up():
+    # The log is empty until its first checkpoint, which has the warm-up's leaves; the window begins before it.
+    seen = [(0.0, 0), (1.02, 900), (2.02, 2900), (3.02, 4900)]
+    assert growth(seen, 0.5, 3.5, 1.0).qps == pytest.approx(2000)
+    assert growth(seen, 1.5, 2.5, 1.0) is None, "no two checkpoints lie inside"
 
 
 def test_a_log_that_stops_does_not_look_fast():

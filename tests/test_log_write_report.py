@@ -364,3 +364,20 @@ def test_the_page_knows_what_the_study_declared(bare_project):
     tidy = write_log(bare_project, blocks=1)
     page = Page("log_write", study="embedded", tidy=tidy, output=bare_project / "reports")
     assert page.declared["search"]["within"] == 0.05
+
+
+def test_a_window_without_two_checkpoints_has_no_rate_and_says_so(tmp_path):
+    tables = LogTables(tmp_path)
+    for rate in ("500-per-s", "1000-per-s"):
+        tables.opened(levels_of("posix", "no", "open", rate), 1, float(rate.split("-")[0]), 2350.0)
+    steps = {tables.trials[0]["trial"]: 0.0, tables.trials[1]["trial"]: 2.0}
+    without = [r for r in tables.observations if (r["trial"], r["metric"]) != (tables.trials[0]["trial"], "qps")]
+    tables.observations[:] = without + [
+        {**r, "metric": "publish_steps", "value": steps[r["trial"]], "unit": "1"}
+        for r in without
+        if r["metric"] == "offered"
+    ]
+    (rates,) = [t for t in Drawn(load_of(tables.write())).rates() if t.name.startswith("rates")]
+    none, few = (dict(zip(rates.columns, r, strict=True))["Achieved, no dedup"] for r in rates.rows)
+    assert none.lines == ("no two checkpoints in the window",) and none.kind == "failed"
+    assert few.lines[-1] == "over 2 publish steps"

@@ -102,7 +102,7 @@ NOT_CAPTURED = {
     "file_size": set(),
     "fio": {"trim_", "_slat_p", "read_lat_p", "write_lat_p", "sync_lat_p99.9"},
     "http_concurrency": {"generator_cpu", "server_cpu", "server_peak_memory"},
-    "load_test": {"users_high"},  # of the recorded search nothing failed
+    "load_test": {"users_high", "supported_users"},  # the recorded search began with the load, and users swung
     "log_write": {"capacity_", "_cpu", "disk_", "hammer_qps_mean", "qps_of_hammer_window", "qps_low", "qps_high"},
 }
 

@@ -29,6 +29,8 @@ try:
     for file in workflow.configfiles:
         refuse_repeated_keys(Path(file))
     STUDY = parse_study(config)
+    if STUDY.measure:
+        STUDY.require_fit()
 except BenchstudyError as error:
     raise WorkflowError(str(error))
 

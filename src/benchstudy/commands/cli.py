@@ -113,9 +113,12 @@ def _check(arguments: argparse.Namespace) -> int:
     fewest = sum(plan.trials(plan.fewest_blocks) for plan in plans)
     most = sum(plan.trials(plan.blocks) for plan in plans)
     print(f"{arguments.study}: study {study.study}, {len(plans)} sessions, {_from_to(fewest, most)} trials")
+    unfit = study.unfit() if study.measure else []
+    for text in unfit:
+        print(f"  PROBLEM {text}")
     if arguments.no_hosts:
-        return 0
-    bad = 0
+        return 1 if unfit else 0
+    bad = len(unfit)
     for name in dict.fromkeys(host for plan in plans for host in plan.hosts):
         for fine, text, fix in check_host(study, name):
             bad += not fine

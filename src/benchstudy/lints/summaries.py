@@ -6,6 +6,7 @@ from collections.abc import Iterator
 
 from benchstudy.lints import words
 from benchstudy.lints.model import Found, Group, Material, rule
+from benchstudy.statistics.modes import two_modes
 
 _SUFFIXES = {"mean": ("mean", "avg"), "sd": ("sd", "stddev"), "median": ("p50", "median")}
 # Generators print latencies to the millisecond, and nothing tells how far each of a trial's metrics was rounded.
@@ -98,7 +99,7 @@ def _outliers_in_values(material: Material) -> Iterator[tuple[str, str]]:
             typical = others[len(others) // 2]
             far = max(lone, typical) > 3 * min(lone, typical) > 0
             if far and spread > _TIGHT * without:
-                say = {"s": words.time, "B/s": words.rate, "1/s": words.per_second}.get(figure.unit, words.number)
+                say = words.of_unit(figure.unit)
                 what = (
                     f"one of {len(values)} trials gave {say(lone)}, the others {say(others[0])} to "
                     f"{say(others[-1])}; "
@@ -110,6 +111,26 @@ def _outliers_in_values(material: Material) -> Iterator[tuple[str, str]]:
 def _sd(values: list[float]) -> float:
     mean = sum(values) / len(values)
     return math.sqrt(sum((v - mean) ** 2 for v in values) / (len(values) - 1))
+
+
+@rule(
+    "two-modes",
+    "warning",
+    why="A median of two groups stands in neither, or for one of them alone, and with another trial it may jump to the "
+    "other. What the two have in common is only their name.",
+    action="Find out what parts them (a cold start, a cache, a neighbour, an order), make it a factor or take it out, "
+    "and print both until then.",
+)
+def two_groups(material: Material) -> Found:
+    if material.kind != "measured":
+        return
+    for group in material.groups:
+        for name in material.headlines:
+            modes = two_modes(group.figures[name].values) if name in group.figures else None
+            if modes is not None:
+                say = words.of_unit(group.figures[name].unit)
+                parts = f"{modes.low_n} trials near {say(modes.low)}, {modes.high_n} near {say(modes.high)}"
+                yield group.where, f"{name.replace('_', ' ')}: {parts}"
 
 
 @rule(

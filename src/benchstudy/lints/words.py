@@ -1,5 +1,12 @@
 """How findings say figures. `report.human` needs more to be imported than a study that only names lints should pay."""
 
+from collections.abc import Callable
+
+
+def of_unit(unit: str) -> Callable[[float], str]:
+    """What says a figure of a base unit."""
+    return {"s": time, "B/s": rate, "1/s": per_second}.get(unit, number)
+
 
 def rate(bytes_per_second: float) -> str:
     return _scaled(bytes_per_second, (("GB/s", 1e9), ("MB/s", 1e6), ("KB/s", 1e3), ("B/s", 1.0)))

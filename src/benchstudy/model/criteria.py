@@ -6,3 +6,11 @@ ACHIEVED = 0.99  # of what was offered: a load that gets less did not get what i
 BUSY_WRITERS = 0.9  # of a closed loop's writers waiting at once: their number decides the rate
 BUSY_GENERATOR = 0.8  # of its processors: the generator may decide the figure, which is client-limited
 LITTLE = 0.05  # of the requests that were to be under way: more or fewer of them contradict Little's law
+LEAST_CEILING_S = 1.0  # of a null server's run: what a generator does in milliseconds it mostly does to begin
+USERS_SWING = 0.5  # of their mean: users that swing wider between the fewest and the most have no number
+# Two modes behind one median. Simulated (docs/statistics.md): of samples with one mode at most 3 in 100 get two.
+MODES_FEWEST = 6  # trials; of five with one mode, 4 in 100 have such a gap
+MODES_GAP = 3.0  # times as wide as either group is the gap between the two
+MODES_APART = 1.25  # as a ratio; two groups that are nearer to each other mislead nobody
+DIP_FEWEST = 10  # trials from which Hartigan's dip test is asked, too: of six it finds hardly any two modes
+DIP_LEVEL = 0.01  # of the dip test; a page asks it a hundred times

@@ -21,7 +21,7 @@ import inspect
 import json
 import random
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Container, Mapping, Sequence
+from collections.abc import Callable, Container, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, ClassVar
@@ -57,7 +57,7 @@ class FamilyConfig(Strict):
 
     @property
     def import_only(self) -> bool:
-        """Whether the block is empty, as in `fio: {}`: nothing is measured, and what is imported is reported."""
+        """Whether the block is empty, as in `name: {}`: nothing is measured, and what is imported is reported."""
         return bool(self.needed) and self.model_fields_set <= {"targets"}
 
     @model_validator(mode="after")
@@ -66,6 +66,10 @@ class FamilyConfig(Strict):
             if not getattr(self, name):
                 raise ValueError(f"{name}: give at least one; an empty block, {{}}, is for imported outputs alone")
         return self
+
+    def unfit(self) -> Iterable[str]:
+        """Why nothing must be measured as it says here, with the field and the fix. What was measured so is read."""
+        return ()
 
 
 @dataclass(frozen=True)

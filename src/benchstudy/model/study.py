@@ -162,6 +162,16 @@ class Study(Strict):
     def session(self, target: str, family: str) -> "SessionPlan":
         return SessionPlan(self, target, family)
 
+    def unfit(self) -> list[str]:
+        """What would give no true figure when it is measured, with the field and the fix."""
+        return [f"families.{name}: {text}" for name, config in self.families.items() for text in config.unfit()]
+
+    def require_fit(self) -> None:
+        """Before anything is measured. Raises StudyError with all that is `unfit`."""
+        found = self.unfit()
+        if found:
+            raise StudyError("\n".join([*found, "What was measured so is read with `--config measure=false`."]))
+
     @cached_property
     def sha256(self) -> str:
         """Of everything that was declared; `measure` and `beside` are switches of one run, not a part of the study.

@@ -5,6 +5,7 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from benchstudy.statistics.modes import Modes
 from benchstudy.statistics.stats import Summary
 
 _PLACE = re.compile(r" from /\S+")
@@ -87,10 +88,17 @@ def value_range(values: Sequence[float], unit: str) -> str:
 
 
 def evidence(summary: Summary, unit: str) -> str:
-    """How much stands behind a cell: n and the 95 % interval of the median, or why there is none."""
+    """How much stands behind a cell: n and the 95 % interval of the median, or why there is none; and two modes."""
+    modes = f"; {two_modes(summary.modes, unit)}" if summary.modes is not None else ""
     if summary.interval_low is None:
-        return f"n = {summary.n}: too small for an interval"
-    return f"n = {summary.n}, {interval(summary, unit)}"
+        return f"n = {summary.n}: too small for an interval{modes}"
+    return f"n = {summary.n}, {interval(summary, unit)}{modes}"
+
+
+def two_modes(modes: Modes, unit: str) -> str:
+    """ "two modes: 2 near 3.05 ms, 4 near 202 ms"."""
+    low, high = (brief(value, unit) for value in (modes.low, modes.high))
+    return f"two modes: {modes.low_n} near {low}, {modes.high_n} near {high}"
 
 
 def level(text: str) -> str:

@@ -8,6 +8,7 @@ from functools import lru_cache
 import numpy as np
 
 from benchstudy.model.criteria import LEVEL
+from benchstudy.statistics.modes import Modes, two_modes
 
 FEWEST_FOR_MEAN = 20
 # Resampling must give the same page twice; the seed is a constant so that nobody can pick a lucky one.
@@ -20,7 +21,7 @@ class Summary:
     """What `n` trials say about one quantity, in the unit of the values.
 
     An estimate that the data cannot support is None, and `note` says why in words for a reader. `method` names the
-    estimator of the interval and is empty when there is none.
+    estimator of the interval and is empty when there is none. `modes`: the two groups that the values lie in.
     """
 
     n: int
@@ -31,6 +32,7 @@ class Summary:
     interval_high: float | None
     method: str
     note: str
+    modes: Modes | None = None
 
 
 def smallest_n(percentile: float, level: float = LEVEL) -> int:
@@ -86,7 +88,9 @@ def summarise(values: Iterable[float | None], units: Iterable[str] = ()) -> Summ
         method = "order statistics"
     if n > 1 and numbers.min() == numbers.max():
         notes.append("all values are equal: the clock or the tool may round")
-    return Summary(n, mean, sd, float(np.median(numbers)), low, high, method, "; ".join(notes))
+    return Summary(
+        n, mean, sd, float(np.median(numbers)), low, high, method, "; ".join(notes), two_modes(numbers.tolist())
+    )
 
 
 @lru_cache(maxsize=1024)

@@ -1,9 +1,17 @@
 """What a study says about the family http_concurrency: servers, their endpoints, limits, generators, and sweeps."""
 
 import re
+from collections.abc import Iterator
 from typing import Annotated, Any, ClassVar, Literal
 
-from pydantic import AfterValidator, Field, field_validator, model_validator
+from pydantic import (
+    AfterValidator,
+    Field,
+    SerializerFunctionWrapHandler,
+    field_validator,
+    model_serializer,
+    model_validator,
+)
 
 from benchstudy.families.shared.levels import (
     UNLIMITED,
@@ -13,6 +21,7 @@ from benchstudy.families.shared.levels import (
     check_chosen,
     misplaced_option,
 )
+from benchstudy.model.criteria import LEAST_CEILING_S
 from benchstudy.model.family import FamilyConfig
 from benchstudy.model.names import Name, require_each_once
 from benchstudy.model.services import check_port
@@ -22,6 +31,7 @@ from benchstudy.model.units import DurationField
 CEILING = "null"  # the level of the factor endpoint for a server that only shows what the generator can do
 COUNTER = "{{n}}"  # in a path: a number that no other request of the trial has
 _ENV = re.compile(r"\{\{\s*env\.([A-Za-z_][A-Za-z0-9_]*)\s*\}\}")
+_MOST_OF_AB = 100_000  # requests a second: it keeps a record of each that it may make, and does fewer
 _LINE = re.compile(r"[^\r\n\0]*")
 
 Tool = Literal["ab", "wrk", "k6"]
@@ -173,6 +183,9 @@ class Server(Strict):
     ceiling: bool = Field(
         False, description="a null server: it does as good as nothing and shows what the generator itself can do"
     )
+    ceiling_time: DurationField | None = Field(
+        None, description="of a null server: it is asked for so long at least, whatever the generator's own number is"
+    )
     login: Login | None = None
     endpoints: list[Endpoint] = Field(min_length=1)
 
@@ -183,10 +196,21 @@ class Server(Strict):
             raise ValueError(f"server {self.name}: two endpoints have one name")
         if self.ceiling and len(names) != 1:
             raise ValueError(f"server {self.name}: with `ceiling: true` it has one endpoint, the cheapest there is")
+        time_s = self.ceiling_time
+        if time_s is not None and not (self.ceiling and time_s >= LEAST_CEILING_S and time_s == int(time_s)):
+            raise ValueError(
+                f"server {self.name}: ceiling_time: {time_s:g} s: it is for servers with `ceiling: true`, and whole "
+                f"seconds, {LEAST_CEILING_S:g}s at least"
+            )
         for endpoint in self.endpoints:
             if self.login is None and any("{{token}}" in text for text in endpoint.headers.values()):
                 raise ValueError(f"server {self.name}, endpoint {endpoint.name}: {{{{token}}}} needs a `login`")
         return self
+
+    @model_serializer(mode="wrap")
+    def _without_what_is_new(self, dump: SerializerFunctionWrapHandler) -> dict[str, Any]:
+        """A study's hash must stay what it was before there was a `ceiling_time`."""
+        return {key: value for key, value in dump(self).items() if (key, value) != ("ceiling_time", None)}
 
     @property
     def secret_env(self) -> list[str]:
@@ -211,7 +235,7 @@ class Generator(Strict):
     requests: int | None = Field(None, ge=1, description="of ab")
     duration: DurationField | None = Field(None, description="of wrk and k6; of ab: at most this long")
     warm_up: int | DurationField | None = Field(
-        None, description="the same load before, not counted: requests for ab, a duration for wrk and k6"
+        None, description="the same load before, not counted: requests for ab, a duration for wrk and k6; 0 for none"
     )
     threads: int = Field(1, ge=1, le=1024, description="of wrk")
     max_in_flight: int = Field(
@@ -254,6 +278,16 @@ class Generator(Strict):
     def is_open(self) -> bool:
         return self.tool == "k6"
 
+    def at_least(self, seconds: float | None) -> "Generator":
+        """The same load, for so long at least. ab ends at the time, too: not after a number of requests."""
+        if seconds is None:
+            return self
+        duration = max(self.duration or 0.0, seconds)
+        if self.tool != "ab":
+            return self.model_copy(update={"duration": duration})
+        most = max(self.requests or 0, round(_MOST_OF_AB * duration))
+        return self.model_copy(update={"duration": duration, "requests": most})
+
 
 class Sweep(Strict):
     """Cases to measure: every combination of what is listed. What is left out stands for all there is."""
@@ -294,6 +328,26 @@ class HttpConcurrencyConfig(FamilyConfig):
         for number, sweep in enumerate(self.sweeps):
             self._check_names(f"sweeps[{number}]", sweep)
         return self
+
+    def unfit(self) -> Iterator[str]:
+        """What begins with a load has connections, caches and code that are made on the way; a ceiling needs time."""
+        used = {g.name: g for sweep in self.sweeps for g in self.chosen_generators(sweep)}.values()
+        for generator in used:
+            if generator.warm_up is None:
+                example = "50" if generator.tool == "ab" else "1s"
+                yield (
+                    f"generator {generator.name}: warm_up: say what of the same load comes before, and is not counted, "
+                    f"such as {example}; 0{'' if generator.tool == 'ab' else 's'} for none"
+                )
+        for server in (server for server in self.servers if server.ceiling):
+            for generator in used:
+                lasts_s = None if generator.tool == "ab" else generator.duration
+                if server.ceiling_time is None and (lasts_s is None or lasts_s < LEAST_CEILING_S):
+                    own = f"{generator.requests} requests" if lasts_s is None else f"{lasts_s:g} s"
+                    yield (
+                        f"server {server.name}: ceiling_time: {own} of {generator.name} may take milliseconds there, "
+                        f"which is no ceiling: give {LEAST_CEILING_S:g}s or more"
+                    )
 
     def _check_names(self, where: str, sweep: Sweep) -> None:
         known = {

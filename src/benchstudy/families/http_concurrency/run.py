@@ -49,7 +49,7 @@ class _Trial:
         config: HttpConcurrencyConfig = trial.config
         self.server: Server = config.server(case.levels["server"])
         self.endpoint: Endpoint = self.server.endpoint(case.levels["endpoint"])
-        self.generator: Generator = config.generator(case.levels["generator"])
+        self.generator: Generator = config.generator(case.levels["generator"]).at_least(self.server.ceiling_time)
         limit = config.limit(case.levels["limits"])
         self.limits = limit.limits if limit else Limits()
         self.load_role = load_role(trial.roles)
@@ -69,7 +69,7 @@ class _Trial:
             "concurrency": self.concurrency,
             "rate_per_s": self.rate.per_s if self.rate else None,
             "ceiling": self.server.ceiling,
-            "warm_up": generator.warm_up is not None,
+            "warm_up": bool(generator.warm_up),
             "placement": asdict(placement),
         }
         trial.note(loop=facts["loop"], tool=generator.tool, placement=facts["placement"])
@@ -102,7 +102,7 @@ class _Trial:
                     warm_up=warm_up,
                 )
 
-            if generator.warm_up is not None:
+            if generator.warm_up:
                 self._execute(load(warm_up=True), WARM_UP, placement, token)
             left_before, used_before = self._left(running), dict(running.usage())
             self._execute(load(warm_up=False), LOAD, placement, token)

@@ -2,7 +2,7 @@
 
 import re
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from datetime import UTC, datetime
 from itertools import combinations
 from typing import Annotated, Any, Literal
@@ -274,6 +274,16 @@ class LoadTestConfig(FamilyConfig):
         else:
             self._check_run()
         return self
+
+    def unfit(self) -> Iterator[str]:
+        """A load must have time for a window after its start-up, or it never has a result."""
+        for load in self.loads:
+            rule = load.rule
+            if rule is not None and rule.at_most <= rule.start_up + rule.window:
+                yield (
+                    f"load {load.name}: rule: at_most: {rule.at_most:g} s leave no time for a window of "
+                    f"{rule.window:g} s after ignore_first and alert_window, {rule.start_up:g} s: raise it"
+                )
 
     @property
     def scraped(self) -> bool:

@@ -38,6 +38,14 @@ class LoadTest(Family):
         },
         "buckets": {"group": "String", "label": "String", "le_s": "Float64", "count": "Float64"},
         "users": {"t_s": "Float64", "users": "Float64", "alert": "String"},
+        "checks": {"t_s": "Float64", "users": "Float64", "alert": "String", "judged": "Boolean"},
+        "search": {
+            "why": "String",
+            "limited_by": "String",
+            **dict.fromkeys(("supported", "slope", "swing", "least", "most", "passed", "failed"), "Float64"),
+            "bracket_low": "Float64",
+            "bracket_high": "Float64",
+        },
         "client": {
             "action": "String",
             **dict.fromkeys(("count", "failures"), "Int64"),

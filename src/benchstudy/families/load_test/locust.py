@@ -3,13 +3,15 @@
 import csv
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import pairwise
+from itertools import groupby, pairwise
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
-from benchstudy.families.load_test.users.on_host import histogram
-from benchstudy.families.load_test.users.on_host.feedback import AT_MAXIMUM
+from benchstudy.families.load_test.users.on_host import feedback, histogram
+from benchstudy.families.load_test.users.on_host.alerts import ALERT, IGNORED
+from benchstudy.families.load_test.users.on_host.feedback import AT_MAXIMUM, SETTLED, STARTING
 from benchstudy.families.load_test.users.on_host.master import (
+    ALERTS,
     FAILURES,
     HISTOGRAMS,
     MASTER,
@@ -21,6 +23,7 @@ from benchstudy.families.load_test.users.on_host.master import (
 )
 from benchstudy.families.load_test.users.on_host.recording import DROPPED, ERRORS, EVENT, HTTP, WEBSOCKET, Measured
 from benchstudy.families.shared.files import damaged, read_json
+from benchstudy.model.criteria import USERS_SWING
 from benchstudy.model.family import ParseError
 
 CONNECT, DELIVERY = "connect", "delivery"  # rows of the table `client` that are no HTTP
@@ -30,7 +33,9 @@ _PERCENTS = (50, 95, 99)
 
 @dataclass(frozen=True)
 class LoadResult:
-    """`values`: metric to (value, unit). `series`: users, client, client_histogram. `problems`: for a reader."""
+    """`values`: metric to (value, unit). `series`: users, checks, search, client, client_histogram. `problems`: for a
+    reader.
+    """
 
     values: Mapping[str, tuple[float, str]]
     series: Mapping[str, Sequence[Mapping[str, Any]]]
@@ -38,7 +43,7 @@ class LoadResult:
 
 
 def parse_load(folder: Path, window_start_s: float, steady: tuple[float, float], clock_s: float = 0.0) -> LoadResult:
-    """The master's files in `folder`, of the time `steady` alone but for the series `users`.
+    """The master's files in `folder`, of the time `steady` alone but for the series `users`, `checks` and `search`.
 
     Args:
         window_start_s: where `t_s` of the series is zero. It and `steady` (start, end) in Unix seconds on the clock of
@@ -50,6 +55,29 @@ def parse_load(folder: Path, window_start_s: float, steady: tuple[float, float],
     files = _Files(folder, window_start_s, steady, clock_s)
     with damaged(folder.name):
         return files.parse()
+
+
+class _Check(NamedTuple):
+    """`judged`: none of the alerts was ignored, as at first, so that silence says something."""
+
+    t_s: float
+    users: float
+    alerts: tuple[str, ...]
+    judged: bool
+
+
+def _rule_values(search: Mapping[str, Any] | None) -> dict[str, tuple[float, str]]:
+    if search is None:
+        return {}
+    found = {
+        "supported_users": (search["supported"], "1"),
+        "slope": (search["slope"], "1/s"),
+        "swing": (search["swing"], "1"),
+        "users_low": (search["bracket_low"], "1"),
+        "users_high": (search["bracket_high"], "1"),
+        "at_maximum": (search["why"] == AT_MAXIMUM, "1"),
+    }
+    return {metric: (float(value), unit) for metric, (value, unit) in found.items() if value is not None}
 
 
 class _Files:
@@ -93,11 +121,15 @@ class _Files:
         if not http.count:
             raise ParseError("the users made no request within the steady time: is it of another clock?")
         failures = self._failures()
-        values = self._user_values(users) | self._rule_values() | self._client_values(http, requests, failures)
+        checks = list(self._checks())
+        search = self._search(checks)
+        values = self._user_values(users) | _rule_values(search) | self._client_values(http, requests, failures)
         return LoadResult(
             values,
             {
                 "users": [self._users_row(row) for row in users],
+                "checks": [self._check_row(check) for check in checks],
+                "search": [search] if search else [],
                 "client": _client_rows(requests, failures),
                 "client_histogram": _histogram_rows(requests),
             },
@@ -135,18 +167,51 @@ class _Files:
         ends = [float(row["t_s"]) for row in self.rows(WORKERS) if row["worker"] == MASTER]
         return sum(end - start for start, end in pairwise([0.0, *ends]) if self.is_steady(start, end - start))
 
-    def _rule_values(self) -> dict[str, tuple[float, str]]:
+    def _checks(self) -> Iterator[_Check]:
+        """What the rule of an unbounded load decided from, before it took users away."""
+        rows = groupby(self.rows(ALERTS), key=lambda row: row["t_s"]) if self.result.get("result") else ()
+        for t_s, of_check in rows:
+            alerts = list(of_check)
+            names = tuple(row["alert"] for row in alerts if row["state"] == ALERT)
+            judged = all(row["state"] != IGNORED for row in alerts)
+            yield _Check(float(t_s), float(alerts[0]["users"]), names, judged)
+
+    def _check_row(self, check: _Check) -> dict[str, Any]:
+        alert = "+".join(check.alerts) or None
+        return {"t_s": self.axis(check.t_s), "users": check.users, "alert": alert, "judged": check.judged}
+
+    def _search(self, checks: Sequence[_Check]) -> dict[str, Any] | None:
+        """What an unbounded load found, and what it saw in its last window. A load that says it settled is judged by
+        what settled means today: it is old, and its window began with the load, swung, or has no bracket.
+        """
         result = self.result.get("result")
         if not result:
-            return {}
-        found = {
-            "supported_users": (result["supported"], "1"),
-            "slope": (result["slope"], "1/s"),
-            "users_low": (result["bracket"]["low"], "1"),
-            "users_high": (result["bracket"]["high"], "1"),
-            "at_maximum": (result["why"] == AT_MAXIMUM, "1"),
+            return None
+        rule, why = self.result["plan"]["rule"], result["why"]
+        begin_s = result["end_s"] - rule["constants"]["window_s"]
+        # Written down to the millisecond.
+        last = [c for c in checks if begin_s + _SLACK_S < c.t_s <= result["end_s"] + _SLACK_S]
+        before = [c for c in checks if last and c.t_s < last[0].t_s][-1:]
+        window = [(c.t_s, c.users, c.alerts) for c in last]
+        judged = [(c.t_s, c.users, c.alerts) for c in before if c.judged] + window
+        passed, failed = feedback.meeting(judged)
+        if why == SETTLED:
+            start_up_s = max(alert["ignore_first_s"] for alert in rule["alerts"]) + rule["alert_window_s"]
+            begun_early = begin_s < start_up_s - _SLACK_S
+            why = STARTING if begun_early else feedback.verdict(judged, window, USERS_SWING)
+        return {
+            "why": why,
+            "limited_by": result["limited_by"],
+            "supported": result["supported"] if why == SETTLED else None,
+            "slope": result["slope"],
+            "swing": feedback.swing_of(window) if window else None,
+            "least": min((users for _, users, _ in window), default=None),
+            "most": max((users for _, users, _ in window), default=None),
+            "passed": passed,
+            "failed": failed,
+            "bracket_low": result["bracket"]["low"],
+            "bracket_high": result["bracket"]["high"],
         }
-        return {metric: (float(value), unit) for metric, (value, unit) in found.items() if value is not None}
 
     # --- what they waited for --------------------------------------------------------------------------------
 

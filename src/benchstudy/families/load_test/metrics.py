@@ -6,13 +6,21 @@ _GROUPS = {"api": "API", "store": "Store"}
 _SAMPLES = "of the samples"
 _MEANS = "means over the window; devices: open websockets"
 _HOST = "share in use of the server's host"
-_RULE = "of an unbounded load: the rule's result, and the bracket"
+_RULE = "of an unbounded load: the rule's result, where it settled between a load that passed and one that failed"
+_BRACKET = "of an unbounded load: no check of the window alerted at so many, every one did at so many"
 _CLIENT = "as users saw it; errors are a share"
 
 METRICS = declare(
     Metric("supported_users", "1", "Supported users", "higher", _RULE, primary=True, tells="capacity"),
-    Metric("users_low", "1", "Supported users, low", "higher", _RULE),
-    Metric("users_high", "1", "Supported users, high", "higher", _RULE),
+    Metric("users_low", "1", "Supported users, low", "higher", _BRACKET),
+    Metric("users_high", "1", "Supported users, high", "higher", _BRACKET),
+    Metric(
+        "swing",
+        "1",
+        "Swing of the users",
+        None,
+        "of an unbounded load: most less fewest of the window, over the mean",
+    ),
     Metric("slope", "1/s", "Slope of the users", None, "of an unbounded load: of the line that decided"),
     Metric(
         "at_maximum", "1", "Ended at the most users", None, "of an unbounded load: 1 where it ended at its `max_users`"

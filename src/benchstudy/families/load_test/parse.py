@@ -182,7 +182,7 @@ def _events(trial: _Trial) -> list[Event]:
 
 def _load(files: Path, facts: Mapping[str, Any]) -> tuple[Values, dict[str, Rows]]:
     """What the generator saw, where it was ours."""
-    nothing: dict[str, Rows] = {"users": [], "client": [], "client_histogram": []}
+    nothing: dict[str, Rows] = {"users": [], "checks": [], "search": [], "client": [], "client_histogram": []}
     if not (files / LOAD).is_dir():
         return {}, nothing
     from benchstudy.families.load_test.locust import parse_load

@@ -21,7 +21,8 @@ from benchstudy.model.strict import Strict
 from benchstudy.model.units import DurationField, SizeField, parse_percent
 
 SEARCH = "search"  # the level of the factor rate for the capacity search
-_LEAST_WINDOW_S = {"gcp": 60.0}  # by kind: a checkpoint comes every 10 s whatever is asked for
+_LEAST_STEP_S = {"gcp": 10.0}  # by kind: a checkpoint comes so often at most, whatever is asked for
+_LEAST_WINDOW_S = {"gcp": 60.0}
 _MOST_UNDER_WAY = 16_000  # each has a connection: a file at either end, and a port
 _LEAST_STEPS = 3  # publish steps in a window, so that there is a rate between checkpoints and not only two ends
 
@@ -102,6 +103,11 @@ class Backend(Strict):
     def server(self, antispam: str) -> Name | None:
         """The service of this variant; None when there is no such variant."""
         return self.antispam_service if antispam == "yes" else self.service
+
+    @property
+    def step_s(self) -> float:
+        """From one checkpoint to the next."""
+        return max(self.publish_interval, _LEAST_STEP_S.get(self.kind, 0.0))
 
     def window_s(self, asked_s: float) -> float:
         """As long as asked or as this kind needs, whole publish steps. A step that is cut in two is not measured."""
@@ -260,6 +266,21 @@ class LogWriteConfig(FamilyConfig):
                     f"warm_up and its window, {writes:g} s: give it more, with some for what comes before and after"
                 )
         return self
+
+    def unfit(self) -> Iterator[str]:
+        """Until the first checkpoint has the warm-up's leaves the log is empty, and no window must begin."""
+        steps: dict[tuple[str, float], Backend] = {}
+        for sweep in self.sweeps:
+            for backend, *_, generator, rate in self.combinations(sweep):
+                own = ("search", self.search.warm_up), (f"generator {generator.name}", generator.warm_up)
+                of = own[0] if rate == SEARCH else own[1]
+                steps[of] = max(steps.get(of, backend), backend, key=lambda b: b.step_s)
+        for (what, warm_up), backend in steps.items():
+            if warm_up < backend.step_s:
+                yield (
+                    f"{what}: warm_up: {warm_up:g} s is shorter than a publish step of backend {backend.name} "
+                    f"(publish_interval), {backend.step_s:g} s: raise it to {backend.step_s:g}s or more"
+                )
 
     def _check_services(self, backend: Backend) -> None:
         servers = [name for name in (backend.service, backend.antispam_service) if name is not None]

@@ -1,6 +1,7 @@
 """How fast a tree grew, from the checkpoints that were seen. Pure.
 
-A checkpoint is seen once a publish step, so a window of the clock cuts two steps. Rates are between checkpoints.
+A checkpoint is seen once a publish step, so a window of the clock cuts two steps. Rates are between checkpoints inside:
+from the last one before the window on, a rate would hold what the warm-up wrote.
 """
 
 from collections.abc import Sequence
@@ -27,15 +28,14 @@ class Growth:
 
 
 def growth(seen: Sequence[Seen], begin: float, end: float, publish_interval_s: float) -> Growth | None:
-    """Between the last checkpoints at or before the window's ends; None when there are no two.
+    """Between the first and the last checkpoint inside the window; None when there are no two.
 
     `seen`: rising. A log that stops publishing for longer than a few steps has no growth until the window's end.
     """
-    before = [row for row in seen if row[0] <= begin]
-    inside = [row for row in seen if begin < row[0] <= end]
-    patience = _STALLED * publish_interval_s
-    rows = [(max(before[-1][0], begin - patience), before[-1][1]), *inside] if before else inside
-    if rows and end - rows[-1][0] > patience:
+    rows = [row for row in seen if begin <= row[0] <= end]
+    if not rows:  # it had stopped before: what it had then is what it has
+        rows = [(begin, size) for moment, size in seen if moment < begin][-1:]
+    if rows and end - rows[-1][0] > _STALLED * publish_interval_s:
         rows = [*rows, (end, rows[-1][1])]
     if len(rows) < 2 or rows[-1][0] <= rows[0][0]:
         return None

@@ -30,9 +30,10 @@ METRICS = declare(
         "1/s",
         "QPS",
         "higher",
-        "growth of the tree over the window, between checkpoints: whole publish steps",
+        "growth of the tree between the first and the last checkpoint inside the window: whole publish steps",
         primary=True,
     ),
+    Metric("publish_steps", "1", "Publish steps", None, "that `qps` is over; 0 where no two checkpoints lie inside"),
     Metric("integrate_p50", "s", "To integrate, p50", "lower", _TIMES["integrate"][1], primary=True),
     *(
         Metric(f"{which}_{name}", "s", f"{title}, {name}", "lower", meaning)

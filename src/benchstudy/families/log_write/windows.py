@@ -17,7 +17,6 @@ from benchstudy.families.log_write.logbench_problems import problems_of
 from benchstudy.families.log_write.reading import grown_in, new_share_of, own_cpu, read_hammer_log, read_written
 from benchstudy.families.shared.files import read_json
 from benchstudy.model.criteria import ACHIEVED
-from benchstudy.model.family import ParseError
 from benchstudy.statistics import within_trial
 
 Rows = Sequence[Mapping[str, Any]]
@@ -159,15 +158,12 @@ def _size_at(seen: Sequence[Seen], moment: float) -> int:
 
 
 def _growth_values(grown: Growth | None, checkpoints: Sequence[Any]) -> Values:
-    if grown is None:
-        raise ParseError("no two checkpoints were seen in the window: is it shorter than a publish step?")
-    low, high = within_trial.rate_interval(grown.grew, grown.took_s) or (None, None)
-    return {
-        "qps": (grown.qps, "1/s"),
-        "qps_low": (low, "1/s"),
-        "qps_high": (high, "1/s"),
-        "tree_size": (checkpoints[-1].size, "1"),
-    }
+    values: Values = {"publish_steps": (len(grown.grew) if grown else 0, "1")}
+    values["tree_size"] = (checkpoints[-1].size if checkpoints else None, "1")
+    if grown is not None:
+        low, high = within_trial.rate_interval(grown.grew, grown.took_s) or (None, None)
+        values |= {"qps": (grown.qps, "1/s"), "qps_low": (low, "1/s"), "qps_high": (high, "1/s")}
+    return values
 
 
 def _achieved_share(grown: Growth | None, offered_per_s: float, new_share: float) -> float | None:

@@ -19,6 +19,7 @@ from benchstudy.report.figures.styles import DASHES, INK, MUTED, REFERENCE, Styl
 _CROSSHAIR = "crosshair"
 _MOST_STOPS = 100  # of the cross-hair: a pointer hardly finds more
 _LETTER = 1 / 50  # of the axis on a phone: a phase that is narrower than its name goes without
+_BAR_PX = 4  # of each trial's own window, one below the other from the top of the plot
 _NAMES_PX = 15  # a row of names above the plot
 _LABELS_PX = 46  # of the axis y, at least: panels that stand over one another have the same time at the same place
 _SHADES = (0.13, 0.05)  # neighbours differ
@@ -27,11 +28,14 @@ _MOST_TICKS = 7
 
 
 class Phase(NamedTuple):
-    """A stretch of the time axis, in its unit; bands of neighbours are shaded differently."""
+    """A stretch of the time axis, in its unit; bands of neighbours are shaded differently. One that is of a `series`
+    alone, such as a trial's own window, is a bar in its colour above the lines.
+    """
 
     name: str
     start: float
     end: float
+    series: str = ""
 
 
 def time_panel(
@@ -66,7 +70,7 @@ def time_panel(
         line = line.encode(
             strokeDash=alt.StrokeDash("line:N", scale=alt.Scale(domain=names, range=dashes), legend=None)
         )
-    layers = _phase_layers(phases, base_x)
+    layers = [*_phase_layers([p for p in phases if not p.series], base_x), *_own_layers(phases, base_x, style)]
     if not between.is_empty():
         area = alt.Chart(between).mark_area(opacity=0.18, aria=False)
         layers.append(visible(area.encode(x=base_x, y=alt.Y("low:Q", **y_encoding), y2="high:Q", color=style.colour())))
@@ -132,6 +136,24 @@ def _phase_layers(phases: Sequence[Phase], x: alt.X) -> list[alt.Chart]:
     # Above the plot: within it, lines run through them.
     name = base.mark_text(align="left", baseline="bottom", dx=2, dy=-3, fontSize=11, color=MUTED, aria=False)
     return [band, name.encode(x=at, y=alt.value(0), text="name:N")]
+
+
+def _own_layers(phases: Sequence[Phase], x: alt.X, style: Style) -> list[alt.Chart]:
+    own = [phase for phase in phases if phase.series]
+    if not own:
+        return []
+    rows = [
+        {"series": p.series, "phase": p.name, "from": round(p.start, 3), "to": round(p.end, 3), "row": _BAR_PX * row}
+        for row, p in enumerate(own, 1)
+    ]
+    at = x.copy()
+    at.shorthand = "from:Q"
+    bar = alt.Chart(pl.DataFrame(rows)).mark_rule(strokeWidth=_BAR_PX - 1, opacity=0.75, aria=False)
+    tip = [
+        alt.Tooltip(f"{name}:{kind}") for name, kind in (("series", "N"), ("phase", "N"), ("from", "Q"), ("to", "Q"))
+    ]
+    y = alt.Y("row:Q", scale=None, axis=None)
+    return [visible(bar.encode(x=at, x2="to:Q", y=y, color=style.colour(), tooltip=tip))]
 
 
 def _change_layers(changes: LevelChanges, x: alt.X, middle: float, style: Style) -> list[alt.Chart]:

@@ -17,12 +17,16 @@ def write_estimates(estimates: Iterable[Estimate], path: Path) -> None:
     """One row a case and metric."""
     path.parent.mkdir(parents=True, exist_ok=True)
     names = ["n", "mean", "sd", "median", "interval_low", "interval_high", "method", "note"]
+    of_modes = ["low_n", "low", "high_n", "high"]  # empty where there is one mode
     with path.open("w", newline="", encoding="utf-8") as out:
         writer = csv.writer(out, lineterminator="\n")
-        writer.writerow(["target", "case", "metric", "unit", "results", "failed", *names])
+        writer.writerow(
+            ["target", "case", "metric", "unit", "results", "failed", *names, *(f"mode_{name}" for name in of_modes)]
+        )
         for e in estimates:
             row = [e.target, e.case, e.metric, e.unit, e.results, e.failed]
-            writer.writerow(row + [getattr(e.summary, name) for name in names])
+            modes = [getattr(e.summary.modes, name, None) for name in of_modes]
+            writer.writerow(row + [getattr(e.summary, name) for name in names] + modes)
 
 
 def write_trials(results: Results, path: Path) -> None:

@@ -12,7 +12,7 @@ from typing import Any
 import polars as pl
 
 from benchstudy.families.shared.sweeps import SweepResults
-from benchstudy.model.criteria import ACHIEVED, BUSY_GENERATOR, LITTLE
+from benchstudy.model.criteria import ACHIEVED, BUSY_GENERATOR, LEAST_CEILING_S, LITTLE
 from benchstudy.report import human
 from benchstudy.report.results.results import Estimate, Results
 from benchstudy.statistics import scalability
@@ -98,15 +98,20 @@ class HttpLoad(SweepResults):
 
     @cached_property
     def _ceiling(self) -> dict[tuple[str, str, bool, float], float]:
-        """(target, generator, open, load) to the median of the best null server there is."""
+        """(target, generator, open, load) to the median of the best null server that was asked for long enough."""
         found: dict[tuple[str, str, bool, float], float] = {}
         for sweep in self.ceilings():
             for point in sweep.points:
                 key = (sweep.target, sweep.generator, sweep.is_open, point.number)
                 median = self.median("throughput", sweep, point)
-                if median is not None:
+                if median is not None and not self.is_short(sweep, point):
                     found[key] = max(median, found.get(key, 0.0))
         return found
+
+    def is_short(self, sweep: Sweep, point: Point) -> bool:
+        """Whether a null server's runs, to a tenth of a second, were too short to be a ceiling."""
+        lasted_s = self.median("duration", sweep, point)
+        return lasted_s is not None and round(lasted_s, 1) < LEAST_CEILING_S
 
     def client_limit(self, sweep: Sweep, point: Point) -> ClientLimit:
         """Whether the generator, and not the server, may have decided a point's throughput."""
@@ -260,7 +265,8 @@ class HttpLoad(SweepResults):
         if alone:
             yield (
                 f"{len(alone)} of {human.plural(len(closed), 'closed-loop point')} without a null server under the "
-                "same generator and concurrency: whether the client limited them is known from its CPU only."
+                f"same generator and concurrency for {LEAST_CEILING_S:g} s or more: whether the client limited them is "
+                "known from its CPU only."
             )
         broken = [(s, p) for s, p in closed if (self.little(s, p) or 0.0) > LITTLE]
         if broken:

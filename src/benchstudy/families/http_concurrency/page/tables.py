@@ -16,6 +16,7 @@ from benchstudy.statistics.stats import smallest_n
 
 CLIENT_LIMITED = "client-limited"
 NO_CEILING = "no ceiling"
+TOO_SHORT = "too short"
 LITTLE_BROKEN = f"Little > {100 * LITTLE:.0f} %"
 _ZERO = 1e-6
 # As ab prints them; the longest request is no percentile but a fact.
@@ -115,7 +116,7 @@ class HttpTables:
     def _marks(self, sweep: Sweep, point: Point) -> tuple[str, ...]:
         marks = []
         if sweep in self.load.ceilings():
-            return ()
+            return (TOO_SHORT,) if self.load.is_short(sweep, point) else ()
         if self.load.client_limit(sweep, point).reasons:
             marks.append(CLIENT_LIMITED)
         elif self.load.lacks_ceiling(sweep, point):

@@ -1,6 +1,6 @@
 """The ten graphs of each load and database, base and new in one chart, and the same figures in a table."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from statistics import median
@@ -25,12 +25,14 @@ from benchstudy.report.figures.level_changes import LevelChanges
 from benchstudy.report.figures.panels import Axis, Panel, Phase, Style, time_panel
 from benchstudy.report.tables.tables import MISSING, Cell, Table, slug
 from benchstudy.statistics import within_trial
+from benchstudy.statistics.change_points import Changes
 from benchstudy.statistics.comparisons import Comparison, judge
 from benchstudy.statistics.mix_shift import Quantile
 
 # What Exhibits.show_figure takes: name, caption, panels, style, series in the legend.
 Drawn = tuple[str, str, list[Panel], Style, list[str]]
-_TOWERING, _HEADROOM = 4.0, 1.3  # of what is measured: higher is cut off, there
+_TOWERING = 4.0  # times what is measured: from there on the axis is logarithmic
+_SAME_S = 1.0  # phases of several trials whose ends are no further apart are drawn as one
 _ALIGNED = "steady"  # users take their time to arrive: what is measured begins together
 _MOST_POINTS = 100  # of a line: the page holds forty of these graphs and more, and stays below 3 MB
 
@@ -81,8 +83,8 @@ class LoadPanels:
                 p for metric, kind in PANELS.items() if (p := self._panel(metric, kind, trials, changes)) is not None
             ]
             if panels:
-                phases = self.phases([t for found in trials.values() for t in found])
-                shifts = level_changes.caption(changes, f"the {phases[-1].name} phase") if phases else ""
+                named = [phase.name for found in trials.values() for t in found for phase in self.own_phases(t)[-1:]]
+                shifts = level_changes.caption(changes, f"the {named[0]} phase") if named else ""
                 caption = f"{self._caption(title, trials)} {shifts}".strip()
                 yield (title, [(slug(f"panels-{title}"), caption, panels, self.load.style, [*trials])])
 
@@ -96,7 +98,7 @@ class LoadPanels:
         window = f" Rates are over {median(known):g} s before each point." if known else ""
         return (
             f"{title} ({counts}). {lines}; of a p99 the band is the bucket it lies in, and the line PromQL's "
-            f"interpolation. Shaded: phases.{window}"
+            f"interpolation. Shaded: phases that all trials share; bars at the top: each trial's own.{window}"
         )
 
     def _panel(
@@ -105,9 +107,9 @@ class LoadPanels:
         """One graph; what changes its level within the last phase is put into `changes`."""
         frames = {}
         everything = [t for found in trials.values() for t in found]
-        steady_s = next((phase.start for phase in self.phases(everything) if phase.name == _ALIGNED), None)
+        moved = self._moved(everything)
         for version, found in trials.items():
-            told = (self._rows(metric, t, steady_s) for t in found)
+            told = (self._rows(metric, t, moved[t.uuid]) for t in found)
             rows = [frame for frame in told if frame is not None and not frame.is_empty()]
             if rows:
                 frames[version] = rows
@@ -115,51 +117,75 @@ class LoadPanels:
             return None
         pitch = _pitch([frame for rows in frames.values() for frame in rows])
         drawn = [_on_grid(rows, pitch, kind.quantile).with_columns(series=pl.lit(v)) for v, rows in frames.items()]
-        phases = self.phases([t for found in trials.values() for t in found])
-        together, cut = _cut_off(pl.concat(drawn), phases[-1:])
+        phases = self.phases(trials)
+        together = pl.concat(drawn)
+        towers = _towers(together, phases)
         lines = together.select("series", pl.lit("").alias("line"), "x", "y")
         bands = together.filter(pl.col("high") > pl.col("low")).select("series", "x", "low", "high")
-        x, y = Axis("Since the window began", "time", log=False), Axis(kind.axis, METRICS[metric].unit, log=False)
-        title = f"{kind.title} (cut off before the {phases[-1].name} phase)" if cut else kind.title
+        x, y = Axis("Since the window began", "time", log=False), Axis(kind.axis, METRICS[metric].unit, log=towers)
+        title = f"{kind.title} (logarithmic)" if towers else kind.title
         if phases and not kind.quantile:  # what lies somewhere in a bucket has no level of its own
-            changes[kind.title] = self._changes(frames, phases[-1], y.unit, [t for own in trials.values() for t in own])
+            changes[kind.title] = self._changes(frames, trials, y.unit)
         marked = changes.get(kind.title)
         return time_panel(title, lines, x, y, self.load.style, phases, bands, height=200, changes=marked)
 
     def _changes(
-        self, frames: dict[str, list[pl.DataFrame]], measured: Phase, unit: str, trials: Sequence[Trial]
+        self, frames: dict[str, list[pl.DataFrame]], trials: Mapping[str, Sequence[Trial]], unit: str
     ) -> LevelChanges:
-        """Of medians over trials, sample by sample: a line is drawn of fewer."""
+        """Of medians over trials, sample by sample, in the time that lies in the windows of all trials of a version."""
         samples = [frame for rows in frames.values() for frame in rows]
         pitch = max(_steps(samples), default=1.0)
-        lines = pl.concat(
-            _on_grid(rows, pitch, False).select(series=pl.lit(v), line=pl.lit(""), x="x", y="y")
-            for v, rows in frames.items()
-        )
-        widths = [width for t in trials if (width := self.load.value(t.uuid, "rate_window"))]
+        everything = [t for own in trials.values() for t in own]
+        moved = self._moved(everything)
+        widths = [width for t in everything if (width := self.load.value(t.uuid, "rate_window"))]
         memory_s = max(widths, default=0.0)
-        # A rate that looks back over the phase's beginning is still one of what was before.
-        return level_changes.find(lines, measured.start + memory_s, measured.end, unit, memory_s)
+        found: dict[level_changes.Line, Changes] = {}
+        for version, rows in frames.items():
+            line = _on_grid(rows, pitch, False).select(series=pl.lit(version), line=pl.lit(""), x="x", y="y")
+            own = [phase for t in trials[version] for phase in self.own_phases(t, moved[t.uuid])[-1:]]
+            begin_s, end_s = max(p.start for p in own), min(p.end for p in own)
+            # A rate that looks back over the phase's beginning is still one of what was before.
+            found |= level_changes.find(line, begin_s + memory_s, end_s, unit, memory_s).by_line
+        return LevelChanges(found, unit)
 
-    def _rows(self, metric: str, trial: Trial, steady_s: float | None = None) -> pl.DataFrame | None:
-        """`steady_s`: where the steady phase is drawn; what a trial took longer to come there lies before it."""
+    def _rows(self, metric: str, trial: Trial, later_s: float = 0.0) -> pl.DataFrame | None:
+        """`later_s`: by how much it is moved, so that what is measured begins together."""
         rows = self.load.series("panels", trial.uuid)
         if rows is None:
             return None
         own = rows.filter((pl.col("panel") == metric) & pl.col("value").is_finite())
-        begun_s = next((phase.start for phase in self.phases([trial]) if phase.name == _ALIGNED), None)
-        later_s = 0.0 if steady_s is None or begun_s is None else steady_s - begun_s
         return own.select(pl.col("t_s") + later_s, "value", "low", "high").sort("t_s")
 
-    def phases(self, trials: Sequence[Trial]) -> list[Phase]:
-        """Phases of the trials, each from the median of its beginnings to that of its ends."""
-        found: dict[str, list[tuple[float, float]]] = {}
-        for trial in trials:
-            rows = self.load.series("phases", trial.uuid)
-            for name, start, end in rows.select("phase", "start_s", "end_s").iter_rows() if rows is not None else ():
-                found.setdefault(name, []).append((start, end))
-        phases = [Phase(n, median(s for s, _ in ends), median(e for _, e in ends)) for n, ends in found.items()]
+    def phases(self, trials: Mapping[str, Sequence[Trial]]) -> list[Phase]:
+        """Where all trials of all versions have a phase at the same time, that time; else, of what is measured, each
+        trial's own window. A median of several windows would lie in none of them.
+        """
+        everything = [t for found in trials.values() for t in found]
+        moved = self._moved(everything)
+        own = {t.uuid: self.own_phases(t, moved[t.uuid]) for t in everything}
+        found: list[Phase] = []
+        for name in dict.fromkeys(phase.name for phases in own.values() for phase in phases):
+            of_name = [phase for phases in own.values() for phase in phases if phase.name == name]
+            starts, ends = [p.start for p in of_name], [p.end for p in of_name]
+            is_shared = max(max(starts) - min(starts), max(ends) - min(ends)) <= _SAME_S
+            if is_shared and len(of_name) == len(everything):
+                found.append(Phase(name, max(starts), min(ends)))
+        if any(phases[-1].name not in {p.name for p in found} for phases in own.values() if phases):
+            found += [p._replace(series=v) for v, of in trials.items() for t in of for p in own[t.uuid][-1:]]
+        return sorted(found, key=lambda phase: (bool(phase.series), phase.start))
+
+    def own_phases(self, trial: Trial, later_s: float = 0.0) -> list[Phase]:
+        """Of one trial, the last one being what is measured."""
+        rows = self.load.series("phases", trial.uuid)
+        told = rows.select("phase", "start_s", "end_s").iter_rows() if rows is not None else ()
+        phases = [Phase(name, start + later_s, end + later_s) for name, start, end in told]
         return sorted(phases, key=lambda phase: phase.start)
+
+    def _moved(self, trials: Sequence[Trial]) -> dict[str, float]:
+        """By how many s each trial is drawn later, so that steady phases begin where that of the slowest ramp does."""
+        begins = {t.uuid: p.start for t in trials for p in self.own_phases(t) if p.name == _ALIGNED}
+        latest_s = max(begins.values(), default=0.0)
+        return {t.uuid: latest_s - begins.get(t.uuid, latest_s) for t in trials}
 
     # -- table -------------------------------------------------------------------------------------------------------
 
@@ -239,7 +265,8 @@ class LoadPanels:
     def _within(self, contrast: Contrast, metric: str, href: str) -> tuple[Cell, Cell]:
         """Too few trials for a verdict; of one an arm, how far its own samples go, by blocks of them."""
         n = self.load.n(contrast)
-        verdict = no_verdict("one trial an arm" if n == 1 else f"{human.plural(n, 'trial')} an arm")
+        few = "one trial an arm" if n == 1 else f"{human.plural(n, 'trial')} an arm"
+        verdict = no_verdict(few)
         samples = [[v for t in side[:1] for v in self.steady(metric, t)] for side in self.load.sides(contrast)]
         medians = [self.load.median(metric, contrast.target, case) for case in contrast.cases.values()]
         if not medians[0] or medians[1] is None:
@@ -248,7 +275,7 @@ class LoadPanels:
         said = "too few samples for an interval" if n == 1 else "n too small for an interval"
         if ends is not None:
             said = f"{percent_interval(*ends)}, {within_trial.WITHIN}"
-        return Cell((signed_percent(medians[1] / medians[0]), said), href), verdict
+        return Cell((few, said), href, "text"), verdict  # a relative change of so few would look like a result
 
     def steady(self, metric: str, trial: Trial) -> list[float]:
         """The graph's samples inside the steady window."""
@@ -262,15 +289,13 @@ class LoadPanels:
         return rows["value"].to_list()
 
 
-def _cut_off(rows: pl.DataFrame, measured: Sequence[Phase]) -> tuple[pl.DataFrame, bool]:
-    """x, y, low, high without the heights of a ramp that would press what is measured to the ground; and whether any
-    were cut."""
+def _towers(rows: pl.DataFrame, phases: Sequence[Phase]) -> bool:
+    """Whether heights of a ramp would press what is measured to the ground, where there are logarithms of all."""
+    measured = [p for p in phases if p.series] or phases[-1:]
     inside = rows.filter(pl.any_horizontal(False, *(pl.col("x").is_between(p.start, p.end) for p in measured)))
     top = max((v for column in ("y", "high") for v in inside[column].drop_nulls()), default=0.0)
-    highest = max((v for column in ("y", "high") for v in rows[column].drop_nulls()), default=0.0)
-    if not top or highest <= _TOWERING * top:
-        return rows, False
-    return rows.with_columns(pl.col("y", "low", "high").clip(upper_bound=_HEADROOM * top)), True
+    every = [v for column in ("y", "low", "high") for v in rows[column].drop_nulls()]
+    return bool(top) and min(every) > 0 and max(every) > _TOWERING * top
 
 
 def _pitch(frames: Sequence[pl.DataFrame]) -> float:

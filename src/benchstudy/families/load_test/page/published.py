@@ -6,7 +6,7 @@ from pathlib import Path
 import polars as pl
 
 from benchstudy.families.load_test.page.cells import signed, signed_percent
-from benchstudy.families.load_test.page.load import Contrast, LoadTest
+from benchstudy.families.load_test.page.load import FEWEST, Contrast, LoadTest
 from benchstudy.families.load_test.page.mix import LoadMix, Reading
 from benchstudy.families.load_test.page.users import METRIC, LoadUsers
 from benchstudy.report import human
@@ -75,7 +75,9 @@ class LoadPublished:
             found.append(cell)
         ratio = ours[contrast]
         href = cells.href(self.load.results, contrast.target, contrast.new_case)
-        return [*found, MISSING if ratio is None else Cell((signed_percent(ratio),), href)]
+        few = self.load.n(contrast) < FEWEST  # a relative change of so few would look like a result
+        told = f"{self.load.n(contrast)} an arm" if few else signed_percent(ratio or 0.0)
+        return [*found, MISSING if ratio is None else Cell((told,), href, "text" if few else "number")]
 
     # -- the mix shift -----------------------------------------------------------------------------------------------
 

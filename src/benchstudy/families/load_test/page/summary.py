@@ -50,14 +50,16 @@ class LoadSummary:
         if ratio is None:
             why = "; ".join(f"{version}: {text}" for version, text in self.users.unsettled(contrast).items())
             return {"name": self.load.title(contrast), "value": "–", "evidence": failure or why or made.why}
-        medians = [self.load.median(METRIC, contrast.target, case) for case in contrast.cases.values()]
-        parts = [" → ".join(f"{m:,.0f}" for m in medians if m is not None)]
-        parts += [percent_interval(made.low, made.high)] if made.low is not None and made.high is not None else []
-        parts += [made.verdict if made.low is not None else "no verdict: one trial an arm or few"]
+        both = self.users.both(contrast)
+        if made.low is not None and made.high is not None:
+            value, parts = signed_percent(ratio), [both, percent_interval(made.low, made.high), made.verdict]
+        else:  # a relative change of so few would look like a result
+            n = self.load.n(contrast)
+            value, parts = both, [f"{'one trial' if n == 1 else human.plural(n, 'trial')} an arm: no verdict"]
         full = [t for side in self.load.sides(contrast) for t in side if self.load.value(t.uuid, AT_MAXIMUM)]
         parts += ["not limited: at least so many"] if full else []
         parts += [failure] if failure else []
-        return {"name": self.load.title(contrast), "value": signed_percent(ratio), "evidence": "; ".join(parts)}
+        return {"name": self.load.title(contrast), "value": value, "evidence": "; ".join(parts)}
 
     def _band_note(self) -> str:
         bands = {self.load.place(c): band for c in self.users.outcomes if (band := self.users.band(c)) is not None}
@@ -69,7 +71,10 @@ class LoadSummary:
 
     def _mix_line(self, reading: Reading) -> dict[str, str]:
         shift = reading.shift
-        raw = f"raw {signed(shift.change, 's')} ({signed_percent(shift.new_mean / shift.base_mean)})"
+        has_interval = reading.like.low is not None and reading.like.high is not None
+        means = [human.quantity(mean, "s") for mean in (shift.base_mean, shift.new_mean)]
+        relative = f" ({signed_percent(shift.new_mean / shift.base_mean)})" if has_interval else ""
+        raw = f"raw {signed(shift.change, 's')}{relative or f': {means[0]} → {means[1]}'}"
         named = ", ".join(part.label for part in reading.named)
         parts = [reading.verdict, raw, *([f"label: {named}"] if named else [])]
         if reading.like.low is not None and reading.like.high is not None:
@@ -79,7 +84,10 @@ class LoadSummary:
             parts.append(f"{human.plural(self.load.n(reading.contrast), 'trial')} an arm{beyond}")
         return {
             "name": self.load.title(reading.contrast),
-            "value": signed(shift.within, "s"),
+            # Of few trials both values: a change alone would look like a result.
+            "value": signed(shift.within, "s")
+            if has_interval
+            else f"{means[0]} → {human.quantity(shift.base_mean + shift.within, 's')}",
             "evidence": "; ".join(parts),
         }
 
@@ -113,11 +121,14 @@ class LoadSummary:
         if ratio is None:
             why = "; ".join(f"{version}: {text}" for version, text in self.users.unsettled(contrast).items())
             return f"Supported users are not known of both versions. {why or made.why}.{self._limited_by(contrast)}"
-        base, new = (self.load.median(METRIC, contrast.target, case) for case in contrast.cases.values())
-        told = f"{signed_percent(ratio)} supported users ({base:,.0f} → {new:,.0f})"
+        both = self.users.both(contrast)
         if made.low is not None and made.high is not None:
-            told += f", {percent_interval(made.low, made.high)}: {made.verdict}, {made.why}"
-        told += "."
+            told = f"{signed_percent(ratio)} supported users ({both}), {percent_interval(made.low, made.high)}: "
+            told += f"{made.verdict}, {made.why}."
+        else:
+            n = self.load.n(contrast)
+            few = "one trial" if n == 1 else human.plural(n, "trial")
+            return f"Supported users: {both}, of {few} an arm, so without a verdict.{self._limited_by(contrast)}"
         if band is not None:
             inside = band.low <= ratio <= band.high or band.low <= 1 / ratio <= band.high
             told += (

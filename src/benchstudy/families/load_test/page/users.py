@@ -17,6 +17,7 @@ from benchstudy.families.load_test.page.cells import (
 )
 from benchstudy.families.load_test.page.load import FEWEST, PAGE_BAND, Contrast, LoadTest, Trial
 from benchstudy.families.load_test.page.panels import Drawn, LoadPanels
+from benchstudy.families.load_test.users.on_host import feedback
 from benchstudy.report import human
 from benchstudy.report.exhibits import cells
 from benchstudy.report.figures.panels import Axis, time_panel
@@ -31,9 +32,14 @@ _ALERT_WORDS = {
     "server_errors": "server errors", "client_mean": "mean time at the client", "client_p99": "p99 at the client",
     "client_errors": "errors at the client", "cpu": "CPU", "memory": "memory", "tcp_retransmits": "TCP retransmits",
 }  # fmt: skip
+# Why there is no number, with what was seen instead.
 _WHY = {
-    "at_minimum": "an alert was on however few users there were",
-    "too_long": "the number of users did not settle in time",
+    feedback.AT_MAXIMUM: "nothing failed up to {most:,.0f} users, the most that were tried",
+    feedback.AT_MINIMUM: "an alert was on however few users there were",
+    feedback.TOO_LONG: "users did not settle in time, at last between {least:,.0f} and {most:,.0f}",
+    feedback.STARTING: "the window began with the load, with {least:,.0f} to {most:,.0f} users",
+    feedback.SWINGING: "users swung between {least:,.0f} and {most:,.0f}",
+    feedback.UNBRACKETED: "no load that passed stands beside one that failed, with {least:,.0f} to {most:,.0f} users",
 }
 _SHOWN_ALERTS = 60
 _MOST_POINTS = 400  # of a line; its teeth are steps of the rule
@@ -41,9 +47,9 @@ _MOST_POINTS = 400  # of a line; its teeth are steps of the rule
 
 @dataclass(frozen=True)
 class Bracket:
-    """From one trial's users over time: `passed`, the most that ran without an alert below `failed`, the fewest at
-    which one began; None when there was no such step. `alerts`: the share of the time that each was on, the longest
-    first. `limited_by`: the one that the load itself named, else the first of them.
+    """From one trial's checks, before users were taken away: `passed`, the most without an alert below `failed`, the
+    fewest at which one began; None when there was no such step. `alerts`: the share of the checks that each was on, the
+    most frequent first. `limited_by`: the one that the load itself named, else the first of them.
     """
 
     passed: float | None
@@ -88,9 +94,20 @@ class LoadUsers:
         for version, case in contrast.cases.items():
             trials = self.load.trials(contrast.target, case)
             if trials and self.load.median(METRIC, contrast.target, case) is None:
-                why = next((_WHY[r] for t in trials if (r := _result(t).get("why")) in _WHY), None)
-                found[version] = why or "the number of users did not settle"
+                said = (self._why(search) for t in trials if (search := self.search(t)))
+                found[version] = next(said, "the number of users is not known")
         return found
+
+    def search(self, trial: Trial) -> Mapping[str, Any]:
+        """What the trial's load found, and saw in its last window; {} where it looked for nothing."""
+        rows = self.load.series("search", trial.uuid)
+        return {} if rows is None or rows.is_empty() else rows.row(0, named=True)
+
+    @staticmethod
+    def _why(search: Mapping[str, Any]) -> str:
+        known = search["least"] is not None
+        text = _WHY.get(search["why"], "")
+        return text.format(**search) if known and text else f"{search['why']}: no users were seen"
 
     # -- the band ----------------------------------------------------------------------------------------------------
 
@@ -143,11 +160,12 @@ class LoadUsers:
         if estimate is None or estimate.summary.median is None:
             why = [text for version, text in self.unsettled(contrast).items() if contrast.cases[version] == case]
             href = cells.href(self.load.results, contrast.target, case)
-            return Cell(("did not settle", *why), href, "failed") if why else cell
+            return Cell(("not found", *why), href, "failed") if why else cell
         summary = estimate.summary
         lines = [f"{summary.median:,.0f}", *cell.lines[1:]]
         if summary.interval_low is not None and summary.interval_high is not None:
             lines[1] = f"n = {summary.n}, 95 %: {summary.interval_low:,.0f}–{summary.interval_high:,.0f}"
+            lines[2:2] = [human.two_modes(summary.modes, "1")] if summary.modes is not None else []
         if estimate.summary.n == 1:
             lines[1:2] = self._one(self.load.trials(contrast.target, case))
         return Cell(tuple(lines), cell.href, cell.kind, cell.title, self._marks(contrast, case))
@@ -172,12 +190,18 @@ class LoadUsers:
             return MISSING
         if made.low is not None and made.high is not None:
             return Cell((signed_percent(ratio), *interval_lines(made)), href)
+        # Of so few trials a relative change is no figure: nothing tells how far two of one version lie apart.
         sides = [[v for t in side[:1] for v in self._steady_users(t)] for side in self.load.sides(contrast)]
         ends = within_trial.ratio_interval(*sides) if self.load.n(contrast) < FEWEST else None
         said: tuple[str, ...] = ("n too small for an interval",)
         if ends is not None:
             said = (percent_interval(*ends), within_trial.WITHIN)
-        return Cell((signed_percent(ratio), *said), href)
+        return Cell((self.both(contrast), *said), href)
+
+    def both(self, contrast: Contrast) -> str:
+        """ "93 → 22"."""
+        medians = [self.load.median(METRIC, contrast.target, case) for case in contrast.cases.values()]
+        return " → ".join("–" if m is None else f"{m:,.0f}" for m in medians)
 
     def ratio(self, contrast: Contrast, made: Comparison) -> float | None:
         """Of the comparison, else of the medians."""
@@ -201,19 +225,15 @@ class LoadUsers:
 
     def bracket(self, trial: Trial) -> Bracket | None:
         """What the trial's alerts say; None when nobody noted users over time."""
-        rows = self.load.series("users", trial.uuid)
+        rows = self.load.series("checks", trial.uuid)
         if rows is None or rows.is_empty():
             return None
-        on = pl.col("alert").fill_null("") != ""
-        begun = rows.sort("t_s").filter(on & ~on.shift(1, fill_value=False))
-        names = Counter(name for text in rows.filter(on)["alert"] for name in str(text).split("+"))
-        alerts = {name: count / rows.height for name, count in names.most_common()}
-        if begun.is_empty():
-            return Bracket(float(max(rows["users"].drop_nulls().to_list())), None, alerts, None)
-        failed = float(min(begun["users"].drop_nulls().to_list()))
-        below = rows.filter(~on & (pl.col("users") < failed))["users"]
-        named = _result(trial).get("limited_by") or next(iter(alerts), None)
-        return Bracket(float(max(below.drop_nulls().to_list())) if len(below) else None, failed, alerts, named)
+        judged = rows.sort("t_s").filter("judged").select("t_s", "users", "alert")
+        checks = [(t_s, users, tuple((alert or "").split("+")) if alert else ()) for t_s, users, alert in judged.rows()]
+        names = Counter(name for _, _, alerts in checks for name in alerts)
+        share = {name: count / len(checks) for name, count in names.most_common()}
+        named = self.search(trial).get("limited_by") or next(iter(share), None)
+        return Bracket(*feedback.meeting(checks), share, named)
 
     def limits(self) -> Table:
         """A row a trial of an unbounded load: the result, the bracket, the alerts."""
@@ -228,10 +248,11 @@ class LoadUsers:
         columns = (
             "Test",
             "Supported users",
+            "Users in the window",
             "Most without an alert",
-            "Fewest with one",
+            "Fewest at which one began",
             "Slope",
-            "Alerts, share of the time",
+            "Alerts, share of the checks",
         )
         return Table("limits", "What limited the users, trial by trial", columns, tuple(body), MOST_OF_TRIALS)
 
@@ -241,12 +262,20 @@ class LoadUsers:
         alerts = [f"{alert_word(name)}: {percent(share, 0)}" for name, share in found.alerts.items()] if found else []
         return (
             Cell((f"{self.load.place(contrast)}, {version}", f"block {trial.block}")),
-            MISSING if users is None else Cell((f"{users:,.0f}",), href),
+            Cell(("not found",), href, "missing") if users is None else Cell((f"{users:,.0f}",), href),
+            self._seen(trial, href),
             _whole(found.passed if found else None, href),
             _whole(found.failed if found else None, href, "no alert began"),
             MISSING if slope is None else Cell((f"{slope:+.2f} users/s",), href),
             Cell(tuple(alerts) or ("none",), href, "text"),
         )
+
+    def _seen(self, trial: Trial, href: str) -> Cell:
+        search = self.search(trial)
+        if not search or search["least"] is None:
+            return MISSING
+        swing = f"swing: {percent(search['swing'], 0)}"
+        return Cell((f"{search['least']:,.0f}–{search['most']:,.0f}", swing), href)
 
     # -- over time ---------------------------------------------------------------------------------------------------
 
@@ -271,25 +300,28 @@ class LoadUsers:
         lines, marks = self._lines(chosen), self._marked(chosen)
         if lines.is_empty():
             return
-        phases = self.panels.phases(list(chosen.values()))
+        phases = self.panels.phases({version: [trial] for version, trial in chosen.items()})
+        # The window that the result of each is the mean of.
+        last = {version: phase for version, t in chosen.items() for phase in self.panels.own_phases(t)[1:][-1:]}
         x = Axis("Since the window began", "time", log=False)
         y = Axis("Active users", "1", log=False)
         panels = [time_panel("Active users", lines, x, y, self.load.style, phases, marks=marks)]
-        last = phases[-1:]  # the window that the result is the mean of
-        if len(phases) > 1:
-            inside = pl.col("x").is_between(last[0].start, last[0].end)
+        if last:
+            own = (((pl.col("series") == v) & pl.col("x").is_between(p.start, p.end)) for v, p in last.items())
+            inside = pl.any_horizontal(*own)
             shown = lines.filter(inside), marks.filter(inside)
             if not shown[0].is_empty():
                 drawn = shown[0]["y"].drop_nulls().to_list()
                 lowest, highest = min(drawn), max(drawn)
                 near = lowest > 0.3 * highest  # an axis from zero would leave most of the chart empty
                 x, y = replace(x, from_zero=False), replace(y, from_zero=not near)
-                title = f"Active users, {last[0].name}{' (the axis does not begin at zero)' if near else ''}"
+                name = next(iter(last.values())).name
+                title = f"Active users, {name}{' (the axis does not begin at zero)' if near else ''}"
                 panels.append(time_panel(title, shown[0], x, y, self.load.style, marks=shown[1]))
         told = "; ".join(f"{version}: trial {trial.uuid}" for version, trial in chosen.items())
         caption = (
-            f"{place}: active users ({told}, of several the one nearest to the median). Marks: an alert begins, and "
-            "users are taken away."
+            f"{place}: active users ({told}, of several the one nearest to the median). Marks: an alert begins, at the "
+            "users there were before some are taken away."
         )
         yield slug(f"users-{place}"), caption, panels, self.load.style, [*chosen]
 
@@ -309,14 +341,9 @@ class LoadUsers:
         return pl.concat(parts)
 
     def _marked(self, chosen: Mapping[str, Trial]) -> pl.DataFrame:
-        rows = {version: self.load.series("users", trial.uuid) for version, trial in chosen.items()}
+        rows = {version: self.load.series("checks", trial.uuid) for version, trial in chosen.items()}
         schema = {"series": pl.String, "x": pl.Float64, "y": pl.Float64, "tip alert": pl.String}
         return pl.concat([pl.DataFrame(schema=schema), *(_alerts(r, v) for v, r in rows.items() if r is not None)])
-
-
-def _result(trial: Trial) -> Mapping[str, Any]:
-    """What the load itself said of its outcome."""
-    return (trial.facts.get("load") or {}).get("result") or {}
 
 
 def alert_word(name: str) -> str:

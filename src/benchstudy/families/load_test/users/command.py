@@ -10,6 +10,7 @@ from benchstudy.families.load_test.system_files import SYSTEM
 from benchstudy.families.load_test.users import LOCUSTFILE
 from benchstudy.families.load_test.users.config import Behaviour, Load, Rule
 from benchstudy.hosts.agent import Command
+from benchstudy.model.criteria import USERS_SWING
 
 TOOL = "locust"
 MASTER, WORKER = "load", "load-worker"  # labels of the commands
@@ -126,6 +127,8 @@ def _rule(rule: Rule) -> Mapping[str, Any]:
             "slope": rule.slope,
             "window_s": rule.window,
             "at_most_s": rule.at_most,
+            "start_up_s": rule.start_up,
+            "swing": USERS_SWING,
         },
         "alerts": [
             {

@@ -196,6 +196,12 @@ class Rule(Strict):
             raise ValueError("alert_window: give a time above zero")
         return self
 
+    @property
+    def start_up(self) -> float:
+        """Until then alerts are ignored, or look back at users who log in: no window begins before."""
+        ignored = (self.ignore_first if a.ignore_first is None else a.ignore_first for a in self.alerts.values())
+        return max(ignored) + self.alert_window
+
     def query(self, name: str) -> str | None:
         """The PromQL of an alert with its window filled in; None for one of the client's own."""
         query = self.alerts[name].query or QUERIES.get(name)

@@ -15,6 +15,7 @@ from benchstudy.statistics import histograms, stats
 _TIMES = {"queue": "Time in queue", "integrate": "Time to integrate"}
 _STATISTICS = {"p50": "p50", "p90": "p90", "p99": "p99", "mean": "mean", "max": "max"}
 _SHOWN = ("p99",)
+_FEW_STEPS = 5  # publish steps: a rate over fewer says so
 _LAID_TOGETHER = (50, 90, 99, 99.9)
 
 
@@ -60,8 +61,12 @@ class LogTables:
     def rate_cell(self, sweep: Sweep, point: Point) -> Cell:
         """What was integrated a second, how sure that is, its share of what was offered, why trials failed."""
         estimate = self.load.estimate("qps", sweep, point)
+        steps = self.load.median("publish_steps", sweep, point)
         if estimate is None:
-            return MISSING
+            no_pair = Cell(
+                ("no two checkpoints in the window",), cells.href(self.load.results, sweep.target, point.case), "failed"
+            )
+            return MISSING if steps is None else no_pair
         summary, failed = estimate.summary, cells.failures(estimate)
         href, why = self.load.href(sweep, point), [reason.words for reason, _ in estimate.causes]
         marks = self.load.marks(sweep, point)
@@ -71,6 +76,10 @@ class LogTables:
         share = self.load.median("achieved_share", sweep, point)
         asked = "the rate" if point.rate is None else point.level
         lines += [f"{human.quantity(share, '%')} of {asked}"] if share is not None else []
+        # A checkpoint that is late by a tenth of a step moves such a rate by some per cent.
+        lines += (
+            [f"over {human.plural(round(steps), 'publish step')}"] if steps is not None and steps < _FEW_STEPS else []
+        )
         kind = "number warning" if failed else "number"
         return Cell((*lines, *failed), href, kind, "; ".join([*why, *self.load.limit_texts(sweep, point)[:1]]), marks)
 

@@ -2,17 +2,25 @@
 
 from __future__ import annotations
 
+import math
 from collections import Counter
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 
 SETTLED, AT_MAXIMUM, AT_MINIMUM, TOO_LONG = "settled", "at_maximum", "at_minimum", "too_long"
+# Of a window that has no slope and yet no number of users; the load goes on.
+STARTING, SWINGING, UNBRACKETED = "starting", "swinging", "unbracketed"
 Check = tuple[float, float, tuple[str, ...]]  # when (s), how many users were active, which alerts there were
 
 
 @dataclass(frozen=True)
 class Constants:
-    """Times in s, `slope` in users/s. See the study's `Rule`."""
+    """Times in s, `slope` in users/s. See the study's `Rule`. The defaults are those of loads before there were such.
+
+    `start_up_s`: what comes before is no part of a window. `swing`: the most less the fewest users of a window, as a
+    share of their mean; more have no number.
+    """
 
     max_users: int
     step: int
@@ -20,6 +28,8 @@ class Constants:
     slope: float
     window_s: float
     at_most_s: float
+    start_up_s: float = 0.0
+    swing: float = math.inf
 
 
 @dataclass(frozen=True)
@@ -35,8 +45,9 @@ class Result:
     """`supported`: mean active users of the window from `begin_s` to `end_s`, None when the load found no such number.
 
     `why`: SETTLED; AT_MAXIMUM: nothing alerted, the system supports at least as many; AT_MINIMUM: everything alerted,
-    however few there were; TOO_LONG: it did not settle. `slope` in users/s, `alerted`: share of the window's checks by
-    alert, the most frequent first; `limited_by` is that one.
+    however few there were; TOO_LONG: it did not settle. `slope` in users/s, `swing` as in Constants, `passed` and
+    `failed` as in `meeting`. `alerted`: share of the window's checks by alert, the most frequent first; `limited_by` is
+    that one.
     """
 
     why: str
@@ -47,6 +58,9 @@ class Result:
     bracket: Bracket
     alerted: dict[str, float]
     first_alert: str | None
+    swing: float | None = None
+    passed: float | None = None
+    failed: float | None = None
 
     @property
     def limited_by(self) -> str | None:
@@ -74,9 +88,11 @@ class FeedbackRule:
         constants = self.constants
         self._checks.append((t_s, active, tuple(alerts)))
         if alerts and self._first_alert is None:
-            # What was before the first alert is the way up, whatever its slope.
-            self._first_alert, self._counting_since = next(iter(alerts)), t_s
-        if self._counting_since is None and active >= constants.max_users:
+            self._first_alert = next(iter(alerts))
+        # What was before the first alert is the way up, whatever its slope; and what alerts look back over must not be
+        # the start.
+        limited = bool(alerts) or active >= constants.max_users
+        if self._counting_since is None and limited and t_s >= constants.start_up_s:
             self._counting_since = t_s
         self._conclude(t_s)
         if self.result is None:
@@ -90,31 +106,63 @@ class FeedbackRule:
         if since is not None and now_s - since >= constants.window_s:
             window = [check for check in self._checks if check[0] > now_s - constants.window_s]
             slope = slope_of([(t, active) for t, active, _ in window])
-            if slope is not None and abs(slope) < constants.slope:
-                self.result = self._result(_why(window), window, slope)
+            why = verdict(self._with_the_one_before(window), window, constants.swing)
+            if slope is not None and abs(slope) < constants.slope and why in (SETTLED, AT_MAXIMUM, AT_MINIMUM):
+                self.result = self._result(why, window, slope)
         if self.result is None and now_s >= constants.at_most_s:
             window = [check for check in self._checks if check[0] > now_s - constants.window_s]
             self.result = self._result(TOO_LONG, window, slope_of([(t, active) for t, active, _ in window]))
 
+    def _with_the_one_before(self, window: Sequence[Check]) -> Sequence[Check]:
+        return self._checks[-len(window) - 1 :]
+
     def _result(self, why: str, window: Sequence[Check], slope: float | None) -> Result:
+        passed, failed = meeting(self._with_the_one_before(window))
         counts = Counter(alert for _, _, alerts in window for alert in alerts)
         mean = sum(active for _, active, _ in window) / len(window)
         return Result(
             why=why,
-            supported=mean if why in (SETTLED, AT_MAXIMUM) else None,
+            supported=mean if why == SETTLED else None,
             slope=slope,
             begin_s=max(window[-1][0] - self.constants.window_s, 0.0),
             end_s=window[-1][0],
             bracket=bracket(window),
             alerted={alert: count / len(window) for alert, count in counts.most_common()},
             first_alert=self._first_alert,
+            swing=swing_of(window),
+            passed=passed,
+            failed=failed,
         )
 
 
-def _why(window: Sequence[Check]) -> str:
-    """Why the number of users is flat: only between alerts and no alerts it is the system that decides."""
+def verdict(checks: Sequence[Check], window: Sequence[Check], most_swing: float) -> str:
+    """Why users of a window without a slope stay as they are: only between a load that passed and one that failed, and
+    without a swing, is it the system that decides. `checks`: the window, and the one check before it.
+    """
     alerting = sum(bool(alerts) for _, _, alerts in window)
-    return AT_MAXIMUM if alerting == 0 else AT_MINIMUM if alerting == len(window) else SETTLED
+    if alerting in (0, len(window)):
+        return AT_MINIMUM if alerting else AT_MAXIMUM
+    if swing_of(window) > most_swing:
+        return SWINGING
+    return UNBRACKETED if None in meeting(checks) else SETTLED
+
+
+def swing_of(window: Sequence[Check]) -> float:
+    """The most less the fewest users, as a share of their mean."""
+    users = [active for _, active, _ in window]
+    mean = sum(users) / len(users)
+    return (max(users) - min(users)) / mean if mean > 0 else 0.0
+
+
+def meeting(checks: Sequence[Check]) -> tuple[float | None, float | None]:
+    """(passed, failed): the fewest users at which an alert began, and the most below it without one; None for none.
+
+    An alert that goes on says nothing of the users there are now: it looks back at more of them.
+    """
+    begun = [active for before, (_, active, alerts) in pairwise(checks) if alerts and not before[2]]
+    failed = min(begun, default=None)
+    quiet = (active for _, active, alerts in checks if not alerts)
+    return max((active for active in quiet if failed is None or active < failed), default=None), failed
 
 
 def slope_of(points: Sequence[tuple[float, float]]) -> float | None:

@@ -1,0 +1,60 @@
+"""Whether a few values lie in two groups, so that their median stands in neither or for one alone."""
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from benchstudy.model.criteria import DIP_FEWEST, DIP_LEVEL, MODES_APART, MODES_FEWEST, MODES_GAP
+
+_FEWEST_IN_A_MODE = 2  # one value alone is an outlier
+
+
+@dataclass(frozen=True)
+class Modes:
+    """Two groups of values: how many are in each, and the group's median, in the unit of the values."""
+
+    low_n: int
+    low: float
+    high_n: int
+    high: float
+
+
+def two_modes(values: Sequence[float]) -> Modes | None:
+    """The two groups that the values lie in; None when they lie in one, as far as so many tell.
+
+    On logarithms, as ratios are: MODES_FEWEST and more with a gap that is MODES_GAP times as wide as either group;
+    DIP_FEWEST and more also by Hartigan's dip test (1985, `diptest`) at DIP_LEVEL, parted where the groups differ most.
+    Either way the groups are MODES_APART. Values of zero and below have no ratio: None.
+    """
+    if len(values) < MODES_FEWEST or not all(math.isfinite(value) and value > 0 for value in values):
+        return None
+    ordered = np.sort(np.log(np.asarray(values, dtype=float)))
+    places = range(_FEWEST_IN_A_MODE, len(ordered) - _FEWEST_IN_A_MODE + 1)  # where the upper group may begin
+    least = math.log(MODES_APART)
+
+    def gap(at: int) -> float:
+        return float(ordered[at] - ordered[at - 1])
+
+    def widest(at: int) -> float:
+        return float(max(ordered[at - 1] - ordered[0], ordered[-1] - ordered[at]))
+
+    found = next((at for at in places if gap(at) >= least and gap(at) > MODES_GAP * widest(at)), None)
+    if found is None and len(ordered) >= DIP_FEWEST and ordered[-1] - ordered[0] >= least and _dips(ordered):
+        best = max(places, key=lambda at: at * (len(ordered) - at) * _apart(ordered, at) ** 2)
+        found = best if _apart(ordered, best) >= least else None
+    if found is None:
+        return None
+    low, high = np.exp(np.median(ordered[:found])), np.exp(np.median(ordered[found:]))
+    return Modes(found, float(low), len(ordered) - found, float(high))
+
+
+def _dips(ordered: np.ndarray) -> bool:
+    import diptest  # most pages have no case of so many trials
+
+    return float(diptest.diptest(ordered)[1]) <= DIP_LEVEL
+
+
+def _apart(ordered: np.ndarray, at: int) -> float:
+    return float(np.mean(ordered[at:]) - np.mean(ordered[:at]))

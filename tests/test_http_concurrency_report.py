@@ -1,0 +1,38 @@
+"""What the page of HTTP servers says of figures that cannot stand alone, from tidy tables with known values."""
+
+from pathlib import Path
+
+from http_fixture import HttpTables, levels_of
+
+from benchstudy.families.http_concurrency.page.load import HttpLoad
+from benchstudy.families.http_concurrency.page.tables import CLIENT_LIMITED, NO_CEILING, TOO_SHORT
+from benchstudy.families.http_concurrency.page.tables import HttpTables as Drawn
+from benchstudy.report.results.results import Results
+
+FILES = levels_of("files", "1-core", "list", "ab", concurrency="20")
+NOTHING = levels_of("nothing", "none", "null", "ab", concurrency="20")
+
+
+def marks(root: Path, requests: int) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """Of a server that gives 6,000/s, and of the null server, which gives 9,000/s and was asked for so many."""
+    tables = HttpTables(root)
+    for block in range(1, 7):
+        tables.closed(FILES, block, tables.noisy(6000.0, 0.01))
+        tables.closed(NOTHING, block, tables.noisy(9000.0, 0.01), requests=requests)
+    load = HttpLoad(Results(tables.write(), study="embedded", family="http_concurrency"))
+    drawn, (sweep,), (ceiling,) = Drawn(load), load.sweeps(), load.ceilings()
+    return tuple(drawn.throughput_cell(s, s.points[0]).marks for s in (sweep, ceiling))
+
+
+def test_runs_of_milliseconds_are_no_ceiling(tmp_path):
+    assert marks(tmp_path / "a-second", 10_000) == ((CLIENT_LIMITED,), ())
+    assert marks(tmp_path / "milliseconds", 500) == ((NO_CEILING,), (TOO_SHORT,))
+
+
+def test_an_answer_of_two_modes_says_so(tmp_path):
+    tables = HttpTables(tmp_path)
+    for block, throughput in enumerate((240.0, 239.0, 2900.0, 241.0, 3000.0, 240.0), 1):
+        tables.closed(FILES, block, throughput)
+    load = HttpLoad(Results(tables.write(), study="embedded", family="http_concurrency"))
+    (answer,) = load.answers()
+    assert "; two modes: 4 near 240/s, 2 near 2,950/s" in answer["lines"][0]["evidence"]
