@@ -108,11 +108,12 @@ def after(jobs: list[Job], job: Job) -> set[str]:
 def imported_by(job: Job) -> set[str]:
     """Files below src that a job's script imports, and what families bring to it by name."""
     script = CHECKOUT / "workflow" / "scripts" / f"{job.rule}.py"
-    if job.rule in ("report", "measure_session", "provision_target", "confirm_sessions"):
+    if job.rule in ("report", "measure_session", "provision_target"):
         return set()
     names = [name for name in names_in(ast.parse(script.read_bytes())) if not f"{name}.".startswith(START)]
     shown = [job.of] if job.of in FAMILIES else FAMILIES
-    names += [f"benchstudy.families.{family}.family" for family in shown]
+    if job.rule != "confirm_sessions":
+        names += [f"benchstudy.families.{family}.family" for family in shown]
     if job.rule == "tidy_family":
         names += [f"benchstudy.families.{job.of}.parse"]
     if job.rule in ("make_page", "build_index"):

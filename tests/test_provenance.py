@@ -356,12 +356,23 @@ def test_what_is_missing_or_was_added_is_named(own_study):
             f"{at(own_study, 'ok', 'nicer.txt')}: was added; SHA256SUMS does not list it",
             f"{at(own_study, 'ok', 'stderr')}: missing",
             f"{at(own_study, 'failed', '')[:-1]}: its SHA256SUMS is missing",
-            f"{at(own_study, 'failed', '')[:-1]}: session.json lists this trial, and its folder is gone",
             f"{at(own_study, 'timeout', '')[:-1]}: session.json lists this trial, and its folder is gone",
             f"data/raw/small/one/file_size/sessions/{SESSION[:8]}/session.json: "
             "altered: its SHA-256 is not the one in SHA256SUMS",
         ]
     )
+
+
+def test_a_damaged_trial_that_was_discarded_is_not_packed(own_study):
+    flip(own_study.root / at(own_study, "ok", "stdout"))
+    own_study.store.discard(own_study.ok, "its disk was failing")
+    own_study.index()
+    packed = pack(own_study)
+    with zipfile.ZipFile(packed.path) as archive:
+        assert not [name for name in archive.namelist() if own_study.ok.folder.name in name]
+        assert f"data/raw/small/one/file_size/discards/{own_study.ok.short}.json" in archive.namelist()
+    assert check_crate(packed.path).differences == []
+    assert len(check_study(own_study.root, own_study.study).differences) == 1, "the file itself is still no evidence"
 
 
 def test_a_crate_is_only_made_of_what_reports_were_made_of(own_study):

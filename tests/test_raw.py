@@ -1,5 +1,6 @@
 """The trial store: whole or not at all, never altered unseen."""
 
+import json
 import multiprocessing
 import os
 import signal
@@ -7,7 +8,7 @@ import subprocess
 
 import pytest
 
-from benchstudy.measuring.raw import CorruptTrial, TrialRecord, TrialStore
+from benchstudy.measuring.raw import CorruptTrial, TrialRecord, TrialStore, find_trials
 from benchstudy.model.errors import SessionFailed
 from benchstudy.model.files import now
 
@@ -41,7 +42,7 @@ def record(partial, case="size=1MB", status="ok", **fields):
 
 @pytest.fixture
 def store(tmp_path):
-    return TrialStore(tmp_path / "raw")
+    return TrialStore(tmp_path / "raw" / "study" / "target" / "file_size")
 
 
 def committed(store, content=b"output\n"):
@@ -116,6 +117,27 @@ def test_a_second_session_is_refused_while_one_writes(store):
         TrialStore(store.folder).exclusive(),
     ):
         pass
+
+
+@pytest.mark.parametrize("name", ["stdout", "trial.json"])
+def test_a_damaged_trial_that_is_discarded_is_left_out(store, name):
+    damaged, whole = committed(store), committed(store)
+    index = {"trials": [{"path": str(damaged.folder.relative_to(store.folder)), **vars_of(damaged)}]}
+    store.index.write_text(json.dumps(index))
+    path = damaged.folder / name
+    path.chmod(0o644)
+    path.write_bytes(b"{" + path.read_bytes()[1:].replace(b":", b";"))
+    with pytest.raises(CorruptTrial, match=name):
+        store.trials()
+    raw = store.folder.parents[2]
+    ((found_in, found),) = find_trials(raw, damaged.short)
+    assert found_in.folder == store.folder and found.record.uuid == damaged.record.uuid
+    store.discard(found, "its disk was failing")
+    assert store.trials() == [whole] and damaged.folder.is_dir()
+
+
+def vars_of(trial):
+    return {key: getattr(trial.record, key) for key in ("uuid", "case", "block", "status")}
 
 
 def test_a_discarded_trial_stays_and_the_reason_with_it(store):

@@ -269,20 +269,71 @@ def test_a_discarded_trial_is_kept_and_replaced_by_one(measured):
     assert "a backup was running" in (measured.root / "reports/tiny/file_size.html").read_text()
 
 
-def test_a_flipped_bit_names_the_file_and_no_report_is_made(measured):
-    entry = index(measured)["trials"][0]
-    path = measured.root / "data/raw/tiny/one/file_size" / entry["path"] / "stdout"
-    content = path.read_bytes()
+def flip(path: Path) -> bytes:
+    """One bit, with the file's times and size as they were; returns what it held."""
+    content, times = path.read_bytes(), path.stat()
     path.chmod(0o644)
     path.write_bytes(bytes([content[0] ^ 1]) + content[1:])
-    try:
-        done = report(measured, "--forcerun", "tidy_family", check=False)
-        assert done.returncode != 0
-        assert str(Path(entry["path"]) / "stdout") in done.stdout + done.stderr
-        checked = measured.run("python", "-m", "benchstudy.commands.cli", "verify", "config/study.yaml", check=False)
-        assert checked.returncode == 1
-        assert "stdout" in checked.stderr
-    finally:
-        path.write_bytes(content)
-        path.chmod(0o444)
-    measured.snakemake("data/tidy/tiny/file_size", "--configfile", "config/study.yaml")
+    os.utime(path, ns=(times.st_atime_ns, times.st_mtime_ns))
+    return content
+
+
+def state_of(project: Project) -> dict[str, tuple[int, int]]:
+    """Of every file that a command might touch."""
+    files = (path for name in ("data", "reports", ".benchstudy") for path in (project.root / name).rglob("*"))
+    return {str(path): (path.stat().st_ino, path.stat().st_mtime_ns) for path in files if path.is_file()}
+
+
+def test_a_flipped_bit_is_refused_with_its_file_when_everything_is_up_to_date(measured):
+    report(measured)
+    discarded = {entry["uuid"] for entry in index(measured)["discarded"]}
+    entry = next(entry for entry in index(measured)["trials"] if entry["uuid"] not in discarded)
+    path = measured.root / "data/raw/tiny/one/file_size" / entry["path"] / "stdout"
+    content = flip(path)
+    before = state_of(measured)
+    plan = planned(measured)
+    name = path.relative_to(measured.root)
+    assert f"compare with their SHA-256: {name}" in plan and "rule confirm_sessions:" in plan
+    assert not any(f"rule {rule}:" in plan for rule in ("measure_session", "tidy_family", "make_page"))
+    assert "Nothing to be done" not in planned(measured, "--config", "measure=false")
+    for arguments in (("--summary",), ("--dag",)):
+        report(measured, *arguments)
+    assert state_of(measured) == before, "who looks on writes nothing"
+    for arguments in ((), ("--config", "measure=false"), ("--forcerun", "tidy_family")):
+        done = report(measured, *arguments, check=False)
+        told = done.stdout + done.stderr
+        assert done.returncode != 0 and f"{name}: altered" in told
+        assert (
+            f"benchstudy discard {entry['uuid'][:8]}" in told
+            and "rule tidy_family:" not in told.partition("altered")[2]
+        )
+    checked = measured.run("python", "-m", "benchstudy.commands.cli", "verify", "config/study.yaml", check=False)
+    assert checked.returncode == 1 and f"{name}: altered" in checked.stderr
+    path.write_bytes(content)
+    report(measured)
+    assert "Nothing to be done" in planned(measured)
+    path.touch()
+    report(measured)
+    assert "Nothing to be done" in planned(measured)
+
+
+def test_what_is_remembered_of_raw_files_may_be_deleted(measured):
+    report(measured)
+    (measured.root / ".benchstudy/studies/tiny/confirmed.json").unlink()
+    assert "rule confirm_sessions:" in planned(measured)
+    report(measured)
+    assert "Nothing to be done" in planned(measured)
+
+
+@pytest.mark.parametrize("file", ["stdout", "trial.json"])
+def test_a_damaged_trial_that_is_discarded_is_measured_again(measured, file):
+    before, entry = trials(measured), index(measured)["trials"][-1]
+    path = measured.root / "data/raw/tiny/one/file_size" / entry["path"] / file
+    flip(path)
+    discard = ("discard", entry["uuid"][:8], "--why", "its disk was failing", "--study", "config/study.yaml")
+    measured.run("python", "-m", "benchstudy.commands.cli", *discard)
+    report(measured)
+    (replacement,) = trials(measured) - before
+    assert replacement.startswith(f"{entry['case']}/{entry['block']:04d}-")
+    assert entry["uuid"] in [discard["uuid"] for discard in index(measured)["discarded"]]
+    assert "Nothing to be done" in planned(measured)

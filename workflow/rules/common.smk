@@ -2,13 +2,14 @@
 
 import re
 import sys
-from functools import partial
+from functools import cache, partial
 from pathlib import Path
 
 from snakemake.exceptions import WorkflowError
 
 from benchstudy.jobs import inputs, snakemake_adapter
 from benchstudy.jobs.running import begin
+from benchstudy.measuring import sealed
 from benchstudy.measuring.raw import index_problem
 from benchstudy.model import paths, registry
 from benchstudy.model.errors import BenchstudyError
@@ -37,6 +38,7 @@ except BenchstudyError as error:
 PLANS = {(plan.target, plan.family_name): plan for plan in STUDY.sessions()}
 FAMILIES = list(STUDY.families)
 PAGES = [*FAMILIES, *STUDY_PAGES]
+SESSIONS_HELD = f"data/tidy/{STUDY.study}/sessions-held.txt"
 
 # Jobs run under Snakemake's own interpreter, whatever PATH says.
 shell.prefix('python() {{ {sys.executable:q} "$@"; }}; ')
@@ -64,6 +66,30 @@ def session_indexes(wildcards):
             "Leave measure=false out to measure it, or take these families or targets out of the study."
         )
     return list(found.values())
+
+
+@cache
+def doubtful_files():
+    """Raw files that may not be what they were when they were compared last. Nothing is read or written for it."""
+    found = sealed.doubtful(Path(), STUDY.stores(Path()), paths.confirmed(Path(), STUDY.study))
+    if found:
+        more = f" and {len(found) - 3} more" if len(found) > 3 else ""
+        snakemake_adapter.say(f"Raw files to compare with their SHA-256: {', '.join(found[:3])}{more}")
+    return found
+
+
+def sessions_to_confirm(wildcards):
+    """Their indexes. Sessions are confirmed again when a raw file is doubtful, whatever else there is to do."""
+    if doubtful_files():
+        snakemake_adapter.plan_again(workflow, SESSIONS_HELD)
+    return session_indexes(wildcards)
+
+
+def sessions_to_pack(wildcards):
+    """Their indexes; a crate is packed again when a raw file is doubtful."""
+    if doubtful_files():
+        snakemake_adapter.plan_again(workflow, f"reports/{STUDY.study}.crate.zip")
+    return session_indexes(wildcards)
 
 
 def plan_digest(wildcards):

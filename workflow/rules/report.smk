@@ -57,7 +57,7 @@ rule build_crate:
     """A study as one file that others can check and reproduce. Not a part of `report`, because all raw files are read."""
     input:
         index=rules.build_index.output.study_index,
-        sessions=session_indexes,
+        sessions=sessions_to_pack,
         code=code_of_crate,
     output:
         crate=f"reports/{STUDY.study}.crate.zip",

@@ -23,15 +23,22 @@ rule tidy_family:
 
 
 rule confirm_sessions:
-    """Fail when a session could not be held. Reports are made all the same, and the next run tries again."""
+    """Fail when a session could not be held, or a raw file is not what was sealed.
+
+    Reports are made all the same of what there is, and the next run tries again.
+    """
     input:
-        sessions=session_indexes,
+        sessions=sessions_to_confirm,
+        code=inputs.code_of_confirmation(),
     output:
-        held=f"data/tidy/{STUDY.study}/sessions-held.txt",
+        held=SESSIONS_HELD,
     log:
         f"logs/confirm_sessions/{STUDY.study}.log",
+    params:
+        confirmed=str(paths.confirmed(Path(), STUDY.study)),
     shell:
         "python workflow/scripts/confirm_sessions.py"
         " --held {output.held:q}"
+        " --confirmed {params.confirmed:q}"
         " --sessions {input.sessions:q}"
         " 2> {log:q} || {{ cat {log:q} >&2; exit 1; }}"

@@ -1,12 +1,15 @@
-"""Say which sessions could not be held, and fail if there is one."""
+"""Compare what was just stored, say which sessions could not be held, and fail if there is one."""
 
 import argparse
 import json
 import sys
 from pathlib import Path
 
+from benchstudy.measuring import sealed
+
 parser = argparse.ArgumentParser(description=__doc__)
 parser.add_argument("--held", type=Path, required=True, help="written when all were held")
+parser.add_argument("--confirmed", type=Path, required=True, help="what is remembered of raw files")
 parser.add_argument("--sessions", type=Path, nargs="+", required=True, help="their session.json")
 told = parser.parse_args()
 held, problems = [], []
@@ -17,6 +20,10 @@ for path in told.sessions:
         problems.append(f"{name}: {index['problem']}")
     else:
         held.append(f"{name}: {len(index['trials'])} trials\n")
+try:
+    sealed.confirm(Path(), [path.parent for path in told.sessions], told.confirmed)
+except sealed.RawAltered as error:
+    sys.exit(str(error))
 if problems:
     sys.exit(
         "these sessions could not be held (the reports show what there is; the same command tries again):\n"

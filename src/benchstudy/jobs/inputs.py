@@ -18,6 +18,11 @@ def code_of_tables(family: str) -> list[str]:
     return _code("tidy_family", ["benchstudy.jobs.tidy", *_parts("family", "parse", of=[family])])
 
 
+def code_of_confirmation() -> list[str]:
+    """Of confirm_sessions: what compares raw files."""
+    return _code("confirm_sessions", ["benchstudy.measuring.sealed"])
+
+
 def code_of_page(page: str, notebook: Path, families: Iterable[str]) -> list[str]:
     """Of make_page: what the notebook of the page imports, what executes it, and what renders it.
 

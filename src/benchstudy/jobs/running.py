@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from benchstudy.hosts.controller import announce_controller
+from benchstudy.measuring import sealed
 from benchstudy.measuring.progress import under_way
 from benchstudy.model import paths
 from benchstudy.model.errors import BenchstudyError
@@ -24,6 +25,7 @@ from benchstudy.model.study import Study
 THIS_MACHINE = "this machine"
 # Rules that use the hosts of a target; all others compute on this machine, but for those that only look.
 _ON_HOSTS = {"provision_target", "measure_session"}
+_NO_MATTER_OF_RAW = {"provision_target", "provision"}
 _ONLY_LOOK = {"confirm_sessions", "report", "crate", "measure", "provision"}
 
 
@@ -43,7 +45,7 @@ def begin(study: Study, declared: Mapping[str, Any], jobs: Iterable[tuple[str, M
     """Called once by a command that is about to run `jobs` (rule and wildcards), in the project's folder.
 
     Until its process ends the study is its own; jobs find the study as `declared`. Raises BenchstudyError that names
-    the command which is in the way, its study, and when it may be done.
+    the command which is in the way, its study, and when it may be done; RawAltered that names raw files.
     """
     announce_controller()
     root = Path.cwd()
@@ -58,6 +60,8 @@ def begin(study: Study, declared: Mapping[str, Any], jobs: Iterable[tuple[str, M
         beside=study.beside,
     )
     _hold(root, use)
+    if rules - _NO_MATTER_OF_RAW:
+        sealed.confirm(root, study.stores(root), paths.confirmed(root, study.study))
     write_atomically(paths.declared_study(root, study.study), json.dumps(declared, default=str))
 
 

@@ -50,6 +50,13 @@ def refuse_to_plan(why: str) -> NoReturn:
     raise SystemExit(f"Error: {why}")
 
 
+def say(text: str) -> None:
+    """Where Snakemake says what it plans: apart from what `--summary` and the like print."""
+    from snakemake.logging import logger
+
+    logger.info(text)
+
+
 def planned_jobs(workflow: Any) -> list[tuple[str, dict[str, str]]]:
     """Rule and wildcards of each job that is about to run; known when `onstart` is called."""
     return [(job.rule.name, dict(job.wildcards_dict)) for job in workflow.dag.needrun_jobs()]

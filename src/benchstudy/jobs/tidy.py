@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import polars as pl
 
-from benchstudy.measuring.raw import StoredTrial, load_trial
+from benchstudy.measuring.raw import CorruptTrial, StoredTrial, load_trial
 from benchstudy.model import paths
 from benchstudy.model.errors import BenchstudyError
 from benchstudy.model.family import Case, Family, ParseError
@@ -79,7 +79,13 @@ def tidy_family(root: Path, plans: Sequence["SessionPlan"], output: Path) -> Non
         discarded = {entry["uuid"]: entry["why"] for entry in index["discarded"]}
         for entry in index["trials"]:
             folder = index_path.parent / entry["path"]
-            trial = _load(folder, entry)
+            try:
+                trial = _load(folder, entry)
+            except CorruptTrial as error:
+                if entry["uuid"] not in discarded:
+                    raise
+                log.warning("discarded, and left out: %s", error)
+                continue
             record = trial.record
             trials.append(_trial_row(root, trial, discarded.get(record.uuid)))
             case = Case(record.levels)
@@ -115,8 +121,8 @@ def _types(schema: Mapping[str, str]) -> dict[str, Any]:
 def _load(folder: Path, entry: Mapping[str, Any]) -> StoredTrial:
     if not folder.is_dir():
         raise BenchstudyError(
-            f"{folder}: session.json names this trial, but its folder is gone; restore it, or discard trial "
-            f"{entry['uuid'][:8]} and run `snakemake measure`"
+            f"{folder}: session.json names this trial, but its folder is gone; restore it, or remove session.json and "
+            "run `snakemake --cores 8 report`, which lists what there is"
         )
     trial = load_trial(folder)
     stored = {file["name"]: file["sha256"] for file in entry["files"]}

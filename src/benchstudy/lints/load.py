@@ -66,6 +66,9 @@ def client_limited(material: Material) -> Found:
             )
             yield group.where, what
         busy = group.value("generator_cpu")
+        user, system = group.value("cpu_user"), group.value("cpu_system")
+        if busy is None and user is not None and system is not None:
+            busy = user + system
         if busy is not None and busy > BUSY_GENERATOR and not _is_null(group):
             yield group.where, f"the generator used {words.percent(busy)} of its processors"
     # By everything but the limits; a published table has a section for each of them.

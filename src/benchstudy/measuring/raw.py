@@ -7,6 +7,7 @@ A trial is a folder that appears whole: it is filled as `.partial-…`, hashed, 
 import fcntl
 import getpass
 import json
+import logging
 import os
 import shutil
 import socket
@@ -19,20 +20,21 @@ from uuid import uuid4
 
 from pydantic import BaseModel, ConfigDict, model_validator
 
+from benchstudy.measuring.sealed import DISCARDS, LOOKS, SESSIONS, SUMS, check_folder, sums_in
 from benchstudy.model import paths
 from benchstudy.model.causes import Failure, translated
 from benchstudy.model.errors import BenchstudyError, SessionFailed
 from benchstudy.model.files import as_json, now, sha256_of, write_atomically
 
-SUMS = "SHA256SUMS"
+log = logging.getLogger("benchstudy")
+
 RECORD = "trial.json"
 _LOOK = "look.json"
 _PARTIAL = ".partial-"
 
 Status = Literal["ok", "failed", "timeout", "aborted"]
 # Folders beside those of the cases.
-_LOOKS = "looks"
-_NO_CASES = ("sessions", _LOOKS)
+_NO_CASES = (SESSIONS, LOOKS)
 # An aborted trial says nothing about the system under test (the controller or the connection went away): it is kept
 # as evidence, and done again. The others are results.
 RESULTS: tuple[Status, ...] = ("ok", "failed", "timeout")
@@ -179,15 +181,26 @@ class TrialStore:
         return PartialTrial(uuid, folder, self.folder / case / f"{block:04d}-{uuid[:8]}")
 
     def trials(self) -> list[StoredTrial]:
-        """Every committed trial, by case, block and start. Raises CorruptTrial that names the file."""
-        folders = [p.parent for p in self.folder.glob(f"*/*/{SUMS}") if not p.parent.name.startswith(".")]
-        trials = [load_trial(folder) for folder in folders if folder.parent.name not in _NO_CASES]
+        """Every committed trial, by case, block and start. Raises CorruptTrial that names the file.
+
+        A discarded one that was altered is left out: no figure rests on it, and nothing can be said of it any more.
+        """
+        discarded, trials = {path.stem for path in (self.folder / DISCARDS).glob("*.json")}, []
+        for folder in (sums.parent for sums in self.folder.glob(f"*/[!.]*/{SUMS}")):
+            if folder.parent.name in _NO_CASES:
+                continue
+            try:
+                trials.append(load_trial(folder))
+            except CorruptTrial as error:
+                if folder.name[-8:] not in discarded:
+                    raise
+                log.warning("discarded, and left out: %s", error)
         return in_order(trials)
 
     def looks(self) -> list[dict[str, Any]]:
         """What adaptive sessions saw when they decided whether to go on, the earliest first. Raises CorruptTrial."""
         found = []
-        for sums in self.folder.glob(f"{_LOOKS}/[!.]*/{SUMS}"):
+        for sums in self.folder.glob(f"{LOOKS}/[!.]*/{SUMS}"):
             try:
                 verify(sums.parent)
             except CorruptTrial as error:
@@ -200,7 +213,7 @@ class TrialStore:
 
     def keep_look(self, look: Mapping[str, Any]) -> None:
         """Store what was seen: a decision to stop is a fact, and no later version of a parser can take it back."""
-        final = self.folder / _LOOKS / look["uuid"][:8]
+        final = self.folder / LOOKS / look["uuid"][:8]
         folder = final.with_name(f"{_PARTIAL}{final.name}")
         folder.mkdir(parents=True)
         write_atomically(folder / _LOOK, as_json(look))
@@ -210,13 +223,13 @@ class TrialStore:
 
     def discards(self) -> dict[str, Discard]:
         """By trial uuid."""
-        entries = [json.loads(p.read_text()) for p in sorted((self.folder / "discards").glob("*.json"))]
+        entries = [json.loads(p.read_text()) for p in sorted((self.folder / DISCARDS).glob("*.json"))]
         return {entry["uuid"]: Discard(**entry) for entry in entries}
 
     def discard(self, trial: StoredTrial, why: str) -> Discard:
         """Have a trial replaced by the next session. It stays on disk, and reports show it as discarded."""
         entry = Discard(trial.record.uuid, why, f"{getpass.getuser()}@{socket.gethostname()}", now())
-        folder = self.folder / "discards"
+        folder = self.folder / DISCARDS
         folder.mkdir(exist_ok=True)
         write_atomically(folder / f"{trial.short}.json", json.dumps(entry.__dict__, indent=2) + "\n")
         # The index is derived; without it the workflow plans the session that fills the gap.
@@ -285,37 +298,43 @@ def load_trial(folder: Path) -> StoredTrial:
 
 def verify(folder: Path) -> list[StoredFile]:
     """The files of a sealed folder, each checked against SHA256SUMS. Raises CorruptTrial."""
-    entries = _read_sums(folder)
-    for entry in entries:
-        path = folder / entry.name
-        if entry.size < 0:
-            raise CorruptTrial(f"{path}: missing; restore it, or `benchstudy discard {folder.name[-8:]} --why …`")
-        if sha256_of(path) != entry.sha256:
-            raise CorruptTrial(
-                f"{path}: its SHA-256 is not the one stored in {SUMS}, so the raw file was altered; restore it from a "
-                f"copy, or have the trial measured again with `benchstudy discard {folder.name[-8:]} --why …`"
-            )
-    return entries
+    if differences := check_folder(f"{folder}/", folder).differences:
+        raise CorruptTrial(
+            f"{differences[0]}; restore the folder from a copy, or have the trial measured again with "
+            f"`benchstudy discard {folder.name[-8:]} --why …`"
+        )
+    return _read_sums(folder)
 
 
 def _read_sums(folder: Path) -> list[StoredFile]:
-    entries = []
-    for line in (folder / SUMS).read_text().splitlines():
-        digest, _, name = line.partition("  ")
-        path = folder / name
-        entries.append(StoredFile(name, path.stat().st_size if path.is_file() else -1, digest))
-    return entries
+    sums = sums_in((folder / SUMS).read_text())
+    return [StoredFile(name, (folder / name).stat().st_size, digest) for name, digest in sums.items()]
 
 
 def find_trials(raw: Path, prefix: str) -> list[tuple[TrialStore, StoredTrial]]:
-    """Trials of any study below `raw` whose uuid begins with `prefix`, unverified files included."""
+    """Trials of any study below `raw` whose uuid begins with `prefix`, without a look at their files: a damaged trial
+    must be found, so that it can be discarded.
+    """
     found = []
-    for sums in raw.glob(f"*/*/*/*/*-{prefix[:8]}*/{SUMS}"):
-        folder = sums.parent
-        record = TrialRecord.model_validate_json((folder / RECORD).read_bytes())
+    for folder in raw.glob(f"*/*/*/*/[!.]*-{prefix[:8]}*"):
+        record = _record(folder)
         if record.uuid.startswith(prefix):
-            found.append((TrialStore(folder.parents[1]), StoredTrial(folder, record, tuple(_read_sums(folder)))))
+            found.append((TrialStore(folder.parents[1]), StoredTrial(folder, record, ())))
     return found
+
+
+def _record(folder: Path) -> TrialRecord:
+    """Of one that cannot be read any more: the little that session.json has of it."""
+    try:
+        return TrialRecord.model_validate_json((folder / RECORD).read_bytes())
+    except (OSError, ValueError) as error:
+        index = folder.parents[1] / paths.SESSION_INDEX
+        for entry in json.loads(index.read_bytes())["trials"] if index.is_file() else ():
+            if index.parent / entry["path"] == folder:
+                return TrialRecord.model_construct(**{key: entry[key] for key in ("uuid", "case", "block", "status")})
+        raise CorruptTrial(
+            f"{folder / RECORD}: cannot be read, and session.json has no such trial: restore it"
+        ) from error
 
 
 def index_problem(index: Path) -> str | None:

@@ -21,10 +21,10 @@ import inspect
 import json
 import random
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Container, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Container, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Literal
 
 from pydantic import Field, model_validator
 
@@ -37,6 +37,9 @@ from benchstudy.model.strict import Strict
 from benchstudy.model.units import DurationField
 
 _LONGEST_ID = 255  # characters: no file system has longer names
+Loop = Literal["open", "closed", "noted"]  # the last: each trial says it, as `loop` of what it notes
+# Names of phases before those that count.
+_BEFORE = frozenset({"warm-up", "ramp", "search"})
 
 
 class FamilyConfig(Strict):
@@ -158,8 +161,26 @@ class Family(ABC):
     # What its services may speak of besides what they need: `server` of `{{server.bind}}`, the trial's own.
     trial_names: ClassVar[tuple[str, ...]] = ()
 
+    # What its levels claim, for checks that are the same for all families: the factor whose levels "cold", "warm" and
+    # "direct" claim a state of the page cache, and the one that says what a write waits for: for nothing at "none".
+    cache_factor: ClassVar[str | None] = None
+    sync_factor: ClassVar[str | None] = None
+
     # How `order` puts the cases of a block, as pages say it.
     ordering: ClassVar[str] = "in random order within a block"
+
+    def loop(self, levels: Mapping[str, str]) -> Loop | None:
+        """How load is put on what a case measures; None without a generator. What a trial notes goes before."""
+        return None
+
+    def warmed_up(self, argv: str, files: Collection[str], phases: Collection[str]) -> bool:
+        """Whether load came before what a trial's figures are of. `argv`: its commands; `phases`: of its series."""
+        return any(map(self.is_before, phases))
+
+    @staticmethod
+    def is_before(phase: str) -> bool:
+        """Whether a phase of this name comes before what counts."""
+        return phase in _BEFORE
 
     @abstractmethod
     def cases(self, config: Any) -> list[Case]:

@@ -5,10 +5,11 @@ from dataclasses import dataclass
 from typing import Literal
 
 Better = Literal["higher", "lower"]
-# What a page asks of any family, whatever its metrics are called: a highest rate that was searched for, the share of
-# its processors that a load generator used, the rate that was asked for, what a rate was taken over, what storage
-# itself gave, what of it lay in a cache.
-Tells = Literal["capacity", "generator", "offered", "window", "storage", "cache"]
+# What a page asks of any family, whatever its metrics are called: a highest rate that was searched for, the other ends
+# of the bracket around it, what only a search gives; the share of its processors that a load generator used, a sum
+# where there are several; the rate that was asked for, what a rate was taken over, what storage itself gave, what of it
+# lay in a cache.
+Tells = Literal["capacity", "bracket", "search", "generator", "offered", "window", "storage", "cache"]
 
 
 @dataclass(frozen=True)

@@ -52,6 +52,11 @@ def progress(root: Path, study: str) -> Path:
     return local_state(root) / "studies" / study / "progress"
 
 
+def confirmed(root: Path, study: str) -> Path:
+    """Size, times and inode of each raw file of a study when its SHA-256 was compared last; derived."""
+    return local_state(root) / "studies" / study / "confirmed.json"
+
+
 def beside(root: Path, study: str) -> Path:
     """Who computed on this machine beside the study's trials, because somebody said that it may be so."""
     return local_state(root) / "studies" / study / "beside.jsonl"

@@ -11,7 +11,7 @@ from typing import Annotated, Any, get_args
 import yaml
 from pydantic import BaseModel, BeforeValidator, Field, ValidationError, field_validator, model_validator
 
-from benchstudy.model import registry
+from benchstudy.model import paths, registry
 from benchstudy.model.authorship import Author, LicenceField
 from benchstudy.model.criteria import MARGIN
 from benchstudy.model.declared import Acknowledgement, DeclaredCeiling
@@ -158,6 +158,10 @@ class Study(Strict):
             for family, config in self.families.items()
             for target in config.targets or self.targets
         ]
+
+    def stores(self, root: Path) -> list[Path]:
+        """The folders of raw files, one a session."""
+        return [paths.family_raw(root, self.study, plan.target, plan.family_name) for plan in self.sessions()]
 
     def session(self, target: str, family: str) -> "SessionPlan":
         return SessionPlan(self, target, family)

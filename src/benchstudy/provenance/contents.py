@@ -8,7 +8,8 @@ from pathlib import Path
 from typing import Any
 
 from benchstudy.measuring.instrument import instrument_sha256
-from benchstudy.measuring.raw import SUMS, StoredFile, StoredTrial, TrialStore, verify
+from benchstudy.measuring.raw import RECORD, StoredFile, StoredTrial, TrialStore, verify
+from benchstudy.measuring.sealed import SUMS, against_index, look
 from benchstudy.model import paths, sources
 from benchstudy.model.errors import BenchstudyError
 from benchstudy.model.study import SessionPlan, Study
@@ -115,33 +116,22 @@ def _measured(root: Path, plan: SessionPlan) -> Measured:
             "`snakemake --cores 8 report` with this study first"
         )
     index, trials = json.loads(store.index.read_bytes()), store.trials()
-    _compare_with_index(store, index, trials)
+    # Reports are made from what the index lists: a crate with other trials could not make them again.
+    for _, difference in against_index(root, folder, look(folder)):
+        raise BenchstudyError(difference)
     parts = [Part.of(f"{name}/{paths.SESSION_INDEX}", store.index)]
     verified = {trial.folder: trial.files for trial in trials}
     sessions = {}
     # Sessions and whatever else is sealed once and for all lies beside the cases in the same manner.
     for sealed in sorted(sums.parent for sums in folder.glob(f"*/[!.]*/{SUMS}")):
+        if sealed not in verified and (sealed / RECORD).is_file():
+            continue  # altered, and discarded for it
         parts += _sealed(name, folder, sealed, verified.get(sealed) or verify(sealed))
         if sealed.parent.name == "sessions":
             place = f"{name}/sessions/{sealed.name}"
             sessions[place] = json.loads((sealed / paths.SESSION_INDEX).read_bytes())
     parts += [Part.of(f"{name}/discards/{path.name}", path) for path in sorted(folder.glob("discards/*.json"))]
     return Measured(plan, name, index, tuple(trials), sessions, tuple(parts))
-
-
-def _compare_with_index(store: TrialStore, index: Mapping[str, Any], trials: list[StoredTrial]) -> None:
-    """Reports are made from what the index lists: a crate with other trials could not make them again."""
-    listed = {entry["uuid"]: entry for entry in index["trials"]}
-    found = {trial.record.uuid: trial for trial in trials}
-    for uuid in sorted(listed.keys() ^ found.keys()):
-        what = "is listed, but its folder is gone" if uuid in listed else "is on disk, but not listed"
-        raise BenchstudyError(
-            f"{store.index}: trial {uuid[:8]} {what}; restore the folder, or remove session.json and run "
-            "`snakemake --cores 8 report`, which lists what there is"
-        )
-    for uuid, trial in found.items():
-        if {file["name"]: file["sha256"] for file in listed[uuid]["files"]} != {f.name: f.sha256 for f in trial.files}:
-            raise BenchstudyError(f"{trial.folder}: its {SUMS} is not the one that session.json has")
 
 
 def _sealed(name: str, store: Path, folder: Path, files: Sequence[StoredFile]) -> Iterator[Part]:

@@ -12,7 +12,7 @@ from typing import Any
 
 from benchstudy.model import paths
 from benchstudy.report.comparisons import answers, verdicts
-from benchstudy.report.comparisons.comparison import Comparisons, calibrations, twins
+from benchstudy.report.comparisons.comparison import Comparisons, calibrations, twin_cases, twins
 from benchstudy.report.exhibits import figuredata
 from benchstudy.report.exhibits.exhibits import show
 from benchstudy.report.exhibits.pagefigures import PageFigures
@@ -107,7 +107,8 @@ class Page(PageTables, PageFigures):
     def calibration(self, metrics: Titled) -> None:
         """How often this study finds a difference where there is none, if it describes a case twice (A/A)."""
         found = calibrations(self.results, self._indexes, metrics, self.declared)
-        self.note("calibration", ", ".join(metrics), found)
+        again = twin_cases(self.results, self.declared) if found else []
+        self.note("calibration", ", ".join(metrics), {"said": found, "cases": again})
         none = "This study describes no case twice, so that its own rate of false alarms is not known (A/A)."
         show("".join(f"<p>{html.escape(text)}</p>" for text in found or [none]))
 

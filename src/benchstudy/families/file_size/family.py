@@ -26,6 +26,8 @@ class FileSize(Family):
     Config = FileSizeConfig
     metrics: ClassVar[Mapping[str, Metric]] = METRICS
     runs_on: ClassVar[str | None] = "sut"
+    cache_factor: ClassVar[str | None] = "cache"
+    sync_factor: ClassVar[str | None] = "sync"
     numeric_levels: ClassVar[Mapping[str, tuple[str, Any]]] = {"size": ("size_bytes", lambda text: Size(text).bytes)}
 
     series_schemas: ClassVar[Mapping[str, Mapping[str, str]]] = {

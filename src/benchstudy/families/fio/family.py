@@ -2,14 +2,14 @@
 run it lacks, any further fio job, and its naive test with 1001 small files. See docs/families/fio.md.
 """
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from typing import Any, ClassVar
 
 from benchstudy.families.fio.config import FioConfig, Job
 from benchstudy.families.fio.metrics import METRICS
 from benchstudy.families.fio.place import FILE
 from benchstudy.model import services
-from benchstudy.model.family import Case, Family
+from benchstudy.model.family import Case, Family, Loop
 from benchstudy.model.metrics import Metric
 from benchstudy.model.units import Size
 
@@ -33,6 +33,13 @@ class Fio(Family):
         },
         "small_file_operations": {"op": "String", "index": "Int64", "duration_s": "Float64"},
     }
+
+    def loop(self, levels: Mapping[str, str]) -> Loop | None:
+        """fio begins an operation when one of its `iodepth` has ended. Loops over small files are timed as a whole."""
+        return None if levels.get("test") == "small-files" else "closed"
+
+    def warmed_up(self, argv: str, files: Collection[str], phases: Collection[str]) -> bool:
+        return "--ramp_time=" in argv
 
     def cases(self, config: FioConfig) -> list[Case]:
         found = []

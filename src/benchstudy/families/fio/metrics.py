@@ -73,8 +73,8 @@ METRICS = declare(
     ),
     Metric("sync_ios", "1", "Syncs", None, _SYNCS),
     *_latencies("sync_lat", "Latency of syncs", _SYNCS, _SYNCS),
-    Metric("cpu_user", "1", "CPU, user", "lower", "share of one core that fio used"),
-    Metric("cpu_system", "1", "CPU, system", "lower", "share of one core that fio used"),
+    Metric("cpu_user", "1", "CPU, user", "lower", "share of one core that fio used", tells="generator"),
+    Metric("cpu_system", "1", "CPU, system", "lower", "share of one core that fio used", tells="generator"),
     Metric(
         "io_errors",
         "1",

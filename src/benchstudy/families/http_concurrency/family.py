@@ -4,7 +4,7 @@ Source: Filestash's page of benchmark results, with a table for each limit, a ro
 each endpoint. See docs/families/http_concurrency.md.
 """
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -14,7 +14,7 @@ from benchstudy.families.http_concurrency.scripts import LIBRARY, scripts
 from benchstudy.families.shared.levels import UNLIMITED, Rate
 from benchstudy.model import services
 from benchstudy.model.errors import StudyError
-from benchstudy.model.family import Case, Family
+from benchstudy.model.family import Case, Family, Loop
 from benchstudy.model.metrics import Metric
 
 
@@ -32,6 +32,12 @@ class HttpConcurrency(Family):
         "percentiles": {"percent": "Float64", "latency_s": "Float64"},
         "histogram": {"low_s": "Float64", "high_s": "Float64", "count": "Int64"},
     }
+
+    def loop(self, levels: Mapping[str, str]) -> Loop | None:
+        return "closed" if "concurrency" in levels else "open"
+
+    def warmed_up(self, argv: str, files: Collection[str], phases: Collection[str]) -> bool:
+        return any(file.startswith("warm-up/") for file in files)
 
     def cases(self, config: HttpConcurrencyConfig) -> list[Case]:
         found: dict[str, Case] = {}

@@ -12,7 +12,7 @@ from benchstudy.families.load_test import data, users
 from benchstudy.families.load_test.config import LoadLevel, LoadTestConfig, Window
 from benchstudy.families.load_test.metrics import METRICS
 from benchstudy.model import services
-from benchstudy.model.family import Case, Family
+from benchstudy.model.family import Case, Family, Loop
 from benchstudy.model.metrics import Metric
 
 
@@ -55,6 +55,9 @@ class LoadTest(Family):
         "phases": {"phase": "String", "start_s": "Float64", "end_s": "Float64"},
         "events": {"t_s": "Float64", "what": "String", "detail": "String"},
     }
+
+    def loop(self, levels: Mapping[str, str]) -> Loop | None:
+        return "noted"
 
     def cases(self, config: LoadTestConfig) -> list[Case]:
         return _scraped_cases(config) if config.scraped else _run_cases(config)

@@ -12,18 +12,26 @@ _CLIENT = "as users saw it; errors are a share"
 
 METRICS = declare(
     Metric("supported_users", "1", "Supported users", "higher", _RULE, primary=True, tells="capacity"),
-    Metric("users_low", "1", "Supported users, low", "higher", _BRACKET),
-    Metric("users_high", "1", "Supported users, high", "higher", _BRACKET),
+    Metric("users_low", "1", "Supported users, low", "higher", _BRACKET, tells="bracket"),
+    Metric("users_high", "1", "Supported users, high", "higher", _BRACKET, tells="bracket"),
     Metric(
         "swing",
         "1",
         "Swing of the users",
         None,
         "of an unbounded load: most less fewest of the window, over the mean",
+        tells="search",
     ),
-    Metric("slope", "1/s", "Slope of the users", None, "of an unbounded load: of the line that decided"),
     Metric(
-        "at_maximum", "1", "Ended at the most users", None, "of an unbounded load: 1 where it ended at its `max_users`"
+        "slope", "1/s", "Slope of the users", None, "of an unbounded load: of the line that decided", tells="search"
+    ),
+    Metric(
+        "at_maximum",
+        "1",
+        "Ended at the most users",
+        None,
+        "of an unbounded load: 1 where it ended at its `max_users`",
+        tells="search",
     ),
     *(
         Metric(f"{group}_mean", "s", f"{title} times", "lower", "sum over count of all calls: exact", primary=True)

@@ -14,7 +14,7 @@ from benchstudy.families.log_write.metrics import METRICS
 from benchstudy.families.shared.levels import Rate
 from benchstudy.model import services
 from benchstudy.model.errors import StudyError
-from benchstudy.model.family import Case, Family
+from benchstudy.model.family import Case, Family, Loop
 from benchstudy.model.metrics import Metric
 
 
@@ -55,6 +55,9 @@ class LogWrite(Family):
             **dict.fromkeys(("why", "cause_kind"), "String"),
         },
     }
+
+    def loop(self, levels: Mapping[str, str]) -> Loop | None:
+        return "noted"
 
     def cases(self, config: LogWriteConfig) -> list[Case]:
         found: dict[str, Case] = {}

@@ -42,7 +42,7 @@ METRICS = declare(
         if (which, name) != ("integrate", "p50")
     ),
     Metric("capacity_pass", "1/s", "Capacity", "higher", _CAPACITY, primary=True, tells="capacity"),
-    Metric("capacity_fail", "1/s", "Lowest rate that failed", "higher", _CAPACITY),
+    Metric("capacity_fail", "1/s", "Lowest rate that failed", "higher", _CAPACITY, tells="bracket"),
     Metric("qps_low", "1/s", "QPS, low", None, _INTERVAL),
     Metric("qps_high", "1/s", "QPS, high", None, _INTERVAL),
     Metric(

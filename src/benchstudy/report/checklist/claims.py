@@ -2,15 +2,22 @@
 
 from collections import Counter
 from collections.abc import Mapping
+from fnmatch import fnmatchcase
 from typing import Any
 
+import polars as pl
+
+from benchstudy.model import registry
 from benchstudy.report import human, prose
+from benchstudy.report.checklist.lacking import Lack, having, in_cases, in_trials, unless_lacking
 from benchstudy.report.checklist.model import Answer, does_not_apply, question, satisfied_if
-from benchstudy.report.checklist.numbers import first_page, named
+from benchstudy.report.checklist.numbers import first_page, names
 from benchstudy.report.results import ceilings as report_ceilings
+from benchstudy.report.results.results import raw_files
 from benchstudy.report.study.studyfacts import FamilyFacts, StudyFacts
 from benchstudy.report.tables.tables import anchor
 
+_MOST_NAMED = 3
 _NO_COMPARISON = "No page compares two cases."
 _BEYOND_CEILING = ("cache-speed-reads", "unsynced-writes")
 
@@ -29,6 +36,25 @@ def _made(facts: StudyFacts) -> list[Mapping[str, Any]]:
     return [made for family in facts.families for made in family.comparisons]
 
 
+def _without(facts: StudyFacts, what: str) -> tuple[list[str], str]:
+    """The comparisons that lack this, named, and where the first of them stands."""
+    found, first = [], ""
+    for family in _comparing(facts):
+        for name, made in family.notes["comparisons"].items():
+            found += [f"{family.name}: {each}" for each in made["lacking"][what]]
+            first = first or (f"{family.page}#{anchor('table', name)}" if found else "")
+    return found, first
+
+
+def _answered(facts: StudyFacts, what: str, fine: str, problem: str) -> Answer:
+    """Satisfied in the words of `fine` unless a comparison lacks it."""
+    lacking, first = _without(facts, what)
+    if not lacking:
+        return Answer("satisfied", f"{fine}.", _first_table(facts))
+    more = f"; and {len(lacking) - _MOST_NAMED} more" if len(lacking) > _MOST_NAMED else ""
+    return Answer("not satisfied", f"{fine}. {problem}: {'; '.join(lacking[:_MOST_NAMED])}{more}.", first)
+
+
 @question("Effect with interval")
 def effect(facts: StudyFacts) -> Answer:
     made = _made(facts)
@@ -37,8 +63,11 @@ def effect(facts: StudyFacts) -> Answer:
     if not total:
         return Answer("not satisfied", _NO_COMPARISON, "#results")
     text = f"{known} of {human.plural(total, 'comparison')} have a ratio with its 95 % interval, on absolute figures"
-    text += "; the others say why not" if known < total else ""
-    return satisfied_if(known > 0, f"{text}.", _first_table(facts))
+    # With one case there is nothing to compare.
+    quiet = [f for f in facts.families if not f.comparisons and len(f.results.outcomes) > 1]
+    if quiet:
+        return Answer("not satisfied", f"{text}. The cases of {names(quiet)} are not compared.", quiet[0].page)
+    return _answered(facts, "interval", text, "The others say why not")
 
 
 @question("Multiplicity")
@@ -49,24 +78,32 @@ def multiplicity(facts: StudyFacts) -> Answer:
     families = human.plural(len(tests), "declared group")
     listed = ", ".join(map(str, tests))
     text = f"{sum(tests)} tests in {families} ({listed}), each adjusted by Benjamini-Hochberg"
-    return Answer("satisfied", f"{text}.", _first_table(facts))
+    return _answered(facts, "adjusted", text, "Not adjusted")
 
 
 @question("Thresholds declared before, and hashed")
 def thresholds(facts: StudyFacts) -> Answer:
-    margins = {m["margin"] for m in _made(facts)}
-    edited = [f for f in facts.families if f.measured["study_sha256"].drop_nulls().n_unique() > 1]
-    post_hoc = sorted(text for text in margins if "post hoc" in text)
+    if not _made(facts):
+        return Answer("not satisfied", _NO_COMPARISON, "#hashes")
+    edited = [lack for family in facts.families for lack in _edited(family)]
+    post_hoc = [f for f in _comparing(facts) if any("post hoc" in m["margin"] for m in f.comparisons)]
     of_nothing = _margins_of_nothing(facts)
-    text = "The margin was declared in the study before the measurement, under the study's SHA-256"
-    if edited:
-        text = f"The study was edited between trials of {named(edited)}"
-    elif post_hoc:
-        text = f"The margin was {post_hoc[0]}"
-    elif of_nothing:
-        text = f"A margin is declared for what no trial gave, and so holds for nothing: {', '.join(of_nothing)}"
-    holds = bool(margins) and not (post_hoc or edited or of_nothing)
-    return satisfied_if(holds, f"{text}." if margins else _NO_COMPARISON, "#hashes")
+    if post_hoc:
+        text = next(m["margin"] for m in post_hoc[0].comparisons if "post hoc" in m["margin"])
+        return Answer("not satisfied", f"The margin of {names(post_hoc)} was {text}.", "#hashes")
+    if of_nothing:
+        text = "A margin is declared for what no trial gave, and so holds for nothing"
+        return Answer("not satisfied", f"{text}: {', '.join(of_nothing)}.", "#hashes")
+    text = "The margin was declared in the study before the measurement, under the study's SHA-256."
+    return unless_lacking(edited, text, "The study was edited between trials; measured under another text", "#hashes")
+
+
+def _edited(family: FamilyFacts) -> list[Lack]:
+    """Cases with trials under another text of the study than most."""
+    hashes = Counter(family.measured["study_sha256"].to_list())
+    usual = hashes.most_common(1)[0][0] if hashes else None
+    same = family.measured.filter(pl.col("study_sha256") == usual)["trial"].to_list()
+    return in_trials(family, family.measured, set(same))
 
 
 def _margins_of_nothing(facts: StudyFacts) -> list[str]:
@@ -82,8 +119,7 @@ def smallest_detectable(facts: StudyFacts) -> Answer:
     if not ends:
         return does_not_apply("Nothing was tested." if _made(facts) else _NO_COMPARISON)
     span = " to ".join(f"{float(f'{100 * end:.2g}'):,g} %" for end in (min(ends), max(ends)))
-    text = f"Printed with each comparison: {span} beyond the margin"
-    return Answer("satisfied", f"{text}.", _first_table(facts))
+    return _answered(facts, "detectable", f"Printed with each comparison: {span} beyond the margin", "Not with")
 
 
 @question("Plausibility against declared ceilings")
@@ -97,8 +133,24 @@ def ceilings(facts: StudyFacts) -> Answer:
     told = "; ".join(f"{c.op}s at most {c.source}" for _, known in declared for c in known)
     text = f"{human.plural(len(declared), 'ceiling')} declared{f': {told}' if told else ''}"
     text += f"; {lost} not known, because the cases that measure it gave nothing" if lost else ""
-    text += f"; figures of {named(beyond)} lie above" if beyond else "; no figure lies above, or the study says why"
-    return satisfied_if(not beyond and not lost, f"{text}.", first_page(beyond or facts.families, "#lints"))
+    text += f"; figures of {names(beyond)} lie above" if beyond else "; no figure lies above, or the study says why"
+    page = first_page(beyond or facts.families, "#lints")
+    if beyond or lost:
+        first = next((rule["first"] for f in beyond for rule in f.lints if rule["lint"] in _BEYOND_CEILING), "")
+        return Answer("not satisfied", f"{text}{f', first {first}' if first else ''}.", page)
+    return unless_lacking(_unbounded(facts), f"{text}.", f"{text}. No ceiling is declared for", page)
+
+
+def _unbounded(facts: StudyFacts) -> list[Lack]:
+    """Cases that read or write files, and are held against no ceiling."""
+    found = []
+    for family in facts.families:
+        declares = registry.get(family.name)
+        patterns = [ceiling.where for ceiling in facts.study.ceilings if ceiling.family == family.name]
+        if patterns or {declares.cache_factor, declares.sync_factor} & set(family.results.factors):
+            keys = [key for key in family.results.outcomes if not any(fnmatchcase(key[1], p) for p in patterns)]
+            found += in_cases(family, keys)
+    return found
 
 
 def _open(family: FamilyFacts, lints: tuple[str, ...]) -> int:
@@ -110,19 +162,18 @@ def same_session(facts: StudyFacts) -> Answer:
     made = _made(facts)
     if not made:
         return does_not_apply(_NO_COMPARISON)
-    refused = sum((Counter(m["refused"]) for m in made), Counter())
-    other = sum(n for why, n in refused.items() if "session" in why or "targets" in why or "imported" in why)
     total = sum(sum(m["verdicts"].values()) for m in made)
-    text = f"Verdicts are on trials of one session only: {total - other} of {human.plural(total, 'comparison')}"
-    text += f"; {other} would have crossed sessions and got none" if other else ""
-    return Answer("satisfied", f"{text}.", _first_table(facts))
+    other, _ = _without(facts, "session")
+    text = f"Verdicts are on trials of one session only: {total - len(other)} of {human.plural(total, 'comparison')}"
+    return _answered(facts, "session", text, "Others would have crossed sessions and got none")
 
 
 @question("Numbers in prose generated from results")
 def numbers_in_prose(facts: StudyFacts) -> Answer:
     typed = [(name, found) for name, nb in facts.notebooks.items() for found in prose.typed_numbers(nb)]
-    if not facts.notebooks:
-        return Answer("not satisfied", "There is no executed notebook to look at.")
+    unread = [family.name for family in facts.families if family.name not in facts.notebooks]
+    if not typed and unread:
+        return Answer("not satisfied", f"There is no executed notebook to look at of {', '.join(unread)}.")
     if not typed:
         text = f"{human.plural(len(facts.notebooks), 'notebook')} looked at: no number is typed into their prose"
         return Answer("satisfied", f"{text}.")
@@ -134,19 +185,46 @@ def numbers_in_prose(facts: StudyFacts) -> Answer:
 
 @question("Capacity rule defined")
 def capacity(facts: StudyFacts) -> Answer:
-    searched = [f for f in facts.families if f.results.telling("capacity")]
+    searched, lacking = [], []
+    for family in facts.families:
+        asked = _searches(family)
+        if not asked.is_empty():
+            searched.append(family)
+            lacking += in_trials(family, asked, having(family, _telling(family, "capacity", "bracket")))
     if not searched:
         return does_not_apply("No capacity is claimed: rates were measured, none was searched for.")
-    text = f"{named(searched)}: by a rule that the study declares, as a bracket of what passed and what failed"
-    return Answer("satisfied", f"{text}.", first_page(searched))
+    text = f"{names(searched)}: by a rule that the study declares, as a bracket of what passed and what failed."
+    return unless_lacking(
+        lacking, text, "No bracket of a load that passed and one that failed in", first_page(searched)
+    )
+
+
+def _telling(family: FamilyFacts, *what: str) -> list[str]:
+    return [metric.name for metric in registry.get(family.name).metrics.values() if metric.tells in what]
+
+
+def _searches(family: FamilyFacts) -> pl.DataFrame:
+    """Trials that gave anything which only a search for a capacity gives, be it null."""
+    of_searches = pl.col("metric").is_in(_telling(family, "capacity", "bracket", "search"))
+    return family.succeeded.join(family.results.observations.filter(of_searches), on="trial", how="semi")
 
 
 @question("Archived, licensed, checksummed")
 def archived(facts: StudyFacts) -> Answer:
     licence = facts.study.license
-    said = f"Licence {licence}" if licence else "The study names no licence (`license`)"
-    text = f"{said}; `SHA256SUMS` beside all raw files; every report in one archive"
-    return satisfied_if(bool(licence), f"{text}.", "#hashes")
+    if not licence:
+        return Answer(
+            "not satisfied",
+            "The study names no licence (`license`); `SHA256SUMS` lies beside all raw files.",
+            "#hashes",
+        )
+    lacking = []
+    for family in facts.families:
+        rows = family.results.trials.iter_rows(named=True)
+        summed = {row["trial"] for row in rows if all(file.get("sha256") for file in raw_files(row))}
+        lacking += in_trials(family, family.results.trials, summed)
+    text = f"Licence {licence}; `SHA256SUMS` beside all raw files; every report in one archive."
+    return unless_lacking(lacking, text, "Raw files without a SHA-256 in", "#hashes")
 
 
 @question("Summaries consistent")
@@ -155,19 +233,40 @@ def consistent(facts: StudyFacts) -> Answer:
     impossible = [f for f in facts.families if any(r["severity"] == "error" and r["open"] for r in f.lints)]
     found = sum(rule["open"] for family in facts.families for rule in family.lints)
     if silent:
-        return Answer("not satisfied", f"No lint looked at {named(silent)}.")
+        return Answer("not satisfied", f"No lint looked at {names(silent)}.")
     text = f"Lints found nothing that cannot be so, and {found} open points besides" if found else "Lints found nothing"
     if impossible:
-        text = f"Figures of {named(impossible)} cannot be so"
+        errors = [
+            rule for family in impossible for rule in family.lints if rule["severity"] == "error" and rule["open"]
+        ]
+        text = f"Figures of {names(impossible)} cannot be so, first {errors[0]['first']}"
     return satisfied_if(not impossible, f"{text}.", first_page(impossible or facts.families, "#lints"))
 
 
 @question("A/A calibration")
 def calibration(facts: StudyFacts) -> Answer:
-    done = [f for f in facts.families if any(f.notes.get("calibration", {}).values())]
+    noted = [(f, [n for n in f.notes.get("calibration", {}).values() if n["said"]]) for f in facts.families]
+    done = [(family, found) for family, found in noted if found]
     if not done:
         return Answer(
             "not satisfied", "No case is described twice, so the study's own rate of false alarms is not known."
         )
-    sentences = [s for f in done for found in f.notes["calibration"].values() for s in found]
-    return Answer("satisfied", f"{named(done)}: {sentences[0]}", first_page(done))
+    text = f"{names([family for family, _ in done])}: {done[0][1][0]['said'][0]}"
+    without = [family for family, found in noted if family.comparisons and not found]
+    if without:
+        return Answer("not satisfied", f"{text} No case of {names(without)} is described twice.", without[0].page)
+    of_one = [told for family, found in done if (told := _of_one(family, {case for n in found for case in n["cases"]}))]
+    if of_one:
+        return Answer("not satisfied", f"{text} Noise is known {'; '.join(of_one)}.", done[0][0].page)
+    return Answer("satisfied", text, done[0][0].page)
+
+
+def _of_one(family: FamilyFacts, twins: set[str]) -> str:
+    """Of which one size, rate or the like cases are described twice, where the study measures several."""
+    again = family.results.cases.filter(pl.col("case").is_in(list(twins)))
+    for factor in registry.get(family.name).numeric_levels:
+        if factor in again.columns:
+            known, levels = again[factor].drop_nulls().unique().to_list(), family.results.levels(factor)
+            if len(known) == 1 < len(levels):
+                return f"at {known[0]} only in {family.name}, of {factor} {', '.join(levels)}"
+    return ""

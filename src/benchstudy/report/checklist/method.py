@@ -3,8 +3,9 @@
 import polars as pl
 
 from benchstudy.report import human
-from benchstudy.report.checklist.model import Answer, does_not_apply, question, satisfied_if
-from benchstudy.report.checklist.numbers import first_page, named
+from benchstudy.report.checklist.lacking import having, in_cases, in_trials, unless_lacking
+from benchstudy.report.checklist.model import Answer, does_not_apply, question
+from benchstudy.report.checklist.numbers import first_page, names, silent
 from benchstudy.report.study.studyfacts import FamilyFacts, StudyFacts
 
 _HOW = "#how-this-was-measured"
@@ -12,101 +13,135 @@ _HOW = "#how-this-was-measured"
 
 @question("Environment before and after, compared")
 def environment(facts: StudyFacts) -> Answer:
-    seen = [environment for _, session in facts.sessions for environment in session["hosts"].values()]
-    whole = [environment for environment in seen if environment.get("before") and environment.get("after")]
-    changes = sum(len(environment.get("diff") or ()) for environment in whole)
-    if not seen:
+    held, changes, whole = 0, 0, set()
+    for _, session in facts.sessions:
+        seen = list(session["hosts"].values())
+        held += len(seen)
+        changes += sum(len(environment.get("diff") or ()) for environment in seen)
+        if seen and all(environment.get("before") and environment.get("after") for environment in seen):
+            whole.add(session["uuid"])
+    if not held:
         return Answer("not satisfied", "No session recorded its hosts.", "#hosts")
-    held = human.plural(len(seen), "session")
-    text = f"Recorded before and after {len(whole)} of {held} of a host: {human.plural(changes, 'change')}"
-    return satisfied_if(len(whole) == len(seen), f"{text}.", "#hosts")
-
-
-def _share_known(facts: StudyFacts, *columns: str) -> tuple[int, int]:
-    """Trials that ran something and know all of these, and how many ran something at all."""
-    known = total = 0
+    lacking = []
     for family in facts.families:
-        ran = family.measured.filter(pl.col("tool").is_not_null())
+        known = family.succeeded.filter(pl.col("session").is_in(list(whole)))["trial"].to_list()
+        lacking += in_trials(family, family.succeeded, set(known))
+    told = f"{human.plural(held, 'session')} of a host: {human.plural(changes, 'change')}"
+    text = f"Recorded before and after all of {told}."
+    return unless_lacking(lacking, text, "Not known before and after the sessions of", "#hosts")
+
+
+def _programs_known(facts: StudyFacts, fine: str, problem: str, fragment: str, *columns: str) -> Answer:
+    """Trials that gave figures, and those that failed after they had started something."""
+    lacking, total = [], 0
+    for family in facts.families:
+        ran = family.results.counted.filter((pl.col("status") == "ok") | pl.col("tool").is_not_null())
         total += ran.height
-        known += ran.drop_nulls(list(columns)).height
-    return known, total
+        lacking += in_trials(family, ran, set(ran.drop_nulls(list(columns))["trial"].to_list()))
+    if not total:
+        return Answer("not satisfied", "No trial ran anything.")
+    lost = sum(lack.trials for lack in lacking)
+    known = f"{total - lost} of {human.plural(total, 'trial')}"
+    page = first_page(facts.families, fragment)
+    return unless_lacking(lacking, f"{known} {fine}.", f"{known} {fine}. {problem}", page, fragment)
 
 
 @question("Tool and system versions, SHA-256 of binaries")
 def versions(facts: StudyFacts) -> Answer:
-    known, total = _share_known(facts, "tool_version", "tool_sha256")
-    text = f"{known} of {human.plural(total, 'trial')} name the version of their tool and the SHA-256 of its file"
-    return satisfied_if(
-        0 < total == known, f"{text}; kernel and system stand with the hosts.", first_page(facts.families, _HOW)
-    )
+    fine = "name the version of their tool and the SHA-256 of its file; kernel and system stand with the hosts"
+    return _programs_known(facts, fine, "Not", _HOW, "tool_version", "tool_sha256")
 
 
 @question("Exact argv")
 def argv(facts: StudyFacts) -> Answer:
-    known, total = _share_known(facts, "argv")
-    text = f"{known} of {human.plural(total, 'trial')} have the command line of all they ran, word by word"
-    return satisfied_if(0 < total == known, f"{text}.", first_page(facts.families, "#trials"))
+    return _programs_known(facts, "have the command line of all they ran, word by word", "Not", "#trials", "argv")
+
+
+def _loads(facts: StudyFacts) -> list[FamilyFacts]:
+    return [family for family in facts.families if not family.loaded.is_empty()]
 
 
 @question("Load generator not saturated")
 def generator(facts: StudyFacts) -> Answer:
-    loads = [family for family in facts.families if family.has_load]
+    loads = _loads(facts)
     if not loads:
         return does_not_apply("No load generator is at work.")
-    open_findings = {f.name: sum(rule["open"] for rule in f.lints if rule["lint"] == "client-limited") for f in loads}
-    unknown = [f for f in loads if not f.results.telling("generator")]
-    limited = {name: count for name, count in open_findings.items() if count}
-    text = f"The generator's processors were watched in {named([f for f in loads if f not in unknown]) or 'no family'}"
-    text += f", not in {named(unknown)}" if unknown else ""
-    text += "; " + (
-        ", ".join(f"{n} figures of {name} are client-limited" for name, n in limited.items())
-        or "no figure is client-limited"
-    )
-    return satisfied_if(
-        not limited and not unknown, f"{text}.", first_page([f for f in loads if f.name in limited] or loads, "#lints")
-    )
+    found = [(f, rule) for f in loads for rule in f.lints if rule["lint"] == "client-limited" and rule["open"]]
+    if found:
+        text = ", ".join(
+            f"{rule['open']} figures of {f.name} are client-limited, first {rule['first']}" for f, rule in found
+        )
+        return Answer("not satisfied", f"{text}.", f"{found[0][0].page}#lints")
+    lacking = [lack for f in loads for lack in in_trials(f, f.loaded, f.told("generator").keys())]
+    fine = f"The generator's processors were watched in each trial of {names(loads)}; no figure is client-limited."
+    return unless_lacking(lacking, fine, "The generator's processors were not watched in", first_page(loads, "#lints"))
 
 
 @question("Open or closed loop named")
 def loop(facts: StudyFacts) -> Answer:
-    loads = [family for family in facts.families if family.has_load]
+    loads = _loads(facts)
     if not loads:
         return does_not_apply("No load generator is at work.")
-    loops = {f.name: sorted({str(found["loop"]) for found in f.verified if "loop" in found}) for f in loads}
+    loops = {f.name: sorted(f.loaded["loop"].drop_nulls().unique().to_list()) for f in loads}
     text = "; ".join(f"{name}: {' and '.join(found) or 'not named'}" for name, found in loops.items())
-    return satisfied_if(all(loops.values()), f"{text}.", first_page(loads))
+    lacking = [
+        lack for f in loads for lack in in_trials(f, f.loaded, set(f.loaded.drop_nulls("loop")["trial"].to_list()))
+    ]
+    return unless_lacking(lacking, f"Named for each trial: {text}.", f"{text}. Not named in", first_page(loads))
 
 
 @question("Failures counted, with Wilson's interval")
 def failures(facts: StudyFacts) -> Answer:
-    noted = [(family, found) for family in facts.families if (found := family.noted("failures"))]
-    if not noted:
-        return Answer("not satisfied", "No page counts them.", "#failed")
+    quiet = silent(facts, "failures")
+    if quiet or not facts.families:
+        return Answer("not satisfied", f"No page counts them: {names(quiet)}.", "#failed")
+    noted = [(family, family.noted("failures")) for family in facts.families]
     text = "; ".join(f"{family.name} {f['failed']} of {f['trials']} ({f['interval']})" for family, f in noted)
-    return satisfied_if(len(noted) == len(facts.families), f"{text}.", "#failed")
+    lacking = []
+    for family, found in noted:
+        if found["trials"] != family.results.counted.height:
+            return Answer(
+                "not satisfied", f"The page of {family.name} counts other trials than there are.", family.page
+            )
+        failed = family.results.counted.filter(pl.col("status") != "ok")
+        lacking += in_trials(family, failed, set(failed.drop_nulls("cause")["trial"].to_list()))
+    return unless_lacking(lacking, f"{text}.", f"{text}. Failed without a cause", "#failed")
 
 
 @question("Offered and achieved rate")
 def offered(facts: StudyFacts) -> Answer:
-    is_open = [f for f in facts.families if any(found.get("loop") == "open" for found in f.verified)]
-    if not is_open:
+    is_open = {f.name: f.loaded.filter(pl.col("loop") == "open") for f in facts.families}
+    asked = [f for f in facts.families if not is_open[f.name].is_empty()]
+    if not asked:
         return does_not_apply("No load is offered at a rate of its own.")
-    without = [family for family in is_open if not family.results.telling("offered")]
-    text = f"Both stand side by side for {named([f for f in is_open if f not in without])}"
-    text = f"{named(without)} does not tell what was offered" if without else text
-    return satisfied_if(not without, f"{text}.", first_page(without or is_open))
+    lacking = []
+    for family in asked:
+        achieved = having(family, [metric for metric in family.results.primary_metrics if _is_rate(family, metric)][:1])
+        lacking += in_trials(family, is_open[family.name], family.told("offered").keys() & achieved)
+    text = f"Both stand side by side for {names(asked)}."
+    return unless_lacking(lacking, text, "What was offered and what was achieved is not told in", first_page(asked))
+
+
+def _is_rate(family: FamilyFacts, metric: str) -> bool:
+    return family.results.declared(metric).unit == "1/s"
 
 
 @question("Mix shift")
 def mix_shift(facts: StudyFacts) -> Answer:
-    mixed = [family for family in facts.families if _is_mixed(family)]
+    mixed = [(family, keys) for family in facts.families if (keys := _mixed(family))]
     if not mixed:
         return does_not_apply("No figure is a mean over kinds of requests whose shares could shift.")
-    told = [family for family in mixed if family.noted("mix_shift") is not None]
-    text = f"What a changed mix of requests contributes is told apart from all else: {named(told) or 'nowhere'}"
-    return satisfied_if(len(told) == len(mixed), f"{text}.", first_page(mixed))
+    lacking = []
+    for family, keys in mixed:
+        told = {tuple(key) for entry in family.noted("mix_shift") or () for key in entry["cases"]}
+        lacking += in_cases(family, [key for key in keys if key not in told])
+    families = [family for family, _ in mixed]
+    text = f"What a changed mix of requests contributes is told apart from all else: {names(families)}."
+    return unless_lacking(
+        lacking, text, "What a changed mix of requests contributes is not told apart in", first_page(families)
+    )
 
 
-def _is_mixed(family: FamilyFacts) -> bool:
+def _mixed(family: FamilyFacts) -> list[tuple[str, str]]:
     labels = family.results.series("labels")
-    return labels is not None and not labels.is_empty()
+    return [] if labels is None else list(labels.select("target", "case").unique(maintain_order=True).iter_rows())

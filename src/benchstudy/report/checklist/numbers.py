@@ -1,26 +1,38 @@
 """Questions 1 to 11: what stands behind each number, and how it was measured."""
 
-import json
+from collections import Counter
+from itertools import groupby
 
 import polars as pl
 
 from benchstudy.model import registry
+from benchstudy.model.criteria import CACHED, NOT_CACHED
 from benchstudy.model.family import Family
 from benchstudy.report import human
-from benchstudy.report.checklist.model import Answer, does_not_apply, question, satisfied_if
+from benchstudy.report.checklist.lacking import Key, Lack, in_cases, in_trials, unless_lacking
+from benchstudy.report.checklist.model import Answer, does_not_apply, question
+from benchstudy.report.results.results import raw_files
 from benchstudy.report.study.studyfacts import FamilyFacts, StudyFacts
 from benchstudy.statistics import stats, steady
 
 # What a rate is taken over; below this a server's warm-up, its collector's pauses and a disk's cache decide.
 _SHORTEST_WINDOW_S = 10.0
+# An order or a place that came about by chance less often than this was not random.
+_CHANCE = 0.001
+_HOW = "#how-this-was-measured"
 
 
-def named(families: list[FamilyFacts]) -> str:
+def names(families: list[FamilyFacts]) -> str:
     return ", ".join(family.name for family in families)
 
 
 def first_page(families: list[FamilyFacts], fragment: str = "") -> str:
     return f"{families[0].page}{fragment}" if families else ""
+
+
+def silent(facts: StudyFacts, kind: str) -> list[FamilyFacts]:
+    """Families whose page noted nothing of this kind."""
+    return [family for family in facts.families if family.noted(kind) is None]
 
 
 def _successes(facts: StudyFacts) -> list[int]:
@@ -33,21 +45,17 @@ def _successes(facts: StudyFacts) -> list[int]:
 
 @question("Raw samples")
 def raw_samples(facts: StudyFacts) -> Answer:
-    trials = without = files = 0
+    lacking, trials, files = [], 0, 0
     for family in facts.families:
-        for listed in family.results.trials["raw_files"].to_list():
-            stored = len(json.loads(listed)) if listed else 0
-            trials, files, without = trials + 1, files + stored, without + (not stored)
+        stored = {row["trial"]: len(raw_files(row)) for row in family.results.trials.iter_rows(named=True)}
+        trials, files = trials + len(stored), files + sum(stored.values())
+        lacking += in_trials(family, family.results.trials, {trial for trial, count in stored.items() if count})
     if not trials:
         return Answer("not satisfied", "There is no trial.")
     text = f"{human.plural(trials, 'trial')} with {files:,} raw files, unaltered: every SHA-256 was compared"
-    if without:
-        text = f"{without} of {human.plural(trials, 'trial')} have no raw file"
-    return satisfied_if(
-        not without,
-        f"{text}. Every figure leads to its trials, and they to their files.",
-        first_page(facts.families, "#trials"),
-    )
+    text = f"{text}. Every figure leads to its trials, and they to their files."
+    page = first_page(facts.families, "#trials")
+    return unless_lacking(lacking, text, "Trials without any raw file", page, "#trials")
 
 
 @question("n in each cell")
@@ -55,159 +63,248 @@ def n_in_each_cell(facts: StudyFacts) -> Answer:
     counts = _successes(facts)
     if not counts:
         return Answer("not satisfied", "There is no case with a trial.")
+    lacking = []
+    for family in facts.families:
+        declared = family.results.cases.select("target", "case").iter_rows()
+        lacking += in_cases(family, [key for key in declared if key not in family.results.outcomes])
     cases = human.plural(len(counts), "case")
-    return Answer(
-        "satisfied",
-        f"{min(counts)} to {max(counts)} successful trials in {cases}; every cell says how many.",
-        "#results",
-    )
+    text = f"{min(counts)} to {max(counts)} successful trials in {cases}; every cell says how many."
+    return unless_lacking(lacking, text, "Cases that have no trial", "#results")
 
 
 @question("An interval for each number")
 def intervals(facts: StudyFacts) -> Answer:
-    counts = _successes(facts)
-    least = stats.smallest_n(50)
-    few = sum(0 < n < least for n in counts)
-    lost = sum(n == 0 for n in counts)
-    text = f"{len(counts) - few - lost} of {human.plural(len(counts), 'case')} have a 95 % interval of their median"
-    text += f"; {few} have fewer than {least} successful trials, and say so" if few else ""
-    text += f"; {lost} have none at all" if lost else ""
-    return satisfied_if(bool(counts) and not few, f"{text}.", "#weak")
+    least, few, cases, lost = stats.smallest_n(50), [], 0, 0
+    for family in facts.families:
+        declared = registry.get(family.name)
+        for key, outcomes in family.results.outcomes.items():
+            counts = {m: len(v[key]) for m in family.results.metrics if key in (v := family.results.by_case(m))}
+            asked = [counts[metric] for metric in declared.measured_for(counts)]
+            succeeded = outcomes.count(None)
+            cases, lost = cases + 1, lost + (not succeeded)
+            n = min(asked, default=0)
+            if succeeded and n < least:
+                few.append(Lack(family, key, what=f"n = {n}"))
+    text = f"{cases - len(few) - lost} of {human.plural(cases, 'case')} have a 95 % interval of their median"
+    text += f"; {lost} gave no figure at all" if lost else ""
+    text += f"; {len(few)} have fewer than {least} successful trials, and say so" if few else ""
+    if not cases:
+        return Answer("not satisfied", "There is no case with a trial.")
+    return unless_lacking(few, f"{text}.", text, "#weak", "#what-is-weak")
 
 
 @question("Median and supported tails")
 def tails(facts: StudyFacts) -> Answer:
-    noted = [found for family in facts.families if (found := family.noted("tails"))]
-    total, few, uncounted = (sum(found[key] for found in noted) for key in ("cells", "few", "uncounted"))
+    if quiet := silent(facts, "tails"):
+        return Answer("not satisfied", f"No page counts what tails rest on: {names(quiet)}.")
+    noted = [(family, family.noted("tails")) for family in facts.families]
+    total, few = (sum(found[key] for _, found in noted) for key in ("cells", "few"))
     if not total:
         return Answer("satisfied", "Every cell shows a median. No trial gave a tail percentile.", "#results")
+    lacking = [lack for family, found in noted for lack in in_cases(family, map(tuple, found["cases"]))]
     text = (
         f"Medians everywhere. Of {total} tail percentiles of cases {few} rest on too few operations and are not printed"
     )
-    text += f"; of {uncounted} it is not known on how many" if uncounted else ""
-    return satisfied_if(not uncounted, f"{text}.", "#results")
+    problem = f"{text}; on how many others rest is not known"
+    return unless_lacking(lacking, f"{text}.", problem, "#results")
 
 
 @question("Outliers flagged, kept, linked to host events")
 def outliers(facts: StudyFacts) -> Answer:
-    noted = [(family, found) for family in facts.families if (found := family.noted("outliers"))]
-    if len(noted) < len(facts.families) or not noted:
-        return Answer("not satisfied", "Not every family's page looks for them.")
+    if not facts.families or silent(facts, "outliers"):
+        return Answer("not satisfied", f"No page looks for them: {names(silent(facts, 'outliers'))}.")
+    noted = [(family, family.noted("outliers")) for family in facts.families]
     flagged, explained, trials = (sum(f[key] for _, f in noted) for key in ("flagged", "explained", "trials"))
     most = max(noted, key=lambda pair: pair[1]["flagged"])[0]
     text = f"{flagged} of {human.plural(trials, 'trial')} lie far from the others of their case, all kept"
     text += f"; with {explained} of them something was noticed on the host" if flagged else ""
-    return Answer("satisfied", f"{text}.", f"{most.page}#what-is-weak")
+    unseen = [lack for family, found in noted for lack in in_cases(family, map(tuple, found["unseen"]))]
+    return unless_lacking(
+        unseen, f"{text}.", f"{text}; too few trials to tell in", f"{most.page}#what-is-weak", "#what-is-weak"
+    )
 
 
 @question("Random interleaved order, seed shown")
 def order(facts: StudyFacts) -> Answer:
-    seeds = sorted({str(session["seed"]) for _, session in facts.sessions})
-    fixed = []
+    known = {session["uuid"]: str(session["seed"]) for _, session in facts.sessions if "seed" in session}
+    lacking, fixed = [], []
     for family in facts.families:
-        for (target,), trials in family.measured.group_by("target", maintain_order=True):
-            orders = [
-                tuple(block.sort("started")["case"].to_list())
-                for _, block in trials.filter(pl.col("session").is_not_null()).group_by("block", maintain_order=True)
-            ]
-            whole = [o for o in orders if len(o) == max(map(len, orders))]
-            # Of two cases every second block has the same order by chance.
-            if len(whole) > 2 and len(whole[0]) > 2 and len(set(whole)) == 1:
-                fixed.append(f"{family.name} on {target}")
-    if not seeds:
+        seen = [t for t, session in family.succeeded.select("trial", "session").iter_rows() if session in known]
+        lacking += in_trials(family, family.succeeded, set(seen), "of no session with a seed")
+        places = family.measured.filter(pl.col("session").is_in(list(known)))
+        for _, trials in places.group_by("target", "session", maintain_order=True):
+            in_time = list(trials.sort("started", "position").select("target", "case", "block").iter_rows())
+            lacking += in_cases(family, _alone(in_time), "not interleaved with others")
+            if registry.get(family.name).ordering == Family.ordering:
+                lacking += in_cases(family, _same_place(in_time), "at the same place in every block")
+                fixed += [f"{family.name} on {in_time[0][0]}"] if _same_order(in_time) else []
+    if not known:
         return Answer("not satisfied", "No session tells its seed: what there is was imported.")
-    text = f"Cases in random order within each block; seed {', '.join(seeds)}"
+    text = f"Cases in random order within each block; seed {', '.join(sorted(set(known.values())))}"
     turns = {family.name: registry.get(family.name).ordering for family in facts.families}
     text += "".join(f"; {name}: {how}" for name, how in turns.items() if how != Family.ordering)
-    text += f", but every block of {', '.join(fixed)} has the same order" if fixed else ""
-    return satisfied_if(not fixed, f"{text}.", "#sessions")
+    if fixed:
+        return Answer(
+            "not satisfied", f"{text}, but every block of {', '.join(fixed)} has the same order.", "#sessions"
+        )
+    return unless_lacking(lacking, f"{text}.", f"{text}, but not", "#sessions")
+
+
+def _blocks(in_time: list[tuple[str, str, int]]) -> list[list[Key]]:
+    """The order of cases in each block that has as many as any."""
+    blocks: dict[int, list[Key]] = {}
+    for target, case, block in in_time:
+        blocks.setdefault(block, []).append((target, case))
+    return [found for found in blocks.values() if len(found) == max(map(len, blocks.values()))]
+
+
+def _same_order(in_time: list[tuple[str, str, int]]) -> bool:
+    blocks = _blocks(in_time)
+    # Of two cases every second block has the same order by chance.
+    return len(blocks) > 2 and len(blocks[0]) > 2 and all(block == blocks[0] for block in blocks)
+
+
+def _same_place(in_time: list[tuple[str, str, int]]) -> list[Key]:
+    """Cases that stand at one place of every block, more often than chance would have it for any of them."""
+    blocks = _blocks(in_time)
+    if len(blocks) < 2 or len(blocks[0]) ** (2 - len(blocks)) > _CHANCE or _same_order(in_time):
+        return []
+    return [key for place, key in enumerate(blocks[0]) if all(block[place] == key for block in blocks)]
+
+
+def _alone(in_time: list[tuple[str, str, int]]) -> list[Key]:
+    """Cases whose trials were one run of their own, though other cases were measured in the same session."""
+    runs = Counter(key for key, _ in groupby((target, case) for target, case, _ in in_time))
+    trials = Counter((target, case) for target, case, _ in in_time)
+    return [key for key, count in runs.items() if len(runs) > 1 and count == 1 and trials[key] > 2]
 
 
 @question("Warm-up tagged")
 def warm_up(facts: StudyFacts) -> Answer:
-    loads = [family for family in facts.families if family.has_load]
+    loads = [family for family in facts.families if not family.loaded.is_empty()]
     if not loads:
         return does_not_apply("No load is put on anything: first operations are what is measured, as a factor.")
-    without = [family for family in loads if not _warmed_up(family)]
-    text = f"Warm-ups are phases or commands of their own, and count in no figure: {named(loads)}"
-    if without:
-        text = f"No warm-up is told apart in {named(without)}"
-    return satisfied_if(not without, f"{text}.", first_page(without or loads, "#how-this-was-measured"))
+    lacking = [lack for family in loads for lack in in_trials(family, family.loaded, _warmed_up(family))]
+    text = f"Warm-ups are phases or commands of their own, and count in no figure: {names(loads)}."
+    return unless_lacking(lacking, text, "No warm-up is told apart in", first_page(loads, _HOW), _HOW)
 
 
-def _warmed_up(family: FamilyFacts) -> bool:
-    phases = family.results.series("phases")
-    if phases is not None and not phases.filter(pl.col("phase").str.contains("(?i)warm|ramp|search")).is_empty():
-        return True
-    files = family.measured["raw_files"].drop_nulls()
-    return bool(files.str.contains('"name": "warm-up/', literal=True).any())
+def _warmed_up(family: FamilyFacts) -> set[str]:
+    declared, phases = registry.get(family.name), _phases(family)
+    found = set()
+    for row in family.loaded.iter_rows(named=True):
+        files = [file["name"] for file in raw_files(row)]
+        if declared.warmed_up(row["argv"] or "", files, [name for name, _ in phases.get(row["trial"], ())]):
+            found.add(row["trial"])
+    return found
+
+
+def _phases(family: FamilyFacts) -> dict[str, list[tuple[str, float]]]:
+    """By trial: the names of its phases, and how many seconds each lasted."""
+    rows, found = family.results.series("phases"), dict[str, list[tuple[str, float]]]()
+    if rows is None:
+        return found
+    for trial, phase, start, end in rows.select("trial", "phase", "start_s", "end_s").iter_rows():
+        found.setdefault(trial, []).append((phase, end - start))
+    return found
 
 
 @question("Cache state declared and verified with disk counters")
 def cache(facts: StudyFacts) -> Answer:
-    reading = [family for family in facts.families if "cache" in family.results.factors]
+    reading = [
+        (f, factor) for f in facts.families if (factor := registry.get(f.name).cache_factor) in f.results.factors
+    ]
     if not reading:
         return does_not_apply("No case reads files through a cache that the study controls.")
-    text, unproved = [], 0
-    for family in reading:
-        known = family.results.cases.filter(pl.col("cache").is_in(["cold", "warm", "direct"]))
-        measured = (set(family.results.by_case(metric)) for metric in family.results.primary_metrics)
-        keys = set(known.select("target", "case").iter_rows()).intersection(*measured)
-        for metric in (m for m in registry.get(family.name).metrics.values() if m.tells in ("cache", "storage")):
-            unproved += len(keys - set(family.results.by_case(metric.name)))
-        levels = ", ".join(family.results.levels("cache"))
-        text.append(
-            f"{family.name}: the cache is a factor ({levels}), and {len(keys)} cases tell what "
-            "the page cache held and what the disk gave"
-        )
-    lacking = f"; {unproved} proofs are missing" if unproved else ""
-    return satisfied_if(not unproved, f"{'; '.join(text)}{lacking}.", first_page(reading, "#cold-against-warm"))
+    text, lacking = [], []
+    for family, factor in reading:
+        cases = family.results.cases.filter(pl.col(factor).is_in(["cold", "warm", "direct"]))
+        asked = family.succeeded.join(cases.select("target", "case", factor), on=["target", "case"])
+        held, given = family.told("cache"), family.told("storage")
+        claims = asked.select("trial", factor).iter_rows()
+        proved = {trial for trial, claim in claims if _is_proved(claim, held.get(trial), given.get(trial))}
+        lacking += in_trials(family, asked, proved)
+        levels = ", ".join(family.results.levels(factor))
+        what = "cases tell what the page cache held and what the disk gave"
+        text.append(f"{family.name}: the cache is a factor ({levels}), and {cases.height} {what}")
+    said = "; ".join(text)
+    problem = f"{said}. What a case claims is not proved in"
+    return unless_lacking(lacking, f"{said}.", problem, first_page([f for f, _ in reading], "#cold-against-warm"))
+
+
+def _is_proved(claim: str, held: float | None, given: float | None) -> bool:
+    """By the share that the page cache `held`, and the bytes that storage has `given`. Cold: none was in the cache, and
+    storage gave some. Warm: all was in the cache. Direct: storage gave some.
+    """
+    if claim == "warm":
+        return held is not None and held >= CACHED
+    return bool(given) and (claim == "direct" or (held is not None and held <= NOT_CACHED))
 
 
 @question("fsync as a factor")
 def fsync(facts: StudyFacts) -> Answer:
-    writing = [f for f in facts.families if "op" in f.results.factors and "write" in f.results.levels("op")]
+    writing = [(f, factor) for f in facts.families if (factor := registry.get(f.name).sync_factor) in f.results.factors]
     if not writing:
         return does_not_apply("No family measures writes of files one by one.")
-    levels = {f.name: f.results.levels("sync") if "sync" in f.results.factors else [] for f in writing}
-    text = "; ".join(f"{name}: {', '.join(found) or 'not said'}" for name, found in levels.items())
-    synced = all("fsync" in found or "server" in found for found in levels.values())
-    return satisfied_if(
-        synced, f"What a write waits for is a factor, {text}.", first_page(writing, "#write-operations")
-    )
+    lacking, levels = [], []
+    for family, factor in writing:
+        others = ["target", *(name for name in family.results.factors if name != factor)]
+        writes = family.results.cases.filter(pl.col(factor).is_not_null())
+        durable = writes.filter(pl.col(factor) != "none").select(others)
+        without = writes.join(durable, on=others, how="anti", nulls_equal=True)
+        lacking += in_cases(family, without.select("target", "case").iter_rows())
+        levels.append(f"{family.name}: {', '.join(family.results.levels(factor)) or 'not said'}")
+    text = f"What a write waits for is a factor, {'; '.join(levels)}"
+    href = first_page([family for family, _ in writing], "#write-operations")
+    return unless_lacking(lacking, f"{text}.", f"{text}. Written only without waiting for the storage", href)
 
 
 @question("Steady-state test")
 def steady_state(facts: StudyFacts) -> Answer:
     noted = [(family, found) for family in facts.families if (found := family.noted("steady"))]
-    looked_at, drifting = (sum(found[key] for _, found in noted) for key in ("looked_at", "drifting"))
+    looked_at = sum(found["looked_at"] for _, found in noted)
     if not looked_at:
         return Answer("not satisfied", f"No case has {steady.ROUNDS} blocks to tell from.")
-    worst = max(noted, key=lambda pair: pair[1]["drifting"])[0]
-    text = f"{looked_at - drifting} of {human.plural(looked_at, 'case')} were steady; the others say that they were not"
-    if not drifting:
-        text = f"All of {human.plural(looked_at, 'case')} were steady"
-    return satisfied_if(not drifting, f"{text}.", f"{worst.page}#what-is-weak")
+    drifting = [lack for f, found in noted for lack in in_cases(f, map(tuple, found["cases"]), "not steady")]
+    unseen = [
+        lack
+        for f, found in noted
+        for lack in in_cases(f, map(tuple, found["unseen"]), f"fewer than {steady.ROUNDS} blocks")
+    ]
+    text = f"All of {human.plural(looked_at, 'case')} were steady."
+    problem = (
+        f"{looked_at - len(drifting)} of {human.plural(looked_at + len(unseen), 'case')} were steady. Others say so"
+    )
+    if quiet := silent(facts, "steady"):
+        return Answer("not satisfied", f"No page looks for it: {names(quiet)}.")
+    page = first_page(facts.families, "#what-is-weak")
+    return unless_lacking([*drifting, *unseen], text, problem, page, "#what-is-weak")
 
 
 @question("Enough duration")
 def duration(facts: StudyFacts) -> Answer:
-    shortest = {}
+    short, shortest = [], dict[str, float]()
     for family in facts.families:
-        metric = next(iter(family.results.telling("window")), None)
-        if metric is not None:
-            shortest[family.name] = min(v for trials in family.results.by_case(metric).values() for _, v, _ in trials)
-        elif family.has_load:
-            lasted = family.measured.filter(pl.col("status") == "ok")["duration_s"].drop_nulls().to_list()
-            shortest |= {family.name: min(lasted)} if lasted else {}
-    if not shortest:
+        windows = _windows(family)
+        if not windows and family.loaded.is_empty():
+            continue
+        asked = family.succeeded.filter(pl.col("trial").is_in(list({*windows, *family.loaded["trial"].to_list()})))
+        enough = {trial for trial, lasted in windows.items() if lasted >= _SHORTEST_WINDOW_S}
+        short += in_trials(family, asked, enough)
+        shortest |= {family.name: min(windows.values())} if windows else {}
+    if not shortest and not short:
         return does_not_apply("No rate is taken over a window: each operation is timed as a whole.")
-    short = {name: s for name, s in shortest.items() if s < _SHORTEST_WINDOW_S}
-    shown = ", ".join(f"{name} {human.brief(s, 's')}" for name, s in (short or shortest).items())
+    shown = ", ".join(f"{name} {human.brief(s, 's')}" for name, s in shortest.items()) or "not known"
     limit = f"{_SHORTEST_WINDOW_S:g} s"
-    text = (
-        f"Rates over less than {limit}: {shown} at the least"
-        if short
-        else f"No rate is taken over less than {limit}: {shown} at the least"
-    )
-    return satisfied_if(not short, f"{text}.", "#results")
+    text = f"No rate is taken over less than {limit}: {shown} at the least."
+    return unless_lacking(short, text, f"Rates over less than {limit} ({shown} at the least)", "#results")
+
+
+def _windows(family: FamilyFacts) -> dict[str, float]:
+    """The seconds that a trial's rates are of: what it says, or its longest phase that counts."""
+    said = family.told("window", least=True)
+    for trial, phases in _phases(family).items():
+        lasted = [seconds for name, seconds in phases if not Family.is_before(name)]
+        if trial not in said and lasted:
+            said[trial] = max(lasted)
+    return said

@@ -13,6 +13,11 @@ Indexes = Sequence[Mapping[str, Any]]
 Measured = tuple[int, str, float, str]
 
 
+def crosses_sessions(why: str) -> bool:
+    """Whether a comparison was refused for want of trials of one session, by what `Comparability` said of it."""
+    return any(word in why for word in ("session", "targets", "imported"))
+
+
 class Conditions(NamedTuple):
     """What two trials must have in common to be compared."""
 

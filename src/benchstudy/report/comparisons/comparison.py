@@ -293,6 +293,13 @@ def calibrations(results: Results, indexes: Indexes, metrics: Titled, declared: 
     return found
 
 
+def twin_cases(results: Results, declared: Any) -> list[str]:
+    """The cases that a family's block describes for the second time."""
+    again = {second for _, second in twins(declared)}
+    rows = results.cases.iter_rows(named=True)
+    return [row["case"] for row in rows if again & {row[factor] for factor in results.factors}]
+
+
 def _calibration(found: Calibration, names: str) -> str:
     alarms, outside = found.alarms, found.excluding_one
     return (

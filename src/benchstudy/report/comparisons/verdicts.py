@@ -1,9 +1,11 @@
 """What a page's comparisons come to, as plain data for the study's overview."""
 
 from collections import Counter
+from collections.abc import Sequence
 from typing import Any
 
 from benchstudy.report import human
+from benchstudy.report.comparisons.comparability import crosses_sessions
 from benchstudy.report.comparisons.comparison import Comparisons, Row
 from benchstudy.statistics.comparisons import Verdict
 
@@ -12,7 +14,8 @@ def summarised(found: Comparisons, caption: str) -> dict[str, Any]:
     """The comparisons of one call: how many of each verdict, a line a level and metric, and what they rest on.
 
     `detectable`: the least and the largest of the smallest detectable effects, relative. `refused`: why there is no
-    verdict, by how often.
+    verdict, by how often. `lacking`: the comparisons that have no interval, no adjusted p value, no smallest detectable
+    effect, no trials of one session.
     """
     outcomes = [row.outcome for row in found.rows]
     detectable = [o.smallest_detectable for o in outcomes if o.smallest_detectable is not None]
@@ -29,8 +32,23 @@ def summarised(found: Comparisons, caption: str) -> dict[str, Any]:
         "margin": found.margins.note,
         "detectable": [min(detectable), max(detectable)] if detectable else [],
         "refused": dict(Counter(o.why for o in outcomes if o.verdict is Verdict.NONE and o.ratio is None)),
+        "lacking": {what: [_name(found, row) for row in rows] for what, rows in _lacking(found.rows).items()},
         "lines": [_line(found, level, title if several else "", rows) for (level, title), rows in groups.items()],
     }
+
+
+def _lacking(rows: Sequence[Row]) -> dict[str, list[Row]]:
+    return {
+        "interval": [row for row in rows if row.outcome.low is None],
+        "adjusted": [row for row in rows if row.outcome.p_beyond is not None and row.outcome.adjusted is None],
+        "detectable": [r for r in rows if r.outcome.ratio is not None and r.outcome.smallest_detectable is None],
+        "session": [row for row in rows if row.outcome.ratio is None and crosses_sessions(row.outcome.why)],
+    }
+
+
+def _name(found: Comparisons, row: Row) -> str:
+    about = f" · {row.about}" if row.about else ""
+    return f"{human.level(row.level)} against {human.level(found.base)}{about}, {row.title}"
 
 
 def _line(found: Comparisons, level: str, title: str, rows: list[Row]) -> dict[str, str]:

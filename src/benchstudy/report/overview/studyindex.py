@@ -77,7 +77,7 @@ class StudyIndex:
             "badges": evidence.count_badges(family.results.counts()),
             "answers": [self._answer(found) for found in self._json(answer)],
             "comparisons": [self._comparison(family, *found) for found in family.notes.get("comparisons", {}).items()],
-            "calibrations": [s for found in family.notes.get("calibration", {}).values() for s in found],
+            "calibrations": [s for found in family.notes.get("calibration", {}).values() for s in found["said"]],
             "figure": Markup(family.figure()),
             "more_panels": max(figures[-1]["panels"] - figures[-1]["shown"], 0) if figures else 0,
             "report": family.page,

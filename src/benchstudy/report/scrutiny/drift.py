@@ -18,11 +18,14 @@ DEPENDENCE_RULE = "each trial with the one before it, by Kendall's rank correlat
 
 @dataclass(frozen=True)
 class Drift:
-    """`looked_at`: how many cases have blocks enough for the `rule`; `cases`: those of them that drift."""
+    """`looked_at`: how many cases have blocks enough for the `rule`; `cases`: those of them that drift; `unseen`: those
+    that gave figures, and too few.
+    """
 
     rule: str
     looked_at: int
     cases: tuple[Key, ...]
+    unseen: tuple[Key, ...]
 
 
 NOT_STEADY = "not steady"
@@ -43,13 +46,15 @@ def _drifting(results: Results) -> tuple[frozenset[Key], frozenset[str]]:
 def find(results: Results) -> Drift:
     """Of storage by the limits of its own trade, which also forbid noise; of all else by a trend, which does not."""
     in_order = _in_order(results)
+    unseen = tuple(dict.fromkeys(key for key, values in in_order if len(values) < steady.ROUNDS))
     if results.telling("storage"):
         found = [(key, steady.is_steady(values)) for key, values in in_order]
         known = {key for key, is_steady in found if is_steady is not None}
-        return Drift(STORAGE_RULE, len(known), tuple(sorted({key for key, is_steady in found if is_steady is False})))
+        drifting = tuple(sorted({key for key, is_steady in found if is_steady is False}))
+        return Drift(STORAGE_RULE, len(known), drifting, unseen)
     long = _with_spread(in_order)
     keys = _significant([(key, range(len(values)), values) for key, values in long], "two-sided")
-    return Drift(TREND_RULE, len({key for key, _ in long}), keys)
+    return Drift(TREND_RULE, len({key for key, _ in long}), keys, unseen)
 
 
 def find_dependent(results: Results, drifting: Collection[Key]) -> tuple[Key, ...]:

@@ -50,7 +50,7 @@ def find(results: Results, busy: Sequence[str], indexes: Sequence[Mapping[str, A
     for metric in results.primary_metrics:
         for (target, case), trials in results.by_case(metric).items():
             values = [value for _, value, _ in trials]
-            if len(values) < stats.smallest_n(50) or not all(0 < value < float("inf") for value in values):
+            if not _can_tell(values):
                 continue
             logs = np.log(values)
             distances = np.abs(logs - np.median(logs))
@@ -66,6 +66,21 @@ def find(results: Results, busy: Sequence[str], indexes: Sequence[Mapping[str, A
                     shown = human.quantity(value, unit)
                     found.append(Outlier(trial, target, case, metric, shown, times, tuple(events)))
     return found
+
+
+def unseen(results: Results) -> list[tuple[str, str]]:
+    """(target, case) of those that gave figures, too few of them to tell an outlier, or such as have no logarithm."""
+    found = {
+        key: None
+        for metric in results.primary_metrics
+        for key, trials in results.by_case(metric).items()
+        if not _can_tell([value for _, value, _ in trials])
+    }
+    return list(found)
+
+
+def _can_tell(values: Sequence[float]) -> bool:
+    return len(values) >= stats.smallest_n(50) and all(0 < value < float("inf") for value in values)
 
 
 def _events(indexes: Sequence[Mapping[str, Any]], target: str, started: str, duration_s: float) -> list[str]:

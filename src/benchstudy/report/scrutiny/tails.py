@@ -12,8 +12,10 @@ _COUNTS = ("{op}_ios", "requests", "accepted", "operations", "samples")
 
 
 def unsupported(results: Results) -> dict[str, Any]:
-    """`cells`: cases times percentiles above the median, `few`: those with too few operations, `uncounted`: unknown."""
-    found = {"cells": 0, "few": 0, "uncounted": 0}
+    """`cells`: cases times percentiles above the median, `few`: those with too few operations, `uncounted`: unknown, of
+    these `cases`.
+    """
+    found: dict[str, Any] = {"cells": 0, "few": 0, "uncounted": 0, "cases": []}
     for metric in results.metrics:
         match = _PERCENTILE.fullmatch(metric)
         if match is None or float(match[2]) <= 50:
@@ -23,6 +25,7 @@ def unsupported(results: Results) -> dict[str, Any]:
             operations = _operations(results, match[1] or "", *key)
             if operations is None:
                 found["uncounted"] += 1
+                found["cases"] += [key] if key not in found["cases"] else []
             elif operations < stats.smallest_n(float(match[2])):
                 found["few"] += 1
     return found

@@ -11,6 +11,7 @@ from typing import Any
 import polars as pl
 
 from benchstudy.model import registry
+from benchstudy.model.metrics import Tells
 from benchstudy.model.study import Study
 from benchstudy.report.exhibits.exhibitfiles import HEADLINE, NOTES
 from benchstudy.report.results.results import Results
@@ -51,14 +52,34 @@ class FamilyFacts:
         return self.results.counted.filter(~pl.col("imported").fill_null(False))
 
     @cached_property
-    def verified(self) -> list[dict[str, Any]]:
-        """What was verified in each of them."""
-        return [json.loads(text or "{}") for text in self.measured["verified"].to_list()]
+    def succeeded(self) -> pl.DataFrame:
+        """Trials that count and gave figures, imported ones too."""
+        return self.results.counted.filter(pl.col("status") == "ok")
 
-    @property
-    def has_load(self) -> bool:
-        """Whether a load generator is at work, which has a kind of loop."""
-        return any("loop" in facts for facts in self.verified) or bool(self.results.telling("generator"))
+    @cached_property
+    def loaded(self) -> pl.DataFrame:
+        """Those of them with a load generator at work, and its `loop`: open, closed, or null when nobody says."""
+        family = registry.get(self.name)
+        declared = {
+            (row["target"], row["case"]): family.loop({f: row[f] for f in self.results.factors if row[f] is not None})
+            for row in self.results.cases.iter_rows(named=True)
+        }
+        loops = [
+            json.loads(verified or "{}").get("loop") or declared.get((target, case))
+            for target, case, verified in self.succeeded.select("target", "case", "verified").iter_rows()
+        ]
+        loaded = self.succeeded.with_columns(pl.Series("loop", loops, dtype=pl.String)).drop_nulls("loop")
+        return loaded.with_columns(pl.when(pl.col("loop") != "noted").then("loop"))
+
+    def told(self, what: Tells, *, least: bool = False) -> dict[str, float]:
+        """By trial, what its metrics that tell this come to: their sum, or the least of them."""
+        found: dict[str, float] = {}
+        for metric in self.results.telling(what):
+            for trials in self.results.by_case(metric).values():
+                for trial, value, _ in trials:
+                    before = found.get(trial)
+                    found[trial] = value if before is None else min(before, value) if least else before + value
+        return found
 
     def figure(self) -> str:
         """The page's own figure for the overview, as HTML whose links lead to that page; empty without one."""

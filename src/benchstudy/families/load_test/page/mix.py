@@ -239,10 +239,15 @@ class LoadMix:
 
     @property
     def noted(self) -> list[dict[str, Any]]:
-        """For the study's overview, an entry a reading: that the mix was told apart, and what that says."""
+        """For the overview, an entry a reading: that the mix was told apart in two cases, and what that says."""
         return [
-            {"what": f"{self.load.title(r.contrast)}, {GROUPS[r.group]}", "verdict": r.verdict, "alarm": r.shift.alarm}
-            for r in self.readings
+            {
+                "what": f"{self.load.title(r.contrast)}, {GROUPS[r.group]}",
+                "verdict": r.verdict,
+                "alarm": r.shift.alarm,
+                "cases": [(r.contrast.target, case) for case in r.contrast.cases.values()],
+            }
+            for r in [*self.readings, *self.repeats]
         ]
 
     def table(self) -> Table:

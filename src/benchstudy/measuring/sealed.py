@@ -1,0 +1,320 @@
+"""Whether raw files are still what was sealed: each against its SHA-256, without reading those that nobody touched.
+
+A report asks this each time. It remembers size, times and inode of every file that it compared, in the way version
+control does, and reads a file again only when one of these differs. What it remembers may be deleted at any time.
+`benchstudy verify` and crates read every file.
+"""
+
+import json
+import os
+import re
+import tempfile
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from benchstudy.model import paths
+from benchstudy.model.errors import BenchstudyError
+from benchstudy.model.files import sha256_of, write_atomically
+
+SUMS = "SHA256SUMS"
+DISCARDS = "discards"
+LOOKS = "looks"
+SESSIONS = "sessions"
+
+_LINE = re.compile(r"([0-9a-f]{64})  (.+)")
+_TRIAL = re.compile(r"\d{4,}-([0-9a-f]{8})")
+_CHANGED = 2  # where a Stat has the time of the last change
+_MOST_NAMED = 40
+_GONE = "its folder is gone"
+_RUN = "`snakemake --cores 8 report`"
+
+# Size in bytes, times of modification and of change in ns, inode: lists, as JSON gives them back.
+Stat = list[int]
+# {folder in a store: {file in it: Stat}}. A sealed folder is "<case>/<trial>"; "" has session.json.
+Seen = Mapping[str, Mapping[str, Stat]]
+
+
+class RawAltered(BenchstudyError):
+    """Raw files are not what was sealed."""
+
+
+@dataclass
+class Checked:
+    """`files` were compared; `differences` says what is not as it was stored, one line a file."""
+
+    files: int = 0
+    differences: list[str] = field(default_factory=list)
+
+    def __iadd__(self, other: "Checked") -> "Checked":
+        self.files += other.files
+        self.differences += other.differences
+        return self
+
+
+# -- what a report asks ----------------------------------------------------------------------
+
+
+def doubtful(root: Path, stores: Iterable[Path], index: Path) -> list[str]:
+    """Files and folders that are new, gone, or not as they were when they were compared last. Writes nothing.
+
+    `stores`: the raw folders of families; `index`: what `confirm` remembers. Names are paths from `root`.
+    """
+    known = _known(index)
+    found = []
+    for store in stores:
+        name, seen = store.relative_to(root).as_posix(), look(store)
+        before = known.get(name, {})
+        for place in sorted(seen.keys() | before.keys()):
+            now, then = seen.get(place, {}), before.get(place, {})
+            if now != then:
+                changed = (file for file in now.keys() | then.keys() if now.get(file) != then.get(file))
+                found += [Path(name, place, file).as_posix() for file in changed]
+    return sorted(found)
+
+
+def confirm(root: Path, stores: Iterable[Path], index: Path) -> None:
+    """Compare what is doubtful, and remember what is as it was sealed. Raises RawAltered that names the files.
+
+    A discarded trial is not compared: no figure rests on it.
+    """
+    index.parent.mkdir(parents=True, exist_ok=True)
+    # A file that changes from here on gets a time that is not before this one.
+    began = _clock_ns(index.parent)
+    known, sure = _known(index), dict[str, Seen]()
+    differences: dict[str, list[str]] = {}
+    for store in stores:
+        name, seen = store.relative_to(root).as_posix(), look(store)
+        wrong = _differences(root, store, seen, known.get(name, {}))
+        differences |= {f"{name}/{place}": lines for place, lines in wrong.items()}
+        remembered = {
+            place: {file: stat for file, stat in files.items() if stat[_CHANGED] < began}
+            for place, files in seen.items()
+            if place not in wrong
+        }
+        if wrong.keys() - seen.keys():  # what is gone is asked for again as long as session.json lists it
+            remembered.pop("", None)
+        sure[name] = remembered
+    if sure != known:
+        write_atomically(index, json.dumps(sure, separators=(",", ":")))
+    if differences:
+        raise RawAltered(_refusal(differences))
+
+
+def _known(index: Path) -> dict[str, Seen]:
+    try:
+        return json.loads(index.read_bytes())
+    except (OSError, ValueError):
+        return {}
+
+
+def _clock_ns(folder: Path) -> int:
+    """The time of a file made now. Times of files are coarser than clocks, and may be those of another machine."""
+    with tempfile.TemporaryFile(dir=folder) as file:
+        return os.fstat(file.fileno()).st_ctime_ns
+
+
+def _refusal(differences: Mapping[str, list[str]]) -> str:
+    lines = [line for found in differences.values() for line in found]
+    more = [f"and {len(lines) - _MOST_NAMED} more"] if len(lines) > _MOST_NAMED else []
+    told = "\n  ".join(
+        ["raw files are not what was stored, so no report is made of them:", *lines[:_MOST_NAMED], *more]
+    )
+    told += "\nRestore from a copy what was altered or is missing, and take away what was added."
+    gone = {place for place, found in differences.items() if _GONE in found[0]}
+    trials = [trial for place in differences.keys() - gone if (trial := _trial_of(place))]
+    if trials:
+        told += f"\nOr have it measured again: `benchstudy discard {' '.join(sorted(trials)[:_MOST_NAMED])} --why …`"
+    if gone:
+        told += f"\nOr, for a folder that is lost, remove session.json: {_RUN} then lists what there is."
+    return told
+
+
+def _trial_of(place: str) -> str | None:
+    match = _TRIAL.fullmatch(place.rpartition("/")[2])
+    return match[1] if match else None
+
+
+# -- what there is ----------------------------------------------------------------------
+
+
+def look(store: Path) -> dict[str, dict[str, Stat]]:
+    """Every file that counts of a family's raw folder, unread. What is hidden is a lock, or not committed yet."""
+    seen: dict[str, dict[str, Stat]] = {}
+    for group in _visible(store):
+        if group.is_dir(follow_symlinks=False):
+            for place in _visible(group.path):
+                if place.is_dir(follow_symlinks=False):
+                    seen[f"{group.name}/{place.name}"] = dict(_files(place.path))
+                elif group.name == DISCARDS:
+                    seen.setdefault(DISCARDS, {})[place.name] = _stat(place)
+        elif group.name == paths.SESSION_INDEX:
+            seen[""] = {group.name: _stat(group)}
+    return seen
+
+
+def _visible(folder: Path | str) -> list["os.DirEntry[str]"]:
+    try:
+        with os.scandir(folder) as entries:
+            return [entry for entry in entries if not entry.name.startswith(".")]
+    except FileNotFoundError:
+        return []
+
+
+def _files(folder: Path | str, below: str = "") -> Iterator[tuple[str, Stat]]:
+    with os.scandir(folder) as entries:
+        for entry in entries:
+            if entry.is_dir(follow_symlinks=False):
+                yield from _files(entry.path, f"{below}{entry.name}/")
+            else:
+                yield f"{below}{entry.name}", _stat(entry)
+
+
+def _stat(entry: "os.DirEntry[str]") -> Stat:
+    found = entry.stat(follow_symlinks=False)
+    return [found.st_size, found.st_mtime_ns, found.st_ctime_ns, found.st_ino]
+
+
+# -- against what was stored ----------------------------------------------------------------------
+
+
+def check(root: Path, store: Path) -> Checked:
+    """Every file of a family's raw folder, read, those of discarded trials too."""
+    checked, seen, wrong = Checked(), look(store), set()
+    for place in sorted(place for place in seen if "/" in place):
+        of_folder = check_folder(f"{(store / place).relative_to(root)}/", store / place, seen[place])
+        checked += of_folder
+        wrong |= {place} if of_folder.differences else set()
+    checked.differences += [line for place, line in against_index(root, store, seen) if place not in wrong]
+    return checked
+
+
+def _differences(root: Path, store: Path, seen: Seen, known: Seen) -> dict[str, list[str]]:
+    """By folder. Files that are in `known` as they are seen now are not read."""
+    changed = {place for place in seen.keys() | known.keys() if seen.get(place) != known.get(place)}
+    discarded = _discarded(seen)
+    found: dict[str, list[str]] = {}
+    for place in sorted(changed & seen.keys()):
+        if "/" in place and _trial_of(place) not in discarded:
+            files, then = seen[place], known.get(place, {})
+            # What is listed there may be listed otherwise than when the others were compared.
+            same = then if SUMS in files and then.get(SUMS) == files[SUMS] else {}
+            unread = {file for file, stat in files.items() if same.get(file) == stat}
+            checked = check_folder(f"{(store / place).relative_to(root)}/", store / place, files, unread)
+            if checked.differences:
+                found[place] = checked.differences
+    if changed:
+        wrong = set(found)
+        for place, line in against_index(root, store, seen, None if "" in changed else changed):
+            if place not in wrong and _trial_of(place) not in discarded:
+                found.setdefault(place, []).append(line)
+    return found
+
+
+def check_folder(name: str, folder: Path, files: Iterable[str] | None = None, unread: Iterable[str] = ()) -> Checked:
+    """A sealed folder against its sums. Files that nobody sealed are named as well: they look like evidence.
+
+    `name`: what differences begin with. `files`: all that is in it, looked for when left out. `unread`: of them, those
+    that are known to be as they were.
+    """
+    found = set(dict(_files(folder)) if files is None else files)
+    if SUMS not in found:
+        return Checked(differences=[f"{name.rstrip('/')}: its {SUMS} is missing"])
+    sums = sums_in((folder / SUMS).read_text(encoding="utf-8", errors="replace"))
+    skipped = set(unread) & found & sums.keys()
+    listed = {file: digest for file, digest in sums.items() if file not in skipped}
+    return compared(name, listed, found - skipped - {SUMS}, lambda file: _sha256(folder / file))
+
+
+def against_index(
+    root: Path, store: Path, seen: Seen, places: Iterable[str] | None = None
+) -> Iterator[tuple[str, str]]:
+    """(folder, difference) where session.json and the folders beside it do not agree; nothing where there is none.
+
+    SHA256SUMS lies beside what it lists, and could have been altered with it: session.json holds each sum again.
+    `places`: only of these; all when left out.
+    """
+    if "" not in seen:
+        return
+    index, at = json.loads((store / paths.SESSION_INDEX).read_bytes()), store.relative_to(root).as_posix()
+    asked = None if places is None else set(places)
+    trials = {entry["path"]: entry for entry in index["trials"]}
+    sessions = {f"{SESSIONS}/{entry['uuid'][:8]}": entry for entry in index["sessions"]}
+    looks = {f"{LOOKS}/{entry['uuid'][:8]}" for entry in (index.get("stopping") or {}).get("looks", ())}
+    what = dict.fromkeys(trials, "trial") | dict.fromkeys(sessions, "session") | dict.fromkeys(looks, "look")
+    for place in sorted(what if asked is None else what.keys() & asked):
+        if SUMS not in seen.get(place, ()):
+            yield place, f"{at}/{place}: session.json lists this {what[place]}, and {_GONE}"
+        elif place in trials:
+            listed = {file["name"]: file["sha256"] for file in trials[place]["files"]}
+            stored = sums_in((store / place / SUMS).read_text(encoding="utf-8", errors="replace"))
+            for name in sorted(name for name in listed.keys() | stored.keys() if listed.get(name) != stored.get(name)):
+                yield place, f"{at}/{place}/{name}: {SUMS} and session.json do not agree on it"
+        elif place in sessions and _json(store / place / paths.SESSION_INDEX) != sessions[place]:
+            yield place, f"{at}/{place}/session.json: it and {at}/session.json do not agree"
+    discarded = _discarded(seen)
+    for place in sorted(seen if asked is None else seen.keys() & asked):
+        trial = _trial_of(place)
+        # A damaged one is not listed any more when it was discarded.
+        if trial and trial not in discarded and place not in trials and SUMS in seen[place]:
+            way = f"remove {at}/session.json and run {_RUN}, which lists it"
+            yield place, f"{at}/{place}: is on disk, but not listed; {way}"
+    if asked is None or DISCARDS in asked:
+        yield from ((DISCARDS, line) for line in _discards(store, at, index, seen))
+
+
+def _discarded(seen: Seen) -> set[str]:
+    """Short ids of trials."""
+    return {Path(file).stem for file in seen.get(DISCARDS, ())}
+
+
+def _discards(store: Path, at: str, index: Mapping[str, Any], seen: Seen) -> Iterator[str]:
+    listed = {f"{entry['uuid'][:8]}.json": entry for entry in index["discarded"]}
+    found = seen.get(DISCARDS, {})
+    for file in sorted(listed.keys() | found.keys()):
+        if file not in found:
+            yield f"{at}/{DISCARDS}/{file}: missing"
+        elif file not in listed:
+            yield f"{at}/{DISCARDS}/{file}: was added; remove {at}/session.json and run {_RUN}, which lists it"
+        elif _json(store / DISCARDS / file) != listed[file]:
+            yield f"{at}/{DISCARDS}/{file}: it and {at}/session.json do not agree"
+
+
+def _json(path: Path) -> Any:
+    try:
+        return json.loads(path.read_bytes())
+    except (OSError, ValueError):
+        return None
+
+
+def compared(place: str, listed: Mapping[str, str], found: Iterable[str], digest: Callable[[str], str]) -> Checked:
+    """What is listed against what there is. `digest` reads a file that exists."""
+    found, checked = set(found), Checked()
+    for name in sorted(listed.keys() | found):
+        if name not in found:
+            checked.differences.append(f"{place}{name}: missing")
+        elif name not in listed:
+            checked.differences.append(f"{place}{name}: was added; {SUMS} does not list it")
+        else:
+            checked.files += 1
+            try:
+                same = digest(name) == listed[name]
+            except (BenchstudyError, OSError) as error:
+                checked.differences.append(f"{place}{name}: {error}")
+                continue
+            if not same:
+                checked.differences.append(f"{place}{name}: altered: its SHA-256 is not the one in {SUMS}")
+    return checked
+
+
+def sums_in(text: str) -> dict[str, str]:
+    """Name to SHA-256, as `sha256sum` writes them. A line that is none is a difference under its own name."""
+    matches = ((line, _LINE.fullmatch(line)) for line in text.splitlines())
+    return {match[2] if match else line: match[1] if match else "" for line, match in matches}
+
+
+def _sha256(path: Path) -> str:
+    if path.is_symlink():
+        raise BenchstudyError("a link in the place of a file")
+    return sha256_of(path)

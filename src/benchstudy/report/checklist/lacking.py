@@ -1,0 +1,65 @@
+"""Cases that lack what a question asks for: counted, and named for a reader."""
+
+from collections.abc import Collection, Container, Iterable, Sequence
+from dataclasses import dataclass
+
+import polars as pl
+
+from benchstudy.report import human
+from benchstudy.report.checklist.model import Answer
+from benchstudy.report.study.studyfacts import FamilyFacts
+
+_MOST_NAMED = 3
+Key = tuple[str, str]  # target, case
+
+
+@dataclass(frozen=True)
+class Lack:
+    """`trials` of the `asked` ones of a case lack it; 0 of 0 where the case as a whole does. `what`: a word on it."""
+
+    family: FamilyFacts
+    key: Key
+    trials: int = 0
+    asked: int = 0
+    what: str = ""
+
+    @property
+    def text(self) -> str:
+        trials = f"{self.trials} of {human.plural(self.asked, 'trial')}" if self.trials else ""
+        remarks = ", ".join(filter(None, [trials, self.what]))
+        name = f"{self.family.name}: {self.family.results.case_name(*self.key)}"
+        return f"{name} ({remarks})" if remarks else name
+
+
+def in_trials(family: FamilyFacts, asked: pl.DataFrame, having: Container[str], what: str = "") -> list[Lack]:
+    """Cases of which a trial of the table `asked` is not among those that have it, by their short ids."""
+    counts: dict[Key, list[int]] = {}
+    for target, case, trial in asked.select("target", "case", "trial").iter_rows():
+        count = counts.setdefault((target, case), [0, 0])
+        count[0] += trial not in having
+        count[1] += 1
+    return [Lack(family, key, lacking, of, what) for key, (lacking, of) in counts.items() if lacking]
+
+
+def in_cases(family: FamilyFacts, keys: Iterable[Key], what: str = "") -> list[Lack]:
+    return [Lack(family, (target, case), what=what) for target, case in keys]
+
+
+def having(family: FamilyFacts, metrics: Collection[str]) -> set[str]:
+    """The trials that gave each of these metrics."""
+    given = [{trial for trials in family.results.by_case(m).values() for trial, *_ in trials} for m in metrics]
+    return set.intersection(*given) if given else set()
+
+
+def named(lacking: Sequence[Lack]) -> str:
+    """ "naps: sofa · 5 min (2 of 6 trials); naps: bed; and 2 more cases"."""
+    more = len(lacking) - _MOST_NAMED
+    parts = [lack.text for lack in lacking[:_MOST_NAMED]]
+    return "; ".join([*parts, *([f"and {human.plural(more, 'more case')}"] if more > 0 else [])])
+
+
+def unless_lacking(lacking: Sequence[Lack], fine: str, problem: str, href: str = "", fragment: str = "") -> Answer:
+    """Satisfied in the words of `fine`, or not: `problem`, then the cases. `fragment`: where their page says so."""
+    if not lacking:
+        return Answer("satisfied", fine, href)
+    return Answer("not satisfied", f"{problem}: {named(lacking)}.", f"{lacking[0].family.page}{fragment}")
