@@ -280,7 +280,7 @@ def test_one_arm_without_spread_is_told():
 def test_failures_stand_beside_a_ratio_of_those_that_did_not_fail():
     base, other = arms(SIX, [2 * v + 0.01 * i for i, v in enumerate(SIX)])
     made = compare(base, replace(other, failed=2), margin=MARGIN, better="lower")
-    assert made.warnings == ("2 of 8 trials of other failed (95 %: 7–59 %): the ratio is of those that did not",)
+    assert made.warnings == ("2 of 8 trials of other failed (95 %: 7.1–59 %): the ratio is of those that did not",)
     assert made.ratio == pytest.approx(2, rel=0.05)
 
 

@@ -1,5 +1,7 @@
 """How findings say figures. `report.human` needs more to be imported than a study that only names lints should pay."""
 
+from benchstudy.model import rounding
+
 
 def rate(bytes_per_second: float) -> str:
     return _scaled(bytes_per_second, (("GB/s", 1e9), ("MB/s", 1e6), ("KB/s", 1e3), ("B/s", 1.0)))
@@ -14,11 +16,11 @@ def time(seconds: float) -> str:
 
 
 def number(value: float) -> str:
-    return f"{value:,.0f}" if abs(value) >= 100 or value == int(value) else f"{value:.3g}"
+    return f"{value:,.0f}" if value == int(value) else rounding.shown(value)
 
 
 def percent(share: float) -> str:
-    return f"{100 * share:,.0f} %" if abs(share) >= 1 else f"{100 * share:.2g} %"
+    return f"{rounding.shown(100 * share, trim=True)} %"
 
 
 def plural(count: int, noun: str) -> str:
@@ -27,4 +29,4 @@ def plural(count: int, noun: str) -> str:
 
 def _scaled(value: float, units: tuple[tuple[str, float], ...]) -> str:
     name, factor = next((u for u in units if abs(value) >= u[1]), units[-1])
-    return f"{value / factor:.3g} {name}"
+    return f"{rounding.shown(value / factor, trim=True)} {name}"

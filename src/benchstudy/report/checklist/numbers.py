@@ -203,7 +203,7 @@ def duration(facts: StudyFacts) -> Answer:
     if not shortest:
         return does_not_apply("No rate is taken over a window: each operation is timed as a whole.")
     short = {name: s for name, s in shortest.items() if s < _SHORTEST_WINDOW_S}
-    shown = ", ".join(f"{name} {human.brief(s, 's')}" for name, s in (short or shortest).items())
+    shown = ", ".join(f"{name} {human.quantity(s, 's')}" for name, s in (short or shortest).items())
     limit = f"{_SHORTEST_WINDOW_S:g} s"
     text = (
         f"Rates over less than {limit}: {shown} at the least"

@@ -206,7 +206,7 @@ class Comparisons:
         ratio = Cell(ratio_lines(made), trials) if made.ratio is not None else _NOTHING
         if made.adjusted is None or made.smallest_detectable is None:
             return (name, ratio, verdict_cell(made), *sides, _NOTHING, _NOTHING)
-        p = Cell((_p_text(made.adjusted), f"of {made.tests}"), trials)
+        p = Cell(adjusted_lines(made), trials)
         return (name, ratio, verdict_cell(made), *sides, p, Cell((_percent(made.smallest_detectable),), trials))
 
     def _side(self, levels: Mapping[str, Any], arm: Arm, unit: str) -> Cell:
@@ -329,16 +329,14 @@ def verdict_cell(made: Comparison) -> Cell:
 def ratio_lines(made: Comparison) -> tuple[str, ...]:
     if made.ratio is None:
         return ("–",)
-    if made.low is None or made.high is None:
-        return (human.times(made.ratio),)
-    return (human.times(made.ratio), f"95 %: {human.times(made.low)}–{human.times(made.high)}")
+    return human.ratio(made.ratio, made.low, made.high)
+
+
+def adjusted_lines(made: Comparison) -> tuple[str, ...]:
+    """The p value, against which hypothesis, and over how many tests it is adjusted."""
+    assert made.adjusted is not None, "only what was tested has a p value"
+    return human.p_value(made.adjusted), f"against “{made.against}”", f"of {human.plural(made.tests, 'test')}"
 
 
 def _percent(value: float) -> str:
-    return (
-        f"{float(f'{value * 100:.2g}'):,g} %" if value <= _LARGEST_PERCENT else f"over {_LARGEST_PERCENT * 100:,.0f} %"
-    )
-
-
-def _p_text(p: float) -> str:
-    return f"{p:.3f}" if p >= 0.0005 else "< 0.001"
+    return human.percent(value) if value <= _LARGEST_PERCENT else f"over {_LARGEST_PERCENT * 100:,.0f} %"

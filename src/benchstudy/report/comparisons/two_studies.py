@@ -11,7 +11,7 @@ from benchstudy.model import registry
 from benchstudy.model.differences import Difference
 from benchstudy.model.errors import BenchstudyError
 from benchstudy.report import human
-from benchstudy.report.comparisons.comparison import by_metric, forest_frame
+from benchstudy.report.comparisons.comparison import by_metric, forest_frame, ratio_lines
 from benchstudy.report.comparisons.study_differences import conditions, declarations, facts
 from benchstudy.report.comparisons.study_pair import FamilyPair, Side
 from benchstudy.report.exhibits.exhibits import Exhibits
@@ -124,9 +124,8 @@ def lines(pairs: Sequence[FamilyPair]) -> Iterator[str]:
         yield f"{registry.get(pair.family).title}: {pair.summary()}"
         for row in pair.rows:
             made = row.outcome
-            ratio = f"{made.ratio:.3g}×" if made.ratio is not None else "no ratio"
-            if made.low is not None and made.high is not None:
-                ratio += f" (95 %: {made.low:.3g}–{made.high:.3g}×)"
+            ratio, *interval = ratio_lines(made) if made.ratio is not None else ("no ratio",)
+            ratio += f" ({interval[0]})" if interval else ""
             absolute = human.quantity(made.base.median, row.unit) if made.base.median is not None else "–"
             verdict = "no verdict" if made.verdict is Verdict.NONE else made.verdict
             yield f"  {row.about}, {row.metric}: {ratio} of {absolute}; {verdict}{f': {made.why}' if made.why else ''}"

@@ -124,12 +124,12 @@ class HttpLoad:
         share = throughput / ceiling if throughput is not None and ceiling else None
         reasons = []
         if share is not None and not sweep.is_open and share > LARGEST_SHARE:
-            reasons.append(f"{100 * share:.0f} % of what the null server gave the same generator")
+            reasons.append(f"{human.percent(share)} of what the null server gave the same generator")
         # With a rate of its own the generator asks the null server for no more than any other.
         if sweep.is_open and ceiling is not None and ceiling < ACHIEVED * point.number:
             reasons.append(f"the null server too was sent only {human.quantity(ceiling, '1/s')}")
         if cpu is not None and cpu > BUSY_GENERATOR:
-            reasons.append(f"the generator used {100 * cpu:.0f} % of its processors")
+            reasons.append(f"the generator used {human.percent(cpu)} of its processors")
         return ClientLimit(share, cpu, tuple(reasons))
 
     def lacks_ceiling(self, sweep: Sweep, point: Point) -> bool:
@@ -259,7 +259,7 @@ class HttpLoad:
         evidence = f"at {human.plural(int(point.number), 'connection')}; {human.evidence(estimate.summary, '1/s')}"
         if self.client_limit(sweep, point).reasons:
             evidence += "; client-limited"
-        return {"name": name, "value": human.brief(estimate.summary.median or 0.0, "1/s"), "evidence": evidence}
+        return {"name": name, "value": human.median(estimate.summary, "1/s"), "evidence": evidence}
 
     def weaknesses(self) -> Iterator[str]:
         """What a reader should hold against these figures in particular."""

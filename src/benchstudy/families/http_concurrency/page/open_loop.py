@@ -101,7 +101,7 @@ class OpenAgainstClosed:
         if estimate.summary.median is None:
             return Cell(tuple(cells.failures(estimate)) or ("–",), href, "failed" if estimate.failed else "missing")
         lines = (
-            human.quantity(estimate.summary.median, estimate.unit),
+            human.median(estimate.summary, estimate.unit),
             human.evidence(estimate.summary, estimate.unit),
         )
         return Cell(lines, href)
@@ -155,7 +155,7 @@ class OpenAgainstClosed:
                         "low": summary.interval_low,
                         "high": summary.interval_high,
                         "order": order,
-                        "tip median": human.quantity(summary.median, "s"),
+                        "tip median": human.median(summary, "s"),
                         "tip evidence": human.evidence(summary, "s"),
                     }
                 )

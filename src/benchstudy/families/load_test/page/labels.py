@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from functools import cached_property
 
-from benchstudy.families.load_test.page.cells import interval_lines, quantile_cell, verdict_cell
+from benchstudy.families.load_test.page.cells import quantile_cell, verdict_cell
 from benchstudy.families.load_test.page.load import FEWEST, GROUPS, HEADS, LABELS, Contrast, LoadTest
 from benchstudy.report import human
 from benchstudy.report.exhibits import cells
@@ -143,7 +143,7 @@ class LoadLabels:
         quantiles = [_quantile(calls) for calls in (line.base, line.new)]
         return (
             Cell.text(line.label),
-            Cell((f"{line.ratio:.2f}×", *interval_lines(line.outcome)), new),
+            Cell(human.ratio(line.ratio, line.outcome.low, line.outcome.high), new),
             verdict_cell(line.outcome, *_about_p99(*quantiles)),
             Cell((human.quantity(line.base.mean, "s"), f"{line.base.count:,.0f} calls"), base),
             Cell((human.quantity(line.new.mean, "s"), f"{line.new.count:,.0f} calls"), new),

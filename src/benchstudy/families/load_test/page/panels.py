@@ -193,7 +193,7 @@ class LoadPanels:
         counts = {text: said.count(text) for text in dict.fromkeys(said)}
         several = len(said) > 1
         lines = [f"{text} ({n} of {len(said)})" if several else text for text, n in counts.items()]
-        told = f"interpolated: {human.quantity(estimate.summary.median, 's')}"
+        told = f"interpolated: {human.median(estimate.summary, 's')}"
         return Cell((*lines, told), cell.href, title="the bucket that holds the quantile, and in how many trials")
 
     def _quantile(self, trial: Trial, metric: str) -> Quantile | None:
@@ -224,7 +224,7 @@ class LoadPanels:
         if made.ratio is None:
             return MISSING, verdict_cell(made)
         verdict = verdict_cell(made, *self._about_mix(contrast, metric))
-        return Cell((signed_percent(made.ratio), *interval_lines(made)), href), verdict
+        return Cell((signed_percent(made.ratio, made.low, made.high), *interval_lines(made)), href), verdict
 
     def _about_mix(self, contrast: Contrast, metric: str) -> Iterator[str]:
         """What must stand beside the change of a mean over all calls when it is one of which calls are made."""
@@ -248,7 +248,7 @@ class LoadPanels:
         said = "too few samples for an interval" if n == 1 else "n too small for an interval"
         if ends is not None:
             said = f"{percent_interval(*ends)}, {within_trial.WITHIN}"
-        return Cell((signed_percent(medians[1] / medians[0]), said), href), verdict
+        return Cell((signed_percent(medians[1] / medians[0], *(ends or ())), said), href), verdict
 
     def steady(self, metric: str, trial: Trial) -> list[float]:
         """The graph's samples inside the steady window."""

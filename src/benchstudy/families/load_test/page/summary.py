@@ -51,13 +51,14 @@ class LoadSummary:
             why = "; ".join(f"{version}: {text}" for version, text in self.users.unsettled(contrast).items())
             return {"name": self.load.title(contrast), "value": "–", "evidence": failure or why or made.why}
         medians = [self.load.median(METRIC, contrast.target, case) for case in contrast.cases.values()]
-        parts = [" → ".join(f"{m:,.0f}" for m in medians if m is not None)]
+        parts = [" → ".join(human.number(m) for m in medians if m is not None)]
         parts += [percent_interval(made.low, made.high)] if made.low is not None and made.high is not None else []
         parts += [made.verdict if made.low is not None else "no verdict: one trial an arm or few"]
         full = [t for side in self.load.sides(contrast) for t in side if self.load.value(t.uuid, AT_MAXIMUM)]
         parts += ["not limited: at least so many"] if full else []
         parts += [failure] if failure else []
-        return {"name": self.load.title(contrast), "value": signed_percent(ratio), "evidence": "; ".join(parts)}
+        value = signed_percent(ratio, made.low, made.high)
+        return {"name": self.load.title(contrast), "value": value, "evidence": "; ".join(parts)}
 
     def _band_note(self) -> str:
         bands = {self.load.place(c): band for c in self.users.outcomes if (band := self.users.band(c)) is not None}
@@ -114,7 +115,9 @@ class LoadSummary:
             why = "; ".join(f"{version}: {text}" for version, text in self.users.unsettled(contrast).items())
             return f"Supported users are not known of both versions. {why or made.why}.{self._limited_by(contrast)}"
         base, new = (self.load.median(METRIC, contrast.target, case) for case in contrast.cases.values())
-        told = f"{signed_percent(ratio)} supported users ({base:,.0f} → {new:,.0f})"
+        told = (
+            f"{signed_percent(ratio, made.low, made.high)} supported users ({human.number(base)} → {human.number(new)})"
+        )
         if made.low is not None and made.high is not None:
             told += f", {percent_interval(made.low, made.high)}: {made.verdict}, {made.why}"
         told += "."
@@ -126,7 +129,7 @@ class LoadSummary:
             )
         inside_page = abs(ratio - 1) <= PAGE_BAND
         told += (
-            f" The {percent(PAGE_BAND, 0)} that are usual elsewhere would {'' if inside_page else 'not '}have covered "
+            f" The {percent(PAGE_BAND)} that are usual elsewhere would {'' if inside_page else 'not '}have covered "
             "it; they belong to other machines and decide nothing here."
         )
         return told + self._limited_by(contrast)

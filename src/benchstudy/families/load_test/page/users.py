@@ -12,6 +12,7 @@ from benchstudy.families.load_test.page.cells import (
     interval_lines,
     percent,
     percent_interval,
+    signed,
     signed_percent,
     verdict_cell,
 )
@@ -133,7 +134,7 @@ class LoadUsers:
             *sides,
             self._delta(contrast, made),
             own,
-            Cell((percent(PAGE_BAND, 0), "usual elsewhere:", "decides nothing"), kind="published"),
+            Cell((percent(PAGE_BAND), "usual elsewhere:", "decides nothing"), kind="published"),
             verdict_cell(made),
         )
 
@@ -144,10 +145,7 @@ class LoadUsers:
             why = [text for version, text in self.unsettled(contrast).items() if contrast.cases[version] == case]
             href = cells.href(self.load.results, contrast.target, case)
             return Cell(("did not settle", *why), href, "failed") if why else cell
-        summary = estimate.summary
-        lines = [f"{summary.median:,.0f}", *cell.lines[1:]]
-        if summary.interval_low is not None and summary.interval_high is not None:
-            lines[1] = f"n = {summary.n}, 95 %: {summary.interval_low:,.0f}–{summary.interval_high:,.0f}"
+        lines = list(cell.lines)
         if estimate.summary.n == 1:
             lines[1:2] = self._one(self.load.trials(contrast.target, case))
         return Cell(tuple(lines), cell.href, cell.kind, cell.title, self._marks(contrast, case))
@@ -156,7 +154,7 @@ class LoadUsers:
         for trial in trials:
             ends = within_trial.mean_interval(self._steady_users(trial))
             if ends is not None:
-                return [f"95 %: {ends[0]:,.0f}–{ends[1]:,.0f}", within_trial.WITHIN]
+                return [f"95 %: {human.value_range(ends, '1')}", within_trial.WITHIN]
         return ["one trial"]
 
     def _marks(self, contrast: Contrast, case: str) -> tuple[str, ...]:
@@ -171,13 +169,13 @@ class LoadUsers:
         if ratio is None:
             return MISSING
         if made.low is not None and made.high is not None:
-            return Cell((signed_percent(ratio), *interval_lines(made)), href)
+            return Cell((signed_percent(ratio, made.low, made.high), *interval_lines(made)), href)
         sides = [[v for t in side[:1] for v in self._steady_users(t)] for side in self.load.sides(contrast)]
         ends = within_trial.ratio_interval(*sides) if self.load.n(contrast) < FEWEST else None
         said: tuple[str, ...] = ("n too small for an interval",)
         if ends is not None:
             said = (percent_interval(*ends), within_trial.WITHIN)
-        return Cell((signed_percent(ratio), *said), href)
+        return Cell((signed_percent(ratio, *(ends or ())), *said), href)
 
     def ratio(self, contrast: Contrast, made: Comparison) -> float | None:
         """Of the comparison, else of the medians."""
@@ -238,13 +236,13 @@ class LoadUsers:
     def _limit_row(self, contrast: Contrast, version: str, trial: Trial) -> tuple[Cell, ...]:
         href, found = self.load.results.places.href(trial.uuid), self.bracket(trial)
         users, slope = (self.load.value(trial.uuid, metric) for metric in (METRIC, "slope"))
-        alerts = [f"{alert_word(name)}: {percent(share, 0)}" for name, share in found.alerts.items()] if found else []
+        alerts = [f"{alert_word(name)}: {percent(share)}" for name, share in found.alerts.items()] if found else []
         return (
             Cell((f"{self.load.place(contrast)}, {version}", f"block {trial.block}")),
-            MISSING if users is None else Cell((f"{users:,.0f}",), href),
+            MISSING if users is None else Cell((human.number(users),), href),
             _whole(found.passed if found else None, href),
             _whole(found.failed if found else None, href, "no alert began"),
-            MISSING if slope is None else Cell((f"{slope:+.2f} users/s",), href),
+            MISSING if slope is None else Cell((f"{signed(slope, '1')} users/s",), href),
             Cell(tuple(alerts) or ("none",), href, "text"),
         )
 
@@ -337,4 +335,4 @@ def _alerts(rows: pl.DataFrame, version: str) -> pl.DataFrame:
 
 
 def _whole(value: float | None, href: str, otherwise: str = "–") -> Cell:
-    return Cell((otherwise,), kind="missing") if value is None else Cell((f"{value:,.0f}",), href)
+    return Cell((otherwise,), kind="missing") if value is None else Cell((human.number(value),), href)

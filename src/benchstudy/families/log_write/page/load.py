@@ -306,4 +306,4 @@ class LogWrite:
 
 
 def _percent(share: float) -> str:
-    return human.quantity(share, "%") if share >= 5e-5 else "< 0.01 %"
+    return human.percent(share) if share >= 5e-5 else "< 0.01 %"

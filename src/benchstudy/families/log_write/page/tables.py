@@ -71,10 +71,10 @@ class LogTables:
         marks = self.load.marks(sweep, point)
         if summary.median is None:
             return Cell(tuple(failed) or (summary.note,), href, "failed", " ".join(why), marks)
-        lines = [human.quantity(summary.median, "1/s"), human.evidence(summary, "1/s")]
+        lines = [human.median(summary, "1/s"), human.evidence(summary, "1/s")]
         share = self.load.median("achieved_share", sweep, point)
         asked = "the rate" if point.rate is None else point.level
-        lines += [f"{human.quantity(share, '%')} of {asked}"] if share is not None else []
+        lines += [f"{human.percent(share)} of {asked}"] if share is not None else []
         kind = "number warning" if failed else "number"
         return Cell((*lines, *failed), href, kind, "; ".join([*why, *self.load.limit_texts(sweep, point)[:1]]), marks)
 
@@ -157,7 +157,7 @@ class LogTables:
                 known = self.load.median("qps", sweep, point) is not None
                 return MISSING if known else Cell(tuple(cells.failures(estimate)), href, "failed", estimate.cause)
             shown = unit or estimate.unit
-            lines = (human.quantity(estimate.summary.median, shown), human.evidence(estimate.summary, shown))
+            lines = (human.median(estimate.summary, shown), human.evidence(estimate.summary, shown))
             return Cell(lines, href)
 
         return draw
