@@ -2,7 +2,6 @@
 
 from collections.abc import Iterator
 
-from benchstudy.lints import words
 from benchstudy.lints.model import Found, Group, Material, rule
 
 _CHANGE = "_change"

@@ -94,7 +94,7 @@ class Comparisons:
         self.base = base if base is not None else next(iter(self.levels), "")
         self.margins = Margins.declared(indexes)
         self._constant = {f for f in results.factors if len(results.levels(f, where)) < 2}
-        self._comparability = Comparability(results, indexes, across_tools)
+        self._comparability = Comparability(results, indexes, across_tools, across_caches=factor == "cache")
         rows = [row for metric, title in results.titles(metrics).items() for row in self._rows(metric, title, where)]
         outcomes = judge([row.outcome for row in rows])
         self.rows = [replace(row, outcome=outcome) for row, outcome in zip(rows, outcomes, strict=True)]
