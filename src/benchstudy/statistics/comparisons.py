@@ -34,6 +34,11 @@ class Verdict(StrEnum):
         return self in (Verdict.BETTER, Verdict.WORSE)
 
     @property
+    def told(self) -> str:
+        """For a reader: "better", "no verdict"."""
+        return "no verdict" if self is Verdict.NONE else self.value
+
+    @property
     def counted(self) -> str:
         """As a summary of several says it: "better", "without a verdict"."""
         return "without a verdict" if self is Verdict.NONE else self.value

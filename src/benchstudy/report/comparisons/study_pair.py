@@ -109,7 +109,9 @@ class FamilyPair:
         if made.ratio is not None and apart:
             made = replace(made, verdict=Verdict.NONE, why="; ".join(filter(None, (made.why, f"not the same {apart}"))))
         name = self.base.results.case_name(target, case)
-        return Row(metric, declared.title, unit, self.other.study, name, name, other.levels, base.levels, made)
+        return Row(
+            metric, declared.title, unit, self.other.study, self.base.study, name, name, other.levels, base.levels, made
+        )
 
     def _arm(self, side: Side, estimate: Estimate) -> Arm:
         """Blocks of one session are pairs; those of two have different names, and so there are none."""

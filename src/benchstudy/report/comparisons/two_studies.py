@@ -20,7 +20,6 @@ from benchstudy.report.figures.styles import Style
 from benchstudy.report.results import sessions
 from benchstudy.report.results.results import Results
 from benchstudy.report.tables.tables import Cell, Table
-from benchstudy.statistics.comparisons import Verdict
 
 _MOST_DRAWN = 40
 
@@ -127,7 +126,7 @@ def lines(pairs: Sequence[FamilyPair]) -> Iterator[str]:
             ratio, *interval = ratio_lines(made) if made.ratio is not None else ("no ratio",)
             ratio += f" ({interval[0]})" if interval else ""
             absolute = human.quantity(made.base.median, row.unit) if made.base.median is not None else "–"
-            verdict = "no verdict" if made.verdict is Verdict.NONE else made.verdict
+            verdict = made.verdict.told
             yield f"  {row.about}, {row.metric}: {ratio} of {absolute}; {verdict}{f': {made.why}' if made.why else ''}"
 
 

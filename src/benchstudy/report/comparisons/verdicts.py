@@ -16,10 +16,6 @@ def summarised(found: Comparisons, caption: str) -> dict[str, Any]:
     """
     outcomes = [row.outcome for row in found.rows]
     detectable = [o.smallest_detectable for o in outcomes if o.smallest_detectable is not None]
-    groups: dict[tuple[str, str], list[Row]] = {}
-    for row in found.rows:
-        groups.setdefault((row.level, row.title), []).append(row)
-    several = len({title for _, title in groups}) > 1
     return {
         "caption": caption,
         "summary": found.summary(),
@@ -29,17 +25,38 @@ def summarised(found: Comparisons, caption: str) -> dict[str, Any]:
         "margin": found.margins.note,
         "detectable": [min(detectable), max(detectable)] if detectable else [],
         "refused": dict(Counter(o.why for o in outcomes if o.verdict is Verdict.NONE and o.ratio is None)),
-        "lines": [_line(found, level, title if several else "", rows) for (level, title), rows in groups.items()],
+        "lines": lines(found),
     }
 
 
-def _line(found: Comparisons, level: str, title: str, rows: list[Row]) -> dict[str, str]:
+def lines(found: Comparisons) -> list[dict[str, str]]:
+    """A line a pair of levels and metric: name, verdict, kind, ratio, why."""
+    groups: dict[tuple[str, str, str], list[Row]] = {}
+    for row in found.rows:
+        groups.setdefault((row.level, row.against, row.title), []).append(row)
+    several = len({title for *_, title in groups}) > 1
+    return [
+        _line(f"{human.level(a)} against {human.level(b)}", t if several else "", r) for (a, b, t), r in groups.items()
+    ]
+
+
+def answer(found: Comparisons, question: str) -> dict[str, Any]:
+    """The comparisons of one call as a short answer, as `Page.show_answers` wants them."""
+    said = []
+    for line in lines(found):
+        one = line["kind"] != "mixed"
+        value = Verdict(line["kind"]).told if one else "it depends"
+        evidence = [line["verdict"] if not one or " in " in line["verdict"] else "", line["ratio"], line["why"]]
+        said.append({"name": line["name"], "value": value, "evidence": "; ".join(filter(None, evidence))})
+    return {"what": question, "lines": said, "note": ""}
+
+
+def _line(name: str, title: str, rows: list[Row]) -> dict[str, str]:
     counts: Counter[Verdict] = Counter(row.outcome.verdict for row in rows)
     said = [verdict for verdict in Verdict if counts[verdict]]
     verdicts = ", ".join(f"{v.counted} in {counts[v]}" if len(rows) > 1 else v.counted for v in said)
     reasons = {row.outcome.why for row in rows} if len(said) == 1 else set()
     ratios = [row.outcome.ratio for row in rows if row.outcome.ratio is not None]
-    name = f"{human.level(level)} against {human.level(found.base)}"
     return {
         "name": f"{name}, {title}" if title else name,
         "verdict": verdicts + (f" of {len(rows)}" if len(rows) > 1 else ""),

@@ -141,6 +141,20 @@ class HttpLoad:
         """Median over trials of |L − λW| / L."""
         return None if sweep.is_open else self.median("little_error", sweep, point)
 
+    @property
+    def served(self) -> dict[str, list[str]]:
+        """Cases of servers under test, as comparisons choose them."""
+        return {"endpoint": [e for e in self.results.levels("endpoint") if e != CEILING_ENDPOINT]}
+
+    def unfit(self, target: str, case: str) -> str:
+        """Why a case's figures are not its server's, so that no verdict between servers may rest on them."""
+        for sweep in self.all_sweeps:
+            for point in sweep.points:
+                if (sweep.target, point.case) == (target, case):
+                    reasons = self.client_limit(sweep, point).reasons
+                    return f"client-limited, {reasons[0]}" if reasons else ""
+        return ""
+
     # -- what a sweep says ---------------------------------------------------------------------------------------------
 
     def best(self, sweep: Sweep) -> tuple[Point, Estimate] | None:
