@@ -58,7 +58,7 @@ def test_servers_are_judged_under_the_same_load_and_not_where_the_client_decided
     }
     table = (exports[0] / "tables/servers.csv").read_text(encoding="utf-8")
     assert "nginx: client-limited, the generator used 95 % of its processors" in table
-    assert re.search("1-core · .*ab · concurrency 5", table) and re.search("1-core · .*k6 · 400/s", table)
+    assert re.search("1-core · .*ab · concurrency 5", table) and re.search("1-core · .*k6", table)
 
 
 def test_limits_and_generators_are_judged_too(exports):

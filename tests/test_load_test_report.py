@@ -238,6 +238,18 @@ def test_lists_have_the_verdict_how_many_were_tested_and_counts_means_and_sums_s
     assert "15 labels tested (Benjamini-Hochberg over all of them): 1 worsened, 0 improved" in labels.summary(contrast)
 
 
+def test_without_a_verdict_no_label_is_listed_as_worse_and_nothing_is_red(once):
+    """Two trials or one: createPost is a third slower by its mean, and nothing tells whether by chance."""
+    labels, contrast = LoadSummary(once).labels, once.contrasts[0]
+    assert any(line.seen == "worsened" for line in labels.lines)
+    assert not [row for table in labels.changed(contrast) for row in table.rows]
+    others = list(labels.others(contrast))
+    assert all("without a verdict, by the time they take" in table.caption for table in others if table.rows)
+    drawn = "".join(table.html() for table in others)
+    assert "createPost" in drawn and "verdict worse" not in drawn and 'class="failed' not in drawn
+    assert "slower" in labels.summary(contrast) and "by chance" in labels.summary(contrast)
+
+
 def test_p99s_in_one_bucket_are_not_distinguishable_and_the_lowest_bucket_is_no_figure(load):
     others = next(t for t in LoadSummary(load).labels.others(load.contrasts[0]) if "store" in t.caption)
     found = row(others, "PostStore.Save")

@@ -10,6 +10,7 @@ from benchstudy.report import human
 from benchstudy.report.results import sessions
 from benchstudy.report.results.results import Results
 
+IMPORTED = "imported: when and on what it was measured is not known"
 Indexes = Sequence[Mapping[str, Any]]
 # One trial's part in a comparison: block, trial, value, unit.
 Measured = tuple[int, str, float, str]
@@ -93,7 +94,7 @@ class Comparability:
     def _refusal(self, base: Sequence[Conditions], other: Sequence[Conditions]) -> str:
         """In words what sets them apart; empty where that is what was verified."""
         if any(c.imported for c in (*base, *other)):
-            return "imported: when and on what it was measured is not known"
+            return IMPORTED
         a, b = (Counter(side).most_common(1)[0][0] for side in (base, other))
         if a.target != b.target:
             differences = self._environments(a.target, b.target)

@@ -58,7 +58,7 @@ class TwoStudies(Exhibits):
         if any("session" in row.outcome.why for row in rows):
             self.flags(
                 [
-                    "The two were not measured in the same session, so that no difference between them gets a verdict. "
+                    "The two are not known to be of one session, so that no difference between them gets a verdict. "
                     "An interval tells how trials within a session differ; another day, host, kernel or tool is not in "
                     "it. To have a verdict, measure both as levels of one factor in one study."
                 ]

@@ -38,9 +38,12 @@ class Line:
 
     @property
     def kind(self) -> str:
-        """By the verdict; without any, by whether the means differ by more than the margin."""
-        if self.outcome.low is not None:
-            return {Verdict.WORSE: WORSE, Verdict.BETTER: BETTER}.get(self.outcome.verdict, OTHER)
+        """By the verdict alone: without one, nothing is worse or better."""
+        return {Verdict.WORSE: WORSE, Verdict.BETTER: BETTER}.get(self.outcome.verdict, OTHER)
+
+    @property
+    def seen(self) -> str:
+        """By the means alone, which is no verdict: beyond which side of the margin, where there are calls enough."""
         if min(self.base.count, self.new.count) < FEWEST_CALLS:
             return OTHER
         edge = 1 + self.outcome.margin
@@ -99,6 +102,7 @@ class LoadLabels:
         if not tests:
             few = self.load.n(contrast) < FEWEST
             why = f"{human.plural(self.load.n(contrast), 'trial')} an arm, so no verdict" if few else "no verdict"
+            counts = {kind: sum(line.seen == kind for line in own) for kind in (WORSE, BETTER)}
             return (
                 f"{title}{human.plural(len(own), 'label')} called on both sides, {why}. By their means alone "
                 f"{counts[WORSE]} of those with {FEWEST_CALLS} calls or more are slower and {counts[BETTER]} faster by "
@@ -127,7 +131,9 @@ class LoadLabels:
     def _table(self, contrast: Contrast, group: str, kind: str) -> Table:
         lines = self.of(contrast, group, kind)
         name = f"{self.load.title(contrast)}: {LABELS[group]}s"
-        what = {WORSE: "that worsened", BETTER: "that improved", OTHER: "with no change shown, by the time they take"}
+        tested = any(line.outcome.tests for line in lines)
+        others = "with no change shown" if tested else "without a verdict"
+        what = {WORSE: "that worsened", BETTER: "that improved", OTHER: f"{others}, by the time they take"}
         columns = (
             HEADS[group], "Ratio of means", "Verdict", "Mean, base", "Mean, new", "Calls a second",
             "Time a second", "p99, base", "p99, new",
