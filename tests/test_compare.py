@@ -8,7 +8,7 @@ import pytest
 from scipy import stats as scipy_stats
 
 from benchstudy.statistics import shifts
-from benchstudy.statistics.comparisons import Arm, calibrate, compare, judge, share
+from benchstudy.statistics.comparisons import Arm, calibrate, compare, judge, share, standing
 
 MARGIN = 0.05
 # What a rank or t test promises, give or take what so many simulations can tell.
@@ -360,3 +360,11 @@ def test_a_least_that_no_number_holds_is_told_in_words():
     made = compared([1e-200, 2e-200, 1e-200], [1e200, 2e200, 2e200])
     assert made.low == math.inf
     assert judge([made])[0].why == "more times the base than a number holds"
+
+
+def test_over_a_whole_study_verdicts_that_a_table_has_by_itself_may_not_stand():
+    """A table of one clear difference and one that just passes, in a study with forty comparisons of nothing."""
+    clear, narrow, like = ("better", 1e-6, 1.0), ("worse", 0.02, 1.0), ("equivalent", 1.0, 1e-5)
+    nothing = [("inconclusive", 0.5, 0.5)] * 40
+    assert standing([[clear, narrow, like]]) == [(3, 3)]
+    assert standing([[clear, narrow, like], nothing]) == [(3, 2), (0, 0)]

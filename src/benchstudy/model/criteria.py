@@ -7,4 +7,5 @@ BUSY_WRITERS = 0.9  # of a closed loop's writers waiting at once: their number d
 BUSY_GENERATOR = 0.8  # of its processors: the generator may decide the figure, which is client-limited
 PAGE_OF_MEMORY = 4096  # bytes: a read that fetched less than one page from storage fetched nothing
 SAME_PROOF = 0.5  # of the bytes that storage gave to one case: another that got less was verified to be something else
+EPISODE_S = 600.0  # blocks that all begin within so long saw one episode of their host, and no other
 LITTLE = 0.05  # of the requests that were to be under way: more or fewer of them contradict Little's law

@@ -109,6 +109,15 @@ def page_cell(summary: Summary, unit: str) -> str:
     return f"{unit_of_cell.text(summary.mean)} ({spread}p50: {median(summary, unit)})"
 
 
+def duration(seconds: float) -> str:
+    """A span of time as people say it: "8 s", "1 min 50 s", "2 h 5 min"."""
+    whole = round(seconds)
+    if whole < 60:
+        return f"{whole} s"
+    large, small = (divmod(whole, 60), ("min", "s")) if whole < 3600 else (divmod(round(whole / 60), 60), ("h", "min"))
+    return f"{large[0]} {small[0]}" + (f" {large[1]} {small[1]}" if large[1] else "")
+
+
 def value_range(values: Sequence[float], unit: str) -> str:
     """The lowest and the highest of some values: "0–3 %", or "0 %" when they are the same."""
     found = scale(max(values, key=abs), unit)

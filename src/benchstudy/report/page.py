@@ -24,6 +24,7 @@ from benchstudy.report.results.results import Results, Titled, Where
 from benchstudy.report.scrutiny import evidence, lint_list, scrutiny
 from benchstudy.report.tables.tables import slug
 from benchstudy.report.trials import triallist, trialpages
+from benchstudy.statistics.comparisons import Comparison, tested
 
 
 class Page(PageTables, PageFigures):
@@ -97,6 +98,11 @@ class Page(PageTables, PageFigures):
             told = f"{caption}. Bars: 95 % intervals; filled: better or worse; band: the margin."
             self.show_figure(name, told, panels, style, found.drawn, f"Against {found.base_name}")
         self.show_table(found.table(name, caption))
+
+    def judged(self, groups: Mapping[str, Sequence[Comparison]]) -> None:
+        """Keeps what the page judged otherwise than by `compare`, by what it is called: the study counts its tests."""
+        for name, outcomes in groups.items():
+            self.note("judged", name, tested(outcomes))
 
     def verdicts(self, questions: Mapping[str, Mapping[str, Any]], metrics: Titled) -> None:
         """Short answers from comparisons: `{question: what `compare` takes}`. The overview has them from `compare`."""

@@ -203,6 +203,33 @@ def judge(family: Sequence[Comparison]) -> list[Comparison]:
     return judged
 
 
+# Of a comparison that was tested: its verdict, and its two p values before any adjustment.
+Tested = tuple[str, float, float]
+
+
+def tested(judged: Iterable[Comparison]) -> list[Tested]:
+    """As plain data, so that a study can look at the comparisons of all its pages together."""
+    return [
+        (made.verdict.value, made.p_beyond, made.p_within)
+        for made in judged
+        if made.p_beyond is not None and made.p_within is not None and made.adjusted is not None
+    ]
+
+
+def standing(groups: Sequence[Sequence[Tested]]) -> list[tuple[int, int]]:
+    """For each group its verdicts of better, worse or equivalent, and how many of them stand when the p values of all
+    groups are adjusted together (Benjamini-Hochberg)."""
+    every = [one for group in groups for one in group]
+    beyond, within = _adjusted([p for _, p, _ in every]), _adjusted([p for _, _, p in every])
+    counts = [[0, 0] for _ in groups]
+    of = [number for number, group in enumerate(groups) for _ in group]
+    for number, (verdict, *_), p_beyond, p_within in zip(of, every, beyond, within, strict=True):
+        if verdict == Verdict.EQUIVALENT or Verdict(verdict).is_difference:
+            counts[number][0] += 1
+            counts[number][1] += (p_within if verdict == Verdict.EQUIVALENT else p_beyond) <= ALPHA
+    return [(made, stand) for made, stand in counts]
+
+
 @dataclass(frozen=True)
 class Calibration:
     """What a study finds between cases that are the same: each difference there is a false alarm.

@@ -14,6 +14,7 @@ from benchstudy.report.comparisons.comparability import Comparability, Indexes, 
 from benchstudy.report.exhibits import cells
 from benchstudy.report.figures.panels import Panel, Style, forest_panel
 from benchstudy.report.results.results import Estimate, Results, Titled, Where
+from benchstudy.report.scrutiny import episodes
 from benchstudy.report.tables.tables import Cell, Table
 from benchstudy.statistics.comparisons import (
     Arm,
@@ -274,6 +275,7 @@ class Comparisons:
         return (
             f"{human.plural(len(self.rows), 'comparison')}: {verdicts}. The margin is {margin}, {self.margins.note}. "
             + (adjusted if tests else "Nothing could be tested; each line says why.")
+            + "".join(f" {episode.words}." for episode in (episodes.find(self.results) if tests else ()))
         )
 
 

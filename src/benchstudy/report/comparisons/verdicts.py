@@ -5,14 +5,15 @@ from typing import Any
 
 from benchstudy.report import human
 from benchstudy.report.comparisons.comparison import Comparisons, Row
-from benchstudy.statistics.comparisons import Verdict
+from benchstudy.statistics.comparisons import Verdict, tested
 
 
 def summarised(found: Comparisons, caption: str) -> dict[str, Any]:
     """The comparisons of one call: how many of each verdict, a line a level and metric, and what they rest on.
 
-    `detectable`: the least and the largest of the smallest detectable effects, relative. `refused`: why there is no
-    verdict, by how often.
+    `tested`: of each comparison that was tested its verdict and p values, for the study as a whole. `detectable`: the
+    least and the largest of the smallest detectable effects, relative. `refused`: why there is no verdict, and how
+    often.
     """
     outcomes = [row.outcome for row in found.rows]
     detectable = [o.smallest_detectable for o in outcomes if o.smallest_detectable is not None]
@@ -22,6 +23,7 @@ def summarised(found: Comparisons, caption: str) -> dict[str, Any]:
         "verdicts": dict(Counter(o.verdict for o in outcomes)),
         "intervals": sum(o.low is not None for o in outcomes),
         "tests": max((o.tests for o in outcomes), default=0),
+        "tested": tested(outcomes),
         "margin": found.margins.note,
         "detectable": [min(detectable), max(detectable)] if detectable else [],
         "refused": dict(Counter(o.why for o in outcomes if o.verdict is Verdict.NONE and o.ratio is None)),

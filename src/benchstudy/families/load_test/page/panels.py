@@ -163,11 +163,15 @@ class LoadPanels:
 
     # -- table -------------------------------------------------------------------------------------------------------
 
+    def judged(self, contrast: Contrast) -> dict[str, Comparison]:
+        """The means of a contrast, by metric; they are one family for the adjustment of p values."""
+        means = [m for m, k in PANELS.items() if self._known(contrast, m) and not k.quantile]
+        return dict(zip(means, judge([self.load.compared(contrast, m) for m in means]), strict=True))
+
     def table(self, contrast: Contrast) -> Table:
         """A row a graph: both sides over the steady window, their ratio, the verdict."""
         known = {m: k for m, k in PANELS.items() if self._known(contrast, m)}
-        made = {m: self.load.compared(contrast, m) for m, k in known.items() if not k.quantile}
-        judged = dict(zip(made, judge(list(made.values())), strict=True))
+        judged = self.judged(contrast)
         few = self.load.n(contrast) < FEWEST
         body = []
         for metric, kind in known.items():

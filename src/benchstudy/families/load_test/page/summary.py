@@ -9,9 +9,10 @@ from benchstudy.families.load_test.page.cells import percent, percent_interval, 
 from benchstudy.families.load_test.page.labels import WORSE, LoadLabels
 from benchstudy.families.load_test.page.load import FEWEST, GROUPS, LABELS, PAGE_BAND, Contrast, LoadTest
 from benchstudy.families.load_test.page.mix import LoadMix, Reading
+from benchstudy.families.load_test.page.panels import LoadPanels
 from benchstudy.families.load_test.page.users import AT_MAXIMUM, METRIC, LoadUsers, alert_word
 from benchstudy.report import human
-from benchstudy.statistics.comparisons import Verdict
+from benchstudy.statistics.comparisons import Comparison, Verdict
 
 _NAMED = 3  # labels that a sentence names
 
@@ -20,6 +21,17 @@ class LoadSummary:
     def __init__(self, load: LoadTest):
         self.load = load
         self.mix, self.labels, self.users = LoadMix(load), LoadLabels(load), LoadUsers(load)
+
+    def judged(self) -> dict[str, list[Comparison]]:
+        """What the page judges beside its tables of comparisons, each group adjusted for itself."""
+        readings = [*self.mix.readings, *self.mix.repeats]
+        panels = LoadPanels(self.load)
+        return {
+            "Supported users": list(self.users.outcomes.values()),
+            "Mix shift": [made for reading in readings for made in (reading.raw, reading.like)],
+            "Methods and handlers": [line.outcome for line in self.labels.lines],
+            "Graphs": [made for contrast in self.load.contrasts for made in panels.judged(contrast).values()],
+        }
 
     # -- the answer --------------------------------------------------------------------------------------------------
 
