@@ -219,6 +219,27 @@ def test_reference_lines_are_drawn(texts):
         assert label in texts["embedded/fio.html"]
 
 
+@pytest.mark.parametrize("family", FAMILIES)
+def test_no_figure_of_a_page_has_more_than_three_digits_an_exponent_or_a_zero_with_a_sign(texts, family):
+    """What others published, and files, keep the digits that they have."""
+    page = (
+        without_scripts(texts[f"embedded/{family}.html"])
+        .replace("\N{NO-BREAK SPACE}", " ")
+        .replace("\N{WORD JOINER}", "")
+    )
+    page = re.sub(
+        r'<td class="published.*?</td>|<p class="flag">.*?</p>|<pre.*?</pre>', "", page[: page.index('id="trials"')]
+    )
+    page = re.sub(r'<h2 id="published-figures".*?<h2 ', "<h2 ", page, flags=re.DOTALL)
+    said = html.unescape(re.sub("<[^>]+>", " ", page)) + " ".join(re.findall(r'aria-label="([^"]*)"', page))
+    figures = re.findall(
+        r"(?<![\w.,/:-])([-−+±]?\d[\d,]*(?:\.\d+)?(?:e[-+]?\d+)?)(?: ?(?:[mµn]?s|[KMG]?B|%)\b|/s|×)", said
+    )
+    assert len(figures) > 20
+    wrong = [f for f in figures if "e" in f or ("." in f and len(re.sub(r"\D", "", f).lstrip("0")) > 3)]
+    assert not wrong and not re.search(r"[-−]0(\.0+)? ?(?:[mµ]?s\b|%|×|/s|users)", said), wrong[:10]
+
+
 def test_backends_and_antispam_of_logs_have_verdicts_on_the_page_and_on_the_overview(reports, texts):
     notes = json.loads((reports / "embedded/log_write/overview.json").read_text(encoding="utf-8"))["comparisons"]
     assert set(notes) == {"backends", "antispam"} and all(made["tests"] > 3 for made in notes.values())

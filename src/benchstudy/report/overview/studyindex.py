@@ -110,11 +110,13 @@ class StudyIndex:
         tests = sum(map(len, self._tested.values()))
         if not tests:
             return ""
+        if len(self._tested) == 1:
+            return f"This study makes {human.plural(tests, 'test')}, all in one group, which is adjusted as a whole."
         made, stand = (sum(counts) for counts in zip(*self._standing.values(), strict=True))
         return (
             f"This study makes {human.plural(tests, 'test')} in {human.plural(len(self._tested), 'group')}, and each "
             "group is adjusted for itself alone (Benjamini-Hochberg). Adjusted over all of them at once, "
-            f"{stand} of {human.plural(made, 'verdict')} of better, worse or equivalent stand."
+            f"{stand} of {human.plural(made, 'verdict')} of better, worse or equivalent remain."
         )
 
     def _over_the_study(self, family: str, name: str) -> str:
@@ -124,7 +126,7 @@ class StudyIndex:
         made, stand = self._standing[family, name]
         tests = sum(map(len, self._tested.values()))
         return (
-            f" Over all {tests} tests of the study {stand} of its {human.plural(made, 'verdict')} stand."
+            f" Over all {tests} tests of the study {stand} of its {human.plural(made, 'verdict')} remain."
             if made
             else ""
         )
