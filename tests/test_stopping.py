@@ -442,11 +442,11 @@ def test_a_page_says_by_what_rule_it_stopped_what_was_not_reached_and_what_a_new
     method, weak = page()
     assert "6 to 7, until every case is known to ±5 %" in method
     assert "Looked at after 6, 7 blocks, and at no other time." in method
-    assert "never, duration: ±5 % was declared, and ±50.0 % is what 7 blocks gave." in weak
+    assert "never, duration: ±5 % was declared, and ±50 % is what 7 blocks gave." in weak
     assert "when the session stopped" not in weak
     monkeypatch.setattr(Scripted, "edited", staticmethod(lambda value: value**40))
     method, weak = page()
-    assert "quiet, duration: known to ±1.0 % when the session stopped, and to ±41.0 % by this page" in weak
+    assert "quiet, duration: known to ±1 % when the session stopped, and to ±41 % by this page" in weak
     older = {name: value for name, value in index.items() if name != "stopping"}
     assert "until" not in evidence.method(Results(lab.root / "tidy", study="s", family="scripted"), [older])
 
