@@ -8,7 +8,7 @@ import pytest
 from scipy import stats as scipy_stats
 
 from benchstudy.statistics import shifts
-from benchstudy.statistics.comparisons import Arm, calibrate, compare, judge, share
+from benchstudy.statistics.comparisons import Arm, calibrate, compare, judge, share, standing
 
 MARGIN = 0.05
 # What a rank or t test promises, give or take what so many simulations can tell.
@@ -280,7 +280,7 @@ def test_one_arm_without_spread_is_told():
 def test_failures_stand_beside_a_ratio_of_those_that_did_not_fail():
     base, other = arms(SIX, [2 * v + 0.01 * i for i, v in enumerate(SIX)])
     made = compare(base, replace(other, failed=2), margin=MARGIN, better="lower")
-    assert made.warnings == ("2 of 8 trials of other failed (95 %: 7–59 %): the ratio is of those that did not",)
+    assert made.warnings == ("2 of 8 trials of other failed (95 %: 7.1–59 %): the ratio is of those that did not",)
     assert made.ratio == pytest.approx(2, rel=0.05)
 
 
@@ -360,3 +360,11 @@ def test_a_least_that_no_number_holds_is_told_in_words():
     made = compared([1e-200, 2e-200, 1e-200], [1e200, 2e200, 2e200])
     assert made.low == math.inf
     assert judge([made])[0].why == "more times the base than a number holds"
+
+
+def test_over_a_whole_study_verdicts_that_a_table_has_by_itself_may_not_stand():
+    """A table of one clear difference and one that just passes, in a study with forty comparisons of nothing."""
+    clear, narrow, like = ("better", 1e-6, 1.0), ("worse", 0.02, 1.0), ("equivalent", 1.0, 1e-5)
+    nothing = [("inconclusive", 0.5, 0.5)] * 40
+    assert standing([[clear, narrow, like]]) == [(3, 3)]
+    assert standing([[clear, narrow, like], nothing]) == [(3, 2), (0, 0)]

@@ -237,10 +237,14 @@ def test_a_comparison_is_a_table_in_all_formats_and_a_figure(shown):
     by_case = {row[0]: row for row in rows}
     ratio = by_case["sshfs\n100KB · fsync"]
     assert ratio[1].split("\n")[1].startswith("95 %: ") and ratio[2].startswith("worse\nat least ")
-    assert ratio[3].endswith("ms\nn = 6") and ratio[5].endswith("of 7") and ratio[6].endswith(" %")
+    assert (
+        ratio[3].endswith("ms\nn = 6")
+        and ratio[5].endswith("“they differ by at most 5 %”\nof 7 tests")
+        and ratio[6].endswith(" %")
+    )
     failed = by_case["sshfs\n100MB · fsync"]
     assert failed[1:4] == ["–", "no verdict\nsshfs: all 6 trials failed", "–\nn = 0, 6 failed"]
-    assert "failed (95 %: 10–70 %)" in by_case["sshfs\n100MB · none"][2]
+    assert "failed (95 %: 9.7–70 %)" in by_case["sshfs\n100MB · none"][2]
     assert {path.name for path in (shown / "tables").glob("backends.*")} == {
         f"backends.{s}" for s in ("csv", "md", "rst", "tex")
     }
@@ -258,8 +262,11 @@ def test_the_page_says_margin_adjustment_and_method_and_that_there_is_no_a_a(bar
         page.compare("none", DURATION, factor="backend", base="tape", caption="Backends")
         page.calibration(DURATION)
     text = "".join(shown)
-    assert "9 comparisons: 9 worse. The margin is 5 %, declared in the study before the measurement." in text
-    assert "Adjusted by Benjamini-Hochberg over 9 tests; paired t on logarithms." in text
+    assert (
+        "9 comparisons: 4 worse, 5 without a verdict. The margin is 5 %, declared in the study before the measurement."
+        in text
+    )
+    assert "Adjusted by Benjamini-Hochberg over 4 tests; paired t on logarithms." in text
     assert '<td class="text verdict worse">worse<span class="evidence">' in text
     assert "no backend tape was measured to compare with" in text
     assert "describes no case twice" in text
@@ -273,3 +280,47 @@ def test_the_same_data_give_the_same_bytes(shown, bare_project):
     page = Page("file_size", study="study", tidy="data/tidy/study/file_size", output="reports/study/file_size")
     page.compare("backends", DURATION, factor="backend", caption="Backends", where={"op": "write"})
     assert {path: path.read_bytes() for path in first} == first
+
+
+# -- what was verified ------------------------------------------------------------------------
+
+
+def add_reads(tables, backend, given, cache="cold", blocks=6):
+    for block in range(1, blocks + 1):
+        values = {"duration": (tables.noisy(1.0 if backend == "local" else 3.0, 0.01), "s")}
+        fetched = given[block - 1] if isinstance(given, list) else given
+        values |= {"device_read": (fetched, "B")} if fetched is not None else {}
+        levels = {"backend": backend, "op": "read", "size": "100MB", "cache": cache}
+        tables.add(levels, block, values, numbers={"size_bytes": 100_000_000})
+
+
+@pytest.mark.parametrize(
+    ("given", "why"),
+    [
+        (0.0, "not the same proof: for one operation storage gave 0 B, and 100 MB to the base"),
+        (4e7, "not the same proof: for one operation storage gave 40 MB, and 100 MB to the base"),
+        (None, "not the same proof: for one operation storage gave nobody knows how much, and 100 MB to the base"),
+    ],
+)
+def test_cases_of_unlike_proof_get_no_verdict(tables, given, why):
+    add_reads(tables, "local", 1e8)
+    add_reads(tables, "sshfs", given)
+    outcome = only(compared(tables))
+    assert (outcome.verdict, outcome.why, outcome.ratio) == ("none", why, None)
+
+
+def test_like_proofs_are_judged_and_trials_of_another_are_left_out(tables):
+    add_reads(tables, "local", 1e8)
+    add_reads(tables, "sshfs", [9e7, 1.1e8, 1e8, 0.0, 1e8, 1e8])
+    add_reads(tables, "local", 0.0, cache="warm")
+    add_reads(tables, "sshfs", 300.0, cache="warm")
+    cold, warm = (row.outcome for row in compared(tables).rows)
+    assert (cold.verdict, warm.verdict) == ("worse", "worse") and (cold.pairs, warm.pairs) == (5, 6)
+    assert "1 trial left out" in cold.warnings[-1] and not warm.warnings
+
+
+def test_where_the_cache_is_what_is_compared_its_proofs_differ(tables):
+    add_reads(tables, "local", 1e8)
+    add_reads(tables, "local", 0.0, cache="warm")
+    (row,) = compared(tables, factor="cache", base="cold").rows
+    assert row.outcome.ratio is not None

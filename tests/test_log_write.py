@@ -323,9 +323,9 @@ def test_a_log_that_stops_does_not_look_fast():
             0.1,
             0.0,
             "neighbour",
-            "unknown: other processes and the kernel's own threads had 59%",
+            "unknown: other processes and the kernel's own threads had 59 %",
         ),
-        (0.2, 0.1, None, 0.2, 0.2, 0.97, 0.1, "disk", "disk: busy 97%"),
+        (0.2, 0.1, None, 0.2, 0.2, 0.97, 0.1, "disk", "disk: busy 97 %"),
         (0.2, 0.1, None, 0.2, 0.2, 0.5, 0.9, "server-fsync", "fsync: the server waits for the disk"),
         (0.2, 0.1, None, 0.2, 0.2, 0.2, 0.1, "unknown", "unknown: no resource was used up (server"),
         (
@@ -337,7 +337,7 @@ def test_a_log_that_stops_does_not_look_fast():
             0.2,
             0.1,
             "unknown",
-            "unknown: no resource was used up, and other processes had 40% of",
+            "unknown: no resource was used up, and other processes had 40 % of",
         ),
     ],
 )
@@ -358,7 +358,7 @@ def test_a_processor_that_is_short_in_bursts_only_is_the_limit():
     said = told(limit)
     assert said.startswith("server CPU, in bursts: 1.4 of its threads were ready"), said
     said = told(limited_by(Found(shares, {"here": 0.9}, {"here": 0.65}, None, 0.1, []), at_its_limit=True))
-    assert said.startswith("unknown: no resource was used up, and other processes had 25%"), said
+    assert said.startswith("unknown: no resource was used up, and other processes had 25 %"), said
 
 
 def test_samples_of_nothing_name_nothing():

@@ -23,6 +23,7 @@ from benchstudy.report.checklist import checklist
 from benchstudy.report.comparisons.answers import answer as answers_of
 from benchstudy.report.exhibits import cells
 from benchstudy.report.overview import indexpages
+from benchstudy.report.overview.studyindex import StudyIndex
 from benchstudy.report.page import Page
 from benchstudy.report.results.results import Results
 from benchstudy.report.scrutiny import drift, outliers, scrutiny
@@ -280,6 +281,48 @@ def test_the_first_page_answers_before_it_lists(index):
     ]  # fmt: skip
     assert index.index("Which one is faster?") < index.index("of 30 satisfied") < index.index('<h2 id="results">')
     assert len(re.findall(r'<td class="answer ', index)) == 30
+
+
+def test_the_first_page_counts_the_tests_of_the_whole_study_beside_those_of_each_table(bare_project):
+    write_file_size(bare_project)
+    write_fio(bare_project)
+
+    def show_fio(page):
+        where = {"test": "fio", "job": ["gitlab", "gitlab-latency"]}
+        page.compare("jobs", ["read_iops", "write_iops"], factor="job", where=where, caption="Jobs")
+        page.judged({"By hand": [row.outcome for row in page._compared(["read_iops"], factor="job", where=where).rows]})
+
+    facts = facts_of(bare_project, {"file_size": show_file_size, "fio": show_fio})
+    context = StudyIndex(facts).context()
+    own = [made["tests"] for family in facts.families for made in family.comparisons]
+    assert min(own) > 1 and f"{sum(own) + 1} tests in 3 groups" in context["multiplicity"]
+    tables = [made for family in context["families"] for made in family["comparisons"]]
+    for made, tests in zip(tables, own, strict=True):
+        assert f"Benjamini-Hochberg over {tests} tests" in made["summary"]
+        assert (
+            f"Over all {sum(own) + 1} tests of the study " in made["summary"] or "0 equivalent" not in made["summary"]
+        )
+    assert any("Over all" in made["summary"] for made in tables)
+
+
+def test_blocks_that_lie_close_together_are_called_one_episode_of_the_host(bare_project):
+    def apart(minutes):
+        tables = Tables(bare_project, "embedded", "file_size")
+        for backend, value in (("local", 1.0), ("other", 2.0)):
+            for block in range(1, 7):
+                started = f"2026-11-20T{10 + block * minutes // 60}:{block * minutes % 60:02}:00.000+00:00"
+                values = {"duration": (tables.noisy(value), "s")}
+                tables.add({**LEVELS, "backend": backend}, block, values, numbers={"size_bytes": 1}, started=started)
+        tables.write()
+        show = {"file_size": lambda page: (page.compare("b", ["duration"], factor="backend", caption="B"),
+                                           page.weaknesses())}  # fmt: skip
+        (family,) = facts_of(bare_project, show).families
+        return "; ".join(family.noted("weak")), family.comparisons[0]["summary"]
+
+    for text in apart(1):
+        assert "6 blocks begun within 5 min: one episode of the host" in text
+    for text in apart(3):
+        assert "episode" not in text
 
 
 def test_the_first_page_has_verdicts_that_lead_to_their_table(index, bare_project):

@@ -52,15 +52,15 @@ def only_cell(results, form="page"):
 @pytest.mark.parametrize(
     ("value", "unit", "text"),
     [
-        (0.00057, "s", "0.57 ms"),
-        (0.03447, "s", "34.47 ms"),
-        (10.65, "s", "10.65 s"),
-        (0.0000413, "s", "41.30 µs"),
-        (33415.2, "1/s", "33,415/s"),
-        (5.49e8, "B/s", "549.00 MB/s"),
+        (0.00057, "s", "0.570 ms"),
+        (0.03447, "s", "34.5 ms"),
+        (10.65, "s", "10.7 s"),
+        (0.0000413, "s", "41.3 µs"),
+        (33415.2, "1/s", "33,400/s"),
+        (5.49e8, "B/s", "549 MB/s"),
         (100_000, "B", "100 KB"),
         (0, "B", "0 B"),
-        (0.034, "%", "3.40 %"),
+        (0.034, "%", "3.4 %"),
         (None, "s", "–"),
         (3.0, "parsecs", "3.00 parsecs"),
     ],
@@ -93,8 +93,8 @@ def test_the_name_of_a_row_breaks_between_its_levels_only():
 
 def test_the_page_format_keeps_one_unit_a_cell():
     summary = summarise([0.0003, 0.0004, 0.0006, 0.0009, 0.0012, 0.002])
-    assert human.page_cell(summary, "s") == "0.90 ms (±0.63 ms, p50: 0.75 ms)"
-    assert human.evidence(summary, "s") == "n = 6, 95 %: 0.30–2.00 ms"
+    assert human.page_cell(summary, "s") == "0.900 ms (±0.632 ms, p50: 0.75 ms)"
+    assert human.evidence(summary, "s") == "n = 6, 95 %: 0.30–2.0 ms"
 
 
 # -- cells ----------------------------------------------------------------------
@@ -103,7 +103,7 @@ def test_the_page_format_keeps_one_unit_a_cell():
 def test_a_cell_leads_to_the_trials_of_its_case(tables):
     add(tables, 0.001, 0.002, 0.003, 0.004, 0.005, 0.006)
     cell = only_cell(results_of(tables))
-    assert cell.lines == ("3.50 ms (±1.87 ms, p50: 3.50 ms)", "n = 6, 95 %: 1.00–6.00 ms")
+    assert cell.lines == ("3.5 ms", "n = 6, 95 %: 1.0–6.0 ms", "mean 3.50 ms (±1.87 ms, p50: 3.5 ms)")
     assert cell.href == "#case-backend=local,op=write,size=1MB,sync=fsync"
 
 
@@ -118,8 +118,9 @@ def test_failures_stand_beside_the_figure_of_the_others(tables):
     add(tables, 0.001, 0.002)
     add(tables, 0, status="timeout", cause="ended after 600 s")
     assert only_cell(results_of(tables)).lines == (
-        "1.50 ms (±0.71 ms, p50: 1.50 ms)",
+        "1.50 ms",
         "n = 2: too small for an interval",
+        "mean 1.50 ms (±0.707 ms, p50: 1.50 ms)",
         "failed: ended after 600 s (1 of 3)",
     )
 
@@ -343,4 +344,4 @@ def test_reference_lines_of_the_file_system_page():
         paths.published(PROJECT) / "gitlab-filesystem.csv", "read", section="Benchmarking with fio: text"
     )
     assert [line.value for line in lines] == [33_415, 2_000]
-    assert lines[0].label == "published SSD: 33,415/s"
+    assert lines[0].label == "published SSD: 33,400/s"

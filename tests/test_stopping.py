@@ -1,9 +1,13 @@
 """Sessions that stop when every case is known well enough: the rule, its coverage, and real sessions over SSH."""
 
 import json
+import re
+import signal
 import subprocess
+import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -17,8 +21,9 @@ from waiting import until
 from benchstudy.commands import cli
 from benchstudy.hosts.agent import Command
 from benchstudy.jobs.tidy import tidy_family
+from benchstudy.measuring.progress import under_way
 from benchstudy.measuring.raw import CorruptTrial, StoredTrial, TrialStore
-from benchstudy.measuring.session import hold_session
+from benchstudy.measuring.session import hold_session, waiting_s
 from benchstudy.model import paths, registry
 from benchstudy.model.criteria import LEVEL
 from benchstudy.model.errors import StudyError
@@ -437,10 +442,65 @@ def test_a_page_says_by_what_rule_it_stopped_what_was_not_reached_and_what_a_new
     method, weak = page()
     assert "6 to 7, until every case is known to ±5 %" in method
     assert "Looked at after 6, 7 blocks, and at no other time." in method
-    assert "never, duration: ±5 % was declared, and ±50.0 % is what 7 blocks gave." in weak
+    assert "never, duration: ±5 % was declared, and ±50 % is what 7 blocks gave." in weak
     assert "when the session stopped" not in weak
     monkeypatch.setattr(Scripted, "edited", staticmethod(lambda value: value**40))
     method, weak = page()
-    assert "quiet, duration: known to ±1.0 % when the session stopped, and to ±41.0 % by this page" in weak
+    assert "quiet, duration: known to ±1 % when the session stopped, and to ±41 % by this page" in weak
     older = {name: value for name, value in index.items() if name != "stopping"}
     assert "until" not in evidence.method(Results(lab.root / "tidy", study="s", family="scripted"), [older])
+
+
+# -- blocks apart ----------------------------------------------------------------------------------------------
+
+FIXED = {"blocks": 3, "until": None}
+
+
+def test_blocks_begin_as_far_apart_as_the_study_wants_and_an_adopted_one_waits_for_nothing(lab):
+    lab.hold({"quiet": QUIET}, **{**FIXED, "blocks": 2}, blocks_apart="400ms")
+    lab.hold({"quiet": QUIET, "new": QUIET}, **FIXED, blocks_apart="400ms")
+    begun = {}
+    for trial in lab.trials:
+        begun.setdefault((trial.record.session, trial.record.block), datetime.fromisoformat(trial.record.started))
+    held = {session: moment for (session, _), moment in begun.items()}
+    first_held = min(held, key=held.get)
+    of_first = sorted(moment for (session, _), moment in begun.items() if session == first_held)
+    assert len(of_first) == 2 and (of_first[1] - of_first[0]).total_seconds() >= 0.4
+    plan = lab.study({"quiet": QUIET}, **FIXED, blocks_apart="1h").session("t", "scripted")
+    last = max(datetime.fromisoformat(trial.record.started) for trial in lab.trials if trial.record.block == 3)
+    soon = last + timedelta(minutes=10)
+    assert waiting_s(plan, lab.trials, 2, soon) == 0, "it was begun before"
+    assert waiting_s(plan, lab.trials, 4, soon) == pytest.approx(50 * 60, abs=5)
+    assert waiting_s(plan, lab.trials, 4, last + timedelta(hours=2)) == waiting_s(plan, [], 1, soon) == 0
+    assert waiting_s(plan, lab.trials, 4, last - timedelta(hours=9)) == 3600, "a clock that was set back"
+
+
+def test_ctrl_c_ends_a_wait_and_what_was_measured_counts(lab):
+    seen = []
+
+    def press():
+        try:
+            until(lambda: any("waiting for block 2" in path.read_text() for path in progress_folder.glob("*.json")))
+            seen.extend(under_way(progress_folder))
+        finally:
+            signal.pthread_kill(threading.main_thread().ident, signal.SIGINT)
+
+    progress_folder = paths.progress(lab.root, "s")
+    presser = threading.Thread(target=press)
+    presser.start()
+    with pytest.raises(KeyboardInterrupt):
+        lab.hold({"quiet": QUIET}, **FIXED, blocks_apart="1h")
+    presser.join()
+    assert re.fullmatch(r"scripted on t, 1:59:5\d left|scripted on t, 2:00:0\d left", seen[0]), seen
+    assert lab.results("quiet") == [1]
+    index = lab.hold({"quiet": QUIET}, **FIXED)
+    assert lab.results("quiet") == first(3) and len(index["sessions"]) == 2 and index["problem"] is None
+
+
+def test_the_distance_of_blocks_is_declared_and_hashed_and_plans_no_measurement():
+    plain, spread = declared(**FIXED), declared(**FIXED, blocks_apart="10min")
+    assert spread.sha256 != plain.sha256 and "blocks_apart" in spread.model_dump()
+    assert spread.session("t", "fio").digest == plain.session("t", "fio").digest
+    assert (spread.session("t", "fio").blocks_apart_s, plain.session("t", "fio").blocks_apart_s) == (600, 0)
+    with pytest.raises(StudyError, match="blocks_apart"):
+        declared(**FIXED, blocks_apart=10)

@@ -2,6 +2,7 @@
 
 import csv
 import json
+import re
 import shutil
 from collections.abc import Mapping
 from pathlib import Path
@@ -32,7 +33,7 @@ def project(tmp_path, monkeypatch) -> Path:
 def study(
     root: Path,
     name: str,
-    session: str,
+    session: str | None,
     seconds: Mapping[str, float],
     *,
     definition: Mapping[str, Any] | None = None,
@@ -50,7 +51,7 @@ def study(
     tables.write()
     path = root / f"data/raw/{name}/this-machine/file_size/session.json"
     index = json.loads(path.read_text())
-    index["sessions"][0] |= {"uuid": session}
+    index["sessions"][0] |= {"uuid": session or BEFORE}
     index["sessions"][0]["hosts"]["here"]["before"] |= facts or {}
     index["sessions"][0]["declared"]["families"] = {"file_size": dict(definition or {})}
     path.write_text(json.dumps(index))
@@ -94,6 +95,21 @@ def test_of_one_and_the_same_session_there_is_a_verdict_by_pairs(project):
     assert (row.outcome.verdict, row.outcome.pairs) == ("worse", len(SPREAD))
 
 
+def test_imported_trials_get_no_verdict_and_what_is_seen_is_said_without_one(project, capsys):
+    study(project, "before", None, {"local": 2.0}, imported=True)
+    study(project, "after", None, {"local": 0.2}, imported=True)
+    (row,) = rows()
+    assert (row.outcome.verdict, row.outcome.adjusted) == ("none", None) and row.outcome.ratio < 0.2
+    assert cli.main(["compare", "before", "after"]) == 0
+    said = capsys.readouterr().out
+    page = (project / "reports/comparisons/before--after.html").read_text(encoding="utf-8")
+    assert "no verdict: imported: when and on what it was measured is not known" in said
+    assert "imported: when and on what" in page and "no difference between them gets a verdict" in page
+    for text in (said, page):
+        shown = re.sub(r"<(style|script).*?</\1>", "", text, flags=re.DOTALL)
+        assert not re.search(r"verdict (better|worse)|(better|worse):|by at least", shown)
+
+
 @pytest.mark.parametrize(
     ("changed", "says"),
     [
@@ -116,8 +132,8 @@ def test_the_page_says_what_differs_and_what_only_one_has(project, capsys):
     )  # fmt: skip
     assert cli.main(["compare", "before", "after"]) == 0
     said = capsys.readouterr().out
-    assert "local · write · 1MB · fsync, duration: 1.5× (95 %: " in said
-    assert " of 201.00 ms; no verdict: not the same session" in said
+    assert "local · write · 1MB · fsync, duration: 1.50× (95 %: " in said
+    assert " of 201 ms; no verdict: not the same session" in said
     assert "all 8 trials failed" in said
     page = (project / "reports/comparisons/before--after.html").read_text()
     assert "<title>after against before" in page

@@ -189,6 +189,11 @@ def code_of_crate(wildcards):
 ALL_PLACES = 1000
 
 
+def distance_of_blocks(wildcards):
+    """From the beginning of one block to that of the next, at least."""
+    return f"{PLANS[wildcards.target, wildcards.family].blocks_apart_s:g}s"
+
+
 def places_taken(host, wildcards):
     """All places on the hosts of the job's target, none on the others."""
     return ALL_PLACES if host in STUDY.targets[wildcards.target].roles.values() else 0
@@ -196,4 +201,6 @@ def places_taken(host, wildcards):
 
 snakemake_adapter.limit_resources(workflow, {f"host_{host}": ALL_PLACES for host in STUDY.hosts})
 WHOLE_HOSTS = {f"host_{host}": partial(places_taken, host) for host in STUDY.hosts}
+# No resource, but what `snakemake -n` is to show: it decides how long a session takes.
+SPREAD = {"blocks_apart": distance_of_blocks} if any(plan.blocks_apart_s for plan in PLANS.values()) else {}
 BESIDE_NO_MEASUREMENT = {f"host_{name}": 1 for name, host in STUDY.hosts.items() if host.loopback}

@@ -13,6 +13,7 @@ rule measure_session:
     priority: 10
     resources:
         **WHOLE_HOSTS,
+        **SPREAD,
     params:
         plan=plan_digest,
     shell:

@@ -138,7 +138,8 @@ def _cases(arguments: argparse.Namespace) -> int:
         done = [t.record for t in store.trials() if t.record.uuid not in discarded]
         until = f" until every case is known to ±{100 * plan.stopping.until:g} %" if plan.stopping else ""
         blocks = f"{_from_to(plan.fewest_blocks, plan.blocks)} blocks{until}"
-        print(f"{plan.family_name} on {plan.target}: {len(plan.cases)} cases, {blocks}")
+        apart = f", begun at least {plan.blocks_apart_s:g} s apart" if plan.blocks_apart_s else ""
+        print(f"{plan.family_name} on {plan.target}: {len(plan.cases)} cases, {blocks}{apart}")
         stopping = (json.loads(store.index.read_text()).get("stopping") if store.index.is_file() else None) or {}
         for case in plan.cases:
             states = [record.status for record in done if record.case == case.id]

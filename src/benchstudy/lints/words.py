@@ -2,6 +2,8 @@
 
 from collections.abc import Callable
 
+from benchstudy.model import rounding
+
 
 def of_unit(unit: str) -> Callable[[float], str]:
     """What says a figure of a base unit."""
@@ -21,11 +23,11 @@ def time(seconds: float) -> str:
 
 
 def number(value: float) -> str:
-    return f"{value:,.0f}" if abs(value) >= 100 or value == int(value) else f"{value:.3g}"
+    return f"{value:,.0f}" if value == int(value) else rounding.shown(value)
 
 
 def percent(share: float) -> str:
-    return f"{100 * share:,.0f} %" if abs(share) >= 1 else f"{100 * share:.2g} %"
+    return f"{rounding.shown(100 * share, trim=True)} %"
 
 
 def plural(count: int, noun: str) -> str:
@@ -34,4 +36,4 @@ def plural(count: int, noun: str) -> str:
 
 def _scaled(value: float, units: tuple[tuple[str, float], ...]) -> str:
     name, factor = next((u for u in units if abs(value) >= u[1]), units[-1])
-    return f"{value / factor:.3g} {name}"
+    return f"{rounding.shown(value / factor, trim=True)} {name}"

@@ -26,8 +26,9 @@ _REFRESH_S = 0.25
 class Progress:
     """Use as a context manager around one session. `folder` is shared by the sessions of one controller."""
 
-    def __init__(self, folder: Path, session: str, blocks: int, *, adaptive: bool = False):
-        """`adaptive`: `blocks` is the most there can be, and what is left only the least."""
+    def __init__(self, folder: Path, session: str, blocks: int, *, adaptive: bool = False, apart_s: float = 0.0):
+        """`adaptive`: `blocks` is the most there can be, and what is left only the least. `apart_s`: from the beginning
+        of a block to that of the next, at least."""
         self._folder = folder
         self._state_file = folder / f"{os.getpid()}.json"
         # Times are of the monotonic clock, which all processes of a machine share: who draws can tell how long ago.
@@ -41,6 +42,10 @@ class Progress:
             "aborted": 0,
             "now": "connecting",
             "begun": time.monotonic(),
+            "apart_s": apart_s,
+            "waited_s": 0.0,
+            "blocks_begun": 0,
+            "blocks_to_do": blocks,
         }
         self._stop = threading.Event()
         self._drawer: threading.Thread | None = None
@@ -60,19 +65,33 @@ class Progress:
             self._drawer.join()
         self._state_file.unlink(missing_ok=True)
 
-    def begin(self, total: int, adopted: int) -> None:
-        self._state |= {"total": total, "now": "preparing"}
+    def begin(self, total: int, adopted: int, *, blocks: int) -> None:
+        """`total` trials in so many blocks."""
+        self._state |= {"total": total, "now": "preparing", "blocks_to_do": blocks}
         self.event(f"{total} trials to measure, {adopted} adopted")
 
-    def extend(self, more: int) -> None:
-        """So many trials besides those told so far."""
+    def extend(self, more: int, *, blocks: int) -> None:
+        """So many trials, in so many blocks, besides those told so far."""
         self._state["total"] += more
+        self._state["blocks_to_do"] += blocks
         self._publish()
 
     def trial_started(self, block: int, case: str) -> None:
         self._state.setdefault("trials_begun", time.monotonic())
+        if block != self._state.get("block"):
+            self._state |= {"blocks_begun": self._state["blocks_begun"] + 1}
         self._state |= {"block": block, "now": case}
         self._publish()
+
+    def wait(self, block: int, wait_s: float) -> None:
+        """Nothing is measured for so long, because blocks are to be apart."""
+        self._state |= {"now": f"waiting for block {block}", "wait_until": time.monotonic() + wait_s}
+        self._publish()
+        log.info("%s: block %d begins in %s", self._state["session"], block, _clock(wait_s))
+
+    def waited(self, wait_s: float) -> None:
+        self._state |= {"waited_s": self._state["waited_s"] + wait_s}
+        self._state.pop("wait_until")
 
     def trial_finished(self, block: int, case: str, status: str, cause: str | None, duration_s: float) -> None:
         number = self._state["done"] + 1
@@ -164,9 +183,22 @@ def _left_s(state: Mapping[str, Any]) -> float | None:
     """By the trials so far; None before the first is done."""
     if not state["done"]:
         return None
-    each_s = (state["last_done"] - state["trials_begun"]) / state["done"]
-    of_this_s = time.monotonic() - state["last_done"]
-    return max(0.0, each_s * (state["total"] - state["done"]) - of_this_s)
+    each_s = (state["last_done"] - state["trials_begun"] - state["waited_s"]) / state["done"]
+    now = time.monotonic()
+    of_this_s = 0.0 if "wait_until" in state else now - state["last_done"]
+    work_s = max(0.0, each_s * (state["total"] - state["done"]) - of_this_s)
+    return work_s + _waits_s(state, each_s, now)
+
+
+def _waits_s(state: Mapping[str, Any], each_s: float, now: float) -> float:
+    """What is still to be waited for between blocks: of a block's distance, what its own trials do not take."""
+    blocks = state["blocks_to_do"]
+    if not state["apart_s"] or not blocks:
+        return 0.0
+    a_wait_s = max(0.0, state["apart_s"] - each_s * state["total"] / blocks)
+    if "wait_until" in state:
+        return max(0.0, state["wait_until"] - now) + a_wait_s * max(0, blocks - state["blocks_begun"] - 1)
+    return a_wait_s * max(0, blocks - state["blocks_begun"])
 
 
 def _clock(seconds: float | None) -> str:

@@ -9,6 +9,7 @@ import time
 from collections.abc import Callable, Container, Iterable, Mapping
 from contextlib import ExitStack
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -117,6 +118,20 @@ def missing_trials(
         blocks = stopping.look_after(blocks)
 
 
+def waiting_s(plan: SessionPlan, trials: Iterable[StoredTrial], block: int, moment: datetime) -> float:
+    """How long a block has to wait at this moment, in seconds: 0 when it was begun before, or needs no distance."""
+    begun: dict[int, datetime] = {}
+    for trial in trials if plan.blocks_apart_s else ():
+        if trial.record.imported_from is None:
+            started = datetime.fromisoformat(trial.record.started)
+            begun[trial.record.block] = min(started, begun.get(trial.record.block, started))
+    if block in begun or not begun:
+        return 0.0
+    since = (moment - max(begun.values())).total_seconds()
+    # A clock that was set back must not make it wait longer than that.
+    return min(max(plan.blocks_apart_s - since, 0.0), plan.blocks_apart_s)
+
+
 def hold_session(root: Path, plan: SessionPlan) -> Path:
     """Measure what is missing and write the index `session.json`; returns its path.
 
@@ -200,6 +215,7 @@ class _Session:
             f"{plan.family_name} on {plan.target}",
             plan.blocks,
             adaptive=plan.stopping is not None,
+            apart_s=plan.blocks_apart_s,
         )
 
     def measure(self, missing: list[Scheduled]) -> None:
@@ -218,21 +234,36 @@ class _Session:
             for name, host in hosts.items():
                 environments[name] = {"before": host.agent.facts()}
             adopted = len(adopt(self._plan, self._trials, self._store.discards()))
-            self._progress.begin(len(missing), adopted)
+            self._progress.begin(len(missing), adopted, blocks=len({scheduled.block for scheduled in missing}))
             while missing:
                 self._results_of(missing, state)
                 missing = missing_trials(self._plan, self._store, self._trials, self._event)
-                self._progress.extend(len(missing))
+                self._progress.extend(len(missing), blocks=len({scheduled.block for scheduled in missing}))
 
     def _results_of(self, missing: list[Scheduled], state: SessionState) -> None:
         """Measure all of these. Raises SessionFailed when one of them has no result in the end."""
-        aborted = [scheduled for scheduled in missing if self._one_trial(scheduled, state) == "aborted"]
+        aborted = []
+        for scheduled in missing:
+            self._wait_for(scheduled.block)
+            if self._one_trial(scheduled, state) == "aborted":
+                aborted.append(scheduled)
         # Out of their order, which their record shows; another abortion is left to the next run.
         again = [scheduled for scheduled in aborted if self._one_trial(scheduled, state) == "aborted"]
         if again:
             names = ", ".join(f"{s.case.id} in block {s.block}" for s in again[:_MOST_NAMED])
             more = f" and {len(again) - _MOST_NAMED} more" if len(again) > _MOST_NAMED else ""
             raise SessionFailed(f"{len(again)} trials were aborted twice and have no result: {names}{more}")
+
+    def _wait_for(self, block: int) -> None:
+        """Until the block before began so long ago as the study wants blocks to be apart, whichever session held it.
+
+        Heartbeats go on from their own threads, and Ctrl-C ends a wait as it ends a trial.
+        """
+        wait_s = waiting_s(self._plan, self._trials, block, datetime.now(UTC))
+        if wait_s > 0:
+            self._progress.wait(block, wait_s)
+            time.sleep(wait_s)
+            self._progress.waited(wait_s)
 
     def _connect(self, stack: ExitStack) -> dict[str, HostConnection]:
         thresholds = self._plan.study.thresholds

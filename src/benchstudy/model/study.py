@@ -87,6 +87,9 @@ class Study(Strict):
         None,
         description="with a range of blocks: measure until every case's median is known to this, such as `5 %`",
     )
+    blocks_apart: DurationField | None = Field(
+        None, description="from the beginning of one block to that of the next, at least, such as `10min`"
+    )
     measure: bool = Field(True, description="false: use what is on disk and never connect to a host")
     beside: bool = Field(
         False, description="true: make tables and pages also while this machine is measured; its trials record that"
@@ -188,8 +191,9 @@ class Study(Strict):
         content = self.model_dump(mode="json", exclude=not_declared, serialize_as_any=True)
         # A key that a later version added must not make the trials of an earlier one look post hoc.
         for part in (content, *content["families"].values()):
-            if part["until"] is None:
-                del part["until"]
+            for key in ("until", "blocks_apart"):
+                if part[key] is None:
+                    del part[key]
         return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()
 
 
@@ -204,6 +208,8 @@ class SessionPlan:
         # Of nothing to measure there is nothing to decide.
         declared = 1 if self.config.import_only else self.config.blocks or study.blocks
         until = self.config.until or study.until
+        # No part of the digest: it decides when trials are measured, not which.
+        self.blocks_apart_s = self.config.blocks_apart or study.blocks_apart or 0.0
         # The fewest and the most there can be, and the rule that may do with fewer.
         self.stopping: Stopping | None = None
         if isinstance(declared, BlockRange):

@@ -1,17 +1,22 @@
-"""Base units as people read them. Inside the package everything stays in s, B, B/s, 1/s; only a page scales."""
+"""Base units as people read them. Inside the package everything stays in s, B, B/s, 1/s; only a page scales.
+
+Every figure of a page is rounded by `model/rounding.py`: an estimate and its interval to the same digits.
+"""
 
 import math
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from benchstudy.model import rounding
+from benchstudy.statistics.comparisons import Share
 from benchstudy.statistics.modes import Modes
 from benchstudy.statistics.stats import Summary
 
 _PLACE = re.compile(r" from /\S+")
 _SCALES: dict[str, list[tuple[float, str]]] = {
     # From 0.1 ms downwards microseconds: "0.05 ms" would leave a single digit of a warm read.
-    "s": [(1.0, "s"), (1e-3, "ms"), (1e-6, "µs")],
+    "s": [(1.0, "s"), (1e-3, "ms"), (1e-6, "µs"), (1e-9, "ns")],
     "B": [(1e12, "TB"), (1e9, "GB"), (1e6, "MB"), (1e3, "KB"), (1.0, "B")],
     "B/s": [(1e9, "GB/s"), (1e6, "MB/s"), (1e3, "KB/s"), (1.0, "B/s")],
     "1/s": [(1.0, "/s")],
@@ -19,7 +24,6 @@ _SCALES: dict[str, list[tuple[float, str]]] = {
     "%": [(0.01, "%")],
 }
 
-_FINEST = 4
 # A rate as a level, alone or inside a case's id: "500-per-s", "backend=posix,rate=500-per-s".
 _RATE_LEVEL = re.compile(r"(^|=)(\d+)((?:\.\d+)?)-per-(s|min)(?![^,])")
 
@@ -31,20 +35,31 @@ class Scale:
     factor: float
     unit: str
 
-    def text(self, value: float) -> str:
-        return f"{self.number(value)} {self.unit}".strip() if self.unit != "/s" else f"{self.number(value)}/s"
+    def text(self, value: float, to: int = rounding.MOST) -> str:
+        return self.beside(self.number(value, to))
 
-    def number(self, value: float) -> str:
-        scaled = value / self.factor
-        if self.unit in ("", "%") or (self.unit.endswith("B") and scaled == round(scaled)):
-            return f"{scaled:,.0f}" if scaled == round(scaled) else f"{scaled:,.2f}"
-        return f"{scaled:,.0f}" if self.unit in ("/s", "B") and abs(scaled) >= 100 else f"{scaled:,.2f}"
+    def number(self, value: float, to: int = rounding.MOST) -> str:
+        return rounding.shown(value / self.factor, to, trim=self.counts)
+
+    def interval(self, low: float, high: float, estimate: float) -> str:
+        low, high, estimate = (value / self.factor for value in (low, high, estimate))
+        return rounding.interval(low, high, estimate, self.beside(""), trim=self.counts)
+
+    def beside(self, number: str) -> str:
+        return f"{number}{'' if self.unit in ('', '/s') else ' '}{self.unit}"
+
+    @property
+    def counts(self) -> bool:
+        """Whether whole numbers of it are usual: then zeros behind the point are none."""
+        return self.unit in ("", "%", "/s") or self.unit.endswith("B")
 
 
 def scale(value: float, unit: str) -> Scale:
     """The unit that suits `value`, given in the base unit `unit`; an unknown unit is kept as it is."""
     known = _SCALES.get(unit, [(1.0, unit)])
     magnitude = abs(value)
+    if not magnitude:
+        return Scale(*next((pair for pair in known if pair[0] == 1), known[-1]))
     for factor, name in known:
         if magnitude >= (factor * 0.1 if name == "ms" else factor):
             return Scale(factor, name)
@@ -58,33 +73,57 @@ def quantity(value: float | None, unit: str) -> str:
     return scale(value, unit).text(value)
 
 
-def brief(value: float, unit: str) -> str:
-    """`value` with three significant digits, for an answer that is read and not computed with: "250 ms"."""
-    found = scale(value, unit)
-    scaled = float(f"{value / found.factor:.3g}")
-    digits = max(0, 2 - math.floor(math.log10(abs(scaled)))) if scaled else 0
-    return f"{scaled:,.{digits}f}{'' if found.unit == '/s' else ' '}{found.unit}".strip()
+def median(summary: Summary, unit: str) -> str:
+    """The median with the digits of the interval that stands beside it."""
+    assert summary.median is not None, "a summary without estimates has no cell"
+    to = rounding.digits(*_ends(summary, _scale_of(summary, unit)))
+    return _scale_of(summary, unit).text(summary.median, to)
+
+
+def interval(summary: Summary, unit: str) -> str:
+    """The 95 % interval of a summary that has one: "95 %: 0.52–0.71 ms"."""
+    assert summary.median is not None and summary.interval_low is not None and summary.interval_high is not None
+    found = _scale_of(summary, unit)
+    return f"95 %: {found.interval(summary.interval_low, summary.interval_high, summary.median)}"
+
+
+def _scale_of(summary: Summary, unit: str) -> Scale:
+    """One unit for the median and both ends, so that they can be compared at a glance."""
+    return scale(summary.median or summary.interval_high or 0.0, unit)
+
+
+def _ends(summary: Summary, found: Scale) -> tuple[float | None, float | None]:
+    low, high = summary.interval_low, summary.interval_high
+    return (None, None) if low is None or high is None else (low / found.factor, high / found.factor)
+
+
+def percent(share: float | None) -> str:
+    """A share, or a relative difference: "7.50 %", "5 %"; a missing one is a dash."""
+    return quantity(share, "%")
 
 
 def page_cell(summary: Summary, unit: str) -> str:
-    """The storage page's own format: mean (±standard deviation, p50: median)."""
+    """The storage page's own format, mean (±standard deviation, p50: median); it has no interval."""
     assert summary.mean is not None and summary.median is not None, "a summary without estimates has no cell"
     unit_of_cell = scale(summary.mean, unit)
     spread = f"±{unit_of_cell.text(summary.sd)}, " if summary.sd is not None else ""
-    return f"{unit_of_cell.text(summary.mean)} ({spread}p50: {unit_of_cell.text(summary.median)})"
+    return f"{unit_of_cell.text(summary.mean)} ({spread}p50: {median(summary, unit)})"
 
 
-def median_cell(summary: Summary, unit: str) -> str:
-    """The median alone, for rates: a mean of rates would favour the fast trials."""
-    assert summary.median is not None, "a summary without estimates has no cell"
-    return quantity(summary.median, unit)
+def duration(seconds: float) -> str:
+    """A span of time as people say it: "8 s", "1 min 50 s", "2 h 5 min"."""
+    whole = round(seconds)
+    if whole < 60:
+        return f"{whole} s"
+    large, small = (divmod(whole, 60), ("min", "s")) if whole < 3600 else (divmod(round(whole / 60), 60), ("h", "min"))
+    return f"{large[0]} {small[0]}" + (f" {large[1]} {small[1]}" if large[1] else "")
 
 
 def value_range(values: Sequence[float], unit: str) -> str:
     """The lowest and the highest of some values: "0–3 %", or "0 %" when they are the same."""
     found = scale(max(values, key=abs), unit)
-    low, high = found.number(min(values)), found.text(max(values))
-    return high if low == found.number(max(values)) else f"{low}–{high}"
+    low, high = found.number(min(values)), found.number(max(values))
+    return found.beside(high if low == high else f"{low}–{high}")
 
 
 def evidence(summary: Summary, unit: str) -> str:
@@ -97,7 +136,7 @@ def evidence(summary: Summary, unit: str) -> str:
 
 def two_modes(modes: Modes, unit: str) -> str:
     """ "two modes: 2 near 3.05 ms, 4 near 202 ms"."""
-    low, high = (brief(value, unit) for value in (modes.low, modes.high))
+    low, high = (quantity(value, unit) for value in (modes.low, modes.high))
     return f"two modes: {modes.low_n} near {low}, {modes.high_n} near {high}"
 
 
@@ -118,30 +157,43 @@ def plural(count: int, noun: str) -> str:
     return f"{count:,} {noun}{'' if count == 1 else 's'}"
 
 
-def interval(summary: Summary, unit: str) -> str:
-    """The 95 % interval of a summary that has one: "95 %: 0.52–0.71 ms"."""
-    assert summary.interval_low is not None and summary.interval_high is not None, "this summary has no interval"
-    unit_of_cell = scale(summary.median or summary.interval_high, unit)
-    low, high = (end / unit_of_cell.factor for end in (summary.interval_low, summary.interval_high))
-    if unit_of_cell.unit in ("", "%", "B") and low == round(low) and high == round(high):
-        ends = f"{low:,.0f}–{high:,.0f}"
-    else:
-        ends = f"{_end(low, high)}–{_end(high, high)}"
-    return f"95 %: {ends}{'' if unit_of_cell.unit == '/s' else ' '}{unit_of_cell.unit}".rstrip()
+def ratio(value: float, low: float | None = None, high: float | None = None) -> tuple[str, ...]:
+    """A ratio, and its 95 % interval where it has one: ("1.02×", "95 %: 0.984–1.06×")."""
+    if low is None or high is None:
+        return (times(value),)
+    return times(value, rounding.digits(low, high)), f"95 %: {rounding.interval(low, high, value, '×')}"
 
 
-def _end(value: float, largest: float) -> str:
-    """An end of an interval: no finer than three digits of the larger end, with two of its own where it is small."""
-    if not value:
-        return "0"
-    enough = min(2, 2 - math.floor(math.log10(abs(largest)))) if largest else 2
-    own = 1 - math.floor(math.log10(abs(value)))
-    return f"{value:,.{min(max(enough, own, 0), _FINEST)}f}"
+def times(ratio: float, to: int = rounding.MOST) -> str:
+    """ "1.02×", "0.0123×", "1,240×"."""
+    return f"{rounding.shown(ratio, to)}×"
 
 
-def times(ratio: float) -> str:
-    """Two decimals, or three significant digits: "1.02×", "0.0123×", "1,240×"."""
-    if not math.isfinite(ratio) or ratio == 0:
-        return "∞" if ratio else "0×"
-    digits = max(0, 2 - math.floor(math.log10(ratio)))
-    return f"{ratio:,.{digits}f}×"
+def p_value(p: float) -> str:
+    return f"{p:.2g}" if p >= 0.001 else "< 0.001"
+
+
+def number(value: float | None) -> str:
+    """What has no unit; a missing value is a dash."""
+    return quantity(value, "1")
+
+
+def estimate(value: float, low: float, high: float, unit: str) -> tuple[str, str]:
+    """An estimate and its 95 % interval, rounded together: ("1,990/s", "95 %: 1,940–2,010/s")."""
+    found = scale(value or high, unit)
+    to = rounding.digits(low / found.factor, high / found.factor)
+    return found.text(value, to), f"95 %: {found.interval(low, high, value)}"
+
+
+def share(found: Share) -> str:
+    """Of a count, with the digits of its interval."""
+    return (
+        rounding.shown(100 * found.count / found.n, rounding.digits(100 * found.low, 100 * found.high), trim=True)
+        + " %"
+    )
+
+
+def change(relative: float, to: int = rounding.MOST) -> str:
+    """A relative difference with its sign: "+1.9 %" of 0.019."""
+    size = rounding.shown(abs(relative) / 0.01, to, trim=True)
+    return f"{'' if size == '0' else '+' if relative > 0 else '−'}{size} %"

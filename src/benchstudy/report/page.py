@@ -24,6 +24,7 @@ from benchstudy.report.results.results import Results, Titled, Where
 from benchstudy.report.scrutiny import evidence, lint_list, scrutiny
 from benchstudy.report.tables.tables import slug
 from benchstudy.report.trials import triallist, trialpages
+from benchstudy.statistics.comparisons import Comparison, tested
 
 
 class Page(PageTables, PageFigures):
@@ -83,11 +84,10 @@ class Page(PageTables, PageFigures):
         A level that is another one under a second name (A/A) is left out: `calibration` is about it.
 
         `metrics`: names, or {metric: title} under another title than the declared one. `choice`: what `Comparisons`
-        takes: `base`, `where`, `counterparts`, `across_tools`. All comparisons of one call are one family for the
-        adjustment of their p values.
+        takes: `base`, `where`, `counterparts`, `across_tools`, `unfit`. All comparisons of one call are one family for
+        the adjustment of their p values.
         """
-        choice["where"] = self._without_twins(choice.get("where") or {})
-        found = Comparisons(self.results, self._indexes, metrics, factor=factor, **choice)
+        found = self._compared(metrics, factor=factor, **choice)
         if not found.rows:
             return show(f'<p class="none">{html.escape(found.nothing(caption))}</p>')
         self.note("comparisons", name, verdicts.summarised(found, caption))
@@ -96,8 +96,21 @@ class Page(PageTables, PageFigures):
         panels = found.panels(style)
         if panels:
             told = f"{caption}. Bars: 95 % intervals; filled: better or worse; band: the margin."
-            self.show_figure(name, told, panels, style, found.drawn, f"Against {found.base}")
+            self.show_figure(name, told, panels, style, found.drawn, f"Against {found.base_name}")
         self.show_table(found.table(name, caption))
+
+    def judged(self, groups: Mapping[str, Sequence[Comparison]]) -> None:
+        """Keeps what the page judged otherwise than by `compare`, by what it is called: the study counts its tests."""
+        for name, outcomes in groups.items():
+            self.note("judged", name, tested(outcomes))
+
+    def verdicts(self, questions: Mapping[str, Mapping[str, Any]], metrics: Titled) -> None:
+        """Short answers from comparisons: `{question: what `compare` takes}`. The overview has them from `compare`."""
+        found = {question: self._compared(metrics, **asked) for question, asked in questions.items()}
+        show(evidence.answers([verdicts.answer(made, question) for question, made in found.items() if made.rows]))
+
+    def _compared(self, metrics: Titled, *, where: Where | None = None, **choice: Any) -> Comparisons:
+        return Comparisons(self.results, self._indexes, metrics, where=self._without_twins(where or {}), **choice)
 
     def _without_twins(self, where: Where) -> Where:
         again = {second for _, second in twins(self.declared)}

@@ -13,6 +13,7 @@ from functools import cached_property
 import numpy as np
 from scipy import stats as scipy_stats
 
+from benchstudy.model import rounding
 from benchstudy.model.criteria import LEVEL
 from benchstudy.model.metrics import Better
 from benchstudy.statistics import shifts
@@ -31,6 +32,11 @@ class Verdict(StrEnum):
     @property
     def is_difference(self) -> bool:
         return self in (Verdict.BETTER, Verdict.WORSE)
+
+    @property
+    def told(self) -> str:
+        """For a reader: "better", "no verdict"."""
+        return "no verdict" if self is Verdict.NONE else self.value
 
     @property
     def counted(self) -> str:
@@ -62,7 +68,8 @@ class Share:
     @property
     def interval(self) -> str:
         """For a reader: "95 %: 7–59 %"."""
-        return f"95 %: {100 * self.low:.0f}–{100 * self.high:.0f} %"
+        low, high, share = 100 * self.low, 100 * self.high, 100 * self.count / self.n
+        return f"95 %: {rounding.interval(low, high, share, ' %', trim=True)}"
 
 
 def share(count: int, n: int) -> Share:
@@ -112,7 +119,8 @@ class Comparison:
     `p_beyond`: p value against "the two differ by at most the margin" (two-sided); `p_within`: against "they differ by
     at least the margin" (two one-sided tests). `smallest_detectable`: the relative difference beyond the margin that so
     many trials of such spread show with 80 % power; 0.2 is 20 %. `adjusted` is the p value of the verdict's own claim
-    after Benjamini-Hochberg over `tests` comparisons. `verdict` is "none" until `judge` has seen the whole family.
+    after Benjamini-Hochberg over `tests` comparisons, `against` the hypothesis that it speaks against. `verdict` is
+    "none" until `judge` has seen the whole family.
     """
 
     base: Arm
@@ -132,6 +140,7 @@ class Comparison:
     warnings: tuple[str, ...] = ()
     verdict: Verdict = Verdict.NONE
     adjusted: float | None = None
+    against: str = ""
     tests: int = 0
 
 
@@ -192,6 +201,33 @@ def judge(family: Sequence[Comparison]) -> list[Comparison]:
     for (index, _, _), p_beyond, p_within in zip(tested, beyond, within, strict=True):
         judged[index] = _verdict(family[index], p_beyond, p_within, len(tested))
     return judged
+
+
+# Of a comparison that was tested: its verdict, and its two p values before any adjustment.
+Tested = tuple[str, float, float]
+
+
+def tested(judged: Iterable[Comparison]) -> list[Tested]:
+    """As plain data, so that a study can look at the comparisons of all its pages together."""
+    return [
+        (made.verdict.value, made.p_beyond, made.p_within)
+        for made in judged
+        if made.p_beyond is not None and made.p_within is not None and made.adjusted is not None
+    ]
+
+
+def standing(groups: Sequence[Sequence[Tested]]) -> list[tuple[int, int]]:
+    """For each group its verdicts of better, worse or equivalent, and how many of them stand when the p values of all
+    groups are adjusted together (Benjamini-Hochberg)."""
+    every = [one for group in groups for one in group]
+    beyond, within = _adjusted([p for _, p, _ in every]), _adjusted([p for _, _, p in every])
+    counts = [[0, 0] for _ in groups]
+    of = [number for number, group in enumerate(groups) for _ in group]
+    for number, (verdict, *_), p_beyond, p_within in zip(of, every, beyond, within, strict=True):
+        if verdict == Verdict.EQUIVALENT or Verdict(verdict).is_difference:
+            counts[number][0] += 1
+            counts[number][1] += (p_within if verdict == Verdict.EQUIVALENT else p_beyond) <= ALPHA
+    return [(made, stand) for made, stand in counts]
 
 
 @dataclass(frozen=True)
@@ -309,29 +345,35 @@ def _adjusted(p_values: Sequence[float]) -> list[float]:
 def _least(low: float) -> str:
     """With the digits of the interval that stands beside it, rounded as they are: "at least 15.9 times the base"."""
     if low < 2:
-        return f"higher by at least {100 * (low - 1):.1f} %"
+        return f"higher by at least {rounding.shown(100 * (low - 1))} %"
     if not math.isfinite(low):
         return "more times the base than a number holds"
-    return f"at least {low:,.{max(0, 2 - math.floor(math.log10(low)))}f} times the base"
+    return f"at least {rounding.shown(low)} times the base"
 
 
 def _verdict(made: Comparison, p_beyond: float, p_within: float, tests: int) -> Comparison:
     assert made.low is not None and made.high is not None and made.within is not None and made.ratio is not None
     edge = 1 + made.margin
     up, down = made.low > edge, made.high < 1 / edge
-    margin = f"{made.margin * 100:g} %"
+    margin = f"{rounding.shown(made.margin * 100, trim=True)} %"
     if (up or down) and p_beyond <= ALPHA:
         verdict = Verdict.BETTER if up == (made.better == "higher") else Verdict.WORSE
         return replace(
             made,
             verdict=verdict,
             adjusted=p_beyond,
+            against=f"they differ by at most {margin}",
             tests=tests,
-            why=_least(made.low) if up else f"lower by at least {100 * (1 - made.high):.1f} %",
+            why=_least(made.low) if up else f"lower by at least {rounding.shown(100 * (1 - made.high))} %",
         )
     if 1 / edge < made.within[0] and made.within[1] < edge and p_within <= ALPHA:
         return replace(
-            made, verdict=Verdict.EQUIVALENT, adjusted=p_within, tests=tests, why=f"they differ by less than {margin}"
+            made,
+            verdict=Verdict.EQUIVALENT,
+            adjusted=p_within,
+            against=f"they differ by {margin} or more",
+            tests=tests,
+            why=f"they differ by less than {margin}",
         )
     if up or down:
         why = f"beyond {margin} when looked at alone, not among {tests} comparisons"
@@ -339,4 +381,8 @@ def _verdict(made: Comparison, p_beyond: float, p_within: float, tests: int) -> 
         why = f"a difference, but perhaps of less than {margin}"
     else:
         why = f"neither more nor less than {margin} is shown"
-    return replace(made, verdict=Verdict.INCONCLUSIVE, adjusted=min(p_beyond, p_within), tests=tests, why=why)
+    # Neither is refused: what stands beside it is the p value against the one that comes nearer to it.
+    adjusted, against = min(
+        (p_beyond, f"they differ by at most {margin}"), (p_within, f"they differ by {margin} or more")
+    )
+    return replace(made, verdict=Verdict.INCONCLUSIVE, adjusted=adjusted, against=against, tests=tests, why=why)

@@ -14,6 +14,7 @@ from typing import Any
 from benchstudy.families.http_concurrency.errors import Errors
 from benchstudy.families.http_concurrency.latency import Bin, Latency
 from benchstudy.families.shared.files import damaged
+from benchstudy.model import rounding
 from benchstudy.model.family import ParseError
 
 _MS = 1e-3
@@ -89,8 +90,8 @@ class K6Result:
         late = self.lateness_p99
         if not self.dropped and late is not None and tail and late >= _LATE_S and late > _LATE_SHARE * tail:
             found.append(
-                f"late: 1 % of the requests started {late:g} s or more after they were due, in a 99th percentile of "
-                f"{tail:g} s: the generator is part of that tail"
+                f"late: 1 % of the requests started {rounding.shown(late)} s or more after they were due, in a "
+                f"99th percentile of {rounding.shown(tail)} s: the generator is part of that tail"
             )
         for name, count, what in (
             ("status", errors.status, "answers had another status"),

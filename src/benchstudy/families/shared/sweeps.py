@@ -89,7 +89,7 @@ def median_cell(results: Results, estimate: Estimate | None, unit: str | None = 
     if estimate is None or estimate.summary.median is None:
         return MISSING
     shown, summary = unit or estimate.unit, estimate.summary
-    lines = (human.quantity(estimate.summary.median, shown), human.evidence(summary, shown))
+    lines = (human.median(summary, shown), human.evidence(summary, shown))
     return Cell(lines, cells.href(results, estimate.target, estimate.case))
 
 

@@ -118,7 +118,7 @@ def smallest_detectable(facts: StudyFacts) -> Answer:
     ends = [end for m in _made(facts) for end in m["detectable"]]
     if not ends:
         return does_not_apply("Nothing was tested." if _made(facts) else _NO_COMPARISON)
-    span = " to ".join(f"{float(f'{100 * end:.2g}'):,g} %" for end in (min(ends), max(ends)))
+    span = " to ".join(human.percent(end) for end in (min(ends), max(ends)))
     return _answered(facts, "detectable", f"Printed with each comparison: {span} beyond the margin", "Not with")
 
 

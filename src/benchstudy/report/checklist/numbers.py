@@ -294,7 +294,7 @@ def duration(facts: StudyFacts) -> Answer:
         shortest |= {family.name: min(windows.values())} if windows else {}
     if not shortest and not short:
         return does_not_apply("No rate is taken over a window: each operation is timed as a whole.")
-    shown = ", ".join(f"{name} {human.brief(s, 's')}" for name, s in shortest.items()) or "not known"
+    shown = ", ".join(f"{name} {human.quantity(s, 's')}" for name, s in shortest.items()) or "not known"
     limit = f"{_SHORTEST_WINDOW_S:g} s"
     text = f"No rate is taken over less than {limit}: {shown} at the least."
     return unless_lacking(short, text, f"Rates over less than {limit} ({shown} at the least)", "#results")

@@ -16,7 +16,7 @@ def answer(results: Results, label: str, metric: str, where: Where, series: str)
     lines = [
         {
             "name": figuredata.label(results, e.levels, series),
-            "value": human.brief(e.summary.median or 0.0, e.unit),
+            "value": human.median(e.summary, e.unit),
             "evidence": "; ".join([human.evidence(e.summary, e.unit), *_marks(results, e, where), *cells.failures(e)]),
         }
         for e in known

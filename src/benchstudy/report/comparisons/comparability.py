@@ -2,12 +2,15 @@
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
+from statistics import median
 from typing import Any, NamedTuple
 
+from benchstudy.model.criteria import PAGE_OF_MEMORY, SAME_PROOF
 from benchstudy.report import human
 from benchstudy.report.results import sessions
 from benchstudy.report.results.results import Results
 
+IMPORTED = "imported: when and on what it was measured is not known"
 Indexes = Sequence[Mapping[str, Any]]
 # One trial's part in a comparison: block, trial, value, unit.
 Measured = tuple[int, str, float, str]
@@ -28,18 +31,24 @@ class Conditions(NamedTuple):
     tool_version: str | None
     tool_sha256: str | None
     imported: bool
+    # What was verified of its cache: whether the bytes came from storage. None where nobody tells.
+    from_storage: bool | None
 
 
 class Comparability:
     """The conditions under which the trials of a family were measured.
 
-    With `across_tools` the tools may differ, because the tool is the factor that is compared.
+    With `across_tools` the tools may differ, because the tool is the factor that is compared; with `across_caches` what
+    storage gave, because that is.
     """
 
-    def __init__(self, results: Results, indexes: Indexes, across_tools: bool):
+    def __init__(self, results: Results, indexes: Indexes, across_tools: bool = False, across_caches: bool = False):
         self._indexes = indexes
         self._of = {}
+        self._given = {} if across_caches else _bytes_of_storage(results)
         for row in results.counted.iter_rows(named=True):
+            given = self._given.get(row["trial"])
+            row["from_storage"] = None if given is None else given >= PAGE_OF_MEMORY
             found = Conditions._make(row.get(name) for name in Conditions._fields)
             any_tool = found._replace(tool=None, tool_version=None, tool_sha256=None)
             self._of[row["trial"]] = any_tool if across_tools else found
@@ -58,7 +67,7 @@ class Comparability:
         of = [[self._of[trial[1]] for trial in side] for side in (base, other)]
         shared = {c for c in {*of[0]} & {*of[1]} if c.session is not None and not c.imported}
         if not shared:
-            return [], [], self._refusal(*of)
+            return [], [], self._refusal(*of) or self._other_proof(base, other)
         sides = [[trial for trial in side if self._of[trial[1]] in shared] for side in (base, other)]
         if len(shared) > 1:
             places = [{(self._of[trial[1]], trial[0]) for trial in side} for side in sides]
@@ -66,13 +75,31 @@ class Comparability:
             sides = [[trial for trial in side if (self._of[trial[1]], trial[0]) in both] for side in sides]
             if not both:
                 return [], [], "no block has both of them from the same session"
+        given = [self._median_given(side) for side in sides]
+        if min(given) < SAME_PROOF * max(given):
+            return [], [], self._other_proof(*sides)
         lost = len(base) + len(other) - sum(map(len, sides))
-        why = f"{human.plural(lost, 'trial')} left out: of another session or tool than its counterpart" if lost else ""
-        return sides[0], sides[1], why
+        why = (
+            f"{human.plural(lost, 'trial')} left out: of another session, tool or proof of its cache than its "
+            "counterpart"
+        )
+        return sides[0], sides[1], why if lost else ""
+
+    def _median_given(self, trials: Sequence[Measured]) -> float:
+        """In bytes; the hundred bytes of a read from memory are none."""
+        given = [self._given.get(trial[1], 0.0) for trial in trials]
+        return median(value if value >= PAGE_OF_MEMORY else 0.0 for value in given)
+
+    def _other_proof(self, base: Sequence[Measured], other: Sequence[Measured]) -> str:
+        """For two of which not the same was verified: a read from storage is no match for one from a cache."""
+        known = [[self._given[trial[1]] for trial in side if trial[1] in self._given] for side in (base, other)]
+        said = [human.quantity(median(values), "B") if values else "nobody knows how much" for values in known]
+        return f"not the same proof: for one operation storage gave {said[1]}, and {said[0]} to the base"
 
     def _refusal(self, base: Sequence[Conditions], other: Sequence[Conditions]) -> str:
+        """In words what sets them apart; empty where that is what was verified."""
         if any(c.imported for c in (*base, *other)):
-            return "imported: when and on what it was measured is not known"
+            return IMPORTED
         a, b = (Counter(side).most_common(1)[0][0] for side in (base, other))
         if a.target != b.target:
             differences = self._environments(a.target, b.target)
@@ -87,7 +114,9 @@ class Comparability:
             return f"measured by different tools ({a.tool}, {b.tool})"
         if a.tool_version != b.tool_version:
             return f"measured by different versions of {a.tool} ({a.tool_version}, {b.tool_version})"
-        return f"measured by different builds of {a.tool} {a.tool_version}"
+        if a.tool_sha256 != b.tool_sha256:
+            return f"measured by different builds of {a.tool} {a.tool_version}"
+        return ""
 
     def _began(self, session: str) -> str:
         held = {s["uuid"]: s["started"] for index in self._indexes for s in index["sessions"]}
@@ -101,3 +130,10 @@ class Comparability:
         names = dict.fromkeys([*facts.get(base, {}), *facts.get(other, {})])
         told = {name: [facts.get(target, {}).get(name, "unknown") for target in (base, other)] for name in names}
         return [f"{name} {a} against {b}" for name, (a, b) in told.items() if a != b]
+
+
+def _bytes_of_storage(results: Results) -> dict[str, float]:
+    """Trial to the bytes that storage itself gave for one operation, of families that ask."""
+    metrics = results.telling("storage")
+    trials = [trial for metric in metrics for values in results.by_case(metric).values() for trial in values]
+    return {trial: value for trial, value, unit in trials if unit == "B"}

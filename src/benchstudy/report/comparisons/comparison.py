@@ -1,7 +1,7 @@
 """Comparisons of a page: which cases stand against which, by which margin, and how the outcome is shown."""
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -14,6 +14,7 @@ from benchstudy.report.comparisons.comparability import Comparability, Indexes, 
 from benchstudy.report.exhibits import cells
 from benchstudy.report.figures.panels import Panel, Style, forest_panel
 from benchstudy.report.results.results import Estimate, Results, Titled, Where
+from benchstudy.report.scrutiny import episodes
 from benchstudy.report.tables.tables import Cell, Table
 from benchstudy.statistics.comparisons import (
     Arm,
@@ -32,11 +33,13 @@ _NOTHING = Cell(("–",), kind="missing")
 
 # A level of the other arm that stands for one of the base's, by factor: {"sync": {"server": "fsync"}}.
 Counterparts = Mapping[str, Mapping[str, str]]
+# (target, case) to why its figures are not those of what is compared, such as of a server; empty where they are.
+Unfit = Callable[[str, str], str]
 
 
 @dataclass(frozen=True)
 class Row:
-    """One comparison of a page: a metric of a case of `level` against that of its base; both by their levels.
+    """One comparison of a page: a metric of a case of `level` against that of `against`; both by their levels.
 
     `about`: the levels that both have, and where theirs differ also the base's; `short`: without the latter.
     """
@@ -45,6 +48,7 @@ class Row:
     title: str
     unit: str
     level: str
+    against: str
     about: str
     short: str
     other: Mapping[str, Any]
@@ -78,23 +82,25 @@ class Margins:
 class Comparisons:
     """All comparisons that one call of a page makes; they are one family for the adjustment of their p values.
 
-    `metrics`: names, or {metric: title}. Cases of each level of `factor` stand against those of the level `base` (the
-    first one when left out) whose other levels are the same, or their `counterparts`. With `across_tools` the tools may
-    differ, because the factor is the tool. Raises BenchstudyError for an unknown factor, and for a metric that its
+    `metrics`: names, or {metric: title}. Cases of each level of `factor` stand against those of the level `base` (when
+    left out, of the first level that has such a case) whose other levels are the same, or their `counterparts`. With
+    `across_tools` the tools may differ, because the factor is the tool. A case that is `unfit` gets no verdict. Raises
+    BenchstudyError for an unknown factor, and for a metric that its
     family does not declare to be better higher or lower.
     """
 
     def __init__(
         self, results: Results, indexes: Indexes, metrics: Titled, *, factor: str, base: str | None = None,
         where: Where | None = None, counterparts: Counterparts | None = None, across_tools: bool = False,
+        unfit: Unfit | None = None,
     ):  # fmt: skip
-        self.results, self.factor = results, factor
+        self.results, self.factor, self._wanted, self._unfit = results, factor, base, unfit
         self._counterparts = counterparts or {}
         self.levels = results.levels(factor, where)
         self.base = base if base is not None else next(iter(self.levels), "")
         self.margins = Margins.declared(indexes)
         self._constant = {f for f in results.factors if len(results.levels(f, where)) < 2}
-        self._comparability = Comparability(results, indexes, across_tools)
+        self._comparability = Comparability(results, indexes, across_tools, across_caches=factor == "cache")
         rows = [row for metric, title in results.titles(metrics).items() for row in self._rows(metric, title, where)]
         outcomes = judge([row.outcome for row in rows])
         self.rows = [replace(row, outcome=outcome) for row, outcome in zip(rows, outcomes, strict=True)]
@@ -107,16 +113,21 @@ class Comparisons:
         if not unit:
             return []
         values = self._values(metric, where)
-        bases = {self._key(e.levels, counterparts={}): e for e in estimates if e.levels[self.factor] == self.base}
+        bases: dict[tuple[Any, ...], Estimate] = {}
+        ranked = [e for e in estimates if e.levels[self.factor] in ([self._wanted] if self._wanted else self.levels)]
+        for estimate in sorted(ranked, key=lambda e: self.levels.index(e.levels[self.factor])):
+            bases.setdefault(self._key(estimate.levels, counterparts={}), estimate)
         found = []
         for estimate in estimates:
             level = estimate.levels[self.factor]
-            base = bases.get(self._key(estimate.levels, self._counterparts))
-            if level is None or level == self.base or base is None:
+            keys = (self._key(estimate.levels, counterparts) for counterparts in (self._counterparts, {}))
+            base = next((bases[key] for key in keys if key in bases), None)
+            if level is None or base is None or level == base.levels[self.factor]:
                 continue
             outcome = self._outcome(metric, unit, base, estimate, values)
             about, short = (self._about(estimate.levels, its) for its in (base.levels, estimate.levels))
-            found.append(Row(metric, title, unit, level, about, short, estimate.levels, base.levels, outcome))
+            against = base.levels[self.factor]
+            found.append(Row(metric, title, unit, level, against, about, short, estimate.levels, base.levels, outcome))
         return found
 
     def _key(self, levels: Mapping[str, Any], counterparts: Counterparts) -> tuple[Any, ...]:
@@ -131,7 +142,8 @@ class Comparisons:
             # A factor with one level among the cases tells nothing.
             if factor == self.factor or mine is None or (mine == its and factor in self._constant):
                 continue
-            parts.append(human.level(mine) if mine == its else f"{human.level(mine)} (base: {human.level(its)})")
+            name = f"{factor.replace('_', ' ')} " if str(mine).isdigit() else ""
+            parts.append(f"{name}{human.level(mine)}{'' if mine == its else f' (base: {human.level(its)})'}")
         return " · ".join(parts)
 
     def _values(self, metric: str, where: Where | None) -> dict[tuple[str, str], list[Measured]]:
@@ -165,13 +177,25 @@ class Comparisons:
 
         if not all(sides):
             return compare(arm(0, sides[0]), arm(1, sides[1]), margin=margin, better=better)
+        unfit = [f"{name}: {why}" for name, e in zip(names, (base, other), strict=True) if (why := self._why_not(e))]
+        if unfit:
+            return refused(arm(0, sides[0]), arm(1, sides[1]), "; ".join(unfit), margin=margin, better=better)
         *kept, why = self._comparability.kept(*sides)
         if not all(kept):
             return refused(arm(0, sides[0]), arm(1, sides[1]), why, margin=margin, better=better)
         made = compare(arm(0, kept[0]), arm(1, kept[1]), margin=margin, better=better)
         return replace(made, warnings=(*made.warnings, why)) if why else made
 
+    def _why_not(self, estimate: Estimate) -> str:
+        return self._unfit(estimate.target, estimate.case) if self._unfit else ""
+
     # -- how it is shown ---------------------------------------------------------------------------------------------
+
+    @property
+    def base_name(self) -> str:
+        """What the rows stand against, for a reader."""
+        bases = {row.against for row in self.rows} or {self.base}
+        return human.level(next(iter(bases))) if len(bases) == 1 else "the first"
 
     def nothing(self, caption: str) -> str:
         """Why there is no comparison at all."""
@@ -183,7 +207,7 @@ class Comparisons:
 
     def table(self, name: str, caption: str) -> Table:
         several = len({row.metric for row in self.rows}) > 1
-        base = human.level(self.base)
+        base = self.base_name
         head = self.factor.replace("_", " ").capitalize()
         columns = (
             head,
@@ -202,11 +226,13 @@ class Comparisons:
         trials = cells.href(self.results, row.other["target"], row.other["case"])
         title = " · ".join(part for part in (row.title if several else "", row.about) if part)
         name = Cell((human.level(row.level), *([title] if title else [])))
-        sides = (self._side(row.other, made.other, row.unit), self._side(row.base, made.base, row.unit))
+        sides = [self._side(row.other, made.other, row.unit), self._side(row.base, made.base, row.unit)]
+        if self.base_name != human.level(row.against):
+            sides[1] = replace(sides[1], lines=(*sides[1].lines, human.level(row.against)))
         ratio = Cell(ratio_lines(made), trials) if made.ratio is not None else _NOTHING
         if made.adjusted is None or made.smallest_detectable is None:
             return (name, ratio, verdict_cell(made), *sides, _NOTHING, _NOTHING)
-        p = Cell((_p_text(made.adjusted), f"of {made.tests}"), trials)
+        p = Cell(adjusted_lines(made), trials)
         return (name, ratio, verdict_cell(made), *sides, p, Cell((_percent(made.smallest_detectable),), trials))
 
     def _side(self, levels: Mapping[str, Any], arm: Arm, unit: str) -> Cell:
@@ -228,7 +254,7 @@ class Comparisons:
             frame = forest_frame(rows)
             if not frame.is_empty():
                 made = rows[0].outcome
-                title = f"Ratio to {human.level(self.base)} ({made.better} is better)"
+                title = f"Ratio to {self.base_name} ({made.better} is better)"
                 found.append(forest_panel(rows[0].title, frame, title, style, made.margin))
         return found
 
@@ -249,6 +275,7 @@ class Comparisons:
         return (
             f"{human.plural(len(self.rows), 'comparison')}: {verdicts}. The margin is {margin}, {self.margins.note}. "
             + (adjusted if tests else "Nothing could be tested; each line says why.")
+            + "".join(f" {episode.words}." for episode in (episodes.find(self.results) if tests else ()))
         )
 
 
@@ -329,23 +356,21 @@ def twins(declared: Any) -> list[tuple[str, str]]:
 
 def verdict_cell(made: Comparison) -> Cell:
     if made.verdict is Verdict.NONE:
-        return Cell(("no verdict", made.why, *made.warnings), kind="missing verdict")
+        return Cell((made.verdict.told, made.why, *made.warnings), kind="missing verdict")
     return Cell((made.verdict, made.why, *made.warnings), kind=_VERDICT_KINDS.get(made.verdict, "text verdict"))
 
 
 def ratio_lines(made: Comparison) -> tuple[str, ...]:
     if made.ratio is None:
         return ("–",)
-    if made.low is None or made.high is None:
-        return (human.times(made.ratio),)
-    return (human.times(made.ratio), f"95 %: {human.times(made.low)}–{human.times(made.high)}")
+    return human.ratio(made.ratio, made.low, made.high)
+
+
+def adjusted_lines(made: Comparison) -> tuple[str, ...]:
+    """The p value, against which hypothesis, and over how many tests it is adjusted."""
+    assert made.adjusted is not None, "only what was tested has a p value"
+    return human.p_value(made.adjusted), f"against “{made.against}”", f"of {human.plural(made.tests, 'test')}"
 
 
 def _percent(value: float) -> str:
-    return (
-        f"{float(f'{value * 100:.2g}'):,g} %" if value <= _LARGEST_PERCENT else f"over {_LARGEST_PERCENT * 100:,.0f} %"
-    )
-
-
-def _p_text(p: float) -> str:
-    return f"{p:.3f}" if p >= 0.0005 else "< 0.001"
+    return human.percent(value) if value <= _LARGEST_PERCENT else f"over {_LARGEST_PERCENT * 100:,.0f} %"

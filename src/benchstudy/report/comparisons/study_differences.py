@@ -66,7 +66,7 @@ def _declared(side: Side, family: str) -> dict[str, Any]:
     """Of the latest session: the family's block, and what else decides how it was measured."""
     held = sorted((s for index in side.indexes for s in index["sessions"]), key=lambda session: session["started"])
     declared = held[-1]["declared"] if held else {}
-    general = {name: declared.get(name) for name in ("seed", "blocks", "until", "thresholds")}
+    general = {name: declared.get(name) for name in ("seed", "blocks", "until", "blocks_apart", "thresholds")}
     return {**general, family: declared.get("families", {}).get(family, {})}
 
 

@@ -12,6 +12,7 @@ import polars as pl
 from benchstudy.model import paths, registry
 from benchstudy.model.differences import differences
 from benchstudy.report import human
+from benchstudy.report.comparisons.comparability import IMPORTED
 from benchstudy.report.comparisons.comparison import Margins, Row, ratio_lines, verdict_cell
 from benchstudy.report.exhibits import cells
 from benchstudy.report.results.results import Estimate, Results
@@ -107,14 +108,16 @@ class FamilyPair:
         arms = [self._arm(side, estimate) for (side, _), estimate in zip(places, (base, other), strict=True)]
         made = compare(*arms, margin=margin, better=declared.better or "higher")
         if made.ratio is not None and apart:
-            made = replace(made, verdict=Verdict.NONE, why="; ".join(filter(None, (made.why, f"not the same {apart}"))))
+            made = replace(made, verdict=Verdict.NONE, why="; ".join(filter(None, (made.why, apart))))
         name = self.base.results.case_name(target, case)
-        return Row(metric, declared.title, unit, self.other.study, name, name, other.levels, base.levels, made)
+        return Row(
+            metric, declared.title, unit, self.other.study, self.base.study, name, name, other.levels, base.levels, made
+        )
 
     def _arm(self, side: Side, estimate: Estimate) -> Arm:
-        """Blocks of one session are pairs; those of two have different names, and so there are none."""
+        """Blocks of one session are pairs; those of two, or of unknown ones, have different names."""
         found = side.conditions(estimate.target, estimate.case).select("trial", "session", "block")
-        blocks = {trial: (session, block) for trial, session, block in found.iter_rows()}
+        blocks = {trial: (session or side.study, block) for trial, session, block in found.iter_rows()}
         points = side.results.observations.filter(
             (pl.col("target") == estimate.target)
             & (pl.col("case") == estimate.case)
@@ -126,10 +129,15 @@ class FamilyPair:
         return Arm(side.study, estimate.unit, values, names, estimate.failed)
 
     def _apart(self, target: str, case: str) -> str:
-        """What trials of the two do not have in common, the session first; empty when a verdict is allowed."""
+        """Why no verdict is allowed: what trials of the two do not have in common, the session first; else empty."""
         sides = [
             side.conditions(place, case) for side, place in ((self.base, target), (self.other, self.targets[target]))
         ]
+        every = [row for side in sides for row in side.select("imported", "session").iter_rows(named=True)]
+        if any(row["imported"] for row in every):
+            return f"{IMPORTED}, nor whether both were measured in the same session"
+        if any(row["session"] is None for row in every):
+            return "in which session a trial was measured is not known"
         found = [
             word
             for word, columns in (
@@ -145,7 +153,7 @@ class FamilyPair:
         if mine is not None and its is not None and mine != its:
             changed = dict.fromkeys(difference.name.partition("[")[0] for difference in differences(mine, its))
             found.append(f"definition of the case ({', '.join(changed)})")
-        return ", ".join(found)
+        return f"not the same {', '.join(found)}" if found else ""
 
     # -- how it is shown ---------------------------------------------------------------------------------------------
 

@@ -11,7 +11,7 @@ from benchstudy.model import registry
 from benchstudy.model.differences import Difference
 from benchstudy.model.errors import BenchstudyError
 from benchstudy.report import human
-from benchstudy.report.comparisons.comparison import by_metric, forest_frame
+from benchstudy.report.comparisons.comparison import by_metric, forest_frame, ratio_lines
 from benchstudy.report.comparisons.study_differences import conditions, declarations, facts
 from benchstudy.report.comparisons.study_pair import FamilyPair, Side
 from benchstudy.report.exhibits.exhibits import Exhibits
@@ -20,7 +20,6 @@ from benchstudy.report.figures.styles import Style
 from benchstudy.report.results import sessions
 from benchstudy.report.results.results import Results
 from benchstudy.report.tables.tables import Cell, Table
-from benchstudy.statistics.comparisons import Verdict
 
 _MOST_DRAWN = 40
 
@@ -59,7 +58,7 @@ class TwoStudies(Exhibits):
         if any("session" in row.outcome.why for row in rows):
             self.flags(
                 [
-                    "The two were not measured in the same session, so that no difference between them gets a verdict. "
+                    "The two are not known to be of one session, so that no difference between them gets a verdict. "
                     "An interval tells how trials within a session differ; another day, host, kernel or tool is not in "
                     "it. To have a verdict, measure both as levels of one factor in one study."
                 ]
@@ -124,11 +123,10 @@ def lines(pairs: Sequence[FamilyPair]) -> Iterator[str]:
         yield f"{registry.get(pair.family).title}: {pair.summary()}"
         for row in pair.rows:
             made = row.outcome
-            ratio = f"{made.ratio:.3g}×" if made.ratio is not None else "no ratio"
-            if made.low is not None and made.high is not None:
-                ratio += f" (95 %: {made.low:.3g}–{made.high:.3g}×)"
+            ratio, *interval = ratio_lines(made) if made.ratio is not None else ("no ratio",)
+            ratio += f" ({interval[0]})" if interval else ""
             absolute = human.quantity(made.base.median, row.unit) if made.base.median is not None else "–"
-            verdict = "no verdict" if made.verdict is Verdict.NONE else made.verdict
+            verdict = made.verdict.told
             yield f"  {row.about}, {row.metric}: {ratio} of {absolute}; {verdict}{f': {made.why}' if made.why else ''}"
 
 

@@ -7,33 +7,31 @@ from typing import Any
 from benchstudy.report import human
 from benchstudy.report.comparisons.comparability import crosses_sessions
 from benchstudy.report.comparisons.comparison import Comparisons, Row
-from benchstudy.statistics.comparisons import Verdict
+from benchstudy.statistics.comparisons import Verdict, tested
 
 
 def summarised(found: Comparisons, caption: str) -> dict[str, Any]:
     """The comparisons of one call: how many of each verdict, a line a level and metric, and what they rest on.
 
-    `detectable`: the least and the largest of the smallest detectable effects, relative. `refused`: why there is no
-    verdict, by how often. `lacking`: the comparisons that have no interval, no adjusted p value, no smallest detectable
-    effect, no trials of one session.
+    `tested`: of each comparison that was tested its verdict and p values, for the study as a whole. `detectable`: the
+    least and the largest of the smallest detectable effects, relative. `refused`: why there is no verdict, by how
+    often. `lacking`: the comparisons that have no interval, no adjusted p value, no smallest detectable effect, no
+    trials of one session.
     """
     outcomes = [row.outcome for row in found.rows]
     detectable = [o.smallest_detectable for o in outcomes if o.smallest_detectable is not None]
-    groups: dict[tuple[str, str], list[Row]] = {}
-    for row in found.rows:
-        groups.setdefault((row.level, row.title), []).append(row)
-    several = len({title for _, title in groups}) > 1
     return {
         "caption": caption,
         "summary": found.summary(),
         "verdicts": dict(Counter(o.verdict for o in outcomes)),
         "intervals": sum(o.low is not None for o in outcomes),
         "tests": max((o.tests for o in outcomes), default=0),
+        "tested": tested(outcomes),
         "margin": found.margins.note,
         "detectable": [min(detectable), max(detectable)] if detectable else [],
         "refused": dict(Counter(o.why for o in outcomes if o.verdict is Verdict.NONE and o.ratio is None)),
-        "lacking": {what: [_name(found, row) for row in rows] for what, rows in _lacking(found.rows).items()},
-        "lines": [_line(found, level, title if several else "", rows) for (level, title), rows in groups.items()],
+        "lacking": {what: [_name(row) for row in rows] for what, rows in _lacking(found.rows).items()},
+        "lines": lines(found),
     }
 
 
@@ -46,18 +44,39 @@ def _lacking(rows: Sequence[Row]) -> dict[str, list[Row]]:
     }
 
 
-def _name(found: Comparisons, row: Row) -> str:
+def _name(row: Row) -> str:
     about = f" · {row.about}" if row.about else ""
-    return f"{human.level(row.level)} against {human.level(found.base)}{about}, {row.title}"
+    return f"{human.level(row.level)} against {human.level(row.against)}{about}, {row.title}"
 
 
-def _line(found: Comparisons, level: str, title: str, rows: list[Row]) -> dict[str, str]:
+def lines(found: Comparisons) -> list[dict[str, str]]:
+    """A line a pair of levels and metric: name, verdict, kind, ratio, why."""
+    groups: dict[tuple[str, str, str], list[Row]] = {}
+    for row in found.rows:
+        groups.setdefault((row.level, row.against, row.title), []).append(row)
+    several = len({title for *_, title in groups}) > 1
+    return [
+        _line(f"{human.level(a)} against {human.level(b)}", t if several else "", r) for (a, b, t), r in groups.items()
+    ]
+
+
+def answer(found: Comparisons, question: str) -> dict[str, Any]:
+    """The comparisons of one call as a short answer, as `Page.show_answers` wants them."""
+    said = []
+    for line in lines(found):
+        one = line["kind"] != "mixed"
+        value = Verdict(line["kind"]).told if one else "it depends"
+        evidence = [line["verdict"] if not one or " in " in line["verdict"] else "", line["ratio"], line["why"]]
+        said.append({"name": line["name"], "value": value, "evidence": "; ".join(filter(None, evidence))})
+    return {"what": question, "lines": said, "note": ""}
+
+
+def _line(name: str, title: str, rows: list[Row]) -> dict[str, str]:
     counts: Counter[Verdict] = Counter(row.outcome.verdict for row in rows)
     said = [verdict for verdict in Verdict if counts[verdict]]
     verdicts = ", ".join(f"{v.counted} in {counts[v]}" if len(rows) > 1 else v.counted for v in said)
     reasons = {row.outcome.why for row in rows} if len(said) == 1 else set()
     ratios = [row.outcome.ratio for row in rows if row.outcome.ratio is not None]
-    name = f"{human.level(level)} against {human.level(found.base)}"
     return {
         "name": f"{name}, {title}" if title else name,
         "verdict": verdicts + (f" of {len(rows)}" if len(rows) > 1 else ""),

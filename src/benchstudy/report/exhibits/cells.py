@@ -17,7 +17,6 @@ from benchstudy.statistics import histograms, stats
 _SHORT_CAUSE = 56
 # Where it went wrong; what went wrong is behind it.
 _WHERE = re.compile(r"^service \S+: (?:(?:start|setup)-failed: )?")
-_FIGURES = {"page": human.page_cell, "median": human.median_cell}
 
 
 def href(results: Results, target: str, case: str) -> str:
@@ -28,8 +27,9 @@ def href(results: Results, target: str, case: str) -> str:
 def estimate_cell(results: Results, estimate: Estimate | None, form: str, unit: str | None = None) -> Cell:
     """One case's figure; a failure says why and how often.
 
-    `form`: "page" (the storage page's mean, deviation and p50), "median" (for rates) or "range" (lowest to highest, for
-    what must hold in every trial). `unit` replaces the metric's own, "%" for a share.
+    What stands out is the median, whose interval stands beneath it. `form`: "median", "page" (with the storage page's
+    own mean, deviation and p50 as a last line) or "range" (lowest to highest, for what must hold in every trial).
+    `unit` replaces the metric's own, "%" for a share.
     """
     if estimate is None:
         return MISSING
@@ -38,7 +38,9 @@ def estimate_cell(results: Results, estimate: Estimate | None, form: str, unit: 
         return Cell((estimate.failure or summary.note,), link, "failed")
     if form == "range":
         return Cell((f"{human.value_range(estimate.values, unit)} in {human.plural(summary.n, 'trial')}",), link)
-    lines = [_FIGURES[form](summary, unit), human.evidence(summary, unit)]
+    lines = [human.median(summary, unit), human.evidence(summary, unit)]
+    if form == "page":
+        lines.append(f"mean {human.page_cell(summary, unit)}")
     if estimate.failed:
         lines.append(estimate.failure)
     kind = "number warning" if estimate.failed else "number"
@@ -105,7 +107,7 @@ def _percentile_cell(
         return Cell((f"needs {stats.smallest_n(percentile):,} operations",), link, "missing")
     lines = [human.value_range(bucket, "s")]
     if estimate is not None and estimate.summary.median is not None:
-        median = human.quantity(estimate.summary.median, estimate.unit)
+        median = human.median(estimate.summary, estimate.unit)
         lines.append(f"trials: {median}")
         if estimate.summary.interval_low is not None:
             lines.append(human.interval(estimate.summary, estimate.unit))

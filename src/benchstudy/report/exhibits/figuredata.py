@@ -59,7 +59,7 @@ def estimates(results: Results, metric: str, series: str, where: Where, x: str |
             "y": estimate.summary.median,
             "low": estimate.summary.interval_low,
             "high": estimate.summary.interval_high,
-            "tip median": human.quantity(estimate.summary.median, estimate.unit),
+            "tip median": human.median(estimate.summary, estimate.unit),
             "tip evidence": human.evidence(estimate.summary, estimate.unit),
             **({"x": float(estimate.levels[x])} if x is not None else {}),
         }
@@ -92,7 +92,12 @@ def cumulative_steps(results: Results, histogram: pl.DataFrame, series: str, by:
     named = histogram.with_columns(series=_labels(results, histogram, series))
     steps = histograms.cumulative(named, [*by, "series"]).filter(pl.col("count") > 0)
     steps = _thinned(steps, [*by, "series"])
-    share = (pl.col("fraction") * 100).round(3).cast(pl.String) + " %"
+    # Near its end by what is left: of the slowest operations the last digits tell.
+    left = ((1 - pl.col("fraction")) * 100).round_sig_figs(2)
+    percent = (
+        pl.when(pl.col("fraction") < 0.99).then((pl.col("fraction") * 100).round_sig_figs(3)).otherwise(100 - left)
+    )
+    share = percent.round(6).cast(pl.String) + " %"
     # Four digits of a bucket's edge are more than a screen shows, and a third of the bytes.
     return steps.select(
         *by,

@@ -7,18 +7,20 @@ from typing import Any
 
 import altair as alt
 
+from benchstudy.model.rounding import significant
+
 _LABELS = {
-    "B": "{v} >= 1e9 ? format({v}/1e9,'~g')+' GB' : {v} >= 1e6 ? format({v}/1e6,'~g')+' MB' : "
-    "{v} >= 1e3 ? format({v}/1e3,'~g')+' KB' : format({v},'~g')+' B'",
-    "B/s": "{v} >= 1e9 ? format({v}/1e9,'~g')+' GB/s' : {v} >= 1e6 ? format({v}/1e6,'~g')+' MB/s' : "
-    "format({v}/1e3,'~g')+' KB/s'",
-    "time": "abs({v}) >= 120 || {v} == 60 ? format({v}/60,'~g')+' min' : format({v},'~g')+' s'",
-    "s": "{v} == 0 ? '0' : {v} >= 1 ? format({v},',~g')+' s' : {v} >= 1e-3 ? format({v}*1e3,'~g')+' ms' : "
-    "{v} >= 1e-6 ? format({v}*1e6,'~g')+' µs' : format({v}*1e9,'~g')+' ns'",
+    "B": "{v} >= 1e9 ? format({v}/1e9,'~r')+' GB' : {v} >= 1e6 ? format({v}/1e6,'~r')+' MB' : "
+    "{v} >= 1e3 ? format({v}/1e3,'~r')+' KB' : format({v},'~r')+' B'",
+    "B/s": "{v} >= 1e9 ? format({v}/1e9,'~r')+' GB/s' : {v} >= 1e6 ? format({v}/1e6,'~r')+' MB/s' : "
+    "format({v}/1e3,'~r')+' KB/s'",
+    "time": "abs({v}) >= 120 || {v} == 60 ? format({v}/60,'~r')+' min' : format({v},'~r')+' s'",
+    "s": "{v} == 0 ? '0' : {v} >= 1 ? format({v},',~r')+' s' : {v} >= 1e-3 ? format({v}*1e3,'~r')+' ms' : "
+    "{v} >= 1e-6 ? format({v}*1e6,'~r')+' µs' : format({v}*1e9,'~r')+' ns'",
     "1/s": "format({v},',~r')",
     "%": "format({v},'.0%')",
     "1": "format({v},',~r')",
-    "×": "format({v},',~g')+'×'",
+    "×": "format({v},',~r')+'×'",
 }
 
 
@@ -39,18 +41,24 @@ class Axis:
         """Vega-Lite's axis and scale for these values. Values of zero or less have no place on a log axis."""
         positive = [v for v in (*data, *self.shared) if v > 0 and math.isfinite(v)]
         ticks = self.values or (log_ticks(min(positive), max(positive)) if self.log and positive else None)
-        label = _LABELS.get(self.unit, "format({v},'~g')").replace("{v}", "datum.value")
+        label = _LABELS.get(self.unit, "format({v},'~r')").replace("{v}", "datum.value")
         axis: dict[str, Any] = {"title": self.title, "labelExpr": label, "labelOverlap": "greedy"}
         if ticks:
             axis["values"] = list(ticks)
         scale: dict[str, Any] = {"type": "log", "nice": False} if self.log else {"type": "linear", "zero": True}
         if not self.log and positive:
             room = 0.05 * (max(positive) - (0 if self.from_zero else min(positive)) or max(positive))
-            scale["domain"] = [0 if self.from_zero else min(positive) - room, max(positive) + room]
+            least = 0 if self.from_zero else min(positive) - room
+            scale["domain"] = [_of_room(end, room) for end in (least, max(positive) + room)]
             scale["zero"] = self.from_zero
         if self.log and positive:
-            scale["domain"] = [min(positive) / 1.35, max(positive) * 1.35]
+            scale["domain"] = [significant(end) for end in (min(positive) / 1.35, max(positive) * 1.35)]
         return {"axis": alt.Axis(**axis), "scale": alt.Scale(**scale)}
+
+
+def _of_room(end: float, room: float) -> float:
+    """An end of a scale to a hundredth of the room around the data: Vega reads the ends out with all their digits."""
+    return round(end, 2 - math.floor(math.log10(room)))
 
 
 def log_ticks(low: float, high: float) -> list[float]:

@@ -3,6 +3,7 @@
 import altair as alt
 import polars as pl
 
+from benchstudy.model.rounding import significant
 from benchstudy.report.figures.axes import Axis, ratio_ticks
 from benchstudy.report.figures.layers import Panel, layered, present, tooltips, visible
 from benchstudy.report.figures.styles import MUTED, Style
@@ -19,7 +20,7 @@ def forest_panel(title: str, ratios: pl.DataFrame, value_title: str, style: Styl
     ends = [min(max(v, min(drawn) / 3), max(drawn) * 3) for v in present(ratios, "low", "high")]
     low, high = min(*drawn, *ends) / 1.05, max(*drawn, *ends) * 1.05
     encoding = Axis(value_title, "×", values=ratio_ticks(low, high)).encode(drawn)
-    encoding["scale"] = alt.Scale(type="log", nice=False, domain=[low, high])
+    encoding["scale"] = alt.Scale(type="log", nice=False, domain=[significant(low, 4), significant(high, 4)])
     rows = ratios["row"].unique(maintain_order=True).to_list()
     together = max(ratios.group_by("row").agg(pl.col("series").n_unique())["series"].to_list(), default=1)
     names = [name for name in style.names if name in set(ratios["series"])] if together > 1 else []

@@ -51,8 +51,7 @@ class LevelChanges(NamedTuple):
             return self.ends(change)
         if change.after > 2 * change.before > 0:
             return human.times(change.after / change.before)
-        percent = 100 * change.relative
-        return f"{'+' if percent > 0 else '−'}{abs(percent):.{0 if abs(percent) >= 9.5 else 1}f} %"
+        return human.change(change.relative)
 
     def ends(self, change: Change) -> str:
         return f"from {human.quantity(change.before, self.unit)} to {human.quantity(change.after, self.unit)}"

@@ -4,6 +4,7 @@ import json
 import textwrap
 from collections import Counter
 from collections.abc import Mapping, Sequence
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +22,7 @@ from benchstudy.report.scrutiny import evidence
 from benchstudy.report.study.studyfacts import FamilyFacts, StudyFacts
 from benchstudy.report.study.studypages import STUDY_PAGES
 from benchstudy.report.tables.tables import TABLE_FORMATS, anchor
+from benchstudy.statistics.comparisons import Tested, standing
 
 Markup = markupsafe.Markup
 # The first page is read in five minutes; everything stands on the pages behind it.
@@ -49,6 +51,7 @@ class StudyIndex:
             "licence": self._study.license,
             "badges": evidence.count_badges(self._total()),
             "archive": self._archive(),
+            "multiplicity": self._multiplicity(),
             "families": [self._family(family) for family in self._facts.families],
             "pages": self._pages(),
             "problems": self._problems(),
@@ -87,6 +90,47 @@ class StudyIndex:
             "raw": raw,
         }
 
+    @cached_property
+    def _tested(self) -> dict[tuple[str, str], list[Tested]]:
+        """(family, table) to what was tested in it, of all pages."""
+        found: dict[tuple[str, str], list[Tested]] = {}
+        for family in self._facts.families:
+            compared = {name: made.get("tested", []) for name, made in family.notes.get("comparisons", {}).items()}
+            for name, made in {**compared, **family.notes.get("judged", {})}.items():
+                if made:
+                    found[family.name, name] = [tuple(one) for one in made]
+        return found
+
+    @cached_property
+    def _standing(self) -> dict[tuple[str, str], tuple[int, int]]:
+        return dict(zip(self._tested, standing(list(self._tested.values())), strict=True))
+
+    def _multiplicity(self) -> str:
+        """Of all tests of the study together, which each table's own adjustment knows nothing of."""
+        tests = sum(map(len, self._tested.values()))
+        if not tests:
+            return ""
+        if len(self._tested) == 1:
+            return f"This study makes {human.plural(tests, 'test')}, all in one group, which is adjusted as a whole."
+        made, stand = (sum(counts) for counts in zip(*self._standing.values(), strict=True))
+        return (
+            f"This study makes {human.plural(tests, 'test')} in {human.plural(len(self._tested), 'group')}, and each "
+            "group is adjusted for itself alone (Benjamini-Hochberg). Adjusted over all of them at once, "
+            f"{stand} of {human.plural(made, 'verdict')} of better, worse or equivalent remain."
+        )
+
+    def _over_the_study(self, family: str, name: str) -> str:
+        """What becomes of one table's verdicts when all tests of the study are adjusted together."""
+        if (family, name) not in self._standing or len(self._tested) < 2:
+            return ""
+        made, stand = self._standing[family, name]
+        tests = sum(map(len, self._tested.values()))
+        return (
+            f" Over all {tests} tests of the study {stand} of its {human.plural(made, 'verdict')} remain."
+            if made
+            else ""
+        )
+
     @staticmethod
     def _json(path: Path) -> list[dict[str, Any]]:
         return json.loads(path.read_text(encoding="utf-8")) if path.is_file() else []
@@ -101,7 +145,7 @@ class StudyIndex:
         lines = found["lines"]
         return {
             "caption": found["caption"],
-            "summary": found["summary"],
+            "summary": found["summary"] + self._over_the_study(family.name, name),
             "lines": lines[:_MOST_LINES],
             "more": len(lines) - _MOST_LINES if len(lines) > _MOST_LINES else 0,
             "href": f"{family.page}#{anchor('table', name)}",

@@ -11,7 +11,7 @@ from benchstudy.model import registry
 from benchstudy.report import human
 from benchstudy.report.results import sessions
 from benchstudy.report.results.results import Results
-from benchstudy.report.scrutiny import stopping
+from benchstudy.report.scrutiny import episodes, stopping
 from benchstudy.report.tables.tables import definition_list, unbroken
 from benchstudy.statistics import stats
 
@@ -154,7 +154,12 @@ def _session_facts(index: Mapping[str, Any], *, several: bool) -> list[tuple[str
 
 def weak_points(results: Results, indexes: Indexes) -> list[str]:
     """What a sceptical reader should hold against these figures, as far as numbers of trials and their records tell."""
-    return [*_weak_numbers(results), *stopping.weaknesses(results, indexes), *_weak_trials(results, indexes)]
+    return [
+        *_weak_numbers(results),
+        *episodes.weaknesses(results),
+        *stopping.weaknesses(results, indexes),
+        *_weak_trials(results, indexes),
+    ]
 
 
 def weakness_list(found: Iterable[str]) -> str:

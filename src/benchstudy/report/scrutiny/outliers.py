@@ -34,9 +34,8 @@ class Outlier:
     def text(self) -> str:
         """For a reader, behind the name of the trial or case."""
         cause = "; ".join(self.events) or "nothing was noticed on its host"
-        return (
-            f"{self.metric.replace('_', ' ')} {self.value} is {self.times:.3g} times the median of its case ({cause})"
-        )
+        times = f"{human.number(self.times)} times the median of its case"
+        return f"{self.metric.replace('_', ' ')} {self.value} is {times} ({cause})"
 
 
 def find(results: Results, busy: Sequence[str], indexes: Sequence[Mapping[str, Any]]) -> list[Outlier]:

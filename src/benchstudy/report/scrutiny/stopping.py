@@ -17,7 +17,7 @@ def facts(index: Mapping[str, Any], where: str) -> list[tuple[str, str]]:
     stopping = index.get("stopping")
     if not stopping:
         return []
-    until = f"±{100 * stopping['until']:g} %"
+    until = f"±{human.percent(stopping['until'])}"
     lines = [
         f"{stopping['fewest']} to {stopping['most']}, until every case is known to {until}: {stopping['rule']}. All "
         "cases stay in the same blocks."
@@ -27,7 +27,7 @@ def facts(index: Mapping[str, Any], where: str) -> list[tuple[str, str]]:
         at = ", ".join(str(look["blocks"]) for look in looks)
         lines.append(f"Looked at after {at} blocks, and at no other time.")
     if len({look["until"] for look in looks}) > 1:
-        asked = ", then ".join(dict.fromkeys(f"±{100 * look['until']:g} %" for look in looks if look["until"]))
+        asked = ", then ".join(dict.fromkeys(f"±{human.percent(look['until'])}" for look in looks if look["until"]))
         lines.append(f"The rule was moved between looks: {asked}.")
     if stopping["verdict"]:
         lines.append(f"{stopping['verdict'][0].upper()}{stopping['verdict'][1:]}.")
@@ -52,17 +52,17 @@ def weaknesses(results: Results, indexes: Sequence[Mapping[str, Any]]) -> Iterat
             case = results.case_name(*place) if place in results.anchors else known.case
             name = f"{case}{f', {known.metric}' if known.metric else ''}"
             if not known.within(stopping["until"]):
-                reached = f"±{100 * known.precision:.1f} %" if known.precision is not None else known.why
+                reached = f"±{human.percent(known.precision)}" if known.precision is not None else known.why
                 yield (
-                    f"{name}: ±{100 * stopping['until']:g} % was declared, and {reached} is what "
+                    f"{name}: ±{human.percent(stopping['until'])} was declared, and {reached} is what "
                     f"{human.plural(stopping['blocks'], 'block')} gave."
                 )
             now = _precision_now(results, index["target"], known)
             if known.precision is not None and now is not None and not _same(now, known.precision):
                 yield (
-                    f"{name}: known to ±{100 * known.precision:.1f} % when the session stopped, and to "
-                    f"±{100 * now:.1f} % by this page: since then trials were added or discarded, or their files are "
-                    "parsed in another way."
+                    f"{name}: known to ±{human.percent(known.precision)} when the session stopped, and to "
+                    f"±{human.percent(now)} by this page: since then trials were added or discarded, or their "
+                    "files are parsed in another way."
                 )
 
 

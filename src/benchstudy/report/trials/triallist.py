@@ -29,6 +29,8 @@ _MOST_COMMANDS = 8
 
 Row = Mapping[str, Any]
 
+_MOMENTS_S = 1e9
+
 
 @dataclass(frozen=True)
 class TrialPage:
@@ -209,7 +211,12 @@ def _leaves(node: Any, name: str = "") -> Iterator[tuple[str, str]]:
         for key, value in node.items():
             yield from _leaves(value, f"{name} {key}".strip().replace("_", " "))
     elif node is not None:
-        yield name, ", ".join(map(str, node)) if isinstance(node, list) else str(node)
+        yield name, ", ".join(map(_said, node)) if isinstance(node, list) else _said(node)
+
+
+def _said(fact: Any) -> str:
+    """A moment in seconds since 1970 keeps its digits; nobody measures so long."""
+    return human.number(fact) if isinstance(fact, float) and abs(fact) < _MOMENTS_S else str(fact)
 
 
 def _outcome(row: Row) -> str:

@@ -121,12 +121,12 @@ class HttpLoad(SweepResults):
         share = throughput / ceiling if throughput is not None and ceiling else None
         reasons = []
         if share is not None and not sweep.is_open and share > LARGEST_SHARE:
-            reasons.append(f"{100 * share:.0f} % of what the null server gave the same generator")
+            reasons.append(f"{human.percent(share)} of what the null server gave the same generator")
         # With a rate of its own the generator asks the null server for no more than any other.
         if sweep.is_open and ceiling is not None and ceiling < ACHIEVED * point.number:
             reasons.append(f"the null server too was sent only {human.quantity(ceiling, '1/s')}")
         if cpu is not None and cpu > BUSY_GENERATOR:
-            reasons.append(f"the generator used {100 * cpu:.0f} % of its processors")
+            reasons.append(f"the generator used {human.percent(cpu)} of its processors")
         return ClientLimit(share, cpu, tuple(reasons))
 
     def lacks_ceiling(self, sweep: Sweep, point: Point) -> bool:
@@ -137,6 +137,20 @@ class HttpLoad(SweepResults):
     def little(self, sweep: Sweep, point: Point) -> float | None:
         """Median over trials of |L − λW| / L."""
         return None if sweep.is_open else self.median("little_error", sweep, point)
+
+    @property
+    def served(self) -> dict[str, list[str]]:
+        """Cases of servers under test, as comparisons choose them."""
+        return {"endpoint": [e for e in self.results.levels("endpoint") if e != CEILING_ENDPOINT]}
+
+    def unfit(self, target: str, case: str) -> str:
+        """Why a case's figures are not its server's, so that no verdict between servers may rest on them."""
+        for sweep in self.all_sweeps:
+            for point in sweep.points:
+                if (sweep.target, point.case) == (target, case):
+                    reasons = self.client_limit(sweep, point).reasons
+                    return f"client-limited, {reasons[0]}" if reasons else ""
+        return ""
 
     # -- what a sweep says ---------------------------------------------------------------------------------------------
 
@@ -249,7 +263,7 @@ class HttpLoad(SweepResults):
         evidence = f"at {human.plural(int(point.number), 'connection')}; {human.evidence(estimate.summary, '1/s')}"
         if self.client_limit(sweep, point).reasons:
             evidence += "; client-limited"
-        return {"name": name, "value": human.brief(estimate.summary.median or 0.0, "1/s"), "evidence": evidence}
+        return {"name": name, "value": human.median(estimate.summary, "1/s"), "evidence": evidence}
 
     def weaknesses(self) -> Iterator[str]:
         """What a reader should hold against these figures in particular."""

@@ -148,7 +148,7 @@ class OpenAgainstClosed:
                         "low": summary.interval_low,
                         "high": summary.interval_high,
                         "order": order,
-                        "tip median": human.quantity(summary.median, "s"),
+                        "tip median": human.median(summary, "s"),
                         "tip evidence": human.evidence(summary, "s"),
                     }
                 )

@@ -127,13 +127,14 @@ class Published:
             flat.setdefault(endpoint, {})[limits] = sorted(values)[len(values) // 2]
             yield (
                 f"{section}, {endpoint}: saturated from {start} connections on; from there to {sweep[-1][0]:,} it "
-                f"stays between {min(values):,.0f} and {max(values):,.0f}/s."
+                f"stays between {human.quantity(min(values), '1')} and {human.quantity(max(values), '1/s')}."
             )
         for endpoint, by_limits in flat.items():
             for (few, low), (many, high) in pairwise(by_limits.items()):
                 if max(low, high) / min(low, high) <= SAME_PLATEAU:
+                    levels = [human.quantity(level, "1/s") for level in (high, low)]
                     yield (
-                        f"{endpoint}: {many} is flat at {high:,.0f}/s and {few} at {low:,.0f}/s, so the limits are not "
+                        f"{endpoint}: {many} is flat at {levels[0]} and {few} at {levels[1]}, so the limits are not "
                         "what limits. ab has one thread, and what it can do at most is not published."
                     )
 

@@ -109,7 +109,7 @@ class HttpTables:
         why = [reason.words for reason, _ in estimate.causes]
         if summary.median is None:
             return Cell(tuple(failed) or (summary.note,), href, "failed", " ".join(why))
-        shown = (human.median_cell(summary, estimate.unit), *lines(estimate), *failed)
+        shown = (human.median(summary, estimate.unit), *lines(estimate), *failed)
         title = "; ".join([*why, *self.load.client_limit(sweep, point).reasons])
         return Cell(shown, href, "number warning" if failed else "number", title, self._marks(sweep, point))
 
@@ -125,7 +125,7 @@ class HttpTables:
             marks.append(LITTLE_BROKEN)
         errors, requests = (self.load.total(metric, sweep, point) for metric in ("errors", "requests"))
         if errors and requests:
-            marks.append(f"errors {human.quantity(errors / requests, '%')}")
+            marks.append(f"errors {human.percent(errors / requests)}")
         return tuple(marks)
 
     # -- one sweep in detail -------------------------------------------------------------------------------------------
@@ -205,9 +205,9 @@ class HttpTables:
         if estimate.summary.median is None:
             return failed_cell(self.load.results, estimate) if estimate.failed else MISSING
         measured = self.load.median("concurrency_measured", sweep, point)
-        lines = [human.quantity(estimate.summary.median, "%")]
-        lines += [f"λW = {measured:,.4g}"] if measured is not None else []
-        lines.append(f"worst of {estimate.summary.n}: {human.quantity(max(estimate.values), '%')}")
+        lines = [human.median(estimate.summary, "%")]
+        lines += [f"λW = {human.number(measured)}"] if measured is not None else []
+        lines.append(f"worst of {estimate.summary.n}: {human.percent(max(estimate.values))}")
         marks = (LITTLE_BROKEN,) if estimate.summary.median > LITTLE else ()
         return Cell(tuple(lines), self.load.href(sweep, point), marks=marks)
 
@@ -239,7 +239,7 @@ class HttpTables:
         lines = [f"{estimate.failed} of {estimate.results}"]
         if estimate.failed:
             failed = share(estimate.failed, estimate.results)
-            lines.append(f"95 %: {100 * failed.low:.0f}–{100 * failed.high:.0f} %")
+            lines.append(failed.interval)
         head = f"{self.load.name(sweep)} · {point.level}"
         return (
             Cell.text(head, href),
@@ -264,11 +264,11 @@ class HttpTables:
                 (
                     Cell((self.load.name(sweep), *([note] if limited else []))),
                     Cell.text(f"from {saturated.level}" if saturated else "not within the sweep"),
-                    _parameter(fit.single, "{:,.0f}", "/s"),
-                    _parameter(fit.contention, "{:.3g}"),
-                    _parameter(fit.coherency, "{:.2g}"),
+                    _parameter(fit.single, "1/s"),
+                    _parameter(fit.contention),
+                    _parameter(fit.coherency),
                     _peak(fit.peak, sweep),
-                    Cell.text(f"{100 * fit.worst_miss:.1f} %"),
+                    Cell.text(human.percent(fit.worst_miss)),
                 )
             )
         columns = (
@@ -296,21 +296,22 @@ def _share(errors: float, requests: float) -> Cell:
     if not requests:
         return MISSING
     wrong = share(round(errors), round(requests))
-    said = human.quantity(errors / requests, "%")
-    return Cell((f"{errors:,.0f} ({said})", f"95 %: {100 * wrong.low:.2g}–{100 * wrong.high:.2g} %"), kind="text")
+    said = human.share(wrong)
+    return Cell((f"{errors:,.0f} ({said})", wrong.interval), kind="text")
 
 
-def _parameter(parameter: Parameter | None, form: str, unit: str = "") -> Cell:
-    """A cell of `form`. The law's parameters are shares of one: what a fit gives below a millionth is its zero."""
+def _parameter(parameter: Parameter | None, unit: str = "1") -> Cell:
+    """The law's parameters are shares of one: what a fit gives below a millionth is its zero."""
     if parameter is None:
         return Cell(("–",), kind="missing", title="one user alone was not measured")
     value, low, high = (v if abs(v) > _ZERO else 0.0 for v in (parameter.value, parameter.low, parameter.high))
-    return Cell((f"{form.format(value)}{unit}", f"95 %: {form.format(low)}–{form.format(high)}{unit}"))
+    return Cell(human.estimate(value, low, high, unit))
 
 
 def _peak(peak: Peak | None, sweep: Sweep) -> Cell:
     last = f"{sweep.points[-1].number:,.0f}"
     if peak is None:
         return Cell.text(f"not up to {last}")
-    high = f"–{peak.high:,.0f}" if peak.high is not None else f" to above {last}"
-    return Cell((f"{peak.concurrency:,.0f}", f"95 %: {peak.low:,.0f}{high}"))
+    if peak.high is not None:
+        return Cell(human.estimate(peak.concurrency, peak.low, peak.high, "1"))
+    return Cell((human.number(peak.concurrency), f"95 %: {human.number(peak.low)} to above {last}"))

@@ -1,6 +1,8 @@
 """How the page of load tests says differences, verdicts, buckets, and what was not called."""
 
+from benchstudy.model import rounding
 from benchstudy.report import human
+from benchstudy.report.comparisons.comparison import adjusted_lines
 from benchstudy.report.tables.tables import MISSING, Cell
 from benchstudy.statistics.comparisons import Comparison, Verdict
 from benchstudy.statistics.mix_shift import Quantile
@@ -13,26 +15,26 @@ def signed(value: float, unit: str) -> str:
     """A difference for a reader: "+1.90 ms", "−0.0525 ms"; times below a second in the page's milliseconds."""
     size = human.quantity(abs(value), unit)
     if unit == "s" and abs(value) < 1:
-        factor, name = (1e3, "ms") if abs(value) >= 1e-6 or not value else (1e6, "µs")
-        size = f"{f'{abs(value) * factor:#,.3g}'.removesuffix('.')} {name}"
-    return ("+" if value >= 0 else "−") + size
+        size = human.Scale(*((1e-3, "ms") if abs(value) >= 1e-6 or not value else (1e-6, "µs"))).text(abs(value))
+    return ("+" if value > 0 else "−" if value < 0 else "") + size
 
 
-def signed_percent(ratio: float) -> str:
-    """A change as the page writes it: "−0.45 %" of 0.9955; "12.3×" where a percentage would say nothing."""
-    change = ratio - 1
-    if abs(change) > _LARGEST_PERCENT:
-        return f"{ratio:,.1f}×"
-    return f"{'+' if change >= 0 else '−'}{abs(change) * 100:.2f} %"
+def signed_percent(ratio: float, low: float | None = None, high: float | None = None) -> str:
+    """A change as the page writes it: "−0.450 %" of 0.9955; "12.3×" where a percentage would say nothing.
+
+    `low`, `high`: the interval that stands beside it, with whose digits it is written.
+    """
+    to = rounding.digits(low and low - 1, high and high - 1)
+    return human.times(ratio, to) if abs(ratio - 1) > _LARGEST_PERCENT else human.change(ratio - 1, to)
 
 
-def percent(share: float, digits: int = 1) -> str:
-    """A share that is no change: "1.4 %", "5 %" of 0.05 with 0 digits."""
-    return f"{100 * share:.{digits}f} %"
+def percent(share: float) -> str:
+    """A share that is no change: "1.40 %", "5 %" of 0.05."""
+    return human.quantity(share, "%")
 
 
 def percent_interval(low: float, high: float) -> str:
-    return f"95 %: {signed_percent(low)} to {signed_percent(high)}"
+    return f"95 %: {signed_percent(low, low, high)} to {signed_percent(high, low, high)}"
 
 
 def interval_lines(made: Comparison) -> tuple[str, ...]:
@@ -44,15 +46,11 @@ def verdict_cell(made: Comparison, *about: str) -> Cell:
     """The verdict, why, how sure among how many; `about` is what else must be said beside it."""
     if made.low is None:
         return Cell(("no verdict", made.why, *about), kind="missing verdict")
-    p = f"adjusted p {_p(made.adjusted)} of {human.plural(made.tests, 'test')}" if made.adjusted is not None else ""
+    p = f"adjusted p {'; '.join(adjusted_lines(made))}" if made.adjusted is not None else ""
     unsure = made.smallest_detectable is not None and made.verdict in (Verdict.EQUIVALENT, Verdict.INCONCLUSIVE)
     detect = f"smallest detectable beyond the margin: {percent(made.smallest_detectable or 0.0)}" if unsure else ""
     lines = filter(None, (made.verdict, made.why, p, detect, *about, *made.warnings))
     return Cell(tuple(lines), kind=_KINDS.get(made.verdict, "text verdict"))
-
-
-def _p(p: float) -> str:
-    return f"{p:.3f}" if p >= 0.0005 else "< 0.001"
 
 
 def no_verdict(why: str) -> Cell:

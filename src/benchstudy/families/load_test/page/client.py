@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 import polars as pl
 
-from benchstudy.families.load_test.page.cells import bucket, percent, signed, signed_percent
+from benchstudy.families.load_test.page.cells import bucket, signed, signed_percent
 from benchstudy.families.load_test.page.load import Contrast, LoadTest, Trial
 from benchstudy.families.shared.sweeps import median_cell
 from benchstudy.report import human
@@ -46,7 +46,7 @@ class LoadClient:
             href = cells.href(self.load.results, target, case)
             between = MISSING
             if server:
-                ratio = f"{client / server:.2f} times the server's"
+                ratio = f"{human.number(client / server)} times the server's"
                 between = Cell((signed(client - server, "s"), ratio), href)
             times = [self._median(metric, target, case) for metric in _TIMES]
             rates = [self._median(metric, target, case) for metric in ("client_rate", "api_rate")]
@@ -186,7 +186,7 @@ def _failed(action: Action, href: str) -> Cell:
     if not action.count:
         return MISSING
     found = share(min(action.failures, action.count), action.count)
-    said = f"{percent(action.failures / action.count, 2)}, 95 %: {100 * found.low:.2f}–{100 * found.high:.2f} %"
+    said = f"{human.share(found)}, {found.interval}"
     return Cell((f"{action.failures:,}", said), href, "number warning" if action.failures else "number")
 
 

@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from functools import cached_property
 
-from benchstudy.families.load_test.page.cells import interval_lines, quantile_cell, verdict_cell
+from benchstudy.families.load_test.page.cells import quantile_cell, verdict_cell
 from benchstudy.families.load_test.page.load import FEWEST, GROUPS, HEADS, LABELS, Contrast, LoadTest
 from benchstudy.report import human
 from benchstudy.report.exhibits import cells
@@ -38,9 +38,12 @@ class Line:
 
     @property
     def kind(self) -> str:
-        """By the verdict; without any, by whether the means differ by more than the margin."""
-        if self.outcome.low is not None:
-            return {Verdict.WORSE: WORSE, Verdict.BETTER: BETTER}.get(self.outcome.verdict, OTHER)
+        """By the verdict alone: without one, nothing is worse or better."""
+        return {Verdict.WORSE: WORSE, Verdict.BETTER: BETTER}.get(self.outcome.verdict, OTHER)
+
+    @property
+    def seen(self) -> str:
+        """By the means alone, which is no verdict: beyond which side of the margin, where there are calls enough."""
         if min(self.base.count, self.new.count) < FEWEST_CALLS:
             return OTHER
         edge = 1 + self.outcome.margin
@@ -99,6 +102,7 @@ class LoadLabels:
         if not tests:
             few = self.load.n(contrast) < FEWEST
             why = f"{human.plural(self.load.n(contrast), 'trial')} an arm, so no verdict" if few else "no verdict"
+            counts = {kind: sum(line.seen == kind for line in own) for kind in (WORSE, BETTER)}
             return (
                 f"{title}{human.plural(len(own), 'label')} called on both sides, {why}. By their means alone "
                 f"{counts[WORSE]} of those with {FEWEST_CALLS} calls or more are slower and {counts[BETTER]} faster by "
@@ -127,7 +131,9 @@ class LoadLabels:
     def _table(self, contrast: Contrast, group: str, kind: str) -> Table:
         lines = self.of(contrast, group, kind)
         name = f"{self.load.title(contrast)}: {LABELS[group]}s"
-        what = {WORSE: "that worsened", BETTER: "that improved", OTHER: "with no change shown, by the time they take"}
+        tested = any(line.outcome.tests for line in lines)
+        others = "with no change shown" if tested else "without a verdict"
+        what = {WORSE: "that worsened", BETTER: "that improved", OTHER: f"{others}, by the time they take"}
         columns = (
             HEADS[group], "Ratio of means", "Verdict", "Mean, base", "Mean, new", "Calls a second",
             "Time a second", "p99, base", "p99, new",
@@ -143,7 +149,7 @@ class LoadLabels:
         quantiles = [_quantile(calls) for calls in (line.base, line.new)]
         return (
             Cell.text(line.label),
-            Cell((f"{line.ratio:.2f}×", *interval_lines(line.outcome)), new),
+            Cell(human.ratio(line.ratio, line.outcome.low, line.outcome.high), new),
             verdict_cell(line.outcome, *_about_p99(*quantiles)),
             Cell((human.quantity(line.base.mean, "s"), f"{line.base.count:,.0f} calls"), base),
             Cell((human.quantity(line.new.mean, "s"), f"{line.new.count:,.0f} calls"), new),

@@ -108,8 +108,8 @@ class Reading:
             return f"{raw} in the mean, not shown like for like"
         both = self.tested and self.raw.verdict is self.like.verdict is Verdict.EQUIVALENT
         if both:
-            return f"no change of {percent(self.margin, 0)} or more"
-        return "no change shown" if self.tested else f"within {percent(self.margin, 0)}"
+            return f"no change of {percent(self.margin)} or more"
+        return "no change shown" if self.tested else f"within {percent(self.margin)}"
 
 
 class LoadMix:
@@ -219,7 +219,8 @@ class LoadMix:
         if like.ratio is None or like.low is None or like.high is None:
             return ""
         return (
-            f" Like for like {signed_percent(like.ratio)} ({percent_interval(like.low, like.high)}, "
+            f" Like for like {signed_percent(like.ratio, like.low, like.high)} "
+            f"({percent_interval(like.low, like.high)}, "
             f"{like.verdict}, {human.plural(like.tests, 'test')} in this section)."
         )
 
@@ -231,8 +232,9 @@ class LoadMix:
             return ""
         ends = "" if like.low is None or like.high is None else f" ({percent_interval(like.low, like.high)})"
         return (
-            f" {reading.contrast.base} against itself, measured as often: {signed_percent(like.ratio)}{ends}; "
-            f"elsewhere {percent(PAGE_BAND, 0)} are usual."
+            f" {reading.contrast.base} against itself, measured as often: "
+            f"{signed_percent(like.ratio, like.low, like.high)}{ends}; "
+            f"elsewhere {percent(PAGE_BAND)} are usual."
         )
 
     # -- tables ------------------------------------------------------------------------------------------------------
@@ -307,8 +309,8 @@ class LoadMix:
             # A label that one side does not call has no change of its own.
             MISSING if part.base is None or part.new is None else Cell((signed(part.within, "s"),), new),
             Cell((signed(part.mix, "s"),), new),
-            Cell((percent(part.base_share, 2),), base),
-            Cell((percent(part.new_share, 2),), new),
+            Cell((percent(part.base_share),), base),
+            Cell((percent(part.new_share),), new),
             not_called() if part.base is None else Cell((human.quantity(part.base.mean, "s"),), base),
             not_called() if part.new is None else Cell((human.quantity(part.new.mean, "s"),), new),
         )

@@ -189,11 +189,15 @@ class LoadPanels:
 
     # -- table -------------------------------------------------------------------------------------------------------
 
+    def judged(self, contrast: Contrast) -> dict[str, Comparison]:
+        """The means of a contrast, by metric; they are one family for the adjustment of p values."""
+        means = [m for m, k in PANELS.items() if self._known(contrast, m) and not k.quantile]
+        return dict(zip(means, judge([self.load.compared(contrast, m) for m in means]), strict=True))
+
     def table(self, contrast: Contrast) -> Table:
         """A row a graph: both sides over the steady window, their ratio, the verdict."""
         known = {m: k for m, k in PANELS.items() if self._known(contrast, m)}
-        made = {m: self.load.compared(contrast, m) for m, k in known.items() if not k.quantile}
-        judged = dict(zip(made, judge(list(made.values())), strict=True))
+        judged = self.judged(contrast)
         few = self.load.n(contrast) < FEWEST
         body = []
         for metric, kind in known.items():
@@ -219,7 +223,7 @@ class LoadPanels:
         counts = {text: said.count(text) for text in dict.fromkeys(said)}
         several = len(said) > 1
         lines = [f"{text} ({n} of {len(said)})" if several else text for text, n in counts.items()]
-        told = f"interpolated: {human.quantity(estimate.summary.median, 's')}"
+        told = f"interpolated: {human.median(estimate.summary, 's')}"
         return Cell((*lines, told), cell.href, title="the bucket that holds the quantile, and in how many trials")
 
     def _quantile(self, trial: Trial, metric: str) -> Quantile | None:
@@ -250,7 +254,7 @@ class LoadPanels:
         if made.ratio is None:
             return MISSING, verdict_cell(made)
         verdict = verdict_cell(made, *self._about_mix(contrast, metric))
-        return Cell((signed_percent(made.ratio), *interval_lines(made)), href), verdict
+        return Cell((signed_percent(made.ratio, made.low, made.high), *interval_lines(made)), href), verdict
 
     def _about_mix(self, contrast: Contrast, metric: str) -> Iterator[str]:
         """What must stand beside the change of a mean over all calls when it is one of which calls are made."""

@@ -70,7 +70,7 @@ class LoadPublished:
             estimate = self.load.estimate(METRIC, contrast.target, case)
             cell = cells.estimate_cell(self.load.results, estimate, "median")
             if estimate is not None and estimate.summary.median is not None:
-                lines = (f"{estimate.summary.median:,.0f}", version, f"n = {estimate.summary.n}")
+                lines = (human.number(estimate.summary.median), version, f"n = {estimate.summary.n}")
                 cell = Cell(lines, cell.href)
             found.append(cell)
         ratio = ours[contrast]

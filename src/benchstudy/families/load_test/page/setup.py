@@ -121,7 +121,10 @@ class LoadSetup:
         offsets = [o for t in self.load.all_trials if (o := _offset(t.facts)) is not None]
         if offsets:
             worst = max(offsets, key=abs)
-            yield "Clocks", [f"Prometheus' is off the host's by at most {abs(worst) * 1e3:.1f} ms, and corrected for"]
+            yield (
+                "Clocks",
+                [f"Prometheus' is off the host's by at most {human.quantity(abs(worst), 's')}, and corrected for"],
+            )
         limits = self._said(self.load.all_trials, lambda facts: facts.get("limits") or None)
         if limits:
             yield "Limits", limits

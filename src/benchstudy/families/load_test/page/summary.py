@@ -9,9 +9,10 @@ from benchstudy.families.load_test.page.cells import percent, percent_interval, 
 from benchstudy.families.load_test.page.labels import WORSE, LoadLabels
 from benchstudy.families.load_test.page.load import FEWEST, GROUPS, LABELS, PAGE_BAND, Contrast, LoadTest
 from benchstudy.families.load_test.page.mix import LoadMix, Reading
+from benchstudy.families.load_test.page.panels import LoadPanels
 from benchstudy.families.load_test.page.users import AT_MAXIMUM, METRIC, LoadUsers, alert_word
 from benchstudy.report import human
-from benchstudy.statistics.comparisons import Verdict
+from benchstudy.statistics.comparisons import Comparison, Verdict
 
 _NAMED = 3  # labels that a sentence names
 
@@ -20,6 +21,17 @@ class LoadSummary:
     def __init__(self, load: LoadTest):
         self.load = load
         self.mix, self.labels, self.users = LoadMix(load), LoadLabels(load), LoadUsers(load)
+
+    def judged(self) -> dict[str, list[Comparison]]:
+        """What the page judges beside its tables of comparisons, each group adjusted for itself."""
+        readings = [*self.mix.readings, *self.mix.repeats]
+        panels = LoadPanels(self.load)
+        return {
+            "Supported users": list(self.users.outcomes.values()),
+            "Mix shift": [made for reading in readings for made in (reading.raw, reading.like)],
+            "Methods and handlers": [line.outcome for line in self.labels.lines],
+            "Graphs": [made for contrast in self.load.contrasts for made in panels.judged(contrast).values()],
+        }
 
     # -- the answer --------------------------------------------------------------------------------------------------
 
@@ -52,7 +64,8 @@ class LoadSummary:
             return {"name": self.load.title(contrast), "value": "–", "evidence": failure or why or made.why}
         both = self.users.both(contrast)
         if made.low is not None and made.high is not None:
-            value, parts = signed_percent(ratio), [both, percent_interval(made.low, made.high), made.verdict]
+            value = signed_percent(ratio, made.low, made.high)
+            parts = [both, percent_interval(made.low, made.high), made.verdict]
         else:  # a relative change of so few would look like a result
             n = self.load.n(contrast)
             value, parts = both, [f"{'one trial' if n == 1 else human.plural(n, 'trial')} an arm: no verdict"]
@@ -123,8 +136,8 @@ class LoadSummary:
             return f"Supported users are not known of both versions. {why or made.why}.{self._limited_by(contrast)}"
         both = self.users.both(contrast)
         if made.low is not None and made.high is not None:
-            told = f"{signed_percent(ratio)} supported users ({both}), {percent_interval(made.low, made.high)}: "
-            told += f"{made.verdict}, {made.why}."
+            told = f"{signed_percent(ratio, made.low, made.high)} supported users ({both}), "
+            told += f"{percent_interval(made.low, made.high)}: {made.verdict}, {made.why}."
         else:
             n = self.load.n(contrast)
             few = "one trial" if n == 1 else human.plural(n, "trial")
@@ -137,7 +150,7 @@ class LoadSummary:
             )
         inside_page = abs(ratio - 1) <= PAGE_BAND
         told += (
-            f" The {percent(PAGE_BAND, 0)} that are usual elsewhere would {'' if inside_page else 'not '}have covered "
+            f" The {percent(PAGE_BAND)} that are usual elsewhere would {'' if inside_page else 'not '}have covered "
             "it; they belong to other machines and decide nothing here."
         )
         return told + self._limited_by(contrast)

@@ -12,6 +12,7 @@ from benchstudy.families.load_test.page.cells import (
     interval_lines,
     percent,
     percent_interval,
+    signed,
     signed_percent,
     verdict_cell,
 )
@@ -150,7 +151,7 @@ class LoadUsers:
             *sides,
             self._delta(contrast, made),
             own,
-            Cell((percent(PAGE_BAND, 0), "usual elsewhere:", "decides nothing"), kind="published"),
+            Cell((percent(PAGE_BAND), "usual elsewhere:", "decides nothing"), kind="published"),
             verdict_cell(made),
         )
 
@@ -161,11 +162,7 @@ class LoadUsers:
             why = [text for version, text in self.unsettled(contrast).items() if contrast.cases[version] == case]
             href = cells.href(self.load.results, contrast.target, case)
             return Cell(("not found", *why), href, "failed") if why else cell
-        summary = estimate.summary
-        lines = [f"{summary.median:,.0f}", *cell.lines[1:]]
-        if summary.interval_low is not None and summary.interval_high is not None:
-            lines[1] = f"n = {summary.n}, 95 %: {summary.interval_low:,.0f}–{summary.interval_high:,.0f}"
-            lines[2:2] = [human.two_modes(summary.modes, "1")] if summary.modes is not None else []
+        lines = list(cell.lines)
         if estimate.summary.n == 1:
             lines[1:2] = self._one(self.load.trials(contrast.target, case))
         return Cell(tuple(lines), cell.href, cell.kind, cell.title, self._marks(contrast, case))
@@ -174,7 +171,7 @@ class LoadUsers:
         for trial in trials:
             ends = within_trial.mean_interval(self._steady_users(trial))
             if ends is not None:
-                return [f"95 %: {ends[0]:,.0f}–{ends[1]:,.0f}", within_trial.WITHIN]
+                return [f"95 %: {human.value_range(ends, '1')}", within_trial.WITHIN]
         return ["one trial"]
 
     def _marks(self, contrast: Contrast, case: str) -> tuple[str, ...]:
@@ -189,7 +186,7 @@ class LoadUsers:
         if ratio is None:
             return MISSING
         if made.low is not None and made.high is not None:
-            return Cell((signed_percent(ratio), *interval_lines(made)), href)
+            return Cell((signed_percent(ratio, made.low, made.high), *interval_lines(made)), href)
         # Of so few trials a relative change is no figure: nothing tells how far two of one version lie apart.
         sides = [[v for t in side[:1] for v in self._steady_users(t)] for side in self.load.sides(contrast)]
         ends = within_trial.ratio_interval(*sides) if self.load.n(contrast) < FEWEST else None
@@ -201,7 +198,7 @@ class LoadUsers:
     def both(self, contrast: Contrast) -> str:
         """ "93 → 22"."""
         medians = [self.load.median(METRIC, contrast.target, case) for case in contrast.cases.values()]
-        return " → ".join("–" if m is None else f"{m:,.0f}" for m in medians)
+        return " → ".join(human.number(m) for m in medians)
 
     def ratio(self, contrast: Contrast, made: Comparison) -> float | None:
         """Of the comparison, else of the medians."""
@@ -259,14 +256,14 @@ class LoadUsers:
     def _limit_row(self, contrast: Contrast, version: str, trial: Trial) -> tuple[Cell, ...]:
         href, found = self.load.results.places.href(trial.uuid), self.bracket(trial)
         users, slope = (self.load.value(trial.uuid, metric) for metric in (METRIC, "slope"))
-        alerts = [f"{alert_word(name)}: {percent(share, 0)}" for name, share in found.alerts.items()] if found else []
+        alerts = [f"{alert_word(name)}: {percent(share)}" for name, share in found.alerts.items()] if found else []
         return (
             Cell((f"{self.load.place(contrast)}, {version}", f"block {trial.block}")),
-            Cell(("not found",), href, "missing") if users is None else Cell((f"{users:,.0f}",), href),
+            Cell(("not found",), href, "missing") if users is None else Cell((human.number(users),), href),
             self._seen(trial, href),
             _whole(found.passed if found else None, href),
             _whole(found.failed if found else None, href, "no alert began"),
-            MISSING if slope is None else Cell((f"{slope:+.2f} users/s",), href),
+            MISSING if slope is None else Cell((f"{signed(slope, '1')} users/s",), href),
             Cell(tuple(alerts) or ("none",), href, "text"),
         )
 
@@ -274,8 +271,8 @@ class LoadUsers:
         search = self.search(trial)
         if not search or search["least"] is None:
             return MISSING
-        swing = f"swing: {percent(search['swing'], 0)}"
-        return Cell((f"{search['least']:,.0f}–{search['most']:,.0f}", swing), href)
+        swing = f"swing: {percent(search['swing'])}"
+        return Cell((human.value_range((search["least"], search["most"]), "1"), swing), href)
 
     # -- over time ---------------------------------------------------------------------------------------------------
 
@@ -364,4 +361,4 @@ def _alerts(rows: pl.DataFrame, version: str) -> pl.DataFrame:
 
 
 def _whole(value: float | None, href: str, otherwise: str = "–") -> Cell:
-    return Cell((otherwise,), kind="missing") if value is None else Cell((f"{value:,.0f}",), href)
+    return Cell((otherwise,), kind="missing") if value is None else Cell((human.number(value),), href)

@@ -27,7 +27,7 @@ class LogCapacity:
         for sweep, point in self.searches:
             row = [self._bound(sweep, point, f"capacity_{end}") for end in ("pass", "fail")]
             width = bracket_width(self.load, sweep, point)
-            row += [MISSING if width is None else Cell.text(human.quantity(width, "%")), self._brackets(sweep, point)]
+            row += [MISSING if width is None else Cell.text(human.percent(width)), self._brackets(sweep, point)]
             body.append((Cell.text(self.load.name(sweep)), *row, self._limit(sweep, point)))
         columns = ("Log", "Highest that passed", "Lowest that failed", "Apart", "Bracket of each trial", "Limit")
         return Table("capacity", "Capacity, offered leaves a second", columns, tuple(body))
@@ -69,7 +69,9 @@ class LogCapacity:
 
 
 def _bracket(passed: float, failed: float | None) -> str:
-    return f"{passed:,.0f}/s, none failed" if failed is None else f"{passed:,.0f}–{failed:,.0f}/s"
+    if failed is None:
+        return f"{human.quantity(passed, '1/s')}, none failed"
+    return human.value_range((passed, failed), "1/s")
 
 
 def _step_row(row: dict[str, Any], href: str) -> tuple[Cell, ...]:

@@ -122,7 +122,7 @@ class LogFigures:
                         "y": summary.median,
                         "low": summary.interval_low or None,
                         "high": summary.interval_high,
-                        "tip median": human.quantity(summary.median, found.unit),
+                        "tip median": human.median(summary, found.unit),
                         "tip evidence": human.evidence(summary, found.unit),
                     }
                 )

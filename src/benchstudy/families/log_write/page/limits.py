@@ -1,6 +1,7 @@
 """What limited a log, for a reader: the one place where a Limit becomes words."""
 
 from benchstudy.families.log_write.limits import How, Limit, LimitedBy
+from benchstudy.report import human
 
 NOTHING = "nothing"
 _RESOURCES = {
@@ -38,20 +39,21 @@ def told(limit: Limit) -> str:
         case LimitedBy.NOTHING if limit.rate_per_s is None:
             return "nothing: the offered rate was met"
         case LimitedBy.NOTHING:
-            return f"nothing: every rate that was tried kept the objective, up to {limit.rate_per_s:g}/s"
+            return f"nothing: every rate that was tried kept the objective, up to {_rate(limit)}"
         case LimitedBy.MEMORY:
-            return f"memory: {limit.died} at {limit.rate_per_s:g}/s"
+            return f"memory: {limit.died} at {_rate(limit)}"
         case LimitedBy.DEATH:
-            return f"{limit.died} at {limit.rate_per_s:g}/s"
+            return f"{limit.died} at {_rate(limit)}"
         case LimitedBy.DISK:
-            what = f"disk: busy {limit.share:.0%} of the time"
+            what = f"disk: busy {human.percent(limit.share)} of the time"
         case LimitedBy.NEIGHBOUR:
             whose = "other processes and the kernel's own threads"
-            what = f"unknown: {whose} had {limit.share:.0%} of the host's CPUs, all of which were busy"
+            what = f"unknown: {whose} had {human.percent(limit.share)} of the host's CPUs, all of which were busy"
         case LimitedBy.DATABASE_FSYNC | LimitedBy.SERVER_FSYNC:
-            what = f"{_FSYNC[limit.by]} in {limit.share:.0%} of the samples"
+            what = f"{_FSYNC[limit.by]} in {human.percent(limit.share)} of the samples"
         case LimitedBy.UNKNOWN:
-            had = f", and other processes had {limit.share:.0%} of the host's CPUs" if limit.share else ""
+            whose = f", and other processes had {human.percent(limit.share or 0)} of the host's CPUs"
+            had = whose if limit.share else ""
             what = f"unknown: no resource was used up{had}"
         case _:
             what = _CPU[limit.by] + _in_which_way(limit)
@@ -60,11 +62,17 @@ def told(limit: Limit) -> str:
 
 def _in_which_way(limit: Limit) -> str:
     if limit.how is How.IN_BURSTS:
-        return f", in bursts: {limit.waiting:.1f} of its threads were ready and had none, on average"
+        return f", in bursts: {human.number(limit.waiting)} of its threads were ready and had none, on average"
     return ", on a host whose CPUs all were busy" if limit.how is How.HOST_FULL else ""
 
 
 def _used(limit: Limit) -> str:
     shares = {"server": limit.server_cpu, "database": limit.database_cpu, "generator": limit.generator_cpu}
-    shown = [f"{name} {share:.0%}" for name, share in shares.items() if share is not None]
-    return ", ".join([*shown, *([f"disk busy {limit.disk_busy:.0%}"] if limit.disk_busy is not None else [])])
+    shown = [f"{name} {human.percent(share)}" for name, share in shares.items() if share is not None]
+    return ", ".join(
+        [*shown, *([f"disk busy {human.percent(limit.disk_busy)}"] if limit.disk_busy is not None else [])]
+    )
+
+
+def _rate(limit: Limit) -> str:
+    return human.quantity(limit.rate_per_s, "1/s")

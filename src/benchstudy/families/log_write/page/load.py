@@ -208,6 +208,20 @@ class LogWrite(SweepResults):
         errors, *others = (self.total(m, sweep, point) for m in ("errors", "accepted", "pushback"))
         return errors / (errors + sum(others)) if errors else 0.0
 
+    def unfit(self, target: str, case: str) -> str:
+        """Why a case's figures are not its log's, so that no verdict between logs may rest on them."""
+        for sweep in self.sweeps:
+            for point in sweep.every_point:
+                if (sweep.target, point.case) == (target, case):
+                    reasons = {
+                        "client-limited": self.client_limited(sweep, point),
+                        "writers-bound": self.writers_bound(sweep, point),
+                        "other processes had the host's CPUs": self.others_busy(sweep, point),
+                        "it lost leaves that it had accepted": self.lost_trials(sweep, point),
+                    }
+                    return next((reason for reason, holds in reasons.items() if holds), "")
+        return ""
+
     def others_busy(self, sweep: Sweep, point: Point) -> bool:
         """Whether in half of the trials or more other processes had the host's CPUs."""
         return self._mostly(LimitedBy.NEIGHBOUR, sweep, point)
@@ -297,4 +311,4 @@ class LogWrite(SweepResults):
 
 
 def _percent(share: float) -> str:
-    return human.quantity(share, "%") if share >= 5e-5 else "< 0.01 %"
+    return human.percent(share) if share >= 5e-5 else "< 0.01 %"

@@ -58,7 +58,7 @@ class LogSummary:
             *self.load.marks(sweep, point),
             *self._lost(sweep),
         ]
-        value = human.quantity(passed.summary.median, "1/s")
+        value = human.median(passed.summary, "1/s")
         return {"name": name, "value": value, "evidence": "; ".join(parts)}
 
     def _most(self, sweep: Sweep) -> dict[str, str]:
@@ -74,7 +74,7 @@ class LogSummary:
             *self.load.marks(sweep, point),
             *self._lost(sweep),
         ]
-        return {"name": name, "value": human.brief(estimate.summary.median or 0.0, "1/s"), "evidence": "; ".join(parts)}
+        return {"name": name, "value": human.median(estimate.summary, "1/s"), "evidence": "; ".join(parts)}
 
     def _name(self, sweep: Sweep) -> str:
         parts = [sweep.target] if self.load.varies("target") else []
@@ -105,11 +105,11 @@ class LogSummary:
             return ""
         return (
             f"A rate passes when in {human.plural(said['windows'], 'window')} of {said['window']:g} s in a row at "
-            f"least {human.quantity(said['min_achieved'], '%')} of what was offered was integrated, at most "
-            f"{human.quantity(said['max_errors'], '%')} "
+            f"least {human.percent(said['min_achieved'])} of what was offered was integrated, at most "
+            f"{human.percent(said['max_errors'])} "
             f"were errors, no accepted leaf was missing, and 99 % of the leaves were integrated within "
             f"{said['max_integrate_p99']:g} s. Rates are tried until the lowest that failed is at most "
-            f"{human.quantity(said['within'], '%')} above the highest that passed."
+            f"{human.percent(said['within'])} above the highest that passed."
         )
 
     # -- what is weak ----------------------------------------------------------------------------------------------

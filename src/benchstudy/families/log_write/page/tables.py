@@ -72,14 +72,13 @@ class LogTables:
         marks = self.load.marks(sweep, point)
         if summary.median is None:
             return Cell(tuple(failed) or (summary.note,), href, "failed", " ".join(why), marks)
-        lines = [human.quantity(summary.median, "1/s"), human.evidence(summary, "1/s")]
+        lines = [human.median(summary, "1/s"), human.evidence(summary, "1/s")]
         share = self.load.median("achieved_share", sweep, point)
         asked = "the rate" if point.rate is None else point.level
-        lines += [f"{human.quantity(share, '%')} of {asked}"] if share is not None else []
+        lines += [f"{human.percent(share)} of {asked}"] if share is not None else []
         # A checkpoint that is late by a tenth of a step moves such a rate by some per cent.
-        lines += (
-            [f"over {human.plural(round(steps), 'publish step')}"] if steps is not None and steps < _FEW_STEPS else []
-        )
+        few = steps is not None and steps < _FEW_STEPS
+        lines += [f"over {human.plural(round(steps or 0), 'publish step')}"] if few else []
         kind = "number warning" if failed else "number"
         return Cell((*lines, *failed), href, kind, "; ".join([*why, *self.load.limit_texts(sweep, point)[:1]]), marks)
 

@@ -1,0 +1,72 @@
+"""Which server, which limit, which generator? Verdicts of the page of load tests, between like cases only."""
+
+import json
+import re
+
+import pytest
+from conftest import CHECKOUT, pages_made_in
+from http_fixture import HttpTables, levels_of
+
+from benchstudy.jobs import notebooks
+
+
+@pytest.fixture(scope="module")
+def exports(tmp_path_factory):
+    """Two servers of one file under two limits, by ab and wrk and with k6; at 50 connections ab is at its end."""
+    root = tmp_path_factory.mktemp("project")
+    tables = HttpTables(root)
+    speeds = {"nginx": 1000.0, "lighttpd": 1500.0}
+    for block in range(1, 7):
+        for n in (5, 50):
+            levels = levels_of("nothing", "none", "null", "ab", concurrency=str(n))
+            tables.closed(levels, block, tables.noisy(20000.0, 0.01))
+            for server, rate in speeds.items():
+                for limits, cores in (("1-core", 1.0), ("2-cores", 1.8)):
+                    levels = levels_of(server, limits, "static", "ab", concurrency=str(n))
+                    cpu = 0.95 if n == 50 else 0.3
+                    tables.closed(levels, block, tables.noisy(rate * cores, 0.01), generator_cpu=cpu)
+        for server, rate in speeds.items():
+            levels = levels_of(server, "1-core", "static", "wrk", concurrency="5")
+            tables.closed(levels, block, tables.noisy(rate * 1.2, 0.01))
+            levels = levels_of(server, "1-core", "static", "k6", rate="400/s")
+            tables.opened(levels, block, tables.noisy(400, 0.001), tables.noisy(2.0 / rate, 0.01))
+    levels = levels_of("caddy", "1-core", "other", "ab", concurrency="5")
+    tables.closed(levels, 1, 10.0)
+    tables.write()
+    with pages_made_in(root):
+        parameters = {
+            "study": "embedded",
+            "tidy": "data/tidy/embedded/http_concurrency",
+            "output": "reports/embedded/http_concurrency",
+        }
+        executed = root / "executed.ipynb"
+        notebooks.execute(CHECKOUT / "notebooks/http_concurrency.ipynb", root / "trace.ipynb", executed, parameters)
+    return root / "reports/embedded/http_concurrency", executed.read_text(encoding="utf-8")
+
+
+def lines(exports, table):
+    found = json.loads((exports[0] / "overview.json").read_text(encoding="utf-8"))["comparisons"][table]
+    return {line["name"]: line["verdict"] for line in found["lines"]}
+
+
+def test_servers_are_judged_under_the_same_load_and_not_where_the_client_decided(exports):
+    said = lines(exports, "servers")
+    assert said == {
+        # ab at 5 connections under both limits, wrk, and k6 at a rate that both answer; ab at 50 is client-limited.
+        "lighttpd against nginx, Right answers a second": "better in 3, equivalent in 1, without a verdict in 2 of 6",
+        "lighttpd against nginx, Latency, p50": "better in 4, without a verdict in 2 of 6",
+    }
+    table = (exports[0] / "tables/servers.csv").read_text(encoding="utf-8")
+    assert "nginx: client-limited, the generator used 95 % of its processors" in table
+    assert re.search("1-core · .*ab · concurrency 5", table) and re.search("1-core · .*k6", table)
+
+
+def test_limits_and_generators_are_judged_too(exports):
+    assert "2-cores against 1-core, Right answers a second" in lines(exports, "limits")
+    assert lines(exports, "generators")["wrk against ab, Right answers a second"] == "better in 2 of 2"
+
+
+def test_the_short_answer_stands_at_the_head_of_the_page(exports):
+    page = exports[1]
+    first = page.index("Which server?")
+    assert first < page.index("Requests a second") and re.search(r"lighttpd against nginx.{0,300}better in 3", page)

@@ -1,0 +1,90 @@
+"""Figures for a reader: estimate and interval are rounded together, to two or three digits, without an exponent."""
+
+import math
+import random
+import re
+
+import altair as alt
+import polars as pl
+import pytest
+
+from benchstudy.model import rounding
+from benchstudy.report import human
+from benchstudy.report.figures import vega
+from benchstudy.report.figures.axes import Axis
+from benchstudy.statistics.stats import summarise
+
+UNITS = ("s", "B", "B/s", "1/s", "1", "%", "parsecs")
+
+
+def drawn(seed: int) -> tuple[list[float], str]:
+    """Trials of any size and spread, some of them whole numbers, zero or below it."""
+    chance = random.Random(seed)
+    middle = chance.choice((1, -1, 1, 1)) * 10 ** chance.uniform(-9, 12)
+    spread = 10 ** chance.uniform(-7, 1)
+    values = [middle * (1 + spread * chance.gauss(0, 1)) for _ in range(chance.randint(6, 40))]
+    if chance.random() < 0.2:
+        values = [round(value) for value in values]
+    return values + [0.0] * chance.choice((0, 0, 0, 3)), chance.choice(UNITS)
+
+
+def number(text: str) -> float:
+    return float(text.replace(",", ""))
+
+
+_NUMBER = r"-?[\d,]+(?:\.\d+)?"
+
+
+@pytest.mark.parametrize("start", range(0, 4000, 1000))
+def test_an_estimate_never_lies_outside_its_printed_interval(start):
+    for seed in range(start, start + 1000):
+        values, unit = drawn(seed)
+        summary = summarise(values)
+        figure, evidence = human.median(summary, unit), human.interval(summary, unit)
+        said = f"{seed}: {figure} | {evidence}"
+        assert not re.search(r"\de[+-]?\d|-0(\.0*)?(?![.\d])|nan|inf", f"{figure} {evidence}"), said
+        estimate = number(re.match(_NUMBER, figure)[0])
+        reach = re.fullmatch(r"95 %: ±([\d.]+) %", evidence)
+        if reach:
+            low, high = (summary.interval_low, summary.interval_high)
+            furthest = max(high - summary.median, summary.median - low) / abs(summary.median)
+            assert furthest <= float(reach[1]) / 100 * (1 + 1e-9), said
+            continue
+        ends = re.match(rf"95 %: ({_NUMBER})–({_NUMBER})", evidence)
+        low, high = number(ends[1]), number(ends[2])
+        assert low <= estimate <= high, said
+        for shown in (figure, ends[1], ends[2]):
+            digits = re.match(_NUMBER, shown)[0].replace(",", "").replace(".", "").lstrip("-0").rstrip("0")
+            assert len(digits) <= rounding.MOST, said
+
+
+@pytest.mark.parametrize(
+    ("values", "unit", "figure", "interval"),
+    [
+        ([1939, 1970, 1988.4, 1990.9, 1988.3, 1991], "1/s", "1,990/s", "95 %: 1,940–1,990/s"),
+        ([1.0, 1.2, 1.5, 1.6, 2.1, 2.4], "s", "1.6 s", "95 %: 1.0–2.4 s"),
+        ([100.01, 100.02, 100.02, 100.03, 100.03, 100.04], "1", "100", "95 %: ±0.015 %"),
+        ([0.0] * 6, "s", "0 s", "95 %: 0–0 s"),
+        ([-1e-9] * 6, "1/s", "-0.000000001/s", "95 %: -0.000000001–-0.000000001/s"),
+    ],
+)
+def test_the_width_of_the_interval_decides_the_digits(values, unit, figure, interval):
+    summary = summarise(values)
+    assert (human.median(summary, unit), human.interval(summary, unit)) == (figure, interval)
+
+
+def test_a_ratio_is_rounded_with_its_interval():
+    assert human.ratio(5.3372, 5.2, 9.04) == ("5.3×", "95 %: 5.2–9.0×")
+    assert human.ratio(1.0151, 1.005, 1.018) == ("1.02×", "95 %: 1.00–1.02×")
+    assert human.ratio(math.exp(2), None, None) == ("7.39×",)
+
+
+@pytest.mark.parametrize("log", [True, False])
+def test_no_text_of_a_figure_has_fifteen_digits(log):
+    values = [6.15644444444e-6, 0.31234567891, 0.87654321]
+    encoding = Axis("Share of time", "1", log=log).encode(values)
+    chart = alt.Chart(pl.DataFrame({"x": values, "y": values})).mark_point()
+    drawn = vega.svg(chart.encode(x=alt.X("x:Q", **encoding), y=alt.Y("y:Q", **encoding)).to_dict())
+    labels = re.findall(r'aria-label="([^"]*)"|<text[^>]*>([^<]*)', drawn)
+    said = [text for pair in labels for text in pair if (text and "axis" in "".join(pair)) or "Share" in "".join(pair)]
+    assert said and not [text for text in said if re.search(r"[1-9][.\d]{5,}|\de-\d", text)], said
