@@ -30,6 +30,8 @@ COMMANDS = {
     "start-service": "service:start",
     "stop-service": "service:stop",
     "service-status": "service:status",
+    "join-accounts": "interference:join",
+    "read-host": "interference:read_command",
     "facts": "facts:facts",
     "tool": "facts:tool_command",
     "path-info": "facts:path_info",

@@ -28,6 +28,7 @@ from typing import Any, ClassVar
 
 from pydantic import Field
 
+from benchstudy.model.disturbance import DisturbancePolicy
 from benchstudy.model.metrics import Metric
 from benchstudy.model.names import Name
 from benchstudy.model.services import Service
@@ -46,6 +47,7 @@ class FamilyConfig(Strict):
     targets: list[Name] | None = Field(None, description="targets to measure; all of the study's when left out")
     blocks: BlocksField | None = Field(None, description="overrides the study's number of blocks")
     until: PrecisionField | None = Field(None, description="overrides the study's precision")
+    disturbance: DisturbancePolicy | None = Field(None, description="overrides the study's")
     timeout: DurationField = Field(600.0, description="after this a trial is ended and counted as 'timeout'")
     services: dict[Name, Service] = Field({}, description="servers and mounts that are up during the session")
 

@@ -15,6 +15,7 @@ from benchstudy.model import registry
 from benchstudy.model.authorship import Author, LicenceField
 from benchstudy.model.criteria import MARGIN
 from benchstudy.model.declared import Acknowledgement, DeclaredCeiling
+from benchstudy.model.disturbance import DisturbancePolicy
 from benchstudy.model.errors import StudyError
 from benchstudy.model.family import Case, Family, FamilyConfig
 from benchstudy.model.host import Host
@@ -87,6 +88,9 @@ class Study(Strict):
     until: PrecisionField | None = Field(
         None,
         description="with a range of blocks: measure until every case's median is known to this, such as `5 %`",
+    )
+    disturbance: DisturbancePolicy | None = Field(
+        None, description="what becomes of trials beside which others took too much of a host; `mark` when left out"
     )
     measure: bool = Field(True, description="false: use what is on disk and never connect to a host")
     beside: bool = Field(
@@ -183,8 +187,9 @@ class Study(Strict):
         content = self.model_dump(mode="json", exclude=not_declared, serialize_as_any=True)
         # A key that a later version added must not make the trials of an earlier one look post hoc.
         for part in (content, *content["families"].values()):
-            if part["until"] is None:
-                del part["until"]
+            for added in ("until", "disturbance"):
+                if part[added] is None:
+                    del part[added]
         return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()
 
 
@@ -196,6 +201,7 @@ class SessionPlan:
         self.config = study.families[family]
         self.family: Family = registry.get(family)
         self.roles = study.targets[target].roles
+        self.disturbance = self.config.disturbance or study.disturbance or DisturbancePolicy()
         declared = self.config.blocks or study.blocks
         until = self.config.until or study.until
         # The fewest and the most there can be, and the rule that may do with fewer.
@@ -224,6 +230,8 @@ class SessionPlan:
         """Changes exactly when the set of trials that must exist changes, or the rule that decides how many."""
         blocks = asdict(self.stopping) if self.stopping else self.blocks
         content = [blocks, sorted((case.id, case.definition_sha256) for case in self.cases)]
+        if self.disturbance.then == "repeat":
+            content.append(self.disturbance.model_dump(mode="json"))
         return hashlib.sha256(json.dumps(content).encode()).hexdigest()
 
 

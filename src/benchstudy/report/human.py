@@ -88,9 +88,10 @@ def value_range(values: Sequence[float], unit: str) -> str:
 
 def evidence(summary: Summary, unit: str) -> str:
     """How much stands behind a cell: n and the 95 % interval of the median, or why there is none."""
+    n = f"n = {summary.n}" + (f", {summary.disturbed} disturbed" if summary.disturbed else "")
     if summary.interval_low is None:
-        return f"n = {summary.n}: too small for an interval"
-    return f"n = {summary.n}, {interval(summary, unit)}"
+        return f"{n}: too small for an interval"
+    return f"{n}, {interval(summary, unit)}"
 
 
 def level(text: str) -> str:

@@ -20,7 +20,7 @@ class Summary:
     """What `n` trials say about one quantity, in the unit of the values.
 
     An estimate that the data cannot support is None, and `note` says why in words for a reader. `method` names the
-    estimator of the interval and is empty when there is none.
+    estimator of the interval and is empty when there is none. `disturbed`: how many of the trials others disturbed.
     """
 
     n: int
@@ -31,6 +31,7 @@ class Summary:
     interval_high: float | None
     method: str
     note: str
+    disturbed: int = 0
 
 
 def smallest_n(percentile: float, level: float = LEVEL) -> int:

@@ -7,6 +7,7 @@ from typing import Any, NamedTuple
 from benchstudy.report import human
 from benchstudy.report.results import sessions
 from benchstudy.report.results.results import Results
+from benchstudy.report.scrutiny import disturbed
 
 Indexes = Sequence[Mapping[str, Any]]
 # One trial's part in a comparison: block, trial, value, unit.
@@ -33,6 +34,7 @@ class Comparability:
 
     def __init__(self, results: Results, indexes: Indexes, across_tools: bool):
         self._indexes = indexes
+        self._disturbed = results.disturbed
         self._of = {}
         for row in results.counted.iter_rows(named=True):
             found = Conditions._make(row.get(name) for name in Conditions._fields)
@@ -61,6 +63,10 @@ class Comparability:
             sides = [[trial for trial in side if (self._of[trial[1]], trial[0]) in both] for side in sides]
             if not both:
                 return [], [], "no block has both of them from the same session"
+        counts = [sum(trial[1] in self._disturbed for trial in side) for side in sides]
+        disturbance = disturbed.compared(("the base", "the other"), counts, [len(side) for side in sides])
+        if disturbance:
+            return [], [], disturbance
         lost = len(base) + len(other) - sum(map(len, sides))
         why = f"{human.plural(lost, 'trial')} left out: of another session or tool than its counterpart" if lost else ""
         return sides[0], sides[1], why

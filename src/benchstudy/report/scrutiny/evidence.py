@@ -52,9 +52,11 @@ def count_badges(counts: Mapping[str, int]) -> list[tuple[str, str]]:
         "timeout": "bad",
         "aborted": "warn",
         "discarded": "warn",
+        "repeated": "warn",
+        "disturbed": "bad",
         "imported": "warn",
     }
-    return found + [(kind, f"{counts[name]:,} {name}") for name, kind in kinds.items() if counts[name]]
+    return found + [(kind, f"{counts[name]:,} {name}") for name, kind in kinds.items() if counts.get(name)]
 
 
 def overview(results: Results, indexes: Indexes) -> str:
