@@ -32,6 +32,7 @@ COMMANDS = {
     "service-status": "service:status",
     "join-accounts": "interference:join",
     "read-host": "interference:read_command",
+    "watch-host": "interference:watch",
     "facts": "facts:facts",
     "tool": "facts:tool_command",
     "path-info": "facts:path_info",

@@ -122,6 +122,17 @@ def read_command(arguments: list[str]) -> None:
     wire.emit(Reader(Accounts(arguments[0])).read())
 
 
+def watch(arguments: list[str]) -> None:
+    """`watch-host SECONDS`: {"boot_id", "readings"} of so long a window, in which we do nothing."""
+    import wire
+
+    reader = Reader(Accounts(""))
+    reader.begin()
+    time.sleep(float(arguments[0]))
+    reader.end()
+    wire.emit({"boot_id": record.boot_id(), "readings": reader.readings})
+
+
 class Reader:
     """Readings of one window. It remembers what others had used at the first, to name the busiest at the last."""
 

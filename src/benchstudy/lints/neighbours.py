@@ -13,7 +13,5 @@ from benchstudy.lints.model import Found, Material, rule
 )
 def neighbour(material: Material) -> Found:
     for where, (count, total) in material.disturbed.items():
-        yield (
-            where,
-            f"others took more of a host than the study allows beside {count} of {words.plural(total, 'trial')}",
-        )
+        trials = f"{count} of {words.plural(total, 'trial')}"
+        yield where, f"others took more of a host than the study allows beside {trials}"

@@ -11,6 +11,7 @@ from pathlib import Path
 from threading import Lock
 from typing import Any
 
+from benchstudy.hosts.agent import HostAgent
 from benchstudy.hosts.errors import HostRefused
 from benchstudy.measuring.raw import StoredTrial
 from benchstudy.measuring.state import HostConnection
@@ -75,6 +76,14 @@ class Neighbours:
             document = {"schema_version": 1, "commands": self._commands}
             document["seen"] = interference.seen(document)
             write_atomically(files / interference.FILE, as_json(document))
+
+
+def watch(agent: HostAgent, seconds: float) -> dict[str, Any]:
+    """What a host does in the next seconds, as a trial keeps it, of a command that does nothing."""
+    own_before_s = _used_by_controller_s()
+    answer = agent.call("watch-host", str(seconds))
+    own_s = (own_before_s, _used_by_controller_s()) if answer["boot_id"] == _boot_id() else None
+    return {"commands": [{"hosts": {agent.remote.name: {**answer, "controller_s": own_s}}}]}
 
 
 def seen(trial: StoredTrial) -> Mapping[str, Any] | None:

@@ -31,20 +31,11 @@ def write_trials(results: Results, path: Path) -> None:
     named = pl.format("{} [{}]", "metric", "unit")
     given = results.observations.filter(pl.col("value").is_not_null()).select("trial", "value", metric=named)
     wide = given.pivot("metric", index="trial", values="value", aggregate_function="first", sort_columns=True)
-    told = (
-        "target",
-        "case",
-        "block",
-        "trial",
-        "status",
-        "cause",
-        "discarded_why",
-        "disturbed",
-        "set_aside",
-        "started",
-        "duration_s",
-        "raw",
+    told = ("target", "case", "block", "trial", "status", "cause", "discarded_why", "disturbed", "set_aside")
+    rows = (
+        in_order(results.trials)
+        .select(*told, "started", "duration_s", "raw")
+        .rename({"duration_s": "trial took [s]", "raw": "raw files in"})
     )
-    rows = in_order(results.trials).select(told).rename({"duration_s": "trial took [s]", "raw": "raw files in"})
     rows = rows.join(wide, on="trial", how="left", maintain_order="left")
     rows.with_columns(pl.col(pl.String).str.replace(_FORMULA, "'$1")).write_csv(path)

@@ -259,7 +259,7 @@ class Results:
         return dict(metrics) if isinstance(metrics, Mapping) else {m: self.declared(m).title for m in metrics}
 
     def counts(self) -> dict[str, int]:
-        """Trials by outcome: ok, failed, timeout, aborted, discarded, repeated; imported and disturbed ones count twice."""
+        """Trials by outcome: ok, failed, timeout, aborted, discarded, repeated; twice: imported, disturbed."""
         kept = self.trials.filter(_KEPT)
         discarded = self.trials.filter(pl.col("discarded_why").is_not_null()).height
         by_status = dict(kept.group_by("status").len().iter_rows())

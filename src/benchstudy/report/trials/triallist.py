@@ -108,9 +108,9 @@ class TrialList:
         other = sum(bool(row["disturbed"]) for row in rows)
         odd = sum(row["trial"] in self.flagged for row in rows)
         said = [f"{count} {status}" for status, count in outcomes.most_common()]
-        return ", ".join(
-            [*said, *([human.plural(odd, "outlier")] if odd else []), *([f"{other} disturbed"] if other else [])]
-        )
+        said += [human.plural(odd, "outlier")] if odd else []
+        said += [f"{other} disturbed"] if other else []
+        return ", ".join(said)
 
     def _ways(self, rows: Sequence[Row]) -> str:
         """Links to the pages of a case's trials."""
