@@ -8,6 +8,7 @@ from test_overview import facts_of
 from tidy_fixture import Tables
 
 from benchstudy import lints
+from benchstudy.report.checklist import checklist
 from benchstudy.report.comparisons.comparison import Comparisons
 from benchstudy.report.overview.studyindex import StudyIndex
 from benchstudy.report.page import Page
@@ -76,6 +77,12 @@ def test_the_first_page_leads_with_it(facts):
     assert TOLD in card["note"]
     evidence = {line["name"]: line["evidence"] for line in card["lines"]}
     assert "n = 6, 2 disturbed" in evidence["s3"] and "disturbed" not in evidence["local"]
+
+
+def test_the_checklist_names_the_case(facts):
+    found = {title: answer for title, answer in checklist.answered(facts)}
+    answer = found["Environment before and after, compared"]
+    assert answer.status == "not satisfied" and "1 case, such as file_size: s3" in answer.text
 
 
 def test_it_is_what_was_noticed_on_the_host(results):

@@ -19,10 +19,13 @@ def _limit(value: Any) -> float:
     return share
 
 
+LimitField = Annotated[float, BeforeValidator(_limit)]
+
+
 class DisturbancePolicy(Strict):
     """Declared before the measurement and hashed with the study. It looks at the host, never at what was measured."""
 
-    limit: Annotated[float, BeforeValidator(_limit)] = Field(
+    limit: LimitField = Field(
         DISTURBED,
         description="what others may take of a host: of its processors, also by steal, or of its disks' time",
     )

@@ -5,6 +5,7 @@ import polars as pl
 from benchstudy.report import human
 from benchstudy.report.checklist.model import Answer, does_not_apply, question, satisfied_if
 from benchstudy.report.checklist.numbers import first_page, named
+from benchstudy.report.scrutiny.disturbed import cases
 from benchstudy.report.study.studyfacts import FamilyFacts, StudyFacts
 
 _HOW = "#how-this-was-measured"
@@ -19,7 +20,10 @@ def environment(facts: StudyFacts) -> Answer:
         return Answer("not satisfied", "No session recorded its hosts.", "#hosts")
     held = human.plural(len(seen), "session")
     text = f"Recorded before and after {len(whole)} of {held} of a host: {human.plural(changes, 'change')}"
-    return satisfied_if(len(whole) == len(seen), f"{text}.", "#hosts")
+    met = [(family, family.results.case_name(*key)) for family in facts.families for key in cases(family.results)]
+    if met:
+        text += f". Others disturbed trials of {human.plural(len(met), 'case')}, such as {met[0][0].name}: {met[0][1]}"
+    return satisfied_if(len(whole) == len(seen) and not met, f"{text}.", "#hosts")
 
 
 def _share_known(facts: StudyFacts, *columns: str) -> tuple[int, int]:

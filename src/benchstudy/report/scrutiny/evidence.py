@@ -76,9 +76,10 @@ def instruments(results: Results) -> list[str]:
 
 
 def busy_trials(results: Results, indexes: Indexes) -> list[str]:
-    """Trials before which others left no processor of the host free."""
+    """Trials before which others left no processor of the host free, where nobody looked what they did meanwhile."""
     cores = {index["target"]: _fewest_cores(index) for index in indexes}
-    rows = results.counted.select("trial", "target", "load_before").drop_nulls("load_before").iter_rows()
+    unseen = results.counted.filter(pl.col("disturbed").is_null())
+    rows = unseen.select("trial", "target", "load_before").drop_nulls("load_before").iter_rows()
     return [trial for trial, target, load in rows if (own := cores.get(target)) and load > own + _OWN_LOAD]
 
 
