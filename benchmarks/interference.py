@@ -4,7 +4,7 @@
 
 Holds sessions of the embedded study's families, in the workflow as a user calls it, while neighbours come and go at
 random, within trials and between them: 10, 25 and 50 % of a processor, a writer of 50 MB/s, a hog of memory bandwidth.
-Each neighbour keeps a record of its own of what it used, so that it is known for each window how much there was to find.
+Each neighbour keeps a record of its own of what it used: so it is known for each window how much there was to find.
 
 Promised: found beside 95 % of the trials of half a second or more with a neighbour of 25 % of a processor all the time,
 and beside at most 2 % of those without one. The latter, and what is called quiet, ask for a machine that nobody else
@@ -22,14 +22,16 @@ import tempfile
 import threading
 from collections import defaultdict
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from itertools import pairwise
 from pathlib import Path
 
 import yaml
 
+from benchstudy.jobs.tidy import tidy_family
 from benchstudy.model import interference, paths, registry
 from benchstudy.model.disturbance import DisturbancePolicy
+from benchstudy.model.study import parse_study
 from benchstudy.report.results.results import Results
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "tests"))
@@ -156,7 +158,8 @@ def believed(root: Path, study: str, family: str) -> Iterator[str]:
             if quiet and len(quiet) < len(every) and statistics.median(quiet):
                 ratio = statistics.median(every) / statistics.median(quiet)
                 name = f"{results.case_name(target, case)}, {metric}"
-                told = f"{statistics.median(every):.4g} of {len(every)}, undisturbed {statistics.median(quiet):.4g} of {len(quiet)}"
+                told = f"median {statistics.median(every):.4g} of all {len(every)} trials, "
+                told += f"{statistics.median(quiet):.4g} of the {len(quiet)} undisturbed ones"
                 lines.append((abs(ratio - 1), f"{name}: {told} ({100 * (ratio - 1):+.1f} %)"))
     yield from (text for _, text in sorted(lines, reverse=True)[:3])
 
@@ -193,7 +196,9 @@ def main() -> None:
                 visitors.over.set()
                 if options.kinds:
                     visitors.join()
-            project.snakemake("tidy", "--configfile", config, timeout_s=3600)
+            (project.root / "visits.json").write_text(json.dumps([asdict(visit) for visit in visitors.visits]))
+            plan = parse_study(study).session("this-machine", family)
+            tidy_family(project.root, [plan], project.root / "data" / "tidy" / study["study"] / family)
             found += windows(project.root, study["study"], family, visitors.visits)
             for text in believed(project.root, study["study"], family):
                 print(f"{family}: {text}")
@@ -208,10 +213,8 @@ def main() -> None:
         print(f"{family:<20}" + "".join(f"{cell:>14}" for cell in cells))
     off = [seen.others - seen.cpus for seen in found if seen.seconds >= LONG_S]
     if off:
-        quarter = statistics.quantiles(off, n=4) if len(off) > 1 else off * 3
-        print(
-            f"others_cpu less the neighbour's own count: median {quarter[1]:+.3f}, quartiles {quarter[0]:+.3f} to {quarter[2]:+.3f}"
-        )
+        low, middle, high = statistics.quantiles(off, n=4) if len(off) > 1 else off * 3
+        print(f"others_cpu less the neighbour's own count: median {middle:+.3f}, quartiles {low:+.3f} to {high:+.3f}")
 
 
 if __name__ == "__main__":

@@ -3,6 +3,7 @@
 import csv
 import json
 
+import polars as pl
 import pytest
 from test_overview import facts_of
 from tidy_fixture import Tables
@@ -10,6 +11,9 @@ from tidy_fixture import Tables
 from benchstudy import lints
 from benchstudy.report.checklist import checklist
 from benchstudy.report.comparisons.comparison import Comparisons
+from benchstudy.report.exhibits import figuredata
+from benchstudy.report.figures import layers
+from benchstudy.report.figures.panels import Axis, strip_panel
 from benchstudy.report.overview.studyindex import StudyIndex
 from benchstudy.report.page import Page
 from benchstudy.report.results import material
@@ -65,6 +69,16 @@ def test_every_figure_of_it_is_marked_in_tables_and_files(bare_project, results,
     assert "2 of 12 trials of this page were disturbed" in (tables.parent / "overview.json").read_text()
     with (tables / "trials.csv").open() as file:
         assert [row["disturbed"] for row in csv.DictReader(file)].count("true") == 2
+
+
+def test_its_points_are_crossed_in_figures(results):
+    points = figuredata.points(results, "duration", "backend", {}).with_columns(x=pl.col("y"))
+    assert points[layers.NOTICED].to_list().count(TOLD) == 2
+    estimates = figuredata.estimates(results, "duration", "backend", {}).with_columns(x=pl.col("y"))
+    panel = strip_panel("Times", points, estimates, Axis("Time", "s"), figuredata.style(results, "backend"))
+    drawn = panel.spec(300, legend=False)
+    (cross,) = [layer for layer in drawn["layer"] if layer["mark"].get("shape") == "cross"]
+    assert len(drawn["datasets"][cross["data"]["name"]]) == 2
 
 
 def test_the_first_page_leads_with_it(facts):

@@ -54,7 +54,7 @@ class Accounts:
         """This process ends: what it used, with all it waited for, stays in the books."""
         mine = resource.getrusage(resource.RUSAGE_SELF), resource.getrusage(resource.RUSAGE_CHILDREN)
         used = {"cpu_s": sum(r.ru_utime + r.ru_stime for r in mine), **(_io(os.getpid()) or {})}
-        with suppress(OSError), self._ended("r+") as file:
+        with suppress(OSError, ValueError), self._ended("r+") as file:
             before = json.load(file)
             file.seek(0)
             file.truncate()
@@ -170,7 +170,7 @@ class Reader:
         begun = time.thread_time()
         stat, at = _lines("/proc/stat"), time.monotonic()
         counters = times(stat)
-        kernels = set(_children(_KTHREADD)) if _comm(_KTHREADD) == b"kthreadd" else set()
+        kernels = {_KTHREADD, *_children(_KTHREADD)} if _comm(_KTHREADD) == b"kthreadd" else set()
         self._known = processes = _processes(self._known, kernels)
         ours, used, io, inexact = self._ours(processes)
         others = {pid: process.ran_s for pid, process in processes.items() if pid not in ours}
@@ -308,6 +308,9 @@ def _processes(known: dict[int, Process], kernels: set[int]) -> dict[int, Proces
             else:  # new, or its parent ended and another one takes it
                 fields = _stat(pid)
                 found[pid] = Process(int(fields[1]), ran_s, int(fields[19]))
+            if found[pid].parent in kernels:  # a kernel that does not list children
+                kernels.add(pid)
+                del found[pid]
         except (OSError, IndexError, ValueError):
             continue  # it ended: who waited for it has its times
     return found
@@ -352,7 +355,7 @@ def _children(pid: int) -> list[int]:
         with open(f"/proc/{pid}/task/{pid}/children", encoding="ascii") as file:
             return [int(word) for word in file.read().split()]
     except OSError:
-        return []  # a kernel without this file: they are counted one by one
+        return []
 
 
 def _clock_or_none_s(pid: int) -> float:
@@ -380,6 +383,8 @@ def _io(pid: int) -> dict | None:
         return {} if not os.path.exists(f"/proc/{pid}") else None
     except ProcessLookupError:
         return {}
+    except PermissionError:  # an SSH server hides it from its own user, and has nothing to do with disks
+        return {} if _comm(pid).startswith(_SSH_SERVERS) else None
     except (OSError, KeyError, ValueError):
         return None
 

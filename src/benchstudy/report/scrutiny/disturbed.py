@@ -5,6 +5,8 @@ from collections.abc import Sequence
 from dataclasses import replace
 from functools import lru_cache
 
+import polars as pl
+
 from benchstudy.model.interference import Disturbance
 from benchstudy.report import human
 from benchstudy.report.results.results import Results
@@ -71,7 +73,7 @@ def of_figure(results: Results) -> str:
     found = results.disturbed
     if not found:
         return ""
-    return f" {len(found)} of {human.plural(results.counted.height, 'trial')} of this page were disturbed."
+    return f" {len(found)} of {human.plural(results.counted.height, 'trial')} of this page were disturbed (crosses)."
 
 
 def weaknesses(results: Results) -> list[str]:
@@ -95,8 +97,8 @@ def weaknesses(results: Results) -> list[str]:
 
 
 def unseen(results: Results) -> int:
-    """Trials beside which nobody looked: imported ones, and those of versions that did not."""
-    return results.counted["disturbed"].null_count()
+    """Trials of our own beside which nobody looked, as versions of before did not."""
+    return results.counted.filter(~pl.col("imported").fill_null(False))["disturbed"].null_count()
 
 
 def compared(names: Sequence[str], disturbed: Sequence[int], totals: Sequence[int]) -> str:
