@@ -13,6 +13,7 @@ uses. For each kind it prints also the figure that a reader would have believed 
 
 import argparse
 import json
+import os
 import random
 import signal
 import statistics
@@ -181,6 +182,7 @@ def main() -> None:
     embedded = yaml.safe_load((CHECKOUT / "config" / "config.yaml").read_text())
     found: list[Seen] = []
     with tempfile.TemporaryDirectory(prefix="benchstudy-interference-") as folder:
+        os.environ["BENCHSTUDY_HOST_LOCK"] = f"{folder}/host.lock"
         project = copy_project((options.keep or Path(folder)) / "project")
         for family in options.families:
             families = {family: embedded["families"][family] | {"blocks": options.blocks}}

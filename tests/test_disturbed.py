@@ -66,19 +66,21 @@ def test_every_figure_of_it_is_marked_in_tables_and_files(bare_project, results,
         assert {row["case"].split(",")[0]: row["disturbed"] for row in csv.DictReader(file)} == {
             "backend=local": "0", "backend=s3": "2",
         }  # fmt: skip
-    assert "2 of 12 trials of this page were disturbed" in (tables.parent / "overview.json").read_text()
+    assert (
+        "Of 12 trials of this page 2 were disturbed (struck through)." in (tables.parent / "overview.json").read_text()
+    )
     with (tables / "trials.csv").open() as file:
         assert [row["disturbed"] for row in csv.DictReader(file)].count("true") == 2
 
 
-def test_its_points_are_crossed_in_figures(results):
+def test_its_points_are_struck_through_in_figures(results):
     points = figuredata.points(results, "duration", "backend", {}).with_columns(x=pl.col("y"))
     assert points[layers.NOTICED].to_list().count(TOLD) == 2
     estimates = figuredata.estimates(results, "duration", "backend", {}).with_columns(x=pl.col("y"))
     panel = strip_panel("Times", points, estimates, Axis("Time", "s"), figuredata.style(results, "backend"))
     drawn = panel.spec(300, legend=False)
-    (cross,) = [layer for layer in drawn["layer"] if layer["mark"].get("shape") == "cross"]
-    assert len(drawn["datasets"][cross["data"]["name"]]) == 2
+    (struck,) = [layer for layer in drawn["layer"] if layer["mark"].get("shape") == "stroke"]
+    assert len(drawn["datasets"][struck["data"]["name"]]) == 2
 
 
 def test_the_first_page_leads_with_it(facts):
@@ -88,7 +90,7 @@ def test_the_first_page_leads_with_it(facts):
     (family,) = context["families"]
     assert ("bad", "2 disturbed") in family["badges"]
     (card,) = family["answers"]
-    assert TOLD in card["note"]
+    assert card["note"].endswith("Of 12 trials of this page 2 were disturbed.")
     evidence = {line["name"]: line["evidence"] for line in card["lines"]}
     assert "n = 6, 2 disturbed" in evidence["s3"] and "disturbed" not in evidence["local"]
 

@@ -75,6 +75,8 @@ def adopt(
 
 def _standing(plan: SessionPlan, found: list[StoredTrial]) -> StoredTrial:
     """Of a case's results in one block, that of which figures are: the first that was not disturbed, if any."""
+    if len(found) == 1:  # nothing to choose from: the files of ten thousand trials need not be read
+        return found[0]
     return next((trial for trial in found if not _disturbed(plan, trial)), found[0])
 
 
@@ -111,7 +113,7 @@ def set_aside(plan: SessionPlan, trials: Iterable[StoredTrial], discarded: Conta
     """Disturbed trials beside which another of the same case and block stands: their uuids, and that one's."""
     aside: dict[str, str] = {}
     for found in results(plan, trials, discarded).values():
-        standing = _standing(plan, found) if len(found) > 1 else found[0]
+        standing = _standing(plan, found)
         aside |= {t.record.uuid: standing.record.uuid for t in found if t is not standing and _disturbed(plan, t)}
     return aside
 

@@ -179,13 +179,17 @@ def seen(document: Mapping[str, Any]) -> dict[str, Any]:
             "others_cpu": round(found.values["others_cpu"], 4),
             "cpus": _cpus(document, host),
             "seconds": round(found.seconds, 3),
-            "busiest": [b["name"] for b in found.busiest if b["cpu_s"] / found.seconds > _WORTH_NAMING],
+            "busiest": _names(found),
         }
         for host, found in windows(document).items()
     }
 
 
 _WORTH_NAMING = 0.02  # processors
+
+
+def _names(found: Window) -> list[str]:
+    return list(dict.fromkeys(b["name"] for b in found.busiest if b["cpu_s"] / found.seconds > _WORTH_NAMING))
 
 
 def _cpus(document: Mapping[str, Any], host: str) -> int:

@@ -70,7 +70,7 @@ class Page(PageTables, PageFigures):
             self.flags([disturbed.sentence(self.results)])
 
     def show_answers(self, answers: Sequence[Mapping[str, Any]]) -> None:
-        said = disturbed.sentence(self.results)
+        said = disturbed.of_page(self.results)
         super().show_answers([{**a, "note": " ".join(filter(None, (a["note"], said)))} for a in answers])
 
     def answer(self, groups: Mapping[str, tuple[str, Where]], *, series: str) -> None:

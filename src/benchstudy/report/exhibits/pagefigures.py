@@ -21,7 +21,9 @@ class PageFigures(Exhibits):
     results: Results
 
     def show_figure(self, name: str, caption: str, *figure: Any, **options: Any) -> None:
-        super().show_figure(name, f"{caption}{disturbed.of_figure(self.results)}", *figure, **options)
+        said = disturbed.of_page(self.results)
+        told = f"{caption} {said.removesuffix('.')} (struck through)." if said else caption
+        super().show_figure(name, told, *figure, **options)
 
     def trend(
         self, name: str, metric: str, *, x: str, x_title: str, series: str, views: Views, caption: str,

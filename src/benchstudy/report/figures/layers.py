@@ -77,12 +77,12 @@ def _escaped(column: str) -> str:
     return re.sub(r"([.:\[\]])", r"\\\1", column)
 
 
-def crosses(points: pl.DataFrame, x: alt.X, y: alt.Y) -> list[alt.Chart]:
-    """Over the trials beside which something was noticed on the host."""
+def strokes(points: pl.DataFrame, x: alt.X, y: alt.Y) -> list[alt.Chart]:
+    """A stroke through each trial beside which something was noticed on the host."""
     if NOTICED not in points.columns:
         return []
     chart = alt.Chart(points.filter(pl.col(NOTICED) != NOTHING))
-    mark = chart.mark_point(shape="cross", angle=45, size=110, color=REFERENCE, filled=True, opacity=0.9, aria=False)
+    mark = chart.mark_point(shape="stroke", angle=45, size=140, color=REFERENCE, strokeWidth=1.6, aria=False)
     return [visible(mark.encode(x=x, y=y))]
 
 

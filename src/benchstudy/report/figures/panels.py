@@ -12,10 +12,10 @@ from benchstudy.report.figures.forest import forest_panel
 from benchstudy.report.figures.layers import (
     Panel,
     Reference,
-    crosses,
     layered,
     present,
     reference_layers,
+    strokes,
     tooltips,
     visible,
 )
@@ -91,7 +91,7 @@ def trend_panel(
         visible(medians.mark_line(strokeWidth=2, aria=False)),
         visible(intervals),
         visible(trials),
-        *crosses(points, base_x, alt.Y("y:Q", **y_encoding)),
+        *strokes(points, base_x, alt.Y("y:Q", **y_encoding)),
         *(reference_layers(references, horizontal=True, encoding=y_encoding)),
     ]
     chart = layered(*layers)
@@ -139,7 +139,7 @@ def strip_panel(
             .mark_point(size=42, opacity=0.65, strokeWidth=1.3, aria=False)
             .encode(x=base_x, y=rows, color=colour, shape=style.shape(), href="href:N", tooltip=tooltips(points))
         ),
-        *crosses(points, base_x, rows),
+        *strokes(points, base_x, rows),
         visible(
             alt.Chart(estimates)
             .mark_tick(thickness=3, size=26, aria=False)

@@ -68,12 +68,10 @@ def sentence(results: Results) -> str:
     )
 
 
-def of_figure(results: Results) -> str:
-    """What the caption of a figure adds."""
-    found = results.disturbed
-    if not found:
-        return ""
-    return f" {len(found)} of {human.plural(results.counted.height, 'trial')} of this page were disturbed (crosses)."
+def of_page(results: Results) -> str:
+    """The same in a few words, for what sums up a page; empty where none was disturbed."""
+    total = human.plural(results.counted.height, "trial")
+    return f"Of {total} of this page {len(results.disturbed)} were disturbed." if results.disturbed else ""
 
 
 def weaknesses(results: Results) -> list[str]:
