@@ -99,13 +99,16 @@ class Lab:
     root: Path
     host: SshdHost
 
+    @staticmethod
+    def described(host: SshdHost) -> dict[str, Any]:
+        return host.host.model_dump(exclude_none=True) | {"work_dir": str(host.folder / "work")}
+
     def study(self, spin: dict[str, Any] | None = None, **changes: Any) -> Study:
-        described = self.host.host.model_dump(exclude_none=True) | {"work_dir": str(self.host.folder / "work")}
         return parse_study(
             {
                 "study": "s",
                 "blocks": 1,
-                "hosts": {"h": described},
+                "hosts": {"h": self.described(self.host)},
                 "targets": {"t": {"roles": {"sut": "h"}}},
                 "families": {"spin": {"loads": ["half"], **(spin or {})}},
                 **changes,

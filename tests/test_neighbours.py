@@ -75,6 +75,16 @@ def test_a_neighbour_is_found_and_a_long_window_says_when(lab, monkeypatch):
     assert rows.filter(pl.col("metric") == "others_cpu")["value"].item() > 0.2
 
 
+def test_every_host_of_the_target_is_read_and_ours_on_one_machine_is_ours_on_all(lab, tmp_path):
+    lock = {"BENCHSTUDY_HOST_LOCK": str(tmp_path / "second.lock")}
+    with SshdHost(tmp_path / "sshd", environment=lock) as second:
+        described = {name: lab.described(host) for name, host in (("h", lab.host), ("k", second))}
+        lab.hold(hosts=described, targets={"t": {"roles": {"sut": "h", "load": "k"}}})
+        found = interference.windows(lab.document)
+    assert set(found) == {"h", "k"}
+    assert min(window.values["ours_cpu"] * window.seconds for window in found.values()) > 0.9 * used_s(lab)
+
+
 def test_a_reading_takes_no_time_worth_the_name(lab):
     lab.hold()
     costs = [r["cost_s"] for r in lab.document["commands"][0]["hosts"]["h"]["readings"]]
@@ -121,6 +131,7 @@ def test_a_disturbed_trial_is_repeated_in_its_block_and_figures_are_of_the_undis
     results = Results(lab.tidy(blocks=2, **REPEAT), study="s", family="spin")
     assert third.short in (counted := set(results.counted["trial"])) and not {first.short, second.short} & counted
     assert (results.counts()["repeated"], results.counts()["disturbed"]) == (2, 0)
+    assert "block 1: others disturbed load=half: once more" in str(index["sessions"][0]["events"])
     assert lab.hold(blocks=2, **REPEAT) == index, "the same again asks no host"
 
 

@@ -265,6 +265,9 @@ class _Session:
                 expected = len(missing) - len(now_due)
                 missing = missing_trials(self._plan, self._store, self._trials, self._event)
                 self._progress.extend(len(missing) - expected)
+                again = [s.case.id for s in missing if s.block == now_due[-1].block] if by_block else []
+                if again:
+                    self._event(f"block {now_due[-1].block}: others disturbed {', '.join(again)}: once more")
 
     def _results_of(self, missing: list[Scheduled], state: SessionState) -> None:
         """Measure all of these. Raises SessionFailed when one of them has no result in the end."""

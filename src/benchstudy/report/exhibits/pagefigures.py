@@ -7,7 +7,7 @@ import polars as pl
 
 from benchstudy.report.exhibits import figuredata
 from benchstudy.report.exhibits.exhibits import Exhibits
-from benchstudy.report.figures.panels import Axis, Reference, Style, cdf_panel, strip_panel, trend_panel
+from benchstudy.report.figures.panels import Axis, Panel, Reference, Style, cdf_panel, strip_panel, trend_panel
 from benchstudy.report.results.results import Results, Titled, Where
 from benchstudy.report.scrutiny import disturbed
 
@@ -20,10 +20,11 @@ class PageFigures(Exhibits):
 
     results: Results
 
-    def show_figure(self, name: str, caption: str, *figure: Any, **options: Any) -> None:
+    def show_figure(self, name: str, caption: str, panels: Sequence[Panel], *rest: Any, **options: Any) -> None:
         said = disturbed.of_page(self.results)
-        told = f"{caption} {said.removesuffix('.')} (struck through)." if said else caption
-        super().show_figure(name, told, *figure, **options)
+        if said and any(panel.trials for panel in panels):
+            said = f"{said.removesuffix('.')} (struck through)."
+        super().show_figure(name, f"{caption} {said}".rstrip(), panels, *rest, **options)
 
     def trend(
         self, name: str, metric: str, *, x: str, x_title: str, series: str, views: Views, caption: str,
