@@ -16,6 +16,7 @@ from benchstudy.commands.checks import check_host
 from benchstudy.model import interference, registry
 from benchstudy.model.errors import StudyError
 from benchstudy.report.results.results import Results
+from benchstudy.report.scrutiny import disturbed
 
 needs_root = pytest.mark.skipif(os.geteuid() != 0, reason="control groups are made by root here")
 
@@ -111,6 +112,7 @@ def shares(monkeypatch) -> list[float]:
     def seen(document: Any) -> dict[str, Any]:
         share = script.pop(0) if script else 0.0
         about = {"others_cpu": 2 * share, "cpus": 2, "seconds": 1.0, "busiest": ["backup"]}
+        about |= {"peak_cpu": None, "peak_at": None}
         return {"h": {"shares": {"others_cpu": share, "steal": 0.0}, **about}}
 
     monkeypatch.setattr(interference, "seen", seen)
@@ -234,6 +236,16 @@ def test_what_is_neither_ours_nor_the_kernels_is_others():
     assert shares_of(busy_s=1.0, idle_s=0.5, ours_s=1.0)["others_cpu"] == 0, "leaving idleness is nobody's work"
     assert shares_of(idle_s=1.9, others_s=0.1)["others_cpu"] == 0.05, "of those that live it is known exactly"
     assert shares_of(idle_s=1.5, steal_s=0.5)["steal"] == pytest.approx(0.24)
+
+
+def test_a_neighbour_that_came_and_went_is_told_with_the_time():
+    readings = [reading(float(t), busy_s=used, idle_s=2.0 * t - used, wall=1.8e9 + t)
+                for t, used in enumerate((0.0, 0.0, 0.0, 1.8, 1.8))]  # fmt: skip
+    assert interference.window(readings).peak == (pytest.approx(1.8), 1.8e9 + 2)
+    kept = {"h": [{"boot_id": None, "controller_s": None, "readings": readings}]}
+    document = {"commands": [{"hosts": {name: about for name, (about,) in kept.items()}}]}
+    told = disturbed.told(interference.worst(interference.seen(document)))
+    assert told == "others used 0.45 of 2 processors of h, 1.8 from 2027-01-15 08:00:02 UTC on"
 
 
 def test_the_controller_and_our_other_host_on_this_machine_are_no_neighbours():

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import polars as pl
 
-from benchstudy.measuring import neighbours
+from benchstudy.measuring import disturbances
 from benchstudy.measuring.raw import StoredTrial, load_trial
 from benchstudy.model import interference, paths
 from benchstudy.model.disturbance import DisturbancePolicy
@@ -204,7 +204,7 @@ def _trial_row(root: Path, trial: StoredTrial, discarded_why: str | None) -> dic
 
 def _disturbance(trial: StoredTrial, policy: DisturbancePolicy, standing: str | None) -> dict[str, Any]:
     """`disturbed` is null where nobody looked. `set_aside`: the trial that stands in its place, if one was repeated."""
-    seen = neighbours.seen(trial)
+    seen = disturbances.seen(trial)
     worst = interference.worst(seen)
     return {
         "disturbed": None if worst is None else policy.disturbed(seen) is not None,
@@ -216,6 +216,6 @@ def _disturbance(trial: StoredTrial, policy: DisturbancePolicy, standing: str | 
 def _host_rows(trial: StoredTrial, common: Mapping[str, Any]) -> list[dict[str, Any]]:
     return [
         {**common, "host": host, "metric": name, "unit": interference.METRICS[name].unit, "value": value}
-        for host, values in neighbours.values(trial).items()
+        for host, values in disturbances.values(trial).items()
         for name, value in values.items()
     ]

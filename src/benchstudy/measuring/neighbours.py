@@ -1,6 +1,5 @@
 """Reads what every host of the target does around each command of a trial, and keeps it with the trial."""
 
-import json
 import os
 import resource
 import time
@@ -13,7 +12,6 @@ from typing import Any
 
 from benchstudy.hosts.agent import HostAgent
 from benchstudy.hosts.errors import HostRefused
-from benchstudy.measuring.raw import StoredTrial
 from benchstudy.measuring.state import HostConnection
 from benchstudy.model import interference
 from benchstudy.model.files import as_json, write_atomically
@@ -84,27 +82,6 @@ def watch(agent: HostAgent, seconds: float) -> dict[str, Any]:
     answer = agent.call("watch-host", str(seconds))
     own_s = (own_before_s, _used_by_controller_s()) if answer["boot_id"] == _boot_id() else None
     return {"commands": [{"hosts": {agent.remote.name: {**answer, "controller_s": own_s}}}]}
-
-
-def seen(trial: StoredTrial) -> Mapping[str, Any] | None:
-    """What others were seen to take of its hosts when it was measured; None where that is not known."""
-    return _seen_in(trial.folder) if any(f.name == interference.FILE for f in trial.files) else None
-
-
-def values(trial: StoredTrial) -> dict[str, Mapping[str, float]]:
-    """By host, its metrics (`interference.METRICS`) as they are made of its counters today."""
-    if not any(file.name == interference.FILE for file in trial.files):
-        return {}
-    return {host: window.values for host, window in interference.windows(_document(trial.folder)).items()}
-
-
-@lru_cache(maxsize=4096)  # a session asks again after each block; a committed trial never changes
-def _seen_in(folder: Path) -> Any:
-    return json.loads((folder / interference.FILE).read_bytes())["seen"]
-
-
-def _document(folder: Path) -> Any:
-    return json.loads((folder / interference.FILE).read_bytes())
 
 
 def _boot_id() -> str | None:

@@ -17,7 +17,7 @@ from uuid import uuid4
 from benchstudy.hosts.agent import HostAgent
 from benchstudy.hosts.controller import ends_with_controller
 from benchstudy.hosts.remote import ConnectionFailed, ConnectionLost, Remote
-from benchstudy.measuring import looks, neighbours
+from benchstudy.measuring import disturbances, looks
 from benchstudy.measuring.beside import Beside
 from benchstudy.measuring.instrument import instrument_sha256
 from benchstudy.measuring.progress import Progress
@@ -81,7 +81,7 @@ def _standing(plan: SessionPlan, found: list[StoredTrial]) -> StoredTrial:
 
 
 def _disturbed(plan: SessionPlan, trial: StoredTrial) -> bool:
-    return plan.disturbance.disturbed(neighbours.seen(trial)) is not None
+    return plan.disturbance.disturbed(disturbances.seen(trial)) is not None
 
 
 def results(

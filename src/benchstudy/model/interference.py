@@ -6,6 +6,8 @@ A trial is disturbed by what it met, never by what it measured. Its shares are k
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from datetime import UTC, datetime
+from itertools import pairwise
 from typing import Any
 
 from benchstudy.model.metrics import Metric, declare
@@ -41,12 +43,17 @@ Reading = Mapping[str, Any]
 
 @dataclass(frozen=True)
 class Window:
-    """What one host saw while a command ran. `shares` are at least so much, beyond what the counters can be off."""
+    """What one host saw while a command ran. `shares` are at least so much, beyond what the counters can be off.
+
+    `peak`: of a window with readings inside it, the most processors that others used between two of them, and the wall
+    clock when that began.
+    """
 
     seconds: float
     values: Mapping[str, float]
     shares: Mapping[str, float]
     busiest: Sequence[Mapping[str, Any]]
+    peak: tuple[float, float] | None = None
 
     @property
     def worst(self) -> tuple[str, float]:
@@ -112,7 +119,9 @@ def window(
     values |= disk
     if "others_disk" in disk:
         shares["others_disk"] = disk["others_disk"]
-    return Window(seconds, values, shares, last.get("busiest", ()))
+    steps = pairwise(readings) if len(readings) > 2 else ()
+    peak = max(((window(step).values["others_cpu"], step[0]["wall"]) for step in steps), default=None)
+    return Window(seconds, values, shares, last.get("busiest", ()), peak)
 
 
 def _grown(name: str, first: Reading, last: Reading) -> float:
@@ -180,6 +189,8 @@ def seen(document: Mapping[str, Any]) -> dict[str, Any]:
             "cpus": _cpus(document, host),
             "seconds": round(found.seconds, 3),
             "busiest": _names(found),
+            "peak_cpu": found.peak and round(found.peak[0], 4),
+            "peak_at": found.peak and datetime.fromtimestamp(found.peak[1], UTC).isoformat(timespec="seconds"),
         }
         for host, found in windows(document).items()
     }
@@ -196,9 +207,12 @@ def _cpus(document: Mapping[str, Any], host: str) -> int:
     return next(c["hosts"][host]["readings"][-1]["cpus"] for c in document["commands"] if host in c["hosts"])
 
 
+_TOLD = ("others_cpu", "cpus", "busiest", "peak_cpu", "peak_at")
+
+
 @dataclass(frozen=True)
 class Disturbance:
-    """One trial's worst: `what` of `SHARES` on `host` took `share` of it, beyond the limit or not."""
+    """One trial's worst: `what` on `host` took `share` of it, beyond the limit or not. `peak_at` is ISO 8601."""
 
     host: str
     what: str
@@ -206,6 +220,8 @@ class Disturbance:
     others_cpu: float
     cpus: int
     busiest: tuple[str, ...]
+    peak_cpu: float | None = None
+    peak_at: str | None = None
 
     @classmethod
     def read(cls, written: Mapping[str, Any]) -> "Disturbance":
@@ -215,7 +231,7 @@ class Disturbance:
 def worst(kept: Mapping[str, Any] | None) -> Disturbance | None:
     """Of what was `seen`; None where nothing is known, as of a trial of an earlier version."""
     found = [
-        Disturbance(host, what, share, about["others_cpu"], about["cpus"], tuple(about["busiest"]))
+        Disturbance.read({"host": host, "what": what, "share": share, **{n: about[n] for n in _TOLD if n in about}})
         for host, about in (kept or {}).items()
         for what, share in about["shares"].items()
     ]

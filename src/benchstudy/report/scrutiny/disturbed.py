@@ -9,11 +9,13 @@ import polars as pl
 
 from benchstudy.model.interference import Disturbance
 from benchstudy.report import human
+from benchstudy.report.results import sessions
 from benchstudy.report.results.results import Results
 from benchstudy.report.tables.tables import Cell, Table
 
 Key = tuple[str, str]  # target, case
 _MOST_NAMED = 3
+_CAME_AND_WENT = 1.5  # times the mean of the window: it is told when that was
 
 
 def told(found: Disturbance) -> str:
@@ -24,7 +26,10 @@ def told(found: Disturbance) -> str:
     if found.what == "steal":
         return f"the hypervisor took {share} of the processors of {found.host}"
     names = f" ({', '.join(found.busiest)})" if found.busiest else ""
-    return f"others used {found.others_cpu:.2g} of {found.cpus} processors of {found.host}{names}"
+    said = f"others used {found.others_cpu:.2g} of {found.cpus} processors of {found.host}{names}"
+    if found.peak_cpu is None or found.peak_at is None or found.peak_cpu < _CAME_AND_WENT * found.others_cpu:
+        return said
+    return f"{said}, {found.peak_cpu:.2g} from {sessions.moment(found.peak_at)} on"
 
 
 @lru_cache(maxsize=8)
