@@ -87,6 +87,8 @@ def test_the_first_page_leads_with_it(facts):
     context = StudyIndex(facts).context()
     (said,) = context["disturbed"]
     assert "beside 2 of 12 trials" in said and TOLD in said
+    (host,) = context["hosts"]
+    assert "file_size: others disturbed 2 trials" in host["changes"]
     (family,) = context["families"]
     assert ("bad", "2 disturbed") in family["badges"]
     (card,) = family["answers"]

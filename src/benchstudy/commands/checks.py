@@ -13,7 +13,8 @@ from benchstudy.model.study import Study
 _MIN_FREE_BYTES = 1 << 30
 _MAX_CLOCK_OFFSET_S = 1.0
 _LOOKED_AT_S = 1.0
-Finding = tuple[bool, str, str]  # fine or not, what was found, what to do
+# Fine, or not, or None: it will pass, and spoils what is measured now; what was found; what to do.
+Finding = tuple[bool | None, str, str]
 
 
 def check_host(study: Study, name: str) -> list[Finding]:
@@ -68,7 +69,7 @@ def _check_neighbours(agent: HostAgent, policy: DisturbancePolicy) -> list[Findi
         "steal": f"the hypervisor takes {100 * found.share:.0f} % of the processors now",
         "others_disk": f"somebody has the disks busy for {100 * found.share:.0f} % of the time now",
     }
-    return [(False, said[found.what], "end it before you measure, or declare `disturbance: {then: repeat}`")]
+    return [(None, said[found.what], "end it before you measure, or declare `disturbance: {then: repeat}`")]
 
 
 def _check_families(study: Study, host_name: str, connection: HostConnection) -> list[Finding]:

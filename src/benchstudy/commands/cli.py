@@ -103,12 +103,14 @@ def _check(arguments: argparse.Namespace) -> int:
     print(f"{arguments.study}: study {study.study}, {len(plans)} sessions, {_from_to(fewest, most)} trials")
     if arguments.no_hosts:
         return 0
-    bad = 0
+    bad = busy = 0
     for name in dict.fromkeys(host for plan in plans for host in plan.hosts):
         for fine, text, fix in check_host(study, name):
-            bad += not fine
-            print(f"  {name}: {'ok     ' if fine else 'PROBLEM'} {text}" + (f"\n      -> {fix}" if fix else ""))
-    print(f"{bad} problem{'s' * (bad != 1)}" if bad else "every host is ready")
+            bad, busy = bad + (fine is False), busy + (fine is None)
+            word = {True: "ok", False: "PROBLEM", None: "BUSY"}[fine]
+            print(f"  {name}: {word:7} {text}" + (f"\n      -> {fix}" if fix else ""))
+    told = f", {busy} of them busy" if busy else ""
+    print(f"{bad} problem{'s' * (bad != 1)}" if bad else f"every host is ready{told}")
     return 1 if bad else 0
 
 

@@ -10,10 +10,11 @@ from benchstudy.model.criteria import DISTURBED
 from benchstudy.model.interference import Disturbance
 from benchstudy.model.stopping import share_of_percent
 from benchstudy.model.strict import Strict
+from benchstudy.model.units import parse_percent
 
 
 def _limit(value: Any) -> float:
-    share = share_of_percent(value)
+    share = 1.0 if 1.0 in (parse_percent(value), value) and value is not True else share_of_percent(value)
     if share is None:
         raise ValueError(f'{value!r} is no limit: write the share of a host that others may take, such as "5 %"')
     return share
@@ -27,7 +28,8 @@ class DisturbancePolicy(Strict):
 
     limit: LimitField = Field(
         DISTURBED,
-        description="what others may take of a host: of its processors, also by steal, or of its disks' time",
+        description="what others may take of a host: of its processors, also by steal, or of its disks' time; `100 %` "
+        "lets everything pass",
     )
     then: Literal["mark", "repeat"] = Field(
         "mark",

@@ -121,6 +121,7 @@ def window(
         shares["others_disk"] = disk["others_disk"]
     steps = pairwise(readings) if len(readings) > 2 else ()
     peak = max(((window(step).values["others_cpu"], step[0]["wall"]) for step in steps), default=None)
+    shares = {name: min(1.0, share) for name, share in shares.items()}
     return Window(seconds, values, shares, last.get("busiest", ()), peak)
 
 

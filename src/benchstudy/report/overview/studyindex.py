@@ -230,6 +230,10 @@ class StudyIndex:
                 host["lines"] = sessions.host_lines(facts)
                 host["facts"] = json.dumps(facts, indent=1, ensure_ascii=False)
                 host["changes"] += [f"{index['family']}: {change}" for change in environment.get("diff") or ()]
+        for family, results in self._results.items():
+            for name, count in Counter(seen.host for seen in results.disturbed.values()).items():
+                if name in found:
+                    found[name]["changes"].append(f"{family}: others disturbed {human.plural(count, 'trial')}")
         return list(found.values())
 
     def _sessions(self) -> list[dict[str, Any]]:

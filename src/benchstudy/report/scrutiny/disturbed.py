@@ -1,9 +1,10 @@
 """Trials beside which others took more of a host than the study allows: wherever their figures stand, they say so."""
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from functools import lru_cache
+from typing import Any
 
 import polars as pl
 
@@ -77,6 +78,18 @@ def of_page(results: Results) -> str:
     """The same in a few words, for what sums up a page; empty where none was disturbed."""
     total = human.plural(results.counted.height, "trial")
     return f"Of {total} of this page {len(results.disturbed)} were disturbed." if results.disturbed else ""
+
+
+def rule(results: Results, declared: Mapping[str, Any]) -> str:
+    """What the study allows others, what follows, and how often it did."""
+    then = f"measured again, {declared['at_most']} times at most" if declared["then"] == "repeat" else "marked"
+    counts, total = results.counts(), human.plural(results.counted.height, "trial")
+    again = f" {counts['repeated']} were measured again." if counts["repeated"] else ""
+    return (
+        f"They may take {100 * declared['limit']:g} % of a host's processors or of its disks' time beside a trial; one "
+        f"beside which they take more is {then}. {counts['disturbed']} of {total} were disturbed, and "
+        f"{unseen(results)} were not looked at.{again}"
+    )
 
 
 def weaknesses(results: Results) -> list[str]:

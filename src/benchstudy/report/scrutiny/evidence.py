@@ -11,7 +11,7 @@ from benchstudy.model import registry
 from benchstudy.report import human
 from benchstudy.report.results import sessions
 from benchstudy.report.results.results import Results
-from benchstudy.report.scrutiny import stopping
+from benchstudy.report.scrutiny import disturbed, stopping
 from benchstudy.report.tables.tables import definition_list, unbroken
 from benchstudy.statistics import stats
 
@@ -111,6 +111,8 @@ def method(results: Results, indexes: Indexes) -> str:
     ]
     for index in indexes:
         facts += _session_facts(index, several=len(indexes) > 1)
+    declared = next((index["disturbance"] for index in indexes if "disturbance" in index), None)
+    facts += [("Others on the hosts", disturbed.rule(results, declared))] if declared else []
     tools = counted.select("tool", "tool_version", "tool_sha256").unique(maintain_order=True).drop_nulls("tool")
     lines = [_tool(*row) for row in tools.iter_rows()]
     if lines:
