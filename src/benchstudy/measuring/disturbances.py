@@ -19,7 +19,8 @@ def values(trial: StoredTrial) -> dict[str, Mapping[str, float]]:
     """By host, its metrics (`interference.METRICS`) as they are made of its counters today."""
     if not any(file.name == interference.FILE for file in trial.files):
         return {}
-    return {host: window.values for host, window in interference.windows(_document(trial.folder)).items()}
+    document = _document(trial.folder)
+    return {host: window.values for host, window in interference.windows(document).items()} if document["seen"] else {}
 
 
 @lru_cache(maxsize=4096)  # a session asks again after each block; a committed trial never changes

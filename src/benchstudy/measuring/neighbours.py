@@ -1,5 +1,6 @@
 """Reads what every host of the target does around each command of a trial, and keeps it with the trial."""
 
+import logging
 import os
 import resource
 import time
@@ -15,6 +16,8 @@ from benchstudy.hosts.errors import HostRefused
 from benchstudy.measuring.state import HostConnection
 from benchstudy.model import interference
 from benchstudy.model.files import as_json, write_atomically
+
+log = logging.getLogger("benchstudy")
 
 Readings = Sequence[Mapping[str, Any]]
 
@@ -72,7 +75,11 @@ class Neighbours:
         """Write the trial's file, with what was seen: from now on that decides whether it was disturbed."""
         if self._commands:
             document = {"schema_version": 1, "commands": self._commands}
-            document["seen"] = interference.seen(document)
+            try:
+                document["seen"] = interference.seen(document)
+            except (ArithmeticError, LookupError, TypeError):  # counters as no kernel known here writes them
+                log.exception("what others did beside a trial cannot be told")
+                document["seen"] = {}
             write_atomically(files / interference.FILE, as_json(document))
 
 
