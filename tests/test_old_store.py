@@ -20,8 +20,8 @@ from benchstudy.report.results.results import Reason
 
 STORES = CHECKOUT / "tests" / "data" / "store-b9a61cf"
 # What there is today and was not then: tables, and columns {table: names}. Everything else is as it was.
-NEW_TABLES = {"limits", "checks", "search"}
-NEW_COLUMNS = {"trials": {"cause_kind"}, "steps": {"cause_kind"}}
+NEW_TABLES = {"limits", "checks", "search", "hosts"}
+NEW_COLUMNS = {"trials": {"cause_kind", "disturbed", "disturbance", "set_aside"}, "steps": {"cause_kind"}}
 NEW_METRICS = {"publish_steps", "swing"}
 # What was wrong then. A log's rate began at the last checkpoint before the window, and so held its warm-up.
 MENDED_METRICS = {"qps", "qps_low", "qps_high", "achieved_share"}

@@ -133,7 +133,8 @@ def test_discarded_and_aborted_trials_do_not_count(tables):
     (estimate,) = results.estimates("duration")
     assert (estimate.summary.n, estimate.failed, estimate.summary.mean) == (3, 0, 0.001)
     assert results.counts() == {
-        "trials": 5, "ok": 3, "failed": 0, "timeout": 0, "aborted": 1, "discarded": 1, "imported": 0,
+        "trials": 5, "ok": 3, "failed": 0, "timeout": 0, "aborted": 1, "discarded": 1, "repeated": 0,
+        "disturbed": 0, "imported": 0,
     }  # fmt: skip
 
 

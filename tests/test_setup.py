@@ -117,8 +117,9 @@ def test_every_study_that_is_shipped_is_a_valid_one():
 
 
 def test_the_tables_of_the_study_reference_are_up_to_date():
-    text = (CHECKOUT / "config" / "README.md").read_text()
-    assert written_into(text) == text, "run: python -m benchstudy.commands.reference config/README.md"
+    for file in ("config/README.md", "docs/statistics.md"):
+        text = (CHECKOUT / file).read_text()
+        assert written_into(text) == text, f"run: python -m benchstudy.commands.reference {file}"
 
 
 @pytest.mark.slow

@@ -45,6 +45,8 @@ def reported(tmp_path_factory: pytest.TempPathFactory) -> Iterator[WithSixth]:
         host = {**sshd.host.model_dump(mode="json", exclude_defaults=True), "work_dir": str(base / "work")}
         project.write_study(
             {
+                # Other tests run beside it, and none of that may take its verdicts away.
+                "disturbance": {"limit": "100 %"},
                 "study": "naps",
                 "blocks": 6,
                 "hosts": {"bed": host},

@@ -15,6 +15,7 @@ import stat
 import time
 
 import folders
+import interference
 import lease
 import processes
 import record
@@ -70,9 +71,12 @@ def lock(arguments: list[str]) -> None:
     os.makedirs(os.path.dirname(folder), mode=0o700, exist_ok=True)
     folders.create(folder, spec["session"], spec["session"], "session", path)
     os.mkdir(os.path.join(folder, "scratch"))
+    accounts = interference.Accounts(folder)
+    accounts.open()
     held = lease.Lease(folder, spec["lease_s"] + _MARGIN_S)
     if processes.daemonise(keep=(held.fd, fd)):
         try:
+            accounts.join(os.getpid())
             _Keeper(folder, spec, path, fd, held).keep()
         finally:
             os._exit(0)

@@ -1,7 +1,8 @@
 """The supervisor: one command or server on a host, with everything that comes of it, ended for certain.
 
-It sleeps in poll() while the command runs. It wakes for output, for a dead child (SIGCHLD), for a heartbeat, and when
-the timeout or the lease is over; it never looks around in between, so that it costs the benchmark nothing.
+It sleeps in poll() while the command runs. It wakes for output, for a dead child (SIGCHLD), for a heartbeat, when the
+timeout or the lease is over, and at a few moments of a long command to read what else the host does (interference.py);
+it never looks around in between, so that it costs the benchmark nothing.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ import time
 from collections.abc import Callable
 
 import folders
+import interference
 import processes
 import record
 from lease import Lease
@@ -47,6 +49,8 @@ class Supervisor:
         self.childless = True
         self.terminated = False
         self.confinement: limits.Confinement | None = None
+        self.accounts = interference.of_run(folder, spec["session"])
+        self.window: interference.Reader | None = None  # while the command runs, where readings are wanted
 
     def supervise(self) -> None:
         """Setup steps, the command, the end of all its descendants, cleanup steps; the record says how it went."""
@@ -59,9 +63,11 @@ class Supervisor:
         finally:
             self._clean_up()
             self.record.save(durable=True)
+            self.accounts.leave()
 
     def _prepare(self) -> None:
         processes.become_subreaper()
+        self.accounts.join(os.getpid(), self.folder)
         wake_read, wake_write = os.pipe2(os.O_CLOEXEC | os.O_NONBLOCK)
         signal.set_wakeup_fd(wake_write, warn_on_full_buffer=False)
         signal.signal(signal.SIGCHLD, lambda *_: None)
@@ -152,6 +158,11 @@ class Supervisor:
                 limits.append(deadline - time.monotonic())
             if heed:
                 limits.append(self.lease.remaining_s)
+            if self.window is not None:
+                limits.append(self.window.next_point() - time.monotonic())
+                if limits[-1] <= 0:
+                    self.window.point()
+                    continue
             self._step(min(limits))
         return "exited"
 
@@ -171,6 +182,9 @@ class Supervisor:
         with open(stdin, "wb", closefd=False) as file:
             file.write(spec["stdin"])
         os.lseek(stdin, 0, os.SEEK_SET)
+        if spec["readings"]:
+            self.window = interference.Reader(self.accounts)
+            self.window.begin()
         self.record.begin()
         started = time.monotonic()
         terminal = out.write_fd if spec["terminal"] else None
@@ -191,6 +205,10 @@ class Supervisor:
             self.poller.register(copy.read_fd, select.POLLIN)
         deadline = None if spec["timeout_s"] is None else started + spec["timeout_s"]
         state = self._await(pid, deadline, heed=True)
+        if self.window is not None:
+            self.window.end()
+            self.record.content["readings"] = self.window.readings
+            self.window = None
         if state != "exited":
             self._stop_politely(pid)
         left = self._end_descendants(spared_from_survivors=pid)

@@ -42,6 +42,7 @@ DEFAULTS: dict[str, object] = {
     "limits": None,
     "cpu_list": None,
     "open_files": None,
+    "readings": False,  # of what else the host does while the command runs
 }
 
 

@@ -2,14 +2,19 @@
 
 from benchstudy.hosts.agent import HostAgent
 from benchstudy.hosts.remote import CommandFailed, Remote
+from benchstudy.measuring import neighbours
 from benchstudy.measuring.hostcheck import HostCheck
 from benchstudy.measuring.state import HostConnection
+from benchstudy.model import interference
+from benchstudy.model.disturbance import DisturbancePolicy
 from benchstudy.model.errors import BenchstudyError
 from benchstudy.model.study import Study
 
 _MIN_FREE_BYTES = 1 << 30
 _MAX_CLOCK_OFFSET_S = 1.0
-Finding = tuple[bool, str, str]  # fine or not, what was found, what to do
+_LOOKED_AT_S = 1.0
+# Fine, or not, or None: it will pass, and spoils what is measured now; what was found; what to do.
+Finding = tuple[bool | None, str, str]
 
 
 def check_host(study: Study, name: str) -> list[Finding]:
@@ -30,7 +35,10 @@ def check_host(study: Study, name: str) -> list[Finding]:
                 extensions=[folder for plan in study.sessions() for folder in plan.family.extensions],
             )
             return (
-                findings + _check_machine(remote, agent) + _check_families(study, name, HostConnection(remote, agent))
+                findings
+                + _check_machine(remote, agent)
+                + _check_neighbours(agent, study.disturbance or DisturbancePolicy())
+                + _check_families(study, name, HostConnection(remote, agent))
             )
     except BenchstudyError as error:
         return [(False, str(error), "")]
@@ -46,6 +54,22 @@ def _check_machine(remote: Remote, agent: HostAgent) -> list[Finding]:
     steady = abs(offset) <= _MAX_CLOCK_OFFSET_S
     findings.append((steady, f"clock {offset:+.3f} s from this machine's", "" if steady else "synchronise it (chrony)"))
     return findings
+
+
+def _check_neighbours(agent: HostAgent, policy: DisturbancePolicy) -> list[Finding]:
+    """Whether anybody uses the host now."""
+    seen = interference.seen(neighbours.watch(agent, _LOOKED_AT_S))
+    found = policy.disturbed(seen)
+    if found is None:
+        (host,) = seen.values()
+        return [(True, f"quiet: others use {host['others_cpu']:.2f} of {host['cpus']} processors", "")]
+    names = f" ({', '.join(found.busiest)})" if found.busiest else ""
+    said = {
+        "others_cpu": f"somebody uses {found.others_cpu:.1f} of {found.cpus} processors now{names}",
+        "steal": f"the hypervisor takes {100 * found.share:.0f} % of the processors now",
+        "others_disk": f"somebody has the disks busy for {100 * found.share:.0f} % of the time now",
+    }
+    return [(None, said[found.what], "end it before you measure, or declare `disturbance: {then: repeat}`")]
 
 
 def _check_families(study: Study, host_name: str, connection: HostConnection) -> list[Finding]:

@@ -118,12 +118,14 @@ def _check(arguments: argparse.Namespace) -> int:
         print(f"  PROBLEM {text}")
     if arguments.no_hosts:
         return 1 if unfit else 0
-    bad = len(unfit)
+    bad, busy = len(unfit), 0
     for name in dict.fromkeys(host for plan in plans for host in plan.hosts):
         for fine, text, fix in check_host(study, name):
-            bad += not fine
-            print(f"  {name}: {'ok     ' if fine else 'PROBLEM'} {text}" + (f"\n      -> {fix}" if fix else ""))
-    print(f"{bad} problem{'s' * (bad != 1)}" if bad else "every host is ready")
+            bad, busy = bad + (fine is False), busy + (fine is None)
+            word = {True: "ok", False: "PROBLEM", None: "BUSY"}[fine]
+            print(f"  {name}: {word:7} {text}" + (f"\n      -> {fix}" if fix else ""))
+    told = f", {busy} of them busy" if busy else ""
+    print(f"{bad} problem{'s' * (bad != 1)}" if bad else f"every host is ready{told}")
     return 1 if bad else 0
 
 

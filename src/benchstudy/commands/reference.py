@@ -1,6 +1,7 @@
-"""Writes tables of config/README.md and docs/families/ from the models themselves, so that they cannot say otherwise.
+"""Writes tables of config/README.md and docs/ from the models themselves, so that they cannot say otherwise.
 
-`python -m benchstudy.commands.reference config/README.md docs/families/*.md` puts them between each file's markers.
+`python -m benchstudy.commands.reference config/README.md docs/statistics.md docs/families/*.md` puts them between each
+file's markers.
 """
 
 import math
@@ -17,7 +18,8 @@ from annotated_types import MinLen
 from pydantic import BaseModel
 from pydantic.fields import FieldInfo
 
-from benchstudy.model import registry
+from benchstudy.model import interference, registry
+from benchstudy.model.disturbance import LimitField
 from benchstudy.model.family import FamilyConfig
 from benchstudy.model.names import Name
 from benchstudy.model.stopping import PrecisionField
@@ -42,6 +44,7 @@ _MARKED = {
     id(get_args(DurationField)[1]): "duration",
     id(get_args(MarginField)[1]): "share",
     id(get_args(PrecisionField)[1]): "share",
+    id(get_args(LimitField)[1]): "share",
     id(get_args(Name)[1]): "name",
 }
 
@@ -81,9 +84,9 @@ def written_into(text: str) -> str:
 
 
 def metrics(family: str) -> str:
-    """Markdown: a table of what its trials give. Those with one meaning stand in one row."""
+    """Markdown: a table of what its trials give, or of every family's `hosts`. Those with one meaning are one row."""
     rows = ["| metric | unit | better | meaning |", "|---|---|---|---|"]
-    declared = registry.get(family).metrics.values()
+    declared = (interference.METRICS if family == "hosts" else registry.get(family).metrics).values()
     for (unit, better, meaning), alike in groupby(declared, lambda m: (m.unit, m.better, m.meaning)):
         found = list(alike)
         names = _together([metric.name for metric in found])

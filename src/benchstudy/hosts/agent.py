@@ -165,6 +165,14 @@ class HostAgent(AgentLine):
                 self.on_event(f"{self.remote.name}: {what} what an earlier session left: {', '.join(swept[what])}")
         return swept
 
+    def join_accounts(self, session: str) -> str | None:
+        """Have what this connection does on the host counted as the session's; the boot id of the host."""
+        return self.call("join-accounts", f"{self.work_dir}/sessions/{session}")["boot_id"]
+
+    def read_host(self, session: str) -> dict[str, Any]:
+        """What the host did up to now, and what of it was ours; see agent/interference.py."""
+        return self.call("read-host", f"{self.work_dir}/sessions/{session}")
+
     def facts(self, tools: Sequence[str] = ()) -> dict[str, Any]:
         """The host's environment (agent/facts.py), with `clock.offset_s` to this machine; the unknown is None."""
         found = self.call("facts", *tools)

@@ -85,6 +85,7 @@ class Execution:
     `limits`: how it was confined, None when nothing was asked: {"kind": "cgroup-v1", "asked": {"cpus", "memory_bytes",
         "cpu_list", "open_files"}, "effective": {"cpus": [0], "memory_bytes": N or None, "open_files": N},
         "peak_memory_bytes", "oom_kills", "cpu_user_s", "cpu_system_s"}; the last four None when unknown.
+    `readings`: of what the whole host did, before, at moments within, and after; see agent/interference.py.
     `run_dir`: on the host: `stdout`, `stderr`, `supervisor.json` and `files/`, where the command ran.
     """
 
@@ -110,6 +111,7 @@ class Execution:
     cpu_user_s: float | None
     cpu_system_s: float | None
     limits: Mapping[str, Any] | None
+    readings: Sequence[Mapping[str, Any]] | None
     survivors: tuple[str, ...]
     events: list[str]
     run_dir: str
@@ -139,6 +141,7 @@ class SupervisedRun:
             "grace_s": command.grace_s,
             "max_output_bytes": command.max_output_bytes,
             "cleanup": [list(argv) for argv in command.cleanup],
+            "readings": True,
             **Confinement(command.limits, command.cpu_list, command.open_files).spec(),
         }
 

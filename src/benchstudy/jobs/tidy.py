@@ -4,13 +4,16 @@ import json
 import logging
 import shlex
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import polars as pl
 
+from benchstudy.measuring import disturbances
 from benchstudy.measuring.raw import CorruptTrial, StoredTrial, load_trial
-from benchstudy.model import paths
+from benchstudy.model import interference, paths
+from benchstudy.model.disturbance import DisturbancePolicy
 from benchstudy.model.errors import BenchstudyError
 from benchstudy.model.family import Case, Family, ParseError
 
@@ -57,6 +60,15 @@ _TRIALS = {
     "load_before": pl.Float64,
     "load_after": pl.Float64,
     "verified": pl.String,
+    "disturbed": pl.Boolean,
+    "disturbance": pl.String,
+    "set_aside": pl.String,
+}
+# What each host of a trial did beside it: `interference.METRICS`, for every family.
+_HOSTS = {
+    **{name: pl.String for name in ("target", "case", "trial", "host", "metric", "unit")},
+    "block": pl.Int64,
+    "value": pl.Float64,
 }
 
 
@@ -73,10 +85,12 @@ def tidy_family(root: Path, plans: Sequence["SessionPlan"], output: Path) -> Non
     trials: list[dict[str, Any]] = []
     cases = {(plan.target, case.id): _case_row(family, plan.target, case) for plan in plans for case in plan.cases}
     series: dict[str, list[pl.DataFrame]] = {name: [] for name in family.series_schemas}
+    hosts: list[dict[str, Any]] = []
     for plan in plans:
         index_path = paths.session_index(root, plan.study.study, plan.target, plan.family_name)
         index = json.loads(index_path.read_text())
         discarded = {entry["uuid"]: entry["why"] for entry in index["discarded"]}
+        repeated = index.get("disturbance", {}).get("repeated", {})
         for entry in index["trials"]:
             folder = index_path.parent / entry["path"]
             try:
@@ -87,12 +101,14 @@ def tidy_family(root: Path, plans: Sequence["SessionPlan"], output: Path) -> Non
                 log.warning("discarded, and left out: %s", error)
                 continue
             record = trial.record
-            trials.append(_trial_row(root, trial, discarded.get(record.uuid)))
+            row = _trial_row(root, trial, discarded.get(record.uuid))
+            trials.append(row | _disturbance(trial, plan.disturbance, repeated.get(record.uuid)))
             case = Case(record.levels)
             cases.setdefault((record.target, record.case), _case_row(family, record.target, case))
             if record.uuid in discarded or record.status == "aborted":
                 continue
             common = {"target": record.target, "case": record.case, "block": record.block, "trial": trial.short}
+            hosts += _host_rows(trial, common)
             rows, long = _parse(family, trial)
             head = {"study": record.study, "family": record.family, **common}
             observations += [head | row for row in rows]
@@ -102,6 +118,7 @@ def tidy_family(root: Path, plans: Sequence["SessionPlan"], output: Path) -> Non
     output.mkdir(parents=True, exist_ok=True)
     pl.DataFrame(observations, schema=_OBSERVATIONS).write_parquet(output / "observations.parquet")
     pl.DataFrame(trials, schema=_TRIALS).write_parquet(output / "trials.parquet")
+    pl.DataFrame(hosts, schema=_HOSTS).write_parquet(output / "hosts.parquet")
     pl.DataFrame(list(cases.values()), infer_schema_length=None).write_parquet(output / "cases.parquet")
     for name, schema in family.series_schemas.items():
         pl.concat([_series(schema, {}, ()), *series[name]], rechunk=True).write_parquet(output / f"{name}.parquet")
@@ -187,3 +204,22 @@ def _trial_row(root: Path, trial: StoredTrial, discarded_why: str | None) -> dic
         "load_after": last.load_after if last else None,
         "verified": json.dumps(record.verified, default=str),
     }
+
+
+def _disturbance(trial: StoredTrial, policy: DisturbancePolicy, standing: str | None) -> dict[str, Any]:
+    """`disturbed` is null where nobody looked. `set_aside`: the trial that stands in its place, if one was repeated."""
+    seen = disturbances.seen(trial)
+    worst = interference.worst(seen)
+    return {
+        "disturbed": None if worst is None else policy.disturbed(seen) is not None,
+        "disturbance": None if worst is None else json.dumps(asdict(worst)),
+        "set_aside": standing and standing[:8],
+    }
+
+
+def _host_rows(trial: StoredTrial, common: Mapping[str, Any]) -> list[dict[str, Any]]:
+    return [
+        {**common, "host": host, "metric": name, "unit": interference.METRICS[name].unit, "value": value}
+        for host, values in disturbances.values(trial).items()
+        for name, value in values.items()
+    ]

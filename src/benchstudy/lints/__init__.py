@@ -8,7 +8,7 @@ lint(material.read(results, ceilings))           a family's results, as report/r
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 
-from benchstudy.lints import ceilings, comparisons, load, published, reporting, summaries
+from benchstudy.lints import ceilings, comparisons, load, neighbours, published, reporting, summaries
 from benchstudy.lints.acknowledge import Acknowledged, acknowledge
 from benchstudy.lints.model import Ceiling, Figure, Finding, Group, Material, Rule, registered
 from benchstudy.model import registry
@@ -16,7 +16,7 @@ from benchstudy.model import registry
 __all__ = ["Ceiling", "Figure", "Finding", "Group", "Material", "Rule", "lint", "published", "rules"]
 
 # Imported for the rules they define, which is all that naming them here is for.
-_RULES = (summaries, ceilings, comparisons, load, reporting)
+_RULES = (summaries, ceilings, comparisons, load, neighbours, reporting)
 
 
 def rules() -> Mapping[str, Rule]:

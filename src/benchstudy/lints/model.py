@@ -101,6 +101,8 @@ class Material:
     labels: Mapping[str, Mapping[str, Mapping[str, float]]] = field(default_factory=dict)
     # What the cases of a family are measured for.
     headlines: tuple[str, ...] = ()
+    # How many trials of a case others disturbed, of how many, by case; without those of which none was.
+    disturbed: Mapping[str, tuple[int, int]] = field(default_factory=dict)
 
     def by(self, key: Callable[[Group], K]) -> Iterator[tuple[K, list[Group]]]:
         """Groups with an equal key together, in the material's order."""

@@ -18,7 +18,7 @@ from uuid import uuid4
 from benchstudy.hosts.agent import HostAgent
 from benchstudy.hosts.controller import ends_with_controller
 from benchstudy.hosts.remote import ConnectionFailed, ConnectionLost, Remote
-from benchstudy.measuring import looks
+from benchstudy.measuring import disturbances, looks
 from benchstudy.measuring.beside import Beside
 from benchstudy.measuring.instrument import instrument_sha256
 from benchstudy.measuring.progress import Progress
@@ -71,8 +71,26 @@ def adopt(
 
     Raises SessionFailed when a case was described anew after it was measured.
     """
+    return {key: _standing(plan, found) for key, found in results(plan, trials, discarded).items()}
+
+
+def _standing(plan: SessionPlan, found: list[StoredTrial]) -> StoredTrial:
+    """Of a case's results in one block, that of which figures are: the first that was not disturbed, if any."""
+    if len(found) == 1:  # nothing to choose from: the files of ten thousand trials need not be read
+        return found[0]
+    return next((trial for trial in found if not _disturbed(plan, trial)), found[0])
+
+
+def _disturbed(plan: SessionPlan, trial: StoredTrial) -> bool:
+    return plan.disturbance.disturbed(disturbances.seen(trial)) is not None
+
+
+def results(
+    plan: SessionPlan, trials: Iterable[StoredTrial], discarded: Container[str]
+) -> dict[tuple[str, int], list[StoredTrial]]:
+    """As `adopt`, with all results of a case in a block: those that were repeated because of others on the host."""
     cases = {case.id: case for case in plan.cases}
-    adopted: dict[tuple[str, int], StoredTrial] = {}
+    found: dict[tuple[str, int], list[StoredTrial]] = {}
     for trial in trials:
         record = trial.record
         if record.uuid in discarded or record.status not in RESULTS or record.case not in cases:
@@ -88,8 +106,17 @@ def adopt(
                 f"changed) than when trial {trial.short} measured it. Give the study a new name to measure afresh, or "
                 f"put the old value back, or `benchstudy discard --case {record.case} --why …`"
             )
-        adopted.setdefault((record.case, record.block), trial)
-    return adopted
+        found.setdefault((record.case, record.block), []).append(trial)
+    return found
+
+
+def set_aside(plan: SessionPlan, trials: Iterable[StoredTrial], discarded: Container[str]) -> dict[str, str]:
+    """Disturbed trials beside which another of the same case and block stands: their uuids, and that one's."""
+    aside: dict[str, str] = {}
+    for found in results(plan, trials, discarded).values():
+        standing = _standing(plan, found)
+        aside |= {t.record.uuid: standing.record.uuid for t in found if t is not standing and _disturbed(plan, t)}
+    return aside
 
 
 def missing_trials(
@@ -101,11 +128,12 @@ def missing_trials(
     stored is never taken again. [] when the session has all that it asks for. Raises SessionFailed as `adopt`, and when
     a trial can no longer be parsed that a look needs.
     """
-    adopted = adopt(plan, trials, store.discards())
+    found = results(plan, trials, store.discards())
+    adopted = {key: _standing(plan, repeated) for key, repeated in found.items()}
     stopping = plan.stopping
     blocks = stopping.look_from(looks.begun(adopted)) if stopping else plan.blocks
     while True:
-        missing = [s for s in schedule(plan, blocks) if (s.case.id, s.block) not in adopted]
+        missing = [s for s in schedule(plan, blocks) if _is_missing(plan, found.get((s.case.id, s.block), []))]
         if missing or stopping is None:
             return missing
         look = looks.find_look(store.looks(), plan, blocks, adopted)
@@ -116,6 +144,11 @@ def missing_trials(
         if looks.enough(look, plan, stopping):
             return []
         blocks = stopping.look_after(blocks)
+
+
+def _is_missing(plan: SessionPlan, found: list[StoredTrial]) -> bool:
+    """Whether a case is still to be measured in a block: there is no result, or each was disturbed and is repeated."""
+    return not found or (plan.disturbance.repeats(len(found)) and all(_disturbed(plan, trial) for trial in found))
 
 
 def waiting_s(plan: SessionPlan, trials: Iterable[StoredTrial], block: int, moment: datetime) -> float:
@@ -171,6 +204,10 @@ def write_index(plan: SessionPlan, store: TrialStore, trials: Iterable[StoredTri
                 "files": [vars(file) for file in trial.files],
             }
         )
+    try:
+        repeated = set_aside(plan, trials, store.discards())
+    except SessionFailed:  # a case was described anew, and the index says so already
+        repeated = {}
     sessions = [json.loads(p.read_text()) for p in store.folder.glob("sessions/[!.]*/session.json")]
     index = {
         "schema_version": 1,
@@ -183,6 +220,7 @@ def write_index(plan: SessionPlan, store: TrialStore, trials: Iterable[StoredTri
         "stopping": _stopping(plan, store, trials),
         "sessions": sorted(sessions, key=lambda s: s["started"]),
         "trials": listed,
+        "disturbance": {**plan.disturbance.model_dump(mode="json"), "repeated": repeated},
         "discarded": [vars(d) for d in store.discards().values()],
     }
     path = store.index
@@ -236,9 +274,18 @@ class _Session:
             adopted = len(adopt(self._plan, self._trials, self._store.discards()))
             self._progress.begin(len(missing), adopted, blocks=len({scheduled.block for scheduled in missing}))
             while missing:
-                self._results_of(missing, state)
+                # Repeats come at the end of their block, so that they are compared with what was measured beside them.
+                by_block = self._plan.disturbance.then == "repeat"
+                now_due = [s for s in missing if s.block == missing[0].block] if by_block else missing
+                self._results_of(now_due, state)
+                expected = len(missing) - len(now_due)
                 missing = missing_trials(self._plan, self._store, self._trials, self._event)
-                self._progress.extend(len(missing), blocks=len({scheduled.block for scheduled in missing}))
+                begun = {scheduled.block for scheduled in now_due}
+                further = {scheduled.block for scheduled in missing} - begun
+                self._progress.extend(len(missing) - expected, blocks=0 if expected else len(further))
+                again = [s.case.id for s in missing if s.block == now_due[-1].block] if by_block else []
+                if again:
+                    self._event(f"block {now_due[-1].block}: others disturbed {', '.join(again)}: once more")
 
     def _results_of(self, missing: list[Scheduled], state: SessionState) -> None:
         """Measure all of these. Raises SessionFailed when one of them has no result in the end."""
@@ -286,7 +333,7 @@ class _Session:
             )
             stack.enter_context(agent.lock(self._uuid, owner))
             agent.sweep()
-            connections[name] = HostConnection(remote, agent)
+            connections[name] = HostConnection(remote, agent, agent.join_accounts(self._uuid))
         return connections
 
     def _one_trial(self, scheduled: Scheduled, state: SessionState) -> Status:
@@ -331,6 +378,7 @@ class _Session:
                 verified=trial.notes,
                 instrument=self._instrument,
             )
+            trial.keep_neighbours()
             state.redact_files(partial.folder)
             for text in self._beside.news():
                 self._event(text)

@@ -30,6 +30,7 @@ class HostConnection:
 
     remote: Remote
     agent: HostAgent
+    boot_id: str | None = None  # while a session holds it
 
 
 class SessionState:

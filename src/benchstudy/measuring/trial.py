@@ -10,6 +10,7 @@ from benchstudy.hosts.agent import Command, Execution, RunningService, ServiceFa
 from benchstudy.hosts.commands import events_of
 from benchstudy.hosts.remote import ConnectionFailed, ConnectionLost
 from benchstudy.hosts.services import died, how_it_ended, no_address
+from benchstudy.measuring.neighbours import Neighbours
 from benchstudy.measuring.raw import CommandRecord
 from benchstudy.measuring.state import SessionState
 from benchstudy.model.causes import Cause, failure_of, ran_out_of_memory
@@ -72,6 +73,7 @@ class TrialContext:
         self.study, self.target, self.session = state.plan.study.study, state.plan.target, state.uuid
         self.commands: list[CommandRecord] = []
         self.notes: dict[str, Any] = {}
+        self._neighbours = Neighbours(state.uuid, state.hosts)
 
     def execute(self, command: Command, role: str = "sut") -> TrialExecution:
         """Run one command under the supervisor on the role's host and fetch everything it left."""
@@ -79,7 +81,9 @@ class TrialContext:
         agent = connection.agent
         tool = self._state.tool(role, command.argv[0])
         self._state._secrets.update(command.secret_env.values())
-        execution = agent.execute(self._state.uuid, command)
+        with self._neighbours.around(command.label, connection.remote.name) as observed:
+            execution = agent.execute(self._state.uuid, command)
+            observed(execution.readings)
         into = self.files if command.label == "command" else self.files / command.label
         try:
             agent.fetch(execution, into)
@@ -234,6 +238,10 @@ class TrialContext:
     def event(self, text: str) -> None:
         """Something that happened, for the session's record and whoever watches it."""
         self._state.event(text)
+
+    def keep_neighbours(self) -> None:
+        """Write what others did on the hosts meanwhile into the trial's files."""
+        self._neighbours.keep(self.files)
 
     def note(self, **facts: Any) -> None:
         """What was verified about this trial: file system type, cache state, limits."""

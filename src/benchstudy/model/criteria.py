@@ -10,6 +10,7 @@ NOT_CACHED = 0.01  # of it, at most: a cold one
 PAGE_OF_MEMORY = 4096  # bytes: a read that fetched less than one page from storage fetched nothing
 SAME_PROOF = 0.5  # of the bytes that storage gave to one case: another that got less was verified to be something else
 EPISODE_S = 600.0  # blocks that all begin within so long saw one episode of their host, and no other
+DISTURBED = 0.05  # of a host's processors, or of its disks' time: what others may take beside a trial
 LITTLE = 0.05  # of the requests that were to be under way: more or fewer of them contradict Little's law
 LEAST_CEILING_S = 1.0  # of a null server's run: what a generator does in milliseconds it mostly does to begin
 USERS_SWING = 0.5  # of their mean: users that swing wider between the fewest and the most have no number

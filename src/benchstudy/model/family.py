@@ -29,6 +29,7 @@ from typing import Any, ClassVar, Literal
 from pydantic import Field, model_validator
 
 from benchstudy.model.causes import Failure
+from benchstudy.model.disturbance import DisturbancePolicy
 from benchstudy.model.metrics import Metric
 from benchstudy.model.names import Name
 from benchstudy.model.services import Service
@@ -53,6 +54,7 @@ class FamilyConfig(Strict):
     blocks: BlocksField | None = Field(None, description="overrides the study's number of blocks")
     until: PrecisionField | None = Field(None, description="overrides the study's precision")
     blocks_apart: DurationField | None = Field(None, description="overrides the study's")
+    disturbance: DisturbancePolicy | None = Field(None, description="overrides the study's")
     timeout: DurationField = Field(600.0, description="after this a trial is ended and counted as 'timeout'")
     services: dict[Name, Service] = Field({}, description="servers and mounts that are up during the session")
 

@@ -15,6 +15,7 @@ from benchstudy.model import paths, registry
 from benchstudy.model.authorship import Author, LicenceField
 from benchstudy.model.criteria import MARGIN
 from benchstudy.model.declared import Acknowledgement, DeclaredCeiling
+from benchstudy.model.disturbance import DisturbancePolicy
 from benchstudy.model.errors import StudyError
 from benchstudy.model.family import Case, Family, FamilyConfig
 from benchstudy.model.host import Host
@@ -89,6 +90,9 @@ class Study(Strict):
     )
     blocks_apart: DurationField | None = Field(
         None, description="from the beginning of one block to that of the next, at least, such as `10min`"
+    )
+    disturbance: DisturbancePolicy | None = Field(
+        None, description="what becomes of trials beside which others took too much of a host; `mark` when left out"
     )
     measure: bool = Field(True, description="false: use what is on disk and never connect to a host")
     beside: bool = Field(
@@ -191,9 +195,9 @@ class Study(Strict):
         content = self.model_dump(mode="json", exclude=not_declared, serialize_as_any=True)
         # A key that a later version added must not make the trials of an earlier one look post hoc.
         for part in (content, *content["families"].values()):
-            for key in ("until", "blocks_apart"):
-                if part[key] is None:
-                    del part[key]
+            for added in ("until", "blocks_apart", "disturbance"):
+                if part[added] is None:
+                    del part[added]
         return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()
 
 
@@ -205,6 +209,7 @@ class SessionPlan:
         self.config = study.families[family]
         self.family: Family = registry.get(family)
         self.roles = study.targets[target].roles
+        self.disturbance = self.config.disturbance or study.disturbance or DisturbancePolicy()
         # Of nothing to measure there is nothing to decide.
         declared = 1 if self.config.import_only else self.config.blocks or study.blocks
         until = self.config.until or study.until
@@ -238,6 +243,8 @@ class SessionPlan:
         """Changes exactly when the set of trials that must exist changes, or the rule that decides how many."""
         blocks = asdict(self.stopping) if self.stopping else self.blocks
         content = [blocks, sorted((case.id, case.definition_sha256) for case in self.cases)]
+        if self.disturbance.then == "repeat":
+            content.append(self.disturbance.model_dump(mode="json"))
         return hashlib.sha256(json.dumps(content).encode()).hexdigest()
 
 

@@ -7,12 +7,14 @@ of a trial the execution of a tool.
 import shlex
 from typing import Any
 
+from benchstudy.measuring import disturbances
 from benchstudy.measuring.raw import CommandRecord, StoredTrial, ToolRecord
 from benchstudy.model import registry
 from benchstudy.provenance.contents import STUDY_FILE, Contents, Measured
 from benchstudy.provenance.entities import STATUS, Files, Graph, Reference, fragment, to
 from benchstudy.provenance.words import counted
 from benchstudy.report.results import sessions
+from benchstudy.report.scrutiny import disturbed
 
 
 def step(family: str) -> str:
@@ -106,6 +108,8 @@ class Runs:
         if record.imported_from:
             said = [f"Imported from {record.imported_from}: how it was run is not known"]
         said += [f"discarded by hand: {discarded}"] if discarded else []
+        found = measured.plan.disturbance.disturbed(disturbances.seen(trial))
+        said += [f"disturbed: {disturbed.told(found)}"] if found else []
         said += [f"commands: {', '.join(c.label for c in record.commands)}"] if record.commands else []
         levels = [
             self._graph.add(fragment("level", f"{factor}={level}"), "PropertyValue", name=factor, value=level)

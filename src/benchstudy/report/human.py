@@ -128,10 +128,11 @@ def value_range(values: Sequence[float], unit: str) -> str:
 
 def evidence(summary: Summary, unit: str) -> str:
     """How much stands behind a cell: n and the 95 % interval of the median, or why there is none; and two modes."""
+    n = f"n = {summary.n}" + (f", {summary.disturbed} disturbed" if summary.disturbed else "")
     modes = f"; {two_modes(summary.modes, unit)}" if summary.modes is not None else ""
     if summary.interval_low is None:
-        return f"n = {summary.n}: too small for an interval{modes}"
-    return f"n = {summary.n}, {interval(summary, unit)}{modes}"
+        return f"{n}: too small for an interval{modes}"
+    return f"{n}, {interval(summary, unit)}{modes}"
 
 
 def two_modes(modes: Modes, unit: str) -> str:

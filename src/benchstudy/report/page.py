@@ -21,7 +21,7 @@ from benchstudy.report.figures.layers import Reference
 from benchstudy.report.published import published
 from benchstudy.report.results import estimatefiles, sessions
 from benchstudy.report.results.results import Results, Titled, Where
-from benchstudy.report.scrutiny import evidence, lint_list, scrutiny
+from benchstudy.report.scrutiny import disturbed, evidence, lint_list, scrutiny
 from benchstudy.report.tables.tables import slug
 from benchstudy.report.trials import triallist, trialpages
 from benchstudy.statistics.comparisons import Comparison, tested
@@ -67,6 +67,12 @@ class Page(PageTables, PageFigures):
     def overview(self) -> None:
         """How many trials stand behind the page, and what must be known before reading on."""
         show(evidence.overview(self.results, self._indexes))
+        if self.results.disturbed:
+            self.flags([disturbed.sentence(self.results)])
+
+    def show_answers(self, answers: Sequence[Mapping[str, Any]]) -> None:
+        said = disturbed.of_page(self.results)
+        super().show_answers([{**a, "note": " ".join(filter(None, (a["note"], said)))} for a in answers])
 
     def answer(self, groups: Mapping[str, tuple[str, Where]], *, series: str) -> None:
         """For each group `{title: (metric, choice of cases)}` the medians of its series, sorted, and how sure that is.
@@ -144,7 +150,12 @@ class Page(PageTables, PageFigures):
 
     def weaknesses(self, extra: Iterable[str] = ()) -> None:
         """What a sceptical reader should hold against the figures, and a section of its own for what lints find."""
-        weak = [*extra, *evidence.weak_points(self.results, self._indexes), *scrutiny.points(self._scrutiny)]
+        weak = [
+            *extra,
+            *disturbed.weaknesses(self.results),
+            *evidence.weak_points(self.results, self._indexes),
+            *scrutiny.points(self._scrutiny),
+        ]
         found = lint_list.of_family(self.results, lint_list.declared(self.root, self.study))
         for kind, entry in scrutiny.notes(self._scrutiny, weak, found).items():
             self.note(kind, self.family, entry)

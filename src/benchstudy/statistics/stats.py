@@ -22,6 +22,7 @@ class Summary:
 
     An estimate that the data cannot support is None, and `note` says why in words for a reader. `method` names the
     estimator of the interval and is empty when there is none. `modes`: the two groups that the values lie in.
+    `disturbed`: how many of the trials others disturbed.
     """
 
     n: int
@@ -33,6 +34,7 @@ class Summary:
     method: str
     note: str
     modes: Modes | None = None
+    disturbed: int = 0
 
 
 def smallest_n(percentile: float, level: float = LEVEL) -> int:

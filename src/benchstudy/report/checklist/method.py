@@ -22,13 +22,17 @@ def environment(facts: StudyFacts) -> Answer:
             whole.add(session["uuid"])
     if not held:
         return Answer("not satisfied", "No session recorded its hosts.", "#hosts")
-    lacking = []
+    lacking, disturbed = [], []
     for family in facts.families:
         known = family.succeeded.filter(pl.col("session").is_in(list(whole)))["trial"].to_list()
         lacking += in_trials(family, family.succeeded, set(known))
+        quiet = set(family.succeeded["trial"].to_list()) - set(family.results.disturbed)
+        disturbed += in_trials(family, family.succeeded, quiet)
     told = f"{human.plural(held, 'session')} of a host: {human.plural(changes, 'change')}"
     text = f"Recorded before and after all of {told}."
-    return unless_lacking(lacking, text, "Not known before and after the sessions of", "#hosts")
+    if lacking:
+        return unless_lacking(lacking, text, "Not known before and after the sessions of", "#hosts")
+    return unless_lacking(disturbed, text, f"{text} Others disturbed", "#hosts")
 
 
 def _programs_known(facts: StudyFacts, fine: str, problem: str, fragment: str, *columns: str) -> Answer:

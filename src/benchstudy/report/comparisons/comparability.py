@@ -9,6 +9,7 @@ from benchstudy.model.criteria import PAGE_OF_MEMORY, SAME_PROOF
 from benchstudy.report import human
 from benchstudy.report.results import sessions
 from benchstudy.report.results.results import Results
+from benchstudy.report.scrutiny import disturbed
 
 IMPORTED = "imported: when and on what it was measured is not known"
 Indexes = Sequence[Mapping[str, Any]]
@@ -44,6 +45,7 @@ class Comparability:
 
     def __init__(self, results: Results, indexes: Indexes, across_tools: bool = False, across_caches: bool = False):
         self._indexes = indexes
+        self._disturbed = results.disturbed
         self._of = {}
         self._given = {} if across_caches else _bytes_of_storage(results)
         for row in results.counted.iter_rows(named=True):
@@ -78,6 +80,10 @@ class Comparability:
         given = [self._median_given(side) for side in sides]
         if min(given) < SAME_PROOF * max(given):
             return [], [], self._other_proof(*sides)
+        counts = [sum(trial[1] in self._disturbed for trial in side) for side in sides]
+        disturbance = disturbed.compared(("the base", "the other"), counts, [len(side) for side in sides])
+        if disturbance:
+            return [], [], disturbance
         lost = len(base) + len(other) - sum(map(len, sides))
         why = (
             f"{human.plural(lost, 'trial')} left out: of another session, tool or proof of its cache than its "

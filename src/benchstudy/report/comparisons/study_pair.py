@@ -16,8 +16,9 @@ from benchstudy.report.comparisons.comparability import IMPORTED
 from benchstudy.report.comparisons.comparison import Margins, Row, ratio_lines, verdict_cell
 from benchstudy.report.exhibits import cells
 from benchstudy.report.results.results import Estimate, Results
+from benchstudy.report.scrutiny import disturbed
 from benchstudy.report.tables.tables import Cell, Table
-from benchstudy.statistics.comparisons import Arm, Verdict, compare, judge
+from benchstudy.statistics.comparisons import Arm, Verdict, compare, judge, refused
 
 
 @dataclass(frozen=True)
@@ -107,6 +108,10 @@ class FamilyPair:
         declared = self.base.results.declared(metric)
         arms = [self._arm(side, estimate) for (side, _), estimate in zip(places, (base, other), strict=True)]
         made = compare(*arms, margin=margin, better=declared.better or "higher")
+        counts = [base.summary.disturbed, other.summary.disturbed]
+        why = disturbed.compared([arm.name for arm in arms], counts, [arm.n for arm in arms])
+        if why:
+            made = refused(arms[0], arms[1], why, margin=margin, better=declared.better or "higher")
         if made.ratio is not None and apart:
             made = replace(made, verdict=Verdict.NONE, why="; ".join(filter(None, (made.why, apart))))
         name = self.base.results.case_name(target, case)

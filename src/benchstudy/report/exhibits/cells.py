@@ -10,7 +10,7 @@ import polars as pl
 from benchstudy.model.causes import Cause
 from benchstudy.report import human
 from benchstudy.report.results.results import Estimate, Reason, Results
-from benchstudy.report.scrutiny import drift
+from benchstudy.report.scrutiny import disturbed, drift
 from benchstudy.report.tables.tables import MISSING, Cell, Table
 from benchstudy.statistics import histograms, stats
 
@@ -44,7 +44,8 @@ def estimate_cell(results: Results, estimate: Estimate | None, form: str, unit: 
     if estimate.failed:
         lines.append(estimate.failure)
     kind = "number warning" if estimate.failed else "number"
-    marks = drift.mark(results, estimate.metric, (estimate.target, estimate.case))
+    key = (estimate.target, estimate.case)
+    marks = (*drift.mark(results, estimate.metric, key), *disturbed.mark(results, key))
     return Cell(tuple(lines), link, kind, summary.note, marks)
 
 

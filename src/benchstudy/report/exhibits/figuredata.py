@@ -6,8 +6,10 @@ from typing import Any
 import polars as pl
 
 from benchstudy.report import human
+from benchstudy.report.figures.layers import NOTHING, NOTICED
 from benchstudy.report.figures.styles import Style
 from benchstudy.report.results.results import Results, Where
+from benchstudy.report.scrutiny import disturbed
 from benchstudy.statistics import histograms
 
 
@@ -38,6 +40,10 @@ def points(results: Results, metric: str, series: str, where: Where, x: str | No
         "y": pl.col("value").round_sig_figs(5),
     }
     names = ["series", "y", "unit", "trial", "tip value", "tip block"]
+    if results.disturbed:
+        told = {trial: disturbed.told(seen) for trial, seen in results.disturbed.items()}
+        columns[NOTICED] = pl.col("trial").replace_strict(told, default=NOTHING, return_dtype=pl.String)
+        names.append(NOTICED)
     if x is not None:
         columns["x"] = pl.col(x).cast(pl.Float64)
         names.append("x")

@@ -1,13 +1,15 @@
 """The figures that a family's page makes of its results."""
 
 from collections.abc import Mapping, Sequence
+from typing import Any
 
 import polars as pl
 
 from benchstudy.report.exhibits import figuredata
 from benchstudy.report.exhibits.exhibits import Exhibits
-from benchstudy.report.figures.panels import Axis, Reference, Style, cdf_panel, strip_panel, trend_panel
+from benchstudy.report.figures.panels import Axis, Panel, Reference, Style, cdf_panel, strip_panel, trend_panel
 from benchstudy.report.results.results import Results, Titled, Where
+from benchstudy.report.scrutiny import disturbed
 
 # Choices of cases, each under the title of its panel or table.
 Views = Mapping[str, Where]
@@ -17,6 +19,12 @@ class PageFigures(Exhibits):
     """Every trial is a point in them, and leads to its command and files."""
 
     results: Results
+
+    def show_figure(self, name: str, caption: str, panels: Sequence[Panel], *rest: Any, **options: Any) -> None:
+        said = disturbed.of_page(self.results)
+        if said and any(panel.trials for panel in panels):
+            said = f"{said.removesuffix('.')} (struck through)."
+        super().show_figure(name, f"{caption} {said}".rstrip(), panels, *rest, **options)
 
     def trend(
         self, name: str, metric: str, *, x: str, x_title: str, series: str, views: Views, caption: str,

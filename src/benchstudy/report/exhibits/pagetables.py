@@ -9,6 +9,7 @@ from benchstudy.report import human
 from benchstudy.report.exhibits import cells, figuredata
 from benchstudy.report.exhibits.exhibits import Exhibits
 from benchstudy.report.results.results import Results, Titled, Where
+from benchstudy.report.scrutiny import disturbed
 from benchstudy.report.tables.tables import Cell, Table
 
 
@@ -16,6 +17,9 @@ class PageTables(Exhibits):
     """Every figure in them leads to the trials of its case."""
 
     results: Results
+
+    def _table_html(self, table: Table) -> str:
+        return super()._table_html(disturbed.marked(self.results, table))
 
     def table(
         self, name: str, metric: str, *, rows: str, columns: Sequence[str], where: Where, caption: str,

@@ -50,6 +50,8 @@ def _remove_legends(node: Any) -> None:
         _remove_legends(child)
 
 
+# A column of points: what was noticed beside each trial. It is there when something was, beside any of them.
+NOTICED, NOTHING = "tip beside it", "nothing"
 HIDDEN = alt.param(name="hidden", value=[])
 
 
@@ -73,6 +75,15 @@ def tooltips(frame: pl.DataFrame) -> list[alt.Tooltip]:
 
 def _escaped(column: str) -> str:
     return re.sub(r"([.:\[\]])", r"\\\1", column)
+
+
+def strokes(points: pl.DataFrame, x: alt.X, y: alt.Y) -> list[alt.Chart]:
+    """A stroke through each trial beside which something was noticed on the host."""
+    if NOTICED not in points.columns:
+        return []
+    chart = alt.Chart(points.filter(pl.col(NOTICED) != NOTHING))
+    mark = chart.mark_point(shape="stroke", angle=45, size=140, color=REFERENCE, strokeWidth=1.6, aria=False)
+    return [visible(mark.encode(x=x, y=y))]
 
 
 def reference_layers(references: Sequence[Reference], *, horizontal: bool, encoding: dict[str, Any]) -> list[alt.Chart]:

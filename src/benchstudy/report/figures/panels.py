@@ -9,7 +9,16 @@ import polars as pl
 
 from benchstudy.report.figures.axes import Axis
 from benchstudy.report.figures.forest import forest_panel
-from benchstudy.report.figures.layers import Panel, Reference, layered, present, reference_layers, tooltips, visible
+from benchstudy.report.figures.layers import (
+    Panel,
+    Reference,
+    layered,
+    present,
+    reference_layers,
+    strokes,
+    tooltips,
+    visible,
+)
 from benchstudy.report.figures.styles import Style
 from benchstudy.report.figures.thinning import thinned
 from benchstudy.report.figures.timeline import Phase, time_panel
@@ -82,6 +91,7 @@ def trend_panel(
         visible(medians.mark_line(strokeWidth=2, aria=False)),
         visible(intervals),
         visible(trials),
+        *strokes(points, base_x, alt.Y("y:Q", **y_encoding)),
         *(reference_layers(references, horizontal=True, encoding=y_encoding)),
     ]
     chart = layered(*layers)
@@ -129,6 +139,7 @@ def strip_panel(
             .mark_point(size=42, opacity=0.65, strokeWidth=1.3, aria=False)
             .encode(x=base_x, y=rows, color=colour, shape=style.shape(), href="href:N", tooltip=tooltips(points))
         ),
+        *strokes(points, base_x, rows),
         visible(
             alt.Chart(estimates)
             .mark_tick(thickness=3, size=26, aria=False)

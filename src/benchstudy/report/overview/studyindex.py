@@ -12,13 +12,14 @@ import polars as pl
 from jinja2.utils import markupsafe
 
 from benchstudy.model import registry
+from benchstudy.model.interference import Disturbance
 from benchstudy.report import human
 from benchstudy.report.checklist.checklist import answered
 from benchstudy.report.exhibits.exhibitfiles import ANSWER
 from benchstudy.report.figures.vega import FIGURE_FORMATS
 from benchstudy.report.results import sessions
 from benchstudy.report.results.results import Results
-from benchstudy.report.scrutiny import evidence
+from benchstudy.report.scrutiny import disturbed, evidence
 from benchstudy.report.study.studyfacts import FamilyFacts, StudyFacts
 from benchstudy.report.study.studypages import STUDY_PAGES
 from benchstudy.report.tables.tables import TABLE_FORMATS, anchor
@@ -55,6 +56,7 @@ class StudyIndex:
             "families": [self._family(family) for family in self._facts.families],
             "pages": self._pages(),
             "problems": self._problems(),
+            "disturbed": self._disturbed(),
             "weak": [self._weak(family) for family in self._facts.families],
             "failures": [row for name, results in self._results.items() for row in self._failures(name, results)],
             "set_aside": [row for name, results in self._results.items() for row in self._set_aside(name, results)],
@@ -213,6 +215,10 @@ class StudyIndex:
     def _problems(self) -> list[str]:
         return [f"{i['family']} on {i['target']}: {i['problem']}" for i in self._indexes if i.get("problem")]
 
+    def _disturbed(self) -> list[str]:
+        told = [(family.title, disturbed.sentence(family.results)) for family in self._facts.families]
+        return [f"{title}: {said}" for title, said in told if said]
+
     def _failures(self, name: str, results: Results) -> list[dict[str, Any]]:
         """One row a case with all its causes, each with how often and the way to the first trial it happened in."""
         lost = results.counted.filter(pl.col("status") != "ok")
@@ -243,12 +249,13 @@ class StudyIndex:
 
     def _set_aside(self, name: str, results: Results) -> list[dict[str, Any]]:
         """Trials that do not count: discarded by somebody, or aborted and done again."""
-        aside = results.trials.filter(pl.col("discarded_why").is_not_null() | (pl.col("status") == "aborted"))
+        columns = pl.col("discarded_why", "set_aside")
+        aside = results.trials.filter(pl.any_horizontal(columns.is_not_null(), pl.col("status") == "aborted"))
         return [
             {
                 "trial": row["trial"],
                 "case": human.level(row["case"]),
-                "what": f"discarded: {row['discarded_why']}" if row["discarded_why"] else f"aborted: {row['cause']}",
+                "what": _why_aside(row),
                 "href": self._trial_link(results, row["trial"]),
             }
             for row in aside.iter_rows(named=True)
@@ -267,6 +274,10 @@ class StudyIndex:
                 host["lines"] = sessions.host_lines(facts)
                 host["facts"] = json.dumps(facts, indent=1, ensure_ascii=False)
                 host["changes"] += [f"{index['family']}: {change}" for change in environment.get("diff") or ()]
+        for family, results in self._results.items():
+            for name, count in Counter(seen.host for seen in results.disturbed.values()).items():
+                if name in found:
+                    found[name]["changes"].append(f"{family}: others disturbed {human.plural(count, 'trial')}")
         return list(found.values())
 
     def _sessions(self) -> list[dict[str, Any]]:
@@ -303,3 +314,12 @@ class StudyIndex:
         return others + [
             {"name": " against ".join(names), "href": self._link(p)} for p, names in sides if self._study.study in names
         ]
+
+
+def _why_aside(row: Mapping[str, Any]) -> str:
+    if row["discarded_why"]:
+        return f"discarded: {row['discarded_why']}"
+    if row["set_aside"]:
+        found = disturbed.told(Disturbance.read(json.loads(row["disturbance"])))
+        return f"disturbed, and trial {row['set_aside']} stands in its place: {found}"
+    return f"aborted: {row['cause']}"

@@ -16,7 +16,7 @@ _FORMULA = r"^([=+@-](?:\D|$))"
 def write_estimates(estimates: Iterable[Estimate], path: Path) -> None:
     """One row a case and metric."""
     path.parent.mkdir(parents=True, exist_ok=True)
-    names = ["n", "mean", "sd", "median", "interval_low", "interval_high", "method", "note"]
+    names = ["n", "mean", "sd", "median", "interval_low", "interval_high", "method", "note", "disturbed"]
     of_modes = ["low_n", "low", "high_n", "high"]  # empty where there is one mode
     with path.open("w", newline="", encoding="utf-8") as out:
         writer = csv.writer(out, lineterminator="\n")
@@ -35,7 +35,11 @@ def write_trials(results: Results, path: Path) -> None:
     named = pl.format("{} [{}]", "metric", "unit")
     given = results.observations.filter(pl.col("value").is_not_null()).select("trial", "value", metric=named)
     wide = given.pivot("metric", index="trial", values="value", aggregate_function="first", sort_columns=True)
-    told = ("target", "case", "block", "trial", "status", "cause", "discarded_why", "started", "duration_s", "raw")
-    rows = in_order(results.trials).select(told).rename({"duration_s": "trial took [s]", "raw": "raw files in"})
+    told = ("target", "case", "block", "trial", "status", "cause", "discarded_why", "disturbed", "set_aside")
+    rows = (
+        in_order(results.trials)
+        .select(*told, "started", "duration_s", "raw")
+        .rename({"duration_s": "trial took [s]", "raw": "raw files in"})
+    )
     rows = rows.join(wide, on="trial", how="left", maintain_order="left")
     rows.with_columns(pl.col(pl.String).str.replace(_FORMULA, "'$1")).write_csv(path)

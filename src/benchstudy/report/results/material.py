@@ -42,6 +42,12 @@ def read(results: "Results", ceilings: Iterable[Ceiling] = ()) -> Material:
     unexplained = Counter(
         Group("", levels.get(key, {"case": key[1]}), {}).where for key in failed.select("target", "case").iter_rows()
     )
+    totals = Counter(results.counted.select("target", "case").iter_rows())
+    met = results.counted.filter(pl.col("trial").is_in(list(results.disturbed)))
+    disturbed = {
+        Group("", levels.get(key, {"case": key[1]}), {}).where: (count, totals[key])
+        for key, count in Counter(met.select("target", "case").iter_rows()).items()
+    }
     labels = _labels(results, {key: Group("", of, {}).where for key, of in levels.items()})
     return Material(
         results.family,
@@ -52,6 +58,7 @@ def read(results: "Results", ceilings: Iterable[Ceiling] = ()) -> Material:
         unexplained,
         labels,
         tuple(results.primary_metrics),
+        disturbed,
     )
 
 

@@ -3,7 +3,7 @@
 import json
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -14,6 +14,7 @@ from benchstudy.model import registry
 from benchstudy.model.causes import Cause
 from benchstudy.model.errors import BenchstudyError
 from benchstudy.model.family import UNKNOWN
+from benchstudy.model.interference import Disturbance
 from benchstudy.model.metrics import Metric, Tells, undeclared
 from benchstudy.report import human
 from benchstudy.report.results.trialplaces import TrialPlaces, trial_places
@@ -22,6 +23,10 @@ from benchstudy.statistics import stats
 
 # What a trial's status may be when it is a result; an aborted one is done again and a discarded one was replaced.
 RESULT_STATUSES = ("ok", "failed", "timeout")
+
+_KEPT = pl.col("discarded_why").is_null() & pl.col("set_aside").is_null()
+# Columns of the trial table that tables of earlier versions lack.
+_LATER = {"disturbed": pl.Boolean, "disturbance": pl.String, "set_aside": pl.String}
 
 Where = Mapping[str, str | Sequence[str]]
 # Metrics under the titles that their family declares, or {metric: title} under others in one table or figure.
@@ -78,7 +83,9 @@ class Results:
         cases = self._read("cases")
         self.untold = _untold(cases)
         self.cases = _in_order(_told_apart(cases, own))
-        self.trials = self._read("trials")
+        trials = self._read("trials")
+        added = [pl.lit(None, kind).alias(name) for name, kind in _LATER.items() if name not in trials.columns]
+        self.trials = trials.with_columns(added)
 
     def _read(self, name: str) -> pl.DataFrame:
         path = self.tidy / f"{name}.parquet"
@@ -98,8 +105,14 @@ class Results:
 
     @cached_property
     def counted(self) -> pl.DataFrame:
-        """Trials that are results: not discarded, not aborted."""
-        return self.trials.filter(pl.col("discarded_why").is_null() & pl.col("status").is_in(RESULT_STATUSES))
+        """Trials that are results: not discarded, not aborted, none that another one stands for."""
+        return self.trials.filter(_KEPT & pl.col("status").is_in(RESULT_STATUSES))
+
+    @cached_property
+    def disturbed(self) -> dict[str, Disturbance]:
+        """What others took of a host beside those of them where it was more than the study allows."""
+        rows = self.counted.filter(pl.col("disturbed")).select("trial", "disturbance").iter_rows()
+        return {trial: Disturbance.read(json.loads(text)) for trial, text in rows}
 
     @cached_property
     def imported(self) -> frozenset[tuple[str, str]]:
@@ -218,6 +231,7 @@ class Results:
         units = list(dict.fromkeys(unit for _, _, unit in values))
         numbers = tuple(value for _, value, _ in values)
         summary = stats.summarise([*numbers, *([None] * len(causes))], units)
+        summary = replace(summary, disturbed=sum(trial in self.disturbed for trial, _, _ in values))
         unit = " and ".join(units)
         levels = self._levels.get((target, case), {})
         by_cause = tuple(sorted(Counter(causes).items(), key=lambda found: (-found[1], found[0])))
@@ -254,13 +268,16 @@ class Results:
         return dict(metrics) if isinstance(metrics, Mapping) else {m: self.declared(m).title for m in metrics}
 
     def counts(self) -> dict[str, int]:
-        """Trials by outcome: ok, failed, timeout, aborted, discarded, imported (imported ones count twice)."""
-        kept = self.trials.filter(pl.col("discarded_why").is_null())
+        """Trials by outcome: ok, failed, timeout, aborted, discarded, repeated; twice: imported, disturbed."""
+        kept = self.trials.filter(_KEPT)
+        discarded = self.trials.filter(pl.col("discarded_why").is_not_null()).height
         by_status = dict(kept.group_by("status").len().iter_rows())
         return {
             "trials": self.trials.height,
             **{status: by_status.get(status, 0) for status in (*RESULT_STATUSES, "aborted")},
-            "discarded": self.trials.height - kept.height,
+            "discarded": discarded,
+            "repeated": self.trials.height - kept.height - discarded,
+            "disturbed": len(self.disturbed),
             "imported": int(self.trials["imported"].fill_null(False).sum()),
         }
 

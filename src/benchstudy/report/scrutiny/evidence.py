@@ -11,7 +11,7 @@ from benchstudy.model import registry
 from benchstudy.report import human
 from benchstudy.report.results import sessions
 from benchstudy.report.results.results import Results
-from benchstudy.report.scrutiny import episodes, stopping
+from benchstudy.report.scrutiny import disturbed, episodes, stopping
 from benchstudy.report.tables.tables import definition_list, unbroken
 from benchstudy.statistics import stats
 
@@ -52,9 +52,11 @@ def count_badges(counts: Mapping[str, int]) -> list[tuple[str, str]]:
         "timeout": "bad",
         "aborted": "warn",
         "discarded": "warn",
+        "repeated": "warn",
+        "disturbed": "bad",
         "imported": "warn",
     }
-    return found + [(kind, f"{counts[name]:,} {name}") for name, kind in kinds.items() if counts[name]]
+    return found + [(kind, f"{counts[name]:,} {name}") for name, kind in kinds.items() if counts.get(name)]
 
 
 def overview(results: Results, indexes: Indexes) -> str:
@@ -74,9 +76,10 @@ def instruments(results: Results) -> list[str]:
 
 
 def busy_trials(results: Results, indexes: Indexes) -> list[str]:
-    """Trials before which others left no processor of the host free."""
+    """Trials before which others left no processor of the host free, where nobody looked what they did meanwhile."""
     cores = {index["target"]: _fewest_cores(index) for index in indexes}
-    rows = results.counted.select("trial", "target", "load_before").drop_nulls("load_before").iter_rows()
+    unseen = results.counted.filter(pl.col("disturbed").is_null())
+    rows = unseen.select("trial", "target", "load_before").drop_nulls("load_before").iter_rows()
     return [trial for trial, target, load in rows if (own := cores.get(target)) and load > own + _OWN_LOAD]
 
 
@@ -99,6 +102,8 @@ def method(results: Results, indexes: Indexes) -> str:
     ]
     for index in indexes:
         facts += _session_facts(index, several=len(indexes) > 1)
+    declared = next((index["disturbance"] for index in indexes if "disturbance" in index), None)
+    facts += [("Others on the hosts", disturbed.rule(results, declared))] if declared else []
     tools = counted.select("tool", "tool_version", "tool_sha256").unique(maintain_order=True).drop_nulls("tool")
     lines = [_tool(*row) for row in tools.iter_rows()]
     if lines:

@@ -10,6 +10,7 @@ import numpy as np
 
 from benchstudy.report import human
 from benchstudy.report.results.results import Results
+from benchstudy.report.scrutiny import disturbed
 from benchstudy.statistics import stats
 
 # Iglewicz and Hoaglin's modified z-score, of logarithms because times and rates are skewed.
@@ -60,6 +61,7 @@ def find(results: Results, busy: Sequence[str], indexes: Sequence[Mapping[str, A
                     if (target, case) in results.imported:
                         events = ["imported: nothing is known of its host"]
                     else:
+                        events += [disturbed.told(results.disturbed[trial])] if trial in results.disturbed else []
                         events += _events(indexes, target, *moments[trial])
                     times = value / median(values)
                     shown = human.quantity(value, unit)

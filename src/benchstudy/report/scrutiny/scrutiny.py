@@ -10,7 +10,7 @@ from typing import Any
 from benchstudy.lints import Finding
 from benchstudy.report import human
 from benchstudy.report.results.results import Results
-from benchstudy.report.scrutiny import drift, evidence, outliers, tails
+from benchstudy.report.scrutiny import disturbed, drift, evidence, outliers, tails
 from benchstudy.report.scrutiny.drift import Drift, Key
 from benchstudy.report.scrutiny.outliers import Outlier
 from benchstudy.statistics.comparisons import share
@@ -95,6 +95,13 @@ def notes(found: Scrutiny, weak: Sequence[str], lints: Iterable[Finding]) -> dic
             "unseen": found.drift.unseen,
         },
         "failures": _failures(found.results),
+        "disturbed": {
+            "trials": len(found.results.disturbed),
+            "of": found.results.counted.height,
+            "unseen": disturbed.unseen(found.results),
+            "said": disturbed.sentence(found.results),
+            "cases": [found.results.case_name(*key) for key in disturbed.cases(found.results)],
+        },
         "tails": tails.unsupported(found.results),
     }
 

@@ -16,10 +16,12 @@ from pathlib import Path
 from typing import Any
 
 from benchstudy.model import registry
+from benchstudy.model.interference import Disturbance
 from benchstudy.report import human
 from benchstudy.report.results import sessions
 from benchstudy.report.results.results import Results, raw_files
 from benchstudy.report.results.trialplaces import in_order
+from benchstudy.report.scrutiny import disturbed
 from benchstudy.report.tables.tables import link
 
 # What commands of one case differ in without being others: ids, and the ports of servers that each trial starts.
@@ -104,10 +106,13 @@ class TrialList:
         )
 
     def _counted(self, rows: Sequence[Row]) -> str:
-        outcomes = Counter("discarded" if row["discarded_why"] else row["status"] for row in rows)
+        outcomes = Counter(_counted_as(row) for row in rows)
+        other = sum(bool(row["disturbed"]) for row in rows)
         odd = sum(row["trial"] in self.flagged for row in rows)
         said = [f"{count} {status}" for status, count in outcomes.most_common()]
-        return ", ".join([*said, *([human.plural(odd, "outlier")] if odd else [])])
+        said += [human.plural(odd, "outlier")] if odd else []
+        said += [f"{other} disturbed"] if other else []
+        return ", ".join(said)
 
     def _ways(self, rows: Sequence[Row]) -> str:
         """Links to the pages of a case's trials."""
@@ -153,7 +158,7 @@ class TrialList:
         trial, folder = html.escape(row["trial"]), html.escape(link(f"{away}/{row['raw']}"))
         remark = self.flagged.get(row["trial"])
         outcome = html.escape(_outcome(row) + (f"; outlier: {remark}" if remark else ""))
-        kind = "" if row["status"] == "ok" and not row["discarded_why"] else ' class="failed"'
+        kind = "" if _counted_as(row) == "ok" and not row["disturbed"] else ' class="failed"'
         figures = "".join(f"<td>{html.escape(self._values[m].get(row['trial'], '–'))}</td>" for m in shown)
         command = f"<td>{commands.number(row)}</td>" if commands.several else ""
         block = "–" if row["imported"] else row["block"]
@@ -219,10 +224,18 @@ def _said(fact: Any) -> str:
     return human.number(fact) if isinstance(fact, float) and abs(fact) < _MOMENTS_S else str(fact)
 
 
+def _counted_as(row: Row) -> str:
+    return "discarded" if row["discarded_why"] else "set aside" if row["set_aside"] else row["status"]
+
+
 def _outcome(row: Row) -> str:
     text = row["status"] if not row["cause"] else f"{row['status']}: {row['cause']}"
     if row["imported"]:
         text += " (imported)"
+    if row["disturbed"]:
+        text += f"; disturbed: {disturbed.told(Disturbance.read(json.loads(row['disturbance'])))}"
+    if row["set_aside"]:
+        text = f"set aside for trial {row['set_aside']} (was {text})"
     return f"discarded: {row['discarded_why']} (was {text})" if row["discarded_why"] else text
 
 

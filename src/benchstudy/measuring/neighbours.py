@@ -1,0 +1,121 @@
+"""Reads what every host of the target does around each command of a trial, and keeps it with the trial."""
+
+import logging
+import os
+import resource
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
+from functools import lru_cache
+from pathlib import Path
+from threading import Lock
+from typing import Any
+
+from benchstudy.hosts.agent import HostAgent
+from benchstudy.hosts.errors import HostRefused
+from benchstudy.measuring.state import HostConnection
+from benchstudy.model import interference
+from benchstudy.model.files import as_json, write_atomically
+
+log = logging.getLogger("benchstudy")
+
+Readings = Sequence[Mapping[str, Any]]
+
+
+class Neighbours:
+    """The readings of one trial. The host of a command is read by its supervisor, the others are asked."""
+
+    def __init__(self, session: str, hosts: Mapping[str, HostConnection]):
+        self._session, self._hosts = session, hosts
+        self._commands: list[dict[str, Any]] = []
+        self._under_way = 0
+        self._lock = Lock()
+
+    @contextmanager
+    def around(self, label: str, host: str) -> Iterator[Callable[[Readings | None], None]]:
+        """Around a command on `host`; what it yields takes the supervisor's readings.
+
+        Other hosts are read once, for the first of commands that run at the same time.
+        """
+        with self._lock:
+            asks = self._under_way == 0
+            self._under_way += 1
+        others = {n: c for n, c in self._hosts.items() if n != host} if asks else {}
+        of_host: list[Readings] = []
+        try:
+            before = self._read(others)
+            own_before_s = _used_by_controller_s()
+            yield lambda readings: of_host.append(readings or ())
+            own_s = (own_before_s, _used_by_controller_s())
+            after = self._read(others)
+        finally:
+            with self._lock:
+                self._under_way -= 1
+        found = {name: [before[name], after[name]] for name in before if name in after}
+        if of_host:
+            found[host] = list(of_host[0])
+        about = {
+            name: {
+                "boot_id": (boot := self._hosts[name].boot_id),
+                "controller_s": own_s if boot is not None and boot == _boot_id() else None,
+                "readings": readings,
+            }
+            for name, readings in found.items()
+        }
+        self._commands.append({"label": label, "on": host, "hosts": about})
+
+    def _read(self, hosts: Mapping[str, HostConnection]) -> dict[str, Any]:
+        found = {}
+        for name, connection in hosts.items():
+            with suppress(HostRefused):  # no reading is worth a trial
+                found[name] = connection.agent.read_host(self._session)
+        return found
+
+    def keep(self, files: Path) -> None:
+        """Write the trial's file, with what was seen: from now on that decides whether it was disturbed."""
+        if self._commands:
+            document = {"schema_version": 1, "commands": self._commands}
+            try:
+                document["seen"] = interference.seen(document)
+            except (ArithmeticError, LookupError, TypeError):  # counters as no kernel known here writes them
+                log.exception("what others did beside a trial cannot be told")
+                document["seen"] = {}
+            write_atomically(files / interference.FILE, as_json(document))
+
+
+def watch(agent: HostAgent, seconds: float) -> dict[str, Any]:
+    """What a host does in the next seconds, as a trial keeps it, of a command that does nothing."""
+    own_before_s = _used_by_controller_s()
+    answer = agent.call("watch-host", str(seconds))
+    own_s = (own_before_s, _used_by_controller_s()) if answer["boot_id"] == _boot_id() else None
+    return {"commands": [{"hosts": {agent.remote.name: {**answer, "controller_s": own_s}}}]}
+
+
+def _boot_id() -> str | None:
+    try:
+        return Path("/proc/sys/kernel/random/boot_id").read_text().strip()
+    except OSError:
+        return None
+
+
+def _used_by_controller_s() -> float:
+    """By this process, by what it started and by those of this terminal that wait for it, such as Snakemake."""
+    used = (resource.getrusage(who) for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN))
+    return sum(r.ru_utime + r.ru_stime for r in used) + sum(map(_ran_s, _waiting()))
+
+
+@lru_cache(maxsize=1)
+def _waiting() -> tuple[int, ...]:
+    found, pid = [], os.getppid()
+    with suppress(OSError, ValueError, IndexError):
+        while pid > 1 and os.getsid(pid) == os.getsid(0):
+            found.append(pid)
+            pid = int(Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[1])
+    return tuple(found)
+
+
+def _ran_s(pid: int) -> float:
+    try:
+        return time.clock_gettime(~pid << 3 | 2)  # clock_getcpuclockid() of another process
+    except OSError:
+        return 0.0

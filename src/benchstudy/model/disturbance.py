@@ -1,0 +1,48 @@
+"""What a study does about others on its hosts: how much they may take, and what follows when they took more."""
+
+from collections.abc import Mapping
+from typing import Annotated, Any, Literal
+
+from pydantic import BeforeValidator, Field
+
+from benchstudy.model import interference
+from benchstudy.model.criteria import DISTURBED
+from benchstudy.model.interference import Disturbance
+from benchstudy.model.stopping import share_of_percent
+from benchstudy.model.strict import Strict
+from benchstudy.model.units import parse_percent
+
+
+def _limit(value: Any) -> float:
+    share = 1.0 if 1.0 in (parse_percent(value), value) and value is not True else share_of_percent(value)
+    if share is None:
+        raise ValueError(f'{value!r} is no limit: write the share of a host that others may take, such as "5 %"')
+    return share
+
+
+LimitField = Annotated[float, BeforeValidator(_limit)]
+
+
+class DisturbancePolicy(Strict):
+    """Declared before the measurement and hashed with the study. It looks at the host, never at what was measured."""
+
+    limit: LimitField = Field(
+        DISTURBED,
+        description="what others may take of a host: of its processors, also by steal, or of its disks' time; `100 %` "
+        "lets everything pass",
+    )
+    then: Literal["mark", "repeat"] = Field(
+        "mark",
+        description="`mark` a disturbed trial wherever its figures stand, or `repeat` it: it stays, marked, and its "
+        "case is measured once more in that block; figures then are of the undisturbed ones",
+    )
+    at_most: int = Field(3, ge=1, le=20, description="with `repeat`: how often a case is repeated in a block")
+
+    def repeats(self, results: int) -> bool:
+        """Whether a case is measured again in a block, where all of so many results were disturbed."""
+        return self.then == "repeat" and results <= self.at_most
+
+    def disturbed(self, kept: Mapping[str, Any] | None) -> Disturbance | None:
+        """What took more than the limit, of what was seen beside a trial; None: nothing did, or nothing is known."""
+        found = interference.worst(kept)
+        return found if found is not None and found.share > self.limit else None

@@ -1,0 +1,239 @@
+"""What others did on the hosts of a trial: made from the counters that the agent read before and after its commands.
+
+A trial is disturbed by what it met, never by what it measured. Its shares are kept with it when it is measured
+(`seen`), and decide from then on: a later version of this module plans no measurement.
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from itertools import pairwise
+from typing import Any
+
+from benchstudy.model.metrics import Metric, declare
+
+FILE = "interference.json"
+
+METRICS = declare(
+    Metric("others_cpu", "1", "Processors used by others", "lower", "busy less ours, the controller's, the kernel's"),
+    Metric("steal", "1", "Processors stolen", "lower", "by the hypervisor, which gave them to other machines"),
+    Metric("ours_cpu", "1", "Processors used by us", None, "commands, servers, agent and SSH, also what ended"),
+    Metric("controller_cpu", "1", "Processors used by the controller", None, "0 where it runs on another machine"),
+    Metric("kernel_cpu", "1", "Processors used by the kernel", None, "its own threads and interrupts, for whomever"),
+    Metric("run_queue", "1", "Run queue", "lower", "tasks that run or wait to, ours too; the mean of the readings"),
+    Metric("pressure_cpu", "1", "CPU pressure", "lower", "share of the time in which some task waited, ours too"),
+    Metric("pressure_io", "1", "I/O pressure", "lower", "share of the time in which some task waited, ours too"),
+    Metric("pressure_memory", "1", "Memory pressure", "lower", "share of the time in which some task waited, ours too"),
+    Metric("others_disk", "1", "Disk's time for others", "lower", "its busy share, times others' share of its bytes"),
+    Metric("others_disk_read", "B/s", "Disk reads of others", "lower", "what disks read, less what we had them read"),
+    Metric("others_disk_write", "B/s", "Disk writes of others", "lower", "at least: less ours, what was due, journals"),
+    Metric("host_network", "B/s", "Host's network traffic", None, "of its network cards, ours too: none is told apart"),
+    Metric("memory_taken", "B", "Memory taken", "lower", "how far available memory fell, ours too"),
+    Metric("swapped", "B/s", "Swapped", "lower", "in and out, ours too"),
+    Metric("clock_rate", "1/s", "Clock of processor 0", None, "the lowest of the readings"),
+    Metric("throttled", "1", "Throttled for heat", "lower", "how many times"),
+)
+# What is compared with a study's limit: of the host's processors, and of its disks' time.
+_SHARES = ("others_cpu", "steal", "others_disk")
+# A journal writes blocks of its own for each flush: what disks wrote beyond ours may be ours, up to so much.
+_JOURNAL_OF_A_FLUSH = 32 << 10
+
+Reading = Mapping[str, Any]
+
+
+@dataclass(frozen=True)
+class Window:
+    """What one host saw while a command ran. `shares` are at least so much, beyond what the counters can be off.
+
+    `peak`: of a window with readings inside it, the most processors that others used between two of them, and the wall
+    clock when that began.
+    """
+
+    seconds: float
+    values: Mapping[str, float]
+    shares: Mapping[str, float]
+    busiest: Sequence[Mapping[str, Any]]
+    peak: tuple[float, float] | None = None
+
+    @property
+    def worst(self) -> tuple[str, float]:
+        return max(self.shares.items(), key=lambda found: found[1], default=("", 0.0))
+
+
+def windows(document: Mapping[str, Any]) -> dict[str, Window]:
+    """By host, the most disturbed window of a trial, the longer one of two; `document`: its file `FILE`."""
+    found: dict[str, Window] = {}
+    for command in document["commands"]:
+        for host, about in command["hosts"].items():
+            if len(about["readings"]) < 2:
+                continue
+            same_kernel = [
+                other["readings"]
+                for name, other in command["hosts"].items()
+                if name != host and about["boot_id"] and other["boot_id"] == about["boot_id"]
+            ]
+            seen = window(about["readings"], about["controller_s"], same_kernel)
+            rank = (seen.worst[1], seen.seconds)
+            if host not in found or rank > (found[host].worst[1], found[host].seconds):
+                found[host] = seen
+    return found
+
+
+def window(
+    readings: Sequence[Reading],
+    controller_s: Sequence[float] | None = None,
+    same_kernel: Iterable[Sequence[Reading]] = (),
+) -> Window:
+    """From the first and the last of `readings`.
+
+    Args:
+        controller_s: what the controller itself had used before and after, where it runs on this host.
+        same_kernel: of other hosts of the target that are this machine too: what we do there is no neighbour here.
+    """
+    first, last = readings[0], readings[-1]
+    seconds, cpus = last["monotonic"] - first["monotonic"], last["cpus"]
+    # Of what had been used before, a host that shares the kernel may have been asked first.
+    ours_s = sum(_grown("ours_s", r[0], r[-1]) for r in (readings, *same_kernel) if len(r) > 1)
+    ours_elsewhere_s = ours_s - _grown("ours_s", first, last)
+    own_s = controller_s[1] - controller_s[0] if controller_s else 0.0
+    kernel_s, steal_s = _grown("kernel_s", first, last), _grown("steal_s", first, last)
+    # Ticks may miss who runs between them, and leaving idleness takes time that nobody has: the less of the two.
+    awake_s = seconds * cpus - _grown("idle_s", first, last) - steal_s
+    unexplained_s = min(awake_s, _grown("busy_s", first, last)) - ours_s - own_s - kernel_s
+    seen_s = _grown("others_s", first, last) - own_s - ours_elsewhere_s
+    resolution_s = max(first["resolution_s"], last["resolution_s"])
+    at_least_s = max(seen_s, unexplained_s - resolution_s, 0.0)
+    values = {
+        "others_cpu": max(seen_s, unexplained_s, 0.0) / seconds,
+        "steal": steal_s / seconds,
+        "ours_cpu": ours_s / seconds,
+        "controller_cpu": own_s / seconds,
+        "kernel_cpu": kernel_s / seconds,
+        **_further(readings, seconds),
+    }
+    shares = {
+        "others_cpu": at_least_s / seconds / cpus,
+        "steal": max(0.0, steal_s - resolution_s) / seconds / cpus,
+    }
+    disk = _disk(first, last, seconds)
+    values |= disk
+    if "others_disk" in disk:
+        shares["others_disk"] = disk["others_disk"]
+    steps = pairwise(readings) if len(readings) > 2 else ()
+    peak = max(((window(step).values["others_cpu"], step[0]["wall"]) for step in steps), default=None)
+    shares = {name: min(1.0, share) for name, share in shares.items()}
+    return Window(seconds, values, shares, last.get("busiest", ()), peak)
+
+
+def _grown(name: str, first: Reading, last: Reading) -> float:
+    return max(0.0, last[name] - first[name])
+
+
+def _further(readings: Sequence[Reading], seconds: float) -> dict[str, float]:
+    first, last = readings[0], readings[-1]
+    found: dict[str, float | None] = {
+        f"pressure_{kind}": _between(first["pressure"][kind], last["pressure"][kind], seconds)
+        for kind in first["pressure"]
+    }
+    running = [r["running"] for r in readings if r["running"] is not None]
+    found["run_queue"] = sum(running) / len(running) if running else None
+    traffic = [
+        last["interfaces"][name][way] - at_first[way]
+        for name, at_first in first["interfaces"].items()
+        if name in last["interfaces"]
+        for way in at_first
+    ]
+    found["host_network"] = sum(traffic) / seconds if traffic else None
+    available = [r["available_bytes"] for r in readings if r["available_bytes"] is not None]
+    found["memory_taken"] = max(0.0, available[0] - min(available)) if available else None
+    found["swapped"] = _between(first["swapped_bytes"], last["swapped_bytes"], seconds)
+    rates = [r["clock_hz"] for r in readings if r["clock_hz"] is not None]
+    found["clock_rate"] = min(rates) if rates else None
+    found["throttled"] = _between(first["throttled"], last["throttled"], 1.0)
+    return {name: value for name, value in found.items() if value is not None}
+
+
+def _between(first: float | None, last: float | None, seconds: float) -> float | None:
+    return None if first is None or last is None else max(0.0, last - first) / seconds
+
+
+def _disk(first: Reading, last: Reading, seconds: float) -> dict[str, float]:
+    """Of all disks together. Nothing where what we did is not known, as of a server of another user's."""
+    names = [name for name in first["disks"] if name in last["disks"]]
+    if not names or first["ours_io"] is None or last["ours_io"] is None:
+        return {}
+
+    def grown(field: str) -> float:
+        return sum(last["disks"][name][field] - first["disks"][name][field] for name in names)
+
+    if any(last["disks"][name]["flushes"] is None for name in names):
+        return {}
+    ours = {way: max(0, last["ours_io"][way] - first["ours_io"][way]) for way in ("read_bytes", "write_bytes")}
+    read = max(0.0, grown("read_bytes") - ours["read_bytes"])
+    due = first["dirty_bytes"] + _JOURNAL_OF_A_FLUSH * grown("flushes")
+    written = max(0.0, grown("written_bytes") - ours["write_bytes"] - due)
+    total = grown("read_bytes") + grown("written_bytes")
+    busy = max(last["disks"][name]["busy_s"] - first["disks"][name]["busy_s"] for name in names) / seconds
+    return {
+        "others_disk_read": read / seconds,
+        "others_disk_write": written / seconds,
+        "others_disk": min(1.0, busy) * (read + written) / total if total else 0.0,
+    }
+
+
+def seen(document: Mapping[str, Any]) -> dict[str, Any]:
+    """What decides whether a trial is disturbed, as it is kept with it: by host the shares and who was busiest."""
+    return {
+        host: {
+            "shares": {name: round(share, 4) for name, share in found.shares.items()},
+            "others_cpu": round(found.values["others_cpu"], 4),
+            "cpus": _cpus(document, host),
+            "seconds": round(found.seconds, 3),
+            "busiest": _names(found),
+            "peak_cpu": found.peak and round(found.peak[0], 4),
+            "peak_at": found.peak and datetime.fromtimestamp(found.peak[1], UTC).isoformat(timespec="seconds"),
+        }
+        for host, found in windows(document).items()
+    }
+
+
+_WORTH_NAMING = 0.02  # processors
+
+
+def _names(found: Window) -> list[str]:
+    return list(dict.fromkeys(b["name"] for b in found.busiest if b["cpu_s"] / found.seconds > _WORTH_NAMING))
+
+
+def _cpus(document: Mapping[str, Any], host: str) -> int:
+    return next(c["hosts"][host]["readings"][-1]["cpus"] for c in document["commands"] if host in c["hosts"])
+
+
+_TOLD = ("others_cpu", "cpus", "busiest", "peak_cpu", "peak_at")
+
+
+@dataclass(frozen=True)
+class Disturbance:
+    """One trial's worst: `what` on `host` took `share` of it, beyond the limit or not. `peak_at` is ISO 8601."""
+
+    host: str
+    what: str
+    share: float
+    others_cpu: float
+    cpus: int
+    busiest: tuple[str, ...]
+    peak_cpu: float | None = None
+    peak_at: str | None = None
+
+    @classmethod
+    def read(cls, written: Mapping[str, Any]) -> "Disturbance":
+        return cls(**{**written, "busiest": tuple(written["busiest"])})
+
+
+def worst(kept: Mapping[str, Any] | None) -> Disturbance | None:
+    """Of what was `seen`; None where nothing is known, as of a trial of an earlier version."""
+    found = [
+        Disturbance.read({"host": host, "what": what, "share": share, **{n: about[n] for n in _TOLD if n in about}})
+        for host, about in (kept or {}).items()
+        for what, share in about["shares"].items()
+    ]
+    return max(found, key=lambda d: d.share, default=None)

@@ -1,0 +1,128 @@
+"""Trials beside which others took more of a host than the study allows: wherever their figures stand, they say so."""
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from functools import lru_cache
+from typing import Any
+
+import polars as pl
+
+from benchstudy.model.interference import Disturbance
+from benchstudy.report import human
+from benchstudy.report.results import sessions
+from benchstudy.report.results.results import Results
+from benchstudy.report.tables.tables import Cell, Table
+
+Key = tuple[str, str]  # target, case
+_MOST_NAMED = 3
+_CAME_AND_WENT = 1.5  # times the mean of the window: it is told when that was
+
+
+def told(found: Disturbance) -> str:
+    """What was noticed beside a trial, for a reader."""
+    share = f"{100 * found.share:.0f} %"
+    if found.what == "others_disk":
+        return f"others had the disks of {found.host} for {share} of the time"
+    if found.what == "steal":
+        return f"the hypervisor took {share} of the processors of {found.host}"
+    names = f" ({', '.join(found.busiest)})" if found.busiest else ""
+    said = f"others used {found.others_cpu:.2g} of {found.cpus} processors of {found.host}{names}"
+    if found.peak_cpu is None or found.peak_at is None or found.peak_cpu < _CAME_AND_WENT * found.others_cpu:
+        return said
+    return f"{said}, {found.peak_cpu:.2g} from {sessions.moment(found.peak_at)} on"
+
+
+@lru_cache(maxsize=8)
+def cases(results: Results) -> dict[Key, tuple[int, int]]:
+    """How many of its trials were disturbed, of how many, for each case that has such a trial."""
+    counted = results.counted.select("target", "case", "trial").rows()
+    total = Counter((target, case) for target, case, _ in counted)
+    found = Counter((target, case) for target, case, trial in counted if trial in results.disturbed)
+    return {key: (count, total[key]) for key, count in found.items()}
+
+
+def mark(results: Results, key: Key) -> tuple[str, ...]:
+    """What each figure of a case is marked with, if any of its trials was disturbed."""
+    found = cases(results).get(key)
+    return (f"disturbed {found[0]} of {found[1]}",) if found else ()
+
+
+def marked(results: Results, table: Table) -> Table:
+    """The table with a mark at each figure that leads to a case or a trial which was disturbed."""
+    if not results.disturbed:
+        return table
+    anchors = {anchor: mark(results, key) for key, anchor in results.anchors.items()}
+    anchors |= {f"trial-{trial}": ("disturbed",) for trial in results.disturbed}
+
+    def of(cell: Cell) -> Cell:
+        new = anchors.get((cell.href or "").rpartition("#")[2], ())
+        return cell if set(new) <= set(cell.marks) else replace(cell, marks=(*cell.marks, *new))
+
+    return replace(table, rows=tuple(tuple(map(of, row)) for row in table.rows))
+
+
+def sentence(results: Results) -> str:
+    """How many trials of the page, and what was noticed; empty where none was disturbed."""
+    found = results.disturbed
+    if not found:
+        return ""
+    worst = max(found.values(), key=lambda disturbance: disturbance.share)
+    return (
+        f"Disturbed: beside {len(found)} of {human.plural(results.counted.height, 'trial')} others took more of a "
+        f"host than the study allows; at worst {told(worst)}."
+    )
+
+
+def of_page(results: Results) -> str:
+    """The same in a few words, for what sums up a page; empty where none was disturbed."""
+    total = human.plural(results.counted.height, "trial")
+    return f"Of {total} of this page {len(results.disturbed)} were disturbed." if results.disturbed else ""
+
+
+def rule(results: Results, declared: Mapping[str, Any]) -> str:
+    """What the study allows others, what follows, and how often it did."""
+    then = f"measured again, {declared['at_most']} times at most" if declared["then"] == "repeat" else "marked"
+    counts, total = results.counts(), human.plural(results.counted.height, "trial")
+    again = f" {counts['repeated']} were measured again." if counts["repeated"] else ""
+    return (
+        f"They may take {100 * declared['limit']:g} % of a host's processors or of its disks' time beside a trial; one "
+        f"beside which they take more is {then}. {counts['disturbed']} of {total} were disturbed, and "
+        f"{unseen(results)} were not looked at.{again}"
+    )
+
+
+def weaknesses(results: Results) -> list[str]:
+    """Sentences for the list of what is weak."""
+    said = [sentence(results)] if results.disturbed else []
+    for key, (count, total) in sorted(cases(results).items(), key=lambda item: -item[1][0])[:_MOST_NAMED]:
+        said.append(f"{results.case_name(*key)}: disturbed in {count} of {human.plural(total, 'trial')}.")
+    repeated = results.counts()["repeated"]
+    if repeated:
+        said.append(
+            f"{human.plural(repeated, 'disturbed trial')} measured again, and set aside: figures are of those that "
+            "were not disturbed, whatever they gave."
+        )
+    unknown = unseen(results)
+    if unknown:
+        said.append(
+            f"What others did on the hosts is not known beside {unknown} of "
+            f"{human.plural(results.counted.height, 'trial')}."
+        )
+    return said
+
+
+def unseen(results: Results) -> int:
+    """Trials of our own beside which nobody looked, as versions of before did not."""
+    return results.counted.filter(~pl.col("imported").fill_null(False))["disturbed"].null_count()
+
+
+def compared(names: Sequence[str], disturbed: Sequence[int], totals: Sequence[int]) -> str:
+    """Why two cases get no verdict; empty where neither was disturbed."""
+    if not any(disturbed):
+        return ""
+    sides = (
+        f"{count} of {human.plural(total, 'trial')} of {name}"
+        for name, count, total in zip(names, disturbed, totals, strict=True)
+    )
+    return f"disturbed in {', '.join(sides)}: others took more of the host than the study allows"

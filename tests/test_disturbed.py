@@ -1,0 +1,115 @@
+"""A disturbed trial on pages: no figure of it without its mark, and no verdict on it."""
+
+import csv
+import json
+
+import polars as pl
+import pytest
+from test_overview import facts_of
+from tidy_fixture import Tables
+
+from benchstudy import lints
+from benchstudy.report.checklist import checklist
+from benchstudy.report.comparisons.comparison import Comparisons
+from benchstudy.report.exhibits import figuredata
+from benchstudy.report.figures import layers
+from benchstudy.report.figures.panels import Axis, strip_panel
+from benchstudy.report.overview.studyindex import StudyIndex
+from benchstudy.report.page import Page
+from benchstudy.report.results import material
+from benchstudy.report.results.results import Results
+from benchstudy.report.scrutiny import outliers, scrutiny
+from benchstudy.statistics.comparisons import Verdict
+
+SEEN = {"host": "here", "what": "others_cpu", "share": 0.55, "others_cpu": 1.1, "cpus": 2, "busiest": ["backup"]}
+TOLD = "others used 1.1 of 2 processors of here (backup)"
+
+
+@pytest.fixture
+def results(bare_project) -> Results:
+    """Two backends in six blocks; one is three times slower in two of them, in which others disturbed it."""
+    tables = Tables(bare_project, "embedded", "file_size")
+    for backend, slow in (("local", 1.0), ("s3", 3.0)):
+        levels = {"backend": backend, "op": "write", "size": "100MB", "sync": "fsync"}
+        for block in range(1, 7):
+            disturbed = backend == "s3" and block > 4
+            seconds = tables.noisy(1.0, 0.02) * (slow if disturbed else 1.0)
+            fields = {"disturbed": disturbed, "disturbance": json.dumps(SEEN if disturbed else SEEN | {"share": 0.0})}
+            tables.add(levels, block, {"duration": (seconds, "s")}, numbers={"size_bytes": 10**8}, **fields)
+    return Results(tables.write(), study="embedded", family="file_size")
+
+
+def show(page: Page) -> None:
+    page.answer({"Write": ("duration", {"op": "write"})}, series="backend")
+    page.strip("times", ["duration"], series="backend", where={}, value_title="Time", caption="Times.")
+    page.compare("backends", ["duration"], factor="backend", caption="Backends")
+    page.weaknesses()
+    page.trials(["duration"])
+
+
+@pytest.fixture
+def facts(bare_project, results):
+    return facts_of(bare_project, {"file_size": show})
+
+
+def test_two_cases_of_which_one_was_disturbed_get_no_verdict(results):
+    (row,) = Comparisons(results, [], ["duration"], factor="backend", base="local").rows
+    assert (row.outcome.verdict, row.outcome.ratio) == (Verdict.NONE, None)
+    assert row.outcome.why.startswith("disturbed in 0 of 6 trials of the base, 2 of 6 trials of the other: ")
+
+
+def test_every_figure_of_it_is_marked_in_tables_and_files(bare_project, results, facts):
+    tables = bare_project / "reports" / "embedded" / "file_size" / "tables"
+    shown = (tables / "backends.csv").read_text()
+    assert "disturbed 2 of 6" in shown and "no verdict" in shown
+    with (tables / "estimates.csv").open() as file:
+        assert {row["case"].split(",")[0]: row["disturbed"] for row in csv.DictReader(file)} == {
+            "backend=local": "0", "backend=s3": "2",
+        }  # fmt: skip
+    assert (
+        "Of 12 trials of this page 2 were disturbed (struck through)." in (tables.parent / "overview.json").read_text()
+    )
+    with (tables / "trials.csv").open() as file:
+        assert [row["disturbed"] for row in csv.DictReader(file)].count("true") == 2
+
+
+def test_its_points_are_struck_through_in_figures(results):
+    points = figuredata.points(results, "duration", "backend", {}).with_columns(x=pl.col("y"))
+    assert points[layers.NOTICED].to_list().count(TOLD) == 2
+    estimates = figuredata.estimates(results, "duration", "backend", {}).with_columns(x=pl.col("y"))
+    panel = strip_panel("Times", points, estimates, Axis("Time", "s"), figuredata.style(results, "backend"))
+    drawn = panel.spec(300, legend=False)
+    (struck,) = [layer for layer in drawn["layer"] if layer["mark"].get("shape") == "stroke"]
+    assert len(drawn["datasets"][struck["data"]["name"]]) == 2
+
+
+def test_the_first_page_leads_with_it(facts):
+    context = StudyIndex(facts).context()
+    (said,) = context["disturbed"]
+    assert "beside 2 of 12 trials" in said and TOLD in said
+    (host,) = context["hosts"]
+    assert "file_size: others disturbed 2 trials" in host["changes"]
+    (family,) = context["families"]
+    assert ("bad", "2 disturbed") in family["badges"]
+    (card,) = family["answers"]
+    assert card["note"].endswith("Of 12 trials of this page 2 were disturbed.")
+    evidence = {line["name"]: line["evidence"] for line in card["lines"]}
+    assert "n = 6, 2 disturbed" in evidence["s3"] and "disturbed" not in evidence["local"]
+
+
+def test_the_checklist_names_the_case(facts):
+    found = {title: answer for title, answer in checklist.answered(facts)}
+    answer = found["Environment before and after, compared"]
+    assert answer.status == "not satisfied" and "Others disturbed: file_size: s3 · write · 100MB · fsync (2 of 6 trials)" in answer.text
+
+
+def test_it_is_what_was_noticed_on_the_host(results):
+    found = outliers.find(results, [], [])
+    assert {outlier.events for outlier in found} == {(TOLD,)}
+    assert scrutiny.scrutinise(results, []).explained == len({outlier.trial for outlier in found})
+
+
+def test_the_lint_names_the_case(results):
+    (found,) = [f for f in lints.lint(material.read(results)) if f.lint == "neighbour"]
+    assert "s3" in found.where
+    assert found.what.endswith("beside 2 of 6 trials")

@@ -1,0 +1,268 @@
+"""Others on a host: what the agent counts, what a session decides on it, what `benchstudy check` says."""
+
+import os
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import polars as pl
+import pytest
+from neighbour_study import Lab, Spin, neighbour
+from sshd_hosts import SshdHost
+from waiting import until
+
+from benchstudy.commands.checks import check_host
+from benchstudy.model import interference, registry
+from benchstudy.model.errors import StudyError
+from benchstudy.report.results.results import Results
+from benchstudy.report.scrutiny import disturbed
+
+needs_root = pytest.mark.skipif(os.geteuid() != 0, reason="control groups are made by root here")
+
+
+@pytest.fixture(scope="module")
+def sshd(tmp_path_factory) -> Iterator[SshdHost]:
+    folder = tmp_path_factory.mktemp("host")
+    with SshdHost(folder / "sshd", environment={"BENCHSTUDY_HOST_LOCK": str(folder / "host.lock")}) as host:
+        yield host
+    until(lambda: subprocess.run(["pgrep", "-f", str(folder)], stdout=subprocess.DEVNULL).returncode == 1)
+
+
+@pytest.fixture
+def lab(tmp_path, sshd, monkeypatch) -> Lab:
+    known, get = {**registry.packages(), "spin": "neighbour_study"}, registry.get
+    monkeypatch.setattr(registry, "packages", lambda: known)
+    monkeypatch.setattr(registry, "get", lambda name: Spin() if name == "spin" else get(name))
+    monkeypatch.setattr(Spin, "beside", None)
+    return Lab(tmp_path, sshd)
+
+
+# -- what is counted -------------------------------------------------------------------------------------------------
+
+
+def ours_s(lab: Lab) -> float:
+    readings = lab.document["commands"][0]["hosts"]["h"]["readings"]
+    return readings[-1]["ours_s"] - readings[0]["ours_s"]
+
+
+def used_s(lab: Lab) -> float:
+    return lab.supervised["cpu_user_s"] + lab.supervised["cpu_system_s"]
+
+
+def test_what_we_use_is_ours_also_of_what_ended(lab):
+    lab.hold()
+    assert used_s(lab) > 0.05
+    assert used_s(lab) <= ours_s(lab) + 0.01 <= used_s(lab) + 0.1
+    (window,) = interference.windows(lab.document).values()
+    assert set(window.values) <= set(interference.METRICS)
+    assert window.values["ours_cpu"] == pytest.approx(ours_s(lab) / window.seconds)
+    assert window.values["controller_cpu"] > 0, "it runs on this host, and is no neighbour"
+
+
+@needs_root
+def test_a_control_group_also_counts_what_nobody_waited_for(lab):
+    lab.hold({"nobody_waits": True, "confined": True})
+    assert ours_s(lab) > 0.05 > used_s(lab)
+
+
+def test_a_neighbour_is_found_and_a_long_window_says_when(lab, monkeypatch):
+    monkeypatch.setattr(Spin, "beside", neighbour)
+    lab.hold({"seconds": 1.2})
+    assert len(lab.document["commands"][0]["hosts"]["h"]["readings"]) > 2
+    (found,) = lab.document["seen"].values()
+    assert found["shares"]["others_cpu"] > 0.05 and found["busiest"]
+    rows = pl.read_parquet(lab.tidy() / "hosts.parquet")
+    assert rows.filter(pl.col("metric") == "others_cpu")["value"].item() > 0.2
+
+
+def test_every_host_of_the_target_is_read_and_ours_on_one_machine_is_ours_on_all(lab, tmp_path):
+    lock = {"BENCHSTUDY_HOST_LOCK": str(tmp_path / "second.lock")}
+    with SshdHost(tmp_path / "sshd", environment=lock) as second:
+        described = {name: lab.described(host) for name, host in (("h", lab.host), ("k", second))}
+        lab.hold(hosts=described, targets={"t": {"roles": {"sut": "h", "load": "k"}}})
+        found = interference.windows(lab.document)
+    assert set(found) == {"h", "k"}
+    assert min(window.values["ours_cpu"] * window.seconds for window in found.values()) > 0.9 * used_s(lab)
+
+
+def test_a_reading_takes_no_time_worth_the_name(lab):
+    lab.hold()
+    costs = [r["cost_s"] for r in lab.document["commands"][0]["hosts"]["h"]["readings"]]
+    assert max(costs) < 0.05, "processor time; benchmarks/interference.py has it to the microsecond"
+
+
+def test_check_says_that_somebody_uses_the_host(lab):
+    with neighbour():
+        said = [(fine, text) for fine, text, _ in check_host(lab.study(), "h") if "processors" in text]
+    ((fine, text),) = said
+    assert fine is None and text.startswith("somebody uses "), "it passes, and is no problem to be mended"
+
+
+# -- what is decided -------------------------------------------------------------------------------------------------
+
+REPEAT = {"disturbance": {"limit": "20 %", "then": "repeat", "at_most": 2}}
+
+
+@pytest.fixture
+def shares(monkeypatch) -> list[float]:
+    """What others take beside one trial after another, and beside all further ones nothing."""
+    script: list[float] = []
+
+    def seen(document: Any) -> dict[str, Any]:
+        share = script.pop(0) if script else 0.0
+        about = {"others_cpu": 2 * share, "cpus": 2, "seconds": 1.0, "busiest": ["backup"]}
+        about |= {"peak_cpu": None, "peak_at": None}
+        return {"h": {"shares": {"others_cpu": share, "steal": 0.0}, **about}}
+
+    monkeypatch.setattr(interference, "seen", seen)
+    return script
+
+
+def placed(lab: Lab) -> list[tuple[int, int]]:
+    return sorted((t.record.block, t.record.position) for t in lab.trials)
+
+
+def test_a_disturbed_trial_is_repeated_in_its_block_and_figures_are_of_the_undisturbed_one(lab, shares):
+    shares += [0.5, 0.3]
+    index = lab.hold(blocks=2, **REPEAT)
+    assert placed(lab) == [(1, 1), (1, 1), (1, 1), (2, 1)]
+    first, second, third, _ = sorted(lab.trials, key=lambda trial: trial.record.started)
+    assert index["disturbance"]["repeated"] == {t.record.uuid: third.record.uuid for t in (first, second)}
+    assert [t.record.block for t in (first, second, third)] == [1, 1, 1], "before the next block begins"
+    results = Results(lab.tidy(blocks=2, **REPEAT), study="s", family="spin")
+    assert third.short in (counted := set(results.counted["trial"])) and not {first.short, second.short} & counted
+    assert (results.counts()["repeated"], results.counts()["disturbed"]) == (2, 0)
+    told = disturbed.rule(results, index["disturbance"])
+    assert "20 % of a host's processors" in told and told.endswith("0 were not looked at. 2 were measured again.")
+    assert "block 1: others disturbed load=half: once more" in str(index["sessions"][0]["events"])
+    assert lab.hold(blocks=2, **REPEAT) == index, "the same again asks no host"
+
+
+def test_repeats_end_and_what_stands_then_is_marked(lab, shares):
+    shares += [0.5] * 9
+    index = lab.hold(**REPEAT)
+    assert len(lab.trials) == 3
+    assert lab.hold(**REPEAT) == index
+    results = Results(lab.tidy(**REPEAT), study="s", family="spin")
+    assert (results.counts()["repeated"], results.counts()["disturbed"]) == (2, 1)
+
+
+def test_marking_measures_nothing_again_and_no_later_code_does(lab, shares, monkeypatch):
+    shares += [0.5]
+    index = lab.hold()
+    (trial,) = lab.trials
+    results = Results(lab.tidy(), study="s", family="spin")
+    assert results.disturbed[trial.short].busiest == ("backup",)
+    monkeypatch.setattr(interference, "seen", lambda document: pytest.fail("what was seen is stored"))
+    monkeypatch.setattr(interference, "windows", lambda document: {})
+    assert lab.hold() == index
+    assert Results(lab.tidy(), study="s", family="spin").disturbed == results.disturbed
+    assert lab.hold(disturbance={"limit": "60 %", "then": "repeat"})["sessions"] == index["sessions"]
+
+
+def test_the_plan_changes_with_the_rule_that_repeats_and_an_old_study_stays_what_it_was(lab):
+    def digest(spin=None, **changes):
+        return lab.study(spin, **changes).session("t", "spin").digest
+
+    assert digest() == digest(disturbance={"limit": "9 %"})
+    assert len({digest(), digest(**REPEAT), digest(disturbance={"limit": "9 %", "then": "repeat"})}) == 3
+    assert digest({"disturbance": REPEAT["disturbance"]}) == digest(**REPEAT)
+    assert lab.study().sha256 != lab.study(disturbance={"limit": "5 %"}).sha256
+    assert "disturbance" not in lab.study().model_dump(exclude_none=True)
+
+
+@pytest.mark.parametrize("limit", ["5", 0, "200 %", True])
+def test_a_limit_that_is_no_share_is_refused(lab, limit):
+    with pytest.raises(StudyError, match=r"disturbance\.limit: .* is no limit: write the share"):
+        lab.study(disturbance={"limit": limit})
+
+
+# -- what kernels write ----------------------------------------------------------------------------------------------
+
+STAT = ["cpu  1000 10 500 8000 200 5 15 30 0 0", "cpu0 1 2 3 4", "cpu1 1 2 3 4", "intr 1 2", "procs_running 3"]
+DISK = "   8       0 sda 100 5 2000 40 300 7 4000 90 0 1500 130"
+
+
+@pytest.fixture
+def agent(monkeypatch) -> Any:
+    monkeypatch.syspath_prepend(str(Path(__file__).parents[1] / "src" / "benchstudy" / "agent"))
+    import interference as module
+
+    return module
+
+
+def test_counters_as_kernels_of_several_ages_write_them(agent):
+    found = agent.times(STAT)
+    assert (found["cpus"], found["running"]) == (2, 3)
+    seconds = {name: found[name] * agent._TICKS for name in ("busy_s", "idle_s", "interrupts_s", "steal_s")}
+    assert seconds == pytest.approx({"busy_s": 1530, "idle_s": 8200, "interrupts_s": 20, "steal_s": 30})
+    assert agent.pressure(["some avg10=0.00 avg60=0.00 avg300=0.00 total=2500000", "full total=1"]) == 2.5
+    assert agent.pressure([]) is None, "a kernel without pressure"
+    before_flushes = agent.disks([DISK, "   7       0 loop0 1 2 3 4 5 6 7 8 9 10 11"])
+    assert before_flushes == {
+        "sda": {
+            "reads": 100, "read_bytes": 2000 * 512, "writes": 300, "written_bytes": 4000 * 512, "busy_s": 1.5,
+            "flushes": None,
+        }
+    }  # fmt: skip
+    assert agent.disks([f"{DISK} 0 0 0 0 42 7"])["sda"]["flushes"] == 42
+    net = ["Inter-| Receive", " face |bytes", "    lo: 9 9 0 0 0 0 0 0 9 9 0 0 0 0 0 0"]
+    assert agent.interfaces([*net, "  eth0: 10 1 0 0 0 0 0 0 20 2 0 0 0 0 0 0"]) == {
+        "eth0": {"received_bytes": 10, "sent_bytes": 20}
+    }
+
+
+# -- what is made of it ----------------------------------------------------------------------------------------------
+
+
+def reading(at: float, **changes: Any) -> dict[str, Any]:
+    disk = {"reads": 0, "read_bytes": 0, "writes": 0, "written_bytes": 0, "busy_s": 0.0, "flushes": 0}
+    return {
+        "cpus": 2, "monotonic": at, "busy_s": 0.0, "idle_s": 0.0, "steal_s": 0.0, "kernel_s": 0.0, "ours_s": 0.0,
+        "others_s": 0.0, "resolution_s": 0.02, "ours_io": {"read_bytes": 0, "write_bytes": 0}, "running": 1,
+        "pressure": {"cpu": None, "io": 0.0, "memory": None}, "disks": {"sda": disk | changes.pop("disk", {})},
+        "interfaces": {}, "available_bytes": None, "dirty_bytes": 0, "swapped_bytes": None, "clock_hz": None,
+        "throttled": None, **changes,
+    }  # fmt: skip
+
+
+def shares_of(**last: Any) -> dict[str, float]:
+    return dict(interference.window([reading(0.0), reading(1.0, **last)]).shares)
+
+
+def test_what_is_neither_ours_nor_the_kernels_is_others():
+    assert shares_of(busy_s=1.5, idle_s=0.5, ours_s=1.2, kernel_s=0.3)["others_cpu"] == 0
+    found = shares_of(busy_s=1.5, idle_s=0.5, ours_s=1.0)
+    assert found["others_cpu"] == pytest.approx((0.5 - 0.02) / 2), "less what the counters may be off"
+    assert shares_of(busy_s=1.0, idle_s=0.5, ours_s=1.0)["others_cpu"] == 0, "leaving idleness is nobody's work"
+    assert shares_of(idle_s=1.9, others_s=0.1)["others_cpu"] == 0.05, "of those that live it is known exactly"
+    assert shares_of(idle_s=1.5, steal_s=0.5)["steal"] == pytest.approx(0.24)
+
+
+def test_a_neighbour_that_came_and_went_is_told_with_the_time():
+    readings = [reading(float(t), busy_s=used, idle_s=2.0 * t - used, wall=1.8e9 + t)
+                for t, used in enumerate((0.0, 0.0, 0.0, 1.8, 1.8))]  # fmt: skip
+    assert interference.window(readings).peak == (pytest.approx(1.8), 1.8e9 + 2)
+    kept = {"h": [{"boot_id": None, "controller_s": None, "readings": readings}]}
+    document = {"commands": [{"hosts": {name: about for name, (about,) in kept.items()}}]}
+    told = disturbed.told(interference.worst(interference.seen(document)))
+    assert told == "others used 0.45 of 2 processors of h, 1.8 from 2027-01-15 08:00:02 UTC on"
+
+
+def test_the_controller_and_our_other_host_on_this_machine_are_no_neighbours():
+    busy = [reading(0.0), reading(1.0, busy_s=1.5, idle_s=0.5, ours_s=0.5, others_s=1.0)]
+    assert interference.window(busy).shares["others_cpu"] == 0.5
+    assert interference.window(busy, controller_s=(3.0, 3.4)).shares["others_cpu"] == pytest.approx(0.3)
+    other = [reading(0.0), reading(1.0, ours_s=1.0)]
+    assert interference.window(busy, same_kernel=[other]).shares["others_cpu"] == 0
+
+
+def test_a_disk_is_anothers_for_its_busy_time_times_the_share_of_bytes():
+    disk = {"read_bytes": 30 << 20, "written_bytes": 10 << 20, "busy_s": 0.8}
+    ours = {"read_bytes": 30 << 20, "write_bytes": 10 << 20}
+    assert shares_of(disk=disk, ours_io=ours)["others_disk"] == 0
+    assert shares_of(disk=disk, ours_io=ours | {"read_bytes": 10 << 20})["others_disk"] == pytest.approx(0.4)
+    journal = disk | {"written_bytes": 12 << 20, "flushes": 64}
+    assert shares_of(disk=journal, ours_io=ours)["others_disk"] == 0, "a journal writes for us"
+    assert "others_disk" not in shares_of(disk=disk, ours_io=None), "what we did is not known"
