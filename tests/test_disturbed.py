@@ -100,7 +100,10 @@ def test_the_first_page_leads_with_it(facts):
 def test_the_checklist_names_the_case(facts):
     found = {title: answer for title, answer in checklist.answered(facts)}
     answer = found["Environment before and after, compared"]
-    assert answer.status == "not satisfied" and "Others disturbed: file_size: s3 · write · 100MB · fsync (2 of 6 trials)" in answer.text
+    assert (
+        answer.status == "not satisfied"
+        and "Others disturbed: file_size: s3 · write · 100MB · fsync (2 of 6 trials)" in answer.text
+    )
 
 
 def test_it_is_what_was_noticed_on_the_host(results):

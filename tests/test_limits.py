@@ -70,6 +70,11 @@ WEB = {
     "argv": ["python3", "-S", "{{dir}}/server.py", "{{bind}}", "{{port.web}}"],
     "ready": {"tcp": "web", "timeout": "20s"},
 }
+# Comes to its memory limit only when it is asked to end.
+LATE = {
+    **WEB,
+    "stop": ["python3", "-c", "import urllib.request as r; r.urlopen('http://{{bind}}:{{port.web}}/eat/200')"],
+}
 # Never ready, and full of pages of a file that it wrote.
 CRAMMED = {
     **WEB,
@@ -135,7 +140,7 @@ def trial_of(agent, remote, tmp_path, hosts: dict, roles: dict) -> Iterator[Tria
                     "backends": [backend],
                     "sizes": ["1MB"],
                     "sync": ["none"],
-                    "services": {"web": WEB, "crammed": CRAMMED},
+                    "services": {"web": WEB, "late": LATE, "crammed": CRAMMED},
                 }
             },
         }
@@ -214,6 +219,17 @@ def test_a_server_killed_at_its_limit_is_oom_and_not_the_refused_connection_that
     assert (trial.files / "sut-server" / "supervisor.json").is_file()
     assert trial.commands[0].limits["oom_kills"] == 1
     assert groups(running.uuid) == []
+
+
+@needs_root
+def test_who_was_killed_while_its_end_was_asked_for_is_no_lost_worker(trial):
+    with (
+        pytest.raises(TrialFailed, match=r"^OOM: killed by the kernel at its memory limit of 48 MiB"),
+        trial.server("late", limits=limits(memory="48MiB")),
+    ):
+        pass
+    (server,) = trial.commands
+    assert (server.state, server.signal) == ("ended", signal.SIGKILL)
 
 
 @needs_root

@@ -124,13 +124,17 @@ class Record:
         if survivors and state == "exited":
             self.event("survivors ended", ", ".join(survivors))
 
-    def confined(self, held: dict, used: dict) -> None:
-        """`held`: how the command was confined, `used`: what its group used until its end."""
+    def confined(self, held: dict, used: dict, killed_here: bool) -> None:
+        """`held`: how the command was confined, `used`: what its group used until its end.
+
+        `killed_here`: it was this supervisor that sent KILL. Else it was the kernel, also where somebody asked for the
+        command's end before its own was noticed.
+        """
         self.content["limits"] = {**held, **used}
         if used.get("oom_kills"):
             import limits
 
-            survived = self.content["state"] != "exited" or self.content["signal"] != signal.SIGKILL
+            survived = killed_here or self.content["signal"] != signal.SIGKILL
             self.content.update(cause_kind=OOM, cause=limits.out_of_memory(self.content["limits"], survived))
 
     def usage(self, used: resource.struct_rusage) -> None:

@@ -46,6 +46,7 @@ class Supervisor:
         self.poller = select.poll()
         self.copies: dict[int, Copy] = {}
         self.reaped: dict[int, tuple[int, float, float]] = {}  # pid: wait status, monotonic and wall time
+        self.killed: set[int] = set()  # those that we sent KILL
         self.childless = True
         self.terminated = False
         self.confinement: limits.Confinement | None = None
@@ -217,7 +218,7 @@ class Supervisor:
         status, ended, ended_wall = self.reaped.get(pid, (None, time.monotonic(), time.time()))
         self.record.finish(state, status, ended - started, ended_wall, left)
         if self.confinement is not None and held is not None:
-            self.record.confined(held, self.confinement.usage())
+            self.record.confined(held, self.confinement.usage(), killed_here=pid in self.killed)
             self._leave_group()
         self.record.usage(resource.getrusage(resource.RUSAGE_CHILDREN))
         self.record.output(out, err)
@@ -246,6 +247,7 @@ class Supervisor:
                 {p: processes.name_of(p) for p in alive if p != spared_from_survivors and p not in survivors}
             )
             fresh = [pid for pid in alive if pid not in told] if number == signal.SIGTERM else alive
+            self.killed.update(fresh if number == signal.SIGKILL else ())
             refused.update(processes.send(fresh, number))
             processes.send(fresh, signal.SIGCONT)  # a stopped process does not even notice TERM
             told.update(fresh)
