@@ -107,7 +107,8 @@ def project(tmp_path: Path) -> Project:
 def copy_project(root: Path) -> Project:
     """A copy at `root`, for tests that need it for longer than one test."""
     root.mkdir(parents=True)
-    ignore = shutil.ignore_patterns("__pycache__", ".ipynb_checkpoints")
+    # With the compiled modules: else each copy's first commands would spend seconds on them.
+    ignore = shutil.ignore_patterns(".ipynb_checkpoints")
     for folder in ("workflow", "notebooks", "config", "envs", "setup", "src", "data/published"):
         if (CHECKOUT / folder).is_dir():
             shutil.copytree(CHECKOUT / folder, root / folder, ignore=ignore)

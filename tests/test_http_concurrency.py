@@ -514,7 +514,7 @@ DAMAGES = {
     "another generator": (_facts(lambda f: f.update(tool="wrk")), "wrk"),
     "an unknown generator": (_facts(lambda f: f.update(tool="hey")), "'hey' is no generator"),
     "another schema": (_facts(lambda f: f.update(schema=2)), "schema 2, and only 1 is known"),
-    "no usage": (_facts(lambda f: f.pop("usage")), "http.json has no usage"),
+    "no usage": (_facts(lambda f: f.pop("usage")), "http.json lacks usage"),
     "a usage of another kind": (_facts(lambda f: f.update(usage=[])), "lacks what was found around the load"),
     "truncated": (_edit("http.json", lambda text: text[:200]), "http.json is truncated or no JSON"),
     "no object": (_edit("http.json", lambda text: "[]"), "http.json is no JSON object"),

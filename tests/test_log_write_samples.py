@@ -18,6 +18,7 @@ from benchstudy.hosts.agent import Command, HostAgent
 from benchstudy.hosts.remote import Remote
 from benchstudy.model import registry
 from benchstudy.model.services import Confinement, Service
+from benchstudy.report import human
 
 SESSION, OWNER = "session-samples", {"study": "tests", "controller": "here"}
 LASTS_S = 2.5
@@ -83,7 +84,9 @@ def test_processes_that_all_want_the_core_at_once_wait_for_it_though_it_is_idle_
     # What else this machine is doing meanwhile is no part of the test.
     quiet = Found(found.processes, {}, {}, found.disk_write, 0.1, found.rows)
     said = told(limited_by(quiet, at_its_limit=True))
-    assert said.startswith(f"server CPU, in bursts: {server.cpu_wait:.1f} of its threads were ready and had none"), said
+    assert said.startswith(
+        f"server CPU, in bursts: {human.number(server.cpu_wait)} of its threads were ready and had none"
+    ), said
 
 
 def test_one_that_has_the_core_to_itself_does_not_wait_for_others_of_its_own(sampled):

@@ -154,41 +154,38 @@ def test_jobs_import_nothing_beside_their_inputs_and_what_starts_them(measured, 
     assert seen >= {"tidy_family file_size", *PAGES} - {"report"}
 
 
-@pytest.mark.parametrize(
-    "pattern",
-    [
-        "notebooks/*.ipynb",
-        "src/benchstudy/**/*.py",
-        "workflow/scripts/*.py",
-        "workflow/rules/*.smk",
-        "envs/*.py",
-    ],
-)
-@pytest.mark.parametrize("how", ["touch", "edit"])
-def test_no_edit_of_code_and_no_touch_plans_a_measurement(measured, pattern, how):
-    files = sorted(measured.root.glob(pattern))
-    assert files
-    for file in files:
-        if how == "touch":
-            file.touch()
-        elif file.suffix != ".ipynb":
-            file.write_text(file.read_text() + "\n# edited\n")
-        else:
-            notebook = json.loads(file.read_text())
-            notebook["cells"].append(
-                {"cell_type": "markdown", "id": f"n{time.time_ns()}", "metadata": {}, "source": "!"}
-            )
-            file.write_text(json.dumps(notebook))
+CODE = ("notebooks/*.ipynb", "src/benchstudy/**/*.py", "workflow/scripts/*.py", "workflow/rules/*.smk")
+
+
+def edit(file: Path) -> None:
+    if file.suffix != ".ipynb":
+        file.write_text(file.read_text() + "\n# edited\n")
+        return
+    notebook = json.loads(file.read_text())
+    notebook["cells"].append({"cell_type": "markdown", "id": f"n{time.time_ns()}", "metadata": {}, "source": "!"})
+    file.write_text(json.dumps(notebook))
+
+
+@pytest.mark.parametrize("change", [Path.touch, edit])
+def test_no_edit_of_code_and_no_touch_plans_a_measurement(measured, change):
+    for pattern in CODE if change is edit else (*CODE, "envs/*.py"):
+        files = sorted(measured.root.glob(pattern))
+        assert files
+        for file in files:
+            change(file)
     plan = planned(measured)
-    if pattern.startswith("envs") and how == "edit":
-        # Provisioning comes before measuring, so Snakemake plans the job that then adopts everything.
-        assert "provision_target" in plan
-        before = trials(measured)
-        report(measured)
-        assert trials(measured) == before
-    else:
-        assert "measure_session" not in plan
-        assert "provision_target" not in plan
+    assert "measure_session" not in plan
+    assert "provision_target" not in plan
+
+
+def test_an_edit_of_what_is_installed_provisions_and_adopts_everything(measured):
+    """Provisioning comes before measuring, so Snakemake plans the job that then adopts everything."""
+    for file in measured.root.glob("envs/*.py"):
+        edit(file)
+    assert "provision_target" in planned(measured)
+    before = trials(measured)
+    report(measured)
+    assert trials(measured) == before
 
 
 def test_an_acknowledged_finding_makes_pages_again_and_measures_nothing(measured):
