@@ -190,7 +190,7 @@ class Reader:
             "interfaces": {n: i for n, i in interfaces(_lines("/proc/net/dev")).items() if _is_real("net", n)},
             "available_bytes": None if available is None else available * 1024,
             "dirty_bytes": ((dirty or 0) + (due or 0)) * 1024,
-            "swapped_bytes": None if None in swapped else sum(swapped) * _PAGE,
+            "swapped_bytes": None if None in swapped else sum(pages or 0 for pages in swapped) * _PAGE,
             **_clock_rate(),
         }
         if self._at_first is None:
@@ -213,8 +213,10 @@ class Reader:
         ours: set[int] = set()
         total_s, inexact = ended.get("cpu_s", 0.0), 0
         for root, what in roots.items():
-            process = processes.get(root)
-            if process is None or root in ours or what.get("started", process.started) != process.started:
+            if root not in processes or root in ours:
+                continue
+            process = processes[root]
+            if what.get("started", process.started) != process.started:
                 continue
             below = _tree(root, children) - ours
             # What an earlier listener gave to others is not ours, only what it did itself.
