@@ -175,13 +175,16 @@ def test_the_lease_ends_everything_when_the_controller_falls_silent(tmp_path, co
 
 
 def test_heartbeats_renew_the_lease_and_tell_the_time(tmp_path, conversations):
-    begun = conversations("run", tmp_path / "runs" / "u-1", spec=spec("sleep", "5", lease_s=1.5))
+    folder = tmp_path / "runs" / "u-1"
+    waiting = "until [ -e go ]; do sleep 0.05; done"
+    begun = conversations("run", folder, spec=spec("sh", "-c", waiting, lease_s=1.5))
     assert begun.hear()["state"] in ("starting", "running")
     answers = []
-    for number in range(9):
+    for number in range(9):  # for longer than the lease
         begun.say({"beat": number})
         answers.append(begun.hear())
         time.sleep(0.25)
+    (folder / "files" / "go").touch()
     assert [answer["beat"] for answer in answers] == list(range(9))
     assert abs(answers[0]["wall"] - time.time()) < 60
     assert begun.final()["state"] == "exited"
