@@ -244,7 +244,7 @@ def test_a_neighbour_that_came_and_went_is_told_with_the_time():
     readings = [reading(float(t), busy_s=used, idle_s=2.0 * t - used, wall=1.8e9 + t)
                 for t, used in enumerate((0.0, 0.0, 0.0, 1.8, 1.8))]  # fmt: skip
     assert interference.window(readings).peak == (pytest.approx(1.8), 1.8e9 + 2)
-    kept = {"h": [{"boot_id": None, "controller_s": None, "readings": readings}]}
+    kept = {"h": [{"boot_id": None, "controller": None, "readings": readings}]}
     document = {"commands": [{"hosts": {name: about for name, (about,) in kept.items()}}]}
     told = disturbed.told(interference.worst(interference.seen(document)))
     assert told == "others used 0.45 of 2 processors of h, 1.8 from 2027-01-15 08:00:02 UTC on"
@@ -253,7 +253,9 @@ def test_a_neighbour_that_came_and_went_is_told_with_the_time():
 def test_the_controller_and_our_other_host_on_this_machine_are_no_neighbours():
     busy = [reading(0.0), reading(1.0, busy_s=1.5, idle_s=0.5, ours_s=0.5, others_s=1.0)]
     assert interference.window(busy).shares["others_cpu"] == 0.5
-    assert interference.window(busy, controller_s=(3.0, 3.4)).shares["others_cpu"] == pytest.approx(0.3)
+    assert interference.window(busy, controller=({"cpu_s": 3.0}, {"cpu_s": 3.4})).shares["others_cpu"] == pytest.approx(
+        0.3
+    )
     other = [reading(0.0), reading(1.0, ours_s=1.0)]
     assert interference.window(busy, same_kernel=[other]).shares["others_cpu"] == 0
 
@@ -263,6 +265,12 @@ def test_a_disk_is_anothers_for_its_busy_time_times_the_share_of_bytes():
     ours = {"read_bytes": 30 << 20, "write_bytes": 10 << 20}
     assert shares_of(disk=disk, ours_io=ours)["others_disk"] == 0
     assert shares_of(disk=disk, ours_io=ours | {"read_bytes": 10 << 20})["others_disk"] == pytest.approx(0.4)
+    faults = (
+        {"cpu_s": 0.0, "read_bytes": 0, "write_bytes": 0},
+        {"cpu_s": 0.0, "read_bytes": 20 << 20, "write_bytes": 0},
+    )
+    window = [reading(0.0), reading(1.0, disk=disk, ours_io=ours | {"read_bytes": 10 << 20})]
+    assert interference.window(window, faults).shares["others_disk"] == 0, "the controller's own pages were read again"
     journal = disk | {"written_bytes": 12 << 20, "flushes": 64}
     assert shares_of(disk=journal, ours_io=ours)["others_disk"] == 0, "a journal writes for us"
     assert "others_disk" not in shares_of(disk=disk, ours_io=None), "what we did is not known"

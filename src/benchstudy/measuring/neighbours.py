@@ -44,9 +44,9 @@ class Neighbours:
         of_host: list[Readings] = []
         try:
             before = self._read(others)
-            own_before_s = _used_by_controller_s()
+            own_before = _used_by_controller()
             yield lambda readings: of_host.append(readings or ())
-            own_s = (own_before_s, _used_by_controller_s())
+            own = (own_before, _used_by_controller())
             after = self._read(others)
         finally:
             with self._lock:
@@ -57,7 +57,7 @@ class Neighbours:
         about = {
             name: {
                 "boot_id": (boot := self._hosts[name].boot_id),
-                "controller_s": own_s if boot is not None and boot == _boot_id() else None,
+                "controller": own if boot is not None and boot == _boot_id() else None,
                 "readings": readings,
             }
             for name, readings in found.items()
@@ -85,10 +85,10 @@ class Neighbours:
 
 def watch(agent: HostAgent, seconds: float) -> dict[str, Any]:
     """What a host does in the next seconds, as a trial keeps it, of a command that does nothing."""
-    own_before_s = _used_by_controller_s()
+    own_before = _used_by_controller()
     answer = agent.call("watch-host", str(seconds))
-    own_s = (own_before_s, _used_by_controller_s()) if answer["boot_id"] == _boot_id() else None
-    return {"commands": [{"hosts": {agent.remote.name: {**answer, "controller_s": own_s}}}]}
+    own = (own_before, _used_by_controller()) if answer["boot_id"] == _boot_id() else None
+    return {"commands": [{"hosts": {agent.remote.name: {**answer, "controller": own}}}]}
 
 
 def _boot_id() -> str | None:
@@ -98,10 +98,19 @@ def _boot_id() -> str | None:
         return None
 
 
-def _used_by_controller_s() -> float:
-    """By this process, by what it started and by those of this terminal that wait for it, such as Snakemake."""
+def _used_by_controller() -> dict[str, float]:
+    """By this process, by what it started and by those of this terminal that wait for it, such as Snakemake.
+
+    "cpu_s", and the bytes that disks read and wrote for it: a program whose pages were dropped is read again.
+    """
     used = (resource.getrusage(who) for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN))
-    return sum(r.ru_utime + r.ru_stime for r in used) + sum(map(_ran_s, _waiting()))
+    found = {"cpu_s": sum(r.ru_utime + r.ru_stime for r in used) + sum(map(_ran_s, _waiting()))}
+    for pid in (os.getpid(), *_waiting()):
+        with suppress(OSError, ValueError, KeyError):
+            io = dict(line.split(": ") for line in Path(f"/proc/{pid}/io").read_text().splitlines())
+            for name in ("read_bytes", "write_bytes"):
+                found[name] = found.get(name, 0) + int(io[name])
+    return found
 
 
 @lru_cache(maxsize=1)

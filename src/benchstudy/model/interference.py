@@ -72,7 +72,7 @@ def windows(document: Mapping[str, Any]) -> dict[str, Window]:
                 for name, other in command["hosts"].items()
                 if name != host and about["boot_id"] and other["boot_id"] == about["boot_id"]
             ]
-            seen = window(about["readings"], about["controller_s"], same_kernel)
+            seen = window(about["readings"], about["controller"], same_kernel)
             rank = (seen.worst[1], seen.seconds)
             if host not in found or rank > (found[host].worst[1], found[host].seconds):
                 found[host] = seen
@@ -81,13 +81,14 @@ def windows(document: Mapping[str, Any]) -> dict[str, Window]:
 
 def window(
     readings: Sequence[Reading],
-    controller_s: Sequence[float] | None = None,
+    controller: Sequence[Mapping[str, float]] | None = None,
     same_kernel: Iterable[Sequence[Reading]] = (),
 ) -> Window:
     """From the first and the last of `readings`.
 
     Args:
-        controller_s: what the controller itself had used before and after, where it runs on this host.
+        controller: what the controller itself had used before and after, where it runs on this host: "cpu_s", and
+            "read_bytes" and "write_bytes" where they are known.
         same_kernel: of other hosts of the target that are this machine too: what we do there is no neighbour here.
     """
     first, last = readings[0], readings[-1]
@@ -95,7 +96,7 @@ def window(
     # Of what had been used before, a host that shares the kernel may have been asked first.
     ours_s = sum(_grown("ours_s", r[0], r[-1]) for r in (readings, *same_kernel) if len(r) > 1)
     ours_elsewhere_s = ours_s - _grown("ours_s", first, last)
-    own_s = controller_s[1] - controller_s[0] if controller_s else 0.0
+    own_s = _grown("cpu_s", *controller) if controller else 0.0
     kernel_s, steal_s = _grown("kernel_s", first, last), _grown("steal_s", first, last)
     # Ticks may miss who runs between them, and leaving idleness takes time that nobody has: the less of the two.
     awake_s = seconds * cpus - _grown("idle_s", first, last) - steal_s
@@ -115,7 +116,7 @@ def window(
         "others_cpu": at_least_s / seconds / cpus,
         "steal": max(0.0, steal_s - resolution_s) / seconds / cpus,
     }
-    disk = _disk(first, last, seconds)
+    disk = _disk(first, last, seconds, controller)
     values |= disk
     if "others_disk" in disk:
         shares["others_disk"] = disk["others_disk"]
@@ -157,7 +158,9 @@ def _between(first: float | None, last: float | None, seconds: float) -> float |
     return None if first is None or last is None else max(0.0, last - first) / seconds
 
 
-def _disk(first: Reading, last: Reading, seconds: float) -> dict[str, float]:
+def _disk(
+    first: Reading, last: Reading, seconds: float, controller: Sequence[Mapping[str, float]] | None
+) -> dict[str, float]:
     """Of all disks together. Nothing where what we did is not known, as of a server of another user's."""
     names = [name for name in first["disks"] if name in last["disks"]]
     if not names or first["ours_io"] is None or last["ours_io"] is None:
@@ -168,7 +171,9 @@ def _disk(first: Reading, last: Reading, seconds: float) -> dict[str, float]:
 
     if any(last["disks"][name]["flushes"] is None for name in names):
         return {}
-    ours = {way: max(0, last["ours_io"][way] - first["ours_io"][way]) for way in ("read_bytes", "write_bytes")}
+    ours = {way: _grown(way, first["ours_io"], last["ours_io"]) for way in ("read_bytes", "write_bytes")}
+    if controller and all("read_bytes" in one for one in controller):
+        ours = {way: of_hosts + _grown(way, *controller) for way, of_hosts in ours.items()}
     read = max(0.0, grown("read_bytes") - ours["read_bytes"])
     due = first["dirty_bytes"] + _JOURNAL_OF_A_FLUSH * grown("flushes")
     written = max(0.0, grown("written_bytes") - ours["write_bytes"] - due)
