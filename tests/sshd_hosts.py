@@ -180,12 +180,12 @@ def _sshd() -> str:
 def _children(pid: int) -> list[int]:
     try:
         return [int(child) for child in Path(f"/proc/{pid}/task/{pid}/children").read_text().split()]
-    except FileNotFoundError:
+    except (FileNotFoundError, ProcessLookupError):
         return []
 
 
 def _is_sshd(pid: int) -> bool:
     try:
         return Path(f"/proc/{pid}/comm").read_text().startswith("sshd")
-    except FileNotFoundError:
+    except (FileNotFoundError, ProcessLookupError):
         return False
