@@ -8,8 +8,10 @@ import signal
 import socket
 import subprocess
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
+
+from waiting import until
 
 from benchstudy.model.host import Host
 
@@ -163,6 +165,15 @@ class SshdHost:
 def make_key(file: Path) -> None:
     """A new ed25519 key without passphrase, and its .pub beside it."""
     subprocess.run(["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-C", "test", "-f", str(file)], check=True)
+
+
+@contextlib.contextmanager
+def host_of_its_own(folder: Path) -> Iterator[SshdHost]:
+    """One with a lock of its own in `folder`; when it is over, nothing that was started for it runs."""
+    with SshdHost(folder / "sshd", environment={"BENCHSTUDY_HOST_LOCK": str(folder / "host.lock")}) as host:
+        yield host
+    # The desk on the host notices that its connection is gone, and goes.
+    until(lambda: subprocess.run(["pgrep", "-f", str(folder)], stdout=subprocess.DEVNULL).returncode == 1)
 
 
 def _free_port(address: str) -> int:

@@ -1,7 +1,6 @@
 """Others on a host: what the agent counts, what a session decides on it, what `benchstudy check` says."""
 
 import os
-import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -9,8 +8,7 @@ from typing import Any
 import polars as pl
 import pytest
 from neighbour_study import Lab, Spin, neighbour
-from sshd_hosts import SshdHost
-from waiting import until
+from sshd_hosts import SshdHost, host_of_its_own
 
 from benchstudy.commands.checks import check_host
 from benchstudy.model import interference, registry
@@ -23,10 +21,8 @@ needs_root = pytest.mark.skipif(os.geteuid() != 0, reason="control groups are ma
 
 @pytest.fixture(scope="module")
 def sshd(tmp_path_factory) -> Iterator[SshdHost]:
-    folder = tmp_path_factory.mktemp("host")
-    with SshdHost(folder / "sshd", environment={"BENCHSTUDY_HOST_LOCK": str(folder / "host.lock")}) as host:
+    with host_of_its_own(tmp_path_factory.mktemp("host")) as host:
         yield host
-    until(lambda: subprocess.run(["pgrep", "-f", str(folder)], stdout=subprocess.DEVNULL).returncode == 1)
 
 
 @pytest.fixture

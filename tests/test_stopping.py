@@ -3,7 +3,6 @@
 import json
 import re
 import signal
-import subprocess
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -15,7 +14,7 @@ import numpy as np
 import pytest
 import yaml
 from conftest import as_project
-from sshd_hosts import SshdHost
+from sshd_hosts import SshdHost, host_of_its_own
 from waiting import until
 
 from benchstudy.commands import cli
@@ -250,11 +249,8 @@ class Lab:
 
 @pytest.fixture(scope="module")
 def sshd(tmp_path_factory) -> Iterator[SshdHost]:
-    folder = tmp_path_factory.mktemp("host")
-    with SshdHost(folder / "sshd", environment={"BENCHSTUDY_HOST_LOCK": str(folder / "host.lock")}) as host:
+    with host_of_its_own(tmp_path_factory.mktemp("host")) as host:
         yield host
-    # The desk on the host notices that its connection is gone, and goes.
-    until(lambda: subprocess.run(["pgrep", "-f", str(folder)], stdout=subprocess.DEVNULL).returncode == 1)
 
 
 @pytest.fixture

@@ -12,21 +12,24 @@ from benchstudy.model import interference
 
 def seen(trial: StoredTrial) -> Mapping[str, Any] | None:
     """What others were seen to take of its hosts when it was measured; None where that is not known."""
-    return _seen_in(trial.folder) if any(f.name == interference.FILE for f in trial.files) else None
+    return _seen_in(trial.folder) if _is_known(trial) else None
 
 
 def values(trial: StoredTrial) -> dict[str, Mapping[str, float]]:
     """By host, its metrics (`interference.METRICS`) as they are made of its counters today."""
-    if not any(file.name == interference.FILE for file in trial.files):
-        return {}
-    document = _document(trial.folder)
+    document = _document(trial.folder) if _is_known(trial) else {"seen": {}}
     return {host: window.values for host, window in interference.windows(document).items()} if document["seen"] else {}
+
+
+def _is_known(trial: StoredTrial) -> bool:
+    return any(file.name == interference.FILE for file in trial.files)
 
 
 @lru_cache(maxsize=4096)  # a session asks again after each block; a committed trial never changes
 def _seen_in(folder: Path) -> Any:
-    return json.loads((folder / interference.FILE).read_bytes())["seen"]
+    return _document(folder)["seen"]
 
 
+@lru_cache(maxsize=1)  # tables ask for both of one trial
 def _document(folder: Path) -> Any:
     return json.loads((folder / interference.FILE).read_bytes())

@@ -8,16 +8,15 @@ from pydantic import BeforeValidator, Field
 from benchstudy.model import interference
 from benchstudy.model.criteria import DISTURBED
 from benchstudy.model.interference import Disturbance
-from benchstudy.model.stopping import share_of_percent
+from benchstudy.model.stopping import required_share
 from benchstudy.model.strict import Strict
 from benchstudy.model.units import parse_percent
 
 
 def _limit(value: Any) -> float:
-    share = 1.0 if 1.0 in (parse_percent(value), value) and value is not True else share_of_percent(value)
-    if share is None:
-        raise ValueError(f'{value!r} is no limit: write the share of a host that others may take, such as "5 %"')
-    return share
+    if 1.0 in (parse_percent(value), value) and value is not True:
+        return 1.0
+    return required_share(value, 'no limit: write the share of a host that others may take, such as "5 %"')
 
 
 LimitField = Annotated[float, BeforeValidator(_limit)]

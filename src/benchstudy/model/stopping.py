@@ -31,11 +31,16 @@ def share_of_percent(value: Any) -> float | None:
     return share if isinstance(share, float) and 0 < share < 1 else None
 
 
-def _precision(value: Any) -> float:
+def required_share(value: Any, otherwise: str) -> float:
+    """The same; raises ValueError that says of `value` what it is not, and what to write."""
     share = share_of_percent(value)
     if share is None:
-        raise ValueError(f'{value!r} is no precision: write how far a median may be off, such as "5 %" (above 0)')
+        raise ValueError(f"{value!r} is {otherwise}")
     return share
+
+
+def _precision(value: Any) -> float:
+    return required_share(value, 'no precision: write how far a median may be off, such as "5 %" (above 0)')
 
 
 PrecisionField = Annotated[float, BeforeValidator(_precision)]

@@ -21,7 +21,7 @@ from benchstudy.model.family import Case, Family, FamilyConfig
 from benchstudy.model.host import Host
 from benchstudy.model.names import Name, nearest, require_known
 from benchstudy.model.references import dangling
-from benchstudy.model.stopping import BlockRange, BlocksField, PrecisionField, Stopping, share_of_percent
+from benchstudy.model.stopping import BlockRange, BlocksField, PrecisionField, Stopping, required_share
 from benchstudy.model.strict import Strict
 from benchstudy.model.units import DurationField
 from benchstudy.model.wording import explain
@@ -34,10 +34,7 @@ class Target(Strict):
 
 
 def _margin(value: Any) -> float:
-    share = share_of_percent(value)
-    if share is None:
-        raise ValueError(f'{value!r} is no margin: write the relative difference that matters, such as "5%" (above 0)')
-    return share
+    return required_share(value, 'no margin: write the relative difference that matters, such as "5%" (above 0)')
 
 
 MarginField = Annotated[float, BeforeValidator(_margin)]
