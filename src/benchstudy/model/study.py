@@ -269,11 +269,11 @@ def parse_study(data: Mapping[str, Any]) -> Study:
     return study
 
 
-class _UniqueKeyLoader(yaml.SafeLoader):
+class _UniqueKeyLoader(yaml.CSafeLoader):
     """YAML lets a second key overwrite the first in silence; a study must not."""
 
 
-def _mapping_without_duplicates(loader: yaml.SafeLoader, node: yaml.MappingNode) -> dict:
+def _mapping_without_duplicates(loader: yaml.CSafeLoader, node: yaml.MappingNode) -> dict:
     seen: set[str] = set()
     for key_node, _ in node.value:
         key = str(key_node.value)

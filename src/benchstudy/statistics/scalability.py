@@ -12,7 +12,9 @@ trials anew within each concurrency. Nothing is said about a concurrency that wa
 
 import math
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
+from functools import partial
 
 import numpy as np
 import numpy.typing as npt
@@ -148,17 +150,14 @@ def _fit_once(levels: Numbers, means: Numbers, counts: Numbers) -> Numbers:
         denominator = 1 + contention * others + coherency * concurrency * others
         return np.stack([np.ones_like(concurrency), -others / denominator, -concurrency * others / denominator], axis=1)
 
-    found, _ = optimize.curve_fit(
-        log_law,
-        levels,
-        means,
-        p0=_start(levels, np.exp(means)),
-        sigma=1 / np.sqrt(counts),
-        bounds=([-np.inf, 0, 0], [np.inf, np.inf, np.inf]),
-        jac=slopes,
-        x_scale="jac",
-        max_nfev=2_000,
-    )
+    start = _start(levels, np.exp(means))
+    fitted = partial(optimize.curve_fit, log_law, levels, means, p0=start, sigma=1 / np.sqrt(counts), jac=slopes)
+    # Without bounds it is ten times as quick, and the same wherever no bound is in the way.
+    with np.errstate(all="ignore"), suppress(RuntimeError):
+        found, _ = fitted(method="lm", check_finite=False)
+        if min(found[1:]) >= 0 and np.isfinite(log_law(levels, *found)).all():
+            return np.array([math.exp(found[0]), found[1], found[2]])
+    found, _ = fitted(bounds=([-np.inf, 0, 0], [np.inf, np.inf, np.inf]), x_scale="jac", max_nfev=2_000, method="dogbox")
     return np.array([math.exp(found[0]), found[1], found[2]])
 
 

@@ -1,8 +1,10 @@
 """One panel of a figure, and the layers that several kinds of panels have."""
 
+import copy
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 import altair as alt
@@ -34,13 +36,22 @@ class Panel:
     points: int = 0
 
     def spec(self, width: int | str, *, legend: bool, live: bool = False) -> dict[str, Any]:
-        chart = (self.live if live and self.live is not None else self.chart).properties(
-            width=width, height=self.height
-        )
-        spec = chart.to_dict(validate=False)
+        drawn = self._live if live and self.live is not None else self._static
+        # Of the data there is one copy, which nobody changes.
+        spec = {key: value if key == "datasets" else copy.deepcopy(value) for key, value in drawn.items()}
         if not legend:
-            _remove_legends(spec)
-        return spec
+            _remove_legends(spec["layer"])
+        return {**spec, "width": width, "height": self.height}
+
+    # A figure asks for its panels three times, and making a specification takes as long as drawing it.
+    @cached_property
+    def _static(self) -> dict[str, Any]:
+        return self.chart.to_dict(validate=False)
+
+    @cached_property
+    def _live(self) -> dict[str, Any]:
+        assert self.live is not None
+        return self.live.to_dict(validate=False)
 
 
 def _remove_legends(node: Any) -> None:
@@ -57,7 +68,9 @@ HIDDEN = alt.param(name="hidden", value=[])
 
 def layered(*layers: Any) -> alt.LayerChart:
     """Charts above one another, with the switch that hides series."""
-    chart = alt.layer(*layers).add_params(HIDDEN)
+    first, *others = layers
+    # Of a chart that has layers it would copy every one.
+    chart = alt.layer(first.add_params(HIDDEN), *others)
     assert isinstance(chart, alt.LayerChart), "layers without facets"
     return chart
 
