@@ -157,7 +157,8 @@ def _fit_once(levels: Numbers, means: Numbers, counts: Numbers) -> Numbers:
         found, _ = fitted(method="lm", check_finite=False)
         if min(found[1:]) >= 0 and np.isfinite(log_law(levels, *found)).all():
             return np.array([math.exp(found[0]), found[1], found[2]])
-    found, _ = fitted(bounds=([-np.inf, 0, 0], [np.inf, np.inf, np.inf]), x_scale="jac", max_nfev=2_000, method="dogbox")
+    bounds = [-np.inf, 0, 0], [np.inf, np.inf, np.inf]
+    found, _ = fitted(method="dogbox", bounds=bounds, x_scale="jac", max_nfev=2_000)
     return np.array([math.exp(found[0]), found[1], found[2]])
 
 
