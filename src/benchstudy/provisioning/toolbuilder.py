@@ -27,6 +27,7 @@ import shutil
 import signal
 import subprocess
 import sys
+import tempfile
 import threading
 import time
 from contextlib import contextmanager, suppress
@@ -40,7 +41,7 @@ SAY_EVERY_S = 10.0
 GO_PLACES = ("/usr/local/go/bin", "/usr/lib/go/bin", "/usr/lib/golang/bin", "/snap/bin")
 TAIL_LINES = 10
 
-_child = None  # the process that is at work, to be ended when the controller goes
+_children = set()  # the processes that are at work, to be ended when the controller goes
 
 
 class BuildFailed(Exception):
@@ -53,6 +54,8 @@ def main():
     folder = Path(request["folder"])
     store = Path(request["store"] or folder)
     complete = True
+    ahead = threading.Thread(target=download_ahead, args=[request["tools"], store], daemon=True)
+    ahead.start()
     for tool in request["tools"]:
         try:
             facts, changed = ensure(tool, folder, store)
@@ -62,6 +65,7 @@ def main():
             emit(tool=tool["name"], problem=f"{tool['name']} {tool['version']}: {error}")
     # Gigabytes, which a second run needs none of. Kept up to here, because tools have dependencies in common, and
     # after a failure, because the next attempt then goes on where this one stopped.
+    ahead.join()
     if complete:
         drop_cache(store)
 
@@ -79,8 +83,8 @@ def end_with_controller():
     # Read as raw bytes: a buffered reader that blocks here would hold a lock which the interpreter wants at its end.
     while os.read(0, 4096):
         pass
-    if _child is not None:
-        end_group(_child)
+    for process in list(_children):
+        end_group(process)
     os._exit(1)
 
 
@@ -212,11 +216,8 @@ def build_go(tool, store, place, root, final):
         flags.append("-tags=" + ",".join(tool["tags"]))
     program = root / "bin" / tool["name"]
     module = place / "module"
-    module.mkdir()
+    write_pins(tool, module)
     if tool["pins"]:
-        for file, content in tool["pins"].items():
-            (module / file).parent.mkdir(parents=True, exist_ok=True)
-            (module / file).write_text(content)
         argv = [go, "build", "-mod=readonly", *flags, "-o", str(program), tool["package"]]
         run(argv, "go build", tool, cwd=module, env=environment)
     else:
@@ -236,6 +237,32 @@ def build_go(tool, store, place, root, final):
         for part in tool["share"]:
             copy_writable(source / part, root / "share" / part)
     return {"go": go_version}
+
+
+def write_pins(tool, module):
+    module.mkdir(parents=True)
+    for file, content in tool["pins"].items():
+        (module / file).parent.mkdir(parents=True, exist_ok=True)
+        (module / file).write_text(content)
+
+
+def download_ahead(tools, store):
+    """Download the modules of what is built later, while processors compile what comes before. What cannot be had is
+    told by the build itself.
+    """
+    for tool in tools:
+        go = shutil.which("go", path=os.pathsep.join((os.environ.get("PATH", os.defpath), *GO_PLACES)))
+        name = f"{tool['name']}-{tool['version']}-{key_of(tool)}"
+        if tool["kind"] != "go" or not tool["pins"] or not go or (store / name).exists():
+            continue
+        (store / "cache").mkdir(parents=True, exist_ok=True)
+        with suppress(BuildFailed, OSError), tempfile.TemporaryDirectory(dir=store / "cache") as folder:
+            place = Path(folder)
+            (place / "tmp").mkdir()
+            write_pins(tool, place / "module")
+            tags = f"-tags={','.join(tool['tags'])}"
+            argv = [go, "list", "-deps", "-mod=readonly", "-modcacherw", tags, tool["package"]]
+            run(argv, "download", tool, cwd=place / "module", env=go_environment(store, place))
 
 
 def go_environment(store, place):
@@ -397,7 +424,6 @@ def run(argv, title, tool, cwd=None, env=None):
 
     Raises BuildFailed with its last words when it fails.
     """
-    global _child
     started, said, lines = time.monotonic(), time.monotonic(), []
     try:
         process = subprocess.Popen(
@@ -411,7 +437,7 @@ def run(argv, title, tool, cwd=None, env=None):
         )
     except OSError as error:
         raise BuildFailed(f"{title}: {error}") from error
-    _child = process
+    _children.add(process)
     try:
         for line in lines_of(process, started + BUILD_TIMEOUT_S):
             if line:
@@ -425,7 +451,7 @@ def run(argv, title, tool, cwd=None, env=None):
         process.wait()
         if process.stdout is not None:
             process.stdout.close()
-        _child = None
+        _children.discard(process)
     if status != 0:
         raise BuildFailed(f"{title} ended with status {status}: {cause(lines)}")
     return lines
