@@ -252,7 +252,7 @@ GOOD = Window(
     ("changes", "why"),
     [
         ({}, ""),
-        ({"achieved_per_s": 989}, "achieved 98.9% of the offered rate, not 99.0%"),
+        ({"achieved_per_s": 989}, "achieved 98.9 % of the offered rate, not 99 %"),
         ({"achieved_per_s": 980, "pushback": 7}, "(7 pushed back)"),
         ({"sent": 29_000, "dropped": 1000, "achieved_per_s": 960}, "(1000 never begun)"),
         ({"errors": 30}, ""),

@@ -6,6 +6,7 @@ from fnmatch import fnmatchcase
 from benchstudy.lints import words
 from benchstudy.lints.model import Ceiling, Figure, Found, Group, Material, rule
 from benchstudy.lints.summaries import size_of
+from benchstudy.model import rounding
 
 _SLACK = 1.05  # ceilings are round figures
 # What a study declares as memory is not to be mistaken for a disk.
@@ -44,8 +45,8 @@ def _above(material: Material, op: str, noun: str) -> Iterator[tuple[str, str]]:
         if ceiling is not None and found is not None and found[0] > _SLACK * ceiling.rate:
             rate, said = found
             what = (
-                f"{said}{noun} at {words.rate(rate)}, {rate / ceiling.rate:.1f} times the most that it can be: "
-                f"{ceiling.source}"
+                f"{said}{noun} at {words.rate(rate)}, {rounding.few(rate / ceiling.rate)} times the most that it can "
+                f"be: {ceiling.source}"
             )
             yield group.where, what
 
