@@ -1,7 +1,11 @@
 """Others on a host: what the agent counts, what a session decides on it, what `benchstudy check` says."""
 
 import os
+import re
+import subprocess
+import threading
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -80,6 +84,53 @@ def test_every_host_of_the_target_is_read_and_ours_on_one_machine_is_ours_on_all
         found = interference.windows(lab.document)
     assert set(found) == {"h", "k"}
     assert min(window.values["ours_cpu"] * window.seconds for window in found.values()) > 0.9 * used_s(lab)
+
+
+def test_who_measures_is_no_neighbour_by_name_either(lab, monkeypatch):
+    """This very process works while the command runs, on its host."""
+
+    @contextmanager
+    def measured_by_us():
+        over = threading.Event()
+        working = threading.Thread(target=lambda: [sum(range(10_000)) for _ in iter(over.is_set, True)])
+        working.start()
+        yield
+        over.set()
+        working.join()
+
+    monkeypatch.setattr(Spin, "beside", measured_by_us)
+    lab.hold()
+    (about,) = lab.document["commands"][0]["hosts"].values()
+    assert os.getpid() in [found["pid"] for found in about["readings"][-1]["busiest"]], "the agent cannot know"
+    assert os.getpid() in about["controller"][-1]["pids"]
+    (window,) = interference.windows(lab.document).values()
+    assert os.getpid() not in [found["pid"] for found in window.busiest]
+
+
+def test_a_reading_inside_the_window_opens_nothing_and_sees_who_began(agent, tmp_path, monkeypatch):
+    import accounts
+    import interference as readings
+
+    books = accounts.Accounts(str(tmp_path))
+    books.open()
+    reader = readings.Reader(books)
+    reader.begin()
+    reader.point()
+    opened: list[str] = []
+    monkeypatch.setattr(os, "open", lambda path, *flags: opened.append(path) or open_file(path, *flags))
+    monkeypatch.setattr(os, "listdir", lambda path: opened.append(path) or list_folder(path))
+    reader.point()
+    assert [path for path in opened if not re.fullmatch(r"/proc/\d+/stat", path)] == [books.folder]
+    with subprocess.Popen(["sleep", "60"]) as child:
+        reader.point()
+        child.kill()
+    reader.point()
+    ours = [found["ours_pids"] for found in reader.readings]
+    assert [child.pid in pids for pids in ours] == [False, False, False, True, False]
+    assert all(os.getpid() in pids for pids in ours)
+
+
+open_file, list_folder = os.open, os.listdir
 
 
 def test_a_reading_takes_no_time_worth_the_name(lab):
@@ -270,3 +321,15 @@ def test_a_disk_is_anothers_for_its_busy_time_times_the_share_of_bytes():
     journal = disk | {"written_bytes": 12 << 20, "flushes": 64}
     assert shares_of(disk=journal, ours_io=ours)["others_disk"] == 0, "a journal writes for us"
     assert "others_disk" not in shares_of(disk=disk, ours_io=None), "what we did is not known"
+
+
+def test_neither_the_controller_nor_our_other_host_is_named_among_the_busiest():
+    """Their time is taken out, and so are their names; the next one is told in their place."""
+    names = {1: "python", 2: "snakemake", 3: "sftpgo", 4: "backup"}
+    busiest = [{"name": name, "pid": pid, "cpu_s": 0.5 - pid / 10} for pid, name in names.items()]
+    readings = [reading(0.0), reading(1.0, busy_s=1.5, idle_s=0.5, others_s=1.0, busiest=busiest)]
+    controller = [{"cpu_s": 0.0, "pids": [1, 2]}, {"cpu_s": 0.7, "pids": [1, 2]}]
+    here = {"boot_id": "b", "controller": controller, "readings": readings}
+    there = {"boot_id": "b", "controller": None, "readings": [reading(0.0), reading(1.0, ours_pids=[3])]}
+    kept = interference.seen({"commands": [{"hosts": {"h": here, "k": there}}]})
+    assert kept["h"]["busiest"] == ["backup"]
