@@ -15,6 +15,8 @@ from neighbour_study import Lab, Spin, neighbour
 from sshd_hosts import SshdHost, host_of_its_own
 
 from benchstudy.commands.checks import check_host
+from benchstudy.measuring import disturbances
+from benchstudy.measuring.raw import TrialStore
 from benchstudy.model import interference, registry
 from benchstudy.model.errors import StudyError
 from benchstudy.report.results.results import Results
@@ -193,6 +195,23 @@ def test_repeats_end_and_what_stands_then_is_marked(lab, shares):
     assert lab.hold(**REPEAT) == index
     results = Results(lab.tidy(**REPEAT), study="s", family="spin")
     assert (results.counts()["repeated"], results.counts()["disturbed"]) == (2, 1)
+
+
+def test_looks_count_a_repeated_trial_once_and_a_disturbed_one_when_its_repeats_are_used_up(lab, shares):
+    adaptive = {"blocks": {"min": 6, "max": 9}, "until": "5 %", **REPEAT}
+    shares += [0.5, 0.5, 0.5, 0.5]  # three in block 1, of which the last one stands, and one in block 2
+    index = lab.hold({"seconds": 0.01}, **adaptive)
+    assert [block for block, _ in placed(lab)] == [1, 1, 1, 2, 2, 3, 4, 5, 6], "6 blocks were enough"
+    (look,) = TrialStore(lab.store).looks()
+    (seen,) = look["cases"].values()
+    trials = {trial.record.uuid: trial for trial in lab.trials}
+    standing = [trials[uuid] for uuid in seen["trials"]]
+    assert [trial.record.block for trial in standing] == [1, 2, 3, 4, 5, 6]
+    assert [known["n"] for known in seen["known"]] == [6]
+    assert set(index["disturbance"]["repeated"]) == trials.keys() - set(seen["trials"])
+    policy = lab.study(**REPEAT).disturbance
+    assert [policy.disturbed(disturbances.seen(trial)) is not None for trial in standing] == [True, *[False] * 5]
+    assert lab.hold({"seconds": 0.01}, **adaptive) == index, "what was seen decides, and no host is asked"
 
 
 def test_marking_measures_nothing_again_and_no_later_code_does(lab, shares, monkeypatch):
