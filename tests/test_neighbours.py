@@ -122,12 +122,15 @@ def test_a_reading_inside_the_window_opens_nothing_and_sees_who_began(agent, tmp
     monkeypatch.setattr(os, "open", lambda path, *flags: opened.append(path) or open_file(path, *flags))
     monkeypatch.setattr(os, "listdir", lambda path: opened.append(path) or list_folder(path))
     reader.point()
-    assert [path for path in opened if not re.fullmatch(r"/proc/\d+/stat", path)] == [books.folder]
+    assert [path for path in opened if not re.fullmatch(r"/proc(/\d+/stat)?", path)] == [books.folder]
     with subprocess.Popen(["sleep", "60"]) as child:
         reader.point()
         child.kill()
     reader.point()
-    ours = [found["ours_pids"] for found in reader.readings]
+    reader.end()
+    first, *within, last = reader.readings
+    assert {found["others_s"] for found in within} == {None} and first["others_s"] < last["others_s"]
+    ours = [found["ours_pids"] for found in (first, *within)]
     assert [child.pid in pids for pids in ours] == [False, False, False, True, False]
     assert all(os.getpid() in pids for pids in ours)
 

@@ -67,14 +67,14 @@ class Own:
 class Reader:
     """Readings of one window. It remembers what others had used at the first, to name the busiest at the last.
 
-    A reading inside the window costs what is measured, so it opens no file that it has open, asks nothing of a process
-    that did not run, and looks for new processes only among the numbers that were given since.
+    A reading inside the window costs what is measured, so it opens no file that it has open, asks our processes alone,
+    and nothing but that of one that did not run, and looks for new ones only among the numbers that were given since.
     """
 
     def __init__(self, accounts: Accounts):
         self._accounts = accounts
         self._ran: dict[int, float] = {}  # seconds on processors of all threads, by process
-        self._last_pid: int | None = None
+        self._numbered = (0, 0)  # the last number of a process, and how many were ever started
         self._kernels: set[int] = set()
         self._ours: dict[int, Own] = {}
         self._at_first: dict[int, float] | None = None
@@ -91,7 +91,7 @@ class Reader:
 
     def point(self) -> None:
         """A reading inside the window. Their number is bounded however long it is: every second one goes."""
-        self.readings.append(self.read())
+        self.readings.append(self.read(within=True))
         if len(self.readings) > _MOST_POINTS:
             self.readings = self.readings[::2]
             self._step_s *= 2
@@ -103,23 +103,20 @@ class Reader:
         last["busiest"] = _busiest(grown, _WORTH_NAMING * (last["monotonic"] - first["monotonic"]))
         self.readings.append(last)
 
-    def read(self) -> dict:
+    def read(self, within: bool = False) -> dict:
         """Counters since the host's start, in seconds, bytes and numbers; what the kernel does not tell is None.
 
         "busy_s" is what the kernel's ticks saw, "kernel_s" interrupts and the kernel's own threads, "ours_s" ours, and
         "resolution_s" how far these may be off. "others_s" is that of others' processes which still live, exactly.
         "ours_pids": which processes are ours. The last one of a window has "busiest": of others, who ran most in it.
+        `within` a window only ours are asked, because it costs what is measured: "kernel_s" and "others_s" are None.
         """
         begun = time.thread_time()
         stat, at = kernel.lines("/proc/stat"), time.monotonic()
         counters = kernel.times(stat)
-        self._find(self._look())
+        self._find(self._look(kernel.forks(stat), within))
         used, io, inexact = self._count()
-        ran = self._ran
-        others = self._others = {p: s for p, s in ran.items() if p not in self._ours and p not in self._kernels}
-        if self._at_first is None:
-            self._at_first = others
-        ended_s = sum(ran_s for pid, ran_s in self._at_first.items() if pid not in others)
+        kernel_s, others_s = (None, None) if within else self._apart()
         available, dirty, due, swap = kernel.numbers(
             "/proc/meminfo", "MemAvailable:", "Dirty:", "Writeback:", "SwapTotal:"
         )
@@ -128,8 +125,8 @@ class Reader:
             **counters,
             "monotonic": at,
             "wall": time.time(),
-            "others_s": sum(others.values()) + ended_s,
-            "kernel_s": counters["interrupts_s"] + sum(ran.get(pid, 0.0) for pid in self._kernels),
+            "others_s": others_s,
+            "kernel_s": None if kernel_s is None else counters["interrupts_s"] + kernel_s,
             "ours_s": used,
             "ours_pids": sorted(self._ours),
             "resolution_s": (2 + 2 * inexact) / kernel.TICKS,
@@ -153,23 +150,30 @@ class Reader:
         reading["cost_s"] = time.thread_time() - begun
         return reading
 
-    def _look(self) -> set[int]:
-        """Ask every process for how long it ran; returns those that are new."""
-        before, last = self._ran, kernel.last_pid()
-        if self._last_pid is None or last is None or not 0 <= last - self._last_pid <= _MOST_TRIED:
-            pids: list[int] = [int(name) for name in os.listdir("/proc") if name.isdigit()]
+    def _look(self, forks: int, within: bool) -> set[int]:
+        """Ask processes for how long they ran, ours alone `within` a window; returns those that are new.
+
+        `forks`: so many processes and threads were ever started. Where as many numbers were given since, one after
+        another, these are the new ones; in a container, or when numbers began anew, all are listed.
+        """
+        ran, last = self._ran, kernel.last_pid()
+        given = last - self._numbered[0]
+        known = list(self._ours if within else ran)
+        if ran and given == forks - self._numbered[1] <= _MOST_TRIED:
+            pids = [*known, *range(self._numbered[0] + 1, last + 1)]
         else:
-            pids = [*before, *range(self._last_pid + 1, last + 1)]
-        self._last_pid = last
-        found, new = {}, set()
+            pids = list({*known, *(int(name) for name in os.listdir("/proc") if name.isdigit())})
+        self._numbered = (last, forks)
+        new = set()
         for pid in pids:
             try:
-                found[pid] = ran_s = time.clock_gettime(~pid << 3 | 2)  # as clock_getcpuclockid() makes it
+                ran_s = time.clock_gettime(~pid << 3 | 2)  # as clock_getcpuclockid() makes it
             except OSError:
-                continue  # it ended: who waited for it has its times. Or the number is a thread's.
-            if pid not in before or ran_s < before[pid]:
+                ran.pop(pid, None)  # it ended: who waited for it has its times. Or the number is a thread's.
+                continue
+            if pid not in ran or ran_s < ran[pid]:
                 new.add(pid)
-        self._ran = found
+            ran[pid] = ran_s
         return new
 
     def _find(self, new: set[int]) -> None:
@@ -202,6 +206,15 @@ class Reader:
     def _take(self, pids: set[int], root: int, alone: bool = False) -> None:
         for pid in pids & self._ran.keys() - self._ours.keys():
             self._ours[pid] = Own(root, alone)
+
+    def _apart(self) -> tuple[float, float]:
+        """What the kernel's own threads used, and others' processes."""
+        ran = self._ran
+        self._others = {pid: s for pid, s in ran.items() if pid not in self._ours and pid not in self._kernels}
+        if self._at_first is None:
+            self._at_first = self._others
+        ended_s = sum(ran_s for pid, ran_s in self._at_first.items() if pid not in self._others)
+        return sum(ran[pid] for pid in self._kernels), sum(self._others.values()) + ended_s
 
     def _count(self) -> tuple[float, dict | None, int]:
         """Our processor time, our disk bytes, and how many of the times are in ticks only."""

@@ -84,10 +84,15 @@ def clock_rate() -> dict:
     }
 
 
-def last_pid() -> int | None:
-    """The number that was given last to a process or thread; None where the kernel does not say."""
+def forks(lines: list[str]) -> int:
+    """Of /proc/stat: how many processes and threads were started since the host's start."""
+    return next((int(line.split()[1]) for line in lines if line.startswith("processes ")), -1)
+
+
+def last_pid() -> int:
+    """The number that was given last to a process or thread; 0 where nobody says."""
     words = " ".join(lines("/proc/loadavg")).split()
-    return int(words[-1]) if words else None
+    return int(words[-1]) if words else 0
 
 
 def stat(pid: int) -> list[bytes]:

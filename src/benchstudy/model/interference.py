@@ -121,12 +121,23 @@ def window(
     values |= disk
     if "others_disk" in disk:
         shares["others_disk"] = disk["others_disk"]
-    steps = pairwise(readings) if len(readings) > 2 else ()
+    steps = pairwise(_filled(readings)) if len(readings) > 2 else ()
     peak = max(((window(step).values["others_cpu"], step[0]["wall"]) for step in steps), default=None)
     shares = {name: min(1.0, share) for name, share in shares.items()}
     no_neighbours = {pid for known in (*(controller or ()), *(r[-1] for r in same_kernel)) for pid in _pids(known)}
     busiest = [found for found in last.get("busiest", ()) if found["pid"] not in no_neighbours]
     return Window(seconds, values, shares, busiest, peak)
+
+
+def _filled(readings: Sequence[Reading]) -> list[Reading]:
+    """Readings within a window do not ask others and the kernel's threads: taken as steady between its ends."""
+    first, last = readings[0], readings[-1]
+
+    def at(name: str, reading: Reading) -> float:
+        share = (reading["monotonic"] - first["monotonic"]) / (last["monotonic"] - first["monotonic"])
+        return reading[name] if reading[name] is not None else first[name] + share * (last[name] - first[name])
+
+    return [{**reading, **{name: at(name, reading) for name in ("kernel_s", "others_s")}} for reading in readings]
 
 
 def _pids(known: Mapping[str, Any]) -> Sequence[int]:

@@ -5,6 +5,7 @@ Everything that comes from data is escaped here or below; a notebook never puts 
 
 import html
 import json
+import re
 from collections.abc import Iterable, Mapping, Sequence
 from functools import cached_property
 from pathlib import Path
@@ -75,7 +76,8 @@ class Exhibits:
 
     def flags(self, sentences: Iterable[str]) -> None:
         """Findings that a reader must not overlook, each in a paragraph of its own."""
-        show("".join(f'<p class="flag">{html.escape(text)}</p>' for text in sentences))
+        coded = (re.sub("`([^`]+)`", r"<code>\1</code>", html.escape(text)) for text in sentences)
+        show("".join(f'<p class="flag">{text}</p>' for text in coded))
 
     def show_table(self, table: Table) -> None:
         if not table.rows:
