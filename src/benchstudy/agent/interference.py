@@ -162,7 +162,8 @@ class Reader:
         if ran and given == forks - self._numbered[1] <= _MOST_TRIED:
             pids = [*known, *range(self._numbered[0] + 1, last + 1)]
         else:
-            pids = list({*known, *(int(name) for name in os.listdir("/proc") if name.isdigit())})
+            listed = {int(name) for name in os.listdir("/proc") if name.isdigit()}
+            pids = [*known, *(listed - ran.keys())]
         self._numbered = (last, forks)
         new = set()
         for pid in pids:

@@ -122,7 +122,9 @@ def window(
     if "others_disk" in disk:
         shares["others_disk"] = disk["others_disk"]
     steps = pairwise(_filled(readings)) if len(readings) > 2 else ()
-    peak = max(((window(step).values["others_cpu"], step[0]["wall"]) for step in steps), default=None)
+    # Of the controller, and of us on another host, is known how much it was in all.
+    known = (own_s + ours_elsewhere_s) / seconds
+    peak = max(((max(0.0, window(s).values["others_cpu"] - known), s[0]["wall"]) for s in steps), default=None)
     shares = {name: min(1.0, share) for name, share in shares.items()}
     no_neighbours = {pid for known in (*(controller or ()), *(r[-1] for r in same_kernel)) for pid in _pids(known)}
     busiest = [found for found in last.get("busiest", ()) if found["pid"] not in no_neighbours]
