@@ -97,7 +97,7 @@ def test_no_text_of_a_figure_has_fifteen_digits(log):
 FIXED = {
     "families/http_concurrency/scripts.py": "settings of a generator",
     "report/figures/vega.py": "coordinates",
-    "families/load_test/load_metrics.py": "moments, in Unix s",
+    "families/load_test/load_metrics.py": "moments, in Unix s, and gaps between them",
     "families/load_test/parse.py": "moments, in Unix s",
     "families/load_test/check.py": "clocks, to the millisecond that they are compared to",
     "families/load_test/clocks.py": "clocks, to the millisecond that they are compared to",

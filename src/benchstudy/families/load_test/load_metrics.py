@@ -26,7 +26,6 @@ from benchstudy.families.load_test.prometheus_rates import (
 )
 from benchstudy.families.load_test.prometheus_raw import Section, sections
 from benchstudy.families.load_test.prometheus_samples import pages
-from benchstudy.model import rounding
 from benchstudy.model.family import ParseError
 
 S = TypeVar("S", bound=Sink)
@@ -321,7 +320,7 @@ class _Reader:
         for gap in scrapes.gaps():
             length = (gap.end_ms - gap.start_ms) / 1000
             failed = f", {gap.failed} scrapes failed" if gap.failed else ""
-            detail = f"{gap.instance}: no sample for {rounding.shown(length)} s{failed}"
+            detail = f"{gap.instance}: no sample for {length:.1f} s{failed}"
             found.events.append(Event(gap.start_ms, "down" if gap.failed else "gap", detail))
             found.gaps += gap.start_ms < window.steady_end_ms and gap.end_ms > window.steady_start_ms
         found.events.sort()
