@@ -8,7 +8,7 @@ from conftest import copy_project
 
 from benchstudy.measuring.raw import CommandRecord, StoredTrial, ToolRecord, TrialRecord, TrialStore, seal
 from benchstudy.measuring.session import write_index
-from benchstudy.model import paths
+from benchstudy.model import interference, paths
 from benchstudy.model.files import as_json
 from benchstudy.model.study import SessionPlan, Study, load_study
 
@@ -18,6 +18,7 @@ STUDY = {
     "question": "Does the bucket keep up with the disk?",
     "blocks": 2,
     "license": "CC-BY-4.0",
+    "disturbance": {"then": "repeat", "at_most": 1},
     "authors": [{"name": "Ada Example", "orcid": "0000-0002-1825-0097", "affiliation": "Example Lab"}],
     "hosts": {"box": {"address": "192.0.2.7"}},
     "targets": {"one": {"roles": {"sut": "box"}}},
@@ -42,7 +43,10 @@ CSV = "Size,disk,bucket\n100KB,0.57 ms,failed: 403 (2 of 2)\n"
 
 
 class CrateStudy:
-    """The project at `root`, with the study measured: ok, failed, timed out, aborted, discarded and imported trials."""
+    """The project at `root`, with the study measured: ok, failed, timed out, aborted, discarded and imported trials.
+
+    `ok` repeats one that others disturbed.
+    """
 
     def __init__(self, root: Path):
         self.project = copy_project(root)
@@ -51,7 +55,8 @@ class CrateStudy:
         (self.plan,) = self.study.sessions()
         self.store = TrialStore(paths.family_raw(root, "small", "one", "file_size"))
         write, read, upload, _ = (case.id for case in self.plan.cases)
-        self.ok = self.add(write, 1)
+        self.disturbed = self.add(write, 1, seen=0.55)
+        self.ok = self.add(write, 1, seen=0.01)
         self.failed = self.add(upload, 1, status="failed", cause="403 <script>", commands=["prepare", "command"])
         self.timeout = self.add(read, 1, status="timeout", cause="took longer than 600 s")
         self.aborted = self.add(read, 2, status="aborted", cause="connection lost", session=LOST)
@@ -62,8 +67,13 @@ class CrateStudy:
         self.index()
         self._reports()
 
-    def add(self, case: str, block: int, *, commands: list[str] | None = None, **fields: Any) -> StoredTrial:
+    def add(
+        self, case: str, block: int, *, commands: list[str] | None = None, seen: float | None = None, **fields: Any
+    ) -> StoredTrial:
         partial = self.store.begin(case, block)
+        if seen is not None:
+            about = {"shares": {"others_cpu": seen}, "others_cpu": 2 * seen, "cpus": 2, "busiest": ["backup"]}
+            (partial.folder / interference.FILE).write_text(as_json({"commands": [], "seen": {"box": about}}))
         ok = fields.get("status", "ok") == "ok"
         labels = ["command"] if commands is None else commands
         for label in labels:
@@ -74,10 +84,11 @@ class CrateStudy:
         if not labels:
             (partial.folder / "answer.json").write_text("{}")
         second = len(list(self.store.folder.glob("*/[!.]*")))
+        definitions = {case.id: case.definition_sha256 for case in self.plan.cases}
         record = {
             "uuid": partial.uuid, "study": "small", "study_sha256": self.study.sha256, "target": "one",
             "family": "file_size", "case": case, "levels": dict(part.split("=") for part in case.split(",")),
-            "definition": {}, "definition_sha256": "1" * 64, "block": block, "position": 1, "session": SESSION,
+            "definition": {}, "definition_sha256": definitions[case], "block": block, "position": 1, "session": SESSION,
             "roles": {"sut": "box"}, "status": "ok", "cause": None,
             "started": f"2026-11-20T10:00:{second:02d}.000+00:00",
             "finished": f"2026-11-20T10:00:{second:02d}.900+00:00", "duration_s": 0.9,

@@ -126,8 +126,12 @@ class Lab:
         return output
 
     @property
+    def store(self) -> Path:
+        return paths.family_raw(self.root, "s", "t", "spin")
+
+    @property
     def trials(self) -> list[StoredTrial]:
-        return TrialStore(paths.family_raw(self.root, "s", "t", "spin")).trials()
+        return TrialStore(self.store).trials()
 
     @property
     def document(self) -> dict[str, Any]:

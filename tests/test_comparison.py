@@ -285,13 +285,13 @@ def test_the_same_data_give_the_same_bytes(shown, bare_project):
 # -- what was verified ------------------------------------------------------------------------
 
 
-def add_reads(tables, backend, given, cache="cold", blocks=6):
+def add_reads(tables, backend, given, cache="cold", blocks=6, **fields):
     for block in range(1, blocks + 1):
         values = {"duration": (tables.noisy(1.0 if backend == "local" else 3.0, 0.01), "s")}
         fetched = given[block - 1] if isinstance(given, list) else given
         values |= {"device_read": (fetched, "B")} if fetched is not None else {}
         levels = {"backend": backend, "op": "read", "size": "100MB", "cache": cache}
-        tables.add(levels, block, values, numbers={"size_bytes": 100_000_000})
+        tables.add(levels, block, values, numbers={"size_bytes": 100_000_000}, **fields)
 
 
 @pytest.mark.parametrize(
@@ -317,6 +317,17 @@ def test_like_proofs_are_judged_and_trials_of_another_are_left_out(tables):
     cold, warm = (row.outcome for row in compared(tables).rows)
     assert (cold.verdict, warm.verdict) == ("worse", "worse") and (cold.pairs, warm.pairs) == (5, 6)
     assert "1 trial left out" in cold.warnings[-1] and not warm.warnings
+
+
+@pytest.mark.parametrize(("second", "pairs"), [(1e8, 12), (4e7, 6)])
+def test_what_one_session_proves_says_nothing_of_another(tables, second, pairs):
+    """Medians over both sessions are alike, and in the second one storage gave less than half to one of the two."""
+    for session, given in (("one", 1e8), ("two", second)):
+        add_reads(tables, "local", 1e8, session=session)
+        add_reads(tables, "sshfs", given, session=session)
+    outcome = only(compared(tables))
+    assert (outcome.verdict, outcome.pairs) == ("worse", pairs)
+    assert any("proof of its cache" in warning for warning in outcome.warnings) == (pairs == 6)
 
 
 def test_where_the_cache_is_what_is_compared_its_proofs_differ(tables):

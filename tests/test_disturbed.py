@@ -10,6 +10,7 @@ from tidy_fixture import Tables
 
 from benchstudy import lints
 from benchstudy.report.checklist import checklist
+from benchstudy.report.comparisons import verdicts
 from benchstudy.report.comparisons.comparison import Comparisons
 from benchstudy.report.exhibits import figuredata
 from benchstudy.report.figures import layers
@@ -18,7 +19,7 @@ from benchstudy.report.overview.studyindex import StudyIndex
 from benchstudy.report.page import Page
 from benchstudy.report.results import material
 from benchstudy.report.results.results import Results
-from benchstudy.report.scrutiny import outliers, scrutiny
+from benchstudy.report.scrutiny import disturbed, outliers, scrutiny
 from benchstudy.statistics.comparisons import Verdict
 
 SEEN = {"host": "here", "what": "others_cpu", "share": 0.55, "others_cpu": 1.1, "cpus": 2, "busiest": ["backup"]}
@@ -55,7 +56,8 @@ def facts(bare_project, results):
 def test_two_cases_of_which_one_was_disturbed_get_no_verdict(results):
     (row,) = Comparisons(results, [], ["duration"], factor="backend", base="local").rows
     assert (row.outcome.verdict, row.outcome.ratio) == (Verdict.NONE, None)
-    assert row.outcome.why.startswith("disturbed in 0 of 6 trials of the base, 2 of 6 trials of the other: ")
+    first, second = results.disturbed
+    assert row.outcome.why.startswith(f"disturbed in 0 of 6 trials of local, 2 of 6 trials of s3 ({first}, {second}): ")
 
 
 def test_every_figure_of_it_is_marked_in_tables_and_files(bare_project, results, facts):
@@ -83,10 +85,14 @@ def test_its_points_are_struck_through_in_figures(results):
     assert len(drawn["datasets"][struck["data"]["name"]]) == 2
 
 
-def test_the_first_page_leads_with_it(facts):
+def test_the_first_page_leads_with_it_with_the_trials_and_with_what_to_do(facts, results):
     context = StudyIndex(facts).context()
     (said,) = context["disturbed"]
     assert "beside 2 of 12 trials" in said and TOLD in said
+    assert all(trial in said for trial in results.disturbed)
+    assert "say `disturbance: {then: repeat}` in the study and run it again" in said
+    (compared,) = context["families"][0]["comparisons"]
+    assert [line["why"].startswith("disturbed in ") for line in compared["lines"]] == [True]
     (host,) = context["hosts"]
     assert "file_size: others disturbed 2 trials" in host["changes"]
     (family,) = context["families"]
@@ -116,3 +122,35 @@ def test_the_lint_names_the_case(results):
     (found,) = [f for f in lints.lint(material.read(results)) if f.lint == "neighbour"]
     assert "s3" in found.where
     assert found.what.endswith("beside 2 of 6 trials")
+
+
+@pytest.mark.parametrize(
+    ("declared", "says"),
+    [
+        ([], "say `disturbance: {then: repeat}`"),
+        (
+            [{"disturbance": {"then": "mark", "at_most": 3}}],
+            "trials are measured once more, and no others.",
+        ),
+        ([{"disturbance": {"then": "repeat", "at_most": 2}}], "raise `disturbance: at_most` above 2 and run the study"),
+    ],
+)
+def test_what_to_do_follows_from_what_the_study_says(declared, says):
+    assert says in disturbed.remedy(declared)
+
+
+def test_a_line_of_several_comparisons_says_how_many_were_withheld(bare_project):
+    tables = Tables(bare_project, "embedded", "file_size")
+    for backend, factor in (("local", 1.0), ("s3", 2.0)):
+        for size in ("1MB", "100MB"):
+            levels = {"backend": backend, "op": "write", "size": size, "sync": "fsync"}
+            for block in range(1, 7):
+                met = backend == "s3" and size == "1MB" and block == 1
+                fields = {"disturbed": met, "disturbance": json.dumps(SEEN if met else SEEN | {"share": 0.0})}
+                seconds = factor * (1 + block / 100) * tables.noisy(1.0, 0.001)
+                tables.add(levels, block, {"duration": (seconds, "s")}, numbers={"size_bytes": 10**6}, **fields)
+    results = Results(tables.write(), study="embedded", family="file_size")
+    found = Comparisons(results, [], ["duration"], factor="backend", base="local")
+    (line,) = verdicts.lines(found)
+    assert line["verdict"] == "worse in 1, without a verdict in 1 of 2"
+    assert line["why"] == "1 of 2 withheld for disturbed trials, which the page's table names"

@@ -325,8 +325,7 @@ def test_good_trials_say_what_the_page_says_and_what_it_lacks(everything: Sessio
         assert values["concurrency_measured"] > 0
     ab, wrk, k6 = (everything.values(f"nginx static small {name}") for name in ("ab", "wrk", "k6"))
     assert ab["requests"] == ab["keepalive_requests"] == AB["requests"]
-    assert "generator_cpu" in wrk, "k6 prepares for as long as this load takes, and what it used in it is not known"
-    assert "generator_cpu" not in k6
+    assert "generator_cpu" in wrk, "k6 prepares for as long as this load takes: it may be open whether it was the limit"
     assert {"connect_mean", "processing_sd", "waiting_median", "latency_p66"} <= ab.keys()
     for values in (ab, wrk):
         assert values["little_error"] == pytest.approx(abs(10 - values["concurrency_measured"]) / 10)

@@ -189,8 +189,18 @@ def test_k6_asks_at_exactly_the_rate(held: Held, rate: str, arrivals: int, unit:
     assert (load["rate"], load["timeUnit"]) == (arrivals, unit)
 
 
-@pytest.mark.parametrize("edited", [{"duration_s": 1.4}, {"cpu_user_s": None}])
-def test_what_a_generator_used_beside_its_load_is_not_counted(held: Held, edited: dict[str, Any], tmp_path: Path):
+@pytest.mark.parametrize(
+    ("edited", "told"),
+    [
+        ({"duration_s": 1.4}, 0.5),  # at most, and so it had room, whatever k6 did to prepare
+        ({"duration_s": 1.4, "cpu_user_s": 0.7}, None),  # 0.95 at most, 0.55 at least: it may have been the limit
+        ({"duration_s": 1.4, "cpu_user_s": 1.2}, 1),  # 1.05 at least
+        ({"cpu_user_s": None}, None),
+    ],
+)
+def test_what_a_generator_used_is_told_unless_that_leaves_open_whether_it_was_the_limit(
+    held: Held, edited: dict[str, Any], told: float | None, tmp_path: Path
+):
     trial = held.trials["sftpgo list 1-core-256MiB ab"]
     folder = tmp_path / "copy"
     shutil.copytree(trial.folder, folder)
@@ -208,7 +218,7 @@ def test_what_a_generator_used_beside_its_load_is_not_counted(held: Held, edited
     assert share(**busy) == pytest.approx(0.5)
     assert share(**busy | {"cpu_user_s": load_s * 2}) == 1
     unknown = {name: value if value is None else value * load_s for name, value in edited.items()}
-    assert share(**busy | unknown) is None
+    assert share(**busy | unknown) == (told and pytest.approx(told))
 
 
 def test_the_page_at_full_size_has_all_of_its_cells(capsys: pytest.CaptureFixture[str]):

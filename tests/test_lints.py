@@ -291,6 +291,21 @@ def test_a_ceiling_is_what_other_cases_of_the_study_measured_on_the_same_target(
     assert finding.lint == "cache-speed-reads" and "slow" in finding.where and "100 MB/s (fio)" in finding.what
 
 
+@pytest.mark.parametrize(("fetched", "found"), [(1e9, []), (9e8, ["cache-speed-reads"]), (0.0, ["cache-speed-reads"])])
+def test_a_read_whose_bytes_storage_gave_is_above_no_ceiling_that_was_measured(tmp_path: Path, fetched, found):
+    """fio past the page cache gets half of what a disk gives to a reader whose requests are larger."""
+    tables = Tables(tmp_path, "s", "file_size")
+    levels = {"backend": "disk", "op": "read", "size": "1GB", "cache": "cold"}
+    for block in (1, 2):
+        values = {"duration": (0.5, "s"), "device_read": (fetched if block == 1 else 1e9, "B")}
+        tables.add(levels, block, values, numbers={"size_bytes": 1_000_000_000})
+    results = Results(tables.write(), study="s", family="file_size")
+    measured = lints.Ceiling("read", 1e9, "1 GB/s (fio)", measured=True)
+    assert [f.lint for f in lints.lint(material.read(results, [measured]))] == found
+    declared = lints.Ceiling("read", 1e9, "1 GB/s (its data sheet)")
+    assert [f.lint for f in lints.lint(material.read(results, [declared]))] == ["cache-speed-reads"]
+
+
 def test_a_metric_of_ours_that_fell_to_zero_is_no_series_that_is_missing(tmp_path: Path):
     tables = Tables(tmp_path, "s", "load_test")
     for version, share in (("old", 0.01), ("new", 0.0)):

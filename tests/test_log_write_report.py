@@ -173,7 +173,7 @@ def test_a_disagreement_of_any_trial_is_marked(load):
     marked = [r[0].lines[0] for r in table.rows if r[apart].marks]
     assert marked == ["POSIX, local disk · 1-core-1GB · dedup · hammer · 4,000/s"]
     assert table.rows[-1][apart].lines == ("5 %",)
-    assert any("more than 3% apart" in text for text in LogSummary(load).weaknesses())
+    assert any("more than 3 % apart" in text for text in LogSummary(load).weaknesses())
 
 
 def test_open_and_closed_loops_stand_in_pairs(load):

@@ -1,7 +1,11 @@
 """Others on a host: what the agent counts, what a session decides on it, what `benchstudy check` says."""
 
 import os
+import re
+import subprocess
+import threading
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +15,8 @@ from neighbour_study import Lab, Spin, neighbour
 from sshd_hosts import SshdHost, host_of_its_own
 
 from benchstudy.commands.checks import check_host
+from benchstudy.measuring import disturbances
+from benchstudy.measuring.raw import TrialStore
 from benchstudy.model import interference, registry
 from benchstudy.model.errors import StudyError
 from benchstudy.report.results.results import Results
@@ -82,6 +88,56 @@ def test_every_host_of_the_target_is_read_and_ours_on_one_machine_is_ours_on_all
     assert min(window.values["ours_cpu"] * window.seconds for window in found.values()) > 0.9 * used_s(lab)
 
 
+def test_who_measures_is_no_neighbour_by_name_either(lab, monkeypatch):
+    """This very process works while the command runs, on its host."""
+
+    @contextmanager
+    def measured_by_us():
+        over = threading.Event()
+        working = threading.Thread(target=lambda: [sum(range(10_000)) for _ in iter(over.is_set, True)])
+        working.start()
+        yield
+        over.set()
+        working.join()
+
+    monkeypatch.setattr(Spin, "beside", measured_by_us)
+    lab.hold()
+    (about,) = lab.document["commands"][0]["hosts"].values()
+    assert os.getpid() in [found["pid"] for found in about["readings"][-1]["busiest"]], "the agent cannot know"
+    assert os.getpid() in about["controller"][-1]["pids"]
+    (window,) = interference.windows(lab.document).values()
+    assert os.getpid() not in [found["pid"] for found in window.busiest]
+
+
+def test_a_reading_inside_the_window_opens_nothing_and_sees_who_began(agent, tmp_path, monkeypatch):
+    import accounts
+    import interference as readings
+
+    books = accounts.Accounts(str(tmp_path))
+    books.open()
+    reader = readings.Reader(books)
+    reader.begin()
+    reader.point()
+    opened: list[str] = []
+    monkeypatch.setattr(os, "open", lambda path, *flags: opened.append(path) or open_file(path, *flags))
+    monkeypatch.setattr(os, "listdir", lambda path: opened.append(path) or list_folder(path))
+    reader.point()
+    assert [path for path in opened if not re.fullmatch(r"/proc(/\d+/stat)?", path)] == [books.folder]
+    with subprocess.Popen(["sleep", "60"]) as child:
+        reader.point()
+        child.kill()
+    reader.point()
+    reader.end()
+    first, *within, last = reader.readings
+    assert {found["others_s"] for found in within} == {None} and first["others_s"] <= last["others_s"]
+    ours = [found["ours_pids"] for found in (first, *within)]
+    assert [child.pid in pids for pids in ours] == [False, False, False, True, False]
+    assert all(os.getpid() in pids for pids in ours)
+
+
+open_file, list_folder = os.open, os.listdir
+
+
 def test_a_reading_takes_no_time_worth_the_name(lab):
     lab.hold()
     costs = [r["cost_s"] for r in lab.document["commands"][0]["hosts"]["h"]["readings"]]
@@ -144,6 +200,23 @@ def test_repeats_end_and_what_stands_then_is_marked(lab, shares):
     assert (results.counts()["repeated"], results.counts()["disturbed"]) == (2, 1)
 
 
+def test_looks_count_a_repeated_trial_once_and_a_disturbed_one_when_its_repeats_are_used_up(lab, shares):
+    adaptive = {"blocks": {"min": 6, "max": 9}, "until": "5 %", **REPEAT}
+    shares += [0.5, 0.5, 0.5, 0.5]  # three in block 1, of which the last one stands, and one in block 2
+    index = lab.hold({"seconds": 0.01}, **adaptive)
+    assert [block for block, _ in placed(lab)] == [1, 1, 1, 2, 2, 3, 4, 5, 6], "6 blocks were enough"
+    (look,) = TrialStore(lab.store).looks()
+    (seen,) = look["cases"].values()
+    trials = {trial.record.uuid: trial for trial in lab.trials}
+    standing = [trials[uuid] for uuid in seen["trials"]]
+    assert [trial.record.block for trial in standing] == [1, 2, 3, 4, 5, 6]
+    assert [known["n"] for known in seen["known"]] == [6]
+    assert set(index["disturbance"]["repeated"]) == trials.keys() - set(seen["trials"])
+    policy = lab.study(**REPEAT).disturbance
+    assert [policy.disturbed(disturbances.seen(trial)) is not None for trial in standing] == [True, *[False] * 5]
+    assert lab.hold({"seconds": 0.01}, **adaptive) == index, "what was seen decides, and no host is asked"
+
+
 def test_marking_measures_nothing_again_and_no_later_code_does(lab, shares, monkeypatch):
     shares += [0.5]
     index = lab.hold()
@@ -183,7 +256,7 @@ DISK = "   8       0 sda 100 5 2000 40 300 7 4000 90 0 1500 130"
 @pytest.fixture
 def agent(monkeypatch) -> Any:
     monkeypatch.syspath_prepend(str(Path(__file__).parents[1] / "src" / "benchstudy" / "agent"))
-    import interference as module
+    import kernel as module
 
     return module
 
@@ -191,11 +264,11 @@ def agent(monkeypatch) -> Any:
 def test_counters_as_kernels_of_several_ages_write_them(agent):
     found = agent.times(STAT)
     assert (found["cpus"], found["running"]) == (2, 3)
-    seconds = {name: found[name] * agent._TICKS for name in ("busy_s", "idle_s", "interrupts_s", "steal_s")}
+    seconds = {name: found[name] * agent.TICKS for name in ("busy_s", "idle_s", "interrupts_s", "steal_s")}
     assert seconds == pytest.approx({"busy_s": 1530, "idle_s": 8200, "interrupts_s": 20, "steal_s": 30})
     assert agent.pressure(["some avg10=0.00 avg60=0.00 avg300=0.00 total=2500000", "full total=1"]) == 2.5
     assert agent.pressure([]) is None, "a kernel without pressure"
-    before_flushes = agent.disks([DISK, "   7       0 loop0 1 2 3 4 5 6 7 8 9 10 11"])
+    before_flushes = agent.disks([DISK])
     assert before_flushes == {
         "sda": {
             "reads": 100, "read_bytes": 2000 * 512, "writes": 300, "written_bytes": 4000 * 512, "busy_s": 1.5,
@@ -203,10 +276,10 @@ def test_counters_as_kernels_of_several_ages_write_them(agent):
         }
     }  # fmt: skip
     assert agent.disks([f"{DISK} 0 0 0 0 42 7"])["sda"]["flushes"] == 42
-    net = ["Inter-| Receive", " face |bytes", "    lo: 9 9 0 0 0 0 0 0 9 9 0 0 0 0 0 0"]
-    assert agent.interfaces([*net, "  eth0: 10 1 0 0 0 0 0 0 20 2 0 0 0 0 0 0"]) == {
+    assert agent.interfaces(["  eth0: 10 1 0 0 0 0 0 0 20 2 0 0 0 0 0 0"]) == {
         "eth0": {"received_bytes": 10, "sent_bytes": 20}
     }
+    assert not agent.is_real("net", "lo") and not agent.is_real("block", "loop0"), "the same bytes pass once more"
 
 
 # -- what is made of it ----------------------------------------------------------------------------------------------
@@ -270,3 +343,15 @@ def test_a_disk_is_anothers_for_its_busy_time_times_the_share_of_bytes():
     journal = disk | {"written_bytes": 12 << 20, "flushes": 64}
     assert shares_of(disk=journal, ours_io=ours)["others_disk"] == 0, "a journal writes for us"
     assert "others_disk" not in shares_of(disk=disk, ours_io=None), "what we did is not known"
+
+
+def test_neither_the_controller_nor_our_other_host_is_named_among_the_busiest():
+    """Their time is taken out, and so are their names; the next one is told in their place."""
+    names = {1: "python", 2: "snakemake", 3: "sftpgo", 4: "backup"}
+    busiest = [{"name": name, "pid": pid, "cpu_s": 0.5 - pid / 10} for pid, name in names.items()]
+    readings = [reading(0.0), reading(1.0, busy_s=1.5, idle_s=0.5, others_s=1.0, busiest=busiest)]
+    controller = [{"cpu_s": 0.0, "pids": [1, 2]}, {"cpu_s": 0.7, "pids": [1, 2]}]
+    here = {"boot_id": "b", "controller": controller, "readings": readings}
+    there = {"boot_id": "b", "controller": None, "readings": [reading(0.0), reading(1.0, ours_pids=[3])]}
+    kept = interference.seen({"commands": [{"hosts": {"h": here, "k": there}}]})
+    assert kept["h"]["busiest"] == ["backup"]

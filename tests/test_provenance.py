@@ -99,12 +99,16 @@ def test_every_trial_is_in_it_and_says_how_it_ended(study, entities):
     assert action["timeout"]["error"] == "timeout: took longer than 600 s"
     assert "discarded by hand: the disk was being scrubbed" in action["discarded"]["description"]
     assert "Imported from answer.json" in action["imported"]["description"]
+    told = entities[f"#trial/{study.disturbed.record.uuid}"]["description"]
+    assert "disturbed: others used 1.1 of 2 processors of box (backup)" in told
+    assert f"set aside: trial {study.ok.short} stands in its place" in told
+    assert "disturbed" not in action["ok"]["description"]
     assert entities[action["imported"]["instrument"]["@id"]]["softwareVersion"] == "fio-3.33"
     levels = [entities[ref["@id"]] for ref in action["ok"]["object"] if ref["@id"] != "study.json"]
     assert {level["name"]: level["value"] for level in levels} == study.ok.record.levels
     folder = entities[action["ok"]["result"]["@id"]]
     assert {entities[part["@id"]]["name"] for part in folder["hasPart"]} == {
-        "trial.json", "SHA256SUMS", "stdout", "stderr", "supervisor.json", "answer of it.json",
+        "trial.json", "SHA256SUMS", "interference.json", "stdout", "stderr", "supervisor.json", "answer of it.json",
     }  # fmt: skip
 
 
@@ -124,7 +128,7 @@ def test_commands_name_their_tool_by_its_hash_their_host_and_what_they_left(stud
 
 def test_sessions_are_steps_also_one_whose_record_was_lost(study, entities):
     session, lost = entities[f"#session/{SESSION}"], entities[f"#session/{LOST}"]
-    assert len(session["object"]) == 4 and lost["object"]["@id"] == f"#trial/{study.aborted.record.uuid}"
+    assert len(session["object"]) == 5 and lost["object"]["@id"] == f"#trial/{study.aborted.record.uuid}"
     assert "lost" in lost["name"] and "lost" not in session["name"]
     assert entities[session["subjectOf"]["@id"]]["hasPart"]
     instrument = entities[entities[session["instrument"]["@id"]]["workExample"]["@id"]]
@@ -140,7 +144,7 @@ def test_it_says_who_made_it_what_is_allowed_and_how_many_trials_failed(packed, 
     assert root["license"]["@id"] == "https://spdx.org/licenses/CC-BY-4.0"
     author = entities[root["author"]["@id"]]
     assert (author["@id"], author["name"]) == ("https://orcid.org/0000-0002-1825-0097", "Ada Example")
-    said = "6 trials: 3 ok, 1 failed, 1 timeout, 1 aborted; 1 of them discarded by hand"
+    said = "7 trials: 4 ok, 1 failed, 1 timeout, 1 aborted; 1 of them discarded by hand; 1 of them disturbed by others"
     assert root["description"].startswith("Does the bucket keep up with the disk?") and said in root["description"]
     assert root["datePublished"].startswith("2026-11-20T10:00")
     with zipfile.ZipFile(packed.path) as archive:
@@ -279,7 +283,7 @@ def test_what_looks_like_a_secret_is_refused_until_somebody_looked_at_it(own_stu
     (own_study.root / name).write_text(text)
     with pytest.raises(SecretFound, match=f"{name}: holds what looks like .* `benchstudy crate --accept {name}`"):
         pack(own_study)
-    assert pack(own_study, name).trials == 6
+    assert pack(own_study, name).trials == 7
 
 
 @pytest.mark.parametrize(

@@ -8,6 +8,7 @@ import os
 import docutils.core
 import polars as pl
 import pytest
+from conftest import as_project
 from tidy_fixture import HOSTILE, Tables, write_file_size
 
 from benchstudy.model import paths
@@ -310,6 +311,24 @@ def test_estimates_are_written_in_base_units(tables, tmp_path):
     estimatefiles.write_estimates(results_of(tables).estimates("duration"), tmp_path / "estimates.csv")
     row = pl.read_csv(tmp_path / "estimates.csv").row(0, named=True)
     assert (row["n"], row["median"], row["unit"], row["failed"]) == (3, 0.002, "s", 0)
+
+
+def test_the_published_format_stands_first_where_the_study_says_so(tables, tmp_path, monkeypatch):
+    add(tables, 0.2, 0.21, 0.19, 0.195, 0.205, 0.2)
+    results_of(tables)
+    monkeypatch.chdir(as_project(tmp_path))
+    declared = {"study": "study", "hosts": {"h": {"loopback": True}}, "targets": {"t": {"roles": {"sut": "h"}}}}
+    declared["families"] = {"fio": {}}
+    shown = {}
+    for choice in ("median", "mean"):
+        path = paths.declared_study(tmp_path, "study")
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(json.dumps(declared | {"stands_out": choice}))
+        page = Page("file_size", study="study", tidy="data/tidy/study/file_size", output=f"reports/{choice}")
+        page.table("times", "duration", rows="size", columns=["backend"], where={}, caption="Times")
+        shown[choice] = (tmp_path / f"reports/{choice}/tables/times.csv").read_text()
+    assert '"200 ms\nn = 6, 95 %: 190–210 ms\nmean 200 ms (±7.07 ms, p50: 200 ms)"' in shown["median"]
+    assert '"200 ms (±7.07 ms, p50: 200 ms)\nmedian 200 ms, n = 6, 95 %: 190–210 ms"' in shown["mean"]
 
 
 def test_two_modes_stand_beside_the_median_and_in_its_file(tables, tmp_path):

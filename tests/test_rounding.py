@@ -1,12 +1,15 @@
 """Figures for a reader: estimate and interval are rounded together, to two or three digits, without an exponent."""
 
+import ast
 import math
 import random
 import re
+from collections.abc import Iterator
 
 import altair as alt
 import polars as pl
 import pytest
+from conftest import CHECKOUT
 
 from benchstudy.model import rounding
 from benchstudy.report import human
@@ -88,3 +91,46 @@ def test_no_text_of_a_figure_has_fifteen_digits(log):
     labels = re.findall(r'aria-label="([^"]*)"|<text[^>]*>([^<]*)', drawn)
     said = [text for pair in labels for text in pair if (text and "axis" in "".join(pair)) or "Share" in "".join(pair)]
     assert said and not [text for text in said if re.search(r"[1-9][.\d]{5,}|\de-\d", text)], said
+
+
+# What is no figure of a report: what a machine reads, moments, and times of our own work to a fixed step.
+FIXED = {
+    "families/http_concurrency/scripts.py": "settings of a generator",
+    "report/figures/vega.py": "coordinates",
+    "families/load_test/load_metrics.py": "moments, in Unix s, and gaps between them",
+    "families/load_test/parse.py": "moments, in Unix s",
+    "families/load_test/check.py": "clocks, to the millisecond that they are compared to",
+    "families/load_test/clocks.py": "clocks, to the millisecond that they are compared to",
+    "commands/checks.py": "clocks, to the millisecond that they are compared to",
+    "families/log_write/hammer.py": "as the hammer itself prints it",
+    "families/log_write/page/hammer.py": "as the hammer itself prints it",
+    "lints/comparisons.py": "as it was printed elsewhere",
+    "report/comparisons/comparison.py": "a limit, and no estimate",
+    "provisioning/toolbuilder.py": "a limit, and no estimate",
+    "hosts/line.py": "progress",
+    "measuring/progress.py": "progress",
+}
+_DIGITS = re.compile(r"\.[1-9]\d*[efg]|%$")
+_OF_A_LOG = re.compile(r"%[-+]?\d*\.\d+[efg]")
+
+
+def rounded_by_hand(source: str) -> Iterator[int]:
+    """Lines with a format that has digits of its own: ".1f", ".2%", ".0f" of a quotient, "%.1f"."""
+    for node in ast.walk(ast.parse(source)):
+        if isinstance(node, ast.FormattedValue) and node.format_spec is not None:
+            spec = ast.unparse(node.format_spec)[2:-1]
+            is_ratio = isinstance(node.value, ast.BinOp) and isinstance(node.value.op, (ast.Div, ast.Mult))
+            if _DIGITS.search(spec) or (spec.endswith(".0f") and is_ratio):
+                yield node.lineno
+        elif isinstance(node, ast.Constant) and isinstance(node.value, str) and _OF_A_LOG.search(node.value):
+            yield node.lineno
+
+
+def test_all_figures_for_people_are_rounded_in_one_place():
+    """What runs on hosts prints for machines."""
+    assert [*rounded_by_hand('f"{x:.1f} {y:.2%} {a / b:.0f} {n:,} {rate:g} {name}"')] == [1, 1, 1]
+    root = CHECKOUT / "src" / "benchstudy"
+    files = [p for p in root.rglob("*.py") if not {"agent", "on_host"} & set(p.parts)]
+    found = {p.relative_to(root).as_posix(): [*rounded_by_hand(p.read_text())] for p in files}
+    by_hand = {name: lines for name, lines in found.items() if lines}
+    assert by_hand.keys() == FIXED.keys(), {name: by_hand[name] for name in by_hand.keys() - FIXED.keys()}

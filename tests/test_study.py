@@ -143,3 +143,16 @@ def test_margins_are_by_metric_before_family_before_study_and_part_of_the_hash()
     assert found == [0.04, 0.1, 0.025]
     assert study.sha256 != parse_study(STUDY).sha256
     assert parse_study(study.model_dump(mode="json", serialize_as_any=True)).sha256 == study.sha256
+
+
+def test_what_stands_out_is_declared_and_plans_no_measurement():
+    def study(**changes):
+        hosts = {"hosts": {"h": {"loopback": True}}, "targets": {"t": {"roles": {"sut": "h"}}}}
+        fio = {"directories": [{"name": "d", "path": "/srv"}]}
+        return parse_study({"study": "s", **hosts, "families": {"fio": fio}, **changes})
+
+    plain, median, mean = study(), study(stands_out="median"), study(stands_out="mean")
+    assert plain.sha256 == median.sha256 != mean.sha256
+    assert plain.session("t", "fio").digest == mean.session("t", "fio").digest
+    with pytest.raises(StudyError, match="stands_out: "):
+        study(stands_out="mode")

@@ -80,6 +80,44 @@ def test_a_ratio_has_its_interval_and_base_and_no_verdict_when_the_sessions_are_
     assert made.why == "not the same session"
 
 
+@pytest.mark.parametrize(
+    ("after", "why"),
+    [
+        (1e6, "not the same session"),
+        (2e5, "not the same proof: for one operation storage gave 200 KB, and 1 MB to the base"),
+        (0.0, "not the same proof: for one operation storage gave 0 B, and 1 MB to the base"),
+        (None, "not the same proof: for one operation storage gave nobody knows how much, and 1 MB to the base"),
+    ],
+)
+def test_reads_of_unlike_proof_get_no_ratio_between_two_studies(project, capsys, after, why):
+    levels = {"backend": "local", "op": "read", "size": "1MB", "cache": "cold"}
+    for name, session, given in (("before", BEFORE, 1e6), ("after", AFTER, after)):
+        tables = Tables(project, name, "file_size")
+        for block, factor in enumerate(SPREAD, start=1):
+            proof = {} if given is None else {"device_read": (given, "B")}
+            values = {"duration": (0.2 * factor, "s"), **proof}
+            tables.add(levels, block, values, numbers={"size_bytes": 1_000_000}, session=session)
+        tables.write()
+    (row,) = rows(["duration"])
+    assert (row.outcome.verdict, row.outcome.ratio is None) == ("none", after != 1e6)
+    assert row.outcome.why == why
+    assert cli.main(["compare", "before", "after", "--metric", "duration"]) == 0
+    assert f"no verdict: {why}" in capsys.readouterr().out
+
+
+def test_disturbed_trials_are_named_with_what_to_do(project, capsys):
+    seen = {"host": "here", "what": "others_cpu", "share": 0.55, "others_cpu": 1.1, "cpus": 2, "busiest": ["backup"]}
+    study(project, "before", BEFORE, {"local": 0.2})
+    study(project, "after", AFTER, {"local": 0.3}, disturbed=True, disturbance=json.dumps(seen))
+    (row,) = rows()
+    assert re.match(
+        r"disturbed in 0 of 8 trials of before, 8 of 8 trials of after \(\w{8}, .* and 5 more\)", row.outcome.why
+    )
+    assert cli.main(["compare", "before", "after"]) == 0
+    assert "say `disturbance: {then: repeat}` in the study" in capsys.readouterr().out
+    assert "then: repeat" in (project / "reports/comparisons/before--after.html").read_text(encoding="utf-8")
+
+
 def test_of_one_and_the_same_session_there_is_a_verdict_by_pairs(project):
     study(project, "before", BEFORE, {"local": 0.2})
     study(project, "after", BEFORE, {"local": 0.3})

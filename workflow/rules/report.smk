@@ -19,6 +19,7 @@ rule make_page:
         **BESIDE_NO_MEASUREMENT,
     params:
         acknowledged=acknowledged_findings(),
+        stands_out=STUDY.stands_out,
     shell:
         "python workflow/scripts/make_page.py"
         " --page {wildcards.page:q}"

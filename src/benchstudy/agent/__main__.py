@@ -30,7 +30,7 @@ COMMANDS = {
     "start-service": "service:start",
     "stop-service": "service:stop",
     "service-status": "service:status",
-    "join-accounts": "interference:join",
+    "join-accounts": "accounts:join",
     "read-host": "interference:read_command",
     "watch-host": "interference:watch",
     "facts": "facts:facts",

@@ -354,6 +354,17 @@ def _cpu_s(folder: str) -> tuple[float, float] | None:
     return user_s, total_ns / 1e9 - user_s
 
 
+def counter_of(group: list[str]) -> str | None:
+    """The file of these folders that counts processor time, for `counted_s`."""
+    paths = [os.path.join(folder, name) for name in ("cpuacct.usage", "cpu.stat") for folder in group]
+    return next(filter(os.path.exists, paths), None)
+
+
+def counted_s(text: bytes) -> float:
+    """Seconds of all processors, of what such a file holds."""
+    return int(text) / 1e9 if text.strip().isdigit() else int(text.split()[1]) / 1e6  # usage_usec is the first
+
+
 def registered(run_folder: str) -> list[str]:
     """The folders of the group that belongs to a command's own folder; none when it has no group (any more)."""
     try:

@@ -15,13 +15,13 @@ import stat
 import time
 
 import folders
-import interference
 import lease
 import processes
 import record
 import sweeper
 import watcher
 import wire
+from accounts import Accounts
 
 _MARGIN_S = 1.0  # the keeper's lease over the supervisors'
 _UNKNOWN_OWNER_S = 10.0  # how long a lock held by nobody who says who they are is waited for
@@ -71,7 +71,7 @@ def lock(arguments: list[str]) -> None:
     os.makedirs(os.path.dirname(folder), mode=0o700, exist_ok=True)
     folders.create(folder, spec["session"], spec["session"], "session", path)
     os.mkdir(os.path.join(folder, "scratch"))
-    accounts = interference.Accounts(folder)
+    accounts = Accounts(folder)
     accounts.open()
     held = lease.Lease(folder, spec["lease_s"] + _MARGIN_S)
     if processes.daemonise(keep=(held.fd, fd)):

@@ -18,6 +18,7 @@ import folders
 import interference
 import processes
 import record
+from accounts import of_run
 from lease import Lease
 from outputs import Copy, TerminalCopy
 
@@ -50,7 +51,7 @@ class Supervisor:
         self.childless = True
         self.terminated = False
         self.confinement: limits.Confinement | None = None
-        self.accounts = interference.of_run(folder, spec["session"])
+        self.accounts = of_run(folder, spec["session"])
         self.window: interference.Reader | None = None  # while the command runs, where readings are wanted
 
     def supervise(self) -> None:

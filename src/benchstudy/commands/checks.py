@@ -5,7 +5,7 @@ from benchstudy.hosts.remote import CommandFailed, Remote
 from benchstudy.measuring import neighbours
 from benchstudy.measuring.hostcheck import HostCheck
 from benchstudy.measuring.state import HostConnection
-from benchstudy.model import interference
+from benchstudy.model import interference, rounding
 from benchstudy.model.disturbance import DisturbancePolicy
 from benchstudy.model.errors import BenchstudyError
 from benchstudy.model.study import Study
@@ -49,7 +49,13 @@ def _check_machine(remote: Remote, agent: HostAgent) -> list[Finding]:
     work_dir = remote.expand(remote.host.work_dir)
     free = agent.call("path-info", work_dir)["free_bytes"]
     enough = free is not None and free >= _MIN_FREE_BYTES
-    findings.append((enough, f"{work_dir}: {(free or 0) / 1e9:.1f} GB free", "" if enough else "free at least 1 GiB"))
+    findings.append(
+        (
+            enough,
+            f"{work_dir}: {rounding.shown((free or 0) / 1e9, trim=True)} GB free",
+            "" if enough else "free at least 1 GiB",
+        )
+    )
     offset = agent.clock_offset_s()
     steady = abs(offset) <= _MAX_CLOCK_OFFSET_S
     findings.append((steady, f"clock {offset:+.3f} s from this machine's", "" if steady else "synchronise it (chrony)"))
@@ -62,12 +68,12 @@ def _check_neighbours(agent: HostAgent, policy: DisturbancePolicy) -> list[Findi
     found = policy.disturbed(seen)
     if found is None:
         (host,) = seen.values()
-        return [(True, f"quiet: others use {host['others_cpu']:.2f} of {host['cpus']} processors", "")]
+        return [(True, f"quiet: others use {rounding.few(host['others_cpu'])} of {host['cpus']} processors", "")]
     names = f" ({', '.join(found.busiest)})" if found.busiest else ""
     said = {
-        "others_cpu": f"somebody uses {found.others_cpu:.1f} of {found.cpus} processors now{names}",
-        "steal": f"the hypervisor takes {100 * found.share:.0f} % of the processors now",
-        "others_disk": f"somebody has the disks busy for {100 * found.share:.0f} % of the time now",
+        "others_cpu": f"somebody uses {rounding.few(found.others_cpu)} of {found.cpus} processors now{names}",
+        "steal": f"the hypervisor takes {rounding.percent(found.share)} of the processors now",
+        "others_disk": f"somebody has the disks busy for {rounding.percent(found.share)} of the time now",
     }
     return [(None, said[found.what], "end it before you measure, or declare `disturbance: {then: repeat}`")]
 

@@ -5,6 +5,7 @@ from itertools import combinations
 
 from benchstudy.lints import words
 from benchstudy.lints.model import Found, Group, Material, rule
+from benchstudy.model import rounding
 from benchstudy.model.criteria import ACHIEVED, BUSY_GENERATOR, BUSY_WRITERS
 
 # A plateau: from one concurrency on, over this many levels and this many times the connections, throughput is flat.
@@ -47,7 +48,7 @@ def offered_above_achieved(material: Material) -> Found:
                 if offered and achieved
                 else ""
             )
-            yield group.where, f"{said + ': ' if said else ''}{words.percent(share)} of what was asked for"
+            yield group.where, f"{said + ': ' if said else ''}{rounding.percent(share)} of what was asked for"
 
 
 @rule(
@@ -70,7 +71,7 @@ def client_limited(material: Material) -> Found:
         if busy is None and user is not None and system is not None:
             busy = user + system
         if busy is not None and busy > BUSY_GENERATOR and not _is_null(group):
-            yield group.where, f"the generator used {words.percent(busy)} of its processors"
+            yield group.where, f"the generator used {rounding.percent(busy)} of its processors"
     # By everything but the limits; a published table has a section for each of them.
     flat: dict[tuple[tuple[str, str], ...], dict[str, float]] = {}
     for group, _, values in _plateaus(material):

@@ -51,11 +51,15 @@ class Figure:
 
 @dataclass(frozen=True)
 class Group:
-    """Figures that belong together: a cell of a table, a transcript, a box, a case. `levels` without empty ones."""
+    """Figures that belong together: a cell of a table, a transcript, a box, a case. `levels` without empty ones.
+
+    `fetched`: bytes that storage itself gave for an operation, at least, where its counters were read.
+    """
 
     section: str
     levels: Mapping[str, str]
     figures: Mapping[str, Figure]
+    fetched: float | None = None
 
     @property
     def where(self) -> str:
@@ -81,6 +85,8 @@ class Ceiling:
     levels: Mapping[str, str] = field(default_factory=dict)
     # A pattern of cases, where a study declares it.
     where: str = "*"
+    # By other cases of the study: then it is what these got, and the hardware may have more.
+    measured: bool = False
 
 
 @dataclass(frozen=True)

@@ -4,6 +4,7 @@ from collections import Counter
 
 from benchstudy.lints import words
 from benchstudy.lints.model import Figure, Found, Group, Material, rule
+from benchstudy.model import rounding
 
 _REPETITIONS = ("n", "runs", "repetitions")
 _INTERVAL = ("low", "high", "interval")
@@ -117,7 +118,7 @@ def loose_threshold(material: Material) -> Found:
             same = other.section == group.section and other.but("op") == group.but("op")
             if same and sample is not None and sample.value and limit.value and limit.value >= _LOOSE * sample.value:
                 what = (
-                    f"the limit of {limit.printed} is {limit.value / sample.value:.0f} times the sample of "
+                    f"the limit of {limit.printed} is {rounding.few(limit.value / sample.value)} times the sample of "
                     f"{sample.printed}"
                 )
                 yield other.where, what

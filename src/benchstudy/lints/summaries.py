@@ -6,6 +6,7 @@ from collections.abc import Iterator
 
 from benchstudy.lints import words
 from benchstudy.lints.model import Found, Group, Material, rule
+from benchstudy.model import rounding
 from benchstudy.statistics.modes import two_modes
 
 _SUFFIXES = {"mean": ("mean", "avg"), "sd": ("sd", "stddev"), "median": ("p50", "median")}
@@ -43,7 +44,7 @@ def impossible_mean_median(material: Material) -> Found:
                     group.figures[name].printed or f"{group.figures[name].value:g}" for name in (mean, sd, median)
                 ]
                 said = f"{prefix}mean {printed[0]} (±{printed[1].removeprefix('±')}) and median {printed[2]} lie "
-                apart = f"{distance / deviation:.1f} standard deviations apart" if deviation else "apart"
+                apart = f"{rounding.few(distance / deviation)} standard deviations apart" if deviation else "apart"
                 yield group.where, f"{said}{apart}; in one sample it is one deviation at most"
 
 

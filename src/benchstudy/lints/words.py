@@ -26,10 +26,6 @@ def number(value: float) -> str:
     return f"{value:,.0f}" if value == int(value) else rounding.shown(value)
 
 
-def percent(share: float) -> str:
-    return f"{rounding.shown(100 * share, trim=True)} %"
-
-
 def plural(count: int, noun: str) -> str:
     return f"{count:,} {noun}{'' if count == 1 else 's'}"
 

@@ -10,6 +10,7 @@ from typing import Any
 from uuid import uuid4
 
 from benchstudy.measuring.raw import StoredTrial
+from benchstudy.model import rounding
 from benchstudy.model.errors import SessionFailed
 from benchstudy.model.family import Case, Family
 from benchstudy.model.files import now
@@ -48,7 +49,7 @@ class Known:
     @property
     def reached(self) -> str:
         """ "duration ±3.1 %", or why there is no such figure."""
-        said = f"±{100 * self.precision:.1f} %" if self.precision is not None else ""
+        said = f"±{rounding.percent(self.precision)}" if self.precision is not None else ""
         told = f"{said} ({self.why})" if said and self.why else said or self.why
         return f"{self.metric} {told}" if self.metric else told
 
@@ -167,7 +168,7 @@ def verdict(look: Mapping[str, Any], plan: SessionPlan, stopping: Stopping) -> s
     known = all_known(look, plan.cases)
     short = [k for k in known if not k.within(stopping.until)]
     silent = "; ".join(k.words for k in known if not k.n)
-    after, until = f"after {look['blocks']} blocks", f"±{100 * stopping.until:g} %"
+    after, until = f"after {look['blocks']} blocks", f"±{rounding.percent(stopping.until)}"
     if short:
         if not enough(look, plan, stopping):
             next_step = f"on to {stopping.look_after(look['blocks'])} blocks"

@@ -98,14 +98,17 @@ def _boot_id() -> str | None:
         return None
 
 
-def _used_by_controller() -> dict[str, float]:
+def _used_by_controller() -> dict[str, Any]:
     """By this process, by what it started and by those of this terminal that wait for it, such as Snakemake.
 
-    "cpu_s", and the bytes that disks read and wrote for it: a program whose pages were dropped is read again.
+    "cpu_s", and the bytes that disks read and wrote for it: a program whose pages were dropped is read again. "pids"
+    are the processes that are not to be named as neighbours.
     """
+    pids = (os.getpid(), *_waiting())
     used = (resource.getrusage(who) for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN))
-    found = {"cpu_s": sum(r.ru_utime + r.ru_stime for r in used) + sum(map(_ran_s, _waiting()))}
-    for pid in (os.getpid(), *_waiting()):
+    found: dict[str, Any] = {"cpu_s": sum(r.ru_utime + r.ru_stime for r in used) + sum(map(_ran_s, _waiting()))}
+    found["pids"] = list(pids)
+    for pid in pids:
         with suppress(OSError, ValueError, KeyError):
             io = dict(line.split(": ") for line in Path(f"/proc/{pid}/io").read_text().splitlines())
             for name in ("read_bytes", "write_bytes"):

@@ -81,16 +81,17 @@ def windows(document: Mapping[str, Any]) -> dict[str, Window]:
 
 def window(
     readings: Sequence[Reading],
-    controller: Sequence[Mapping[str, float]] | None = None,
+    controller: Sequence[Mapping[str, Any]] | None = None,
     same_kernel: Iterable[Sequence[Reading]] = (),
 ) -> Window:
     """From the first and the last of `readings`.
 
     Args:
         controller: what the controller itself had used before and after, where it runs on this host: "cpu_s", and
-            "read_bytes" and "write_bytes" where they are known.
+            "read_bytes" and "write_bytes" where they are known; "pids" of the processes that this was.
         same_kernel: of other hosts of the target that are this machine too: what we do there is no neighbour here.
     """
+    same_kernel = list(same_kernel)
     first, last = readings[0], readings[-1]
     seconds, cpus = last["monotonic"] - first["monotonic"], last["cpus"]
     # Of what had been used before, a host that shares the kernel may have been asked first.
@@ -120,10 +121,29 @@ def window(
     values |= disk
     if "others_disk" in disk:
         shares["others_disk"] = disk["others_disk"]
-    steps = pairwise(readings) if len(readings) > 2 else ()
-    peak = max(((window(step).values["others_cpu"], step[0]["wall"]) for step in steps), default=None)
+    steps = pairwise(_filled(readings)) if len(readings) > 2 else ()
+    # Of the controller, and of us on another host, is known how much it was in all.
+    known = (own_s + ours_elsewhere_s) / seconds
+    peak = max(((max(0.0, window(s).values["others_cpu"] - known), s[0]["wall"]) for s in steps), default=None)
     shares = {name: min(1.0, share) for name, share in shares.items()}
-    return Window(seconds, values, shares, last.get("busiest", ()), peak)
+    no_neighbours = {pid for known in (*(controller or ()), *(r[-1] for r in same_kernel)) for pid in _pids(known)}
+    busiest = [found for found in last.get("busiest", ()) if found["pid"] not in no_neighbours]
+    return Window(seconds, values, shares, busiest, peak)
+
+
+def _filled(readings: Sequence[Reading]) -> list[Reading]:
+    """Readings within a window do not ask others and the kernel's threads: taken as steady between its ends."""
+    first, last = readings[0], readings[-1]
+
+    def at(name: str, reading: Reading) -> float:
+        share = (reading["monotonic"] - first["monotonic"]) / (last["monotonic"] - first["monotonic"])
+        return reading[name] if reading[name] is not None else first[name] + share * (last[name] - first[name])
+
+    return [{**reading, **{name: at(name, reading) for name in ("kernel_s", "others_s")}} for reading in readings]
+
+
+def _pids(known: Mapping[str, Any]) -> Sequence[int]:
+    return known.get("ours_pids", known.get("pids", ()))
 
 
 def _grown(name: str, first: Reading, last: Reading) -> float:
@@ -159,7 +179,7 @@ def _between(first: float | None, last: float | None, seconds: float) -> float |
 
 
 def _disk(
-    first: Reading, last: Reading, seconds: float, controller: Sequence[Mapping[str, float]] | None
+    first: Reading, last: Reading, seconds: float, controller: Sequence[Mapping[str, Any]] | None
 ) -> dict[str, float]:
     """Of all disks together. Nothing where what we did is not known, as of a server of another user's."""
     names = [name for name in first["disks"] if name in last["disks"]]
@@ -202,11 +222,12 @@ def seen(document: Mapping[str, Any]) -> dict[str, Any]:
     }
 
 
-_WORTH_NAMING = 0.02  # processors
+_WORTH_NAMING, _MOST_NAMED = 0.02, 3  # processors; names
 
 
 def _names(found: Window) -> list[str]:
-    return list(dict.fromkeys(b["name"] for b in found.busiest if b["cpu_s"] / found.seconds > _WORTH_NAMING))
+    worth = (b["name"] for b in found.busiest if b["cpu_s"] / found.seconds > _WORTH_NAMING)
+    return list(dict.fromkeys(worth))[:_MOST_NAMED]
 
 
 def _cpus(document: Mapping[str, Any], host: str) -> int:

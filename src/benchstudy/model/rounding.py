@@ -34,6 +34,16 @@ def shown(value: float, to: int = MOST, *, trim: bool = False) -> str:
     return text.rstrip("0").rstrip(".") if trim and decimals else text
 
 
+def few(value: float) -> str:
+    """What is an aside in a sentence: two digits, "1.1", "12", "0.45"."""
+    return shown(value, FEWEST, trim=True)
+
+
+def percent(share: float) -> str:
+    """ "99.4 %" of 0.994."""
+    return f"{shown(100 * share, trim=True)} %"
+
+
 def significant(value: float, to: int = MOST) -> float:
     """`value` as a number of so many significant digits, such as for a drawing, whose texts must not have fifteen."""
     return float(f"{value:.{to - 1}e}")

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import asdict
 from functools import cached_property
 from pathlib import Path
-from typing import Annotated, Any, get_args
+from typing import Annotated, Any, Literal, get_args
 
 import yaml
 from pydantic import BaseModel, BeforeValidator, Field, ValidationError, field_validator, model_validator
@@ -90,6 +90,11 @@ class Study(Strict):
     )
     disturbance: DisturbancePolicy | None = Field(
         None, description="what becomes of trials beside which others took too much of a host; `mark` when left out"
+    )
+    stands_out: Literal["median", "mean"] = Field(
+        "median",
+        description="in tables with the published pages' mean (± deviation, p50): which estimate stands first, the "
+        "`median`, whose interval stands beside it, or that `mean`",
     )
     measure: bool = Field(True, description="false: use what is on disk and never connect to a host")
     beside: bool = Field(
@@ -195,6 +200,8 @@ class Study(Strict):
             for added in ("until", "blocks_apart", "disturbance"):
                 if part[added] is None:
                     del part[added]
+        if content["stands_out"] == "median":
+            del content["stands_out"]
         return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()
 
 

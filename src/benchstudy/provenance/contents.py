@@ -7,11 +7,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from benchstudy.measuring import disturbances
 from benchstudy.measuring.instrument import instrument_sha256
 from benchstudy.measuring.raw import RECORD, StoredFile, StoredTrial, TrialStore, verify
 from benchstudy.measuring.sealed import SUMS, against_index, look
 from benchstudy.model import paths, sources
 from benchstudy.model.errors import BenchstudyError
+from benchstudy.model.interference import Disturbance
 from benchstudy.model.study import SessionPlan, Study
 from benchstudy.report.overview.bundle import report_files
 from benchstudy.report.study.studypages import STUDY_PAGES
@@ -57,6 +59,10 @@ class Measured:
     def name_of(self, trial: StoredTrial) -> str:
         """The trial's folder in the crate."""
         return f"{self.folder}/{trial.folder.parent.name}/{trial.folder.name}"
+
+    def disturbance_of(self, trial: StoredTrial) -> Disturbance | None:
+        """What others took beside it, if that was more than the study allows."""
+        return self.plan.disturbance.disturbed(disturbances.seen(trial))
 
 
 @dataclass(frozen=True)

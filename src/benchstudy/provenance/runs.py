@@ -7,7 +7,6 @@ of a trial the execution of a tool.
 import shlex
 from typing import Any
 
-from benchstudy.measuring import disturbances
 from benchstudy.measuring.raw import CommandRecord, StoredTrial, ToolRecord
 from benchstudy.model import registry
 from benchstudy.provenance.contents import STUDY_FILE, Contents, Measured
@@ -108,8 +107,10 @@ class Runs:
         if record.imported_from:
             said = [f"Imported from {record.imported_from}: how it was run is not known"]
         said += [f"discarded by hand: {discarded}"] if discarded else []
-        found = measured.plan.disturbance.disturbed(disturbances.seen(trial))
+        found = measured.disturbance_of(trial)
         said += [f"disturbed: {disturbed.told(found)}"] if found else []
+        standing = measured.index.get("disturbance", {}).get("repeated", {}).get(record.uuid)
+        said += [f"set aside: trial {standing[:8]} stands in its place"] if standing else []
         said += [f"commands: {', '.join(c.label for c in record.commands)}"] if record.commands else []
         levels = [
             self._graph.add(fragment("level", f"{factor}={level}"), "PropertyValue", name=factor, value=level)

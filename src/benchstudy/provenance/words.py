@@ -3,6 +3,7 @@
 import html
 import re
 from collections import Counter
+from collections.abc import Sequence
 
 from benchstudy.provenance.contents import STUDY_FILE, Contents, Measured
 
@@ -16,19 +17,23 @@ _CODE_LICENSE = "The software benchstudy in this crate is under the Apache Licen
 
 def counted(measured: Measured) -> str:
     """How the trials of a family on a target ended: "12 trials: 10 ok, 2 failed; 1 of them discarded by hand"."""
-    return _counts([trial.record.status for trial in measured.trials], len(measured.index["discarded"]))
+    return _counts([measured])
 
 
-def _counts(statuses: list[str], discarded: int) -> str:
-    by_status = ", ".join(f"{count} {status}" for status, count in Counter(statuses).most_common())
-    aside = f"; {discarded} of them discarded by hand" if discarded else ""
-    return f"{len(statuses)} trial{'s' * (len(statuses) != 1)}{f': {by_status}' if by_status else ''}{aside}"
+def _counts(found: Sequence[Measured]) -> str:
+    trials = [(measured, trial) for measured in found for trial in measured.trials]
+    by_status = ", ".join(f"{n} {s}" for s, n in Counter(trial.record.status for _, trial in trials).most_common())
+    marked = {
+        "discarded by hand": sum(len(measured.index["discarded"]) for measured in found),
+        "disturbed by others on the host": sum(m.disturbance_of(trial) is not None for m, trial in trials),
+    }
+    aside = "".join(f"; {count} of them {what}" for what, count in marked.items() if count)
+    return f"{len(trials)} trial{'s' * (len(trials) != 1)}{f': {by_status}' if by_status else ''}{aside}"
 
 
 def description_of(contents: Contents) -> str:
     study = contents.study
-    discarded = sum(len(measured.index["discarded"]) for measured in contents.measured)
-    count = _counts([trial.record.status for trial in contents.trials], discarded)
+    count = _counts(contents.measured)
     opening = f"{study.question} " if study.question else ""
     return (
         f"{opening}Benchmark study {study.study!r}, families {', '.join(study.families)}. {count}. Every trial is "

@@ -171,7 +171,7 @@ def times(ratio: float, to: int = rounding.MOST) -> str:
 
 
 def p_value(p: float) -> str:
-    return f"{p:.2g}" if p >= 0.001 else "< 0.001"
+    return rounding.few(p) if p >= 0.001 else "< 0.001"
 
 
 def number(value: float | None) -> str:

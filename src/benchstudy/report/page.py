@@ -68,7 +68,7 @@ class Page(PageTables, PageFigures):
         """How many trials stand behind the page, and what must be known before reading on."""
         show(evidence.overview(self.results, self._indexes))
         if self.results.disturbed:
-            self.flags([disturbed.sentence(self.results)])
+            self.flags([f"{disturbed.sentence(self.results)} {disturbed.remedy(self._indexes)}"])
 
     def show_answers(self, answers: Sequence[Mapping[str, Any]]) -> None:
         said = disturbed.of_page(self.results)

@@ -20,6 +20,7 @@ import numpy as np
 import numpy.typing as npt
 from scipy import optimize
 
+from benchstudy.model import rounding
 from benchstudy.model.criteria import LEVEL
 
 # Three parameters pass through any three points; the fourth is the first that can disagree.
@@ -104,8 +105,8 @@ def fit(trials: Mapping[float, Sequence[float]], resamples: int = _RESAMPLES, se
     worst = int(miss.argmax())
     if miss[worst] > LARGEST_MISS:
         raise UnsupportedFit(
-            f"the law misses what was measured at concurrency {levels[worst]:,.0f} by {100 * miss[worst]:.0f} % "
-            f"(more than {100 * LARGEST_MISS:.0f} %)"
+            f"the law misses what was measured at concurrency {levels[worst]:,.0f} by {rounding.percent(miss[worst])} "
+            f"(more than {rounding.percent(LARGEST_MISS)})"
         )
     random = np.random.default_rng(seed)
     draws = np.array([_fit_once(levels, _drawn_means(logs, random), counts) for _ in range(resamples)])

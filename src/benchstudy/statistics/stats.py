@@ -7,6 +7,7 @@ from functools import lru_cache
 
 import numpy as np
 
+from benchstudy.model import rounding
 from benchstudy.model.criteria import LEVEL
 from benchstudy.statistics.modes import Modes, two_modes
 
@@ -154,7 +155,9 @@ def lint_summary(name: str, mean: float, sd: float, median: float, resolution: f
     if sd < 0:
         problems.append(f"{name}: the standard deviation {sd:g} is negative")
     elif abs(mean - median) > sd + slack:
-        distance = f"{abs(mean - median) / sd:.1f} standard deviations" if sd else "more than a deviation of zero"
+        distance = (
+            f"{rounding.few(abs(mean - median) / sd)} standard deviations" if sd else "more than a deviation of zero"
+        )
         problems.append(
             f"{name}: impossible mean/median pair: mean {mean:g} and median {median:g} lie {distance} apart, "
             "and no single sample can have more than 1"

@@ -2,6 +2,7 @@
 
 from benchstudy.lints import words
 from benchstudy.lints.model import Found, Material, rule
+from benchstudy.model import rounding
 
 _PROCESSOR = 0.8
 _A_PROGRAM_S = 1e-3  # less than starting one costs
@@ -25,6 +26,6 @@ def processor_bound(material: Material) -> Found:
         each = (user + system) / files if files else None
         starts = ", as much as starting a program for each costs" if each and each > _A_PROGRAM_S else ""
         of_each = f" ({words.time(each)} a file{starts})" if each else ""
-        share = words.percent(round((user + system) / real, 2))
+        share = rounding.percent(round((user + system) / real, 2))
         which = op.replace("_", ": ")
         yield group.where, f"{which}{share} of {clock.printed or words.time(real)} is processor time{of_each}"

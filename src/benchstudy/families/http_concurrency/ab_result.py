@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from itertools import pairwise
 
 from benchstudy.families.http_concurrency.errors import Errors
+from benchstudy.model import rounding
 from benchstudy.model.criteria import LITTLE
 
 _RESOLUTION_S = 0.001
@@ -183,13 +184,13 @@ def _little(result: AbResult, percentiles: Sequence[tuple[float, float]] | None)
         low, high = (rate * mean for mean in mean_between(percentiles))
     else:
         # The mean is rounded to a millisecond, which at small latencies says nothing at all.
-        mean, rounding = result.times["total"].mean, result.latency_resolution / 2
-        low, high = rate * max(0.0, mean - rounding), rate * (mean + rounding)
+        mean, half = result.times["total"].mean, result.latency_resolution / 2
+        low, high = rate * max(0.0, mean - half), rate * (mean + half)
     asked, slack = result.concurrency, LITTLE * result.concurrency
     if high < asked - slack or low > asked + slack:
         yield (
-            f"little: throughput × mean latency is {(low + high) / 2:.0f}, so on average not {asked} requests were "
-            "under way: the run was short of work at its ends, or the generator was the limit"
+            f"little: throughput × mean latency is {rounding.shown((low + high) / 2, trim=True)}, so on average not "
+            f"{asked} requests were under way: the run was short of work at its ends, or the generator was the limit"
         )
 
 

@@ -55,7 +55,7 @@ METRICS = declare(
         "CPU of the generator",
         None,
         "share of the CPUs it may use. It is known for the whole life of the generator, so it is an upper bound, and "
-        "absent where life and load differ by more than 15 % (k6 prepares for a second)",
+        "absent where life and load differ by more than 15 % and so leave open whether it was the limit",
         tells="generator",
     ),
     Metric(

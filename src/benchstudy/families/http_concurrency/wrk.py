@@ -13,6 +13,7 @@ from typing import Any
 from benchstudy.families.http_concurrency.errors import Errors
 from benchstudy.families.http_concurrency.latency import Bin, Latency
 from benchstudy.families.shared.files import damaged
+from benchstudy.model import rounding
 from benchstudy.model.criteria import LITTLE
 from benchstudy.model.family import ParseError
 
@@ -99,9 +100,9 @@ class WrkResult:
         measured = self.concurrency_measured
         if measured is not None and abs(measured - self.connections) > LITTLE * self.connections:
             found.append(
-                f"little: throughput × mean latency is {measured:.3g}, so on average not {self.connections} requests "
-                "were under way: connections were never answered (wrk does not count those) or kept being opened, "
-                "or the generator was the limit"
+                f"little: throughput × mean latency is {rounding.shown(measured, trim=True)}, so on average not "
+                f"{self.connections} requests were under way: connections were never answered (wrk does not count "
+                "those) or kept being opened, or the generator was the limit"
             )
         return found
 

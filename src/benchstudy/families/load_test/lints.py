@@ -5,6 +5,7 @@ from collections.abc import Iterator
 
 from benchstudy.lints import words
 from benchstudy.lints.model import Found, Group, Material, rule
+from benchstudy.model import rounding
 
 # Scrapes in a window: with fewer, one that is late or missing moves every rate by some percent.
 FEWEST_SCRAPES = 30
@@ -50,8 +51,8 @@ def short_window(material: Material) -> Found:
         yield (
             where,
             (
-                f"{words.time(window)} scraped every {words.time(interval)}: {window / interval:.0f} scrapes, and "
-                f"{FEWEST_SCRAPES} are the least"
+                f"{words.time(window)} scraped every {words.time(interval)}: {words.number(window / interval)} "
+                f"scrapes, and {FEWEST_SCRAPES} are the least"
             ),
         )
 
@@ -97,7 +98,7 @@ def one_sided_label(material: Material) -> Found:
                     label: count for label, count in own.items() if not its.get(label) and count >= 0.01 * total > 0
                 }
                 for label, count in gone.items():
-                    yield place, f"{label} {state}: {words.percent(round(count / total, 3))} of the {kind} calls"
+                    yield place, f"{label} {state}: {rounding.percent(round(count / total, 3))} of the {kind} calls"
 
 
 def _counted(material: Material, metric: str, what: str, where: str) -> Found:

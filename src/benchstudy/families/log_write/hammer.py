@@ -20,6 +20,7 @@ from dataclasses import dataclass, replace
 import pyte
 
 from benchstudy.families.log_write.hammer_log import HammerLog, parse_log
+from benchstudy.model import rounding
 from benchstudy.model.criteria import ACHIEVED, BUSY_WRITERS
 from benchstudy.model.family import ParseError
 
@@ -225,8 +226,8 @@ def _problems(screen: HammerScreen) -> Iterator[str]:
     offered, qps = screen.write_max_per_s, screen.qps
     if qps < ACHIEVED * offered:
         yield (
-            f"offered: {offered}/s were asked for, and the tree grew by {qps}/s ({qps / offered:.0%}); what is missing "
-            "was not begun, was refused, or was a duplicate that the log did not add again"
+            f"offered: {offered}/s were asked for, and the tree grew by {qps}/s ({rounding.percent(qps / offered)}); "
+            "what is missing was not begun, was refused, or was a duplicate that the log did not add again"
         )
     if screen.oversupply:
         yield (
@@ -249,7 +250,7 @@ def _problems(screen: HammerScreen) -> Iterator[str]:
     elif covered is None and (qps - 0.5) * screen.window_s > screen.tree_size:
         yield (
             f"window: {qps}/s over {screen.window_s} s would be more than the whole tree of {screen.tree_size}; it is "
-            f"over {screen.tree_size / qps:.0f} s at most"
+            f"over {rounding.shown(screen.tree_size / qps, trim=True)} s at most"
         )
     for name, values in (
         ("queue", (screen.queue_min_s, screen.queue_avg_s, screen.queue_max_s)),

@@ -1,6 +1,7 @@
 """What a reader of logbench's figures must know beside them, in sentences. No trial is run by them."""
 
 from benchstudy.families.log_write.logbench import LogbenchResult
+from benchstudy.model import rounding
 
 _LATE_S = 0.1  # leaves begun so long after they were due: the generator was the limit
 
@@ -31,7 +32,9 @@ def problems_of(run: LogbenchResult) -> list[str]:
         found.append(f"errors: {window.errors} of {window.sent} leaves failed (in the whole run: {said})")
     late = run.start_delay.quantile(0.99)
     if late is not None and late > _LATE_S:
-        found.append(f"late: 1 % of the leaves were begun {late:.2g} s late or more: the generator was the limit")
+        found.append(
+            f"late: 1 % of the leaves were begun {rounding.few(late)} s late or more: the generator was the limit"
+        )
     if run.polls.failed:
         found.append(f"polls: {run.polls.failed} of {run.polls.asked} could not read the checkpoint")
     return found

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 from benchstudy.families.log_write.config import CapacitySearch
 from benchstudy.families.shared.levels import Rate
+from benchstudy.model import rounding
 from benchstudy.model.causes import Cause
 from benchstudy.model.criteria import BUSY_GENERATOR
 
@@ -68,7 +69,7 @@ def verdict(window: Window, objective: CapacitySearch) -> str:
     """
     why = _failure(window, objective)
     if why and (window.generator_cpu or 0.0) >= BUSY_GENERATOR:
-        return f"client-limited, the generator at {window.generator_cpu:.0%} of its CPU: {why}"
+        return f"client-limited, the generator at {rounding.percent(window.generator_cpu or 0.0)} of its CPU: {why}"
     return why
 
 
@@ -79,13 +80,18 @@ def _failure(window: Window, objective: CapacitySearch) -> str:
         extra = [f"{window.dropped} never begun"] if window.dropped else []
         extra += [f"{window.pushback} pushed back"] if window.pushback else []
         shown = f" ({', '.join(extra)})" if extra else ""
-        return f"achieved {share:.1%} of the offered rate, not {objective.min_achieved:.1%}{shown}"
+        wanted = rounding.percent(objective.min_achieved)
+        return f"achieved {rounding.percent(share)} of the offered rate, not {wanted}{shown}"
     if window.errors > objective.max_errors * window.sent:
-        return f"{window.errors} errors among {window.sent} leaves, more than {objective.max_errors:.2%}"
+        return f"{window.errors} errors among {window.sent} leaves, more than {rounding.percent(objective.max_errors)}"
     if window.not_integrated:
         return f"{window.not_integrated} accepted leaves were not integrated in time"
     if window.integrate_p99_s is None or window.integrate_p99_s > objective.max_integrate_p99:
-        shown = "no leaf was" if window.integrate_p99_s is None else f"{window.integrate_p99_s:.2f} s until p99 was"
+        shown = (
+            "no leaf was"
+            if window.integrate_p99_s is None
+            else f"{rounding.shown(window.integrate_p99_s)} s until p99 was"
+        )
         return f"{shown} integrated, and the bound is {objective.max_integrate_p99:g} s"
     return ""
 
@@ -144,4 +150,4 @@ def next_rate(steps: Sequence[Step], objective: CapacitySearch) -> float | None:
 
 def _readable(rate: float) -> float:
     """Three figures: 1414.21 becomes 1410."""
-    return float(f"{rate:.3g}")
+    return rounding.significant(rate)

@@ -78,7 +78,12 @@ def generator(facts: StudyFacts) -> Answer:
         return Answer("not satisfied", f"{text}.", f"{found[0][0].page}#lints")
     lacking = [lack for f in loads for lack in in_trials(f, f.loaded, f.told("generator").keys())]
     fine = f"The generator's processors were watched in each trial of {names(loads)}; no figure is client-limited."
-    return unless_lacking(lacking, fine, "The generator's processors were not watched in", first_page(loads, "#lints"))
+    return unless_lacking(
+        lacking,
+        fine,
+        "What the generator used of its processors is not known, or not well enough to tell, in",
+        first_page(loads, "#lints"),
+    )
 
 
 @question("Open or closed loop named")

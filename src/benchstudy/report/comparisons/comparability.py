@@ -1,7 +1,7 @@
 """What two trials must have in common to be compared, and why two cases that lack it get no verdict."""
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from statistics import median
 from typing import Any, NamedTuple
 
@@ -47,7 +47,7 @@ class Comparability:
         self._indexes = indexes
         self._disturbed = results.disturbed
         self._of = {}
-        self._given = {} if across_caches else _bytes_of_storage(results)
+        self._given = {} if across_caches else bytes_of_storage(results)
         for row in results.counted.iter_rows(named=True):
             given = self._given.get(row["trial"])
             row["from_storage"] = None if given is None else given >= PAGE_OF_MEMORY
@@ -59,17 +59,23 @@ class Comparability:
         """Trials in the same block of the same session are a pair."""
         return self._of[trial[1]].session, trial[0]
 
-    def kept(self, base: Sequence[Measured], other: Sequence[Measured]) -> tuple[list[Measured], list[Measured], str]:
+    def kept(
+        self, base: Sequence[Measured], other: Sequence[Measured], names: Sequence[str]
+    ) -> tuple[list[Measured], list[Measured], str]:
         """The trials of both that may be compared, and in words what was left out, or why there are none.
 
         Those measured under conditions that the other side has too. Where there are several such conditions, such as
         two sessions that were held for one study, only blocks that both sides have in the same one: a session that
-        holds more of one side than of the other would shift the ratio.
+        holds more of one side than of the other would shift the ratio. `names`: what a reader calls the two.
         """
         of = [[self._of[trial[1]] for trial in side] for side in (base, other)]
         shared = {c for c in {*of[0]} & {*of[1]} if c.session is not None and not c.imported}
         if not shared:
-            return [], [], self._refusal(*of) or self._other_proof(base, other)
+            return [], [], self._refusal(*of) or other_proof(self._given_to(base), self._given_to(other))
+        unlike = self._unlike_sessions(shared, base, other)
+        shared = {c for c in shared if c.session not in unlike}
+        if not shared:
+            return [], [], other_proof(self._given_to(base), self._given_to(other))
         sides = [[trial for trial in side if self._of[trial[1]] in shared] for side in (base, other)]
         if len(shared) > 1:
             places = [{(self._of[trial[1]], trial[0]) for trial in side} for side in sides]
@@ -77,11 +83,8 @@ class Comparability:
             sides = [[trial for trial in side if (self._of[trial[1]], trial[0]) in both] for side in sides]
             if not both:
                 return [], [], "no block has both of them from the same session"
-        given = [self._median_given(side) for side in sides]
-        if min(given) < SAME_PROOF * max(given):
-            return [], [], self._other_proof(*sides)
-        counts = [sum(trial[1] in self._disturbed for trial in side) for side in sides]
-        disturbance = disturbed.compared(("the base", "the other"), counts, [len(side) for side in sides])
+        met = [[trial[1] for trial in side if trial[1] in self._disturbed] for side in sides]
+        disturbance = disturbed.compared(names, met, [len(side) for side in sides])
         if disturbance:
             return [], [], disturbance
         lost = len(base) + len(other) - sum(map(len, sides))
@@ -91,16 +94,20 @@ class Comparability:
         )
         return sides[0], sides[1], why if lost else ""
 
-    def _median_given(self, trials: Sequence[Measured]) -> float:
-        """In bytes; the hundred bytes of a read from memory are none."""
-        given = [self._given.get(trial[1], 0.0) for trial in trials]
-        return median(value if value >= PAGE_OF_MEMORY else 0.0 for value in given)
+    def _given_to(self, trials: Sequence[Measured]) -> list[float | None]:
+        return [self._given.get(trial[1]) for trial in trials]
 
-    def _other_proof(self, base: Sequence[Measured], other: Sequence[Measured]) -> str:
-        """For two of which not the same was verified: a read from storage is no match for one from a cache."""
-        known = [[self._given[trial[1]] for trial in side if trial[1] in self._given] for side in (base, other)]
-        said = [human.quantity(median(values), "B") if values else "nobody knows how much" for values in known]
-        return f"not the same proof: for one operation storage gave {said[1]}, and {said[0]} to the base"
+    def _unlike_sessions(
+        self, shared: Collection[Conditions], base: Sequence[Measured], other: Sequence[Measured]
+    ) -> set[str | None]:
+        """Sessions in which not the same was verified of both: what another session proves says nothing of these."""
+        found = set()
+        for session in {c.session for c in shared}:
+            of_it = {c for c in shared if c.session == session}
+            sides = [[trial for trial in side if self._of[trial[1]] in of_it] for side in (base, other)]
+            if not is_one_proof(*map(self._given_to, sides)):
+                found.add(session)
+        return found
 
     def _refusal(self, base: Sequence[Conditions], other: Sequence[Conditions]) -> str:
         """In words what sets them apart; empty where that is what was verified."""
@@ -138,7 +145,25 @@ class Comparability:
         return [f"{name} {a} against {b}" for name, (a, b) in told.items() if a != b]
 
 
-def _bytes_of_storage(results: Results) -> dict[str, float]:
+def is_one_proof(base: Sequence[float | None], other: Sequence[float | None]) -> bool:
+    """Whether the same was verified of two cases' caches, by the bytes that storage gave one operation, by trial.
+
+    None is a trial of which nobody knows; the hundred bytes of a read from memory are none.
+    """
+    given = [
+        median(bytes_ if bytes_ and bytes_ >= PAGE_OF_MEMORY else 0.0 for bytes_ in side) for side in (base, other)
+    ]
+    return min(given) >= SAME_PROOF * max(given)
+
+
+def other_proof(base: Sequence[float | None], other: Sequence[float | None]) -> str:
+    """Of two of which not the same was verified: a read from storage is no match for one from a cache."""
+    known = [[given for given in side if given is not None] for side in (base, other)]
+    said = [human.quantity(median(given), "B") if given else "nobody knows how much" for given in known]
+    return f"not the same proof: for one operation storage gave {said[1]}, and {said[0]} to the base"
+
+
+def bytes_of_storage(results: Results) -> dict[str, float]:
     """Trial to the bytes that storage itself gave for one operation, of families that ask."""
     metrics = results.telling("storage")
     trials = [trial for metric in metrics for values in results.by_case(metric).values() for trial in values]

@@ -180,7 +180,7 @@ class Comparisons:
         unfit = [f"{name}: {why}" for name, e in zip(names, (base, other), strict=True) if (why := self._why_not(e))]
         if unfit:
             return refused(arm(0, sides[0]), arm(1, sides[1]), "; ".join(unfit), margin=margin, better=better)
-        *kept, why = self._comparability.kept(*sides)
+        *kept, why = self._comparability.kept(sides[0], sides[1], names)
         if not all(kept):
             return refused(arm(0, sides[0]), arm(1, sides[1]), why, margin=margin, better=better)
         made = compare(arm(0, kept[0]), arm(1, kept[1]), margin=margin, better=better)

@@ -12,7 +12,7 @@ import polars as pl
 from benchstudy.model import paths, registry
 from benchstudy.model.differences import differences
 from benchstudy.report import human
-from benchstudy.report.comparisons.comparability import IMPORTED
+from benchstudy.report.comparisons.comparability import IMPORTED, bytes_of_storage, is_one_proof, other_proof
 from benchstudy.report.comparisons.comparison import Margins, Row, ratio_lines, verdict_cell
 from benchstudy.report.exhibits import cells
 from benchstudy.report.results.results import Estimate, Results
@@ -48,6 +48,7 @@ class FamilyPair:
         self.family, self.base, self.other = family, base, other
         self._root, self._metrics = root, metrics
         self._definitions = {side.study: _definitions(root, side, family) for side in (base, other)}
+        self._given = {side.study: bytes_of_storage(side.results) for side in (base, other)}
 
     @cached_property
     def targets(self) -> dict[str, str]:
@@ -88,6 +89,17 @@ class FamilyPair:
         name = side.results.case_name
         return [name(t, c) for t, c in pairs if t not in targets or c not in self._cases(against, targets[t])]
 
+    @property
+    def is_withheld(self) -> bool:
+        """Whether disturbed trials took a verdict."""
+        return any(disturbed.withheld(row.outcome.why) for row in self.rows)
+
+    @property
+    def indexes(self) -> list[Mapping[str, Any]]:
+        """The records of both studies' sessions, the disturbed one's first."""
+        sides = sorted((self.base, self.other), key=lambda side: not side.results.disturbed)
+        return [index for side in sides for index in side.indexes]
+
     @staticmethod
     def _cases(side: Side, target: str) -> set[str]:
         return set(side.results.cases.filter(pl.col("target") == target)["case"])
@@ -108,8 +120,7 @@ class FamilyPair:
         declared = self.base.results.declared(metric)
         arms = [self._arm(side, estimate) for (side, _), estimate in zip(places, (base, other), strict=True)]
         made = compare(*arms, margin=margin, better=declared.better or "higher")
-        counts = [base.summary.disturbed, other.summary.disturbed]
-        why = disturbed.compared([arm.name for arm in arms], counts, [arm.n for arm in arms])
+        why = self._withheld(metric, (base, other))
         if why:
             made = refused(arms[0], arms[1], why, margin=margin, better=declared.better or "higher")
         if made.ratio is not None and apart:
@@ -118,6 +129,19 @@ class FamilyPair:
         return Row(
             metric, declared.title, unit, self.other.study, self.base.study, name, name, other.levels, base.levels, made
         )
+
+    def _withheld(self, metric: str, estimates: tuple[Estimate, Estimate]) -> str:
+        """Why there is not even a ratio: unlike proofs of the two caches, or disturbed trials; else empty."""
+        sides = (self.base, self.other)
+        trials = [
+            [trial for trial, _, _ in side.results.by_case(metric).get((estimate.target, estimate.case), ())]
+            for side, estimate in zip(sides, estimates, strict=True)
+        ]
+        given = [[self._given[side.study].get(t) for t in of] for side, of in zip(sides, trials, strict=True)]
+        if all(trials) and not is_one_proof(*given):
+            return other_proof(*given)
+        met = [[t for t in of if t in side.results.disturbed] for side, of in zip(sides, trials, strict=True)]
+        return disturbed.compared([side.study for side in sides], met, [len(of) for of in trials])
 
     def _arm(self, side: Side, estimate: Estimate) -> Arm:
         """Blocks of one session are pairs; those of two, or of unknown ones, have different names."""

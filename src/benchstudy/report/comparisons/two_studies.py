@@ -19,6 +19,7 @@ from benchstudy.report.figures.forest import forest_panel
 from benchstudy.report.figures.styles import Style
 from benchstudy.report.results import sessions
 from benchstudy.report.results.results import Results
+from benchstudy.report.scrutiny import disturbed
 from benchstudy.report.tables.tables import Cell, Table
 
 _MOST_DRAWN = 40
@@ -63,6 +64,8 @@ class TwoStudies(Exhibits):
                     "it. To have a verdict, measure both as levels of one factor in one study."
                 ]
             )
+
+        self.flags([disturbed.remedy(pair.indexes) for pair in self.pairs if pair.is_withheld][:1])
 
     def differing(self) -> None:
         """What differs in hosts, sessions, tools and declarations."""
@@ -128,6 +131,8 @@ def lines(pairs: Sequence[FamilyPair]) -> Iterator[str]:
             absolute = human.quantity(made.base.median, row.unit) if made.base.median is not None else "–"
             verdict = made.verdict.told
             yield f"  {row.about}, {row.metric}: {ratio} of {absolute}; {verdict}{f': {made.why}' if made.why else ''}"
+        if pair.is_withheld:
+            yield f"  {disturbed.remedy(pair.indexes)}"
 
 
 def _families(tidy: Path, study: str) -> list[str]:

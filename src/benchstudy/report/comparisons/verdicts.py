@@ -7,6 +7,7 @@ from typing import Any
 from benchstudy.report import human
 from benchstudy.report.comparisons.comparability import crosses_sessions
 from benchstudy.report.comparisons.comparison import Comparisons, Row
+from benchstudy.report.scrutiny import disturbed
 from benchstudy.statistics.comparisons import Verdict, tested
 
 
@@ -76,6 +77,9 @@ def _line(name: str, title: str, rows: list[Row]) -> dict[str, str]:
     said = [verdict for verdict in Verdict if counts[verdict]]
     verdicts = ", ".join(f"{v.counted} in {counts[v]}" if len(rows) > 1 else v.counted for v in said)
     reasons = {row.outcome.why for row in rows} if len(said) == 1 else set()
+    withheld = sum(disturbed.withheld(row.outcome.why) for row in rows)
+    if withheld and len(rows) > 1:
+        reasons = {f"{withheld} of {len(rows)} withheld for disturbed trials, which the page's table names"}
     ratios = [row.outcome.ratio for row in rows if row.outcome.ratio is not None]
     return {
         "name": f"{name}, {title}" if title else name,

@@ -28,7 +28,8 @@ def estimate_cell(results: Results, estimate: Estimate | None, form: str, unit: 
     """One case's figure; a failure says why and how often.
 
     What stands out is the median, whose interval stands beneath it. `form`: "median", "page" (with the storage page's
-    own mean, deviation and p50 as a last line) or "range" (lowest to highest, for what must hold in every trial).
+    own mean, deviation and p50 as a last line), "mean" (with that as the first) or "range" (lowest to highest, for what
+    must hold in every trial).
     `unit` replaces the metric's own, "%" for a share.
     """
     if estimate is None:
@@ -41,6 +42,8 @@ def estimate_cell(results: Results, estimate: Estimate | None, form: str, unit: 
     lines = [human.median(summary, unit), human.evidence(summary, unit)]
     if form == "page":
         lines.append(f"mean {human.page_cell(summary, unit)}")
+    elif form == "mean":
+        lines = [human.page_cell(summary, unit), f"median {lines[0]}, {lines[1]}"]
     if estimate.failed:
         lines.append(estimate.failure)
     kind = "number warning" if estimate.failed else "number"

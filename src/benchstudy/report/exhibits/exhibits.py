@@ -5,7 +5,9 @@ Everything that comes from data is escaped here or below; a notebook never puts 
 
 import html
 import json
+import re
 from collections.abc import Iterable, Mapping, Sequence
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +19,7 @@ from benchstudy.report.figures.charts import Figure
 from benchstudy.report.figures.layers import Panel
 from benchstudy.report.figures.styles import Style
 from benchstudy.report.figures.vega import FIGURE_FORMATS
-from benchstudy.report.scrutiny import evidence
+from benchstudy.report.scrutiny import evidence, lint_list
 from benchstudy.report.tables import listings
 from benchstudy.report.tables.listings import Listing
 from benchstudy.report.tables.tables import TABLE_FORMATS, Table, unbroken
@@ -38,6 +40,12 @@ class Exhibits:
         # The figure of the page that the study's overview shows, by its name; the first one when left empty.
         self.headline = ""
         self._noted: dict[str, dict[str, Any]] = {}
+
+    @cached_property
+    def published_form(self) -> str:
+        """How cells are written where the published pages have a format of their own: as the study declares it."""
+        declared = lint_list.declared(self.root, self.study)
+        return "mean" if declared and declared.stands_out == "mean" else "page"
 
     def note(self, kind: str, name: str, entry: Any) -> None:
         """Keep `entry`, plain data, for the study's overview: `overview.json` has them by kind and name."""
@@ -68,7 +76,8 @@ class Exhibits:
 
     def flags(self, sentences: Iterable[str]) -> None:
         """Findings that a reader must not overlook, each in a paragraph of its own."""
-        show("".join(f'<p class="flag">{html.escape(text)}</p>' for text in sentences))
+        coded = (re.sub("`([^`]+)`", r"<code>\1</code>", html.escape(text)) for text in sentences)
+        show("".join(f'<p class="flag">{text}</p>' for text in coded))
 
     def show_table(self, table: Table) -> None:
         if not table.rows:

@@ -30,6 +30,7 @@ class PageTables(Exhibits):
         `cell`: "page" for the storage page's format with mean, deviation and p50, "median" for rates.
         """
         columns = self._with_target(columns, where)
+        form = self.published_form if cell == "page" else cell
         estimates = self.results.estimates(metric, where)
         across = list(dict.fromkeys(tuple(e.levels[c] for c in columns) for e in estimates))
         down = [level for level in self.results.levels(rows, where) if any(e.levels[rows] == level for e in estimates)]
@@ -37,7 +38,7 @@ class PageTables(Exhibits):
         header = (rows.replace("_", " ").capitalize(), *(_joined(key) for key in across))
         body = []
         for level in down:
-            figures = [cells.estimate_cell(self.results, found.get((level, key)), cell) for key in across]
+            figures = [cells.estimate_cell(self.results, found.get((level, key)), form) for key in across]
             body.append((Cell.text(human.level(level)), *figures))
         self.show_table(Table(name, caption, header, tuple(body)))
 

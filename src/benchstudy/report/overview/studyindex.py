@@ -216,8 +216,12 @@ class StudyIndex:
         return [f"{i['family']} on {i['target']}: {i['problem']}" for i in self._indexes if i.get("problem")]
 
     def _disturbed(self) -> list[str]:
-        told = [(family.title, disturbed.sentence(family.results)) for family in self._facts.families]
-        return [f"{title}: {said}" for title, said in told if said]
+        return [
+            f"{family.title}: {disturbed.sentence(family.results)} Its figures are marked, and its verdicts withheld. "
+            f"{disturbed.remedy(index for index in self._indexes if index['family'] == family.name)}"
+            for family in self._facts.families
+            if family.results.disturbed
+        ]
 
     def _failures(self, name: str, results: Results) -> list[dict[str, Any]]:
         """One row a case with all its causes, each with how often and the way to the first trial it happened in."""

@@ -28,7 +28,8 @@ def known(
         rates = _highest(declared.measured, results(declared.measured.family))
         # Each target has disks of its own.
         levels = {target: {"target": target} if several else {} for target in rates}
-        found.append((declared, [replace(_held_against(declared, r), levels=levels[t]) for t, r in rates.items()]))
+        of_targets = [replace(_held_against(declared, r), levels=levels[t], measured=True) for t, r in rates.items()]
+        found.append((declared, of_targets))
     return found
 
 

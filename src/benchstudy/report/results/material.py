@@ -34,7 +34,8 @@ def read(results: "Results", ceilings: Iterable[Ceiling] = ()) -> Material:
     for key in sorted(of_case, key=list({**levels, **of_case}).index):
         metrics = of_case[key]
         figures = {m: Figure(_median(values), units[m], values=tuple(values)) for m, values in metrics.items()}
-        groups.append(Group("", levels.get(key, {"case": key[1]}), figures))
+        given = [v for m in results.telling("storage") if units.get(m) == "B" for v in metrics.get(m, ())]
+        groups.append(Group("", levels.get(key, {"case": key[1]}), figures, min(given, default=None)))
     for (target, case, trial), figures in of_trial.items():
         own = {**levels.get((target, case), {"case": case}), "trial": f"trial {trial}"}
         samples.append(Group("", own, figures))

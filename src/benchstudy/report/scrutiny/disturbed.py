@@ -1,13 +1,14 @@
 """Trials beside which others took more of a host than the study allows: wherever their figures stand, they say so."""
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from functools import lru_cache
 from typing import Any
 
 import polars as pl
 
+from benchstudy.model import rounding
 from benchstudy.model.interference import Disturbance
 from benchstudy.report import human
 from benchstudy.report.results import sessions
@@ -21,16 +22,16 @@ _CAME_AND_WENT = 1.5  # times the mean of the window: it is told when that was
 
 def told(found: Disturbance) -> str:
     """What was noticed beside a trial, for a reader."""
-    share = f"{100 * found.share:.0f} %"
+    share = rounding.percent(found.share)
     if found.what == "others_disk":
         return f"others had the disks of {found.host} for {share} of the time"
     if found.what == "steal":
         return f"the hypervisor took {share} of the processors of {found.host}"
     names = f" ({', '.join(found.busiest)})" if found.busiest else ""
-    said = f"others used {found.others_cpu:.2g} of {found.cpus} processors of {found.host}{names}"
+    said = f"others used {rounding.few(found.others_cpu)} of {found.cpus} processors of {found.host}{names}"
     if found.peak_cpu is None or found.peak_at is None or found.peak_cpu < _CAME_AND_WENT * found.others_cpu:
         return said
-    return f"{said}, {found.peak_cpu:.2g} from {sessions.moment(found.peak_at)} on"
+    return f"{said}, {rounding.few(found.peak_cpu)} from {sessions.moment(found.peak_at)} on"
 
 
 @lru_cache(maxsize=8)
@@ -68,9 +69,29 @@ def sentence(results: Results) -> str:
     if not found:
         return ""
     worst = max(found.values(), key=lambda disturbance: disturbance.share)
+    total = human.plural(results.counted.height, "trial")
     return (
-        f"Disturbed: beside {len(found)} of {human.plural(results.counted.height, 'trial')} others took more of a "
-        f"host than the study allows; at worst {told(worst)}."
+        f"Disturbed: beside {len(found)} of {total} ({_named(list(found))}) others took more of a host than the study "
+        f"allows; at worst {told(worst)}."
+    )
+
+
+def _named(trials: Sequence[str]) -> str:
+    more = f" and {len(trials) - _MOST_NAMED} more" if len(trials) > _MOST_NAMED else ""
+    return ", ".join(trials[:_MOST_NAMED]) + more
+
+
+def remedy(indexes: Iterable[Mapping[str, Any]]) -> str:
+    """What you can do for a verdict, by what the study says already; `indexes`: the records of the sessions."""
+    declared = next((index["disturbance"] for index in indexes if "disturbance" in index), {"then": "mark"})
+    if declared["then"] == "repeat":
+        return (
+            "Each was repeated as often as the study allows. End what else runs on the host, raise "
+            f"`disturbance: at_most` above {declared['at_most']} and run the study again."
+        )
+    return (
+        "End what else runs on the host, say `disturbance: {then: repeat}` in the study and run it again: the "
+        "disturbed trials are measured once more, and no others."
     )
 
 
@@ -86,8 +107,8 @@ def rule(results: Results, declared: Mapping[str, Any]) -> str:
     counts, total = results.counts(), human.plural(results.counted.height, "trial")
     again = f" {counts['repeated']} were measured again." if counts["repeated"] else ""
     return (
-        f"They may take {100 * declared['limit']:g} % of a host's processors or of its disks' time beside a trial; one "
-        f"beside which they take more is {then}. {counts['disturbed']} of {total} were disturbed, and "
+        f"They may take {rounding.percent(declared['limit'])} of a host's processors or of its disks' time beside a "
+        f"trial; one beside which they take more is {then}. {counts['disturbed']} of {total} were disturbed, and "
         f"{unseen(results)} were not looked at.{again}"
     )
 
@@ -117,12 +138,20 @@ def unseen(results: Results) -> int:
     return results.counted.filter(~pl.col("imported").fill_null(False))["disturbed"].null_count()
 
 
-def compared(names: Sequence[str], disturbed: Sequence[int], totals: Sequence[int]) -> str:
-    """Why two cases get no verdict; empty where neither was disturbed."""
+_NO_VERDICT = "disturbed in "
+
+
+def compared(names: Sequence[str], disturbed: Sequence[Sequence[str]], totals: Sequence[int]) -> str:
+    """Why two cases get no verdict: which trials of each; empty where none of either was disturbed."""
     if not any(disturbed):
         return ""
     sides = (
-        f"{count} of {human.plural(total, 'trial')} of {name}"
-        for name, count, total in zip(names, disturbed, totals, strict=True)
+        f"{len(trials)} of {human.plural(total, 'trial')} of {name}{f' ({_named(trials)})' if trials else ''}"
+        for name, trials, total in zip(names, disturbed, totals, strict=True)
     )
-    return f"disturbed in {', '.join(sides)}: others took more of the host than the study allows"
+    return f"{_NO_VERDICT}{', '.join(sides)}: others took more of the host than the study allows"
+
+
+def withheld(why: str) -> bool:
+    """Whether a comparison got no verdict for want of undisturbed trials, by what `compared` said of it."""
+    return why.startswith(_NO_VERDICT)

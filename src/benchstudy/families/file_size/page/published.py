@@ -21,10 +21,12 @@ def show(page: PublishedPage, results: Results | None) -> None:
             where={"op": op},
             caption=f"Time of one file, {op}: published (other hardware, no number of repetitions), measured here",
         )
-        page.show_table(published.beside(table, *_by_size(results, op), lambda size: Size(size).bytes))
+        page.show_table(
+            published.beside(table, *_by_size(results, op, page.published_form), lambda size: Size(size).bytes)
+        )
 
 
-def _by_size(results: Results | None, op: str) -> tuple[list[str], dict[str, list[Cell]]]:
+def _by_size(results: Results | None, op: str, form: str) -> tuple[list[str], dict[str, list[Cell]]]:
     """(headings, cells by size) of the file sizes that were measured: a column a backend and state of cache or sync."""
     if results is None:
         return [], {}
@@ -36,7 +38,7 @@ def _by_size(results: Results | None, op: str) -> tuple[list[str], dict[str, lis
     heads = [", ".join([*([target] if several else []), backend, how]) for target, backend, how in columns]
     sizes = dict.fromkeys(str(e.levels["size"]) for e in estimates)
     return heads, {
-        size: [cells.estimate_cell(results, found.get((size, *column)), "page") for column in columns] for size in sizes
+        size: [cells.estimate_cell(results, found.get((size, *column)), form) for column in columns] for size in sizes
     }
 
 

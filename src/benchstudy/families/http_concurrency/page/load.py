@@ -286,7 +286,7 @@ class HttpLoad(SweepResults):
         if broken:
             yield (
                 f"{len(broken)} of {human.plural(len(closed), 'closed-loop point')} break Little's law by more than "
-                f"{100 * LITTLE:.0f} %: fewer requests were under way than asked for, the run was too short "
+                f"{human.percent(LITTLE)}: fewer requests were under way than asked for, the run was too short "
                 "for so many connections, or a clock is wrong."
             )
         if closed:

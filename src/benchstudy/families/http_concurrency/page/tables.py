@@ -17,7 +17,7 @@ from benchstudy.statistics.stats import smallest_n
 CLIENT_LIMITED = "client-limited"
 NO_CEILING = "no ceiling"
 TOO_SHORT = "too short"
-LITTLE_BROKEN = f"Little > {100 * LITTLE:.0f} %"
+LITTLE_BROKEN = f"Little > {human.percent(LITTLE)}"
 _ZERO = 1e-6
 # As ab prints them; the longest request is no percentile but a fact.
 _TIMES = {"connect": "Connect", "processing": "Processing", "waiting": "Waiting", "latency": "Total"}

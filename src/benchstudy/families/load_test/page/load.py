@@ -287,7 +287,7 @@ class LoadTest:
 
         if not all(measured):
             return compare(arm(0, measured[0]), arm(1, measured[1]), margin=margin, better=better)
-        *kept, why = self._comparability.kept(*measured)
+        *kept, why = self._comparability.kept(measured[0], measured[1], names)
         if not all(kept):
             return refused(arm(0, measured[0]), arm(1, measured[1]), why, margin=margin, better=better)
         return compare(arm(0, kept[0]), arm(1, kept[1]), margin=margin, better=better)

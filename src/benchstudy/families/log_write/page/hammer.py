@@ -138,7 +138,7 @@ class LogHammer:
     def _worst(self, sweep: Sweep, point: Point, worst: float | None) -> Cell:
         if worst is None:
             return MISSING
-        marks = (f"> {AGREEMENT:.0%}",) if worst > AGREEMENT else ()
+        marks = (f"> {human.percent(AGREEMENT)}",) if worst > AGREEMENT else ()
         return Cell((human.quantity(worst, "%"),), self.load.href(sweep, point), marks=marks)
 
     # -- closed beside open ----------------------------------------------------------------------------------------

@@ -159,7 +159,7 @@ class LogSummary:
         if apart:
             yield (
                 f"In {len(apart)} of {human.plural(len(closed), 'case')} of the hammer its Δ and the checkpoints of "
-                f"the same run are more than {AGREEMENT:.0%} apart in some trial."
+                f"the same run are more than {human.percent(AGREEMENT)} apart in some trial."
             )
 
     def _about_windows(self, points: list[tuple[Sweep, Point]]) -> Iterator[str]:
@@ -183,8 +183,8 @@ class LogSummary:
         ]
         if wide:
             yield (
-                f"In {human.plural(len(wide), 'capacity search')} the bracket stayed wider than the {within:.0%} asked "
-                "for."
+                f"In {human.plural(len(wide), 'capacity search')} the bracket stayed wider than the "
+                f"{human.percent(within)} asked for."
             )
 
     def _told_by_the_generator(self, points: list[tuple[Sweep, Point]]) -> Iterator[str]:

@@ -1,0 +1,105 @@
+"""Which processes are a session's: those that joined its accounts, with all that descend from them.
+
+Supervisors join, the keeper, the desk with its SSH connection. A process that ends leaves its times with the one that
+waited for it, and the last of these leaves them in the books, so none is lost between two readings.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import os
+import resource
+from contextlib import suppress
+
+import kernel
+import record
+
+_ENDED = "ended"
+
+
+class Accounts:
+    """Which processes are a session's, in a folder of the session's own: a file for each that others descend from.
+
+    Without a session's folder, as of a command under no lock, there is nobody but the reader itself.
+    """
+
+    def __init__(self, session_dir: str):
+        self.folder = os.path.join(session_dir, "accounts")
+        self._entries: dict[str, dict] = {}  # never written twice
+
+    def join(self, pid: int, run_folder: str = "", alone: bool = False) -> None:
+        """From now on `pid` is ours, with all below it unless `alone`. `run_folder`: of the command it supervises."""
+        with suppress(OSError, IndexError):
+            started = kernel.stat(pid)[19]
+            with open(os.path.join(self.folder, str(pid)), "x", encoding="ascii") as file:
+                json.dump({"started": int(started), "run": run_folder, "alone": alone}, file)
+
+    def leave(self) -> None:
+        """This process ends: what it used, with all it waited for, stays in the books."""
+        mine = resource.getrusage(resource.RUSAGE_SELF), resource.getrusage(resource.RUSAGE_CHILDREN)
+        used = {"cpu_s": sum(r.ru_utime + r.ru_stime for r in mine), **(kernel.io(os.getpid()) or {})}
+        with suppress(OSError, ValueError), self._ended("r+") as file:
+            before = json.load(file)
+            file.seek(0)
+            file.truncate()
+            json.dump({name: before.get(name, 0) + used.get(name, 0) for name in {*before, *used}}, file)
+            file.flush()
+            os.unlink(os.path.join(self.folder, str(os.getpid())))
+
+    def open(self) -> None:
+        """Make the books of a new session."""
+        os.mkdir(self.folder, 0o700)
+        with open(os.path.join(self.folder, _ENDED), "x", encoding="ascii") as file:
+            file.write("{}")
+
+    def roots(self) -> tuple[dict, dict]:
+        """Those that live, by pid, and what those used that ended."""
+        try:
+            fd = kernel.kept(os.path.join(self.folder, _ENDED))
+            fcntl.flock(fd, fcntl.LOCK_EX)
+            try:
+                ended = json.loads(os.pread(fd, 4096, 0))
+                names = [name for name in os.listdir(self.folder) if name.isdigit()]
+                self._entries = {name: self._entries.get(name) or self._entry(name) for name in names}
+            finally:
+                fcntl.flock(fd, fcntl.LOCK_UN)
+            return {int(name): entry for name, entry in self._entries.items()}, ended
+        except (OSError, ValueError):
+            return {}, {}
+
+    def _entry(self, name: str) -> dict:
+        with open(os.path.join(self.folder, name), encoding="ascii") as file:
+            return json.load(file)
+
+    def _ended(self, mode: str):
+        file = open(os.path.join(self.folder, _ENDED), mode, encoding="ascii")  # noqa: SIM115 the caller closes it
+        fcntl.flock(file, fcntl.LOCK_EX)  # who leaves must not be counted twice, nor not at all
+        return file
+
+
+def of_run(run_folder: str, session: str) -> Accounts:
+    """The accounts of the session that a command or service belongs to."""
+    return Accounts(os.path.join(os.path.dirname(os.path.dirname(run_folder)), "sessions", session))
+
+
+def join_desk(accounts: Accounts, desk: int) -> None:
+    """The desk is ours, with the SSH connection that it came by and all else that this connection started."""
+    accounts.join(desk)
+    above = desk
+    servers = []
+    with suppress(OSError, IndexError, ValueError):
+        while (above := int(kernel.stat(above)[1])) > 1:
+            if kernel.comm(above).startswith(kernel.SSH_SERVERS):
+                servers.append(above)
+    for number, pid in enumerate(servers):
+        # The next one listens for others, too.
+        accounts.join(pid, alone=number > 0)
+
+
+def join(arguments: list[str]) -> None:
+    """`join-accounts SESSION_DIR`, asked at the desk: {"boot_id"} of the host that the readings are of."""
+    import wire
+
+    join_desk(Accounts(arguments[0]), os.getppid())
+    wire.emit({"boot_id": record.boot_id()})

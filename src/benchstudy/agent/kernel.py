@@ -1,0 +1,198 @@
+"""What this host's kernel tells in files: counters as numbers, processes by what /proc says of them.
+
+Files that are read again and again stay open: to open one takes longer than to read it.
+"""
+
+from __future__ import annotations
+
+import os
+import resource
+from contextlib import suppress
+from functools import lru_cache
+
+TYPE_CHECKING = False  # typing takes long to import
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+TICKS = os.sysconf("SC_CLK_TCK")
+_SECTOR = 512  # bytes, in /proc/diskstats, whatever the disk has
+LISTS_CHILDREN = os.path.exists("/proc/thread-self/children")  # of a thread, where it is built in
+SSH_SERVERS = (b"sshd", b"dropbear")
+
+
+def times(lines: list[str]) -> dict:
+    """Of /proc/stat: seconds of all processors together, their number, and how many tasks run or wait to."""
+    fields = [int(word) / TICKS for word in lines[0].split()[1:]]
+    fields += [0.0] * (8 - len(fields))
+    running = next((int(line.split()[1]) for line in lines if line.startswith("procs_running ")), None)
+    return {
+        "cpus": sum(line.startswith("cpu") for line in lines) - 1,
+        "busy_s": sum(fields[:3]) + sum(fields[5:7]),
+        "idle_s": fields[3] + fields[4],
+        "interrupts_s": fields[5] + fields[6],
+        "steal_s": fields[7],
+        "running": running,
+    }
+
+
+def pressure(lines: list[str]) -> float | None:
+    """Seconds in which some task waited; None where the kernel does not count them."""
+    some = next((line for line in lines if line.startswith("some ")), None)
+    return int(some.rpartition("total=")[2]) / 1e6 if some else None
+
+
+def disks(lines: Iterable[str]) -> dict[str, dict]:
+    """Of lines of /proc/diskstats. "flushes" since Linux 5.5."""
+    found = {}
+    for line in lines:
+        _, _, name, *rest = line.split()
+        numbers = [int(word) for word in rest]
+        found[name] = {
+            "reads": numbers[0],
+            "read_bytes": numbers[2] * _SECTOR,
+            "writes": numbers[4],
+            "written_bytes": numbers[6] * _SECTOR,
+            "busy_s": numbers[9] / 1000,
+            "flushes": numbers[15] if len(numbers) > 15 else None,
+        }
+    return found
+
+
+def interfaces(lines: Iterable[str]) -> dict[str, dict]:
+    """Of lines of /proc/net/dev."""
+    found = {}
+    for line in lines:
+        name, _, rest = line.partition(":")
+        numbers = [int(word) for word in rest.split()]
+        found[name.strip()] = {"received_bytes": numbers[0], "sent_bytes": numbers[8]}
+    return found
+
+
+@lru_cache(maxsize=None)
+def is_real(kind: str, name: str) -> bool:
+    """Whether it is hardware, and no partition, mapping or bridge, through which the same bytes pass again."""
+    return os.path.exists(f"/sys/class/{kind}/{name}/device")
+
+
+def clock_rate() -> dict:
+    cpu = "/sys/devices/system/cpu/cpu0"
+    rate = lines(f"{cpu}/cpufreq/scaling_cur_freq")
+    throttled = lines(f"{cpu}/thermal_throttle/package_throttle_count")
+    return {
+        "clock_hz": int(rate[0]) * 1000 if rate else None,
+        "throttled": int(throttled[0]) if throttled else None,
+    }
+
+
+def forks(lines: list[str]) -> int:
+    """Of /proc/stat: how many processes and threads were started since the host's start."""
+    return next((int(line.split()[1]) for line in lines if line.startswith("processes ")), -1)
+
+
+def last_pid() -> int:
+    """The number that was given last to a process or thread; 0 where nobody says."""
+    words = " ".join(lines("/proc/loadavg")).split()
+    return int(words[-1]) if words else 0
+
+
+def stat(pid: int) -> list[bytes]:
+    """Of /proc/PID/stat what follows the name: state, parent, …"""
+    fd = os.open(f"/proc/{pid}/stat", os.O_RDONLY | os.O_CLOEXEC)
+    try:
+        return os.read(fd, 2048).rpartition(b")")[2].split()
+    finally:
+        os.close(fd)
+
+
+def comm(pid: int) -> bytes:
+    try:
+        with open(f"/proc/{pid}/comm", "rb") as file:
+            return file.read().strip()
+    except OSError:
+        return b""
+
+
+def children(pid: int) -> list[int]:
+    """Of all its threads; each of them may have started some."""
+    found: list[int] = []
+    with suppress(OSError):
+        for thread in os.listdir(f"/proc/{pid}/task"):
+            with open(f"/proc/{pid}/task/{thread}/children", "rb", buffering=0) as file:
+                found += map(int, file.read().split())
+    return found
+
+
+def io(pid: int) -> dict | None:
+    """Bytes that a process, with all it waited for, had storage read and write; None when we may not know."""
+    try:
+        text = pread(f"/proc/{pid}/io")
+        found = dict(line.split(b": ") for line in text.splitlines())
+        return {name: int(found[name.encode()]) for name in ("read_bytes", "write_bytes")}
+    except FileNotFoundError:
+        return {} if not os.path.exists(f"/proc/{pid}") else None
+    except ProcessLookupError:
+        return {}
+    except PermissionError:  # an SSH server hides it from its own user, and has nothing to do with disks
+        return {} if comm(pid).startswith(SSH_SERVERS) else None
+    except (OSError, KeyError, ValueError):
+        return None
+
+
+def waited_s(pid: int) -> tuple[float, bool]:
+    """What the children used that a process waited for, and whether that is known better than to a tick."""
+    if pid == os.getpid():
+        used = resource.getrusage(resource.RUSAGE_CHILDREN)
+        return used.ru_utime + used.ru_stime, True
+    try:
+        fields = pread(f"/proc/{pid}/stat").rpartition(b")")[2].split()
+        ticks = int(fields[13]) + int(fields[14])
+    except (OSError, IndexError):
+        return 0.0, True
+    return ticks / TICKS, not ticks
+
+
+_descriptors: dict[str, int] = {}
+
+
+def kept(path: str) -> int:
+    """A descriptor of a file that is read again and again: to open it takes longer than to read it. Raises OSError."""
+    if path not in _descriptors:
+        _descriptors[path] = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+    return _descriptors[path]
+
+
+def forget(*paths: str) -> None:
+    for path in paths:
+        if path in _descriptors:
+            os.close(_descriptors.pop(path))
+
+
+def pread(path: str) -> bytes:
+    """All of a file that the kernel makes. Raises OSError."""
+    fd, parts, size = kept(path), [], 0
+    while part := os.pread(fd, 1 << 16, size):
+        parts.append(part)
+        size += len(part)
+    return b"".join(parts)
+
+
+@lru_cache(maxsize=None)
+def _exists(path: str) -> bool:
+    return os.path.exists(path)
+
+
+def lines(path: str) -> list[str]:
+    try:
+        return pread(path).decode("utf-8", "replace").splitlines() if _exists(path) else []
+    except OSError:
+        return []
+
+
+def numbers(path: str, *names: str) -> list[int | None]:
+    """The numbers behind these names, each at the start of a line; None for one that is not there."""
+    try:
+        text = b"\n" + pread(path)
+    except OSError:
+        text = b""
+    places = [text.find(f"\n{name} ".encode()) for name in names]
+    return [int(text[place:].split(None, 2)[1]) if place >= 0 else None for place in places]
