@@ -41,7 +41,7 @@ SAY_EVERY_S = 10.0
 GO_PLACES = ("/usr/local/go/bin", "/usr/lib/go/bin", "/usr/lib/golang/bin", "/snap/bin")
 TAIL_LINES = 10
 
-_children = set()  # the processes that are at work, to be ended when the controller goes
+_children: "set[subprocess.Popen]" = set()  # the processes that are at work, to be ended when the controller goes
 
 
 class BuildFailed(Exception):
