@@ -49,10 +49,11 @@ class LogWrite(Family):
         "steps": {
             **dict.fromkeys(("step", "attempt"), "Int64"),
             **dict.fromkeys(("offered_per_s", "achieved_per_s"), "Float64"),
-            **dict.fromkeys(("errors", "pushback"), "Int64"),
+            **dict.fromkeys(("errors", "pushback", "dropped"), "Int64"),
             "integrate_p99_s": "Float64",
             "passed": "Boolean",
-            **dict.fromkeys(("why", "cause_kind"), "String"),
+            **dict.fromkeys(("missed", "cause", "said"), "String"),
+            **dict.fromkeys(("seen", "bound", "busy_generator"), "Float64"),
         },
     }
 
