@@ -18,7 +18,7 @@ from benchstudy.model.family import Case, Family, Loop
 from benchstudy.model.metrics import Metric
 
 
-class LogWrite(Family):
+class LogWrite(Family[LogWriteConfig]):
     name = "log_write"
     title = "Write rate of transparency logs"
     Config = LogWriteConfig
@@ -32,7 +32,7 @@ class LogWrite(Family):
         "rate",
         "backend",
     )
-    numeric_levels: ClassVar[Mapping[str, tuple[str, Any]]] = {
+    numeric_levels: ClassVar = {
         "front_ends": ("front_ends_n", int),
         "duplicates": ("duplicate_share", share_of),
         "rate": ("rate_per_s", lambda level: None if level == SEARCH else Rate.of_level(level).per_s),

@@ -40,7 +40,7 @@ _UNANSWERED = re.compile(r"no checkpoint at .*(deadline exceeded|timeout|refused
 _LONGER_S = 120.0  # than its load and its waiting a generator may take before it hangs
 
 
-def run_trial(case: Case, trial: "TrialContext") -> None:
+def run_trial(case: Case, trial: "TrialContext[LogWriteConfig]") -> None:
     """See the family. Raises TrialFailed with a cause a person understands."""
     try:
         _Trial(case, trial).run()
@@ -63,9 +63,9 @@ class _Trial:
     starts: Starts
     loaded = 0  # the last start that a load was run on
 
-    def __init__(self, case: Case, trial: "TrialContext"):
+    def __init__(self, case: Case, trial: "TrialContext[LogWriteConfig]"):
         self.trial, levels = trial, case.levels
-        config: LogWriteConfig = trial.config
+        config = trial.config
         self.config = config
         self.backend, self.generator = config.backend(levels["backend"]), config.generator(levels["generator"])
         self.duplicate_share = share_of(levels["duplicates"])
