@@ -302,6 +302,11 @@ class Connection:
         started = time.monotonic()
         deadline = None if timeout_s is None else started + timeout_s
         streams = {"stdout": bytearray(), "stderr": bytearray()}
+
+        def seen(status: int) -> Completed:
+            out, err = map(bytes, streams.values())
+            return Completed(tuple(argv), status, out, err, time.monotonic() - started)
+
         with RemoteProcess(self, argv) as process:
             feeder = threading.Thread(target=_feed, args=(process, input), daemon=True)
             feeder.start()
@@ -317,22 +322,16 @@ class Connection:
                     if len(held) > max_output_bytes:
                         process.kill()
                         del held[max_output_bytes:]
-                        seen = Completed(tuple(argv), -1, bytes(streams["stdout"]), bytes(streams["stderr"]),
-                                         time.monotonic() - started)  # fmt: skip
                         raise CommandFailed(
                             f"{self.name}: `{_shown(argv)}` was ended: it wrote more than {max_output_bytes} bytes "
-                            f"to {stream}; let it write into a file instead", seen)  # fmt: skip
+                            f"to {stream}; let it write into a file instead",
+                            seen(-1),
+                        )
             status = process.wait(None if deadline is None else max(1.0, deadline - time.monotonic()))
             if status is None:
                 process.kill()
                 raise CommandTimeout(f"{self.name}: `{_shown(argv)}` was ended after {timeout_s:g} s")
-        completed = Completed(
-            tuple(argv),
-            status,
-            bytes(streams["stdout"]),
-            bytes(streams["stderr"]),
-            time.monotonic() - started,
-        )
+        completed = seen(status)
         if check and status != 0:
             tail = completed.stderr.decode(errors="replace").strip()[-2000:] or "no message"
             raise CommandFailed(f"{self.name}: `{_shown(argv)}` ended with status {status}: {tail}", completed)

@@ -10,6 +10,7 @@ import threading
 import time
 from collections import deque
 from collections.abc import Callable
+from contextlib import suppress
 from typing import Any
 
 import paramiko
@@ -135,9 +136,12 @@ class Transport(paramiko.Transport):
             self._sender.channel = None
 
     def _ask_for_sign_of_life(self) -> None:
-        # It waits for the answer, which the calling thread has to read. "Unknown request" is as good as any.
-        options = {"kind": "keepalive@openssh.com", "wait": True}
-        threading.Thread(target=self.global_request, kwargs=options, daemon=True).start()
+        def ask() -> None:
+            with suppress(paramiko.SSHException, EOFError, OSError):  # who waits for the host is told
+                self.global_request("keepalive@openssh.com", wait=True)
+
+        # In a thread, because the one that calls has to read the answer. "Unknown request" is as good as any.
+        threading.Thread(target=ask, daemon=True).start()
 
     def _send_user_message(self, data: paramiko.Message) -> None:
         with self.clear_to_send_lock:

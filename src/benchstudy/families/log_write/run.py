@@ -280,13 +280,7 @@ class _Trial:
             self._ensure_up(steps, rows)
             label = f"{SEARCHED}{number:02d}-attempt-{attempt}-window-{turn}"
             load = self._load_of(rate, objective.warm_up, objective.window)
-            row: dict[str, Any] = {
-                "step": number,
-                "attempt": attempt,
-                "window": turn,
-                "label": label,
-                "rate_per_s": rate,
-            }
+            row = {"step": number, "attempt": attempt, "window": turn, "label": label, "rate_per_s": rate}
             row["start"] = self.starts.number
             try:
                 self._write(load, label)
