@@ -1,7 +1,9 @@
 """The family log_write without any host: what a study says, the search, growth, what was the limit, imports."""
 
+import json
 import math
 from collections.abc import Callable
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
@@ -14,11 +16,14 @@ from benchstudy.families.log_write.causes import explained
 from benchstudy.families.log_write.config import Backend, CapacitySearch, LogGenerator
 from benchstudy.families.log_write.growth import growth
 from benchstudy.families.log_write.limits import How, Limit, LimitedBy, limited_by
+from benchstudy.families.log_write.page import reasons
 from benchstudy.families.log_write.page.limits import told
+from benchstudy.families.log_write.parse import reason_of
 from benchstudy.families.log_write.samples import Found, Shares
 from benchstudy.families.log_write.search import (
-    Attempt,
     Bracket,
+    Missed,
+    Reason,
     Step,
     Window,
     bracket,
@@ -29,6 +34,7 @@ from benchstudy.families.log_write.search import (
 )
 from benchstudy.families.log_write.windows import growth_rows
 from benchstudy.model import registry
+from benchstudy.model.causes import Cause
 from benchstudy.model.errors import StudyError
 from benchstudy.model.family import ParseError
 from benchstudy.statistics import within_trial
@@ -200,12 +206,13 @@ def test_windows_are_whole_publish_steps_and_a_minute_at_least_for_gcp(kind, int
 # --- the search ---------------------------------------------------------------------------------------------
 
 OBJECTIVE = CapacitySearch(start="500/s", highest="20000/s")
+FAILED = Reason(Missed.ACHIEVED, seen=0.8, bound=0.99)
 
 
 def searched(passes: Callable[[float], bool], objective: CapacitySearch = OBJECTIVE) -> list[Step]:
     steps: list[Step] = []
     while (rate := next_rate(steps, objective)) is not None:
-        steps.append(Step(rate, passes(rate)))
+        steps.append(Step(rate, None if passes(rate) else FAILED))
     return steps
 
 
@@ -230,16 +237,15 @@ def test_the_search_ends_where_its_range_does():
 
 
 def test_a_rate_fails_only_when_every_attempt_does():
-    stalled_once = tried(100.0, OBJECTIVE, lambda attempt: Attempt("the disk stalled" if attempt == 1 else ""))
-    assert stalled_once == Step(100.0, passed=True)
-    attempts: list[int] = []
-    too_fast = tried(100.0, OBJECTIVE, lambda attempt: attempts.append(attempt) or Attempt(f"too slow, {attempt}"))
-    assert too_fast == Step(100.0, passed=False, why="too slow, 2") and attempts == [1, 2]
+    stalled_once = tried(100.0, OBJECTIVE, lambda attempt: FAILED if attempt == 1 else None)
+    assert stalled_once == Step(100.0) and stalled_once.passed
+    too_fast = tried(100.0, OBJECTIVE, lambda attempt: replace(FAILED, seen=attempt / 10))
+    assert too_fast == Step(100.0, replace(FAILED, seen=0.2)) and not too_fast.passed
 
 
 def test_what_passes_above_a_failure_is_not_claimed():
-    assert bracket([Step(100, True), Step(200, False), Step(400, True)]) == Bracket(100, 200)
-    assert bracket([Step(100, True), Step(100, False), Step(50, True)]) == Bracket(50, 100)
+    assert bracket([Step(100), Step(200, FAILED), Step(400)]) == Bracket(100, 200)
+    assert bracket([Step(100), Step(100, FAILED), Step(50)]) == Bracket(50, 100)
 
 
 GOOD = Window(
@@ -249,28 +255,42 @@ GOOD = Window(
 
 
 @pytest.mark.parametrize(
-    ("changes", "why"),
+    ("changes", "missed", "sentence"),
     [
-        ({}, ""),
-        ({"achieved_per_s": 989}, "achieved 98.9 % of the offered rate, not 99 %"),
-        ({"achieved_per_s": 980, "pushback": 7}, "(7 pushed back)"),
-        ({"sent": 29_000, "dropped": 1000, "achieved_per_s": 960}, "(1000 never begun)"),
-        ({"errors": 30}, ""),
-        ({"errors": 31}, "31 errors among 30000 leaves, more than 0.1 %"),
-        ({"integrate_p99_s": 5.01}, "5.01 s until p99 was integrated, and the bound is 5 s"),
-        ({"integrate_p99_s": None}, "no leaf was integrated"),
-        ({"not_integrated": 2}, "2 accepted leaves were not integrated in time"),
+        ({}, None, ""),
+        ({"achieved_per_s": 989}, Missed.ACHIEVED, "achieved 98.9 % of the offered rate, not 99 %"),
+        ({"achieved_per_s": 980, "pushback": 7}, Missed.ACHIEVED, "(7 pushed back)"),
+        ({"sent": 29_000, "dropped": 1000, "achieved_per_s": 960}, Missed.ACHIEVED, "(1000 never begun)"),
+        ({"errors": 30}, None, ""),
+        ({"errors": 31}, Missed.ERRORS, "31 errors, 0.103 % of the leaves, and the bound is 0.1 %"),
+        ({"integrate_p99_s": 5.01}, Missed.INTEGRATE_TIME, "5.01 s until p99 was integrated, and the bound is 5 s"),
+        ({"integrate_p99_s": None}, Missed.INTEGRATE_TIME, "no leaf was integrated"),
+        ({"not_integrated": 2}, Missed.NOT_INTEGRATED, "2 accepted leaves were not integrated in time"),
         (
             {"achieved_per_s": 900, "generator_cpu": 0.99},
+            Missed.ACHIEVED,
             "client-limited, the generator at 99 % of its CPU: achi",
         ),
-        ({"generator_cpu": 0.99}, ""),
-        ({"achieved_per_s": 500, "expected_share": 0.5}, ""),
+        ({"generator_cpu": 0.99}, None, ""),
+        ({"achieved_per_s": 500, "expected_share": 0.5}, None, ""),
     ],
 )
-def test_a_window_fails_with_its_reason(changes: dict[str, Any], why: str):
-    found = verdict(Window(**{**vars(GOOD), **changes}), OBJECTIVE)
-    assert why in found and bool(found) == bool(why)
+def test_a_window_fails_with_its_reason(changes: dict[str, Any], missed: Missed | None, sentence: str):
+    window = Window(**{**vars(GOOD), **changes})
+    reason = verdict(window, OBJECTIVE)
+    assert (reason and reason.missed) == missed
+    assert sentence in reasons.told({**vars(window), **asdict(reason)} if reason else {"missed": None})
+
+
+def test_a_reason_is_kept_as_a_value_and_an_old_one_as_it_was_told():
+    reason = replace(FAILED, busy_generator=0.99)
+    kept = json.loads(json.dumps({"reason": asdict(reason)}))
+    assert reason_of(kept) == reason and reason_of({"reason": None}) is None
+    assert reason_of({"why": ""}) is None
+    old = reason_of({"why": "achieved 91.0% of the offered rate, not 99.0% (120 never begun)"})
+    assert old.missed is Missed.TOLD and old.said.startswith("achieved 91.0%")
+    died = reason_of({"why": "OOM: killed", "died": "OOM: killed"})
+    assert (died.missed, died.cause, died.said) == (Missed.DIED, Cause.OOM, "OOM: killed") and died.is_final
 
 
 # --- growth -------------------------------------------------------------------------------------------------

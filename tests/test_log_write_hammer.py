@@ -1,6 +1,7 @@
 """The parsers of Tessera's hammer on captured screens and logs (see data/tessera/README.md) and the page's boxes."""
 
 import gzip
+import json
 import re
 from dataclasses import asdict, replace
 from functools import cache
@@ -18,6 +19,8 @@ from benchstudy.families.log_write.hammer import (
     recognise_box,
     replay,
 )
+from benchstudy.families.log_write.page.problems import told
+from benchstudy.families.log_write.problems import Problem, Rule, of_screen
 from benchstudy.model.family import ParseError
 
 DATA = Path(__file__).parent / "data" / "tessera"
@@ -54,8 +57,8 @@ def size_at(log: HammerLog, moment_s: float) -> int:
     return [size for t_s, size in log.checkpoints if t_s <= moment_s][-1]
 
 
-def names(problems: list[str]) -> list[str]:
-    return [problem.split(":")[0] for problem in problems]
+def rules(screen: HammerScreen) -> list[Rule]:
+    return [problem.rule for problem in of_screen(screen)]
 
 
 # --- the page's boxes -----------------------------------------------------------------------------------------
@@ -110,15 +113,23 @@ def test_the_published_figures_are_those_of_the_boxes(name: str):
 
 def test_what_the_boxes_do_not_mean():
     """All five asked for more than the tree grew by; two were bounded by their writers, one beyond what can be."""
-    assert {name: names(parse_box(page(name)).problems()) for name in BOXES} == {
-        "posix": ["offered", "writers", "means"],
+    assert {name: rules(parse_box(page(name))) for name in BOXES} == {
+        "posix": ["offered", "too-many-writers", "means"],
         "posix-antispam": ["offered", "means"],
         "e2-micro": ["offered", "writers", "means"],
         "cloudsql": ["offered", "means"],
         "mysql": ["offered", "means"],
     }
-    assert "3249 writers, but there are 3000" in parse_box(page("posix")).problems()[1]
-    assert "589 of 600 were waiting for an answer" in parse_box(page("e2-micro")).problems()[1]
+    assert "3249 writers, but there are 3000" in told([*of_screen(parse_box(page("posix")))][1])
+    assert "589 of 600 were waiting for an answer" in told([*of_screen(parse_box(page("e2-micro")))][1])
+
+
+def test_a_problem_is_kept_as_a_value_and_an_old_one_as_it_was_told():
+    for problem in of_screen(parse_box(page("posix"))):
+        assert Problem.of_note(json.loads(json.dumps(problem.note))) == problem
+    old = Problem.of_note("late: 1 % of the leaves were begun 0.2 s late or more: the generator was the limit")
+    assert old.rule is Rule.LATE
+    assert told(old) == "1 % of the leaves were begun 0.2 s late or more: the generator was the limit"
 
 
 @pytest.mark.parametrize("name", BOXES)
@@ -166,7 +177,7 @@ def test_the_last_screen_of_a_steady_run():
     assert (last.queue_min_s, last.queue_avg_s, last.queue_max_s) == (0.030, 0.597, 1.019)
     assert (last.integrate_min_s, last.integrate_avg_s, last.integrate_max_s) == (0.585, 1.486, 2.465)
     assert (last.at_s, last.covered_s) == (43.0, 30)
-    assert names(last.problems()) == ["offered", "means"]
+    assert rules(last) == ["offered", "means"]
 
 
 def test_delta_is_the_growth_over_the_seconds_that_it_covers():
@@ -178,7 +189,7 @@ def test_delta_is_the_growth_over_the_seconds_that_it_covers():
         before = [other.tree_size for other in run if other.at_s <= screen.at_s - screen.covered_s]
         growth = screen.tree_size - (before[-1] if before else 0)
         assert abs(growth / screen.covered_s - screen.qps) <= 0.5, "rounded to a whole number"
-        assert ("window" in names(screen.problems())) == (screen.at_s < 30)
+        assert ("window" in rules(screen)) == (screen.at_s < 30)
         compared += screen.at_s > 30
     assert compared > 10
     # The count of ticks is the time: each size comes on the screen within a tick of when the log has it.
@@ -199,7 +210,7 @@ def test_delta_is_the_growth_over_the_seconds_that_it_covers():
 def test_what_an_oversupplied_run_and_one_with_errors_show():
     last = screens("oversupply")[-1]
     assert (last.write_workers, last.write_max_per_s, last.oversupply, last.qps) == (64, 500, 436, 50)
-    assert names(last.problems()) == ["offered", "oversupply", "window", "means"]
+    assert rules(last) == ["offered", "oversupply", "window", "means"]
     assert last.busy_writers == pytest.approx(50.5)
     stalled = screens("errors")
     assert stalled[-1].tree_size == stalled[-3].tree_size == 719, "the server is gone, and the screen goes on"
@@ -210,7 +221,7 @@ def test_what_an_oversupplied_run_and_one_with_errors_show():
 def test_zeros_before_the_first_leaf_are_no_times():
     first = screens("steady")[0]
     assert (first.tree_size, first.qps, first.integrate_max_s, first.at_s) == (0, 0, 0, 0.5)
-    assert names(first.problems()) == ["offered", "window", "samples"]
+    assert rules(first) == ["offered", "window", "samples"]
 
 
 def test_terminals_of_other_kinds():
@@ -221,7 +232,7 @@ def test_terminals_of_other_kinds():
     unmarked = replay(re.sub(rb"\x1b\[\?2026[hl]", b"", recording("steady")))
     marked = [asdict(replace(screen, at_s=None)) for screen in screens("steady")]
     assert [asdict(screen) for screen in unmarked] == marked
-    assert unmarked[-1].covered_s is None and "window" in names(unmarked[10].problems())
+    assert unmarked[-1].covered_s is None and "longer-than-the-log" in rules(unmarked[10])
 
 
 def test_a_recording_cut_off_anywhere_gives_what_it_had_whole():

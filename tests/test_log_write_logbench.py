@@ -17,7 +17,8 @@ from conftest import CHECKOUT
 from tessera_logs import make_keys, null_log, posix_log, provisioned
 
 from benchstudy.families.log_write.logbench import Distribution, LogbenchResult, parse_logbench
-from benchstudy.families.log_write.logbench_problems import problems_of
+from benchstudy.families.log_write.page.problems import told
+from benchstudy.families.log_write.problems import of_logbench
 from benchstudy.model.family import ParseError
 
 DATA = CHECKOUT / "tests" / "data" / "tessera"
@@ -77,7 +78,7 @@ def test_a_real_log_grows_by_what_it_accepted_and_proves_it(programs, tmp_path, 
         grown = log.size()
         first = (log.folder / "tile" / "entries" / "000").read_bytes()
     undisturbed = result.start_delay.max_s < 0.1  # by whatever else this machine has to do
-    assert problems_of(result) == [] or not undisturbed
+    assert [*of_logbench(result)] == [] or not undisturbed
     window, total = result.window, result.total
     assert (window.planned, window.accepted, result.offered_per_s) == (4000, 4000, 1000.0)
     assert total.planned == 6000
@@ -118,7 +119,7 @@ def test_a_log_that_others_write_to_is_watched(programs, tmp_path):
         watcher = start(programs, watcher_folder, "watch", {**look, "proof_sample": 40})
         written = finish(start(programs, tmp_path, "write", config_of(log)), tmp_path)
         watched = finish(watcher, watcher_folder)
-    assert (watched.mode, problems_of(watched)) == ("watch", [])
+    assert (watched.mode, [*of_logbench(watched)]) == ("watch", [])
     assert watched.checkpoints[-1].size == written.total.accepted == 1000
     assert watched.proofs.asked == watched.proofs.proved == 40
     assert watched.proofs.consistency_proved == watched.proofs.consistency_asked
@@ -148,7 +149,7 @@ def test_pushback_of_a_real_log_is_counted_apart(programs, tmp_path):
     assert result.window.errors == 0
     assert [(text.kind, text.text) for text in result.texts] == [("pushback_500", "500 antispam pushback")]
     assert result.proofs.asked == result.proofs.proved > 0
-    assert any(problem.startswith("pushback: the log refused ") for problem in problems_of(result))
+    assert any(told(problem).startswith("the log refused ") for problem in of_logbench(result))
 
 
 def test_more_than_may_be_in_flight_is_dropped_and_counted(programs, tmp_path):
@@ -161,8 +162,8 @@ def test_more_than_may_be_in_flight_is_dropped_and_counted(programs, tmp_path):
     assert window.dropped > 1500  # a batch waits a second for 256 leaves: 20 in flight are about 20 a second
     assert window.accepted == window.sent
     assert 10 < result.in_flight_mean < 21
-    [problem] = problems_of(result)
-    assert re.match(rf"dropped: {window.dropped} of 2000 leaves were not begun, because 20 were in flight", problem)
+    [problem] = of_logbench(result)
+    assert told(problem).startswith(f"{window.dropped} of 2000 leaves were not begun, because 20 were in flight")
 
 
 def test_a_server_that_is_killed_costs_errors_not_the_result(programs, tmp_path):
@@ -179,7 +180,7 @@ def test_a_server_that_is_killed_costs_errors_not_the_result(programs, tmp_path)
     # Nobody can say now whether leaves are lost.
     assert result.proofs.lost_count == 0
     assert result.proofs.unread == result.proofs.asked == 100
-    assert {problem.split(":")[0] for problem in problems_of(result)} >= {"unread", "errors", "polls"}
+    assert {problem.rule for problem in of_logbench(result)} >= {"unread", "errors", "polls"}
 
 
 def test_a_log_that_loses_leaves_is_found_out(programs, tmp_path):
@@ -190,7 +191,7 @@ def test_a_log_that_loses_leaves_is_found_out(programs, tmp_path):
     lost = result.proofs.lost[0]
     assert lost.index % 7 == 6
     assert "does not lead to the root of the checkpoint of 1000 leaves" in lost.why
-    assert problems_of(result)[0].startswith(f"lost: {result.proofs.lost_count} leaves")
+    assert told(next(of_logbench(result))).startswith(f"{result.proofs.lost_count} leaves")
 
 
 def test_front_ends_take_turns_and_must_be_of_one_log(programs, tmp_path):

@@ -18,6 +18,7 @@ from benchstudy.families.log_write.page.searched import LogSearched
 from benchstudy.families.log_write.page.summary import LogSummary
 from benchstudy.families.log_write.parse import limit_of
 from benchstudy.jobs.tidy import tidy_family
+from benchstudy.model.causes import Cause
 from benchstudy.report.results.results import Results
 
 # A server at its memory limit is killed, or crawls and hangs where others want its processor.
@@ -40,7 +41,7 @@ def out_of_memory(host: Host) -> Searched:
 def test_a_rate_at_which_the_server_ran_out_of_memory_has_failed_and_the_search_goes_on_below(out_of_memory: Searched):
     fatal, after = out_of_memory.steps
     assert not fatal["passed"] and fatal["offered_per_s"] == TOO_MUCH
-    assert fatal["why"].startswith("OOM: killed by the kernel at its memory limit of 192 MiB (peak 19")
+    assert fatal["said"].startswith("OOM: killed by the kernel at its memory limit of 192 MiB (peak 19")
     assert fatal["integrate_p99_s"] is None and fatal["errors"] > 0
     assert (after["step"], after["attempt"]) == (2, 1), "memory that was used up is no stall: it is not tried again"
     assert after["passed"] and after["offered_per_s"] == TOO_MUCH / 10
@@ -77,7 +78,7 @@ def test_the_report_shows_the_rate_as_failed_with_its_cause(out_of_memory: Searc
     tidy_family(out_of_memory.root, [plan], tidy)
     load = LogWrite(Results(tidy, study="small", family=FAMILY), {})
     steps = pl.read_parquet(tidy / "steps.parquet")
-    assert steps.filter(pl.col("why").str.starts_with("OOM"))["passed"].to_list().count(False) >= 1
+    assert steps.filter(pl.col("cause") == Cause.OOM)["passed"].to_list().count(False) >= 1
     (table,) = LogCapacity(load).steps()
     verdicts = [row[-1] for row in table.rows]
     assert verdicts[0].kind == "failed" and verdicts[0].lines[0].startswith("OOM: killed by the kernel")

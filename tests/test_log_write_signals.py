@@ -13,7 +13,7 @@ from log_write_search import Host, Searched, block, provisioned
 from benchstudy.families.log_write.config import CapacitySearch
 from benchstudy.families.log_write.page.limits import told
 from benchstudy.families.log_write.parse import limit_of
-from benchstudy.families.log_write.search import Attempt, Step, tried
+from benchstudy.families.log_write.search import Missed, Reason, Step, tried
 from benchstudy.model.causes import Cause
 
 
@@ -54,12 +54,12 @@ def test_a_server_that_somebody_killed_costs_an_attempt_and_not_the_trial(host: 
     searched = searched_with_a_signal(host, signal.SIGKILL)
     passed, died, again = searched.steps
     assert passed["passed"] and again["passed"] and (again["step"], again["attempt"]) == (2, 2)
-    assert died["why"] == "server died: it ended with signal 9" and (died["step"], died["attempt"]) == (2, 1)
+    assert died["said"] == "server died: it ended with signal 9" and (died["step"], died["attempt"]) == (2, 1)
     assert searched.values["capacity_pass"] == 150 and "capacity_fail" not in searched.values
     said = told(limit_of(searched.trial.folder))
     assert said.startswith("nothing: every rate that was tried kept the objective")
     problems = searched.trial.record.verified["problems"]
-    assert any(problem.startswith("died: servers died at 1 of 3 windows") for problem in problems)
+    assert any((note["rule"], note.get("died"), note.get("windows")) == ("died", 1, 3) for note in problems)
     assert {"server", "server-start-2"} <= searched.labels
 
 
@@ -67,8 +67,8 @@ def test_a_server_that_hangs_before_the_next_load_begins_is_started_afresh_too(h
     searched = searched_with_a_signal(host, signal.SIGSTOP, attempts=3)
     first, stopped, hung, again = searched.steps
     assert first["passed"] and not stopped["passed"]
-    assert hung["why"] == "server hung: no checkpoint came before the load began"
-    assert hung["achieved_per_s"] is None, "its generator left no result"
+    assert hung["said"] == "server hung: no checkpoint came before the load began"
+    assert "achieved_per_s" not in hung, "its generator left no result"
     assert again["passed"] and (again["step"], again["attempt"]) == (2, 3)
     assert {"server", "server-start-2"} <= searched.labels
 
@@ -76,9 +76,11 @@ def test_a_server_that_hangs_before_the_next_load_begins_is_started_afresh_too(h
 def test_an_attempt_that_is_final_is_the_last():
     numbers: list[int] = []
 
-    def attempt(number: int) -> Attempt:
-        numbers.append(number)
-        return Attempt("OOM: killed", Cause.OOM)
+    killed = Reason(Missed.DIED, cause=Cause.OOM, said="OOM: killed")
 
-    assert tried(100.0, CapacitySearch(), attempt) == Step(100.0, passed=False, why="OOM: killed", cause=Cause.OOM)
+    def attempt(number: int) -> Reason:
+        numbers.append(number)
+        return killed
+
+    assert tried(100.0, CapacitySearch(), attempt) == Step(100.0, killed)
     assert numbers == [1]

@@ -11,13 +11,10 @@ import threading
 import time
 from pathlib import Path
 
-import paramiko
 import pytest
-from paramiko.buffered_pipe import BufferedPipe
-from paramiko.packet import Packetizer
 from sshd_hosts import SshdHost, make_key
 
-from benchstudy.hosts import ssh_quick
+from benchstudy.hosts import ssh_transport
 from benchstudy.hosts.remote import (
     AuthenticationFailed,
     CommandEnded,
@@ -33,8 +30,6 @@ from benchstudy.hosts.remote import (
 from benchstudy.model.host import Host
 
 MIB = 1 << 20
-SEND_MESSAGE, SET_INBOUND = Packetizer.send_message, Packetizer.set_inbound_cipher
-SET_EVENT, PARSE_NEWKEYS = BufferedPipe.set_event, paramiko.Transport._parse_newkeys
 
 
 @pytest.fixture(scope="module")
@@ -369,8 +364,8 @@ class TestCommands:
         assert remote.run(["echo", "back"]).text == "back\n"
 
     def test_a_silent_host_is_given_up_and_an_idle_one_is_not(self, server, monkeypatch):
-        monkeypatch.setattr(ssh_quick, "PROBE_AFTER_S", 0.2)
-        monkeypatch.setattr(ssh_quick, "SILENCE_LIMIT_S", 3.0)
+        monkeypatch.setattr(ssh_transport, "PROBE_AFTER_S", 0.2)
+        monkeypatch.setattr(ssh_transport, "SILENCE_LIMIT_S", 3.0)
         with Remote("box", server.host) as remote:
             # Longer than the limit without a byte of output: the probes are answered.
             assert remote.run(["sh", "-c", "sleep 4; echo still here"]).text == "still here\n"
@@ -492,53 +487,6 @@ class TestFiles:
             assert server.log.read_text().count("Accepted publickey") == 1, "a transfer was resumed"
         # Left alone paramiko waits 30 s for itself; a busy machine may delay a command a little.
         assert 0 < max(longest.values()) < 10
-
-    @pytest.mark.parametrize(
-        ("owner", "name", "shape"),
-        [
-            (Packetizer, "_trigger_rekey", None),
-            (Packetizer, "send_message", lambda packets, message, *more: SEND_MESSAGE(packets, message)),
-            (Packetizer, "set_inbound_cipher", lambda packets, *args, **more: SET_INBOUND(packets, *args, **more)),
-            (BufferedPipe, "set_event", lambda pipe, *events: SET_EVENT(pipe, *events)),
-            (paramiko.Transport, "_parse_newkeys", lambda transport, *message: PARSE_NEWKEYS(transport, *message)),
-            (ssh_quick, "what_is_missing", lambda: "Channel.in_buffer"),
-        ],
-    )
-    def test_a_paramiko_of_another_shape_is_used_as_it_is(
-        self, server, monkeypatch, tmp_path, caplog, owner, name, shape
-    ):
-        """What the quick way needs is gone or called otherwise: a method that paramiko itself never misses here."""
-        if shape is None:
-            monkeypatch.delattr(owner, name)
-        else:
-            monkeypatch.setattr(owner, name, shape)
-        source = random_file(tmp_path / "source", 9 * MIB + 1)
-        with Remote("box", server.host) as remote:
-            assert "files come from hosts slower" in caplog.text
-            sent = remote.put(source, str(tmp_path / "there"))
-            assert remote.get(str(tmp_path / "there"), tmp_path / "back") == sent
-            assert sent.sha256 == sha256(source) == sha256(tmp_path / "there") == sha256(tmp_path / "back")
-            both = remote.run(["sh", "-c", "cat; head -c 3000000 /dev/zero >&2; exit 3"], input=b"x" * 999, check=False)
-            assert (both.exit_status, both.stdout, len(both.stderr)) == (3, b"x" * 999, 3000000)
-            with pytest.raises(CommandTimeout):
-                remote.run(["sleep", "1000"], timeout_s=0.3)
-            with remote.open(["head", "-n", "1"]) as process:
-                process.write_line(b"asked")
-                assert (process.read_line(10), process.read_line(10), process.wait(10)) == (b"asked\n", b"", 0)
-                with pytest.raises(CommandEnded):
-                    process.write(b"to nobody")
-            with remote.open(["cat"]) as process:
-                assert process.read_line(0.1) is None
-                assert server.drop_connections()
-                with pytest.raises(ConnectionLost):
-                    process.read_line(10)
-            remote.reconnect(10)
-            assert remote.run(["echo", "back"]).text == "back\n"
-
-    def test_the_pinned_paramiko_is_as_expected(self, remote, caplog):
-        assert remote.run(["echo", "quick"]).text == "quick\n"
-        assert ssh_quick.what_is_missing() is None
-        assert "slower" not in caplog.text
 
     def test_a_server_without_aes_gcm(self, tmp_path):
         source = random_file(tmp_path / "source", 3 * MIB)

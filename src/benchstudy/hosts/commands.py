@@ -80,8 +80,7 @@ class Execution:
     `cause`: why, in a sentence, where the state does not say it all, and `cause_kind` as a Cause where there is one.
     `exit_status` and `signal`: of the command itself; both None when it did not start or is unknown.
     `duration_s`: on the host's monotonic clock. `clock_offset_s`: host's wall clock minus this machine's.
-    `clock_step_s`: how far the host's wall clock was set while the command ran. `started`, `finished`: host's, UTC.
-    `oom_kills`: processes the kernel killed for want of memory meanwhile, anywhere on the host.
+    `started`, `finished`: host's, UTC.
     `limits`: how it was confined, None when nothing was asked: {"kind": "cgroup-v1", "asked": {"cpus", "memory_bytes",
         "cpu_list", "open_files"}, "effective": {"cpus": [0], "memory_bytes": N or None, "open_files": N},
         "peak_memory_bytes", "oom_kills", "cpu_user_s", "cpu_system_s"}; the last four None when unknown.
@@ -105,14 +104,8 @@ class Execution:
     load_before: float | None
     load_after: float | None
     clock_offset_s: float | None
-    clock_step_s: float | None
-    oom_kills: int | None
-    max_rss_bytes: int | None
-    cpu_user_s: float | None
-    cpu_system_s: float | None
     limits: Mapping[str, Any] | None
     readings: Sequence[Mapping[str, Any]] | None
-    survivors: tuple[str, ...]
     events: list[str]
     run_dir: str
 
@@ -226,7 +219,6 @@ class SupervisedRun:
             "argv": tuple(self._spec["argv"]),
             "state": state,
             "clock_offset_s": self._agent.last_clock_offset_s,
-            "survivors": tuple(record.get("survivors", ())),
             "events": events_of(record),
             "run_dir": self.run_dir,
         }

@@ -61,13 +61,11 @@ class RemoteProcess:
         with remote._lost_if_broken():
             transport = remote._transport()
             self._transport = transport
-            self._stream = transport.open_stream(remote.connect_timeout_s)
-            self.channel = self._stream.channel
+            self.channel = transport.open_for_command(remote.connect_timeout_s)
+            self._arrived = threading.Event()
+            for arriving in (self.channel.in_buffer, self.channel.in_stderr_buffer):
+                arriving.set_event(self._arrived)
             self.channel.exec_command(f"exec {command}")
-
-    def expect_bulk(self) -> None:
-        """Hand output on in large pieces, or what there is a fifth of a second after the last one."""
-        self._stream.expect_bulk(CHUNK)
 
     def __enter__(self) -> "RemoteProcess":
         return self
@@ -86,7 +84,8 @@ class RemoteProcess:
         with self._remote._lost_if_broken():
             while view:
                 # Nobody reads what an ended command is sent, though the host may close its channel a moment later.
-                sent = 0 if self.channel.exit_status_ready() else self._stream.send_some(view, timeout_s)
+                ended = self.channel.exit_status_ready()
+                sent = 0 if ended else self._transport.send_some(self.channel, view, timeout_s)
                 if sent == 0:
                     self._raise_if_lost()
                     raise CommandEnded(f"{self.name}: `{_shown(self.argv)}` ended before it read all its input")
@@ -97,19 +96,16 @@ class RemoteProcess:
 
     def close_stdin(self) -> None:
         with self._remote._lost_if_broken():
-            self._stream.end_input()
+            self._transport.end_input(self.channel)
 
     def read(self, timeout_s: float | None) -> tuple[bytes, bytes] | None:
         """What is there on (stdout, stderr), waiting for something; two empty ones at the end, None on timeout."""
         deadline = math.inf if timeout_s is None else time.monotonic() + timeout_s
-        waited_enough = False
         while True:
-            self._stream.look()
             # The state before the buffers: what arrives in between is then seen in the next round, not lost.
             ended = self.channel.eof_received or self.channel.closed
-            ready = self._stream.worth_reading() or ((ended or waited_enough) and self.channel.recv_ready())
             with self._remote._lost_if_broken():  # taking data also tells the host that there is room for more
-                out = self.channel.recv(CHUNK) if ready else b""
+                out = self.channel.recv(CHUNK) if self.channel.recv_ready() else b""
                 err = self.channel.recv_stderr(CHUNK) if self.channel.recv_stderr_ready() else b""
             if out and self._pid is None:
                 out = self._take_pid(out)
@@ -124,7 +120,7 @@ class RemoteProcess:
             if left_s <= 0:
                 return None
             with interruptible():
-                waited_enough = not self._stream.wait(left_s)
+                self._arrived.wait(min(left_s, threading.TIMEOUT_MAX))
 
     def read_line(self, timeout_s: float | None) -> bytes | None:
         """The next line of standard output, with its newline; b"" at the end; None when none came in time.
@@ -306,6 +302,11 @@ class Connection:
         started = time.monotonic()
         deadline = None if timeout_s is None else started + timeout_s
         streams = {"stdout": bytearray(), "stderr": bytearray()}
+
+        def seen(status: int) -> Completed:
+            out, err = map(bytes, streams.values())
+            return Completed(tuple(argv), status, out, err, time.monotonic() - started)
+
         with RemoteProcess(self, argv) as process:
             feeder = threading.Thread(target=_feed, args=(process, input), daemon=True)
             feeder.start()
@@ -321,22 +322,16 @@ class Connection:
                     if len(held) > max_output_bytes:
                         process.kill()
                         del held[max_output_bytes:]
-                        seen = Completed(tuple(argv), -1, bytes(streams["stdout"]), bytes(streams["stderr"]),
-                                         time.monotonic() - started)  # fmt: skip
                         raise CommandFailed(
                             f"{self.name}: `{_shown(argv)}` was ended: it wrote more than {max_output_bytes} bytes "
-                            f"to {stream}; let it write into a file instead", seen)  # fmt: skip
+                            f"to {stream}; let it write into a file instead",
+                            seen(-1),
+                        )
             status = process.wait(None if deadline is None else max(1.0, deadline - time.monotonic()))
             if status is None:
                 process.kill()
                 raise CommandTimeout(f"{self.name}: `{_shown(argv)}` was ended after {timeout_s:g} s")
-        completed = Completed(
-            tuple(argv),
-            status,
-            bytes(streams["stdout"]),
-            bytes(streams["stderr"]),
-            time.monotonic() - started,
-        )
+        completed = seen(status)
         if check and status != 0:
             tail = completed.stderr.decode(errors="replace").strip()[-2000:] or "no message"
             raise CommandFailed(f"{self.name}: `{_shown(argv)}` ended with status {status}: {tail}", completed)

@@ -11,7 +11,6 @@ import time
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from pathlib import Path
-from secrets import token_hex
 from typing import Any, Self, TypeVar
 
 from benchstudy.hosts.agent_files import BOOTSTRAP, agent_sources, digest, write_agent
@@ -85,14 +84,9 @@ class AgentLine:
         return answer["digest"]
 
     def _put(self) -> None:
-        arriving = f"{self.directory}.part-{token_hex(4)}"
         with tempfile.TemporaryDirectory(prefix="benchstudy-agent-") as staging:
             write_agent(Path(staging), self._sources)
-            self.remote.put_tree(Path(staging), arriving)
-        # It gets its name only when all of it has arrived; another session may have been faster.
-        moved = self.remote.run(["mv", "-T", "--", arriving, self.directory], check=False)
-        if moved.exit_status != 0:
-            self.remote.run(["rm", "-rf", "--", arriving])
+            self.remote.put_folder(Path(staging), self.directory)
         if self._present() is None:
             raise HostRefused(f"{self.remote.name}: {self.directory} could not be made")
 

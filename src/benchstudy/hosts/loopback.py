@@ -18,6 +18,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from benchstudy.model.errors import BenchstudyError
+from benchstudy.model.files import lock_if_free
 
 ADDRESS = "127.0.0.1"
 HOST_KEY_ALIAS = "benchstudy-loopback"
@@ -70,7 +71,8 @@ def running(state: Path) -> Iterator[LoopbackAddress]:
             yield parameters(state)
         finally:
             with _exclusive(state / "change.lock"):
-                if _is_last_user(users):
+                # A killed process holds no lock, so the count of users cannot go wrong.
+                if lock_if_free(users.fileno()):
                     _stop_sshd(state)
 
 
@@ -81,34 +83,13 @@ def _exclusive(file: Path) -> Iterator[None]:
         yield
 
 
-def _is_last_user(users) -> bool:
-    """Whether nobody else holds the shared lock. A killed process holds none, so the count cannot go wrong."""
-    try:
-        fcntl.flock(users, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
-        return False
-    return True
-
-
 def _ensure_keys(state: Path) -> None:
     for name in ("host_key", "user_key"):
         if not (state / name).is_file() or not (state / f"{name}.pub").is_file():
             for leftover in (state / name, state / f"{name}.pub"):
                 leftover.unlink(missing_ok=True)
-            _run(
-                [
-                    _program("ssh-keygen"),
-                    "-q",
-                    "-t",
-                    "ed25519",
-                    "-N",
-                    "",
-                    "-C",
-                    "benchstudy",
-                    "-f",
-                    str(state / name),
-                ]
-            )
+            made = ["-t", "ed25519", "-N", "", "-C", "benchstudy"]
+            _run([_program("ssh-keygen"), "-q", *made, "-f", str(state / name)])
     host_key = (state / "host_key.pub").read_text().split()
     (state / "known_hosts").write_text(f"{HOST_KEY_ALIAS} {host_key[0]} {host_key[1]}\n")
     shutil.copyfile(state / "user_key.pub", state / "authorized_keys")
@@ -124,32 +105,28 @@ def _ensure_sshd(state: Path) -> None:
         # The privilege separation folder of Debian's sshd, which its service unit would make.
         Path("/run/sshd").mkdir(mode=0o755, exist_ok=True)
     port = _usable_port(state)
-    (state / "sshd_config").write_text(
-        "".join(
-            line + "\n"
-            for line in (
-                f"Port {port}",
-                f"ListenAddress {ADDRESS}",
-                f'HostKey "{state}/host_key"',
-                f'PidFile "{state}/sshd.pid"',
-                f'AuthorizedKeysFile "{state}/authorized_keys"',
-                # The project may lie in a folder that others can write to; the state folder itself is 0700.
-                "StrictModes no",
-                "UsePAM no",
-                "PasswordAuthentication no",
-                "KbdInteractiveAuthentication no",
-                "PermitRootLogin prohibit-password",
-                f"AllowUsers {pwd.getpwuid(os.getuid()).pw_name}",
-                # A login shell started by sshd reads ~/.bashrc only at the first shell level; what a user has
-                # there would cost every command its time, and make this host differ from user to user.
-                "SetEnv SHLVL=1",
-                "UseDNS no",
-                "MaxSessions 100",
-                "MaxStartups 100",
-                "Subsystem sftp internal-sftp",
-            )
-        )
+    settings = (
+        f"Port {port}",
+        f"ListenAddress {ADDRESS}",
+        f'HostKey "{state}/host_key"',
+        f'PidFile "{state}/sshd.pid"',
+        f'AuthorizedKeysFile "{state}/authorized_keys"',
+        # The project may lie in a folder that others can write to; the state folder itself is 0700.
+        "StrictModes no",
+        "UsePAM no",
+        "PasswordAuthentication no",
+        "KbdInteractiveAuthentication no",
+        "PermitRootLogin prohibit-password",
+        f"AllowUsers {pwd.getpwuid(os.getuid()).pw_name}",
+        # A login shell started by sshd reads ~/.bashrc only at the first shell level; what a user has
+        # there would cost every command its time, and make this host differ from user to user.
+        "SetEnv SHLVL=1",
+        "UseDNS no",
+        "MaxSessions 100",
+        "MaxStartups 100",
+        "Subsystem sftp internal-sftp",
     )
+    (state / "sshd_config").write_text("".join(f"{line}\n" for line in settings))
     (state / "sshd.pid").unlink(missing_ok=True)
     log = state / "sshd.log"
     log.unlink(missing_ok=True)

@@ -1,6 +1,7 @@
 """The one SSH door: connect, run, open, put, get. Nothing outside it and its parts imports paramiko."""
 
 from pathlib import Path
+from secrets import token_hex
 
 from benchstudy.hosts import transfer
 from benchstudy.hosts.connection import Connection, RemoteProcess
@@ -53,6 +54,13 @@ class Remote(Connection):
     def put_tree(self, local: Path, remote: str) -> None:
         """Copy what is in the folder `local` into the folder `remote`, which is made if need be."""
         transfer.put_tree(self, local, remote)
+
+    def put_folder(self, local: Path, remote: str) -> None:
+        """Copy the folder `local`, which has its name there once it is complete, unless another session was faster."""
+        arriving = f"{remote}.part-{token_hex(4)}"
+        self.put_tree(local, arriving)
+        if self.run(["mv", "-T", "--", arriving, remote], check=False).exit_status != 0:
+            self.run(["rm", "-rf", "--", arriving])
 
     def get_tree(self, remote: str, local: Path) -> None:
         """Copy what is in the folder `remote` into the folder `local`, which is made if need be."""

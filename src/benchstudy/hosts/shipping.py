@@ -8,12 +8,12 @@ import hashlib
 import importlib.metadata
 import json
 import platform
-import secrets
 import shutil
 import tempfile
 from collections.abc import Callable, Iterator
 from functools import cache
 from pathlib import Path, PurePosixPath
+from typing import NamedTuple
 
 from benchstudy.hosts.remote import Remote
 from benchstudy.model import registry
@@ -36,19 +36,14 @@ def ship(remote: Remote, work_dir: str, name: str) -> str:
     folder = f"{work_dir}/lib-{name}-{_digest(name)[:12]}"
     if remote.run(["test", "-d", folder], check=False).exit_status == 0:
         return folder
-    # A folder that is there is complete: it gets its name only when everything has arrived.
-    arriving = f"{folder}.part-{secrets.token_hex(4)}"
     with tempfile.TemporaryDirectory(prefix="benchstudy-ship-") as staging:
         for inner, source in files.items():
             path = Path(staging, inner)
             path.parent.mkdir(parents=True, exist_ok=True)
             shutil.copy(source, path)
         Path(staging, "VERSIONS.json").write_text(json.dumps(versions(name), indent=1) + "\n")
-        remote.put_tree(Path(staging), arriving)
-    moved = remote.run(["mv", "-T", "--", arriving, folder], check=False)
-    if moved.exit_status != 0:  # another session on this host was faster
-        remote.run(["rm", "-rf", "--", arriving])
-        remote.run(["test", "-d", folder])
+        remote.put_folder(Path(staging), folder)
+    remote.run(["test", "-d", folder])
     return folder
 
 
@@ -117,14 +112,10 @@ def _assert_same_machine(remote: Remote) -> None:
         )
 
 
-class _Library:
-    def __init__(
-        self,
-        distributions: tuple[str, ...],
-        files: Callable[[], Iterator[tuple[str, Path]]],
-        assert_runs_on: Callable[[Remote], None],
-    ):
-        self.distributions, self.files, self.assert_runs_on = distributions, files, assert_runs_on
+class _Library(NamedTuple):
+    distributions: tuple[str, ...]
+    files: Callable[[], Iterator[tuple[str, Path]]]
+    assert_runs_on: Callable[[Remote], None]
 
 
 _LIBRARIES = {

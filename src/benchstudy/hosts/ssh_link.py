@@ -29,8 +29,7 @@ from benchstudy.hosts.ssh_errors import (
     HostKeyUnknown,
     Unreachable,
 )
-from benchstudy.hosts.ssh_stock import SILENCE_LIMIT_S, StockTransport
-from benchstudy.hosts.ssh_transport import new_transport
+from benchstudy.hosts.ssh_transport import SILENCE_LIMIT_S, Transport
 from benchstudy.model.host import Host
 
 # Every failure reaches the user as one of the errors below; paramiko's own tracebacks would only repeat it.
@@ -154,7 +153,7 @@ class Link:
 
     def __init__(self, name: str, endpoint: Endpoint, timeout_s: float):
         self.endpoint = endpoint
-        self._transports: list[StockTransport] = []
+        self._transports: list[Transport] = []
         self._proxy: subprocess.Popen | None = None
         deadline = time.monotonic() + timeout_s
         try:
@@ -165,7 +164,7 @@ class Link:
             raise
 
     @property
-    def transport(self) -> StockTransport:
+    def transport(self) -> Transport:
         return self._transports[-1]
 
     @property
@@ -196,7 +195,7 @@ class Link:
         where = name if hop is self.endpoint else f"{name}, jump host {hop.hostname}"
         # What is pinned is read before connecting, so that the host is asked for that type of key.
         pinned = pinned_keys(hop)
-        transport = new_transport(self._socket(where, hop, deadline))
+        transport = Transport(self._socket(where, hop, deadline))
         self._transports.append(transport)
         left_s = max(0.1, deadline - time.monotonic())
         transport.banner_timeout = transport.handshake_timeout = transport.auth_timeout = left_s
@@ -262,7 +261,7 @@ def pinned_keys(endpoint: Endpoint) -> list[tuple[str, paramiko.PKey]]:
     return pinned
 
 
-def prefer_key_types(transport: StockTransport, pinned: list[tuple[str, paramiko.PKey]]) -> None:
+def prefer_key_types(transport: Transport, pinned: list[tuple[str, paramiko.PKey]]) -> None:
     """Ask for a pinned type of key first, or a host with several keys would look unknown."""
     types = {key.get_name() for marker, key in pinned if not marker}
     if "ssh-rsa" in types:
@@ -300,7 +299,7 @@ def check_host_key(where: str, endpoint: Endpoint, key: paramiko.PKey, pinned: l
     )
 
 
-def authenticate(where: str, endpoint: Endpoint, transport: StockTransport) -> None:
+def authenticate(where: str, endpoint: Endpoint, transport: Transport) -> None:
     """Tries each key once. Raises AuthenticationFailed that lists what was tried."""
     tried: list[str] = []
     for label, key in _candidate_keys(endpoint, tried):

@@ -1,36 +1,162 @@
-"""The transport below a connection to a host. Part of the SSH door.
+"""paramiko's transport, mended where it waits for ever. Part of the SSH door.
 
-There are two: paramiko's own, through what it documents, and the quick one of `ssh_quick`, which needs names that
-paramiko may change at any time. Where one of these is gone or of another shape, paramiko's own does the work, slower.
+Left alone, paramiko's keepalive asks for no answer, so that a host that fell silent is never noticed; and in a key
+exchange the thread that has to read the host's part of it may wait for itself, for 30 s, and then give the connection
+up. docs/decisions/001-mended-ssh-transport.md has what else was tried.
 """
 
-import logging
 import socket
-from functools import cache
+import threading
+import time
+from collections import deque
+from collections.abc import Callable
+from contextlib import suppress
+from typing import Any
 
 import paramiko
 
-from benchstudy.hosts.ssh_stock import StockTransport
-
-log = logging.getLogger("benchstudy")
-
-try:
-    from benchstudy.hosts import ssh_quick
-except ImportError as error:
-    _why_not_quick: str | None = str(error)
-else:
-    _why_not_quick = None
-
-
-def new_transport(sock: socket.socket | paramiko.Channel) -> StockTransport:
-    """A transport over a connected socket, or over a channel through a jump host; the handshake is the caller's."""
-    missing = _why_not_quick or ssh_quick.what_is_missing()
-    if missing is None:
-        return ssh_quick.QuickTransport(sock)
-    _warn_once(missing)
-    return StockTransport(sock)
+# Seconds without a byte from the host after which we ask for a sign of life, and after which we give it up.
+PROBE_AFTER_S = 10.0
+SILENCE_LIMIT_S = 30.0
+# What the host may send us in one packet, and before we acknowledge it.
+PACKET_FROM_HOST = 128 << 10
+WINDOW_FROM_HOST = 8 << 20
+# What is read from the kernel in one call; paramiko itself reads each packet in two.
+READ_AHEAD = 256 << 10
+# paramiko sends at most one packet at a time.
+PIECE = 32 << 10
 
 
-@cache
-def _warn_once(missing: str) -> None:
-    log.warning("paramiko %s is not as expected (%s): files come from hosts slower", paramiko.__version__, missing)
+class Line:
+    """The connected socket of a transport. It reads ahead, and ends when the host says or takes nothing any more."""
+
+    def __init__(self, sock: socket.socket | paramiko.Channel):
+        self._sock = sock
+        self._ahead = memoryview(b"")
+        self._heard = self._asked = time.monotonic()
+        self.ask_for_sign_of_life: Callable[[], object] | None = None
+        # Nothing could be sent. The thread that reads may notice much later, or never.
+        self.broken = False
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._sock, name)
+
+    def recv(self, size: int) -> bytes:
+        if not self._ahead:
+            try:
+                self._ahead = memoryview(self._sock.recv(READ_AHEAD))
+            except TimeoutError:  # paramiko waits for 0.1 s at a time
+                self._on_silence()
+                raise
+            self._heard = time.monotonic()
+        data, self._ahead = self._ahead[:size], self._ahead[size:]
+        return bytes(data)
+
+    def send(self, data: bytes) -> int:
+        begun = time.monotonic()
+        while True:
+            try:
+                return self._sock.send(data)
+            except TimeoutError:
+                if time.monotonic() - begun > SILENCE_LIMIT_S:
+                    self.broken = True
+                    raise EOFError(f"the host took nothing for {SILENCE_LIMIT_S:.0f} s") from None
+            except OSError:
+                self.broken = True
+                raise
+
+    def _on_silence(self) -> None:
+        now = time.monotonic()
+        if now - self._heard > SILENCE_LIMIT_S:
+            raise EOFError(f"the host was silent for {SILENCE_LIMIT_S:.0f} s")
+        if self.ask_for_sign_of_life and min(now - self._heard, now - self._asked) > PROBE_AFTER_S:
+            self._asked = now
+            self.ask_for_sign_of_life()
+
+
+class Transport(paramiko.Transport):
+    """One SSH connection. What is sent during a key exchange waits in line, and whoever sends it does not.
+
+    paramiko lets the senders wait instead, each for itself: the reading thread too (the answer to a channel's close, or
+    to a request), which then waits for what it alone could read. And what waits may overtake that answer, or be
+    overtaken: to a server, data for a closed channel is a breach of the protocol, and it ends the connection.
+    """
+
+    def __init__(self, sock: socket.socket | paramiko.Channel):
+        self._line = Line(sock)
+        super().__init__(self._line)  # type: ignore[arg-type]  # a "socket-like object" is what its manual asks for
+        self._waiting: deque[tuple[paramiko.Channel | None, paramiko.Message]] = deque()
+        self._sender = threading.local()  # `channel`: the one for which this thread sends
+        security = self.get_security_options()
+        # AES-GCM first: one pass does both encryption and integrity.
+        fastest = ("aes128-gcm@openssh.com", "aes256-gcm@openssh.com", "aes128-ctr", "aes192-ctr", "aes256-ctr")
+        security.ciphers = [cipher for cipher in fastest if cipher in security.ciphers]
+
+    @property
+    def usable(self) -> bool:
+        """Whether the connection stands, as far as anybody here noticed."""
+        return self.is_active() and not self._line.broken
+
+    def watch_for_silence(self) -> None:
+        """From now on a host that says nothing is asked; before, whoever connects has a timeout of its own."""
+        self._line.ask_for_sign_of_life = self._ask_for_sign_of_life
+
+    def open_for_command(self, timeout_s: float) -> paramiko.Channel:
+        """A channel with room for large packets."""
+        channel = self.open_channel(
+            "session", window_size=WINDOW_FROM_HOST, max_packet_size=PACKET_FROM_HOST, timeout=timeout_s
+        )
+        channel.settimeout(timeout_s)
+        return channel
+
+    def send_some(self, channel: paramiko.Channel, data: memoryview, timeout_s: float | None) -> int:
+        """Send as much of `data` as the host has room for; how much, 0 when the command has ended.
+
+        Raises TimeoutError: the host has no room.
+        """
+        channel.settimeout(timeout_s)
+        self._sender.channel = channel
+        try:
+            return channel.send(bytes(data[:PIECE]))
+        except TimeoutError:
+            raise
+        except OSError:
+            if channel.closed or channel.eof_sent:
+                return 0
+            raise
+        finally:
+            self._sender.channel = None
+
+    def end_input(self, channel: paramiko.Channel) -> None:
+        """Tell the command that nothing more will come."""
+        self._sender.channel = channel
+        try:
+            channel.shutdown_write()
+        finally:
+            self._sender.channel = None
+
+    def _ask_for_sign_of_life(self) -> None:
+        def ask() -> None:
+            with suppress(paramiko.SSHException, EOFError, OSError):  # who waits for the host is told
+                self.global_request("keepalive@openssh.com", wait=True)
+
+        # In a thread, because the one that calls has to read the answer. "Unknown request" is as good as any.
+        threading.Thread(target=ask, daemon=True).start()
+
+    def _send_user_message(self, data: paramiko.Message) -> None:
+        with self.clear_to_send_lock:
+            self._waiting.append((getattr(self._sender, "channel", None), data))
+            if self.clear_to_send.is_set():
+                self._send_waiting()
+
+    def _parse_newkeys(self, m: paramiko.Message) -> None:
+        super()._parse_newkeys(m)  # type: ignore[misc]  # the stubs leave it out
+        with self.clear_to_send_lock:
+            self._send_waiting()
+
+    def _send_waiting(self) -> None:
+        while self._waiting:
+            channel, message = self._waiting.popleft()
+            # While it waited its channel may have been closed. The lock is held: no close is sent in between.
+            if self.is_active() and not (channel is not None and channel.closed):
+                self._send_message(message)  # type: ignore[attr-defined]  # the stubs leave it out

@@ -334,7 +334,6 @@ def _written_so_far(remote: Connection, writers: list[RemoteProcess], part: str)
 
 def _output(process: RemoteProcess) -> Iterator[bytes]:
     """Standard output, piece by piece. Standard error is kept in the process."""
-    process.expect_bulk()
     while (got := process.read_output(STALL_TIMEOUT_S)) != b"":
         if got is None:
             raise ConnectionLost(f"{process.name}: nothing arrived for {STALL_TIMEOUT_S:.0f} s")

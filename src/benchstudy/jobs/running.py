@@ -19,7 +19,7 @@ from benchstudy.measuring import sealed
 from benchstudy.measuring.progress import under_way
 from benchstudy.model import paths
 from benchstudy.model.errors import BenchstudyError
-from benchstudy.model.files import now, write_atomically
+from benchstudy.model.files import lock_if_free, now, write_atomically
 from benchstudy.model.study import Study
 
 THIS_MACHINE = "this machine"
@@ -85,7 +85,7 @@ def _hold(root: Path, use: Use) -> None:
     with one_at_a_time(root):
         own.parent.mkdir(exist_ok=True)
         descriptor = os.open(own, os.O_RDWR | os.O_CREAT, 0o644)  # open until the process ends, and not inherited
-        if not _locked(descriptor):
+        if not lock_if_free(descriptor):
             _refuse(root, _read(own), "is already working on")
         try:
             beside = [other for other in _others(root, own) if _may_stay(root, use, other)]
@@ -130,17 +130,8 @@ def _others(root: Path, own: Path) -> Iterator[Use]:
         if path == own:
             continue
         with path.open("rb") as file:
-            if not _locked(file.fileno()):
+            if not lock_if_free(file.fileno()):
                 yield _read(path)
-
-
-def _locked(descriptor: int) -> bool:
-    """Whether the lock was free, and is ours now."""
-    try:
-        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
-        return False
-    return True
 
 
 def _read(path: Path) -> Use:

@@ -1,9 +1,8 @@
-"""All that the workflow uses of Snakemake beyond its manual: an upgrade of Snakemake is this file, and its test.
+"""All that the workflow uses of Snakemake beyond its manual: an upgrade of Snakemake is this file.
 
-`missing_internals` says what a release of Snakemake has not got any more.
+tests/test_side_by_side.py says what a release of Snakemake has not got any more.
 """
 
-import inspect
 import sys
 import threading
 from collections.abc import Mapping
@@ -70,28 +69,3 @@ def end_timers() -> None:
     for thread in threading.enumerate():
         if isinstance(thread, threading.Timer):
             thread.cancel()
-
-
-def missing_internals() -> list[str]:
-    """What this module uses and the installed Snakemake does not have, in words; [] when all is there."""
-    import snakemake.api  # noqa: F401  first, because Snakemake's modules import each other
-    from snakemake import modules
-    from snakemake.dag import DAG
-    from snakemake.jobs import Job
-    from snakemake.scheduling import job_scheduler
-    from snakemake.workflow import Workflow
-
-    names = {
-        Workflow: ("is_main_process", "overwrite_configfiles", "register_resource", "basedir", "modifier", "dag"),
-        modules.WorkflowModifier: ("is_main_snakefile",),
-        DAG: ("needrun_jobs",),
-    }
-    texts = {
-        DAG: ("self.forcefiles = set()", "self.forcefiles.isdisjoint(job.output)"),
-        Job: ("self.rule: Rule = ", "self.wildcards_dict = "),
-        job_scheduler: ("threading.Timer(",),
-    }
-    return [
-        *(f"{of.__name__}.{name}" for of, wanted in names.items() for name in wanted if not hasattr(of, name)),
-        *(f"{of.__name__}: {t}" for of, wanted in texts.items() for t in wanted if t not in inspect.getsource(of)),
-    ]

@@ -2,7 +2,7 @@
 
 import json
 import os
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from secrets import token_hex
@@ -45,12 +45,8 @@ class SessionState:
         on_event: Callable[[str], None],
     ):
         self.uuid, self.plan, self.hosts, self.folder, self.event = uuid, plan, hosts, folder, on_event
-        self._services: dict[str, RunningService | TrialFailed] = {}
-        self._made: dict[str, Any] = {}
-        self._tools: dict[tuple[str, str], ToolRecord] = {}
-        self._tool_paths: dict[tuple[str, str], str] = {}
-        self._libraries: dict[tuple[str, str], str] = {}
-        self._scratch: dict[tuple[str, str], str] = {}
+        self._services: dict[str, RunningService] = {}
+        self._made: dict[Hashable, Any] = {}
         self._secrets: set[str] = set()
 
     def host(self, role: str) -> HostConnection:
@@ -61,17 +57,8 @@ class SessionState:
     def service(self, name: str) -> RunningService:
         """Up and ready, started at its first use. One that could not start fails each trial with the same cause."""
         if name not in self._services:
-            self._services[name] = self._start(name)
-        running = self._services[name]
-        if isinstance(running, TrialFailed):
-            raise TrialFailed(str(running)) from running
-        return running
-
-    def _start(self, name: str) -> RunningService | TrialFailed:
-        try:
-            return self.start(name)
-        except TrialFailed as error:
-            return error
+            self._services[name] = self.once(("service", name), lambda: self.start(name))
+        return self._services[name]
 
     def start(
         self,
@@ -130,21 +117,19 @@ class SessionState:
         return _LOOPBACK if len(self.plan.hosts) == 1 else host.service_address
 
     def library(self, name: str, role: str) -> str:
-        connection = self.host(role)
-        key = (connection.remote.name, name)
-        if key not in self._libraries:
-            work_dir = connection.remote.expand(connection.remote.host.work_dir)
-            self._libraries[key] = shipping.ship(connection.remote, work_dir, name)
-        return self._libraries[key]
+        remote = self.host(role).remote
+
+        def ship() -> str:
+            return shipping.ship(remote, remote.expand(remote.host.work_dir), name)
+
+        return self._known(("library", remote.name, name), ship)
 
     def scratch(self, parent: str, role: str) -> str:
-        connection = self.host(role)
-        key = (connection.remote.name, parent)
-        if key not in self._scratch:
-            self._scratch[key] = connection.agent.scratch(self.uuid, parent)
-        return self._scratch[key]
+        host = self.host(role)
+        return self._known(("scratch", host.remote.name, parent), lambda: host.agent.scratch(self.uuid, parent))
 
-    def once(self, key: str, make: Callable[[], T]) -> T:
+    def once(self, key: Hashable, make: Callable[[], T]) -> T:
+        """`make()` at the first call with this key, what it gave, or its TrialFailed, at every other."""
         if key not in self._made:
             try:
                 self._made[key] = make()
@@ -154,30 +139,37 @@ class SessionState:
             raise TrialFailed(str(self._made[key])) from self._made[key]
         return self._made[key]
 
+    def _known(self, key: Hashable, ask: Callable[[], T]) -> T:
+        """As `once`; but who failed to say it is asked again."""
+        if key not in self._made:
+            self._made[key] = ask()
+        return self._made[key]
+
     def tool(self, role: str, program: str) -> ToolRecord:
         """Which binary `program` is on the role's host; asked once a session."""
-        connection = self.host(role)
-        key = (connection.remote.name, program)
-        if key not in self._tools:
-            self._tools[key] = ToolRecord(name=Path(program).name, **connection.agent.tool(program))
-        return self._tools[key]
+        host = self.host(role)
+
+        def ask() -> ToolRecord:
+            return ToolRecord(name=Path(program).name, **host.agent.tool(program))
+
+        return self._known(("tool", host.remote.name, program), ask)
 
     def tool_path(self, program: str, role: str) -> str:
-        connection = self.host(role)
-        key = (connection.remote.name, program)
-        if key not in self._tool_paths:
-            provisioned = f"{connection.agent.tools_dir}/{program}"
-            if connection.remote.run(["test", "-x", provisioned], check=False).exit_status == 0:
-                self._tool_paths[key] = provisioned
-            else:
-                found = connection.remote.run(["sh", "-c", _FIND_PROGRAM, "sh", program], check=False).text.strip()
-                if not found.startswith("/"):
-                    raise TrialFailed(
-                        f"{program} is missing on {connection.remote.name}: provisioning puts it into "
-                        f"{connection.agent.tools_dir}, or install it there so that it is found on the PATH"
-                    )
-                self._tool_paths[key] = found
-        return self._tool_paths[key]
+        remote, provisioned = self.host(role).remote, self.host(role).agent.tools_dir
+
+        def find() -> str:
+            path = f"{provisioned}/{program}"
+            if remote.run(["test", "-x", path], check=False).exit_status == 0:
+                return path
+            path = remote.run(["sh", "-c", _FIND_PROGRAM, "sh", program], check=False).text.strip()
+            if not path.startswith("/"):
+                raise TrialFailed(
+                    f"{program} is missing on {remote.name}: provisioning puts it into {provisioned}, or install it "
+                    "there so that it is found on the PATH"
+                )
+            return path
+
+        return self._known(("tool_path", remote.name, program), find)
 
     def secret(self, env_name: str) -> str:
         value = os.environ.get(env_name, "")
@@ -209,8 +201,6 @@ class SessionState:
     def close(self) -> None:
         """End services in the reverse order of their start, and keep their logs with the session."""
         for name, running in reversed(self._services.items()):
-            if isinstance(running, TrialFailed):
-                continue
             try:
                 running.stop(self.folder / "services" / name)
             except BenchstudyError as error:  # the host's lease ends it

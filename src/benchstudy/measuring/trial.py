@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, Generic, TypeVar, cast
 
 from benchstudy.hosts.agent import Command, Execution, RunningService, ServiceFailed
 from benchstudy.hosts.commands import events_of
@@ -15,6 +15,7 @@ from benchstudy.measuring.raw import CommandRecord
 from benchstudy.measuring.state import SessionState
 from benchstudy.model.causes import Cause, failure_of, ran_out_of_memory
 from benchstudy.model.errors import BenchstudyError, TrialFailed
+from benchstudy.model.family import ConfigT_co
 from benchstudy.model.services import Confinement, Limits, Service
 
 T = TypeVar("T")
@@ -61,14 +62,13 @@ def _said(path: Path) -> str:
         return " / ".join(line.strip() for line in file.read().decode(errors="replace").splitlines() if line.strip())
 
 
-class TrialContext:
+class TrialContext(Generic[ConfigT_co]):
     """One trial in the making. `files` is its folder here, on the controller."""
 
     def __init__(self, state: SessionState, uuid: str, files: Path, block: int):
         self._state = state
         self.uuid, self.files, self.block = uuid, files, block
-        # An instance of the family's Config.
-        self.config: Any = state.plan.config
+        self.config = cast("ConfigT_co", state.plan.config)
         self.roles = state.plan.roles
         self.study, self.target, self.session = state.plan.study.study, state.plan.target, state.uuid
         self.commands: list[CommandRecord] = []

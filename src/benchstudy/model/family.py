@@ -24,7 +24,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Collection, Container, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, ClassVar, Literal
+from typing import TYPE_CHECKING, Any, ClassVar, Generic, Literal
 
 from pydantic import Field, model_validator
 
@@ -143,17 +143,28 @@ class ParseError(ValueError):
     """Raw output that cannot be what the tool writes when all is well: truncated, empty, inconsistent."""
 
 
-class Family(ABC):
-    """One kind of benchmark. Stateless: everything it needs comes in as an argument."""
+if TYPE_CHECKING:
+    from typing_extensions import TypeVar
+
+    # With defaults, as Python 3.13 has them: plain `Family` is one of any FamilyConfig.
+    ConfigT = TypeVar("ConfigT", bound=FamilyConfig, default=FamilyConfig)
+    ConfigT_co = TypeVar("ConfigT_co", bound=FamilyConfig, default=FamilyConfig, covariant=True)
+else:
+    from typing import TypeVar
+
+    ConfigT, ConfigT_co = TypeVar("ConfigT"), TypeVar("ConfigT_co", covariant=True)
+
+
+class Family(ABC, Generic[ConfigT]):
+    """One kind of benchmark, of studies that say a `ConfigT` of it. Stateless: all it needs comes in as an argument."""
 
     name: ClassVar[str]
     title: ClassVar[str]
-    Config: ClassVar[type[FamilyConfig]]
-    Config = FamilyConfig
+    Config: type[ConfigT] = FamilyConfig  # type: ignore[assignment]  # of one that says no other
     # Its own factors, where imported cases may have further ones: pages show these behind the level of the last.
     factors: ClassVar[tuple[str, ...]] = ()
     # Columns of the case table that are numbers a chart can use, by factor: {"size": ("size_bytes", parse)}
-    numeric_levels: ClassVar[Mapping[str, tuple[str, Any]]] = {}
+    numeric_levels: ClassVar[Mapping[str, tuple[str, Callable[[str], float | None]]]] = {}
     # The long tables that `parse` gives and their columns, as names of polars types, so that measuring need not import
     # polars: {"operations": {"total_s": "Float64", "index": "Int64"}}
     series_schemas: ClassVar[Mapping[str, Mapping[str, str]]] = {}
@@ -186,8 +197,8 @@ class Family(ABC):
         return phase in _BEFORE
 
     @abstractmethod
-    def cases(self, config: Any) -> list[Case]:
-        """All cases of `config`, which is an instance of `Config`, in a deterministic order, each id once."""
+    def cases(self, config: ConfigT) -> list[Case]:
+        """All cases of `config` in a deterministic order, each id once."""
 
     def numbers(self, levels: Mapping[str, str]) -> dict[str, float | None]:
         """The columns of `numeric_levels` for a case; None for a level that an imported output does not tell."""
@@ -237,7 +248,7 @@ class Family(ABC):
         note_trial = getattr(self._part("parse"), "note_trial", None) if self._has("parse") else None
         return note_trial(files) if note_trial else {}
 
-    def check(self, config: Any, host: Any) -> None:
+    def check(self, config: ConfigT, host: Any) -> None:
         """Look, without measuring, whether the host has what the cases need.
 
         `host`: a measuring.hostcheck.HostCheck, whose `ok` and `problem` take what is found.

@@ -1,5 +1,6 @@
 """Files written so that a crash leaves the old content or the new, and what is written the same way everywhere."""
 
+import fcntl
 import hashlib
 import json
 import os
@@ -31,3 +32,12 @@ def sha256_of(path: Path) -> str:
     """Of a file's content, in hexadecimal."""
     with path.open("rb") as file:
         return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+def lock_if_free(descriptor: int) -> bool:
+    """Whether nobody else holds the file's lock; then it is ours until the file is closed or the process ends."""
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    return True

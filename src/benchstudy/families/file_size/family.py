@@ -18,7 +18,7 @@ from benchstudy.model.units import Size
 _NO_PART_OF_A_CASE = {"access_key_env", "secret_key_env", "same_as", "sizes"}
 
 
-class FileSize(Family):
+class FileSize(Family[FileSizeConfig]):
     """See docs/families/file_size.md."""
 
     name = "file_size"
@@ -28,7 +28,7 @@ class FileSize(Family):
     runs_on: ClassVar[str | None] = "sut"
     cache_factor: ClassVar[str | None] = "cache"
     sync_factor: ClassVar[str | None] = "sync"
-    numeric_levels: ClassVar[Mapping[str, tuple[str, Any]]] = {"size": ("size_bytes", lambda text: Size(text).bytes)}
+    numeric_levels: ClassVar = {"size": ("size_bytes", lambda text: Size(text).bytes)}
 
     series_schemas: ClassVar[Mapping[str, Mapping[str, str]]] = {
         "operations": {

@@ -19,9 +19,9 @@ from benchstudy.model.units import Size
 ACCESS_KEY, SECRET_KEY = "BENCHSTUDY_S3_ACCESS_KEY", "BENCHSTUDY_S3_SECRET_KEY"
 
 
-def run_trial(case: Case, trial: TrialContext) -> None:
+def run_trial(case: Case, trial: TrialContext[FileSizeConfig]) -> None:
     """One operation of one backend, as often as the study says. Raises TrialFailed."""
-    config: FileSizeConfig = trial.config
+    config = trial.config
     backend = config.backend(case.levels["backend"])
     size = Size(case.levels["size"])
     # Reading everything back in each trial would double a study's time; its first trial speaks for a case.

@@ -16,7 +16,7 @@ from benchstudy.model.units import Size
 _RESULT = "fio.json"
 
 
-class Fio(Family):
+class Fio(Family[FioConfig]):
     name = "fio"
     title = "Random I/O and small files"
     Config = FioConfig

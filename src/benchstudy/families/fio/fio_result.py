@@ -2,7 +2,7 @@
 
 import math
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from benchstudy.model.family import Observation, Parsed, ParseError
@@ -167,13 +167,8 @@ def _rates(op: str, directions: Sequence[Direction]) -> list[Observation]:
         Observation(f"{op}_bytes", sum(d.bytes for d in directions), "B"),
         Observation(f"{op}_runtime", max(d.runtime for d in directions), "s"),
     ]
-    pick: dict[str, Callable[[Direction], int | None]] = {
-        "ios": lambda d: d.ios,
-        "short_ios": lambda d: d.short_ios,
-        "dropped_ios": lambda d: d.dropped_ios,
-    }
-    for name, of in pick.items():
-        total = _total(of(d) for d in directions)
+    for name in ("ios", "short_ios", "dropped_ios"):
+        total = _total(getattr(direction, name) for direction in directions)
         if total is not None:
             found.append(Observation(f"{op}_{name}", float(total), "1"))
     return found
@@ -221,14 +216,11 @@ def _merged_percentiles(parts: Sequence[Latency]) -> dict[float, float]:
     """From the merged histogram, by fio's own rule: nearest rank, middle of the bin."""
     if any(not p.bins for p in parts):
         return {}
-    counts: Counter[tuple[float, float]] = Counter()
-    for part in parts:
-        for one in part.bins:
-            counts[one.lower_s, one.upper_s] += one.count
+    counts = _merged(parts)
     found = {}
     for percentile in MIN_OPERATIONS:
-        rank, seen = math.ceil(counts.total() * percentile / 100 - 1e-9), 0
-        for (lower, upper), count in sorted(counts.items()):
+        rank, seen = math.ceil(sum(counts.values()) * percentile / 100 - 1e-9), 0
+        for (lower, upper), count in counts.items():
             seen += count
             if seen >= rank:
                 found[percentile] = (lower + upper) / 2
@@ -237,11 +229,16 @@ def _merged_percentiles(parts: Sequence[Latency]) -> dict[float, float]:
 
 
 def _histogram(op: str, kind: str, parts: Sequence[Latency]) -> list[dict[str, object]]:
+    return [
+        {"op": op, "kind": kind, "lower_s": lower, "upper_s": upper, "count": count}
+        for (lower, upper), count in _merged(parts).items()
+    ]
+
+
+def _merged(parts: Sequence[Latency]) -> dict[tuple[float, float], int]:
+    """Counts by the edges of their bin, s, rising."""
     counts: Counter[tuple[float, float]] = Counter()
     for part in parts:
         for one in part.bins:
             counts[one.lower_s, one.upper_s] += one.count
-    return [
-        {"op": op, "kind": kind, "lower_s": lower, "upper_s": upper, "count": count}
-        for (lower, upper), count in sorted(counts.items())
-    ]
+    return dict(sorted(counts.items()))

@@ -19,7 +19,7 @@ echo "bytes $(cat test*.txt | wc -c)"
 _SMALL_FILES_NEED = 16 << 20  # 1001 files, an inode and a block of up to 16 KiB each
 
 
-def run_trial(case: Case, trial: TrialContext) -> None:
+def run_trial(case: Case, trial: TrialContext[FioConfig]) -> None:
     """One command of fio's, or one small-files test. Raises TrialFailed."""
     if case.levels["test"] == "fio":
         _run_fio(case, trial)
@@ -27,7 +27,7 @@ def run_trial(case: Case, trial: TrialContext) -> None:
         _run_small_files(case, trial)
 
 
-def _run_fio(case: Case, trial: TrialContext) -> None:
+def _run_fio(case: Case, trial: TrialContext[FioConfig]) -> None:
     parent = _parent(case, trial, case.definition["size_bytes"])
     file = f"{trial.scratch(parent)}/testfile-{trial.uuid[:8]}"
     if UNSAFE_IN_PATH.search(file):
@@ -36,7 +36,7 @@ def _run_fio(case: Case, trial: TrialContext) -> None:
     _execute(trial, argv, remove=file, package="fio")
 
 
-def _run_small_files(case: Case, trial: TrialContext) -> None:
+def _run_small_files(case: Case, trial: TrialContext[FioConfig]) -> None:
     parent = _parent(case, trial, _SMALL_FILES_NEED)
     folder = f"{trial.scratch(parent)}/small-files-{trial.uuid[:8]}"
     if case.levels["job"] == "no-fork":
@@ -58,9 +58,9 @@ def _execute(trial: TrialContext, argv: list[str], *, remove: str, package: str)
     done.require_success()
 
 
-def _parent(case: Case, trial: TrialContext, needed: int) -> str:
+def _parent(case: Case, trial: TrialContext[FioConfig], needed: int) -> str:
     """The case's directory on the host, asserted just before use: a mount can go away between two trials."""
-    config: FioConfig = trial.config
+    config = trial.config
     directory = next(d for d in config.directories if d.name == case.levels["directory"])
     path = directory.path if directory.service is None else trial.service(directory.service).fill(directory.path)
     info = trial.agent_call("path-info", path)

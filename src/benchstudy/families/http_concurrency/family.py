@@ -18,13 +18,13 @@ from benchstudy.model.family import Case, Family, Loop
 from benchstudy.model.metrics import Metric
 
 
-class HttpConcurrency(Family):
+class HttpConcurrency(Family[HttpConcurrencyConfig]):
     name = "http_concurrency"
     title = "HTTP servers by concurrency"
     Config = HttpConcurrencyConfig
     metrics: ClassVar[Mapping[str, Metric]] = METRICS
     factors: ClassVar[tuple[str, ...]] = ("server", "limits", "generator", "concurrency", "rate", "endpoint")
-    numeric_levels: ClassVar[Mapping[str, tuple[str, Any]]] = {
+    numeric_levels: ClassVar = {
         "concurrency": ("concurrency_n", int),
         "rate": ("rate_per_s", lambda level: Rate.of_level(level).per_s),
     }

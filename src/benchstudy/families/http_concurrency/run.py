@@ -38,15 +38,15 @@ _SPARE_FILES = 128  # of a server: its libraries, logs, backend
 _TITLE = re.compile(r"<title[^>]*>\s*(.*?)\s*</title>", re.I | re.S)
 
 
-def run_trial(case: Case, trial: "TrialContext") -> None:
+def run_trial(case: Case, trial: "TrialContext[HttpConcurrencyConfig]") -> None:
     """See the family. Raises TrialFailed with a cause a person understands."""
     _Trial(case, trial).run()
 
 
 class _Trial:
-    def __init__(self, case: Case, trial: "TrialContext"):
+    def __init__(self, case: Case, trial: "TrialContext[HttpConcurrencyConfig]"):
         self.case, self.trial = case, trial
-        config: HttpConcurrencyConfig = trial.config
+        config = trial.config
         self.server: Server = config.server(case.levels["server"])
         self.endpoint: Endpoint = self.server.endpoint(case.levels["endpoint"])
         self.generator: Generator = config.generator(case.levels["generator"]).at_least(self.server.ceiling_time)

@@ -1,4 +1,4 @@
-"""wrk 4: what it prints, and the line of JSON that families/http_load/wrk.lua adds.
+"""wrk 4: the line of JSON that wrk.lua adds to what it prints.
 
 wrk "corrects" its latencies before it prints them, by answers that a stalled connection would have had. The line of
 JSON holds them as recorded; only those fit the requests and Little's law.
@@ -7,7 +7,7 @@ JSON holds them as recorded; only those fit the requests and Little's law.
 import json
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass
 from typing import Any
 
 from benchstudy.families.http_concurrency.errors import Errors
@@ -18,19 +18,9 @@ from benchstudy.model.criteria import LITTLE
 from benchstudy.model.family import ParseError
 
 _US = 1e-6
-_TIME_UNITS = {"us": _US, "ms": 1e-3, "s": 1.0, "m": 60.0, "h": 3600.0}
-_BINARY = {"": 0, "K": 1, "M": 2, "G": 3, "T": 4, "P": 5}
-_NUMBER = r"-?(?:\d+(?:\.\d+)?|nan|inf)"
-_TIME = rf"({_NUMBER})(us|ms|s|m|h)"
-_RUNNING = re.compile(r"^Running (\S+) test @ (\S+)$", re.M)
+_RUNNING = re.compile(r"^Running \S+ test @ \S+$", re.M)
 _SHAPE = re.compile(r"^  (\d+) threads and (\d+) connections$", re.M)
-_LATENCY = re.compile(rf"^    Latency\s+{_TIME}\s+{_TIME}\s+{_TIME}\s+{_NUMBER}%$", re.M)
-_PERCENTILE = re.compile(rf"^\s+(\d+(?:\.\d+)?)%\s+{_TIME}$", re.M)
-_TOTALS = re.compile(rf"^  (\d+) requests in {_TIME}, ({_NUMBER})([KMGTP]?)B read$", re.M)
-_SOCKETS = re.compile(r"^  Socket errors: connect (\d+), read (\d+), write (\d+), timeout (\d+)$", re.M)
-_NON_2XX = re.compile(r"^  Non-2xx or 3xx responses: (\d+)$", re.M)
-_RATE = re.compile(rf"^Requests/sec:\s+({_NUMBER})$", re.M)
-_TRANSFER = re.compile(rf"^Transfer/sec:\s+({_NUMBER})([KMGTP]?)B$", re.M)
+_TOTAL = re.compile(r"^  (\d+) requests in ", re.M)
 _OUR_LINE = re.compile(r'^\{"benchstudy":"wrk".*$', re.M)
 _SAID = re.compile(r"^(?:unable to|invalid URL|number of connections|.+\.lua:).*$", re.M)
 
@@ -39,26 +29,18 @@ _SAID = re.compile(r"^(?:unable to|invalid URL|number of connections|.+\.lua:).*
 class WrkResult:
     """One run. Times in s, rates in 1/s and B/s, sizes in B."""
 
-    url: str
     threads: int
     connections: int
     duration: float
     requests: int  # answers, good or not
-    read: float  # B, headers included; rounded to three digits without our line
-    requests_per_second: float
-    transfer_rate: float
+    read: float  # B, headers included
     connect_errors: int
     read_errors: int
     write_errors: int
-    late: int  # answers after the timeout
     errors: Errors
-    corrected_mean: float
-    corrected_sd: float
-    corrected_max: float
-    corrected_percentiles: Mapping[float, float]  # as wrk prints them, with --latency
-    statuses: Mapping[int, int] = field(default_factory=dict)  # empty where answers were not looked at
-    checked: bool = False  # whether status, length and text of each answer were looked at
-    latency: Latency | None = None  # as recorded; None without our line
+    statuses: Mapping[int, int]  # empty where answers were not looked at
+    checked: bool  # whether status, length and text of each answer were looked at
+    latency: Latency | None  # None without any answer
 
     @property
     def good(self) -> int:
@@ -71,8 +53,12 @@ class WrkResult:
         return self.good / self.duration
 
     @property
+    def transfer_rate(self) -> float:
+        return self.read / self.duration
+
+    @property
     def concurrency_measured(self) -> float | None:
-        """Requests under way on average, by Little's law, from the latencies as recorded; None when unknown."""
+        """Requests under way on average, by Little's law, from the latencies as recorded; None without an answer."""
         return None if self.latency is None else self.latency.count / self.duration * self.latency.mean
 
     def problems(self) -> list[str]:
@@ -112,50 +98,28 @@ class WrkResult:
         return ", ".join(f"{count} × {status}" for status, count in sorted(self.statuses.items()))
 
 
-def parse_wrk(text: str, stderr: str = "", *, scripted: bool = True) -> WrkResult:
-    """The run in wrk's standard output. `scripted`: it ran with our script, so the line of JSON must be there.
+def parse_wrk(text: str, stderr: str = "") -> WrkResult:
+    """The run in wrk's standard output, by the line that our script adds at its end.
 
     `stderr` is only read for wrk's reason when there is no run. Raises ParseError when the output is cut off, not
     wrk's, or holds two runs.
     """
-    runs = _RUNNING.findall(text)
-    if len(runs) != 1:
+    runs = len(_RUNNING.findall(text))
+    if runs != 1:
         said = [line.strip() for line in _SAID.findall(f"{stderr}\n{text}")]
         why = f"it said: {'; '.join(said)}" if said else "it gives no reason"
-        raise ParseError(f"wrk left {len(runs)} reports instead of one; {why}")
-    shape, totals = _found(_SHAPE, text, "threads and connections"), _found(_TOTALS, text, "total of requests")
-    rate, transfer = _found(_RATE, text, "Requests/sec"), _found(_TRANSFER, text, "Transfer/sec")
-    latency = _found(_LATENCY, text, "latency")
-    sockets, non_2xx = _SOCKETS.search(text), _NON_2XX.search(text)
-    counted = [int(n) for n in sockets.groups()] if sockets else [0, 0, 0, 0]
-    ours = _our_line(text) if scripted else None
-    requests = int(totals[1])
-    duration, read = _seconds(totals[2], totals[3]), _bytes(totals[4], totals[5])
-    wrong = Errors(sum(counted[:3]), counted[3], int(non_2xx[1]) if non_2xx else 0, 0, 0)
-    result = WrkResult(
-        url=runs[0][1],
-        threads=int(shape[1]),
-        connections=int(shape[2]),
-        duration=duration,
-        requests=requests,
-        read=read,
-        requests_per_second=float(rate[1]),
-        transfer_rate=_bytes(transfer[1], transfer[2]),
-        connect_errors=counted[0],
-        read_errors=counted[1],
-        write_errors=counted[2],
-        late=counted[3],
-        errors=wrong,
-        corrected_mean=_seconds(latency[1], latency[2]),
-        corrected_sd=_seconds(latency[3], latency[4]),
-        corrected_max=_seconds(latency[5], latency[6]),
-        corrected_percentiles={
-            float(match[1]): _seconds(match[2], match[3]) for match in _PERCENTILE.finditer(text[: totals.start()])
-        },
-    )
+        raise ParseError(f"wrk left {runs} reports instead of one; {why}")
+    shape, total = _found(_SHAPE, text, "threads and connections"), _found(_TOTAL, text, "total of requests")
+    with damaged("our script's JSON in wrk's output is damaged"):
+        result = _result(_our_line(text), int(shape[2]))
     if result.duration <= 0:
         raise ParseError("wrk says that its run took no time")
-    return result if ours is None else _with(result, ours)
+    if (result.requests, result.threads) != (int(total[1]), int(shape[1])):
+        raise ParseError(
+            f"wrk prints {total[1]} requests of {shape[1]} threads, our script's JSON {result.requests} of "
+            f"{result.threads}: they are not of one run"
+        )
+    return result
 
 
 def _our_line(text: str) -> Mapping[str, Any]:
@@ -171,39 +135,29 @@ def _our_line(text: str) -> Mapping[str, Any]:
     return line
 
 
-def _with(printed: WrkResult, line: Mapping[str, Any]) -> WrkResult:
-    """What wrk prints, made exact by our line. Raises ParseError when the two are of different runs."""
-    with damaged("our script's JSON in wrk's output is damaged"):
-        requests, errors, wrong = int(line["requests"]), line["errors"], line["wrong"]
-        if (requests, line["threads"]) != (printed.requests, printed.threads):
-            raise ParseError(
-                f"wrk prints {printed.requests} requests of {printed.threads} threads, our script's JSON {requests} of "
-                f"{line['threads']}: they are not of one run"
-            )
-        checked = bool(line["checked"])
-        duration = line["duration_us"] * _US
-        counted = {name: int(errors[name]) for name in ("connect", "read", "write", "timeout")}
-        return replace(
-            printed,
-            duration=duration,
-            read=float(line["bytes"]),
-            requests_per_second=requests / duration,
-            transfer_rate=line["bytes"] / duration,
-            connect_errors=counted["connect"],
-            read_errors=counted["read"],
-            write_errors=counted["write"],
-            late=counted["timeout"],
-            statuses={int(status): int(count) for status, count in line["statuses"].items()},
-            errors=Errors(
-                connect=counted["connect"] + counted["read"] + counted["write"],
-                timeout=counted["timeout"],
-                status=int(wrong["status"] if checked else errors["status"]),
-                length=int(wrong["length"]),
-                text=int(wrong["text"]),
-            ),
-            checked=checked,
-            latency=_latency(line["latency_us"]),
-        )
+def _result(line: Mapping[str, Any], connections: int) -> WrkResult:
+    errors, wrong, checked = line["errors"], line["wrong"], bool(line["checked"])
+    connect, read, write, timeout = (int(errors[name]) for name in ("connect", "read", "write", "timeout"))
+    return WrkResult(
+        threads=line["threads"],
+        connections=connections,
+        duration=line["duration_us"] * _US,
+        requests=int(line["requests"]),
+        read=float(line["bytes"]),
+        connect_errors=connect,
+        read_errors=read,
+        write_errors=write,
+        errors=Errors(
+            connect=connect + read + write,
+            timeout=timeout,
+            status=int(wrong["status"] if checked else errors["status"]),
+            length=int(wrong["length"]),
+            text=int(wrong["text"]),
+        ),
+        statuses={int(status): int(count) for status, count in line["statuses"].items()},
+        checked=checked,
+        latency=_latency(line["latency_us"]),
+    )
 
 
 def _latency(found: Mapping[str, Any] | None) -> Latency | None:
@@ -225,11 +179,3 @@ def _found(pattern: re.Pattern[str], text: str, what: str) -> re.Match[str]:
     if match is None:
         raise ParseError(f"wrk's output is truncated: it has no {what}")
     return match
-
-
-def _seconds(number: str, unit: str) -> float:
-    return float(number) * _TIME_UNITS[unit]
-
-
-def _bytes(number: str, prefix: str) -> float:
-    return float(number) * 1024 ** _BINARY[prefix]

@@ -16,7 +16,7 @@ from benchstudy.model.family import Case, Family, Loop
 from benchstudy.model.metrics import Metric
 
 
-class LoadTest(Family):
+class LoadTest(Family[LoadTestConfig]):
     name = "load_test"
     title = "Two releases under load"
     Config = LoadTestConfig

@@ -20,9 +20,9 @@ SYSTEM, HOSTS = '{job="server"}', '{job="node"}'
 _STEADY = ("steady", "stable")  # what the phases are called in which everything is measured
 
 
-def run_load_trial(case: Case, trial: "TrialContext") -> None:
+def run_load_trial(case: Case, trial: "TrialContext[LoadTestConfig]") -> None:
     """See the family. Raises TrialFailed with a cause a person understands."""
-    config: LoadTestConfig = trial.config
+    config = trial.config
     levels = case.levels
     load = config.load(levels["load"])
     trial.note(loop="closed", database=config.database(levels["database"]).label or levels["database"])
@@ -71,7 +71,7 @@ def _interval_s(config: LoadTestConfig) -> float:
     return config.prometheus.scrape_interval
 
 
-def _loaded(trial: "TrialContext", load: LoadLevel, site: Site, watch: Watch) -> "Loaded":
+def _loaded(trial: "TrialContext[LoadTestConfig]", load: LoadLevel, site: Site, watch: Watch) -> "Loaded":
     """Raises TrialFailed; what a dead server's users met with is only the symptom."""
     from benchstudy.families.load_test.users.run import Site as LoadSite
     from benchstudy.families.load_test.users.run import run_load

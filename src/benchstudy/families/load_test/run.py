@@ -9,10 +9,11 @@ from benchstudy.families.load_test.system import LOAD, SERVER
 from benchstudy.model.family import Case
 
 if TYPE_CHECKING:
+    from benchstudy.families.load_test.config import LoadTestConfig
     from benchstudy.measuring.trial import TrialContext
 
 
-def run_trial(case: Case, trial: "TrialContext") -> None:
+def run_trial(case: Case, trial: "TrialContext[LoadTestConfig]") -> None:
     """See the family. Raises TrialFailed with a cause a person understands."""
     try:
         if trial.config.scraped:

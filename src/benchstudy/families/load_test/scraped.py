@@ -18,9 +18,9 @@ if TYPE_CHECKING:
 STEADY = "steady"
 
 
-def scrape_trial(case: Case, trial: "TrialContext") -> None:
+def scrape_trial(case: Case, trial: "TrialContext[LoadTestConfig]") -> None:
     """See the family. Raises TrialFailed with a cause a person understands."""
-    config: LoadTestConfig = trial.config
+    config = trial.config
     window = config.windows_of(case.levels)[trial.block - 1]
     source = config.source(window)
     take = _from_server if source.file is None else _from_file
@@ -39,7 +39,9 @@ def scrape_trial(case: Case, trial: "TrialContext") -> None:
     )
 
 
-def _from_server(trial: "TrialContext", source: Source, window: Window) -> tuple[tuple[float, float], dict[str, Any]]:
+def _from_server(
+    trial: "TrialContext[LoadTestConfig]", source: Source, window: Window
+) -> tuple[tuple[float, float], dict[str, Any]]:
     """The window on Prometheus' clock, and what was found out about it."""
     server = server_of(source, trial.secret)
     host_offset_s = trial.clock_offset_s(source.role)
@@ -73,7 +75,9 @@ def problems_of(summary: Mapping[str, Any]) -> list[str]:
     return [*summary.get("problems", ()), *([f"no series of {', '.join(missing)}"] if missing else [])]
 
 
-def _from_file(trial: "TrialContext", source: Source, window: Window) -> tuple[tuple[float, float], dict[str, Any]]:
+def _from_file(
+    trial: "TrialContext[LoadTestConfig]", source: Source, window: Window
+) -> tuple[tuple[float, float], dict[str, Any]]:
     from benchstudy.families.load_test.prometheus_raw import cut
 
     path = paths.project_root() / (source.file or "")

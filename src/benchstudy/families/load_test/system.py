@@ -62,9 +62,9 @@ class Site:
 
 
 @contextmanager
-def fresh_site(trial: "TrialContext", version: str, database: str, most_users: int) -> Iterator[Site]:
+def fresh_site(trial: "TrialContext[LoadTestConfig]", version: str, database: str, most_users: int) -> Iterator[Site]:
     """Everything afresh, and ended with the block. Raises TrialFailed with a cause a person understands."""
-    config: LoadTestConfig = trial.config
+    config = trial.config
     monitor = config.prometheus
     assert monitor is not None
     role = load_role(trial.roles)
@@ -114,9 +114,9 @@ def _require_programs(trial: "TrialContext", names: Sequence[str]) -> None:
                 trial.tool_path(argv[0].removeprefix(_BUILT), service.role)
 
 
-def _accounts(trial: "TrialContext", server: RunningService, database: RunningService) -> Accounts:
+def _accounts(trial: "TrialContext[LoadTestConfig]", server: RunningService, database: RunningService) -> Accounts:
     """Raises TrialFailed when the data set has left no users."""
-    config: LoadTestConfig = trial.config
+    config = trial.config
     given = config.system.accounts
     known = {**_all_needed(server), DATABASE: database}
     owner = next((name for name in map(_owner, PLACEHOLDER.findall(given)) if name in known), None)
@@ -224,7 +224,7 @@ class Watch(Thread):
             service.check()
 
 
-def said_version(trial: "TrialContext", site: Site) -> str | None:
+def said_version(trial: "TrialContext[LoadTestConfig]", site: Site) -> str | None:
     """As the server says it; None when the study does not say where. Raises TrialFailed when it does not answer so."""
     asked = trial.config.system.version
     if asked is None:

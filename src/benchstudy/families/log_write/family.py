@@ -18,7 +18,7 @@ from benchstudy.model.family import Case, Family, Loop
 from benchstudy.model.metrics import Metric
 
 
-class LogWrite(Family):
+class LogWrite(Family[LogWriteConfig]):
     name = "log_write"
     title = "Write rate of transparency logs"
     Config = LogWriteConfig
@@ -32,7 +32,7 @@ class LogWrite(Family):
         "rate",
         "backend",
     )
-    numeric_levels: ClassVar[Mapping[str, tuple[str, Any]]] = {
+    numeric_levels: ClassVar = {
         "front_ends": ("front_ends_n", int),
         "duplicates": ("duplicate_share", share_of),
         "rate": ("rate_per_s", lambda level: None if level == SEARCH else Rate.of_level(level).per_s),
@@ -49,10 +49,11 @@ class LogWrite(Family):
         "steps": {
             **dict.fromkeys(("step", "attempt"), "Int64"),
             **dict.fromkeys(("offered_per_s", "achieved_per_s"), "Float64"),
-            **dict.fromkeys(("errors", "pushback"), "Int64"),
+            **dict.fromkeys(("errors", "pushback", "dropped"), "Int64"),
             "integrate_p99_s": "Float64",
             "passed": "Boolean",
-            **dict.fromkeys(("why", "cause_kind"), "String"),
+            **dict.fromkeys(("missed", "cause", "said"), "String"),
+            **dict.fromkeys(("seen", "bound", "busy_generator"), "Float64"),
         },
     }
 

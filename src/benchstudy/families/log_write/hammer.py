@@ -14,14 +14,11 @@ What its figures are, by the source of v1.0.4:
 """
 
 import re
-from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
 import pyte
 
 from benchstudy.families.log_write.hammer_log import HammerLog, parse_log
-from benchstudy.model import rounding
-from benchstudy.model.criteria import ACHIEVED, BUSY_WRITERS
 from benchstudy.model.family import ParseError
 
 __all__ = ["HammerLog", "HammerScreen", "parse_box", "parse_log", "read_saved", "recognise_box", "replay"]
@@ -88,11 +85,6 @@ class HammerScreen:
     def busy_writers(self) -> float:
         """Writers waiting for an answer on average, by Little's law, as far as tick means allow that."""
         return self.qps * self.queue_avg_s
-
-    def problems(self) -> list[str]:
-        """What its figures do not mean, although they look so. One sentence each, its name in front:
-        offered, oversupply, writers, window, order, samples or means."""
-        return list(_problems(self))
 
     def box(self) -> str:
         """The box as hammer draws it, as narrow as it can be."""
@@ -222,46 +214,20 @@ def _said(recording: bytes) -> str:
     return f"it said: {log.fatal}" if log.fatal else "it gives no reason"
 
 
-def _problems(screen: HammerScreen) -> Iterator[str]:
-    offered, qps = screen.write_max_per_s, screen.qps
-    if qps < ACHIEVED * offered:
-        yield (
-            f"offered: {offered}/s were asked for, and the tree grew by {qps}/s ({rounding.percent(qps / offered)}); "
-            "what is missing was not begun, was refused, or was a duplicate that the log did not add again"
-        )
-    if screen.oversupply:
-        yield (
-            f"oversupply: {screen.oversupply} of {offered} writes of the last second found none of "
-            f"{screen.write_workers} writers free, so they were never sent"
-        )
-    if screen.busy_writers > 1.02 * screen.write_workers:
-        yield (
-            f"writers: {qps}/s × {screen.queue_avg_s:g} s in queue make {screen.busy_writers:.0f} writers, but there "
-            f"are {screen.write_workers}: the mean of tick means is not the mean of the leaves"
-        )
-    elif screen.busy_writers > BUSY_WRITERS * screen.write_workers:
-        yield (
-            f"writers: {screen.busy_writers:.0f} of {screen.write_workers} were waiting for an answer on average: the "
-            "rate is what so many writers can do, the log may be able to do more"
-        )
-    covered = screen.covered_s
-    if covered is not None and covered < screen.window_s:
-        yield f"window: the mean of {qps}/s is over the first {covered:g} s, not over {screen.window_s} s as printed"
-    elif covered is None and (qps - 0.5) * screen.window_s > screen.tree_size:
-        yield (
-            f"window: {qps}/s over {screen.window_s} s would be more than the whole tree of {screen.tree_size}; it is "
-            f"over {rounding.shown(screen.tree_size / qps, trim=True)} s at most"
-        )
-    for name, values in (
-        ("queue", (screen.queue_min_s, screen.queue_avg_s, screen.queue_max_s)),
-        ("integrate", (screen.integrate_min_s, screen.integrate_avg_s, screen.integrate_max_s)),
-    ):
-        if list(values) != sorted(values):
-            yield f"order: min/avg/max of {name} do not rise: {'/'.join(f'{value:g}' for value in values)} s"
-    if screen.integrate_max_s == 0:
-        yield "samples: no leaf had been seen to be integrated, so the zeros of queue and integrate are no times"
-    else:
-        yield (
-            f"means: min/avg/max of queue and integrate are of the last {MEANS_KEPT} tick means or fewer, each of "
-            "about 100 leaves at most, and no leaf's own times"
-        )
+def screen_values(screen: HammerScreen) -> dict[str, tuple[float | None, str]]:
+    """Every figure of a screen as a metric, so that a report can draw it again; the times are of means of ticks."""
+    values: dict[str, tuple[float | None, str]] = {
+        "hammer_qps": (screen.qps, "1/s"),
+        "hammer_window": (screen.window_s, "s"),
+        "hammer_tree_size": (screen.tree_size, "1"),
+        "hammer_oversupply": (screen.oversupply, "1"),
+        "hammer_writers": (screen.write_workers, "1"),
+        "hammer_write_max": (screen.write_max_per_s, "1/s"),
+        "hammer_read_workers": (screen.read_workers, "1"),
+        "hammer_read_max": (screen.read_max_per_s, "1/s"),
+        "hammer_read_oversupply": (screen.read_oversupply, "1"),
+    }
+    for kind in ("queue", "integrate"):
+        for name in ("min", "avg", "max"):
+            values[f"hammer_{kind}_{name}"] = (getattr(screen, f"{kind}_{name}_s"), "s")
+    return values

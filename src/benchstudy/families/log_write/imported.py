@@ -1,12 +1,14 @@
-"""A saved screen of the hammer, and the metrics of any screen. Pure."""
+"""A saved screen of the hammer. Pure."""
 
 from pathlib import Path
 
-from benchstudy.families.log_write.hammer import HammerScreen, read_saved, recognise_box
+from benchstudy.families.log_write.hammer import read_saved, recognise_box
+from benchstudy.families.log_write.layout import SAVED_SCREEN
+from benchstudy.families.log_write.page.problems import told
+from benchstudy.families.log_write.problems import of_screen
 from benchstudy.model.family import UNKNOWN, Imported
 
 _LARGEST_IMPORT = 16 << 20
-SAVED_SCREEN = "hammer-screen.txt"
 
 
 def recognise(path: Path) -> Imported | None:
@@ -34,25 +36,6 @@ def recognise(path: Path) -> Imported | None:
     notes = [
         "one screen of the hammer: Δ is the growth of the tree, the min/avg/max are of means of ticks, not of leaves",
         "backend, antispam, limits, front ends, duplicates and warm-up are not told by a screen",
-        *screen.problems(),
+        *map(told, of_screen(screen)),
     ]
     return Imported(levels, SAVED_SCREEN, "tessera-hammer", None, notes)
-
-
-def screen_values(screen: HammerScreen) -> dict[str, tuple[float | None, str]]:
-    """Every figure of a screen as a metric, so that a report can draw it again; the times are of means of ticks."""
-    values: dict[str, tuple[float | None, str]] = {
-        "hammer_qps": (screen.qps, "1/s"),
-        "hammer_window": (screen.window_s, "s"),
-        "hammer_tree_size": (screen.tree_size, "1"),
-        "hammer_oversupply": (screen.oversupply, "1"),
-        "hammer_writers": (screen.write_workers, "1"),
-        "hammer_write_max": (screen.write_max_per_s, "1/s"),
-        "hammer_read_workers": (screen.read_workers, "1"),
-        "hammer_read_max": (screen.read_max_per_s, "1/s"),
-        "hammer_read_oversupply": (screen.read_oversupply, "1"),
-    }
-    for kind in ("queue", "integrate"):
-        for name in ("min", "avg", "max"):
-            values[f"hammer_{kind}_{name}"] = (getattr(screen, f"{kind}_{name}_s"), "s")
-    return values

@@ -102,9 +102,7 @@ def _places(wanted: Wanted, trial: "TrialContext", role: str) -> tuple[Placement
         together = min(together, len(cpus))
     placement = place(cpus, held=together, wanted=asked, same_host=same_host)
     held = placement.server
-    if held is None or each is None:
-        return placement, [held] * wanted.front_ends
-    if len(held) < each * wanted.front_ends:
+    if held is None or each is None or len(held) < each * wanted.front_ends:
         return placement, [held] * wanted.front_ends  # they share what there is
     return placement, [held[n * each : (n + 1) * each] for n in range(wanted.front_ends)]
 

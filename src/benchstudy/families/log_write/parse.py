@@ -1,22 +1,27 @@
 """What one trial of log_write says: its generator's files, and what was found around the load. Pure."""
 
 from collections.abc import Mapping, Sequence
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
+from pydantic import TypeAdapter
+
 from benchstudy.families.log_write.config import SEARCH
-from benchstudy.families.log_write.hammer import HammerScreen, read_saved
-from benchstudy.families.log_write.imported import SAVED_SCREEN, screen_values
-from benchstudy.families.log_write.layout import DATABASE, FACTS, GENERATOR, LOAD, RESULT, SERVER
+from benchstudy.families.log_write.hammer import HammerScreen, read_saved, screen_values
+from benchstudy.families.log_write.layout import DATABASE, FACTS, GENERATOR, LOAD, RESULT, SAVED_SCREEN, SERVER
 from benchstudy.families.log_write.limits import Limit, LimitedBy, limited_by
+from benchstudy.families.log_write.problems import Problem, Rule
 from benchstudy.families.log_write.reading import window_of
 from benchstudy.families.log_write.samples import Found, read_samples
+from benchstudy.families.log_write.search import Missed, Reason
 from benchstudy.families.log_write.windows import Measured, Rows, Values, growth_rows, measured
 from benchstudy.families.shared.files import read_facts
 from benchstudy.families.shared.levels import Rate
 from benchstudy.model.causes import Cause, cause_of
 from benchstudy.model.family import Observation, Parsed, ParseError
 
+_REASON = TypeAdapter(Reason | None)
 _NEEDED = ("mode", "rate_per_s", "duplicate_share", "front_ends", "publish_interval_s", "cpus", "servers")
 
 
@@ -53,20 +58,18 @@ def parse_trial(levels: Mapping[str, str], files: Path) -> Parsed:
 
 def note_trial(files: Path) -> Mapping[str, Any]:
     """Raises ParseError."""
-    return {"limited_by": limit_of(files), "problems": problems_of(files)}
+    return {"limited_by": limit_of(files), "problems": [problem.note for problem in problems_of(files)]}
 
 
-def problems_of(files: Path) -> list[str]:
+def problems_of(files: Path) -> list[Problem]:
     """What a reader must know beside a trial's figures. Raises ParseError."""
     facts = read_facts(files / FACTS, _NEEDED)
     found = list(measured(facts, files, _best(facts)["label"] if facts["mode"] == SEARCH else LOAD).problems)
-    died = [row for row in facts.get("steps", ()) if row.get("died")]
+    windows = [(row["rate_per_s"], reason_of(row)) for row in facts.get("steps", ())]
+    died = [(rate, reason.said) for rate, reason in windows if reason and reason.missed is Missed.DIED]
     if died:
-        found.append(
-            f"died: servers died at {len(died)} of {len(facts['steps'])} windows of the search, the first time at "
-            f"{died[0]['rate_per_s']:g}/s ({died[0]['died']}); each time it went on with a fresh log, and what the one "
-            "before had accepted last was asked for no more"
-        )
+        rate, said = died[0]
+        found.append(Problem(Rule.DIED, {"died": len(died), "windows": len(windows), "rate_per_s": rate, "said": said}))
     return found
 
 
@@ -84,18 +87,23 @@ def _limit(facts: Mapping[str, Any], files: Path, window: Measured, found: Found
     failed = facts["bracket"]["lowest_fail"]
     if failed is None:
         return Limit(LimitedBy.NOTHING, rate_per_s=facts["bracket"]["highest_pass"])
-    decided = [row for row in facts["steps"] if row["rate_per_s"] == failed and row["why"]][-1]
-    if decided.get("died"):
-        by = LimitedBy.MEMORY if _cause(decided) is Cause.OOM else LimitedBy.DEATH
-        return Limit(by, rate_per_s=decided["rate_per_s"], died=decided["died"])
+    decided, reason = [(row, why) for row in facts["steps"] if row["rate_per_s"] == failed and (why := reason_of(row))][
+        -1
+    ]
+    if reason.missed is Missed.DIED:
+        by = LimitedBy.MEMORY if reason.cause is Cause.OOM else LimitedBy.DEATH
+        return Limit(by, rate_per_s=failed, died=reason.said)
     return limited_by(_samples(facts, files, measured(facts, files, decided["label"])), at_its_limit=True)
 
 
-def _cause(row: Mapping[str, Any]) -> Cause | None:
-    """Why servers died in a window of a search; None where they did not. Old windows have it in words alone."""
-    if not row.get("died"):
-        return None
-    return Cause(row["cause"]) if "cause" in row else cause_of(row["died"]).cause
+def reason_of(row: Mapping[str, Any]) -> Reason | None:
+    """Why a window of a search failed; None when it passed. Old windows have it in words alone."""
+    if "reason" in row:
+        return _REASON.validate_python(row["reason"])
+    if row.get("died"):
+        cause = Cause(row["cause"]) if "cause" in row else cause_of(row["died"]).cause
+        return Reason(Missed.DIED, cause=cause, said=row["died"])
+    return Reason(Missed.TOLD, said=row["why"]) if row["why"] else None
 
 
 def _screen_alone(screen: HammerScreen) -> Values:
@@ -161,26 +169,26 @@ def _step_rows(facts: Mapping[str, Any], files: Path) -> Rows:
             "step": number,
             "attempt": attempt,
             **_step_values(facts, files, row),
-            "why": row["why"] or None,
-            "cause_kind": _cause(row),
         }
         for (number, attempt), row in decided.items()
     ]
 
 
 def _step_values(facts: Mapping[str, Any], files: Path, row: Mapping[str, Any]) -> dict[str, Any]:
-    found = {"offered_per_s": row["rate_per_s"], "passed": not row["why"]}
-    nothing = dict.fromkeys(("achieved_per_s", "errors", "pushback", "integrate_p99_s"))
+    reason = reason_of(row)
+    died = reason is not None and reason.missed is Missed.DIED
+    found = {"offered_per_s": row["rate_per_s"], "passed": reason is None, **(asdict(reason) if reason else {})}
     # A generator whose log went away may have left no result.
-    if row.get("died") and not (files / row["label"] / "files" / RESULT).is_file():
-        return found | nothing
+    if died and not (files / row["label"] / "files" / RESULT).is_file():
+        return found
     window = window_of(files / row["label"], facts["cpus"][GENERATOR], facts["publish_interval_s"])
     return found | {
         "achieved_per_s": window.achieved_per_s,
         "errors": window.errors,
         "pushback": window.pushback,
+        "dropped": window.dropped,
         # Of a server that died only the leaves that were quick enough have a time.
-        "integrate_p99_s": None if row.get("died") else window.integrate_p99_s,
+        "integrate_p99_s": None if died else window.integrate_p99_s,
     }
 
 

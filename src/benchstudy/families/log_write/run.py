@@ -18,7 +18,7 @@ from benchstudy.families.log_write.config import SEARCH, LogWriteConfig, share_o
 from benchstudy.families.log_write.layout import FACTS, HAMMER, LOAD, SEARCHED, WATCH
 from benchstudy.families.log_write.log import Log, Wanted
 from benchstudy.families.log_write.reading import read_hammer_log, read_written, window_of
-from benchstudy.families.log_write.search import Attempt, Step, bracket, next_rate, tried, verdict
+from benchstudy.families.log_write.search import Missed, Reason, Step, bracket, next_rate, tried, verdict
 from benchstudy.families.log_write.starts import Death, ServerDied, Starts
 from benchstudy.families.shared.levels import Rate
 from benchstudy.families.shared.under_load import load_role
@@ -40,7 +40,7 @@ _UNANSWERED = re.compile(r"no checkpoint at .*(deadline exceeded|timeout|refused
 _LONGER_S = 120.0  # than its load and its waiting a generator may take before it hangs
 
 
-def run_trial(case: Case, trial: "TrialContext") -> None:
+def run_trial(case: Case, trial: "TrialContext[LogWriteConfig]") -> None:
     """See the family. Raises TrialFailed with a cause a person understands."""
     try:
         _Trial(case, trial).run()
@@ -52,16 +52,20 @@ def run_trial(case: Case, trial: "TrialContext") -> None:
 
 
 class _NothingAccepted(TrialFailed):
-    """The log took no leaf in the window."""
+    """The log took no leaf in the window. `said`: by it instead."""
+
+    def __init__(self, said: str):
+        super().__init__(f"the log accepted no leaf in the window: {said}")
+        self.said = said
 
 
 class _Trial:
     starts: Starts
     loaded = 0  # the last start that a load was run on
 
-    def __init__(self, case: Case, trial: "TrialContext"):
+    def __init__(self, case: Case, trial: "TrialContext[LogWriteConfig]"):
         self.trial, levels = trial, case.levels
-        config: LogWriteConfig = trial.config
+        config = trial.config
         self.config = config
         self.backend, self.generator = config.backend(levels["backend"]), config.generator(levels["generator"])
         self.duplicate_share = share_of(levels["duplicates"])
@@ -149,7 +153,7 @@ class _Trial:
         self._require_nothing_lost(written)
         if not written.window.accepted:
             said = "; ".join(f"{text.count}× {text.kind}: {text.text}" for text in written.texts[:3])
-            raise _NothingAccepted(f"the log accepted no leaf in the window: {said or 'no answer came'}")
+            raise _NothingAccepted(said or "no answer came")
 
     def _require_nothing_lost(self, written: "LogbenchResult") -> None:
         lost = written.proofs.lost_count - (written.proofs.not_integrated if self.rate is None else 0)
@@ -236,7 +240,7 @@ class _Trial:
             raise _none_passed(steps)
         return {
             "search": objective.model_dump(mode="json"),
-            "steps": rows,
+            "steps": [row | {"reason": row["reason"] and asdict(row["reason"])} for row in rows],
             "bracket": asdict(found),
             "under_way": self.wanted.under_way,
         }
@@ -246,11 +250,12 @@ class _Trial:
         deaths, most = self.starts.deaths, self.objective.max_restarts
         if deaths > most:
             last, passed = rows[-1], bracket(steps).highest_pass
+            reason: Reason = last["reason"]
             shown = "none passed" if passed is None else f"{passed:g}/s passed"
             raise TrialFailed(
-                f"{last['why']}, at {last['rate_per_s']:g}/s; servers have died {deaths} times in this search "
+                f"{reason}, at {last['rate_per_s']:g}/s; servers have died {deaths} times in this search "
                 f"({shown}), and max_restarts is {most}: start nearer to the capacity, or raise it",
-                Failure(cause=last["cause"]),
+                Failure(cause=reason.cause or Cause.SERVER_DIED),
             )
         self.starts.ensure_up()
 
@@ -268,36 +273,28 @@ class _Trial:
     def _timeout_free_s(self, rate: float) -> float:
         return self._load_of(rate, self.objective.warm_up, self.objective.window).total_s
 
-    def _attempt(self, steps: Sequence[Step], rows: list[dict[str, Any]], rate: float, attempt: int) -> Attempt:
-        """How the rate did this time, by its first window that failed. `rows` gets what each window showed."""
+    def _attempt(self, steps: Sequence[Step], rows: list[dict[str, Any]], rate: float, attempt: int) -> Reason | None:
+        """Why the rate failed this time, by its first window that did. `rows` gets what each window showed."""
         objective, number = self.objective, len(steps) + 1
-        result = Attempt()
         for turn in range(1, objective.windows + 1):
             self._ensure_up(steps, rows)
             label = f"{SEARCHED}{number:02d}-attempt-{attempt}-window-{turn}"
             load = self._load_of(rate, objective.warm_up, objective.window)
-            row: dict[str, Any] = {
-                "step": number,
-                "attempt": attempt,
-                "window": turn,
-                "label": label,
-                "rate_per_s": rate,
-            }
+            row = {"step": number, "attempt": attempt, "window": turn, "label": label, "rate_per_s": rate}
             row["start"] = self.starts.number
             try:
                 self._write(load, label)
                 window = window_of(self.trial.files / label, self.log.placement.usable, self.backend.publish_interval)
-                result = Attempt(verdict(window, objective))
+                reason = verdict(window, objective)
             except _NothingAccepted as error:
-                result = Attempt(str(error))
+                reason = Reason(Missed.NOTHING_ACCEPTED, said=error.said)
             except ServerDied as error:
                 death = self._died(error, label)
-                row |= {"died": death.how, "cause": death.cause}
-                result = Attempt(death.how, death.cause)
-            rows.append({**row, "why": result.why})
-            if result.why:
-                break
-        return result
+                reason = Reason(Missed.DIED, cause=death.cause, said=death.how)
+            rows.append({**row, "reason": reason})
+            if reason is not None:
+                return reason
+        return None
 
     def _died(self, symptom: ServerDied, label: str) -> Death:
         """Take the log down: how its servers ended.
@@ -321,7 +318,9 @@ class _Trial:
             errors, texts = said.error_count, [*said.errors]
         else:
             # Where a server died, nobody was there to answer: that has been told.
-            for label in [row["label"] for row in facts.get("steps", ()) if "died" not in row] or [LOAD]:
+            steps = facts.get("steps", ())
+            answered = [row for row in steps if not row["reason"] or row["reason"]["missed"] is not Missed.DIED]
+            for label in [row["label"] for row in answered] or [LOAD]:
                 written = self._read(label)
                 errors += written.window.errors
                 texts += [text.text for text in written.texts]
@@ -338,7 +337,9 @@ def _none_passed(steps: Sequence[Step]) -> TrialFailed:
     """The failure of a search without any rate that passed, by the lowest that was tried."""
     least = min(steps, key=lambda step: step.rate_per_s)
     tried_so_far = f"no rate kept the objective, {len(steps)} tried, down to {least.rate_per_s:g}/s"
-    failure = Failure(cause=least.cause or Cause.TOLD)
-    if least.cause is Cause.OOM:
-        return TrialFailed(f"{least.why}, at {least.rate_per_s:g}/s; {tried_so_far}", failure)
-    return TrialFailed(f"{tried_so_far}; at that one: {least.why}", failure)
+    reason = least.reason
+    assert reason is not None, "none passed"
+    failure = Failure(cause=reason.cause or Cause.TOLD)
+    if reason.cause is Cause.OOM:
+        return TrialFailed(f"{reason}, at {least.rate_per_s:g}/s; {tried_so_far}", failure)
+    return TrialFailed(f"{tried_so_far}; at that one: {reason}", failure)

@@ -3,6 +3,7 @@
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from enum import StrEnum
 
 from benchstudy.families.log_write.config import CapacitySearch
 from benchstudy.families.shared.levels import Rate
@@ -32,27 +33,54 @@ class Window:
     generator_cpu: float | None = None
 
 
-@dataclass(frozen=True)
-class Attempt:
-    """One attempt at a rate. `why`: it failed, in a sentence; empty when it passed. `cause`: of a server that died."""
+class Missed(StrEnum):
+    """What of the objective a window did not keep."""
 
-    why: str = ""
+    ACHIEVED = "achieved"  # of the offered rate, a share
+    ERRORS = "errors"  # a share of the leaves
+    NOT_INTEGRATED = "not-integrated"  # accepted leaves, in time
+    INTEGRATE_TIME = "integrate-time"  # p99 in s; none seen: no leaf was integrated
+    NOTHING_ACCEPTED = "nothing-accepted"
+    DIED = "died"  # a server
+    TOLD = "told"  # by an old search, in words only
+
+
+@dataclass(frozen=True)
+class Reason:
+    """Why a rate failed at an attempt. `seen`, `bound`: of what was missed, and as the objective has it.
+
+    `busy_generator`: the share of its processors that it used, where it had none left, so that the log may be able to
+    do more. `cause`: of a death. `said`: what programs said.
+    """
+
+    missed: Missed
+    seen: float | None = None
+    bound: float | None = None
+    busy_generator: float | None = None
     cause: Cause | None = None
+    said: str | None = None
 
     @property
     def is_final(self) -> bool:
         """Memory that is used up is no stall that passes: a rate that can end the log is not tried again."""
         return self.cause is Cause.OOM
 
+    def __str__(self) -> str:
+        """For the log: pages have the sentence."""
+        numbers = [f"{name} {value:.3g}" for name, value in vars(self).items() if isinstance(value, float)]
+        return self.said or " ".join([self.missed, *([f"({', '.join(numbers)})"] if numbers else [])])
+
 
 @dataclass(frozen=True)
 class Step:
-    """One rate that was tried. `why`: it failed, in a sentence; empty when it passed. `cause`: as of its attempt."""
+    """One rate that was tried. `reason`: of its last attempt, when that failed."""
 
     rate_per_s: float
-    passed: bool
-    why: str = ""
-    cause: Cause | None = None
+    reason: Reason | None = None
+
+    @property
+    def passed(self) -> bool:
+        return self.reason is None
 
 
 @dataclass(frozen=True)
@@ -63,51 +91,43 @@ class Bracket:
     lowest_fail: float | None
 
 
-def verdict(window: Window, objective: CapacitySearch) -> str:
-    """Why the window did not keep the objective; empty when it did. Begins with "client-limited" when the generator had
-    no processor time left, whatever the log could have done.
-    """
-    why = _failure(window, objective)
-    if why and (window.generator_cpu or 0.0) >= BUSY_GENERATOR:
-        return f"client-limited, the generator at {rounding.percent(window.generator_cpu or 0.0)} of its CPU: {why}"
-    return why
+def verdict(window: Window, objective: CapacitySearch) -> Reason | None:
+    """Why the window did not keep the objective; None when it did."""
+    found = _missed(window, objective)
+    if found is None:
+        return None
+    missed, seen, bound = found
+    used = window.generator_cpu or 0.0
+    return Reason(missed, seen, bound, busy_generator=used if used >= BUSY_GENERATOR else None)
 
 
-def _failure(window: Window, objective: CapacitySearch) -> str:
+def _missed(window: Window, objective: CapacitySearch) -> tuple[Missed, float | None, float] | None:
+    """What was missed, what was seen of it, and its bound."""
     new_per_s = window.offered_per_s * window.expected_share
     if window.achieved_per_s < objective.min_achieved * new_per_s:
-        share = window.achieved_per_s / new_per_s
-        extra = [f"{window.dropped} never begun"] if window.dropped else []
-        extra += [f"{window.pushback} pushed back"] if window.pushback else []
-        shown = f" ({', '.join(extra)})" if extra else ""
-        wanted = rounding.percent(objective.min_achieved)
-        return f"achieved {rounding.percent(share)} of the offered rate, not {wanted}{shown}"
+        return Missed.ACHIEVED, window.achieved_per_s / new_per_s, objective.min_achieved
     if window.errors > objective.max_errors * window.sent:
-        return f"{window.errors} errors among {window.sent} leaves, more than {rounding.percent(objective.max_errors)}"
+        return Missed.ERRORS, window.errors / window.sent, objective.max_errors
     if window.not_integrated:
-        return f"{window.not_integrated} accepted leaves were not integrated in time"
-    if window.integrate_p99_s is None or window.integrate_p99_s > objective.max_integrate_p99:
-        shown = (
-            "no leaf was"
-            if window.integrate_p99_s is None
-            else f"{rounding.shown(window.integrate_p99_s)} s until p99 was"
-        )
-        return f"{shown} integrated, and the bound is {objective.max_integrate_p99:g} s"
-    return ""
+        return Missed.NOT_INTEGRATED, float(window.not_integrated), 0.0
+    p99_s = window.integrate_p99_s
+    if p99_s is None or p99_s > objective.max_integrate_p99:
+        return Missed.INTEGRATE_TIME, p99_s, objective.max_integrate_p99
+    return None
 
 
-def tried(rate_per_s: float, objective: CapacitySearch, attempt: Callable[[int], Attempt]) -> Step:
+def tried(rate_per_s: float, objective: CapacitySearch, attempt: Callable[[int], Reason | None]) -> Step:
     """A rate has failed when every attempt at it has, so that one stall of a disk or a neighbour is no capacity, or
     when one failed finally.
 
-    `attempt`: runs the windows of the attempt with that number, from 1 on.
+    `attempt`: runs the windows of the attempt with that number, from 1 on; why it failed, None when it passed.
     """
-    result = Attempt()
+    reason = None
     for number in range(1, objective.attempts + 1):
-        result = attempt(number)
-        if result.is_final or not result.why:
+        reason = attempt(number)
+        if reason is None or reason.is_final:
             break
-    return Step(rate_per_s, passed=not result.why, why=result.why, cause=result.cause)
+    return Step(rate_per_s, reason)
 
 
 def bracket(steps: Sequence[Step]) -> Bracket:

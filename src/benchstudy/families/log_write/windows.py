@@ -9,11 +9,10 @@ from statistics import fmean
 from typing import Any
 
 from benchstudy.families.log_write.growth import Growth, Seen, growth
-from benchstudy.families.log_write.hammer import HammerScreen, replay
-from benchstudy.families.log_write.imported import screen_values
+from benchstudy.families.log_write.hammer import HammerScreen, replay, screen_values
 from benchstudy.families.log_write.layout import GENERATOR, HAMMER, LOAD, WATCH
 from benchstudy.families.log_write.logbench import LogbenchResult
-from benchstudy.families.log_write.logbench_problems import problems_of
+from benchstudy.families.log_write.problems import Problem, of_logbench, of_screen
 from benchstudy.families.log_write.reading import grown_in, new_share_of, own_cpu, read_hammer_log, read_written
 from benchstudy.families.shared.files import read_json
 from benchstudy.model.criteria import ACHIEVED
@@ -39,7 +38,7 @@ class Measured:
     begin_unix: float
     end_unix: float
     at_its_limit: bool
-    problems: Sequence[str]
+    problems: Sequence[Problem]
 
 
 def measured(facts: Mapping[str, Any], files: Path, label: str) -> Measured:
@@ -88,7 +87,8 @@ def _written(facts: Mapping[str, Any], written: LogbenchResult) -> Measured:
     seen = [(row.t_s, row.size) for row in written.checkpoints]
     end = begin + written.duration_s
     phases = _phases(seen, written.warm_up_s, written.duration_s, written.cool_down_s)
-    return Measured(values, seen, latency, histogram, grown, phases, started, begin, end, limited, problems_of(written))
+    problems = [*of_logbench(written)]
+    return Measured(values, seen, latency, histogram, grown, phases, started, begin, end, limited, problems)
 
 
 def _hammered(facts: Mapping[str, Any], files: Path) -> Measured:
@@ -117,7 +117,7 @@ def _hammered(facts: Mapping[str, Any], files: Path) -> Measured:
     }
     values |= _both_ways(screens, seen)
     limited = bool(screen.oversupply) or (share is not None and share < ACHIEVED)
-    problems = [*screen.problems(), *problems_of(watched)]
+    problems = [*of_screen(screen), *of_logbench(watched)]
     phases = _phases(seen, begin - started, end - begin, 0.0)
     return Measured(values, seen, [], [], grown, phases, started, begin, end, limited, problems)
 

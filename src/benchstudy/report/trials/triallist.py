@@ -215,6 +215,9 @@ def _leaves(node: Any, name: str = "") -> Iterator[tuple[str, str]]:
     if isinstance(node, dict):
         for key, value in node.items():
             yield from _leaves(value, f"{name} {key}".strip().replace("_", " "))
+    elif isinstance(node, list) and any(isinstance(one, dict) for one in node):
+        for one in node:
+            yield from _leaves(one, name)
     elif node is not None:
         yield name, ", ".join(map(_said, node)) if isinstance(node, list) else _said(node)
 

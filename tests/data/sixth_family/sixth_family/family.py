@@ -10,7 +10,7 @@ from sixth_family.config import NapConfig
 from sixth_family.metrics import METRICS
 
 
-class Naps(Family):
+class Naps(Family[NapConfig]):
     name = "sixth_family"
     title = "Naps that last too long"
     Config = NapConfig

@@ -5,6 +5,7 @@ from typing import Any
 
 import polars as pl
 
+from benchstudy.families.log_write.page import reasons
 from benchstudy.families.log_write.page.load import LogWrite, Point, Sweep
 from benchstudy.families.log_write.page.summary import bracket_width
 from benchstudy.families.log_write.page.tables import LogTables
@@ -78,7 +79,7 @@ def _step_row(row: dict[str, Any], href: str) -> tuple[Cell, ...]:
     def figure(column: str, unit: str) -> Cell:
         return Cell((human.quantity(row[column], unit),), href)
 
-    verdict = Cell.text("passed") if row["passed"] else Cell((str(row["why"] or "failed"),), href, "failed")
+    verdict = Cell.text("passed") if row["passed"] else Cell((reasons.told(row),), href, "failed")
     return (
         Cell.text(f"{row['block']}, {row['step']}, {row['attempt']}"),
         figure("offered_per_s", "1/s"),

@@ -14,7 +14,7 @@ from benchstudy.report.tables.listings import Listing
 from benchstudy.report.tables.tables import MISSING, Cell, Table
 
 _TIMES = ("queue", "integrate")
-# A field of a screen to its metric: families/log_load/imported.py makes the metrics of the screen.
+# A field of a screen to its metric, see hammer.screen_values.
 _SCREEN = {
     "read_workers": "hammer_read_workers",
     "read_max_per_s": "hammer_read_max",

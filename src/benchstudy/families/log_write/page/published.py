@@ -8,7 +8,9 @@ import polars as pl
 
 from benchstudy.families.log_write.hammer import HammerScreen
 from benchstudy.families.log_write.page.load import LogWrite
+from benchstudy.families.log_write.page.problems import told
 from benchstudy.families.log_write.page.tables import LogTables
+from benchstudy.families.log_write.problems import Rule, of_screen
 from benchstudy.report import human
 from benchstudy.report.published import published
 from benchstudy.report.published.published_page import PublishedPage, Section
@@ -144,17 +146,17 @@ def _in_screens(screens: Mapping[str, HammerScreen]) -> Iterator[str]:
     """What the hammer's parser finds in a box; the same finding in several boxes is said once."""
     everywhere: dict[str, list[str]] = {}
     for name, screen in screens.items():
-        for problem in screen.problems():
-            rule, _, text = problem.partition(": ")
-            if rule == "means":
-                everywhere.setdefault(text, []).append(name)
+        for problem in of_screen(screen):
+            if problem.rule is Rule.MEANS:
+                everywhere.setdefault(told(problem), []).append(name)
             else:
-                yield f"{name}: {_RULES.get(rule, rule)}: {text}."
+                yield f"{name}: {_RULES.get(problem.rule, problem.rule)}: {told(problem)}."
     for text, names in everywhere.items():
         yield f"{'All' if len(names) == len(screens) else len(names)} boxes: {text}."
 
 
-_RULES = {"offered": "offered above achieved", "writers": "writers-bound"}
+_BOUND = "writers-bound"
+_RULES = {Rule.OFFERED: "offered above achieved", Rule.WRITERS: _BOUND, Rule.TOO_MANY_WRITERS: _BOUND}
 
 
 def _screen(rows: pl.DataFrame) -> HammerScreen:

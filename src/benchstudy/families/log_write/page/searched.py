@@ -6,6 +6,7 @@ from typing import Any
 
 import polars as pl
 
+from benchstudy.families.log_write.page import reasons
 from benchstudy.families.log_write.page.load import LogWrite, Point, Sweep
 from benchstudy.model.causes import Cause
 from benchstudy.report import human
@@ -40,7 +41,7 @@ class LogSearched:
                 continue
             name = self.load.name(sweeps[0], dedup=False, generator=False)
             caption = f"{name}: every attempt of the capacity search at a rate.{_deaths_told(rows)}"
-            series = sorted({_series(row) for row in rows if row["cause_kind"] not in _DEATHS}, key=_STYLE.names.index)
+            series = sorted({_series(row) for row in rows if row["cause"] not in _DEATHS}, key=_STYLE.names.index)
             yield slug(f"searched-{name}"), caption, list(self._panels(rows)), _STYLE, [*series, AS_OFFERED]
 
     def _steps(self, sweep: Sweep, point: Point) -> Iterator[dict[str, Any]]:
@@ -76,10 +77,10 @@ class LogSearched:
                 "y": row[column],
                 "tip offered": human.quantity(row["offered_per_s"], "1/s"),
                 "tip value": human.quantity(row[column], unit),
-                "tip verdict": row["why"] or "passed",
+                "tip verdict": reasons.told(row) or "passed",
             }
             for row in rows
-            if row[column] and row["cause_kind"] not in _DEATHS  # what a server did until it died is no rate
+            if row[column] and row["cause"] not in _DEATHS  # what a server did until it died is no rate
         ]
         return leading(self.load.results, pl.DataFrame(found, schema=_POINTS))
 
@@ -100,7 +101,7 @@ def _series(row: dict[str, Any]) -> str:
 def _deaths(rows: Sequence[dict[str, Any]]) -> dict[float, str]:
     found: dict[float, list[str]] = {}
     for row in rows:
-        if death := _DEATHS.get(row["cause_kind"]):
+        if death := _DEATHS.get(row["cause"]):
             found.setdefault(row["offered_per_s"], []).append(death)
     return {rate: ", ".join(dict.fromkeys(deaths)) for rate, deaths in sorted(found.items())}
 

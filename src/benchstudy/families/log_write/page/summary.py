@@ -5,16 +5,18 @@ from typing import Any
 
 from benchstudy.families.log_write.page.limits import NOTHING
 from benchstudy.families.log_write.page.load import AGREEMENT, LogWrite, Point, Sweep
+from benchstudy.families.log_write.page.problems import told
+from benchstudy.families.log_write.problems import Problem, Rule
 from benchstudy.report import human
 
-# Of the problems that a generator's parser finds, those that no table shows, by the name in front.
+# Of the problems that a generator's parser finds, those that no table shows.
 _OWN_PROBLEMS = {
-    "unread": "proofs that could not be read",
-    "consistency": "checkpoints that could not be compared",
-    "late": "leaves begun late",
-    "polls": "checkpoints that could not be read",
-    "errors": "errors",
-    "died": "servers that died in the capacity search",
+    Rule.UNREAD: "proofs that could not be read",
+    Rule.CONSISTENCY: "checkpoints that could not be compared",
+    Rule.LATE: "leaves begun late",
+    Rule.POLLS: "checkpoints that could not be read",
+    Rule.ERRORS: "errors",
+    Rule.DIED: "servers that died in the capacity search",
 }
 
 
@@ -189,13 +191,12 @@ class LogSummary:
 
     def _told_by_the_generator(self, points: list[tuple[Sweep, Point]]) -> Iterator[str]:
         """What the generators' own results hold against themselves, but for what tables show already."""
-        found: dict[str, list[str]] = {}
+        found: dict[Rule, list[str]] = {}
         for sweep, point in points:
             for note in self.load.notes(sweep.target, point.case):
-                for problem in note.get("problems") or ():
-                    rule, _, text = problem.partition(": ")
-                    if rule in _OWN_PROBLEMS:
-                        found.setdefault(rule, []).append(text)
+                for problem in map(Problem.of_note, note.get("problems") or ()):
+                    if problem.rule in _OWN_PROBLEMS:
+                        found.setdefault(problem.rule, []).append(told(problem))
         for rule, texts in found.items():
             yield f"{human.plural(len(texts), 'trial')} with {_OWN_PROBLEMS[rule]}; the first: {texts[0]}."
 
