@@ -67,7 +67,7 @@ class Reason:
 
     def __str__(self) -> str:
         """For the log: pages have the sentence."""
-        numbers = [f"{name} {value:.3g}" for name, value in vars(self).items() if isinstance(value, float)]
+        numbers = [f"{name} {rounding.shown(value)}" for name, value in vars(self).items() if isinstance(value, float)]
         return self.said or " ".join([self.missed, *([f"({', '.join(numbers)})"] if numbers else [])])
 
 
