@@ -107,7 +107,7 @@ def _together(names: Sequence[str]) -> str:
 
 def _table(model: type[BaseModel], known: tuple[str, ...] = ()) -> str:
     rows = [
-        f"| `{name}` | {_type(field.annotation, field.metadata)} | {_default(field)} | {_meaning(field)} |"
+        f"| `{field.alias or name}` | {_type(field.annotation, field.metadata)} | {_default(field)} | {_meaning(field)} |"
         for name, field in model.model_fields.items()
         if name not in known
     ]

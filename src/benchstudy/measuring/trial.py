@@ -79,7 +79,7 @@ class TrialContext:
         """Run one command under the supervisor on the role's host and fetch everything it left."""
         connection = self._state.host(role)
         agent = connection.agent
-        tool = self._state.tool(role, command.argv[0])
+        tool = self._state.tool(role, command.program or command.argv[0])
         self._state._secrets.update(command.secret_env.values())
         with self._neighbours.around(command.label, connection.remote.name) as observed:
             execution = agent.execute(self._state.uuid, command)

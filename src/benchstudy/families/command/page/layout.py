@@ -1,0 +1,217 @@
+"""Which of a study's own factors and metrics go where on the page: a study may declare any."""
+
+import itertools
+from collections.abc import Sequence
+
+import polars as pl
+
+from benchstudy.families.command.metrics import METRICS
+from benchstudy.report import human
+from benchstudy.report.exhibits import figuredata
+from benchstudy.report.figures.panels import Axis, Panel, Style, strip_panel, time_panel, trend_panel
+from benchstudy.report.page import Page
+from benchstudy.report.results.results import Results, Where
+
+COMMAND = "command"
+_MOST_VIEWS = 12  # tables and panels of one kind
+_NUMBERS = (("_number", "1"), ("_bytes", "B"))
+
+
+class Layout:
+    """The order of a page's figures. `series`: the factor whose levels stand side by side.
+
+    That is the command, where there are several; else the last factor that varies and is no number.
+    """
+
+    def __init__(self, results: Results):
+        self.results = results
+        self.varying = [factor for factor in results.factors if len(results.levels(factor)) > 1]
+        texts = [factor for factor in self.varying if self._column(factor) is None]
+        self.series = COMMAND if COMMAND in texts else next(reversed(texts or self.varying), COMMAND)
+        numbers = [factor for factor in self.varying if factor != self.series and self._column(factor)]
+        self.number = next(reversed(numbers), None)
+        # What the cases are measured for comes first.
+        own = [metric for metric in results.metrics if metric not in METRICS]
+        self.primary = list(results.primary_metrics)
+        self.own = [metric for metric in own if metric not in self.primary]
+        self.built_in = [metric for metric in results.metrics if metric in METRICS and metric not in self.primary]
+
+    def _column(self, factor: str) -> tuple[str, str] | None:
+        """The numeric column of a factor and its unit."""
+        columns = self.results.cases.columns
+        return next(((factor + end, unit) for end, unit in _NUMBERS if factor + end in columns), None)
+
+    def views(self, *but: str) -> dict[str, Where]:
+        """Choices of cases by title: one for each combination of levels of all factors but the series and `but`."""
+        factors = [factor for factor in self.varying if factor not in (self.series, *but)]
+        found: dict[str, Where] = {}
+        for levels in itertools.product(*(self.results.levels(factor) for factor in factors)):
+            where = dict(zip(factors, levels, strict=True))
+            if not self.results.select(where).is_empty():
+                named = (f"{factor.replace('_', ' ')} {human.level(level)}" for factor, level in where.items())
+                found[", ".join(named)] = where
+        return dict(itertools.islice(found.items(), _MOST_VIEWS))
+
+    def title(self, metric: str, view: str = "") -> str:
+        return " · ".join(part for part in (self.results.declared(metric).title, view) if part)
+
+
+def answers(page: Page, layout: Layout) -> None:
+    """Every metric that the cases are measured for, under each combination of the other factors."""
+    groups = {
+        layout.title(metric, view): (metric, where) for metric in layout.primary for view, where in layout.views().items()
+    }
+    page.answer(groups, series=layout.series)
+
+
+def figures(page: Page, layout: Layout) -> None:
+    """A figure a primary metric: against the last factor that is a number, else trial by trial."""
+    for metric in layout.primary:
+        title = layout.title(metric)
+        if layout.number is None:
+            panels = []
+            style = figuredata.style(layout.results, layout.series)
+            for view, where in layout.views().items():
+                points = figuredata.points(layout.results, metric, layout.series, where)
+                if not points.is_empty():
+                    panels.append(_strip(layout, view or title, metric, where, points, style))
+            page.show_figure(metric, f"{title}, every trial.", panels, style, list(style.names))
+            continue
+        column, unit = layout._column(layout.number) or ("", "")
+        views = {view or title: where for view, where in layout.views(layout.number).items()}
+        named = layout.number.replace("_", " ").capitalize()
+        page.trend(
+            metric, metric, x=column, x_unit=unit, x_title=named, series=layout.series, views=views,
+            caption=f"{title}, by {layout.number.replace('_', ' ')}.",
+        )  # fmt: skip
+
+
+def _strip(layout: Layout, title: str, metric: str, where: Where, points: pl.DataFrame, style: Style) -> Panel:
+    estimates = figuredata.estimates(layout.results, metric, layout.series, where).with_columns(x=pl.col("y"))
+    axis = Axis(layout.title(metric), points["unit"][0], log=False, from_zero=False)
+    return strip_panel(title, points.with_columns(x=pl.col("y")), estimates, axis, style)
+
+
+def pairs(page: Page, layout: Layout) -> None:
+    """The first metric that the cases are measured for against each further one: a point a trial, a line by median."""
+    for other in layout.primary[1:]:
+        first = layout.primary[0]
+        style = figuredata.style(layout.results, layout.series)
+        frames, medians = _against(layout, first, other)
+        if frames.is_empty():
+            continue
+        axes = [Axis(layout.title(m), frames[f"{a}_unit"][0], shared=frames[a].to_list()) for m, a in ((other, "x"), (first, "y"))]
+        panel = trend_panel(
+            "", frames.drop("x_unit", "y_unit"), medians, *axes, style, apart=False, case=("series", "case"),
+        )  # fmt: skip
+        caption = f"{layout.title(first)} against {layout.title(other)}: a point a trial, the line joins the medians of cases."
+        page.show_figure(f"{first}-{other}", caption, [panel], style, list(style.names))
+
+
+def _against(layout: Layout, first: str, other: str) -> tuple[pl.DataFrame, pl.DataFrame]:
+    """Trials (series, x, y, their units, case, trial, tooltips), and medians (series, x, y, low, high, order)."""
+    results = layout.results
+    ours, its = results.points(first), results.points(other)
+    joined = ours.join(its.select("trial", x="value", x_unit="unit"), on="trial")
+    rows, medians = [], []
+    for row in joined.iter_rows(named=True):
+        name = results.case_name(row["target"], row["case"])
+        rows.append(
+            {
+                "series": figuredata.label(results, row, layout.series),
+                "x": row["x"],
+                "y": row["value"],
+                "x_unit": row["x_unit"],
+                "y_unit": row["unit"],
+                "trial": row["trial"],
+                "case": row["case"],
+                "tip case": name,
+                "tip value": f"{human.quantity(row['value'], row['unit'])}; {human.quantity(row['x'], row['x_unit'])}",
+            }
+        )
+    for order, levels in enumerate(results.select().iter_rows(named=True)):
+        y, x = (results.estimate(metric, levels["target"], levels["case"]) for metric in (first, other))
+        if x is None or y is None or x.summary.median is None or y.summary.median is None:
+            continue
+        medians.append(
+            {
+                "series": figuredata.label(results, levels, layout.series),
+                "x": x.summary.median,
+                "y": y.summary.median,
+                "low": y.summary.interval_low,
+                "high": y.summary.interval_high,
+                "order": order,
+                "tip case": results.case_name(levels["target"], levels["case"]),
+                "tip evidence": human.evidence(y.summary, y.unit),
+            }
+        )
+    frame = figuredata.leading(results, pl.DataFrame(rows)) if rows else pl.DataFrame()
+    schema = {"low": pl.Float64, "high": pl.Float64}
+    return frame, pl.DataFrame(medians, schema_overrides=schema, infer_schema_length=None)
+
+
+def comparisons(page: Page, layout: Layout) -> None:
+    """Each factor that varies, its levels against the first, in every metric the cases are measured for."""
+    for factor in layout.varying:
+        name = factor.replace("_", " ")
+        page.compare(
+            f"by-{factor.replace('_', '-')}",
+            [metric for metric in layout.primary if layout.results.declared(metric).better],
+            factor=factor,
+            across_tools=_tools_differ(layout.results, factor),
+            caption=f"By {name}, each against the first",
+        )
+
+
+def _tools_differ(results: Results, factor: str) -> bool:
+    """Whether every level has one program, and other levels have another: then the program is what is compared."""
+    rows = results.counted.join(results.cases.select("target", "case", factor), on=["target", "case"])
+    tools = rows.drop_nulls(["tool", factor]).group_by(factor).agg(pl.col("tool").unique())["tool"].to_list()
+    return all(len(of_level) == 1 for of_level in tools) and len({of_level[0] for of_level in tools}) > 1
+
+
+def over_time(page: Page, layout: Layout) -> None:
+    """The series that commands gave: a figure each, a line a trial's run, laid on one axis."""
+    samples = layout.results.series("samples")
+    if samples is None or samples.is_empty():
+        return page.say(["No command of this study gives figures over time."])
+    found = samples.join(layout.results.cases, on=["target", "case"])
+    style = figuredata.style(layout.results, layout.series)
+    for (name,), rows in found.group_by("series", maintain_order=True):
+        panels = [_time(layout, view, rows, where, style) for view, where in layout.views().items()]
+        drawn = [panel for panel in panels if panel is not None]
+        caption = f"{str(name).replace('_', ' ').capitalize()} over the course of a run, the median of trials at each time."
+        page.show_figure(f"series-{name}", caption, drawn, style, list(style.names))
+
+
+def _time(layout: Layout, view: str, rows: pl.DataFrame, where: Where, style: Style) -> Panel | None:
+    chosen = rows
+    for factor, level in where.items():
+        chosen = chosen.filter(pl.col(factor) == level)
+    if chosen.is_empty():
+        return None
+    labels = [figuredata.label(layout.results, row, layout.series) for row in chosen.iter_rows(named=True)]
+    lines = (
+        chosen.drop("series")
+        .with_columns(pl.Series("series", labels), pl.col("x_s").round(1).alias("x"))
+        .group_by("series", "x", maintain_order=True)
+        .agg(pl.col("value").median().alias("y"))
+        .with_columns(line=pl.lit("median"))
+        .sort("series", "x")
+    )
+    return time_panel(view, lines, Axis("Time in the run", "time", log=False), Axis("", "1", log=False), style)
+
+
+def resources(layout: Layout) -> Sequence[str]:
+    """Metrics of every command, without those that tell how it was measured."""
+    return [metric for metric in layout.built_in if metric not in ("start_up", "first_run", "runs")]
+
+
+def factors(layout: Layout) -> list[str]:
+    return layout.varying or [COMMAND]
+
+
+def shown(layout: Layout) -> list[str]:
+    """What the list of trials has beside each."""
+    return list(dict.fromkeys([*layout.primary, *layout.own, *(m for m in layout.built_in if m == "wall_time")]))
+
