@@ -13,7 +13,7 @@ from conftest import CHECKOUT, Project, copy_project
 from planned import Job, following, jobs_in
 
 SRC = CHECKOUT / "src"
-FAMILIES = ("file_size", "fio", "http_concurrency", "load_test", "log_write")
+FAMILIES = ("command", "file_size", "fio", "http_concurrency", "load_test", "log_write")
 MODULES = sorted(path.relative_to(SRC).as_posix() for path in SRC.rglob("*.py"))
 # How a job starts, logs and fails decides no result.
 START = ("benchstudy.jobs.job.", "benchstudy.jobs.preloaded.", "benchstudy.jobs.running.")

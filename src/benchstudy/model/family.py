@@ -193,12 +193,12 @@ class Family(ABC):
         return phase in _BEFORE
 
     def of(self, config: Any) -> "Family":
-        """The family as one study has it. Where a study declares metrics of its own, another instance that knows them."""
+        """The family as one study has it: another instance where a study declares metrics of its own."""
         return self
 
     @property
     def reading(self) -> str:
-        """What a study says of how trials are read, in a digest: another one makes tables anew, and measures nothing."""
+        """A digest of what a study says of how trials are read: another one makes tables anew and measures nothing."""
         return ""
 
     @abstractmethod

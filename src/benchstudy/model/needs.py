@@ -35,7 +35,10 @@ def generator_tools(family: Mapping[str, Any], roles: Iterable[str], target_role
 
 
 def programs_by_host(study: Study, target: str) -> dict[str, list[str]]:
-    """Sorted names of all these programs, and of packages that a family's block lists, for each host of the target: another one may have to be installed."""
+    """Sorted names of all these programs, and of packages that a family's block lists, for each host of the target.
+
+    Another one may have to be installed.
+    """
     target_roles = study.targets[target].roles
     blocks = [
         plan.config.model_dump(mode="json", serialize_as_any=True) for plan in study.sessions() if plan.target == target

@@ -323,7 +323,11 @@ def _explain(error: ValidationError, model: type[BaseModel], prefix: tuple[str, 
             lines.append(str(cause))
         elif problem["type"] == "extra_forbidden":
             parent = _model_at(model, problem["loc"][:-1])
-            hint = nearest(str(problem["loc"][-1]), [field.alias or name for name, field in parent.model_fields.items()]) if parent else "remove it"
+            hint = (
+                nearest(str(problem["loc"][-1]), [field.alias or name for name, field in parent.model_fields.items()])
+                if parent
+                else "remove it"
+            )
             lines.append(f"{where}: unknown key: {hint}")
         else:
             message = explain(problem)

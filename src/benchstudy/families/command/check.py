@@ -9,7 +9,9 @@ def check_host(config: CommandConfig, host: HostCheck) -> None:
     seen: set[str] = set()
     for command in config.commands:
         if command.role not in host.target_roles:
-            host.problem(f"{command.name}: the target has no role {command.role!r}", "name another role, or give it a host")
+            host.problem(
+                f"{command.name}: the target has no role {command.role!r}", "name another role, or give it a host"
+            )
         if command.role not in host.roles:
             continue
         for levels in command.cases():

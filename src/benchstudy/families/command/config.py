@@ -21,8 +21,11 @@ _FACTOR = re.compile(r"[a-z][a-z0-9_]{0,31}")
 _METRIC = re.compile(r"[a-z][a-z0-9_.]{0,63}")
 # Columns of tables, and what placeholders mean already.
 _TAKEN = frozenset(
-    "study target family case block trial metric value unit status command run series x system tools".split()
-)
+    {
+        "study", "target", "family", "case", "block", "trial", "metric", "value", "unit", "status", "command", "run",
+        "series", "x_s", "system", "tools",
+    }
+)  # fmt: skip
 COMMAND = "command"  # the factor whose levels are the commands' names
 
 
@@ -64,7 +67,9 @@ class CommandSpec(Strict):
 
     name: Name = Field(description="a level of the factor `command`")
     argv: list[str] = Field(min_length=1, description="program and arguments, without a shell")
-    shell: bool = Field(False, description="true: `argv` is one text, for `sh -c`; the start-up cost is then the shell's")
+    shell: bool = Field(
+        False, description="true: `argv` is one text, for `sh -c`; the start-up cost is then the shell's"
+    )
     matrix: dict[str, Levels] = Field(
         {}, description="factors with their levels: a list, or names to texts; every combination is a case"
     )

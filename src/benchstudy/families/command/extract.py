@@ -23,6 +23,8 @@ _TAKE: Mapping[str, Callable[[Sequence[float]], float]] = {
     "min": min,
     "max": max,
 }
+# What goes on with a number: nobody who reads "1,250" wants 1.
+_REST = re.compile(r"\d|\.\d|,\d{3}(?!\d)|[eE][+-]?\d")
 
 
 def figure(name: str, wanted: OwnMetric, text: str, where: str) -> float:
@@ -69,6 +71,8 @@ def _figures(wanted: OwnMetric, text: str) -> Iterator[float]:
     if wanted.regex is not None:
         for match in re.finditer(wanted.regex, text, re.MULTILINE):
             printed, *unit = match.groups()
+            if match.end() == match.end(1) and (rest := _REST.match(text, match.end())):
+                raise ValueError(f"the group ends within a number: {printed + rest[0]!r}")
             yield _number(printed) * (_of_unit(unit[0], base) if unit and unit[0] else factor)
         return
     if wanted.csv is not None:

@@ -31,7 +31,7 @@ class Command(Family):
     numeric_levels: Mapping[str, tuple[str, Any]] = {}  # type: ignore[misc]
     series_schemas: ClassVar[Mapping[str, Mapping[str, str]]] = {
         "runs": {"run": "Int64", "wall_s": "Float64", "user_s": "Float64", "system_s": "Float64"},
-        "samples": {"series": "String", "run": "Int64", "x_s": "Float64", "value": "Float64"},
+        "samples": {"series": "String", "run": "Int64", "x_s": "Float64", "value": "Float64", "unit": "String"},
     }
 
     def __init__(self, config: CommandConfig | None = None):

@@ -13,7 +13,7 @@ _FEWEST_RUNS = 3
     "warning",
     why="Spawning a process takes about as long for a program that does nothing. Where that is a large part of the "
     "time, two programs look more alike than they are, and the difference is one of loaders and libraries.",
-    action="Have the command do more work in one run, or read the start-up cost beside the figure. Nothing is subtracted.",
+    action="Have the command do more in one run, or read the start-up cost beside the figure. Nothing is subtracted.",
 )
 def start_up_dominates(material: Material) -> Found:
     for group in material.groups:
@@ -26,7 +26,7 @@ def start_up_dominates(material: Material) -> Found:
 @rule(
     "slow-first-run",
     "warning",
-    why="The first run of a trial met cold caches, or a processor that had slowed down. It is among the runs that count.",
+    why="The first run of a trial met cold caches, or a processor that had slowed down. It is one of those that count.",
     action="Add `warm_up` to the command, or make every run cold with `prepare`, and say which of the two is meant.",
 )
 def slow_first_run(material: Material) -> Found:

@@ -22,8 +22,8 @@ METRICS = declare(
         "B",
         "Peak memory",
         "lower",
-        "resident, of the largest of its processes (`ru_maxrss`); absent where it is no more than what the process that "
-        "spawns it has, which Linux counts in",
+        "resident, of the largest of its processes (`ru_maxrss`); absent where it is no more than what the process "
+        "that spawns it has, which Linux counts in",
     ),
     Metric("minor_faults", "1", "Minor page faults", "lower", f"served from memory, {_OF_RUNS}"),
     Metric("major_faults", "1", "Major page faults", "lower", f"that waited for storage, {_OF_RUNS}"),

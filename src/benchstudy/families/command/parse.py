@@ -11,6 +11,7 @@ from benchstudy.families.command.sources import OwnMetric, OwnSeries
 from benchstudy.families.shared.files import damaged, read_json, read_text
 from benchstudy.model.causes import Cause, Failure
 from benchstudy.model.family import Observation, Parsed, ParseError
+from benchstudy.model.units import base_of
 
 _OUTPUT = "output"  # of an imported trial: the file itself
 # Every run's memory is counted from what spawns it; so much above that is its own.
@@ -53,7 +54,7 @@ def parse_trial(levels: Mapping[str, str], files: Path, config: CommandConfig | 
             values[name].append(_figure(name, metric, folder, run))
         for name, series in (command.series if command else {}).items():
             text, where = _searched(name, series, folder)
-            samples += _samples(name, number, extract.points(name, series, text, where))
+            samples += _samples(name, series, number, extract.points(name, series, text, where))
     units = {name: metric.base[1] for name, metric in (command.metrics if command else {}).items()}
     found += [Observation(name, median(of_runs), units[name]) for name, of_runs in values.items()]
     return Parsed(found, {"runs": rows, "samples": samples})
@@ -95,8 +96,9 @@ def _row(number: int, run: Mapping[str, Any]) -> dict[str, Any]:
     return {"run": number, "wall_s": run["wall_ns"] * 1e-9, "user_s": run["user_s"], "system_s": run["system_s"]}
 
 
-def _samples(name: str, run: int, points: Sequence[tuple[float, float]]) -> Iterator[dict[str, Any]]:
-    return ({"series": name, "run": run, "x_s": x, "value": value} for x, value in points)
+def _samples(name: str, series: OwnSeries, run: int, points: Sequence[tuple[float, float]]) -> Iterator[dict[str, Any]]:
+    unit = base_of(series.unit)[1]
+    return ({"series": name, "run": run, "x_s": x, "value": value, "unit": unit} for x, value in points)
 
 
 def _figure(name: str, metric: OwnMetric, folder: Path, run: Mapping[str, Any]) -> float:
@@ -135,5 +137,5 @@ def _imported(levels: Mapping[str, str], output: Path, command: CommandSpec | No
     ]
     samples: list[dict[str, Any]] = []
     for name, series in command.series.items():
-        samples += _samples(name, 1, extract.points(name, series, text, output.name))
+        samples += _samples(name, series, 1, extract.points(name, series, text, output.name))
     return Parsed(found, {"runs": [], "samples": samples})

@@ -44,7 +44,7 @@ def _execute(command: CommandSpec, trial: TrialContext, fill: Fill) -> None:
     texts = {name: fill(text) for name, text in command.env.items()}
     # What is secret must not be in the record; all else should be.
     secret = {name for name, text in command.env.items() if ".secret." in text}
-    spec = {
+    spec: dict[str, Any] = {
         "argv": ["sh", "-c", *argv] if command.shell else argv,
         "empty": ["sh", "-c", ":"] if command.shell else ["true"],
         "stdin": fill(command.stdin),

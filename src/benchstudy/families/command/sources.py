@@ -69,7 +69,7 @@ class OwnMetric(Source):
 
     regex: Regex | None = Field(
         None,
-        description="its first group is the figure; a second one, if any, is the unit that stands behind it (`us`, `ms`)",
+        description="its first group is the figure; a second one, if any, is the unit behind it (`us`, `ms`)",
     )
     json_path: JsonPath | None = Field(
         None, alias="json", description="JMESPath, such as `$.latency.p95` or `jobs[?name=='x'].read.iops`"
@@ -113,7 +113,6 @@ class OwnSeries(Source):
     csv: list[str] | None = Field(None, min_length=2, max_length=2, description="columns of x and of the figure")
     x_unit: Unit = Field("s", description="of x as it is printed")
     unit: Unit = Field("1", description="of the figure as it is printed")
-    title: str = Field("", description="what figures call it; its name when left out")
 
     @field_validator("x_unit")
     @classmethod

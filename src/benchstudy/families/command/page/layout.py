@@ -1,7 +1,6 @@
 """Which of a study's own factors and metrics go where on the page: a study may declare any."""
 
 import itertools
-from collections.abc import Sequence
 
 import polars as pl
 
@@ -14,7 +13,17 @@ from benchstudy.report.results.results import Results, Where
 
 COMMAND = "command"
 _MOST_VIEWS = 12  # tables and panels of one kind
+_STEPS = 200  # of time, in a figure of a run
 _NUMBERS = (("_number", "1"), ("_bytes", "B"))
+
+_RESOURCES = {
+    "times": ("Time and memory of a run", ("wall_time", "user_time", "system_time", "peak_memory")),
+    "waits": (
+        "Page faults and context switches of a run",
+        ("minor_faults", "major_faults", "voluntary_switches", "involuntary_switches"),
+    ),
+    "bytes": ("Bytes of a run", ("bytes_read", "bytes_written", "storage_read", "storage_written")),
+}
 
 
 class Layout:
@@ -52,6 +61,10 @@ class Layout:
                 found[", ".join(named)] = where
         return dict(itertools.islice(found.items(), _MOST_VIEWS))
 
+    def title_of_axis(self, metric: str) -> str:
+        better = self.results.declared(metric).better
+        return f"{self.title(metric)} ({better} is better)" if better else self.title(metric)
+
     def title(self, metric: str, view: str = "") -> str:
         return " · ".join(part for part in (self.results.declared(metric).title, view) if part)
 
@@ -59,7 +72,9 @@ class Layout:
 def answers(page: Page, layout: Layout) -> None:
     """Every metric that the cases are measured for, under each combination of the other factors."""
     groups = {
-        layout.title(metric, view): (metric, where) for metric in layout.primary for view, where in layout.views().items()
+        layout.title(metric, view): (metric, where)
+        for metric in layout.primary
+        for view, where in layout.views().items()
     }
     page.answer(groups, series=layout.series)
 
@@ -94,60 +109,44 @@ def _strip(layout: Layout, title: str, metric: str, where: Where, points: pl.Dat
 
 def pairs(page: Page, layout: Layout) -> None:
     """The first metric that the cases are measured for against each further one: a point a trial, a line by median."""
-    for other in layout.primary[1:]:
-        first = layout.primary[0]
-        style = figuredata.style(layout.results, layout.series)
-        frames, medians = _against(layout, first, other)
-        if frames.is_empty():
+    results = layout.results
+    style = figuredata.style(results, layout.series)
+    for first, other in ((layout.primary[0], other) for other in layout.primary[1:]):
+        across = results.points(other).select("trial", x="value", x_unit="unit")
+        points = figuredata.points(results, first, layout.series, {}).join(across, on="trial")
+        if points.is_empty():
             continue
-        axes = [Axis(layout.title(m), frames[f"{a}_unit"][0], shared=frames[a].to_list()) for m, a in ((other, "x"), (first, "y"))]
-        panel = trend_panel(
-            "", frames.drop("x_unit", "y_unit"), medians, *axes, style, apart=False, case=("series", "case"),
-        )  # fmt: skip
-        caption = f"{layout.title(first)} against {layout.title(other)}: a point a trial, the line joins the medians of cases."
+        x = Axis(layout.title_of_axis(other), points["x_unit"][0], shared=points["x"].to_list())
+        y = Axis(layout.title_of_axis(first), points["unit"][0], shared=points["y"].to_list())
+        medians = _medians(layout, first, other)
+        panel = trend_panel("", points.drop("x_unit"), medians, x, y, style, apart=False, case=("series",))
+        titles = f"{layout.title(first)} against {layout.title(other)}"
+        caption = (
+            f"{titles}: a point a trial; the line joins the medians of cases, the bar is the first one's interval."
+        )
         page.show_figure(f"{first}-{other}", caption, [panel], style, list(style.names))
 
 
-def _against(layout: Layout, first: str, other: str) -> tuple[pl.DataFrame, pl.DataFrame]:
-    """Trials (series, x, y, their units, case, trial, tooltips), and medians (series, x, y, low, high, order)."""
-    results = layout.results
-    ours, its = results.points(first), results.points(other)
-    joined = ours.join(its.select("trial", x="value", x_unit="unit"), on="trial")
-    rows, medians = [], []
-    for row in joined.iter_rows(named=True):
-        name = results.case_name(row["target"], row["case"])
-        rows.append(
-            {
-                "series": figuredata.label(results, row, layout.series),
-                "x": row["x"],
-                "y": row["value"],
-                "x_unit": row["x_unit"],
-                "y_unit": row["unit"],
-                "trial": row["trial"],
-                "case": row["case"],
-                "tip case": name,
-                "tip value": f"{human.quantity(row['value'], row['unit'])}; {human.quantity(row['x'], row['x_unit'])}",
-            }
-        )
-    for order, levels in enumerate(results.select().iter_rows(named=True)):
-        y, x = (results.estimate(metric, levels["target"], levels["case"]) for metric in (first, other))
+def _medians(layout: Layout, first: str, other: str) -> pl.DataFrame:
+    """A row a case: series, x, y, low, high, its place in the study's order, tooltips."""
+    rows = []
+    for order, levels in enumerate(layout.results.select().iter_rows(named=True)):
+        y, x = (layout.results.estimate(metric, levels["target"], levels["case"]) for metric in (first, other))
         if x is None or y is None or x.summary.median is None or y.summary.median is None:
             continue
-        medians.append(
+        rows.append(
             {
-                "series": figuredata.label(results, levels, layout.series),
+                "series": figuredata.label(layout.results, levels, layout.series),
                 "x": x.summary.median,
                 "y": y.summary.median,
                 "low": y.summary.interval_low,
                 "high": y.summary.interval_high,
                 "order": order,
-                "tip case": results.case_name(levels["target"], levels["case"]),
+                "tip case": layout.results.case_name(levels["target"], levels["case"]),
                 "tip evidence": human.evidence(y.summary, y.unit),
             }
         )
-    frame = figuredata.leading(results, pl.DataFrame(rows)) if rows else pl.DataFrame()
-    schema = {"low": pl.Float64, "high": pl.Float64}
-    return frame, pl.DataFrame(medians, schema_overrides=schema, infer_schema_length=None)
+    return pl.DataFrame(rows, schema_overrides={"low": pl.Float64, "high": pl.Float64}, infer_schema_length=None)
 
 
 def comparisons(page: Page, layout: Layout) -> None:
@@ -171,40 +170,43 @@ def _tools_differ(results: Results, factor: str) -> bool:
 
 
 def over_time(page: Page, layout: Layout) -> None:
-    """The series that commands gave: a figure each, a line a trial's run, laid on one axis."""
+    """The series that commands gave: a figure each, a panel a view, the median of trials as a line."""
     samples = layout.results.series("samples")
     if samples is None or samples.is_empty():
         return page.say(["No command of this study gives figures over time."])
     found = samples.join(layout.results.cases, on=["target", "case"])
     style = figuredata.style(layout.results, layout.series)
     for (name,), rows in found.group_by("series", maintain_order=True):
-        panels = [_time(layout, view, rows, where, style) for view, where in layout.views().items()]
+        title = str(name).replace("_", " ").capitalize()
+        y = Axis(title, rows["unit"][0], log=False)
+        panels = [_time(layout, view, y, rows, where, style) for view, where in layout.views().items()]
         drawn = [panel for panel in panels if panel is not None]
-        caption = f"{str(name).replace('_', ' ').capitalize()} over the course of a run, the median of trials at each time."
+        caption = f"{title} over the course of a run, the median of trials at each time."
         page.show_figure(f"series-{name}", caption, drawn, style, list(style.names))
 
 
-def _time(layout: Layout, view: str, rows: pl.DataFrame, where: Where, style: Style) -> Panel | None:
-    chosen = rows
-    for factor, level in where.items():
-        chosen = chosen.filter(pl.col(factor) == level)
+def _time(layout: Layout, view: str, y: Axis, rows: pl.DataFrame, where: Where, style: Style) -> Panel | None:
+    chosen = rows.filter(*(pl.col(factor) == level for factor, level in where.items()))
     if chosen.is_empty():
         return None
     labels = [figuredata.label(layout.results, row, layout.series) for row in chosen.iter_rows(named=True)]
+    # No two runs say something at the very same moment.
+    step = max(*chosen["x_s"].to_list(), _STEPS * 1e-9) / _STEPS
     lines = (
-        chosen.drop("series")
-        .with_columns(pl.Series("series", labels), pl.col("x_s").round(1).alias("x"))
+        chosen.select(pl.Series("series", labels), ((pl.col("x_s") / step).round() * step).alias("x"), "value")
         .group_by("series", "x", maintain_order=True)
         .agg(pl.col("value").median().alias("y"))
         .with_columns(line=pl.lit("median"))
         .sort("series", "x")
     )
-    return time_panel(view, lines, Axis("Time in the run", "time", log=False), Axis("", "1", log=False), style)
+    return time_panel(view, lines, Axis("Time in the run", "time", log=False), y, style)
 
 
-def resources(layout: Layout) -> Sequence[str]:
-    """Metrics of every command, without those that tell how it was measured."""
-    return [metric for metric in layout.built_in if metric not in ("start_up", "first_run", "runs")]
+def resources(page: Page, layout: Layout) -> None:
+    """What every command used, in tables that fit a screen."""
+    for name, (caption, metrics) in _RESOURCES.items():
+        given = [metric for metric in metrics if metric in layout.results.metrics]
+        page.metrics_table(name, given, rows=factors(layout), caption=f"{caption}, median over trials")
 
 
 def factors(layout: Layout) -> list[str]:
@@ -214,4 +216,3 @@ def factors(layout: Layout) -> list[str]:
 def shown(layout: Layout) -> list[str]:
     """What the list of trials has beside each."""
     return list(dict.fromkeys([*layout.primary, *layout.own, *(m for m in layout.built_in if m == "wall_time")]))
-
