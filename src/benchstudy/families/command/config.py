@@ -145,6 +145,7 @@ class CommandSpec(Strict):
         yield from (("stdin", self.stdin), ("system", self.system or ""))
         for name, metric in self.metrics.items():
             yield from ((f"metrics.{name}", text) for text in (metric.file or "", metric.size_of or ""))
+        yield from ((f"series.{name}", series.file or "") for name, series in self.series.items())
 
     def owners(self) -> Iterator[tuple[str, str]]:
         """The services that its texts speak of, with the field; `system` is one that has its name elsewhere."""

@@ -7,7 +7,7 @@ from typing import Any
 
 from benchstudy.families.command import extract, hyperfine
 from benchstudy.families.command.config import COMMAND, CommandConfig, CommandSpec
-from benchstudy.families.command.sources import OwnMetric, OwnSeries
+from benchstudy.families.command.sources import OwnMetric, OwnSeries, kept_as
 from benchstudy.families.shared.files import damaged, read_json, read_text
 from benchstudy.model.causes import Cause, Failure
 from benchstudy.model.family import Observation, Parsed, ParseError
@@ -116,7 +116,7 @@ def _searched(name: str, source: OwnMetric | OwnSeries, folder: Path) -> tuple[s
     """The text and what it is called. Raises ParseError where the command left none."""
     if source.file is None:
         return read_text(folder / source.stream), source.stream
-    kept = folder / f"file-{name}"
+    kept = folder / kept_as(name, source)
     if not kept.is_file():
         text = f"the metric {name} is not found: the command left no file {source.file}"
         raise ParseError(text, Failure(cause=Cause.NOT_FOUND, name=name))

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from benchstudy.families.command.config import COMMAND, CommandConfig, CommandSpec
+from benchstudy.families.command.sources import kept_as
 from benchstudy.hosts.agent import Command, RunningService
 from benchstudy.measuring.trial import TrialContext
 from benchstudy.model.causes import Cause, Failure
@@ -56,7 +57,7 @@ def _execute(command: CommandSpec, trial: TrialContext, fill: Fill) -> None:
         "discard": command.discard_stdout,
         "max_bytes": command.max_output.bytes,
         "collect": {
-            f"file-{name}": source.file
+            kept_as(name, source): source.file
             for name, source in (*command.metrics.items(), *command.series.items())
             if source.file is not None
         },

@@ -53,6 +53,11 @@ Unit = Annotated[str, AfterValidator(_check_unit)]
 Inside = Annotated[str, AfterValidator(check_inside)]
 
 
+def kept_as(name: str, source: "Source") -> str:
+    """What the file that a metric or a series is searched in is called beside a run's outputs."""
+    return f"{'series' if isinstance(source, OwnSeries) else 'file'}-{name}"
+
+
 class Source(Strict):
     """Which text is searched."""
 

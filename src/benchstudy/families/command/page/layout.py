@@ -1,6 +1,7 @@
 """Which of a study's own factors and metrics go where on the page: a study may declare any."""
 
 import itertools
+from collections.abc import Iterator, Mapping
 
 import polars as pl
 
@@ -32,34 +33,48 @@ class Layout:
     That is the command, where there are several; else the last factor that varies and is no number.
     """
 
-    def __init__(self, results: Results):
-        self.results = results
+    def __init__(self, page: Page):
+        self.results = results = page.results
         self.varying = [factor for factor in results.factors if len(results.levels(factor)) > 1]
-        texts = [factor for factor in self.varying if self._column(factor) is None]
+        texts = [factor for factor in self.varying if self.column(factor) is None]
         self.series = COMMAND if COMMAND in texts else next(reversed(texts or self.varying), COMMAND)
-        numbers = [factor for factor in self.varying if factor != self.series and self._column(factor)]
+        numbers = [factor for factor in self.varying if factor != self.series and self.column(factor)]
         self.number = next(reversed(numbers), None)
         # What the cases are measured for comes first.
-        own = [metric for metric in results.metrics if metric not in METRICS]
         self.primary = list(results.primary_metrics)
-        self.own = [metric for metric in own if metric not in self.primary]
-        self.built_in = [metric for metric in results.metrics if metric in METRICS and metric not in self.primary]
+        self.own = [metric for metric in results.metrics if metric not in METRICS and metric not in self.primary]
+        self._declared = {c["name"]: c.get("metrics", {}) for c in page.declared.get("commands", ())}
 
-    def _column(self, factor: str) -> tuple[str, str] | None:
+    def column(self, factor: str) -> tuple[str, str] | None:
         """The numeric column of a factor and its unit."""
         columns = self.results.cases.columns
         return next(((factor + end, unit) for end, unit in _NUMBERS if factor + end in columns), None)
 
-    def views(self, *but: str) -> dict[str, Where]:
-        """Choices of cases by title: one for each combination of levels of all factors but the series and `but`."""
-        factors = [factor for factor in self.varying if factor not in (self.series, *but)]
+    def views(self, metric: str = "", *, numbered: bool | None = None) -> dict[str, Where]:
+        """Choices of cases that are to give a metric, by title: one for each combination of all factors but the series.
+
+        `numbered`: only those whose command has a level of `number`, whatever it is; or only those that have none.
+        """
+        number = self.number if numbered is not None else None
+        others = [factor for factor in self.varying if factor not in (self.series, number)]
+        groups: dict[tuple[str | None, ...], dict[str, None]] = {}
+        for row in self.results.cases.iter_rows(named=True):
+            command = str(row[COMMAND])
+            if not self._gives(command, metric) or (number and numbered is (row[number] is None)):
+                continue
+            groups.setdefault(tuple(row[factor] for factor in others), {})[command] = None
+        # Commands that lack a factor are not told by its levels.
+        every = self.results.levels(COMMAND)
         found: dict[str, Where] = {}
-        for levels in itertools.product(*(self.results.levels(factor) for factor in factors)):
-            where = dict(zip(factors, levels, strict=True))
-            if not self.results.select(where).is_empty():
-                named = (f"{factor.replace('_', ' ')} {human.level(level)}" for factor, level in where.items())
-                found[", ".join(named)] = where
-        return dict(itertools.islice(found.items(), _MOST_VIEWS))
+        for levels, commands in itertools.islice(groups.items(), _MOST_VIEWS):
+            where: dict[str, str | list[str]] = {f: v for f, v in zip(others, levels, strict=True) if v is not None}
+            named = ", ".join(f"{f.replace('_', ' ')} {human.level(str(v))}" for f, v in where.items())
+            found[named] = where if len(commands) == len(every) else {**where, COMMAND: list(commands)}
+        return found
+
+    def _gives(self, command: str, metric: str) -> bool:
+        """Whether it is to give the metric. What was imported under another name may give any."""
+        return metric in METRICS or not metric or metric in self._declared.get(command, [metric])
 
     def title_of_axis(self, metric: str) -> str:
         better = self.results.declared(metric).better
@@ -74,37 +89,41 @@ def answers(page: Page, layout: Layout) -> None:
     groups = {
         layout.title(metric, view): (metric, where)
         for metric in layout.primary
-        for view, where in layout.views().items()
+        for view, where in layout.views(metric).items()
     }
     page.answer(groups, series=layout.series)
 
 
 def figures(page: Page, layout: Layout) -> None:
-    """A figure a primary metric: against the last factor that is a number, else trial by trial."""
+    """Each primary metric against the last factor that is a number, and trial by trial where a command has none."""
     for metric in layout.primary:
-        title = layout.title(metric)
-        if layout.number is None:
-            panels = []
+        name = metric
+        numbered = layout.views(metric, numbered=True) if layout.number else {}
+        if layout.number is not None and numbered:
+            column, unit = layout.column(layout.number) or ("", "")
+            word = layout.number.replace("_", " ")
+            views = {view or layout.title(metric): where for view, where in numbered.items()}
+            page.trend(
+                metric, metric, x=column, x_unit=unit, x_title=word.capitalize(), series=layout.series, views=views,
+                caption=f"{layout.title(metric)}, by {word}.",
+            )  # fmt: skip
+            name = f"{metric}-apart"
+        panels = list(_strips(layout, metric, layout.views(metric, numbered=False)))
+        if panels or name == metric:
             style = figuredata.style(layout.results, layout.series)
-            for view, where in layout.views().items():
-                points = figuredata.points(layout.results, metric, layout.series, where)
-                if not points.is_empty():
-                    panels.append(_strip(layout, view or title, metric, where, points, style))
-            page.show_figure(metric, f"{title}, every trial.", panels, style, list(style.names))
+            page.show_figure(name, f"{layout.title(metric)}, every trial.", panels, style, list(style.names))
+
+
+def _strips(layout: Layout, metric: str, views: Mapping[str, Where]) -> Iterator[Panel]:
+    style = figuredata.style(layout.results, layout.series)
+    for view, where in views.items():
+        points = figuredata.points(layout.results, metric, layout.series, where)
+        if points.is_empty():
             continue
-        column, unit = layout._column(layout.number) or ("", "")
-        views = {view or title: where for view, where in layout.views(layout.number).items()}
-        named = layout.number.replace("_", " ").capitalize()
-        page.trend(
-            metric, metric, x=column, x_unit=unit, x_title=named, series=layout.series, views=views,
-            caption=f"{title}, by {layout.number.replace('_', ' ')}.",
-        )  # fmt: skip
-
-
-def _strip(layout: Layout, title: str, metric: str, where: Where, points: pl.DataFrame, style: Style) -> Panel:
-    estimates = figuredata.estimates(layout.results, metric, layout.series, where).with_columns(x=pl.col("y"))
-    axis = Axis(layout.title(metric), points["unit"][0], log=False, from_zero=False)
-    return strip_panel(title, points.with_columns(x=pl.col("y")), estimates, axis, style)
+        estimates = figuredata.estimates(layout.results, metric, layout.series, where).with_columns(x=pl.col("y"))
+        axis = Axis(layout.title(metric), points["unit"][0], log=False, from_zero=False)
+        title = view or layout.title(metric)
+        yield strip_panel(title, points.with_columns(x=pl.col("y")), estimates, axis, style)
 
 
 def pairs(page: Page, layout: Layout) -> None:
@@ -124,7 +143,7 @@ def pairs(page: Page, layout: Layout) -> None:
         caption = (
             f"{titles}: a point a trial; the line joins the medians of cases, the bar is the first one's interval."
         )
-        page.show_figure(f"{first}-{other}", caption, [panel], style, list(style.names))
+        page.show_figure(f"{first}-{other}", caption, [panel], style, points["series"].to_list())
 
 
 def _medians(layout: Layout, first: str, other: str) -> pl.DataFrame:
@@ -186,7 +205,8 @@ def over_time(page: Page, layout: Layout) -> None:
 
 
 def _time(layout: Layout, view: str, y: Axis, rows: pl.DataFrame, where: Where, style: Style) -> Panel | None:
-    chosen = rows.filter(*(pl.col(factor) == level for factor, level in where.items()))
+    cases = layout.results.select(where).select("target", "case")
+    chosen = rows.join(cases, on=["target", "case"], how="semi")
     if chosen.is_empty():
         return None
     labels = [figuredata.label(layout.results, row, layout.series) for row in chosen.iter_rows(named=True)]
@@ -215,4 +235,4 @@ def factors(layout: Layout) -> list[str]:
 
 def shown(layout: Layout) -> list[str]:
     """What the list of trials has beside each."""
-    return list(dict.fromkeys([*layout.primary, *layout.own, *(m for m in layout.built_in if m == "wall_time")]))
+    return list(dict.fromkeys([*layout.primary, *layout.own, "wall_time"]))
