@@ -342,9 +342,11 @@ def test_a_folder_of_hyperfines_exports_becomes_a_trial_a_command(tmp_path: Path
     plan = plan_of()
     trials, refused = imported(tmp_path, plan, DATA / "hyperfine")
     assert refused == []
-    assert len(trials) == 5
+    assert len(trials) == 9
+    failed = trials["command=false,n=1"].record
+    assert (failed.status, failed.cause) == ("failed", "3 of its runs exited with status 1")
     _, again = imported(tmp_path, plan, DATA / "hyperfine")
-    assert len(again) == 5 and all("holds the same content already" in why for why in again)
+    assert len(again) == 9 and all("holds the same content already" in why for why in again)
     tidy_family(tmp_path, [plan], tmp_path / "tidy")
     values = pl.read_parquet(tmp_path / "tidy" / "observations.parquet")
     cases = pl.read_parquet(tmp_path / "tidy" / "cases.parquet")
