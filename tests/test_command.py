@@ -125,7 +125,9 @@ def test_one_name_is_one_metric():
 
 SERVER = {
     "ports": ["web"],
-    "files": {"page": "tps = 1250.5\n"},
+    # `two` is one of many programs in a file, as those of busybox are.
+    "files": {"page": "tps = 1250.5\n", "many": '#!/bin/sh\necho "${0##*/} 1.5"\n'},
+    "setup": [["chmod", "+x", "{{dir}}/many"], ["ln", "-s", "many", "{{dir}}/two"]],
     "argv": ["python3", "-m", "http.server", "--bind", "127.0.0.1", "--directory", "{{dir}}", "{{port.web}}"],
     "ready": {"tcp": "web"},
 }
@@ -170,6 +172,7 @@ COMMANDS: list[dict[str, Any]] = [
     {"name": "several", "argv": ["printf", "tps = 1\\ntps = 2\\n"], "metrics": {"tps": TPS}},
     {"name": "empty", "argv": ["echo", "nothing of note"], "metrics": {"tps": TPS}},
     {"name": "failing", "argv": ["sh", "-c", "echo broken >&2; exit 3"]},
+    {"name": "one-of-many", "argv": ["{{system.dir}}/two"], "system": "server", "system_for": "trial"},
     {"name": "forgiven", "argv": ["sh", "-c", "exit 3"], "expect": {"exit": 3}},
     {"name": "odd", "argv": ["echo", "no rows"], "expect": {"stdout": "[0-9]+ rows"}},
     {"name": "absent", "argv": ["no-such-program"]},
@@ -243,6 +246,12 @@ def test_figures_come_from_outputs_files_and_servers_in_base_units(measured: Mea
     assert declared <= set(measured.table("metrics")["name"])
 
 
+def test_a_program_is_asked_for_its_version_by_the_name_it_has_and_its_system_is_up_for_the_trial(measured: Measured):
+    record = measured.trials["command=one-of-many"].record
+    assert [(c.label, c.tool.name) for c in record.commands] == [("command", "two"), ("server", "python3")]
+    assert record.commands[0].tool.version == "two 1.5"
+
+
 def test_memory_is_the_commands_own_or_nothing(measured: Measured):
     assert 100_000_000 < measured.values("large")["peak_memory"] < 200_000_000
     assert "peak_memory" not in measured.values("forgiven"), "a shell has less than what spawns it"
@@ -269,21 +278,25 @@ def test_why_a_command_failed_is_a_value_and_a_sentence(measured: Measured):
     assert cause == "prepare: sh exited with status 1: no corpus" and failure.cause == Cause.SETUP_FAILED
 
 
-def test_the_page_shows_a_studys_own_factors_and_metrics(measured: Measured, tmp_path: Path, monkeypatch):
-    """All that the notebook calls, on the tables of the session above."""
-    monkeypatch.chdir(as_project(tmp_path))
+def shown(root: Path, tidy: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The exports of the page that the notebook makes of these tables."""
+    monkeypatch.chdir(as_project(root / "project"))
     notebook = json.loads((CHECKOUT / "notebooks" / f"{FAMILY}.ipynb").read_text())
     names: dict[str, Any] = {}
     for cell in (cell for cell in notebook["cells"] if cell["cell_type"] == "code"):
         exec("".join(cell["source"]), names)
         if "parameters" in cell["metadata"].get("tags", ()):
-            names |= {"study": "small", "tidy": str(measured.root / "tidy"), "output": str(tmp_path / "page")}
-    written = {path.stem for path in (tmp_path / "page").glob("*/*.csv")}
-    assert {"results", "times", "bytes", "start-up", "by-level"} <= written
-    drawn = {path.stem for path in (tmp_path / "page" / "figures").glob("*.svg")}
-    assert {"took", "series-course"} <= drawn
-    answers = json.loads((tmp_path / "page" / "answer.json").read_text())
-    assert "Took · level 1" in {answer["what"] for answer in answers}
+            names |= {"study": "small", "tidy": str(tidy), "output": str(root / "page")}
+    return root / "page"
+
+
+def test_the_page_shows_a_studys_own_factors_and_metrics(measured: Measured, tmp_path: Path, monkeypatch):
+    page = shown(tmp_path, measured.root / "tidy", monkeypatch)
+    assert {"results", "times", "bytes", "start-up", "by-level"} <= {p.stem for p in (page / "tables").glob("*.csv")}
+    assert {"took", "series-course"} <= {path.stem for path in (page / "figures").glob("*.svg")}
+    answers = json.loads((page / "answer.json").read_text())
+    lines = {answer["what"]: [line["name"] for line in answer["lines"]] for answer in answers}
+    assert lines["Took · level 1"] == ["counted"], "a command that does not give it has no place there"
 
 
 def test_lints_find_what_is_too_short_or_begins_cold():
@@ -338,7 +351,7 @@ def imported(root: Path, plan: SessionPlan, *files: Path, **said: str) -> tuple[
     return {t.record.case: t for _, t in outcome.imported}, [why for _, why in outcome.refused]
 
 
-def test_a_folder_of_hyperfines_exports_becomes_a_trial_a_command(tmp_path: Path):
+def test_a_folder_of_hyperfines_exports_becomes_a_trial_a_command(tmp_path: Path, monkeypatch):
     plan = plan_of()
     trials, refused = imported(tmp_path, plan, DATA / "hyperfine")
     assert refused == []
@@ -357,6 +370,8 @@ def test_a_folder_of_hyperfines_exports_becomes_a_trial_a_command(tmp_path: Path
     found = dict(mine.select("metric", "value").iter_rows())
     assert found["wall_time"] == pytest.approx(result["median"]) and found["user_time"] == result["user"]
     assert found["runs"] == len(result["times"])
+    page = shown(tmp_path, tmp_path / "tidy", monkeypatch)
+    assert (page / "figures" / "wall_time.svg").is_file()
 
 
 def test_any_file_is_imported_by_the_studys_own_definitions(tmp_path: Path):

@@ -170,15 +170,26 @@ def _medians(layout: Layout, first: str, other: str) -> pl.DataFrame:
 
 def comparisons(page: Page, layout: Layout) -> None:
     """Each factor that varies, its levels against the first, in every metric the cases are measured for."""
-    for factor in layout.varying:
+    exact = [metric for metric in layout.primary if _exact(layout.results, metric)]
+    if exact:
+        titles = " and ".join(layout.title(metric) for metric in exact)
+        page.say([f"{titles}: all trials of a case agree to the last digit, so that no difference of it needs a test."])
+    compared = [m for m in layout.primary if m not in exact and layout.results.declared(m).better]
+    for factor in layout.varying if compared else ():
         name = factor.replace("_", " ")
         page.compare(
             f"by-{factor.replace('_', '-')}",
-            [metric for metric in layout.primary if layout.results.declared(metric).better],
+            compared,
             factor=factor,
             across_tools=_tools_differ(layout.results, factor),
             caption=f"By {name}, each against the first",
         )
+
+
+def _exact(results: Results, metric: str) -> bool:
+    """Whether every case has several trials and one value, such as the size of what is always made alike."""
+    values = [[value for _, value, _ in trials] for trials in results.by_case(metric).values()]
+    return bool(values) and all(len(of_case) > 1 and len(set(of_case)) == 1 for of_case in values)
 
 
 def _tools_differ(results: Results, factor: str) -> bool:
