@@ -14,10 +14,14 @@ from sshd_hosts import SshdHost
 from benchstudy.commands.importing import import_outputs
 from benchstudy.families.command.extract import figure
 from benchstudy.families.command.sources import OwnMetric
+from benchstudy.hosts.agent import HostAgent
+from benchstudy.hosts.remote import Remote
 from benchstudy.jobs.tidy import tidy_family
 from benchstudy.lints import Figure, Group, Material, lint
+from benchstudy.measuring.hostcheck import HostCheck
 from benchstudy.measuring.raw import StoredTrial, TrialStore
 from benchstudy.measuring.session import hold_session
+from benchstudy.measuring.state import HostConnection
 from benchstudy.model.causes import Cause
 from benchstudy.model.errors import StudyError
 from benchstudy.model.host import Host
@@ -28,12 +32,12 @@ FAMILY = "command"
 DATA = Path(__file__).parent / "data" / "command"
 
 
-def study_of(host: Host | Mapping[str, Any], *commands: Mapping[str, Any], **block: Any) -> Study:
+def study_of(host: Host | Mapping[str, Any], *commands: Mapping[str, Any], study: str = "small", **block: Any) -> Study:
     if isinstance(host, Host):
         host = host.model_dump(exclude_none=True, exclude_defaults=True)
     return parse_study(
         {
-            "study": "small",
+            "study": study,
             "blocks": 1,
             "hosts": {"here": host},
             "targets": {"machine": {"roles": {"sut": "here"}}},
@@ -182,10 +186,12 @@ COMMANDS: list[dict[str, Any]] = [
 
 
 class Measured:
-    def __init__(self, root: Path, plan: SessionPlan):
-        self.root, self.plan = root, plan
-        store = TrialStore(root / "data" / "raw" / "small" / "machine" / FAMILY)
-        self.trials: dict[str, StoredTrial] = {trial.record.case: trial for trial in store.trials()}
+    """A session's trials and tables, one of a command that hangs, and what `benchstudy check` found before."""
+
+    def __init__(self, root: Path, plan: SessionPlan, checked: list[tuple[bool, str]]):
+        self.root, self.plan, self.checked = root, plan, checked
+        stores = [TrialStore(root / "data" / "raw" / name / "machine" / FAMILY) for name in ("small", "ended")]
+        self.trials: dict[str, StoredTrial] = {t.record.case: t for store in stores for t in store.trials()}
         tidy_family(root, [plan], root / "tidy")
 
     def table(self, name: str) -> pl.DataFrame:
@@ -211,7 +217,14 @@ def measured(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Measured]:
         plan = study.session("machine", FAMILY)
         index = json.loads(hold_session(folder, plan).read_text())
         assert index["problem"] is None
-        yield Measured(folder, plan)
+        with Remote("here", host) as remote:
+            agent = HostAgent.deploy(remote, lease_s=30, reconnect_s=10, on_event=print)
+            look = HostCheck(HostConnection(remote, agent), roles=["sut"])
+            plan.family.check(plan.config, look)
+        hanging = {"name": "hanging", "argv": ["sh", "-c", "touch here; sleep 60"]}
+        again = study_of(host, hanging, timeout="1s", study="ended").session("machine", FAMILY)
+        hold_session(folder, again)
+        yield Measured(folder, plan, [(fine, what) for fine, what, _ in look.findings])
 
 
 def test_every_run_is_timed_prepared_and_read(measured: Measured):
@@ -250,6 +263,19 @@ def test_a_program_is_asked_for_its_version_by_the_name_it_has_and_its_system_is
     record = measured.trials["command=one-of-many"].record
     assert [(c.label, c.tool.name) for c in record.commands] == [("command", "two"), ("server", "python3")]
     assert record.commands[0].tool.version == "two 1.5"
+
+
+def test_a_command_that_hangs_is_ended_by_its_name_and_leaves_nothing(measured: Measured):
+    trial = measured.trials["command=hanging"]
+    assert trial.record.status == "timeout" and "sh was ended at its timeout" in trial.record.cause
+    assert (trial.record.failure.cause, trial.record.failure.name) == (Cause.TIMEOUT, "sh")
+    assert [path.name for path in (trial.folder / "files").iterdir()] == ["run-1"]
+
+
+def test_check_looks_for_every_program_without_running_it(measured: Measured):
+    assert (False, "absent runs no-such-program: no-such-program is missing") in measured.checked
+    assert [what for fine, what in measured.checked if what.startswith("fetched runs python3: /")]
+    assert len(measured.checked) == len({what for _, what in measured.checked})
 
 
 def test_memory_is_the_commands_own_or_nothing(measured: Measured):

@@ -85,7 +85,7 @@ class CommandSpec(Strict):
     warm_up: Annotated[int | float | None, BeforeValidator(_warm_up)] = Field(
         None, description="runs that do not count: how many (`3`), or whole ones until so much time has passed (`5s`)"
     )
-    repeat: int = Field(1, ge=1, le=100_000, description="runs of a trial; its value is their median")
+    repeat: int = Field(1, ge=1, le=1000, description="runs of a trial; its value is their median")
     discard_stdout: bool = Field(False, description="true: what it prints goes to /dev/null")
     max_output: SizeField = Field(Size("16MiB"), description="of each output and file that is kept")
     loop: Literal["open", "closed"] | None = Field(None, description="where it is a load generator: its loop")
