@@ -396,6 +396,8 @@ def test_a_folder_of_hyperfines_exports_becomes_a_trial_a_command(tmp_path: Path
     found = dict(mine.select("metric", "value").iter_rows())
     assert found["wall_time"] == pytest.approx(result["median"]) and found["user_time"] == result["user"]
     assert found["runs"] == len(result["times"])
+    in_one = cases.filter(pl.col("seconds").is_not_null())
+    assert in_one["command"].n_unique() == 1 and in_one.height == 3, "they differ in a parameter alone"
     page = shown(tmp_path, tmp_path / "tidy", monkeypatch)
     assert (page / "figures" / "wall_time.svg").is_file()
 

@@ -1,5 +1,6 @@
 """Existing outputs, recognised: hyperfine's exports, and whatever the study's own definitions find their figures in."""
 
+from collections.abc import Mapping
 from pathlib import Path
 
 from benchstudy.families.command import hyperfine
@@ -33,10 +34,9 @@ def recognise(path: Path, config: CommandConfig | None = None) -> list[Imported]
 
 
 def _of_hyperfine(number: int, result: dict) -> Imported:
-    parameters = result.get("parameters") or {}
-    # What --command-name gave it, or the whole command line.
-    levels = {COMMAND: exact_level(str(result["command"]), _LONGEST)}
-    levels |= {_factor(name): exact_level(str(value), _LONGEST) for name, value in parameters.items()}
+    parameters = {name: str(value) for name, value in (result.get("parameters") or {}).items()}
+    levels = {COMMAND: exact_level(_without(parameters, str(result["command"])), _LONGEST)}
+    levels |= {_factor(name): exact_level(value, _LONGEST) for name, value in parameters.items()}
     exits = [code for code in result.get("exit_codes") or [] if code]
     failed = f"{len(exits)} of its runs exited with status {exits[0]}" if exits else None
     return Imported(
@@ -46,10 +46,21 @@ def _of_hyperfine(number: int, result: dict) -> Imported:
         notes=(_MEANS,),
         files={hyperfine.PART: b'{"result": %d}' % number},
         command=str(result["command"]),
-        options={name: str(value) for name, value in parameters.items()},
+        options=parameters,
         cause=failed,
         failure=Failure(cause=Cause.EXITED, name="hyperfine", exit_status=exits[0], said=failed) if exits else None,
     )
+
+
+def _without(parameters: Mapping[str, str], command: str) -> str:
+    """What --command-name gave it, or the whole command line, as it was before parameters were put in.
+
+    A value that stands there twice, or nowhere, is left as it is: where it came from is not told.
+    """
+    for name, value in parameters.items():
+        if command.count(value) == 1:
+            command = command.replace(value, f"{{{name}}}")
+    return command
 
 
 def _factor(name: str) -> str:

@@ -45,6 +45,11 @@ class Layout:
         self.own = [metric for metric in results.metrics if metric not in METRICS and metric not in self.primary]
         self._declared = {c["name"]: c.get("metrics", {}) for c in page.declared.get("commands", ())}
 
+    @property
+    def by(self) -> str:
+        """What the names of series are levels of, where nobody can guess it."""
+        return "" if self.series == COMMAND else f", by {self.series.replace('_', ' ')}"
+
     def column(self, factor: str) -> tuple[str, str] | None:
         """The numeric column of a factor and its unit."""
         columns = self.results.cases.columns
@@ -87,7 +92,7 @@ class Layout:
 def answers(page: Page, layout: Layout) -> None:
     """Every metric that the cases are measured for, under each combination of the other factors."""
     groups = {
-        layout.title(metric, view): (metric, where)
+        f"{layout.title(metric, view)}{layout.by}": (metric, where)
         for metric in layout.primary
         for view, where in layout.views(metric).items()
     }
@@ -111,7 +116,7 @@ def figures(page: Page, layout: Layout) -> None:
         panels = list(_strips(layout, metric, layout.views(metric, numbered=False)))
         if panels or name == metric:
             style = figuredata.style(layout.results, layout.series)
-            page.show_figure(name, f"{layout.title(metric)}, every trial.", panels, style, list(style.names))
+            page.show_figure(name, f"{layout.title(metric)}{layout.by}, every trial.", panels, style, list(style.names))
 
 
 def _strips(layout: Layout, metric: str, views: Mapping[str, Where]) -> Iterator[Panel]:
@@ -129,6 +134,8 @@ def _strips(layout: Layout, metric: str, views: Mapping[str, Where]) -> Iterator
 def pairs(page: Page, layout: Layout) -> None:
     """The first metric that the cases are measured for against each further one: a point a trial, a line by median."""
     results = layout.results
+    if len(layout.primary) < 2:
+        page.say(["The cases are measured for one metric alone."])
     style = figuredata.style(results, layout.series)
     for first, other in ((layout.primary[0], other) for other in layout.primary[1:]):
         across = results.points(other).select("trial", x="value", x_unit="unit")
@@ -238,6 +245,13 @@ def resources(page: Page, layout: Layout) -> None:
     for name, (caption, metrics) in _RESOURCES.items():
         given = [metric for metric in metrics if metric in layout.results.metrics]
         page.metrics_table(name, given, rows=factors(layout), caption=f"{caption}, median over trials")
+
+
+def further(page: Page, layout: Layout) -> None:
+    """What the study declares besides what the cases are measured for."""
+    if not layout.own:
+        return page.say(["The study declares no further metric."])
+    page.metrics_table("further", layout.own, rows=factors(layout), caption="Further metrics, median over trials")
 
 
 def factors(layout: Layout) -> list[str]:
