@@ -12,6 +12,8 @@ import pytest
 from conftest import CHECKOUT, Project, copy_project
 from planned import Job, following, jobs_in
 
+from benchstudy.model import registry
+
 SRC = CHECKOUT / "src"
 FAMILIES = ("file_size", "fio", "http_concurrency", "load_test", "log_write")
 MODULES = sorted(path.relative_to(SRC).as_posix() for path in SRC.rglob("*.py"))
@@ -21,7 +23,7 @@ START = ("benchstudy.jobs.job.", "benchstudy.jobs.preloaded.", "benchstudy.jobs.
 
 @pytest.fixture(scope="module")
 def jobs(tmp_path_factory: pytest.TempPathFactory) -> list[Job]:
-    """All jobs of the embedded study, which has every family, as Snakemake plans them before anything was done."""
+    """All jobs of the embedded study, as Snakemake plans them before anything was done."""
     project: Project = copy_project(tmp_path_factory.mktemp("inputs") / "project")
     return jobs_in(project.snakemake("report", "-n", "--forceall").stdout)
 
@@ -117,7 +119,7 @@ def imported_by(job: Job) -> set[str]:
     if job.rule == "tidy_family":
         names += [f"benchstudy.families.{job.of}.parse"]
     if job.rule in ("make_page", "build_index"):
-        names += [f"benchstudy.families.{family}.lints" for family in FAMILIES]
+        names += [f"benchstudy.families.{family}.lints" for family in registry.names()]
     if job.rule == "make_page":
         names += names_in_notebook(CHECKOUT / "notebooks" / f"{job.of}.ipynb")
     if job.rule == "make_page" and job.of not in FAMILIES:

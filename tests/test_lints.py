@@ -255,7 +255,11 @@ def test_every_rule_explains_itself_and_is_called_once():
     every = {f.lint for f in lints.lint(PUBLISHED)}
     # No page prints what was scraped, nor trials, nor what else its host did: test_load_test_report.py, test_modes.py
     # and test_disturbed.py have results with each of these.
-    unprinted = ("benchstudy.families.load_test.lints", "benchstudy.lints.neighbours")
+    unprinted = (
+        "benchstudy.families.command.lints",
+        "benchstudy.families.load_test.lints",
+        "benchstudy.lints.neighbours",
+    )
     of_pages = {name for name, rule in lints.rules().items() if rule.find.__module__ not in unprinted} - {"two-modes"}
     assert every == of_pages, "the pages have one of each"
     assert pl.read_csv(PUBLISHED / "ceilings.csv").height

@@ -97,8 +97,15 @@ def log_write(folder: Path) -> Units:
     return found | parsed("log_write", {}, screen)
 
 
+def command(folder: Path) -> Units:
+    exported = {"hyperfine_dot_json": DATA / "command/hyperfine/pair.json", "part_dot_json": '{"result": 1}'}
+    found = parsed("command", {}, files(folder, **exported))
+    return found | parsed("command", {}, files(folder, stdout=DATA / "command/command_runs.json"))
+
+
 # What captured outputs do not hold, because it stands beside them in a trial, is checked where trials are measured.
 NOT_CAPTURED = {
+    "command": set(),
     "file_size": set(),
     "fio": {"trim_", "_slat_p", "read_lat_p", "write_lat_p", "sync_lat_p99.9"},
     "http_concurrency": {"generator_cpu", "server_cpu", "server_peak_memory"},
@@ -107,7 +114,7 @@ NOT_CAPTURED = {
 }
 
 
-@pytest.mark.parametrize("outputs", [file_size, fio, http_concurrency, load_test, log_write])
+@pytest.mark.parametrize("outputs", [command, file_size, fio, http_concurrency, load_test, log_write])
 def test_captured_outputs_give_what_their_family_declares(outputs, tmp_path):
     family = registry.get(outputs.__name__)
     declared = {(metric.name, metric.unit) for metric in family.metrics.values()}

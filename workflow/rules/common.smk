@@ -133,8 +133,8 @@ def programs_of_target(wildcards):
 
 
 def cases_of_family(wildcards):
-    """What the study says there is to measure: its tables have a row for each case, measured or not."""
-    return [plan.digest for plan in PLANS.values() if plan.family_name == wildcards.family]
+    """What the study says there is to measure, and how it is read: a table has a row a case, measured or not."""
+    return [plan.digest + plan.family.reading for plan in PLANS.values() if plan.family_name == wildcards.family]
 
 
 def tables_of_page(wildcards):

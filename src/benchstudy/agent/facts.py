@@ -78,13 +78,14 @@ def tool_command(arguments: list[str]) -> None:
 
 
 def tool(program: str) -> dict[str, Any]:
-    path = shutil.which(program)
-    if path is None:
+    called = shutil.which(program)
+    if called is None:
         return {"path": None, "version": None, "sha256": None}
-    path = os.path.realpath(path)
+    path = os.path.realpath(called)
     name, sha256 = os.path.basename(path), _sha256(path)
     ways = _VERSION_ARGUMENTS_OF.get(name, _VERSION_ARGUMENTS)
-    versions = (_first_line_of([path, *arguments], _STATUS_OF.get(name, 0)) for arguments in ways)
+    # By the name that it is called by: one file may be many programs, as busybox and Debian's pgbench are.
+    versions = (_first_line_of([called, *arguments], _STATUS_OF.get(name, 0)) for arguments in ways)
     return {"path": path, "version": next(filter(None, versions), None) or _built(path, sha256), "sha256": sha256}
 
 

@@ -92,7 +92,7 @@ def _files(outputs: Iterable[Path]) -> list[Path]:
 
 def _recognise(study: Study, path: Path) -> tuple[Family, list[Imported]]:
     for name in study.families:
-        family = registry.get(name)
+        family = registry.get(name).of(study.families[name])
         runs = family.parse_import(path)
         if runs:
             return family, runs

@@ -107,9 +107,9 @@ def _together(names: Sequence[str]) -> str:
 
 def _table(model: type[BaseModel], known: tuple[str, ...] = ()) -> str:
     rows = [
-        f"| `{name}` | {_type(field.annotation, field.metadata)} | {_default(field)} | {_meaning(field)} |"
+        f"| `{key}` | {_type(field.annotation, field.metadata)} | {_default(field)} | {_meaning(field)} |"
         for name, field in model.model_fields.items()
-        if name not in known
+        if (key := field.alias or name) not in known
     ]
     return "\n".join(["| key | value | when left out | |", "|---|---|---|---|", *rows])
 

@@ -43,6 +43,7 @@ class Command:
         `env` says another; `stdout` then is what was drawn, byte for byte. stderr stays apart, so that messages do not
         spoil the screen. Nobody types: it goes with no `stdin`.
     `stop_when`: once it is set, here, the command is told to end; its state is then "ended", as a result's may be.
+    `program`: what it is about where `argv` only runs it, for the record of tools.
 
     Raises ValueError for a terminal of an impossible size, or with `stdin`.
     """
@@ -61,6 +62,7 @@ class Command:
     open_files: int | None = None
     terminal: tuple[int, int] | None = None
     stop_when: threading.Event | None = None
+    program: str | None = None
 
     def __post_init__(self) -> None:
         if self.terminal is None:

@@ -12,7 +12,7 @@ import polars as pl
 
 from benchstudy.measuring import disturbances
 from benchstudy.measuring.raw import CorruptTrial, StoredTrial, load_trial
-from benchstudy.model import interference, paths
+from benchstudy.model import interference, paths, registry
 from benchstudy.model.disturbance import DisturbancePolicy
 from benchstudy.model.errors import BenchstudyError
 from benchstudy.model.family import Case, Family, ParseError
@@ -120,6 +120,9 @@ def tidy_family(root: Path, plans: Sequence["SessionPlan"], output: Path) -> Non
     pl.DataFrame(trials, schema=_TRIALS).write_parquet(output / "trials.parquet")
     pl.DataFrame(hosts, schema=_HOSTS).write_parquet(output / "hosts.parquet")
     pl.DataFrame(list(cases.values()), infer_schema_length=None).write_parquet(output / "cases.parquet")
+    if family.metrics != registry.get(family.name).metrics:
+        declared = [asdict(metric) for metric in family.metrics.values()]
+        pl.DataFrame(declared, infer_schema_length=None).write_parquet(output / "metrics.parquet")
     for name, schema in family.series_schemas.items():
         pl.concat([_series(schema, {}, ()), *series[name]], rechunk=True).write_parquet(output / f"{name}.parquet")
     log.info("%s: %d trials, %d observations", family.name, len(trials), len(observations))

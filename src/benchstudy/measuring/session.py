@@ -395,10 +395,9 @@ class _Session:
             trial.note(**family.notes(trial.files))
         except (TrialFailed, ParseError) as error:
             states = {command.state for command in trial.commands}
-            failure = Failure(cause=Cause.PARSE) if isinstance(error, ParseError) else error.failure
             if states & _NOT_THE_TOOLS_DOING:
-                return "aborted", str(error), failure
-            return ("timeout" if "timeout" in states else "failed"), str(error), failure
+                return "aborted", str(error), error.failure
+            return ("timeout" if "timeout" in states else "failed"), str(error), error.failure
         except (ConnectionFailed, ConnectionLost):
             raise
         except Exception as error:  # a defect of ours: it takes no other trial down, and it is no result either

@@ -24,19 +24,23 @@ _CAUSE_TAIL_BYTES = 600
 
 @dataclass(frozen=True)
 class TrialExecution:
-    """A finished command whose files are here: `stdout`, `stderr`, and what it wrote in `files`."""
+    """A finished command whose files are here: `stdout`, `stderr`, and what it wrote in `files`.
+
+    `program`: what it was about, by the name that its failures get.
+    """
 
     execution: Execution
     stdout: Path
     stderr: Path
     files: Path
+    program: str
 
     def require_success(self) -> None:
         """Raises TrialFailed with the way the command ended and the tail of what it said."""
         e = self.execution
         if e.state == "exited" and e.exit_status == 0 and not ran_out_of_memory(vars(e)):
             return
-        name = Path(e.argv[0]).name
+        name = Path(self.program).name
         said = _said(self.stderr) or (_said(self.stdout) if e.state == "exited" else "")
         failure = failure_of(vars(e), name, said)
         if failure.cause is Cause.OOM:
@@ -79,7 +83,8 @@ class TrialContext(Generic[ConfigT_co]):
         """Run one command under the supervisor on the role's host and fetch everything it left."""
         connection = self._state.host(role)
         agent = connection.agent
-        tool = self._state.tool(role, command.argv[0])
+        program = command.program or command.argv[0]
+        tool = self._state.tool(role, program)
         self._state._secrets.update(command.secret_env.values())
         with self._neighbours.around(command.label, connection.remote.name) as observed:
             execution = agent.execute(self._state.uuid, command)
@@ -99,7 +104,7 @@ class TrialContext(Generic[ConfigT_co]):
                 **{name: getattr(execution, name) for name in _AS_IT_WENT},
             )
         )
-        return TrialExecution(execution, into / "stdout", into / "stderr", into / "files")
+        return TrialExecution(execution, into / "stdout", into / "stderr", into / "files", program)
 
     def agent_argv(self, command: str, *args: str, role: str = "sut") -> list[str]:
         return self._state.host(role).agent.argv(command, *args)

@@ -26,6 +26,8 @@ class Cause(StrEnum):
     INTERRUPTED = "interrupted"
     REFUSED = "refused"  # by the agent on the host
     PARSE = "parse"  # what a tool left cannot be read
+    NOT_FOUND = "not-found"  # a figure that was to be in what a tool left
+    UNEXPECTED = "unexpected"  # it ended as it should, and said something else than it should
     INTERNAL = "internal"  # a defect of ours
     TOLD = "told"  # in words only
 

@@ -28,9 +28,9 @@ from typing import TYPE_CHECKING, Any, ClassVar, Generic, Literal
 
 from pydantic import Field, model_validator
 
-from benchstudy.model.causes import Failure
+from benchstudy.model.causes import Cause, Failure
 from benchstudy.model.disturbance import DisturbancePolicy
-from benchstudy.model.metrics import Metric
+from benchstudy.model.metrics import Metric, measured_for
 from benchstudy.model.names import Name
 from benchstudy.model.services import Service
 from benchstudy.model.stopping import BlocksField, PrecisionField
@@ -140,7 +140,14 @@ class Parsed:
 
 
 class ParseError(ValueError):
-    """Raw output that cannot be what the tool writes when all is well: truncated, empty, inconsistent."""
+    """Raw output that cannot be what the tool writes when all is well: truncated, empty, inconsistent.
+
+    `failure`: the same as a value; that it cannot be read, unless one says more.
+    """
+
+    def __init__(self, text: str, failure: Failure | None = None):
+        super().__init__(text)
+        self.failure = failure or Failure(cause=Cause.PARSE)
 
 
 if TYPE_CHECKING:
@@ -196,6 +203,15 @@ class Family(ABC, Generic[ConfigT]):
         """Whether a phase of this name comes before what counts."""
         return phase in _BEFORE
 
+    def of(self, config: Any) -> "Family":
+        """The family as one study has it: another instance where a study declares metrics of its own."""
+        return self
+
+    @property
+    def reading(self) -> str:
+        """A digest of what a study says of how trials are read: another one makes tables anew and measures nothing."""
+        return ""
+
     @abstractmethod
     def cases(self, config: ConfigT) -> list[Case]:
         """All cases of `config` in a deterministic order, each id once."""
@@ -226,19 +242,20 @@ class Family(ABC, Generic[ConfigT]):
 
         Raises ParseError, also for an observation that `metrics` does not declare in this unit.
         """
-        parsed: Parsed = self._part("parse").parse_trial(case_levels, files)
+        parsed = self.read(case_levels, files)
         for seen in parsed.observations:
             if seen.metric not in self.metrics or self.metrics[seen.metric].unit != seen.unit:
                 raise ParseError(f"{self.name} declares no metric {seen.metric!r} in {seen.unit!r} (`metrics`)")
         return parsed
 
+    def read(self, case_levels: Mapping[str, str], files: Path) -> Parsed:
+        """What the family's parser makes of the files, before it is held against what is declared."""
+        parsed: Parsed = self._part("parse").parse_trial(case_levels, files)
+        return parsed
+
     def measured_for(self, given: Container[str]) -> list[str]:
-        """Those of a case's metrics that it is measured for: adaptive stopping wants them precise, and two studies are
-        compared by them. Where it gives none of the primary ones: the first of which one direction is better.
-        """
-        there = [metric for metric in self.metrics.values() if metric.name in given]
-        primary = [metric.name for metric in there if metric.primary]
-        return primary or [metric.name for metric in there if metric.better][:1]
+        """See model.metrics.measured_for."""
+        return measured_for(self.metrics, given)
 
     def notes(self, files: Path) -> Mapping[str, Any]:
         """What a reader must know of a trial that was just run, read from its files; its record keeps it.

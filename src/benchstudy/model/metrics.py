@@ -1,6 +1,6 @@
 """What a family's trials give: each metric declared once, with its unit, its title and what would be better."""
 
-from collections.abc import Mapping
+from collections.abc import Container, Mapping
 from dataclasses import dataclass
 from typing import Literal
 
@@ -38,6 +38,15 @@ def declare(*metrics: Metric) -> Mapping[str, Metric]:
         names = [metric.name for metric in metrics]
         raise ValueError(f"declared twice: {', '.join(sorted({name for name in names if names.count(name) > 1}))}")
     return found
+
+
+def measured_for(metrics: Mapping[str, Metric], given: Container[str]) -> list[str]:
+    """Those of a case's metrics that it is measured for: adaptive stopping wants them precise, and two studies are
+    compared by them. Where it gives none of the primary ones: the first of which one direction is better.
+    """
+    there = [metric for metric in metrics.values() if metric.name in given]
+    primary = [metric.name for metric in there if metric.primary]
+    return primary or [metric.name for metric in there if metric.better][:1]
 
 
 def undeclared(name: str) -> Metric:

@@ -35,7 +35,10 @@ def generator_tools(family: Mapping[str, Any], roles: Iterable[str], target_role
 
 
 def programs_by_host(study: Study, target: str) -> dict[str, list[str]]:
-    """Sorted names of all these programs, for each host of the target: another one may have to be installed."""
+    """Sorted names of all these programs, and of packages that a family's block lists, for each host of the target.
+
+    Another one may have to be installed.
+    """
     target_roles = study.targets[target].roles
     blocks = [
         plan.config.model_dump(mode="json", serialize_as_any=True) for plan in study.sessions() if plan.target == target
@@ -46,6 +49,7 @@ def programs_by_host(study: Study, target: str) -> dict[str, list[str]]:
         for block in blocks:
             programs |= started_programs(block, roles) | named_tools(block, roles)
             programs |= generator_tools(block, roles, target_roles)
+            programs |= set(block.get("packages", ()))
     return {name: sorted(programs) for name, programs in found.items()}
 
 

@@ -211,7 +211,7 @@ class SessionPlan:
     def __init__(self, study: Study, target: str, family: str):
         self.study, self.target, self.family_name = study, target, family
         self.config = study.families[family]
-        self.family: Family = registry.get(family)
+        self.family: Family = registry.get(family).of(self.config)
         self.roles = study.targets[target].roles
         self.disturbance = self.config.disturbance or study.disturbance or DisturbancePolicy()
         # Of nothing to measure there is nothing to decide.
@@ -330,7 +330,11 @@ def _explain(error: ValidationError, model: type[BaseModel], prefix: tuple[str, 
             lines.append(str(cause))
         elif problem["type"] == "extra_forbidden":
             parent = _model_at(model, problem["loc"][:-1])
-            hint = nearest(str(problem["loc"][-1]), parent.model_fields) if parent else "remove it"
+            hint = (
+                nearest(str(problem["loc"][-1]), [field.alias or name for name, field in parent.model_fields.items()])
+                if parent
+                else "remove it"
+            )
             lines.append(f"{where}: unknown key: {hint}")
         else:
             message = explain(problem)

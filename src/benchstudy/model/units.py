@@ -4,6 +4,7 @@
 the unit it was written with, so that a table shows what the study says.
 """
 
+import difflib
 import re
 from typing import Annotated, Any
 
@@ -60,6 +61,33 @@ def parse_percent(value: Any) -> float | None:
     """0.025 of "2.5 %"; None for what is not written so."""
     match = _PERCENT.fullmatch(value) if isinstance(value, str) else None
     return float(match[1]) / 100 if match else None
+
+
+# Bits as networks count them.
+_BITS = {"bit": 1 / 8, **{f"{p}bit": 1000**i / 8 for i, p in enumerate("kMGT", start=1)}}
+_BASES: dict[str, tuple[float, str]] = {
+    "1": (1.0, "1"),
+    "%": (0.01, "1"),
+    **{unit: (factor, "s") for unit, factor in {"ns": 1e-9, **_DURATION_UNITS}.items()},
+    **{unit: (float(factor), "B") for unit, factor in (_SIZE_UNITS | _BITS).items()},
+    **{f"{unit}/s": (float(factor), "B/s") for unit, factor in (_SIZE_UNITS | _BITS).items()},
+    **{f"1/{unit}": (1 / factor, "1/s") for unit, factor in _DURATION_UNITS.items()},
+}
+
+
+def base_of(unit: str) -> tuple[float, str]:
+    """What a figure in this unit is multiplied by, and the base unit it then has: "ms" is (0.001, "s").
+
+    Raises ValueError for a unit that is not known.
+    """
+    if unit not in _BASES:
+        close = difflib.get_close_matches(unit, _BASES, n=1)
+        hint = f'did you mean "{close[0]}"? ' if close else ""
+        raise ValueError(
+            f"{unit!r} is no known unit: {hint}known: 1 (a count, ratio or score), %, ns to d, B to PiB, bit to Tbit, "
+            "each of these sizes with /s, and 1/s, 1/min"
+        )
+    return _BASES[unit]
 
 
 def _size(value: Any) -> Size:

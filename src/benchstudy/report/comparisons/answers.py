@@ -17,7 +17,9 @@ def answer(results: Results, label: str, metric: str, where: Where, series: str)
         {
             "name": figuredata.label(results, e.levels, series),
             "value": human.median(e.summary, e.unit),
-            "evidence": "; ".join([human.evidence(e.summary, e.unit), *_marks(results, e, where), *cells.failures(e)]),
+            "evidence": "; ".join(
+                [human.evidence(e.summary, e.unit), *_marks(results, e, where, series), *cells.failures(e)]
+            ),
         }
         for e in known
     ]
@@ -38,12 +40,15 @@ def answer(results: Results, label: str, metric: str, where: Where, series: str)
     return {"what": label, "lines": lines, "note": note} if lines else None
 
 
-def _marks(results: Results, estimate: Estimate, where: Where) -> tuple[str, ...]:
-    """What a median must not be read without: a level that is not the group's own, which stands first; a drift."""
+def _marks(results: Results, estimate: Estimate, where: Where, series: str) -> tuple[str, ...]:
+    """What a median must not be read without: a level that is not the group's own, which stands first; a drift.
+
+    The level of the series is its name already.
+    """
     others = [
         str(estimate.levels[factor])
         for factor, levels in where.items()
-        if not isinstance(levels, str) and estimate.levels.get(factor) in levels[1:]
+        if factor != series and not isinstance(levels, str) and estimate.levels.get(factor) in levels[1:]
     ]
     return (*others, *drift.mark(results, estimate.metric, (estimate.target, estimate.case)))
 

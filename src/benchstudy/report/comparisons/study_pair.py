@@ -108,7 +108,7 @@ class FamilyPair:
         seen = self.base.results.observations.filter((pl.col("target") == target) & (pl.col("case") == case))
         given = set(seen.drop_nulls("value")["metric"])
         asked = [metric for metric in self._metrics if metric in given]
-        return asked if self._metrics else registry.get(self.family).measured_for(given)
+        return asked if self._metrics else self.base.results.measured_for(given)
 
     def _row(self, metric: str, target: str, case: str, apart: str) -> Row | None:
         places = ((self.base, target), (self.other, self.targets[target]))

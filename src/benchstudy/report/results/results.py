@@ -2,7 +2,7 @@
 
 import json
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Container, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
@@ -15,7 +15,7 @@ from benchstudy.model.causes import Cause
 from benchstudy.model.errors import BenchstudyError
 from benchstudy.model.family import UNKNOWN
 from benchstudy.model.interference import Disturbance
-from benchstudy.model.metrics import Metric, Tells, undeclared
+from benchstudy.model.metrics import Metric, Tells, declare, measured_for, undeclared
 from benchstudy.report import human
 from benchstudy.report.results.trialplaces import TrialPlaces, trial_places
 from benchstudy.report.tables.tables import anchor
@@ -251,14 +251,25 @@ class Results:
         return self.observations.filter(pl.col("value").is_not_null())["metric"].unique(maintain_order=True).to_list()
 
     def declared(self, metric: str) -> Metric:
-        """What the family says of a metric."""
-        known = registry.get(self.family).metrics if self.family in registry.names() else {}
-        return known.get(metric) or undeclared(metric)
+        """What the family says of a metric, or the study itself."""
+        return self._declared.get(metric) or undeclared(metric)
+
+    @cached_property
+    def _declared(self) -> Mapping[str, Metric]:
+        """Tables hold what a study declares itself; all else is the family's."""
+        path = self.tidy / "metrics.parquet"
+        if path.is_file():
+            return declare(*(Metric(**row) for row in pl.read_parquet(path).iter_rows(named=True)))
+        return registry.get(self.family).metrics if self.family in registry.names() else {}
+
+    def measured_for(self, given: Container[str]) -> list[str]:
+        """See model.metrics.measured_for."""
+        return measured_for(self._declared, given)
 
     @cached_property
     def primary_metrics(self) -> list[str]:
         """What the family's cases are measured for, as far as its trials gave it."""
-        return registry.get(self.family).measured_for(self.metrics) if self.family in registry.names() else []
+        return self.measured_for(self.metrics)
 
     def telling(self, what: Tells) -> list[str]:
         """Those of its metrics that tell it."""

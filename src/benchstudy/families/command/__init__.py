@@ -1,0 +1,1 @@
+"""Any benchmark program, timed from outside and read by what it prints."""

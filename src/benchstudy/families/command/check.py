@@ -1,0 +1,23 @@
+"""What `benchstudy check` looks for: the programs of the commands, and of what prepares them."""
+
+from benchstudy.families.command.config import CommandConfig
+from benchstudy.measuring.hostcheck import HostCheck
+
+
+def check_host(config: CommandConfig, host: HostCheck) -> None:
+    """Whether every program is on the hosts that run it."""
+    seen: set[str] = set()
+    for command in config.commands:
+        if command.role not in host.target_roles:
+            host.problem(
+                f"{command.name}: the target has no role {command.role!r}", "name another role, or give it a host"
+            )
+        if command.role not in host.roles:
+            continue
+        for levels in command.cases():
+            placed = command.placed(levels)
+            programs = [["sh"] if placed.shell else placed.argv, *placed.prepare, *placed.cleanup]
+            for program in dict.fromkeys(argv[0] for argv in programs):
+                if program not in seen:
+                    seen.add(program)
+                    host.program(program, f"{command.name} runs {program}")

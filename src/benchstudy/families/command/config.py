@@ -1,0 +1,228 @@
+"""What a study says of commands: argv, factors, what goes before and after, and what to read from the output."""
+
+import itertools
+import re
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import replace
+from typing import Annotated, Any, ClassVar, Literal
+
+from pydantic import BeforeValidator, Field, field_validator, model_validator
+
+from benchstudy.families.command.metrics import METRICS
+from benchstudy.families.command.sources import OwnMetric, OwnSeries, Regex
+from benchstudy.model.family import FamilyConfig
+from benchstudy.model.metrics import Metric
+from benchstudy.model.names import Name, check_name, require_each_once, require_known
+from benchstudy.model.services import PLACEHOLDER, check_service
+from benchstudy.model.strict import Strict
+from benchstudy.model.units import Size, SizeField, parse_duration
+
+_FACTOR = re.compile(r"[a-z][a-z0-9_]{0,31}")
+_METRIC = re.compile(r"[a-z][a-z0-9_.]{0,63}")
+# Columns of tables, and what placeholders mean already.
+_TAKEN = frozenset(
+    {
+        "study", "target", "family", "case", "block", "trial", "metric", "value", "unit", "status", "command", "run",
+        "series", "x_s", "system", "tools",
+    }
+)  # fmt: skip
+COMMAND = "command"  # the factor whose levels are the commands' names
+
+
+def _texts(value: Any) -> Any:
+    """Levels as texts by their names: a list names them as they are written."""
+    if not isinstance(value, Mapping):
+        value = {text: text for text in map(_text, value)} if isinstance(value, list) else value
+    return {str(name): _text(level) for name, level in value.items()} if isinstance(value, Mapping) else value
+
+
+def _text(value: Any) -> str:
+    if isinstance(value, bool) or not isinstance(value, str | int | float):
+        raise ValueError(f'{value!r} is no level: write a text or a number; what YAML takes for true, such as on: "on"')
+    return str(value)
+
+
+def _warm_up(value: Any) -> Any:
+    return parse_duration(value) if isinstance(value, str) else value
+
+
+Levels = Annotated[dict[str, str], BeforeValidator(_texts)]
+Steps = list[list[str]]
+
+
+class Expect(Strict):
+    """What a run must come to, or the trial failed."""
+
+    exit: list[int] = Field([0], min_length=1, description="exit statuses of a run that succeeded; one, or a list")
+    stdout: Regex | None = Field(None, description="a regular expression that is found in what it prints")
+
+    @field_validator("exit", mode="before")
+    @classmethod
+    def _listed(cls, value: Any) -> Any:
+        return [value] if isinstance(value, int) else value
+
+
+class CommandSpec(Strict):
+    """One program with its arguments. Texts may hold `{{FACTOR}}` of its matrix, and what its system offers."""
+
+    name: Name = Field(description="a level of the factor `command`")
+    argv: list[str] = Field(min_length=1, description="program and arguments, without a shell")
+    shell: bool = Field(
+        False, description="true: `argv` is one text, for `sh -c`; the start-up cost is then the shell's"
+    )
+    matrix: dict[str, Levels] = Field(
+        {}, description="factors with their levels: a list, or names to texts; every combination is a case"
+    )
+    system: str | None = Field(
+        None, description="the service that is measured; `{{system.dir}}`, `{{system.port.NAME}}` … are its own"
+    )
+    system_for: Literal["session", "trial"] = Field("session", description="how long it is up")
+    role: Name = Field("sut", description="on which of the target's hosts the command runs")
+    env: dict[str, str] = Field({}, description="environment variables")
+    stdin: str = Field("", description="what it reads; nothing when left out")
+    prepare: Steps = Field([], description="commands before each run, not timed")
+    cleanup: Steps = Field([], description="commands after the last run, also after one that failed")
+    warm_up: Annotated[int | float | None, BeforeValidator(_warm_up)] = Field(
+        None, description="runs that do not count: how many (`3`), or whole ones until so much time has passed (`5s`)"
+    )
+    repeat: int = Field(1, ge=1, le=1000, description="runs of a trial; its value is their median")
+    discard_stdout: bool = Field(False, description="true: what it prints goes to /dev/null")
+    max_output: SizeField = Field(Size("16MiB"), description="of each output and file that is kept")
+    loop: Literal["open", "closed"] | None = Field(None, description="where it is a load generator: its loop")
+    metrics: dict[str, OwnMetric] = Field({}, description="figures by name, besides those that every command has")
+    series: dict[Name, OwnSeries] = Field({}, description="figures over time, by name")
+    expect: Expect = Expect()
+
+    @field_validator("matrix")
+    @classmethod
+    def _factors(cls, value: dict[str, dict[str, str]]) -> dict[str, dict[str, str]]:
+        for factor, levels in value.items():
+            if not _FACTOR.fullmatch(factor) or factor in _TAKEN:
+                raise ValueError(f"{factor!r} cannot be a factor: use small letters, digits and _, and another word")
+            if not levels:
+                raise ValueError(f"{factor}: give at least one level")
+            for level in levels:
+                try:
+                    check_name(level)
+                except ValueError as error:
+                    raise ValueError(f"{factor}: {error}, or give it one: {{name: {level!r}}}") from error
+        return value
+
+    @field_validator("metrics")
+    @classmethod
+    def _own_names(cls, value: dict[str, OwnMetric]) -> dict[str, OwnMetric]:
+        for name in value:
+            if not _METRIC.fullmatch(name):
+                raise ValueError(f"{name!r} cannot be a metric: use small letters, digits, _ and .")
+            if name in METRICS or name == "trial":
+                raise ValueError(f"{name!r} is what every command has already: give it another name")
+        return value
+
+    @model_validator(mode="after")
+    def _consistent(self) -> "CommandSpec":
+        if self.shell and len(self.argv) != 1:
+            raise ValueError("argv: with shell: true it is one text")
+        if self.discard_stdout and (self.expect.stdout is not None or any(map(_reads_stdout, self._read))):
+            raise ValueError("discard_stdout: something is to be found in stdout")
+        for where, text in self._placed():
+            for given in PLACEHOLDER.findall(text):
+                if "." not in given and given != "tools":
+                    require_known(given, self.matrix, f"{where}: {{{{{given}}}}} is no factor of the matrix")
+                if given.startswith("system.") and self.system is None:
+                    raise ValueError(f"{where}: {{{{{given}}}}}: name the service that is its system")
+        return self
+
+    @property
+    def _read(self) -> Iterable[OwnMetric | OwnSeries]:
+        return (*self.metrics.values(), *self.series.values())
+
+    def _placed(self) -> Iterator[tuple[str, str]]:
+        """Every text that may hold placeholders, with its field."""
+        yield from (("argv", text) for text in self.argv)
+        yield from (("env", text) for text in self.env.values())
+        yield from (("prepare", text) for step in self.prepare for text in step)
+        yield from (("cleanup", text) for step in self.cleanup for text in step)
+        yield from (("stdin", self.stdin), ("system", self.system or ""))
+        for name, metric in self.metrics.items():
+            yield from ((f"metrics.{name}", text) for text in (metric.file or "", metric.size_of or ""))
+        yield from ((f"series.{name}", series.file or "") for name, series in self.series.items())
+
+    def owners(self) -> Iterator[tuple[str, str]]:
+        """The services that its texts speak of, with the field; `system` is one that has its name elsewhere."""
+        for where, text in self._placed():
+            yield from ((where, given.partition(".")[0]) for given in PLACEHOLDER.findall(text) if "." in given)
+
+    def cases(self) -> Iterator[dict[str, str]]:
+        """The levels of each of its cases: its name, then those of the matrix, in the order of the study."""
+        for levels in itertools.product(*self.matrix.values()):
+            yield {COMMAND: self.name, **dict(zip(self.matrix, levels, strict=True))}
+
+    def placed(self, levels: Mapping[str, str]) -> "CommandSpec":
+        """The same with the levels of a case in the place of its factors."""
+        texts = {factor: self.matrix[factor][level] for factor, level in levels.items() if factor in self.matrix}
+        said = {name: value for name, value in self.model_dump().items() if name != "matrix"}
+        return self.model_validate(with_placeholders(said, texts)) if texts else self
+
+
+def with_placeholders(value: Any, texts: Mapping[str, str]) -> Any:
+    """Plain data with `{{NAME}}` replaced wherever `texts` has it; others stay."""
+    if isinstance(value, str):
+        return PLACEHOLDER.sub(lambda match: texts.get(match[1], match[0]), value)
+    if isinstance(value, Mapping):
+        return {name: with_placeholders(part, texts) for name, part in value.items()}
+    return [with_placeholders(part, texts) for part in value] if isinstance(value, list) else value
+
+
+def _reads_stdout(source: OwnMetric | OwnSeries) -> bool:
+    return source.stream == "stdout" and source.file is None and getattr(source, "size_of", None) is None
+
+
+class CommandConfig(FamilyConfig):
+    needed: ClassVar[tuple[str, ...]] = ("commands",)
+
+    commands: list[CommandSpec] = Field([], min_length=1, description="what is run")
+    primary: list[str] = Field(
+        [],
+        description="metrics that the cases are measured for; when left out those of `metrics` that have a `better`, "
+        "else `wall_time`",
+    )
+    packages: list[str] = Field(
+        [], description="Debian's names of what provisioning installs on hosts that run the commands"
+    )
+
+    @model_validator(mode="after")
+    def _agree(self) -> "CommandConfig":
+        require_each_once(commands=(command.name for command in self.commands))
+        known = self.declared
+        for command in self.commands:
+            for where, owner in command.owners():
+                if owner != "system":
+                    check_service(f"commands.{command.name}.{where}", owner, self.services)
+            for levels in command.cases():
+                name = command.placed(levels).system
+                if name is not None:
+                    check_service(f"commands.{command.name}.system", name, self.services)
+        for name in self.primary:
+            require_known(name, known, f"primary: {name!r} is no metric")
+            if known[name].better is None:
+                raise ValueError(f"primary: {name}: say which direction is better")
+        return self
+
+    def command(self, name: str) -> CommandSpec | None:
+        return next((command for command in self.commands if command.name == name), None)
+
+    @property
+    def declared(self) -> dict[str, Metric]:
+        """Every metric of its commands, by name. Raises ValueError for one that two commands mean otherwise."""
+        own: dict[str, Metric] = {}
+        for command in self.commands:
+            for name, metric in command.metrics.items():
+                title = metric.title or name.replace("_", " ").capitalize()
+                found = Metric(name, metric.base[1], title, metric.better, "of what the command says")
+                if own.setdefault(name, found) != found:
+                    raise ValueError(
+                        f"commands.{command.name}.metrics.{name}: another command has it with another unit, title or "
+                        "better; one name is one metric"
+                    )
+        chosen = self.primary or [name for name, metric in own.items() if metric.better] or ["wall_time"]
+        return {name: replace(metric, primary=name in chosen) for name, metric in {**METRICS, **own}.items()}

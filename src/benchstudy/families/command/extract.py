@@ -1,0 +1,130 @@
+"""Figures out of what a command left. Pure: text and a definition in, numbers in base units out."""
+
+import csv
+import json
+import re
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from statistics import fmean
+from typing import Any
+
+from benchstudy.families.command.sources import OwnMetric, OwnSeries, json_path
+from benchstudy.model.causes import Cause, Failure
+from benchstudy.model.family import ParseError
+from benchstudy.model.units import base_of
+
+_SHOWN = 400  # characters of the searched text that stand in the sentence
+_KEPT = 2000  # and those that the failure keeps
+_THOUSANDS = re.compile(r"[+-]?\d{1,3}(?:,\d{3})+(?:\.\d+)?")
+_TAKE: Mapping[str, Callable[[Sequence[float]], float]] = {
+    "first": lambda found: found[0],
+    "last": lambda found: found[-1],
+    "sum": sum,
+    "mean": fmean,
+    "min": min,
+    "max": max,
+}
+# What goes on with a number: nobody who reads "1,250" wants 1.
+_REST = re.compile(r"\d|\.\d|,\d{3}(?!\d)|[eE][+-]?\d")
+
+
+def figure(name: str, wanted: OwnMetric, text: str, where: str) -> float:
+    """The figure of a metric, in its base unit. `where`: what the text is called.
+
+    Raises ParseError with the text that was searched when it is not there, is no number, or is several.
+    """
+    try:
+        found = list(_figures(wanted, text))
+    except (ValueError, LookupError, TypeError, csv.Error) as error:
+        raise _not_found(name, wanted, f"{error}", text, where) from error
+    if not found:
+        raise _not_found(name, wanted, "nothing is found", text, where)
+    if wanted.take != "only":
+        return _TAKE[wanted.take](found)
+    if len(set(found)) > 1:
+        several = f"{len(found)} figures are found; say which one with `take`"
+        raise _not_found(name, wanted, several, text, where)
+    return found[0]
+
+
+def points(name: str, wanted: OwnSeries, text: str, where: str) -> list[tuple[float, float]]:
+    """Time in seconds and figure in its base unit, as they come. Raises ParseError as `figure` does."""
+    (x_factor, _), (factor, _) = base_of(wanted.x_unit), base_of(wanted.unit)
+    try:
+        if wanted.regex is not None:
+            found: Any = re.findall(wanted.regex, text, re.MULTILINE)
+        elif wanted.csv is not None:
+            found = [(row[wanted.csv[0]], row[wanted.csv[1]]) for row in _rows(text, wanted.csv)]
+        else:
+            document = json.loads(text)
+            columns = [json_path(path).search(document) or [] for path in wanted.json_paths or ()]
+            found = list(zip(*columns, strict=True))
+        made = [(_number(x) * x_factor, _number(y) * factor) for x, y in found]
+    except (ValueError, LookupError, TypeError, csv.Error) as error:
+        raise _not_found(name, wanted, f"{error}", text, where) from error
+    if not made:
+        raise _not_found(name, wanted, "nothing is found", text, where)
+    return made
+
+
+def _figures(wanted: OwnMetric, text: str) -> Iterator[float]:
+    factor, base = wanted.base
+    if wanted.regex is not None:
+        for match in re.finditer(wanted.regex, text, re.MULTILINE):
+            printed, *unit = match.groups()
+            if match.end() == match.end(1) and (rest := _REST.match(text, match.end())):
+                raise ValueError(f"the group ends within a number: {printed + rest[0]!r}")
+            yield _number(printed) * (_of_unit(unit[0], base) if unit and unit[0] else factor)
+        return
+    if wanted.csv is not None:
+        rows = _rows(text, [wanted.csv, *wanted.where])
+        found = [row[wanted.csv] for row in rows if all(row[c] == level for c, level in wanted.where.items())]
+    else:
+        assert wanted.json_path is not None, "a metric has one source"
+        value = json_path(wanted.json_path).search(json.loads(text))
+        found = value if isinstance(value, list) else [] if value is None else [value]
+    yield from (_number(value) * factor for value in found)
+
+
+def _of_unit(unit: str, base: str) -> float:
+    """The factor of a unit that stands behind the figure."""
+    factor, its = base_of(unit)
+    if its != base:
+        raise ValueError(f"{unit!r} is behind the figure, and its metric is in {base!r}")
+    return factor
+
+
+def _number(value: Any) -> float:
+    """Raises ValueError for what is no number; thousands may have commas."""
+    text = str(value).strip()
+    if isinstance(value, bool) or value is None:
+        raise ValueError(f"{value!r} is no number")
+    try:
+        return float(text.replace(",", "") if _THOUSANDS.fullmatch(text) else text)
+    except ValueError:
+        raise ValueError(f"{text[:60]!r} is no number") from None
+
+
+def _rows(text: str, columns: Sequence[str]) -> Iterator[dict[str, str]]:
+    """Rows of a table in CSV with commas, semicolons or tabs, whatever lines stand before its heading."""
+    lines = text.splitlines()
+    for index, line in enumerate(lines):
+        for delimiter in ",;\t":
+            heading = next(csv.reader([line], delimiter=delimiter, skipinitialspace=True), [])
+            if set(columns) <= set(heading):
+                yield from csv.DictReader(lines[index:], delimiter=delimiter, skipinitialspace=True)
+                return
+    raise LookupError(f"no line is a heading with the columns {', '.join(columns)}")
+
+
+def _not_found(name: str, wanted: OwnMetric | OwnSeries, why: str, text: str, where: str) -> ParseError:
+    said = text.strip()
+    shown = " / ".join(said[-_SHOWN:].split("\n")) if said else "it is empty"
+    searched = f"{_way(wanted)} in {where}: {why}; its end: {shown}" if said else f"{_way(wanted)} in {where}: {shown}"
+    failure = Failure(cause=Cause.NOT_FOUND, name=name, said=said[-_KEPT:] or None)
+    return ParseError(f"the metric {name} is not found: {searched}", failure)
+
+
+def _way(wanted: OwnMetric | OwnSeries) -> str:
+    given = wanted.model_dump(exclude_none=True, by_alias=True)
+    kind = next(kind for kind in ("regex", "json", "csv") if kind in given)
+    return f"{kind} {given[kind]!r}"

@@ -1,0 +1,52 @@
+"""hyperfine's export: what its JSON says of each command. Pure."""
+
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from statistics import median
+from typing import Any
+
+from benchstudy.families.shared.files import damaged, read_json
+from benchstudy.model.family import Observation, Parsed, ParseError
+
+FILE, PART = "hyperfine.json", "part.json"  # the whole export, and which of its results a trial is
+
+
+def results(text: str) -> list[dict[str, Any]] | None:
+    """The results in an export; None for what is none of hyperfine's."""
+    try:
+        document = json.loads(text)
+    except ValueError:
+        return None
+    found = document.get("results") if isinstance(document, Mapping) else None
+    known = isinstance(found, list) and all(isinstance(r, Mapping) and {"command", "times"} <= r.keys() for r in found)
+    return found if known else None
+
+
+def parse(files: Path) -> Parsed:
+    """A trial: one command that hyperfine ran several times. Raises ParseError."""
+    found = results((files / FILE).read_text(errors="replace"))
+    if found is None:
+        raise ParseError(f"{FILE} is no export of hyperfine")
+    with damaged(f"{FILE}"):
+        return _parsed(found[read_json(files / PART)["result"]])
+
+
+def _parsed(result: Mapping[str, Any]) -> Parsed:
+    times, memory = [float(time) for time in result["times"]], result.get("memory_usage_byte") or []
+    if not times:
+        raise ParseError(f"{FILE}: {result['command']}: no times: export them with --export-json")
+    found = [Observation("wall_time", median(times), "s")]
+    # Of these hyperfine keeps means alone.
+    found += [
+        Observation(name, float(result[key]), "s")
+        for name, key in (("user_time", "user"), ("system_time", "system"))
+        if result.get(key) is not None
+    ]
+    if memory:
+        found.append(Observation("peak_memory", float(median(memory)), "B"))
+    if len(times) > 1:
+        found.append(Observation("first_run", times[0], "s"))
+    found.append(Observation("runs", float(len(times)), "1"))
+    rows = [{"run": n, "wall_s": time, "user_s": None, "system_s": None} for n, time in enumerate(times, start=1)]
+    return Parsed(found, {"runs": rows, "samples": []})

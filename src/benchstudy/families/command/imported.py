@@ -1,0 +1,70 @@
+"""Existing outputs, recognised: hyperfine's exports, and whatever the study's own definitions find their figures in."""
+
+from collections.abc import Mapping
+from pathlib import Path
+
+from benchstudy.families.command import hyperfine
+from benchstudy.families.command.config import COMMAND, CommandConfig
+from benchstudy.families.command.parse import finds
+from benchstudy.families.shared.exact_levels import exact_level
+from benchstudy.model.causes import Cause, Failure
+from benchstudy.model.family import UNKNOWN, Imported
+
+_LARGEST = 64 << 20
+_LONGEST = 60  # characters of a level
+_MEANS = "user and system time are hyperfine's means over its runs; wall time is the median of them"
+
+
+def recognise(path: Path, config: CommandConfig | None = None) -> list[Imported]:
+    """A trial for each command of an export; one for a file in which all metrics of a command are found."""
+    if path.stat().st_size > _LARGEST:
+        return []
+    text = path.read_bytes().decode(errors="replace")
+    results = hyperfine.results(text)
+    if results is not None:
+        return [_of_hyperfine(number, result) for number, result in enumerate(results)]
+    matching = [command for command in config.commands if finds(command, text)] if config is not None else []
+    if not matching:
+        return []
+    command = matching[0]
+    several = [c.name for c in matching] if len(matching) > 1 else []
+    notes = [f"the metrics of {', '.join(several)} are found in it"] if several else []
+    levels = {COMMAND: UNKNOWN if several else command.name, **dict.fromkeys(command.matrix, UNKNOWN)}
+    return [Imported(levels, "output", UNKNOWN if several else Path(command.argv[0]).name, notes=notes)]
+
+
+def _of_hyperfine(number: int, result: dict) -> Imported:
+    parameters = {name: str(value) for name, value in (result.get("parameters") or {}).items()}
+    levels = {COMMAND: exact_level(_without(parameters, str(result["command"])), _LONGEST)}
+    levels |= {_factor(name): exact_level(value, _LONGEST) for name, value in parameters.items()}
+    exits = [code for code in result.get("exit_codes") or [] if code]
+    failed = f"{len(exits)} of its runs exited with status {exits[0]}" if exits else None
+    return Imported(
+        levels,
+        hyperfine.FILE,
+        "hyperfine",
+        notes=(_MEANS,),
+        files={hyperfine.PART: b'{"result": %d}' % number},
+        command=str(result["command"]),
+        options=parameters,
+        cause=failed,
+        failure=Failure(cause=Cause.EXITED, name="hyperfine", exit_status=exits[0], said=failed) if exits else None,
+    )
+
+
+def _without(parameters: Mapping[str, str], command: str) -> str:
+    """What --command-name gave it, or the whole command line, as it was before parameters were put in.
+
+    A value that stands there twice, or nowhere, is left as it is: where it came from is not told.
+    """
+    for name, value in parameters.items():
+        if command.count(value) == 1:
+            command = command.replace(value, f"{{{name}}}")
+    return command
+
+
+def _factor(name: str) -> str:
+    """A parameter as a factor, which no column of a table has for its name already."""
+    factor = "".join(c if c.isascii() and c.isalnum() else "_" for c in name.lower()).strip("_")
+    taken = factor in ("command", "target", "case", "block", "trial", "metric", "value", "unit", "status", "study")
+    return f"parameter_{factor}" if taken or not factor[:1].isalpha() else factor

@@ -1,0 +1,36 @@
+"""Rules on commands that are too short, or not warm."""
+
+from benchstudy.lints import words
+from benchstudy.lints.model import Found, Material, rule
+
+_START_UP = 0.1  # of the wall time, at most
+_SLOW_FIRST = 1.25  # times the median run
+_FEWEST_RUNS = 3
+
+
+@rule(
+    "start-up-dominates",
+    "warning",
+    why="Spawning a process takes about as long for a program that does nothing. Where that is a large part of the "
+    "time, two programs look more alike than they are, and the difference is one of loaders and libraries.",
+    action="Have the command do more in one run, or read the start-up cost beside the figure. Nothing is subtracted.",
+)
+def start_up_dominates(material: Material) -> Found:
+    for group in material.groups:
+        start_up, wall = group.value("start_up"), group.value("wall_time")
+        if start_up and wall and start_up > _START_UP * wall:
+            share = words.percent(round(start_up / wall, 2))
+            yield group.where, f"a program that does nothing takes {words.time(start_up)}, {share} of the wall time"
+
+
+@rule(
+    "slow-first-run",
+    "warning",
+    why="The first run of a trial met cold caches, or a processor that had slowed down. It is one of those that count.",
+    action="Add `warm_up` to the command, or make every run cold with `prepare`, and say which of the two is meant.",
+)
+def slow_first_run(material: Material) -> Found:
+    for group in material.groups:
+        first, wall, runs = (group.value(name) for name in ("first_run", "wall_time", "runs"))
+        if first and wall and runs and runs >= _FEWEST_RUNS and first > _SLOW_FIRST * wall:
+            yield group.where, f"the first run takes {words.time(first)}, and the median one {words.time(wall)}"

@@ -1,0 +1,1 @@
+"""The family's own tables and figures."""

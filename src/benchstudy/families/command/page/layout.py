@@ -1,0 +1,263 @@
+"""Which of a study's own factors and metrics go where on the page: a study may declare any."""
+
+import itertools
+from collections.abc import Iterator, Mapping
+
+import polars as pl
+
+from benchstudy.families.command.metrics import METRICS
+from benchstudy.report import human
+from benchstudy.report.exhibits import figuredata
+from benchstudy.report.figures.panels import Axis, Panel, Style, strip_panel, time_panel, trend_panel
+from benchstudy.report.page import Page
+from benchstudy.report.results.results import Results, Where
+
+COMMAND = "command"
+_MOST_VIEWS = 12  # tables and panels of one kind
+_STEPS = 200  # of time, in a figure of a run
+_NUMBERS = (("_number", "1"), ("_bytes", "B"))
+
+_RESOURCES = {
+    "times": ("Time and memory of a run", ("wall_time", "user_time", "system_time", "peak_memory")),
+    "waits": (
+        "Page faults and context switches of a run",
+        ("minor_faults", "major_faults", "voluntary_switches", "involuntary_switches"),
+    ),
+    "bytes": ("Bytes of a run", ("bytes_read", "bytes_written", "storage_read", "storage_written")),
+}
+
+
+class Layout:
+    """The order of a page's figures. `series`: the factor whose levels stand side by side.
+
+    That is the command, where there are several; else the last factor that varies and is no number.
+    """
+
+    def __init__(self, page: Page):
+        self.results = results = page.results
+        self.varying = [factor for factor in results.factors if len(results.levels(factor)) > 1]
+        texts = [factor for factor in self.varying if self.column(factor) is None]
+        self.series = COMMAND if COMMAND in texts else next(reversed(texts or self.varying), COMMAND)
+        numbers = [factor for factor in self.varying if factor != self.series and self.column(factor)]
+        self.number = next(reversed(numbers), None)
+        # What the cases are measured for comes first.
+        self.primary = list(results.primary_metrics)
+        self.own = [metric for metric in results.metrics if metric not in METRICS and metric not in self.primary]
+        self._declared = {c["name"]: c.get("metrics", {}) for c in page.declared.get("commands", ())}
+
+    @property
+    def by(self) -> str:
+        """What the names of series are levels of, where nobody can guess it."""
+        return "" if self.series == COMMAND else f", by {self.series.replace('_', ' ')}"
+
+    def column(self, factor: str) -> tuple[str, str] | None:
+        """The numeric column of a factor and its unit."""
+        columns = self.results.cases.columns
+        return next(((factor + end, unit) for end, unit in _NUMBERS if factor + end in columns), None)
+
+    def views(self, metric: str = "", *, numbered: bool | None = None) -> dict[str, Where]:
+        """Choices of cases that are to give a metric, by title: one for each combination of all factors but the series.
+
+        `numbered`: only those whose command has a level of `number`, whatever it is; or only those that have none.
+        """
+        number = self.number if numbered is not None else None
+        others = [factor for factor in self.varying if factor not in (self.series, number)]
+        groups: dict[tuple[str | None, ...], dict[str, None]] = {}
+        for row in self.results.cases.iter_rows(named=True):
+            command = str(row[COMMAND])
+            if not self._gives(command, metric) or (number and numbered is (row[number] is None)):
+                continue
+            groups.setdefault(tuple(row[factor] for factor in others), {})[command] = None
+        # Commands that lack a factor are not told by its levels.
+        every = self.results.levels(COMMAND)
+        found: dict[str, Where] = {}
+        for levels, commands in itertools.islice(groups.items(), _MOST_VIEWS):
+            where: dict[str, str | list[str]] = {f: v for f, v in zip(others, levels, strict=True) if v is not None}
+            named = ", ".join(f"{f.replace('_', ' ')} {human.level(str(v))}" for f, v in where.items())
+            found[named] = where if len(commands) == len(every) else {**where, COMMAND: list(commands)}
+        return found
+
+    def _gives(self, command: str, metric: str) -> bool:
+        """Whether it is to give the metric. What was imported under another name may give any."""
+        return metric in METRICS or not metric or metric in self._declared.get(command, [metric])
+
+    def title_of_axis(self, metric: str) -> str:
+        better = self.results.declared(metric).better
+        return f"{self.title(metric)} ({better} is better)" if better else self.title(metric)
+
+    def title(self, metric: str, view: str = "") -> str:
+        return " · ".join(part for part in (self.results.declared(metric).title, view) if part)
+
+
+def answers(page: Page, layout: Layout) -> None:
+    """Every metric that the cases are measured for, under each combination of the other factors."""
+    groups = {
+        f"{layout.title(metric, view)}{layout.by}": (metric, where)
+        for metric in layout.primary
+        for view, where in layout.views(metric).items()
+    }
+    page.answer(groups, series=layout.series)
+
+
+def figures(page: Page, layout: Layout) -> None:
+    """Each primary metric against the last factor that is a number, and trial by trial where a command has none."""
+    for metric in layout.primary:
+        name = metric
+        numbered = layout.views(metric, numbered=True) if layout.number else {}
+        if layout.number is not None and numbered:
+            column, unit = layout.column(layout.number) or ("", "")
+            word = layout.number.replace("_", " ")
+            views = {view or layout.title(metric): where for view, where in numbered.items()}
+            page.trend(
+                metric, metric, x=column, x_unit=unit, x_title=word.capitalize(), series=layout.series, views=views,
+                caption=f"{layout.title(metric)}, by {word}.",
+            )  # fmt: skip
+            name = f"{metric}-apart"
+        panels = list(_strips(layout, metric, layout.views(metric, numbered=False)))
+        if panels or name == metric:
+            style = figuredata.style(layout.results, layout.series)
+            page.show_figure(name, f"{layout.title(metric)}{layout.by}, every trial.", panels, style, list(style.names))
+
+
+def _strips(layout: Layout, metric: str, views: Mapping[str, Where]) -> Iterator[Panel]:
+    style = figuredata.style(layout.results, layout.series)
+    for view, where in views.items():
+        points = figuredata.points(layout.results, metric, layout.series, where)
+        if points.is_empty():
+            continue
+        estimates = figuredata.estimates(layout.results, metric, layout.series, where).with_columns(x=pl.col("y"))
+        axis = Axis(layout.title(metric), points["unit"][0], log=False, from_zero=False)
+        title = view or layout.title(metric)
+        yield strip_panel(title, points.with_columns(x=pl.col("y")), estimates, axis, style)
+
+
+def pairs(page: Page, layout: Layout) -> None:
+    """The first metric that the cases are measured for against each further one: a point a trial, a line by median."""
+    results = layout.results
+    if len(layout.primary) < 2:
+        page.say(["The cases are measured for one metric alone."])
+    style = figuredata.style(results, layout.series)
+    for first, other in ((layout.primary[0], other) for other in layout.primary[1:]):
+        across = results.points(other).select("trial", x="value", x_unit="unit")
+        points = figuredata.points(results, first, layout.series, {}).join(across, on="trial")
+        if points.is_empty():
+            continue
+        x = Axis(layout.title_of_axis(other), points["x_unit"][0], shared=points["x"].to_list())
+        y = Axis(layout.title_of_axis(first), points["unit"][0], shared=points["y"].to_list())
+        medians = _medians(layout, first, other)
+        panel = trend_panel("", points.drop("x_unit"), medians, x, y, style, apart=False, case=("series",))
+        titles = f"{layout.title(first)} against {layout.title(other)}"
+        caption = (
+            f"{titles}: a point a trial; the line joins the medians of cases, the bar is the first one's interval."
+        )
+        page.show_figure(f"{first}-{other}", caption, [panel], style, points["series"].to_list())
+
+
+def _medians(layout: Layout, first: str, other: str) -> pl.DataFrame:
+    """A row a case: series, x, y, low, high, its place in the study's order, tooltips."""
+    rows = []
+    for order, levels in enumerate(layout.results.select().iter_rows(named=True)):
+        y, x = (layout.results.estimate(metric, levels["target"], levels["case"]) for metric in (first, other))
+        if x is None or y is None or x.summary.median is None or y.summary.median is None:
+            continue
+        rows.append(
+            {
+                "series": figuredata.label(layout.results, levels, layout.series),
+                "x": x.summary.median,
+                "y": y.summary.median,
+                "low": y.summary.interval_low,
+                "high": y.summary.interval_high,
+                "order": order,
+                "tip case": layout.results.case_name(levels["target"], levels["case"]),
+                "tip evidence": human.evidence(y.summary, y.unit),
+            }
+        )
+    return pl.DataFrame(rows, schema_overrides={"low": pl.Float64, "high": pl.Float64}, infer_schema_length=None)
+
+
+def comparisons(page: Page, layout: Layout) -> None:
+    """Each factor that varies, its levels against the first, in every metric the cases are measured for."""
+    exact = [metric for metric in layout.primary if _exact(layout.results, metric)]
+    if exact:
+        titles = " and ".join(layout.title(metric) for metric in exact)
+        page.say([f"{titles}: all trials of a case agree to the last digit, so that no difference of it needs a test."])
+    compared = [m for m in layout.primary if m not in exact and layout.results.declared(m).better]
+    for factor in layout.varying if compared else ():
+        name = factor.replace("_", " ")
+        page.compare(
+            f"by-{factor.replace('_', '-')}",
+            compared,
+            factor=factor,
+            across_tools=_tools_differ(layout.results, factor),
+            caption=f"By {name}, each against the first",
+        )
+
+
+def _exact(results: Results, metric: str) -> bool:
+    """Whether every case has several trials and one value, such as the size of what is always made alike."""
+    values = [[value for _, value, _ in trials] for trials in results.by_case(metric).values()]
+    return bool(values) and all(len(of_case) > 1 and len(set(of_case)) == 1 for of_case in values)
+
+
+def _tools_differ(results: Results, factor: str) -> bool:
+    """Whether every level has one program, and other levels have another: then the program is what is compared."""
+    rows = results.counted.join(results.cases.select("target", "case", factor), on=["target", "case"])
+    tools = rows.drop_nulls(["tool", factor]).group_by(factor).agg(pl.col("tool").unique())["tool"].to_list()
+    return all(len(of_level) == 1 for of_level in tools) and len({of_level[0] for of_level in tools}) > 1
+
+
+def over_time(page: Page, layout: Layout) -> None:
+    """The series that commands gave: a figure each, a panel a view, the median of trials as a line."""
+    samples = layout.results.series("samples")
+    if samples is None or samples.is_empty():
+        return page.say(["No command of this study gives figures over time."])
+    found = samples.join(layout.results.cases, on=["target", "case"])
+    style = figuredata.style(layout.results, layout.series)
+    for (name,), rows in found.group_by("series", maintain_order=True):
+        title = str(name).replace("_", " ").capitalize()
+        y = Axis(title, rows["unit"][0], log=False)
+        panels = [_time(layout, view, y, rows, where, style) for view, where in layout.views().items()]
+        drawn = [panel for panel in panels if panel is not None]
+        caption = f"{title} over the course of a run, the median of trials at each time."
+        page.show_figure(f"series-{name}", caption, drawn, style, list(style.names))
+
+
+def _time(layout: Layout, view: str, y: Axis, rows: pl.DataFrame, where: Where, style: Style) -> Panel | None:
+    cases = layout.results.select(where).select("target", "case")
+    chosen = rows.join(cases, on=["target", "case"], how="semi")
+    if chosen.is_empty():
+        return None
+    labels = [figuredata.label(layout.results, row, layout.series) for row in chosen.iter_rows(named=True)]
+    # No two runs say something at the very same moment.
+    step = max(*chosen["x_s"].to_list(), _STEPS * 1e-9) / _STEPS
+    lines = (
+        chosen.select(pl.Series("series", labels), ((pl.col("x_s") / step).round() * step).alias("x"), "value")
+        .group_by("series", "x", maintain_order=True)
+        .agg(pl.col("value").median().alias("y"))
+        .with_columns(line=pl.lit("median"))
+        .sort("series", "x")
+    )
+    return time_panel(view, lines, Axis("Time in the run", "time", log=False), y, style)
+
+
+def resources(page: Page, layout: Layout) -> None:
+    """What every command used, in tables that fit a screen."""
+    for name, (caption, metrics) in _RESOURCES.items():
+        given = [metric for metric in metrics if metric in layout.results.metrics]
+        page.metrics_table(name, given, rows=factors(layout), caption=f"{caption}, median over trials")
+
+
+def further(page: Page, layout: Layout) -> None:
+    """What the study declares besides what the cases are measured for."""
+    if not layout.own:
+        return page.say(["The study declares no further metric."])
+    page.metrics_table("further", layout.own, rows=factors(layout), caption="Further metrics, median over trials")
+
+
+def factors(layout: Layout) -> list[str]:
+    return layout.varying or [COMMAND]
+
+
+def shown(layout: Layout) -> list[str]:
+    """What the list of trials has beside each."""
+    return list(dict.fromkeys([*layout.primary, *layout.own, "wall_time"]))

@@ -1,0 +1,141 @@
+"""What one trial of a command left. Pure."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from statistics import median
+from typing import Any
+
+from benchstudy.families.command import extract, hyperfine
+from benchstudy.families.command.config import COMMAND, CommandConfig, CommandSpec
+from benchstudy.families.command.sources import OwnMetric, OwnSeries, kept_as
+from benchstudy.families.shared.files import damaged, read_json, read_text
+from benchstudy.model.causes import Cause, Failure
+from benchstudy.model.family import Observation, Parsed, ParseError
+from benchstudy.model.units import base_of
+
+_OUTPUT = "output"  # of an imported trial: the file itself
+# Every run's memory is counted from what spawns it; so much above that is its own.
+_ABOVE_SPAWNER = 256 << 10
+# By metric: what a run is asked, what that is multiplied by, the unit.
+_OF_RUN: Mapping[str, tuple[str, float, str]] = {
+    "wall_time": ("wall_ns", 1e-9, "s"),
+    "user_time": ("user_s", 1.0, "s"),
+    "system_time": ("system_s", 1.0, "s"),
+    "peak_memory": ("peak_bytes", 1.0, "B"),
+    "minor_faults": ("minor_faults", 1.0, "1"),
+    "major_faults": ("major_faults", 1.0, "1"),
+    "voluntary_switches": ("voluntary_switches", 1.0, "1"),
+    "involuntary_switches": ("involuntary_switches", 1.0, "1"),
+    "bytes_read": ("read_bytes", 1.0, "B"),
+    "bytes_written": ("written_bytes", 1.0, "B"),
+    "storage_read": ("storage_read_bytes", 1.0, "B"),
+    "storage_written": ("storage_written_bytes", 1.0, "B"),
+}
+
+
+def parse_trial(levels: Mapping[str, str], files: Path, config: CommandConfig | None = None) -> Parsed:
+    """What every command gives, and what the study's own metrics find. Raises ParseError."""
+    if (files / hyperfine.FILE).is_file():
+        return hyperfine.parse(files)
+    command = config.command(levels.get(COMMAND, "")) if config is not None else None
+    if (files / _OUTPUT).is_file():
+        return _imported(levels, files / _OUTPUT, command)
+    answer = read_answer(files)
+    with damaged("the answer of command_runs"):
+        if answer.get("stopped") or not answer["runs"]:
+            raise ParseError(f"no run came to its end: {answer.get('stopped')}")
+        found = [*_built_in(answer)]
+        rows = [_row(number, run) for number, run in enumerate(answer["runs"], start=1)]
+    values: dict[str, list[float]] = {name: [] for name in command.metrics} if command else {}
+    samples: list[dict[str, Any]] = []
+    for number, run in enumerate(answer["runs"], start=1):
+        folder = files / "files" / f"run-{number}"
+        for name, metric in (command.metrics if command else {}).items():
+            values[name].append(_figure(name, metric, folder, run))
+        for name, series in (command.series if command else {}).items():
+            text, where = _searched(name, series, folder)
+            samples += _samples(name, series, number, extract.points(name, series, text, where))
+    units = {name: metric.base[1] for name, metric in (command.metrics if command else {}).items()}
+    found += [Observation(name, median(of_runs), units[name]) for name, of_runs in values.items()]
+    return Parsed(found, {"runs": rows, "samples": samples})
+
+
+def read_answer(files: Path) -> dict[str, Any]:
+    """What command_runs said. Raises ParseError."""
+    answer = read_json(files / "stdout")
+    if answer.get("schema") != 1:
+        raise ParseError(f"stdout: schema {answer.get('schema')!r}, and only 1 is known")
+    return answer
+
+
+def finds(command: CommandSpec, text: str) -> bool:
+    """Whether all that the command's metrics look for in its outputs is in one text."""
+    try:
+        for name, metric in command.metrics.items():
+            if metric.size_of is None:
+                extract.figure(name, metric, text, _OUTPUT)
+    except ParseError:
+        return False
+    return any(metric.size_of is None for metric in command.metrics.values())
+
+
+def _built_in(answer: Mapping[str, Any]) -> Iterator[Observation]:
+    runs = answer["runs"]
+    floor = max(run["peak_bytes"] for run in answer["empty"])
+    for name, (asked, factor, unit) in _OF_RUN.items():
+        given = [run[asked] * factor for run in runs if asked in run]
+        if given and (name != "peak_memory" or median(given) > floor + _ABOVE_SPAWNER):
+            yield Observation(name, float(median(given)), unit)
+    yield Observation("start_up", median(run["wall_ns"] for run in answer["empty"]) * 1e-9, "s")
+    if len(runs) > 1:
+        yield Observation("first_run", runs[0]["wall_ns"] * 1e-9, "s")
+    yield Observation("runs", float(len(runs)), "1")
+
+
+def _row(number: int, run: Mapping[str, Any]) -> dict[str, Any]:
+    return {"run": number, "wall_s": run["wall_ns"] * 1e-9, "user_s": run["user_s"], "system_s": run["system_s"]}
+
+
+def _samples(name: str, series: OwnSeries, run: int, points: Sequence[tuple[float, float]]) -> Iterator[dict[str, Any]]:
+    unit = base_of(series.unit)[1]
+    return ({"series": name, "run": run, "x_s": x, "value": value, "unit": unit} for x, value in points)
+
+
+def _figure(name: str, metric: OwnMetric, folder: Path, run: Mapping[str, Any]) -> float:
+    if metric.size_of is not None:
+        size = run["sizes"].get(name)
+        if size is None:
+            text = f"the metric {name} is not found: the command left no {metric.size_of}"
+            raise ParseError(text, Failure(cause=Cause.NOT_FOUND, name=name))
+        return float(size)
+    text, where = _searched(name, metric, folder)
+    return extract.figure(name, metric, text, where)
+
+
+def _searched(name: str, source: OwnMetric | OwnSeries, folder: Path) -> tuple[str, str]:
+    """The text and what it is called. Raises ParseError where the command left none."""
+    if source.file is None:
+        return read_text(folder / source.stream), source.stream
+    kept = folder / kept_as(name, source)
+    if not kept.is_file():
+        text = f"the metric {name} is not found: the command left no file {source.file}"
+        raise ParseError(text, Failure(cause=Cause.NOT_FOUND, name=name))
+    return read_text(kept), source.file
+
+
+def _imported(levels: Mapping[str, str], output: Path, command: CommandSpec | None) -> Parsed:
+    """A file that the study's own definitions are to be found in."""
+    if command is None:
+        raise ParseError(
+            f"the study has no command {levels.get(COMMAND)!r}: say which it was with --level {COMMAND}=NAME"
+        )
+    text = read_text(output)
+    read = {name: metric for name, metric in command.metrics.items() if metric.size_of is None}
+    found = [
+        Observation(name, extract.figure(name, metric, text, output.name), metric.base[1])
+        for name, metric in read.items()
+    ]
+    samples: list[dict[str, Any]] = []
+    for name, series in command.series.items():
+        samples += _samples(name, series, 1, extract.points(name, series, text, output.name))
+    return Parsed(found, {"runs": [], "samples": samples})

@@ -1,0 +1,137 @@
+"""One trial of a command: command_runs on its host, asked once."""
+
+import json
+import re
+import shlex
+from collections.abc import Callable, Mapping
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Any
+
+from benchstudy.families.command.config import COMMAND, CommandConfig, CommandSpec
+from benchstudy.families.command.sources import kept_as
+from benchstudy.hosts.agent import Command, RunningService
+from benchstudy.measuring.trial import TrialContext
+from benchstudy.model.causes import Cause, Failure
+from benchstudy.model.errors import TrialFailed
+from benchstudy.model.family import Case
+from benchstudy.model.services import PLACEHOLDER
+
+_SAID = 300  # characters of last words in a sentence
+_KEPT = 2000  # and those that the failure keeps
+_TOOLS = "{{tools}}/"
+Fill = Callable[[str], str]
+
+
+def run_trial(case: Case, trial: TrialContext) -> None:
+    """Every run of the command, with what goes before and after them. Raises TrialFailed."""
+    config: CommandConfig = trial.config
+    described = config.command(case.levels[COMMAND])
+    assert described is not None, "a case is of a command of the study"
+    command = described.placed(case.levels)
+    if command.role not in trial.roles:
+        raise TrialFailed(f"commands.{command.name}.role: the target has no role {command.role!r}")
+    with ExitStack() as stack:
+        system = None
+        if command.system is not None and command.system_for == "trial":
+            system = stack.enter_context(trial.server(command.system))
+        elif command.system is not None:
+            system = trial.service(command.system)
+        _execute(command, trial, _filler(trial, command, system))
+
+
+def _execute(command: CommandSpec, trial: TrialContext, fill: Fill) -> None:
+    argv = [fill(text) for text in command.argv]
+    texts = {name: fill(text) for name, text in command.env.items()}
+    # What is secret must not be in the record; all else should be.
+    secret = {name for name, text in command.env.items() if ".secret." in text}
+    spec: dict[str, Any] = {
+        "argv": ["sh", "-c", *argv] if command.shell else argv,
+        "empty": ["sh", "-c", ":"] if command.shell else ["true"],
+        "stdin": fill(command.stdin),
+        "prepare": [[fill(text) for text in step] for step in command.prepare],
+        "cleanup": [[fill(text) for text in step] for step in command.cleanup],
+        "warm_up": _warm_up(command),
+        "repeat": command.repeat,
+        "expect": command.expect.exit,
+        "discard": command.discard_stdout,
+        "max_bytes": command.max_output.bytes,
+        "collect": {
+            kept_as(name, source): source.file
+            for name, source in (*command.metrics.items(), *command.series.items())
+            if source.file is not None
+        },
+        "sizes": {name: metric.size_of for name, metric in command.metrics.items() if metric.size_of is not None},
+    }
+    trial.note(command=shlex.join(argv), repeat=command.repeat)
+    if command.loop is not None:
+        trial.note(loop=command.loop)
+    done = trial.execute(
+        Command(
+            trial.agent_argv("command_runs:main", json.dumps(spec, separators=(",", ":")), role=command.role),
+            env={name: text for name, text in texts.items() if name not in secret},
+            secret_env={name: text for name, text in texts.items() if name in secret},
+            timeout_s=trial.config.timeout,
+            # Of a run that was ended at its timeout, nobody removed it.
+            cleanup=[["rm", "-rf", "--", "work"]],
+            program=spec["argv"][0],
+        ),
+        role=command.role,
+    )
+    done.require_success()
+    answer = json.loads(done.stdout.read_bytes())
+    if answer.get("stopped"):
+        raise _stopped(answer["stopped"])
+    if command.expect.stdout is not None:
+        for number in range(1, command.repeat + 1):
+            _require(command.expect.stdout, done.files / f"run-{number}" / "stdout", argv[0])
+
+
+def _warm_up(command: CommandSpec) -> dict[str, Any]:
+    if not command.warm_up:
+        return {}
+    return {"runs" if isinstance(command.warm_up, int) else "seconds": command.warm_up}
+
+
+def _filler(trial: TrialContext, command: CommandSpec, system: RunningService | None) -> Fill:
+    """Fills what the services of a text offer, and where provisioning put a program."""
+
+    def value(match: re.Match[str]) -> str:
+        owner, _, name = match[1].partition(".")
+        running = system if owner == "system" else trial.service(owner)
+        assert running is not None, "the study was checked for that"
+        return running.fill(f"{{{{{name}}}}}")
+
+    def fill(text: str) -> str:
+        if text.startswith(_TOOLS):
+            return trial.tool_path(text.removeprefix(_TOOLS), command.role)
+        return PLACEHOLDER.sub(value, text)
+
+    return fill
+
+
+def _stopped(said: Mapping[str, Any]) -> TrialFailed:
+    """What ended the trial, as the host tells it."""
+    what, program, number, status = said["what"], said["program"], said["signal"], said["exit_status"]
+    words = said["said"].strip()
+    told = f": {' / '.join(words[-_SAID:].splitlines())}" if words else ""
+    step = "" if what in ("run", "start") else f"{what}: "
+    if number is None and status is None:
+        failure = Failure(cause=Cause.START_FAILED, name=program, said=words or None)
+        return TrialFailed(f"{step}{program} cannot be started{told}", failure)
+    how = f"was ended by signal {number}" if number else f"exited with status {status}"
+    cause = Cause.SETUP_FAILED if step else Cause.SIGNAL if number else Cause.EXITED
+    failure = Failure(cause=cause, name=program, exit_status=status, signal=number, said=words or None)
+    return TrialFailed(f"{step}{program} {how}{told}", failure)
+
+
+def _require(pattern: str, stdout: Path, program: str) -> None:
+    text = stdout.read_bytes().decode(errors="replace")
+    if re.search(pattern, text, re.MULTILINE):
+        return
+    said = text.strip()
+    words = " / ".join(said[-_SAID:].splitlines()) or "nothing"
+    raise TrialFailed(
+        f"{program} did not print what is expected ({pattern!r}), but {words}",
+        Failure(cause=Cause.UNEXPECTED, name=program, said=said[-_KEPT:] or None),
+    )

@@ -1,0 +1,432 @@
+"""The family command through its public doors: a study's cases, real commands over SSH, tables, imports, checks."""
+
+import json
+import re
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import polars as pl
+import pytest
+from conftest import CHECKOUT, as_project
+from sshd_hosts import SshdHost
+
+from benchstudy.commands.importing import import_outputs
+from benchstudy.families.command.extract import figure
+from benchstudy.families.command.sources import OwnMetric
+from benchstudy.hosts.agent import HostAgent
+from benchstudy.hosts.remote import Remote
+from benchstudy.jobs.tidy import tidy_family
+from benchstudy.lints import Figure, Group, Material, lint
+from benchstudy.measuring.hostcheck import HostCheck
+from benchstudy.measuring.raw import StoredTrial, TrialStore
+from benchstudy.measuring.session import hold_session
+from benchstudy.measuring.state import HostConnection
+from benchstudy.model.causes import Cause
+from benchstudy.model.errors import StudyError
+from benchstudy.model.host import Host
+from benchstudy.model.study import SessionPlan, Study, parse_study
+from benchstudy.model.units import base_of
+
+FAMILY = "command"
+DATA = Path(__file__).parent / "data" / "command"
+
+
+def study_of(host: Host | Mapping[str, Any], *commands: Mapping[str, Any], study: str = "small", **block: Any) -> Study:
+    if isinstance(host, Host):
+        host = host.model_dump(exclude_none=True, exclude_defaults=True)
+    return parse_study(
+        {
+            "study": study,
+            "blocks": 1,
+            "hosts": {"here": host},
+            "targets": {"machine": {"roles": {"sut": "here"}}},
+            "families": {FAMILY: {**({"commands": list(commands)} if commands else {}), **block}},
+        }
+    )
+
+
+def plan_of(*commands: Mapping[str, Any], **block: Any) -> SessionPlan:
+    return study_of({"loopback": True}, *commands, **block).session("machine", FAMILY)
+
+
+# --- what a study says ------------------------------------------------------------------------------------------------
+
+TRUE = {"name": "true", "argv": ["true"]}
+TPS = {"regex": "tps = ([0-9.]+)", "unit": "1/s", "better": "higher"}
+
+
+def test_every_combination_of_levels_is_a_case_with_its_own_argv():
+    plan = plan_of(
+        {
+            "name": "pgbench",
+            "argv": ["pgbench", "-c", "{{clients}}", "{{mode}}"],
+            "matrix": {"clients": [1, 16], "mode": {"simple": "-S", "mixed": "-n"}},
+        },
+        TRUE,
+    )
+    assert {case.id: case.definition["argv"] for case in plan.cases} == {
+        "command=pgbench,clients=1,mode=simple": ["pgbench", "-c", "1", "-S"],
+        "command=pgbench,clients=1,mode=mixed": ["pgbench", "-c", "1", "-n"],
+        "command=pgbench,clients=16,mode=simple": ["pgbench", "-c", "16", "-S"],
+        "command=pgbench,clients=16,mode=mixed": ["pgbench", "-c", "16", "-n"],
+        "command=true": ["true"],
+    }
+    assert plan.family.numbers(plan.cases[2].levels) == {"clients_number": 16.0}
+
+
+def test_another_way_to_read_output_measures_nothing_and_makes_tables_anew():
+    without, within = plan_of(TRUE), plan_of({**TRUE, "metrics": {"tps": TPS}})
+    assert without.digest == within.digest and without.family.reading != within.family.reading
+    assert plan_of({**TRUE, "repeat": 2}).digest != without.digest
+
+
+def test_what_cases_are_measured_for_is_the_studys_choice():
+    def primary(*commands: Mapping[str, Any], **block: Any) -> list[str]:
+        return [name for name, metric in plan_of(*commands, **block).family.metrics.items() if metric.primary]
+
+    assert primary(TRUE) == ["wall_time"]
+    own = {**TRUE, "metrics": {"tps": TPS, "rows": {"regex": "([0-9]+) rows"}}}
+    assert primary(own) == ["tps"]
+    assert primary(own, primary=["wall_time", "tps"]) == ["wall_time", "tps"]
+    assert plan_of(own).family.metrics["tps"].unit == "1/s"
+
+
+@pytest.mark.parametrize(
+    ("command", "message"),
+    [
+        ({"argv": ["x", "{{cliens}}"], "matrix": {"clients": [1]}}, "argv: {{cliens}} is no factor of the matrix: did"),
+        ({"argv": ["x", "{{db.port.sql}}"]}, "no service 'db' below services"),
+        ({"argv": ["x", "{{system.dir}}"]}, "name the service that is its system"),
+        ({"matrix": {"mode": [True]}}, "is no level"),
+        ({"matrix": {"mode": ["-S"]}}, "give it one: {name: '-S'}"),
+        ({"matrix": {"trial": [1]}}, "'trial' cannot be a factor"),
+        ({"metrics": {"wall_time": TPS}}, "is what every command has already"),
+        ({"metrics": {"t": {"regex": "[0-9]+"}}}, "put the figure into a group"),
+        ({"metrics": {"t": {"regex": "("}}}, "is no regular expression"),
+        ({"metrics": {"t": {"json": "$.a..b"}}}, "is no JSON path"),
+        ({"metrics": {"t": {**TPS, "csv": "rps"}}}, "give exactly one of regex, json, csv, size_of"),
+        ({"metrics": {"t": {**TPS, "unit": "msec"}}}, "'msec' is no known unit: did you mean \"ms\"?"),
+        ({"metrics": {"t": {"size_of": "/etc/passwd", "unit": "B"}}}, "must be a path below the folder"),
+        ({"shell": True, "argv": ["a", "b"]}, "with shell: true it is one text"),
+        ({"discard_stdout": True, "metrics": {"t": TPS}}, "something is to be found in stdout"),
+        ({"system": "db"}, "no service 'db' below services"),
+        ({"metrics": {"t": {"jsn": "a"}}}, 'unknown key: did you mean "json"?'),
+    ],
+)  # fmt: skip
+def test_what_a_study_must_not_say_is_named_with_the_fix(command, message):
+    with pytest.raises(StudyError, match=re.escape(message)):
+        plan_of({**TRUE, **command})
+
+
+def test_one_name_is_one_metric():
+    other = {**TRUE, "name": "other", "metrics": {"tps": {**TPS, "unit": "ms"}}}
+    with pytest.raises(StudyError, match="one name is one metric"):
+        plan_of({**TRUE, "metrics": {"tps": TPS}}, other)
+
+
+# --- real commands over SSH -------------------------------------------------------------------------------------------
+
+SERVER = {
+    "ports": ["web"],
+    # `two` is one of many programs in a file, as those of busybox are.
+    "files": {"page": "tps = 1250.5\n", "many": '#!/bin/sh\necho "${0##*/} 1.5"\n'},
+    "setup": [["chmod", "+x", "{{dir}}/many"], ["ln", "-s", "many", "{{dir}}/two"]],
+    "argv": ["python3", "-m", "http.server", "--bind", "127.0.0.1", "--directory", "{{dir}}", "{{port.web}}"],
+    "ready": {"tcp": "web"},
+}
+FETCH = "import sys, urllib.request as u; print(u.urlopen(sys.argv[1]).read().decode())"
+COMMANDS: list[dict[str, Any]] = [
+    {
+        # Five runs, each prepared, in a folder of its own; the first one of three warms up.
+        "name": "counted",
+        "argv": ["cat >> out.txt; echo \"run $(wc -l < out.txt) of 1,000.5 us, $LEVEL\"; sleep 0.02"],
+        "shell": True,
+        "stdin": "line\n",
+        "env": {"LEVEL": "level {{level}}"},
+        "matrix": {"level": [1, "2"]},
+        "prepare": [["rm", "-f", "out.txt"]],
+        "cleanup": [["test", "-f", "out.txt"]],
+        "warm_up": 2,
+        "repeat": 5,
+        "metrics": {
+            "took": {"regex": r"of ([0-9.,]+) (us|ms)", "unit": "s", "better": "lower"},
+            "level": {"regex": r"level (\d)"},
+            "left": {"size_of": "out.txt", "unit": "B"},
+        },
+        "expect": {"stdout": "run 1 of"},
+    },
+    {
+        "name": "fetched",
+        "system": "server",
+        "argv": ["python3", "-c", FETCH, "http://127.0.0.1:{{system.port.web}}/page"],
+        "metrics": {"tps": TPS},
+    },
+    {
+        "name": "filed",
+        "argv": ["sh", "-c", "printf 'x;ms\n1;20\n2;30\n' > t.csv; echo '{\"a\": [{\"n\": \"r\", \"v\": 3}]}' >&2"],
+        "metrics": {
+            "worst": {"file": "t.csv", "csv": "ms", "take": "max", "unit": "ms"},
+            "second": {"file": "t.csv", "csv": "ms", "where": {"x": "2"}, "unit": "ms"},
+            "value": {"in": "stderr", "json": "$.a[?n=='r'].v", "unit": "MiB"},
+        },
+        "series": {"course": {"file": "t.csv", "csv": ["x", "ms"], "unit": "ms"}},
+    },
+    {"name": "cut", "argv": ["echo", "tps = 1,250.5"], "metrics": {"tps": TPS}},
+    {"name": "several", "argv": ["printf", "tps = 1\\ntps = 2\\n"], "metrics": {"tps": TPS}},
+    {"name": "empty", "argv": ["echo", "nothing of note"], "metrics": {"tps": TPS}},
+    {"name": "failing", "argv": ["sh", "-c", "echo broken >&2; exit 3"]},
+    {"name": "one-of-many", "argv": ["{{system.dir}}/two"], "system": "server", "system_for": "trial"},
+    {"name": "forgiven", "argv": ["sh", "-c", "exit 3"], "expect": {"exit": 3}},
+    {"name": "odd", "argv": ["echo", "no rows"], "expect": {"stdout": "[0-9]+ rows"}},
+    {"name": "absent", "argv": ["no-such-program"]},
+    {"name": "unprepared", "argv": ["true"], "prepare": [["sh", "-c", "echo no corpus; exit 1"]]},
+    {"name": "large", "argv": ["python3", "-c", "b'x' * 100_000_000"]},
+]  # fmt: skip
+
+
+class Measured:
+    """A session's trials and tables, one of a command that hangs, and what `benchstudy check` found before."""
+
+    def __init__(self, root: Path, plan: SessionPlan, checked: list[tuple[bool, str]]):
+        self.root, self.plan, self.checked = root, plan, checked
+        stores = [TrialStore(root / "data" / "raw" / name / "machine" / FAMILY) for name in ("small", "ended")]
+        self.trials: dict[str, StoredTrial] = {t.record.case: t for store in stores for t in store.trials()}
+        tidy_family(root, [plan], root / "tidy")
+
+    def table(self, name: str) -> pl.DataFrame:
+        return pl.read_parquet(self.root / "tidy" / f"{name}.parquet")
+
+    def values(self, case: str) -> dict[str, float]:
+        rows = self.table("observations").filter(pl.col("case") == f"command={case}")
+        return dict(rows.select("metric", "value").iter_rows())
+
+    def failed(self, name: str) -> tuple[str, Any]:
+        record = self.trials[f"command={name}"].record
+        assert record.status == "failed", record
+        return record.cause, record.failure
+
+
+@pytest.fixture(scope="module")
+def measured(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Measured]:
+    folder = tmp_path_factory.mktemp("command")
+    with SshdHost(folder / "sshd") as sshd, pytest.MonkeyPatch.context() as patch:
+        patch.setenv("BENCHSTUDY_HOST_LOCK", str(folder / "host.lock"))
+        host = sshd.host.model_copy(update={"work_dir": str(folder / "host" / "work")})
+        study = study_of(host, *COMMANDS, services={"server": SERVER}, timeout="60s")
+        plan = study.session("machine", FAMILY)
+        index = json.loads(hold_session(folder, plan).read_text())
+        assert index["problem"] is None
+        with Remote("here", host) as remote:
+            agent = HostAgent.deploy(remote, lease_s=30, reconnect_s=10, on_event=print)
+            look = HostCheck(HostConnection(remote, agent), roles=["sut"])
+            plan.family.check(plan.config, look)
+        hanging = {"name": "hanging", "argv": ["sh", "-c", "touch here; sleep 60"]}
+        again = study_of(host, hanging, timeout="1s", study="ended").session("machine", FAMILY)
+        hold_session(folder, again)
+        yield Measured(folder, plan, [(fine, what) for fine, what, _ in look.findings])
+
+
+def test_every_run_is_timed_prepared_and_read(measured: Measured):
+    for level in (1, 2):
+        found = measured.values(f"counted,level={level}")
+        assert found["took"] == pytest.approx(1000.5e-6) and found["level"] == level and found["left"] == len("line\n")
+        assert found["runs"] == 5 and 0.02 <= found["wall_time"] < 1 and found["first_run"] >= 0.02
+        assert 0 < found["start_up"] < found["wall_time"] and found["user_time"] + found["system_time"] < 1
+        assert found["bytes_written"] > 0 and found["minor_faults"] > 0 and found["voluntary_switches"] > 0
+    assert measured.table("runs").filter(pl.col("case") == "command=counted,level=1")["run"].to_list() == [
+        1,
+        2,
+        3,
+        4,
+        5,
+    ]
+    trial = measured.trials["command=counted,level=1"]
+    kept = sorted(path.name for path in (trial.folder / "files").iterdir())
+    assert kept == [f"run-{number}" for number in range(1, 6)], "what it worked in and warm-ups are gone"
+    assert len(json.loads((trial.folder / "stdout").read_text())["warm_up"]) == 2
+    assert trial.record.commands[0].tool.name == "sh" and trial.record.verified["command"].startswith("'cat >>")
+
+
+def test_figures_come_from_outputs_files_and_servers_in_base_units(measured: Measured):
+    assert measured.values("fetched")["tps"] == 1250.5
+    filed = measured.values("filed")
+    assert (filed["worst"], filed["second"], filed["value"]) == (0.03, 0.03, 3 << 20)
+    samples = measured.table("samples").select("series", "run", "x_s", "value").rows()
+    assert samples == [("course", 1, 1.0, 0.02), ("course", 1, 2.0, 0.03)]
+    assert measured.values("forgiven")["wall_time"] > 0
+    declared = {row["metric"] for row in measured.table("observations").iter_rows(named=True)} - {"trial"}
+    assert declared <= set(measured.table("metrics")["name"])
+
+
+def test_a_program_is_asked_for_its_version_by_the_name_it_has_and_its_system_is_up_for_the_trial(measured: Measured):
+    record = measured.trials["command=one-of-many"].record
+    assert [(c.label, c.tool.name) for c in record.commands] == [("command", "two"), ("server", "python3")]
+    assert record.commands[0].tool.version == "two 1.5"
+
+
+def test_a_command_that_hangs_is_ended_by_its_name_and_leaves_nothing(measured: Measured):
+    trial = measured.trials["command=hanging"]
+    assert trial.record.status == "timeout" and "sh was ended at its timeout" in trial.record.cause
+    assert (trial.record.failure.cause, trial.record.failure.name) == (Cause.TIMEOUT, "sh")
+    assert [path.name for path in (trial.folder / "files").iterdir()] == ["run-1"]
+
+
+def test_check_looks_for_every_program_without_running_it(measured: Measured):
+    assert (False, "absent runs no-such-program: no-such-program is missing") in measured.checked
+    assert [what for fine, what in measured.checked if what.startswith("fetched runs python3: /")]
+    assert len(measured.checked) == len({what for _, what in measured.checked})
+
+
+def test_memory_is_the_commands_own_or_nothing(measured: Measured):
+    assert 100_000_000 < measured.values("large")["peak_memory"] < 200_000_000
+    assert "peak_memory" not in measured.values("forgiven"), "a shell has less than what spawns it"
+
+
+def test_a_metric_that_is_not_found_fails_the_trial_with_the_searched_text(measured: Measured):
+    cause, failure = measured.failed("empty")
+    assert "the metric tps is not found: regex 'tps = ([0-9.]+)' in stdout" in cause and "nothing of note" in cause
+    assert (failure.cause, failure.name, failure.said) == (Cause.NOT_FOUND, "tps", "nothing of note")
+    assert "the group ends within a number: '1,250'" in measured.failed("cut")[0]
+    assert "2 figures are found; say which one with `take`" in measured.failed("several")[0]
+
+
+def test_why_a_command_failed_is_a_value_and_a_sentence(measured: Measured):
+    cause, failure = measured.failed("failing")
+    assert cause == "sh exited with status 3: broken"
+    assert (failure.cause, failure.exit_status, failure.said) == (Cause.EXITED, 3, "broken")
+    cause, failure = measured.failed("odd")
+    assert "did not print what is expected ('[0-9]+ rows'), but no rows" in cause and failure.cause == Cause.UNEXPECTED
+    cause, failure = measured.failed("absent")
+    assert cause == "no-such-program cannot be started: No such file or directory"
+    assert failure.cause == Cause.START_FAILED
+    cause, failure = measured.failed("unprepared")
+    assert cause == "prepare: sh exited with status 1: no corpus" and failure.cause == Cause.SETUP_FAILED
+
+
+def shown(root: Path, tidy: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The exports of the page that the notebook makes of these tables."""
+    monkeypatch.chdir(as_project(root / "project"))
+    notebook = json.loads((CHECKOUT / "notebooks" / f"{FAMILY}.ipynb").read_text())
+    names: dict[str, Any] = {}
+    for cell in (cell for cell in notebook["cells"] if cell["cell_type"] == "code"):
+        exec("".join(cell["source"]), names)
+        if "parameters" in cell["metadata"].get("tags", ()):
+            names |= {"study": "small", "tidy": str(tidy), "output": str(root / "page")}
+    return root / "page"
+
+
+def test_the_page_shows_a_studys_own_factors_and_metrics(measured: Measured, tmp_path: Path, monkeypatch):
+    page = shown(tmp_path, measured.root / "tidy", monkeypatch)
+    assert {"results", "times", "bytes", "start-up", "by-level"} <= {p.stem for p in (page / "tables").glob("*.csv")}
+    assert {"took", "series-course"} <= {path.stem for path in (page / "figures").glob("*.svg")}
+    answers = json.loads((page / "answer.json").read_text())
+    lines = {answer["what"]: [line["name"] for line in answer["lines"]] for answer in answers}
+    assert lines["Took · level 1"] == ["counted"], "a command that does not give it has no place there"
+
+
+def test_lints_find_what_is_too_short_or_begins_cold():
+    def group(**values: float) -> Group:
+        return Group("", {"command": "x"}, {name: Figure(value, "s") for name, value in values.items()})
+
+    def found(**values: float) -> set[str]:
+        return {finding.lint for finding in lint(Material(FAMILY, "measured", (group(**values),)))}
+
+    assert "start-up-dominates" in found(start_up=0.001, wall_time=0.005)
+    assert "start-up-dominates" not in found(start_up=0.001, wall_time=0.5)
+    assert "slow-first-run" in found(first_run=0.2, wall_time=0.1, runs=5)
+    assert not {"slow-first-run", "start-up-dominates"} & found(first_run=0.11, wall_time=0.1, runs=5)
+
+
+# --- what tools print -------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("metric", "text", "value"),
+    [
+        ({"csv": "rps", "where": {"test": "GET"}, "unit": "1/s"}, "redis-benchmark.csv", 52631.58),
+        ({"csv": "p99_latency_ms", "take": "max", "unit": "ms"}, "redis-benchmark.csv", 0.655e-3),
+        ({"regex": r"number of failed transactions: (\d+)"}, "pgbench.txt", 0),
+        ({"json": "$.results[0].mean", "unit": "s"}, "hyperfine/pair.json", None),
+        ({"json": "results[].times[]", "take": "min", "unit": "s"}, "hyperfine/pair.json", None),
+    ],
+)
+def test_figures_of_real_tools(metric, text, value):
+    document = DATA / text
+    found = figure("m", OwnMetric.model_validate(metric), document.read_text(), text)
+    if document.suffix == ".json":
+        results = json.loads(document.read_text())["results"]
+        value = results[0]["mean"] if "mean" in metric["json"] else min(t for r in results for t in r["times"])
+    assert found == pytest.approx(value)
+
+
+UNITS = {"us": (1e-6, "s"), "Mbit/s": (125_000, "B/s"), "1/min": (1 / 60, "1/s"), "KiB": (1024, "B"), "%": (0.01, "1")}
+
+
+@pytest.mark.parametrize("unit", UNITS)
+def test_printed_units_become_base_units(unit):
+    factor, base = base_of(unit)
+    assert (pytest.approx(factor), base) == UNITS[unit]
+
+
+# --- imports ----------------------------------------------------------------------------------------------------------
+
+
+def imported(root: Path, plan: SessionPlan, *files: Path, **said: str) -> tuple[dict[str, StoredTrial], list[str]]:
+    outcome = import_outputs(root, plan.study, None, files, said=said)
+    return {t.record.case: t for _, t in outcome.imported}, [why for _, why in outcome.refused]
+
+
+def test_a_folder_of_hyperfines_exports_becomes_a_trial_a_command(tmp_path: Path, monkeypatch):
+    plan = plan_of()
+    trials, refused = imported(tmp_path, plan, DATA / "hyperfine")
+    assert refused == []
+    assert len(trials) == 9
+    failed = trials["command=false,n=1"].record
+    assert (failed.status, failed.cause) == ("failed", "3 of its runs exited with status 1")
+    _, again = imported(tmp_path, plan, DATA / "hyperfine")
+    assert len(again) == 9 and all("holds the same content already" in why for why in again)
+    tidy_family(tmp_path, [plan], tmp_path / "tidy")
+    values = pl.read_parquet(tmp_path / "tidy" / "observations.parquet")
+    cases = pl.read_parquet(tmp_path / "tidy" / "cases.parquet")
+    document = json.loads((DATA / "hyperfine" / "parameters.json").read_text())
+    result = document["results"][1]
+    row = cases.filter(pl.col("seconds") == result["parameters"]["seconds"])
+    mine = values.filter(pl.col("case") == row["case"].item())
+    found = dict(mine.select("metric", "value").iter_rows())
+    assert found["wall_time"] == pytest.approx(result["median"]) and found["user_time"] == result["user"]
+    assert found["runs"] == len(result["times"])
+    in_one = cases.filter(pl.col("seconds").is_not_null())
+    assert in_one["command"].n_unique() == 1 and in_one.height == 3, "they differ in a parameter alone"
+    page = shown(tmp_path, tmp_path / "tidy", monkeypatch)
+    assert (page / "figures" / "wall_time.svg").is_file()
+
+
+def test_any_file_is_imported_by_the_studys_own_definitions(tmp_path: Path):
+    latency = {"regex": "latency average = ([0-9.]+) ms", "unit": "ms", "better": "lower"}
+    pgbench = {
+        "name": "pgbench",
+        "argv": ["pgbench", "-c", "{{clients}}"],
+        "matrix": {"clients": [1, 4]},
+        "metrics": {"tps": TPS, "latency": latency},
+    }
+    plan = plan_of(pgbench, {"name": "other", "argv": ["x"], "metrics": {"ops": {"regex": "ops: ([0-9]+)"}}})
+    trials, refused = imported(tmp_path, plan, DATA / "pgbench.txt", clients="4")
+    assert refused == [] and list(trials) == ["command=pgbench,clients=4"]
+    (trial,) = trials.values()
+    parsed = plan.family.parse(trial.record.levels, trial.folder)
+    found = {o.metric: (o.value, o.unit) for o in parsed.observations}
+    text = (DATA / "pgbench.txt").read_text()
+    assert found["tps"] == (float(re.search(r"tps = ([\d.]+)", text)[1]), "1/s")
+    assert found["latency"][0] == pytest.approx(float(re.search(r"average = ([\d.]+)", text)[1]) / 1000)
+    _, refused = imported(tmp_path / "other", plan, DATA / "README.md")
+    assert "no family of the study (command) knows this output" in refused[0]
+
+
+def test_two_commands_that_both_find_their_figures_are_told_apart_by_a_person(tmp_path: Path):
+    alike = [{"name": name, "argv": [name], "metrics": {"tps": TPS}} for name in ("pgbench", "sysbench")]
+    plan = plan_of(*alike)
+    _, refused = imported(tmp_path, plan, DATA / "pgbench.txt")
+    assert "say which it was with --level command=NAME" in refused[0]
+    trials, _ = imported(tmp_path, plan, DATA / "pgbench.txt", command="sysbench")
+    assert list(trials) == ["command=sysbench"]
