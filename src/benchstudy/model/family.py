@@ -203,7 +203,7 @@ class Family(ABC, Generic[ConfigT]):
         """Whether a phase of this name comes before what counts."""
         return phase in _BEFORE
 
-    def of(self, config: Any) -> "Family":
+    def of(self, config: ConfigT) -> "Family[ConfigT]":
         """The family as one study has it: another instance where a study declares metrics of its own."""
         return self
 

@@ -21,7 +21,7 @@ _READ = ("metrics", "series")
 _NO_PART_OF_A_CASE = {"name", "matrix", "loop", *_READ}
 
 
-class Command(Family):
+class Command(Family[CommandConfig]):
     """Of one study, when `of` made it: with the metrics and the numeric factors that this study declares."""
 
     name = "command"

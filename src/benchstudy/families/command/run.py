@@ -23,9 +23,9 @@ _TOOLS = "{{tools}}/"
 Fill = Callable[[str], str]
 
 
-def run_trial(case: Case, trial: TrialContext) -> None:
+def run_trial(case: Case, trial: TrialContext[CommandConfig]) -> None:
     """Every run of the command, with what goes before and after them. Raises TrialFailed."""
-    config: CommandConfig = trial.config
+    config = trial.config
     described = config.command(case.levels[COMMAND])
     assert described is not None, "a case is of a command of the study"
     command = described.placed(case.levels)
@@ -40,7 +40,7 @@ def run_trial(case: Case, trial: TrialContext) -> None:
         _execute(command, trial, _filler(trial, command, system))
 
 
-def _execute(command: CommandSpec, trial: TrialContext, fill: Fill) -> None:
+def _execute(command: CommandSpec, trial: TrialContext[CommandConfig], fill: Fill) -> None:
     argv = [fill(text) for text in command.argv]
     texts = {name: fill(text) for name, text in command.env.items()}
     # What is secret must not be in the record; all else should be.
@@ -93,7 +93,7 @@ def _warm_up(command: CommandSpec) -> dict[str, Any]:
     return {"runs" if isinstance(command.warm_up, int) else "seconds": command.warm_up}
 
 
-def _filler(trial: TrialContext, command: CommandSpec, system: RunningService | None) -> Fill:
+def _filler(trial: TrialContext[CommandConfig], command: CommandSpec, system: RunningService | None) -> Fill:
     """Fills what the services of a text offer, and where provisioning put a program."""
 
     def value(match: re.Match[str]) -> str:
