@@ -111,6 +111,7 @@ class WrkResult:
         return ", ".join(f"{count} × {status}" for status, count in sorted(self.statuses.items()))
 
 
+@damaged("wrk's output is damaged")
 def parse_wrk(text: str, stderr: str = "", *, scripted: bool = True) -> WrkResult:
     """The run in wrk's standard output. `scripted`: it ran with our script, so the line of JSON must be there.
 

@@ -3,6 +3,7 @@
 from pathlib import Path
 
 from benchstudy.families.log_write.hammer import HammerScreen, read_saved, recognise_box
+from benchstudy.families.shared.files import text_of
 from benchstudy.model.family import UNKNOWN, Imported
 
 _LARGEST_IMPORT = 16 << 20
@@ -17,7 +18,7 @@ def recognise(path: Path) -> Imported | None:
     if path.stat().st_size > _LARGEST_IMPORT:
         return None
     content = path.read_bytes()
-    if not recognise_box(content.decode(errors="replace")):
+    if not recognise_box(text_of(content)):
         return None
     screen = read_saved(content)[-1]
     levels = {
