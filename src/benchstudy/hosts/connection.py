@@ -93,7 +93,9 @@ class RemoteProcess:
                 view = view[sent:]
 
     def write_line(self, line: bytes) -> None:
-        self.write(line + b"\n")
+        """To one that may have ended: its last words, or its end, are what is read next. Raises ConnectionLost."""
+        with contextlib.suppress(CommandEnded):
+            self.write(line + b"\n")
 
     def close_stdin(self) -> None:
         with self._remote._lost_if_broken():
@@ -348,9 +350,13 @@ class Connection:
 
     @property
     def home(self) -> str:
-        """The user's home on the host."""
+        """The user's home on the host; what is asked there first. Raises CommandFailed where nothing can be run."""
         if self._home is None:
-            self._home = self.run(["sh", "-c", 'printf %s "$HOME"']).text
+            try:
+                self._home = self.run(["sh", "-c", 'printf %s "$HOME"']).text
+            except CommandFailed as error:
+                why = f"{self.name}: no command runs there; is the user's login shell one that runs commands? ({error})"
+                raise CommandFailed(why, error.completed) from error
         return self._home
 
     def expand(self, path: str) -> str:
