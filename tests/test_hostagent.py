@@ -1,5 +1,6 @@
 """The controller's side of the agent, against a real sshd."""
 
+import fcntl
 import json
 import os
 import signal
@@ -13,6 +14,7 @@ from contextlib import suppress
 from pathlib import Path
 
 import pytest
+from agent_folders import agent_folder
 from sshd_hosts import SshdHost
 from waiting import runs, until
 
@@ -88,6 +90,13 @@ def test_a_missing_python_is_named_with_the_way_out(sshd, tmp_path):
     host = sshd.host.model_copy(update={"work_dir": str(tmp_path / "work"), "python": "python3.0"})
     with Remote("alpha", host) as remote, pytest.raises(HostRefused, match=r"no 'python3.0'.*hosts\.alpha\.python"):
         HostAgent.deploy(remote, lease_s=5, reconnect_s=5, on_event=print)
+
+
+def test_who_ended_before_it_was_spoken_to_is_heard_out(remote):
+    with remote.open(["sh", "-c", "echo gone; exit 3"]) as process:
+        assert process.wait(10) == 3
+        process.write_line(b"hello?")
+        assert (process.read_line(10), process.read_line(10)) == (b"gone\n", b"")
 
 
 # --- commands ----------------------------------------------------------------------------------------------------
@@ -280,6 +289,24 @@ def test_the_clock_of_this_very_machine_has_no_offset(agent):
 
 
 # --- lock and lease ----------------------------------------------------------------------------------------------
+
+
+def test_a_lock_that_somebody_else_holds_in_silence_names_the_process_and_its_user(tmp_path):
+    """Any user of the host may lock a file in /tmp: whoever does is found. What asks is the agent's own module."""
+    lock = tmp_path / "somebodys.lock"
+    ask = "import sys; sys.path[:0] = [sys.argv[1]]; import keeper; print(keeper.holder(keeper.open_lock(sys.argv[2])))"
+    with lock.open("w") as held:
+        fcntl.flock(held, fcntl.LOCK_EX)
+        told = subprocess.run([sys.executable, "-c", ask, agent_folder("fio"), lock], capture_output=True, text=True)
+    assert told.stdout == f"process {os.getpid()} of user {os.getuid()}\n"
+
+
+def test_a_clock_that_is_set_in_mid_session_is_told_once(agent, events):
+    told, moment = len(events), time.time()
+    for ahead_s in (0.0, 0.1, 7200.0, 7200.1):
+        agent.note_clock(moment, moment + 0.01, moment + ahead_s)
+    assert [event for event in events[told:] if "clock" in event] == ["alpha: its clock was set by +7200.0 s"]
+    assert agent.last_clock_offset_s == pytest.approx(7200, abs=1)
 
 
 def test_a_second_controller_is_refused_by_name_while_the_first_lives(deploy):

@@ -123,6 +123,7 @@ def test_a_second_session_is_refused_while_one_writes(store):
 def test_a_damaged_trial_that_is_discarded_is_left_out(store, name):
     damaged, whole = committed(store), committed(store)
     index = {"trials": [{"path": str(damaged.folder.relative_to(store.folder)), **vars_of(damaged)}]}
+    index |= {"problem": None, "sessions": [], "discarded": []}
     store.index.write_text(json.dumps(index))
     path = damaged.folder / name
     path.chmod(0o644)

@@ -26,6 +26,7 @@ T = TypeVar("T")
 BLOCK = 1 << 20
 STALL_TIMEOUT_S = 60.0
 RECONNECT_S = 60.0
+_LEASE = ".lease"  # of the agent's, in the folder of a command whose supervisor was killed
 # Attempts that moved nothing; those that moved something do not count, or a bad line would end a long transfer.
 MOST_FRUITLESS_ATTEMPTS = 3
 
@@ -251,6 +252,8 @@ def _extract(archive: tarfile.TarFile, into: Path) -> None:
             os.makedirs(f"{folder}/{name}", exist_ok=True)
         elif member.issym() or member.islnk():
             links.append(member)
+        elif member.isfifo() and name.rpartition("/")[2] == _LEASE:
+            continue
         else:
             raise TransferFailed(f"{name!r} is not copied from the host: it is neither a file, a folder nor a link")
     for link in links:

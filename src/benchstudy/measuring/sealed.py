@@ -16,7 +16,7 @@ from typing import Any
 
 from benchstudy.model import paths
 from benchstudy.model.errors import BenchstudyError
-from benchstudy.model.files import sha256_of, write_atomically
+from benchstudy.model.files import fsync, sha256_of, write_atomically
 
 SUMS = "SHA256SUMS"
 DISCARDS = "discards"
@@ -24,7 +24,8 @@ LOOKS = "looks"
 SESSIONS = "sessions"
 
 _LINE = re.compile(r"([0-9a-f]{64})  (.+)")
-_TRIAL = re.compile(r"\d{4,}-([0-9a-f]{8})")
+TRIAL_FOLDER = re.compile(r"\d{4,}-([0-9a-f]{8})")
+_OF_AN_INDEX = {"problem", "sessions", "trials", "discarded"}
 _CHANGED = 2  # where a Stat has the time of the last change
 _MOST_NAMED = 40
 _GONE = "its folder is gone"
@@ -132,7 +133,7 @@ def _refusal(differences: Mapping[str, list[str]]) -> str:
 
 
 def _trial_of(place: str) -> str | None:
-    match = _TRIAL.fullmatch(place.rpartition("/")[2])
+    match = TRIAL_FOLDER.fullmatch(place.rpartition("/")[2])
     return match[1] if match else None
 
 
@@ -176,6 +177,21 @@ def _stat(entry: "os.DirEntry[str]") -> Stat:
     return [found.st_size, found.st_mtime_ns, found.st_ctime_ns, found.st_ino]
 
 
+def seal(folder: Path, *, durable: bool = True) -> None:
+    """Hash every file below `folder` into SHA256SUMS and make it read-only. `durable`: fsync all of it."""
+    files = sorted(p for p in folder.rglob("*") if p.is_file() and not p.is_symlink())
+    sums = "".join(f"{sha256_of(path)}  {path.relative_to(folder).as_posix()}\n" for path in files)
+    (folder / SUMS).write_text(sums)
+    for path in (*files, folder / SUMS):
+        path.chmod(0o444)
+        if durable:
+            fsync(path)
+    for path in (*sorted((p for p in folder.rglob("*") if p.is_dir()), reverse=True), folder):
+        if durable:
+            fsync(path)
+        path.chmod(0o555)
+
+
 # -- against what was stored ----------------------------------------------------------------------
 
 
@@ -187,6 +203,9 @@ def check(root: Path, store: Path) -> Checked:
         checked += of_folder
         wrong |= {place} if of_folder.differences else set()
     checked.differences += [line for place, line in against_index(root, store, seen) if place not in wrong]
+    index = store / paths.SESSION_INDEX
+    if "" in seen and read_index(index) is None:
+        checked.differences.append(f"{index.relative_to(root)}: cannot be read; {_RUN} makes it again")
     return checked
 
 
@@ -235,9 +254,9 @@ def against_index(
     SHA256SUMS lies beside what it lists, and could have been altered with it: session.json holds each sum again.
     `places`: only of these; all when left out.
     """
-    if "" not in seen:
+    index, at = read_index(store / paths.SESSION_INDEX), store.relative_to(root).as_posix()
+    if index is None:
         return
-    index, at = json.loads((store / paths.SESSION_INDEX).read_bytes()), store.relative_to(root).as_posix()
     asked = None if places is None else set(places)
     trials = {entry["path"]: entry for entry in index["trials"]}
     sessions = {f"{SESSIONS}/{entry['uuid'][:8]}": entry for entry in index["sessions"]}
@@ -279,6 +298,12 @@ def _discards(store: Path, at: str, index: Mapping[str, Any], seen: Seen) -> Ite
             yield f"{at}/{DISCARDS}/{file}: was added; remove {at}/session.json and run {_RUN}, which lists it"
         elif _json(store / DISCARDS / file) != listed[file]:
             yield f"{at}/{DISCARDS}/{file}: it and {at}/session.json do not agree"
+
+
+def read_index(path: Path) -> dict[str, Any] | None:
+    """What a session.json holds; None where there is none, or a damaged one: it can be made again at any time."""
+    found = _json(path)
+    return found if isinstance(found, dict) and found.keys() >= _OF_AN_INDEX else None
 
 
 def _json(path: Path) -> Any:
