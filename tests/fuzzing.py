@@ -277,11 +277,17 @@ class _within:
         raise Hang
 
 
-def run(chosen: Sequence[Door], inputs: int, seed: int) -> dict[str, tuple[str, bytes]]:
-    """What was found with so many inputs: fault to door and input, one of each kind."""
+def run(
+    chosen: Sequence[Door], inputs: int, seed: int, deadline: float = math.inf
+) -> tuple[int, dict[str, tuple[str, bytes]]]:
+    """How many inputs were given until the `deadline`, and what was found: fault to door and input, one of each kind."""
     found: dict[str, tuple[str, bytes]] = {}
     kinds: Counter[str] = Counter()
+    given = 0
     for number in range(inputs):
+        if time.monotonic() > deadline:
+            break
+        given += 1
         rng = random.Random(f"{seed}/{number}")  # of its number alone, so that any input can be made again
         door = rng.choice(chosen)
         content = damaged(rng, door.original)
@@ -291,7 +297,7 @@ def run(chosen: Sequence[Door], inputs: int, seed: int) -> dict[str, tuple[str, 
             found.setdefault(kind, (door.name, content))
     for kind, count in kinds.most_common():
         print(f"{count:6d}  {kind}")
-    return found
+    return given, found
 
 
 def main(arguments: Iterable[str]) -> int:
@@ -299,21 +305,20 @@ def main(arguments: Iterable[str]) -> int:
     parser.add_argument("--inputs", type=int, default=100_000)
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--only", default="", help="doors whose name holds this")
+    parser.add_argument("--minutes", type=float, default=math.inf, help="and no longer than this")
     parser.add_argument("--keep", type=Path, help="a folder for one input of each kind of fault")
     told = parser.parse_args(list(arguments))
     resource.setrlimit(resource.RLIMIT_AS, (MOST_BYTES + (3 << 30), MOST_BYTES + (3 << 30)))
     begun = time.monotonic()
     with tempfile.TemporaryDirectory(prefix="benchstudy-fuzz-") as folder:
-        found = run([door for door in doors(Path(folder)) if told.only in door.name], told.inputs, told.seed)
+        chosen = [door for door in doors(Path(folder)) if told.only in door.name]
+        given, found = run(chosen, told.inputs, told.seed, begun + 60 * told.minutes)
     for number, (door, content) in enumerate(found.values()) if told.keep else ():
         told.keep.mkdir(parents=True, exist_ok=True)
         (told.keep / f"{number:02d}").write_bytes(content)
         (told.keep / f"{number:02d}.door").write_text(door)
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss << 10
-    print(
-        f"{told.inputs} inputs, {len(found)} kinds of faults, {time.monotonic() - begun:.0f} s, "
-        f"{peak >> 20} MiB at most"
-    )
+    print(f"{given} inputs, {len(found)} kinds of faults, {time.monotonic() - begun:.0f} s, {peak >> 20} MiB at most")
     return 1 if found else 0
 
 

@@ -18,8 +18,10 @@ from agent_folders import agent_folder
 from sshd_hosts import SshdHost
 from waiting import runs, until
 
+from benchstudy.hosts import connection, transfer
 from benchstudy.hosts.agent import Command, HostAgent, HostBusy, HostRefused, LockLost, ServiceFailed
-from benchstudy.hosts.remote import CommandTimeout, Remote
+from benchstudy.hosts.remote import CommandTimeout, ContentRefused, Remote
+from benchstudy.model.errors import TrialFailed
 from benchstudy.model.services import Service
 
 SESSION = "session-a"
@@ -97,6 +99,28 @@ def test_who_ended_before_it_was_spoken_to_is_heard_out(remote):
         assert process.wait(10) == 3
         process.write_line(b"hello?")
         assert (process.read_line(10), process.read_line(10)) == (b"gone\n", b"")
+
+
+def test_what_a_host_sends_is_bounded_and_only_files(remote, tmp_path, monkeypatch):
+    """Whatever it answers: a trial whose files are refused has failed, and nothing is lost but that trial."""
+    monkeypatch.setattr(connection, "LONGEST_LINE", 1 << 16)
+    endless = ["sh", "-c", "while :; do printf 0123456789abcdef; done"]
+    with remote.open(endless) as process, pytest.raises(ContentRefused, match="a line of more than 65536 bytes"):
+        process.read_line(30)
+    source = tmp_path / "left"
+    source.mkdir()
+    os.mkfifo(source / "pipe")
+    with pytest.raises(ContentRefused, match="neither a file, a folder nor a link"):
+        remote.get_tree(str(source), tmp_path / "a")
+    (source / "pipe").unlink()
+    (source / "out").symlink_to("../../etc/passwd")
+    with pytest.raises(TrialFailed, match="outside"):
+        remote.get_tree(str(source), tmp_path / "b")
+    monkeypatch.setattr(transfer, "MOST_FILES", 20)
+    for number in range(20):
+        (source / f"{number}").touch()
+    with pytest.raises(ContentRefused, match="more than 20 files"):
+        remote.get_tree(str(source), tmp_path / "c")
 
 
 # --- commands ----------------------------------------------------------------------------------------------------

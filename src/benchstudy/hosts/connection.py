@@ -23,6 +23,7 @@ from benchstudy.hosts.ssh_errors import (
     CommandTimeout,
     Completed,
     ConnectionLost,
+    ContentRefused,
     Unreachable,
 )
 from benchstudy.hosts.ssh_link import Endpoint, Link, resolve
@@ -32,6 +33,7 @@ from benchstudy.model.host import Host
 # One read takes what arrived, up to about this much: large enough that Python's share of the work is small.
 # Handing 256 KiB at a time from thread to thread cost a quarter of a transfer's time.
 CHUNK = 2 << 20
+LONGEST_LINE = 32 << 20  # of an answer; whoever writes for ever must not fill this machine's memory
 STDERR_KEPT = 64 << 10
 # How long a process that was told to end may take before it is killed.
 TERM_GRACE_S = 2.0
@@ -148,6 +150,7 @@ class RemoteProcess:
                 left, self._stdout = bytes(self._stdout), bytearray()
                 return left
             self._stdout += out
+            self._refuse_endless()
 
     def read_output(self, timeout_s: float | None) -> bytes | None:
         """What is there on standard output, as it came; b"" at the end; None when nothing came in time.
@@ -215,9 +218,15 @@ class RemoteProcess:
     def _lines(self) -> bytearray:
         return self._stdout if self._pid is not None else bytearray()
 
+    def _refuse_endless(self) -> None:
+        if len(self._stdout) > LONGEST_LINE:
+            self.close()
+            raise ContentRefused(f"{self.name}: `{_shown(self.argv)}` wrote a line of more than {LONGEST_LINE} bytes")
+
     def _take_pid(self, out: bytes) -> bytes:
         """Cut the launcher's line off, and what a chatty shell start-up file wrote before it."""
         self._stdout += out
+        self._refuse_endless()
         start = self._stdout.find(PID_LINE)
         end = self._stdout.find(b"\n", start)
         if start < 0 or end < 0:

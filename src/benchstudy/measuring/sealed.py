@@ -8,11 +8,13 @@ control does, and reads a file again only when one of these differs. What it rem
 import json
 import os
 import re
+import shutil
 import tempfile
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
+from urllib.parse import quote
 
 from benchstudy.model import paths
 from benchstudy.model.errors import BenchstudyError
@@ -25,6 +27,7 @@ SESSIONS = "sessions"
 
 _LINE = re.compile(r"([0-9a-f]{64})  (.+)")
 TRIAL_FOLDER = re.compile(r"\d{4,}-([0-9a-f]{8})")
+_PLAIN = "".join(map(chr, range(32, 127))).replace("/", "").replace("%", "")
 _OF_AN_INDEX = {"problem", "sessions", "trials", "discarded"}
 _CHANGED = 2  # where a Stat has the time of the last change
 _MOST_NAMED = 40
@@ -179,6 +182,7 @@ def _stat(entry: "os.DirEntry[str]") -> Stat:
 
 def seal(folder: Path, *, durable: bool = True) -> None:
     """Hash every file below `folder` into SHA256SUMS and make it read-only. `durable`: fsync all of it."""
+    _make_plain(folder)
     files = sorted(p for p in folder.rglob("*") if p.is_file() and not p.is_symlink())
     sums = "".join(f"{sha256_of(path)}  {path.relative_to(folder).as_posix()}\n" for path in files)
     (folder / SUMS).write_text(sums)
@@ -190,6 +194,25 @@ def seal(folder: Path, *, durable: bool = True) -> None:
         if durable:
             fsync(path)
         path.chmod(0o555)
+
+
+def _make_plain(folder: Path) -> None:
+    """What a tool left is kept in a form that sums can list: a link becomes the file that it names, or a text of what
+    it names where that lies outside; of a name, bytes that stand for no character in a line are written as %0A.
+    """
+    for path in sorted(folder.rglob("*"), reverse=True):  # what is in a folder before the folder
+        if path.is_symlink():
+            target, named = Path(os.path.realpath(path)), os.readlink(path)
+            path.unlink()
+            if target.is_file() and target.is_relative_to(folder.resolve()):
+                shutil.copyfile(target, path)
+            else:
+                path.with_name(f"{path.name}.link").write_bytes(os.fsencode(named))
+        elif not path.is_file() and not path.is_dir():  # a pipe or a socket holds nothing
+            path.unlink()
+    for path in sorted(folder.rglob("*"), reverse=True):
+        if not path.name.isprintable():
+            path.rename(path.with_name(quote(os.fsencode(path.name), safe=_PLAIN)))
 
 
 # -- against what was stored ----------------------------------------------------------------------
