@@ -226,7 +226,6 @@ def _readers(work: Path) -> Iterator[Door]:
 
 def fault(door: Door, content: bytes) -> str | None:
     """What is wrong with how a damaged file was taken; None when it was read, or refused in the declared way."""
-    begun = time.monotonic()
     try:
         with _within(MOST_S):
             found = door.attempt(content)
@@ -239,8 +238,6 @@ def fault(door: Door, content: bytes) -> str | None:
     except BaseException as error:  # a panic of a library's is no Exception
         place = traceback.extract_tb(error.__traceback__)[-1]
         return f"{type(error).__name__}: {str(error)[:200]} ({Path(place.filename).name}:{place.lineno})"
-    if time.monotonic() - begun > MOST_S:
-        return f"took longer than {MOST_S} s"
     for parsed in found if isinstance(found, list) else [found]:
         if isinstance(parsed, Parsed) and (wrong := next(_impossible(parsed), None)):
             return wrong
@@ -260,17 +257,17 @@ def _impossible(parsed: Parsed) -> Iterator[str]:
 
 
 class _within:
-    """Raises Hang in the middle of whatever takes longer."""
+    """Raises Hang in the middle of whatever takes longer, in processor time: a busy machine finds no faults."""
 
     def __init__(self, seconds: float):
         self._seconds = seconds
 
     def __enter__(self) -> None:
-        signal.signal(signal.SIGALRM, self._over)
-        signal.setitimer(signal.ITIMER_REAL, self._seconds)
+        signal.signal(signal.SIGPROF, self._over)
+        signal.setitimer(signal.ITIMER_PROF, self._seconds)
 
     def __exit__(self, *_: object) -> None:
-        signal.setitimer(signal.ITIMER_REAL, 0)
+        signal.setitimer(signal.ITIMER_PROF, 0)
 
     @staticmethod
     def _over(*_: object) -> None:
@@ -280,7 +277,7 @@ class _within:
 def run(
     chosen: Sequence[Door], inputs: int, seed: int, deadline: float = math.inf
 ) -> tuple[int, dict[str, tuple[str, bytes]]]:
-    """How many inputs were given until the `deadline`, and what was found: fault to door and input, one of each kind."""
+    """How many inputs were given until the `deadline`, and what was found: fault to door and input, one a kind."""
     found: dict[str, tuple[str, bytes]] = {}
     kinds: Counter[str] = Counter()
     given = 0

@@ -366,7 +366,7 @@ def test_errors_that_fio_went_on_after_are_counted(tmp_path: Path, end: str):
 
 def test_an_error_that_fio_cannot_go_on_after_is_a_failure_whatever_it_was_asked(tmp_path: Path):
     """`continue_on_error=all` on a disk that was full after half of it."""
-    ((_, trial),) = imported(tmp_path, FIO_DATA / "fio-3.33-continued-full.json").imported
+    ((_, trial),) = imported(tmp_path, FIO_DATA / "fio-3.33-continued-disk-full.json").imported
     assert trial.record.status == "failed" and "No space left on device" in trial.record.cause
 
 

@@ -15,7 +15,7 @@ from typing import Any
 from benchstudy.model.metrics import Metric
 
 # Sums, squares and ratios of such figures stay finite, and sums of such counts stay whole numbers of 64 bits.
-_LARGEST, _SMALLEST, _LARGEST_COUNT = 1e24, 1e-30, 2**53
+_LARGEST, _SMALLEST, _LARGEST_COUNT = 1e16, 1e-30, 2**53
 _LONGEST_MESSAGE = 1000
 # What a damaged file makes of a path; every other trouble with a file is this machine's, and says nothing of a trial.
 _OF_THE_FILE = (None, errno.ENOENT, errno.EISDIR, errno.ENOTDIR, errno.ENAMETOOLONG)
