@@ -21,8 +21,10 @@ from waiting import runs, until
 from benchstudy.hosts import connection, transfer
 from benchstudy.hosts.agent import Command, HostAgent, HostBusy, HostRefused, LockLost, ServiceFailed
 from benchstudy.hosts.remote import CommandTimeout, ContentRefused, Remote
+from benchstudy.measuring.hostcheck import HostCheck
+from benchstudy.measuring.state import HostConnection
 from benchstudy.model.errors import TrialFailed
-from benchstudy.model.services import Service
+from benchstudy.model.services import Limits, Service
 
 SESSION = "session-a"
 OWNER = {"study": "tests", "controller": "here"}
@@ -92,6 +94,37 @@ def test_a_missing_python_is_named_with_the_way_out(sshd, tmp_path):
     host = sshd.host.model_copy(update={"work_dir": str(tmp_path / "work"), "python": "python3.0"})
     with Remote("alpha", host) as remote, pytest.raises(HostRefused, match=r"no 'python3.0'.*hosts\.alpha\.python"):
         HostAgent.deploy(remote, lease_s=5, reconnect_s=5, on_event=print)
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        (
+            "#!/bin/sh\necho libpython: cannot open shared object file >&2; exit 1\n",
+            "cannot run there: .*libpython.*mend it",
+        ),
+        ("#!/bin/sh\necho hello\n", "is no Python"),
+        ("#!/bin/sh\nexec python3 -c 'print(\"{}\")'\n", "is no Python"),
+    ],
+)
+def test_a_python_that_cannot_run_is_not_called_missing(sshd, tmp_path, text, words):
+    python = tmp_path / "python"
+    python.write_text(text)
+    python.chmod(0o755)
+    host = sshd.host.model_copy(update={"work_dir": str(tmp_path / "work"), "python": str(python)})
+    with Remote("alpha", host) as remote, pytest.raises(HostRefused, match=words):
+        HostAgent.deploy(remote, lease_s=5, reconnect_s=5, on_event=print)
+
+
+def test_limits_that_the_host_has_not_got_are_found_by_check(agent, remote):
+    look = HostCheck(HostConnection(remote, agent), roles=["sut"])
+    look.limits([Limits(cpus=1), Limits(memory="1MiB")], "limits")
+    assert look.findings == []
+    look.limits([Limits(cpus=4096), Limits(memory="900TiB")], "limits")
+    assert ["4096 CPUs are asked for" in text or "bytes are asked for" in text for _, text, _ in look.findings] == [
+        True,
+        True,
+    ]
 
 
 def test_who_ended_before_it_was_spoken_to_is_heard_out(remote):

@@ -81,8 +81,10 @@ class AgentLine:
                     f"{self.remote.name}: there is no {python!r}; provisioning installs it, or {other}"
                 ) from error
             raise HostRefused(f"{self.remote.name}: {python} cannot run there: {error}; mend it, or {other}") from error
-        except ValueError as error:
-            raise HostRefused(f"{self.remote.name}: {self.remote.host.python} there is no Python") from error
+        except ValueError:
+            answer = None
+        if not isinstance(answer, dict) or answer.keys() != {"problem", "digest"}:
+            raise HostRefused(f"{self.remote.name}: {self.remote.host.python} there is no Python")
         if answer["problem"]:
             raise HostRefused(f"{self.remote.name}: {answer['problem']}")
         if answer["digest"] not in (None, self.sha256):
