@@ -16,7 +16,7 @@ BIN := .venv/bin
 # The commands below are of the environment.
 export PATH := $(CURDIR)/$(BIN):$(PATH)
 
-.PHONY: help environment report crate reproduce lint test-fast test lab check format lock clean-reports clean-environment clean-loopback
+.PHONY: help environment report crate reproduce lint test-fast test test-long lab check format lock clean-reports clean-environment clean-loopback
 
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-18s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -60,6 +60,11 @@ test: ## set up what is missing, then run the whole test suite
 	@sh setup/environment.sh test
 	@python tests/build_tools.py
 	@python -m pytest -n $(WORKERS) --no-loadscope-reorder $(PYTEST)
+
+INPUTS ?= 100000
+test-long: ## fuzz every parser and reader with INPUTS damaged files (100000: about an hour)
+	@sh setup/environment.sh test
+	@python tests/fuzzing.py --inputs $(INPUTS) --seed $$(date +%j)
 
 # On loopback behind its token, what kernels say encrypted; root is who works in a container or on a
 # bare cloud machine. What the environment holds is the lock's affair, so Lab's own way to add packages is closed.

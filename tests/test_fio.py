@@ -204,13 +204,16 @@ def watching(folder: Path) -> Iterator[list[frozenset[str]]]:
 
 def test_a_session_from_the_command_to_the_tables(tmp_path: Path, here: Host, data: Path):
     log = {"name": "log", "rw": "write", "engine": "psync", "direct": False, "fdatasync": 1, "size": "1MiB"}
+    # Nobody wrote what it verifies, so that each block is an error, after which it goes on.
+    going_on = {"verify": "crc32c", "continue_on_error": "verify", "rate_iops": 100}
+    unverified = {"name": "unverified", "rw": "randread", "engine": "psync", "size": "64KiB", "extra": going_on}
     where = {"name": "d", "path": str(data)}
     with watching(data) as seen:
-        fio = {"size": "16MiB", "runtime": "400ms", "jobs": [log], "directories": [where]}
+        fio = {"size": "16MiB", "runtime": "400ms", "jobs": [log, unverified], "directories": [where]}
         trials = measure(tmp_path, here, **fio)
     assert len(frozenset().union(*seen)) >= 3, "trials were seen at work"
     assert max(len(names) for names in seen) == 1, "a trial's file must not wait for the session's end"
-    jobs = ["fio,job=gitlab", "fio,job=gitlab-latency", "fio,job=log"]
+    jobs = ["fio,job=gitlab", "fio,job=gitlab-latency", "fio,job=log", "fio,job=unverified"]
     variants = ["small-files,job=shell-loop", "small-files,job=no-fork"]
     assert {case: trial.record.cause for case, trial in trials.items()} == {
         f"test={case}": None for case in (*jobs, *variants)
@@ -231,6 +234,8 @@ def test_a_session_from_the_command_to_the_tables(tmp_path: Path, here: Host, da
     assert not [m for m in metrics["test=fio,job=gitlab"] if "lat" in m]
     assert {"read_clat_p99", "write_lat_mean"} <= metrics["test=fio,job=gitlab-latency"]
     assert {"sync_ios", "sync_lat_p50"} <= metrics["test=fio,job=log"]
+    errors = observations.filter((pl.col("metric") == "io_errors") & pl.col("case").str.ends_with("unverified"))
+    assert errors["value"].item() == 16
     histogram = pl.read_parquet(tmp_path / "tidy" / "latency_histogram.parquet")
     ios = observations.filter((pl.col("metric") == "read_ios") & pl.col("case").str.ends_with("gitlab-latency"))
     assert histogram.filter(pl.col("op") == "read")["count"].sum() == ios["value"].item()

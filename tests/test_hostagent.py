@@ -1,5 +1,6 @@
 """The controller's side of the agent, against a real sshd."""
 
+import fcntl
 import json
 import os
 import signal
@@ -13,12 +14,17 @@ from contextlib import suppress
 from pathlib import Path
 
 import pytest
+from agent_folders import agent_folder
 from sshd_hosts import SshdHost
 from waiting import runs, until
 
+from benchstudy.hosts import connection, transfer
 from benchstudy.hosts.agent import Command, HostAgent, HostBusy, HostRefused, LockLost, ServiceFailed
-from benchstudy.hosts.remote import CommandTimeout, Remote
-from benchstudy.model.services import Service
+from benchstudy.hosts.remote import CommandTimeout, ContentRefused, Remote
+from benchstudy.measuring.hostcheck import HostCheck
+from benchstudy.measuring.state import HostConnection
+from benchstudy.model.errors import TrialFailed
+from benchstudy.model.services import Limits, Service
 
 SESSION = "session-a"
 OWNER = {"study": "tests", "controller": "here"}
@@ -90,6 +96,66 @@ def test_a_missing_python_is_named_with_the_way_out(sshd, tmp_path):
     host = sshd.host.model_copy(update={"work_dir": str(tmp_path / "work"), "python": "python3.0"})
     with Remote("alpha", host) as remote, pytest.raises(HostRefused, match=r"no 'python3.0'.*hosts\.alpha\.python"):
         HostAgent.deploy(remote, lease_s=5, reconnect_s=5, on_event=print)
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        (
+            "#!/bin/sh\necho libpython: cannot open shared object file >&2; exit 1\n",
+            "cannot run there: .*libpython.*mend it",
+        ),
+        ("#!/bin/sh\necho hello\n", "is no Python"),
+        ("#!/bin/sh\nexec python3 -c 'print(\"{}\")'\n", "is no Python"),
+    ],
+)
+def test_a_python_that_cannot_run_is_not_called_missing(sshd, tmp_path, text, words):
+    python = tmp_path / "python"
+    python.write_text(text)
+    python.chmod(0o755)
+    host = sshd.host.model_copy(update={"work_dir": str(tmp_path / "work"), "python": str(python)})
+    with Remote("alpha", host) as remote, pytest.raises(HostRefused, match=words):
+        HostAgent.deploy(remote, lease_s=5, reconnect_s=5, on_event=print)
+
+
+def test_limits_that_the_host_has_not_got_are_found_by_check(agent, remote):
+    look = HostCheck(HostConnection(remote, agent), roles=["sut"])
+    look.limits([Limits(cpus=1), Limits(memory="1MiB")], "limits")
+    assert look.findings == []
+    look.limits([Limits(cpus=4096), Limits(memory="900TiB")], "limits")
+    assert ["4096 CPUs are asked for" in text or "bytes are asked for" in text for _, text, _ in look.findings] == [
+        True,
+        True,
+    ]
+
+
+def test_who_ended_before_it_was_spoken_to_is_heard_out(remote):
+    with remote.open(["sh", "-c", "echo gone; exit 3"]) as process:
+        assert process.wait(10) == 3
+        process.write_line(b"hello?")
+        assert (process.read_line(10), process.read_line(10)) == (b"gone\n", b"")
+
+
+def test_what_a_host_sends_is_bounded_and_only_files(remote, tmp_path, monkeypatch):
+    """Whatever it answers: a trial whose files are refused has failed, and nothing is lost but that trial."""
+    monkeypatch.setattr(connection, "LONGEST_LINE", 1 << 16)
+    endless = ["sh", "-c", "while :; do printf 0123456789abcdef; done"]
+    with remote.open(endless) as process, pytest.raises(ContentRefused, match="a line of more than 65536 bytes"):
+        process.read_line(30)
+    source = tmp_path / "left"
+    source.mkdir()
+    os.mkfifo(source / "pipe")
+    with pytest.raises(ContentRefused, match="neither a file, a folder nor a link"):
+        remote.get_tree(str(source), tmp_path / "a")
+    (source / "pipe").unlink()
+    (source / "out").symlink_to("../../etc/passwd")
+    with pytest.raises(TrialFailed, match="outside"):
+        remote.get_tree(str(source), tmp_path / "b")
+    monkeypatch.setattr(transfer, "MOST_FILES", 20)
+    for number in range(20):
+        (source / f"{number}").touch()
+    with pytest.raises(ContentRefused, match="more than 20 files"):
+        remote.get_tree(str(source), tmp_path / "c")
 
 
 # --- commands ----------------------------------------------------------------------------------------------------
@@ -282,6 +348,24 @@ def test_the_clock_of_this_very_machine_has_no_offset(agent):
 
 
 # --- lock and lease ----------------------------------------------------------------------------------------------
+
+
+def test_a_lock_that_somebody_else_holds_in_silence_names_the_process_and_its_user(tmp_path):
+    """Any user of the host may lock a file in /tmp: whoever does is found. What asks is the agent's own module."""
+    lock = tmp_path / "somebodys.lock"
+    ask = "import sys; sys.path[:0] = [sys.argv[1]]; import keeper; print(keeper.holder(keeper.open_lock(sys.argv[2])))"
+    with lock.open("w") as held:
+        fcntl.flock(held, fcntl.LOCK_EX)
+        told = subprocess.run([sys.executable, "-c", ask, agent_folder("fio"), lock], capture_output=True, text=True)
+    assert told.stdout == f"process {os.getpid()} of user {os.getuid()}\n"
+
+
+def test_a_clock_that_is_set_in_mid_session_is_told_once(agent, events):
+    told, moment = len(events), time.time()
+    for ahead_s in (0.0, 0.1, 7200.0, 7200.1):
+        agent.note_clock(moment, moment + 0.01, moment + ahead_s)
+    assert [event for event in events[told:] if "clock" in event] == ["alpha: its clock was set by +7200.0 s"]
+    assert agent.last_clock_offset_s == pytest.approx(7200, abs=1)
 
 
 def test_a_second_controller_is_refused_by_name_while_the_first_lives(deploy):

@@ -364,6 +364,12 @@ def test_errors_that_fio_went_on_after_are_counted(tmp_path: Path, end: str):
     assert any("went on after 2" in note for note in trial.record.verified["notes"])
 
 
+def test_an_error_that_fio_cannot_go_on_after_is_a_failure_whatever_it_was_asked(tmp_path: Path):
+    """`continue_on_error=all` on a disk that was full after half of it."""
+    ((_, trial),) = imported(tmp_path, FIO_DATA / "fio-3.33-continued-disk-full.json").imported
+    assert trial.record.status == "failed" and "No space left on device" in trial.record.cause
+
+
 def test_when_and_with_what_it_was_run_comes_from_the_document(tmp_path: Path):
     outcome = imported(tmp_path, FIO_DATA / "fio-3.33-page.json", FIO_DATA / "fio-3.33-page.txt")
     told, text = (trial.record for _, trial in outcome.imported)

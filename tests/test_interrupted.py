@@ -60,6 +60,9 @@ def test_kill_9_in_mid_trial_then_the_same_command_completes_what_is_missing(pro
     assert finished <= trials(project), "no completed trial is lost"
     ok = [(t["case"], t["block"]) for t in index(project)["trials"] if t["status"] == "ok"]
     assert len(ok) == len(set(ok)) == 6, f"each trial once: {done.stderr}"
+    of_trials = {json.loads((trial / "trial.json").read_text())["session"] for trial in trials(project)}
+    known = {session["uuid"]: session for session in index(project)["sessions"]}
+    assert of_trials == known.keys() and all(session["hosts"]["local"]["before"] for session in known.values())
 
 
 def test_kill_9_of_everything_here_then_the_same_command_waits_for_the_lease_and_goes_on(project, study, tmp_path):

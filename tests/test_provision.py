@@ -3,7 +3,9 @@
 import json
 
 import pytest
+from sshd_hosts import SshdHost
 
+from benchstudy.measuring.session import hold_session
 from benchstudy.model import registry
 from benchstudy.model.study import parse_study
 from benchstudy.provisioning.target import ProvisionFailed, deploy_files, facts_problems, provision_target
@@ -85,6 +87,26 @@ def test_a_host_out_of_reach_is_a_problem_that_its_facts_tell(here, tmp_path):
     assert problem.startswith("here: ") and "127.0.0.1 port 1" in problem
     assert json.loads(facts_path.read_text())["hosts"]["here"]["unreachable"]
     assert facts_problems(facts_path) == [problem.removeprefix("here: ")] and facts_path.exists()
+
+
+def test_a_host_that_runs_no_command_is_its_own_problem(here, tmp_path):
+    """Its login shell is /bin/false, as it were; its session says so too, and no other target is the worse for it."""
+    with SshdHost(tmp_path / "sshd", options=["ForceCommand /bin/false"]) as sshd:
+        one = study(tmp_path, **sshd.host.model_dump(exclude_none=True, exclude_defaults=True))
+        result = provision_target(one, "bench", here / "facts.json")
+        (plan,) = one.sessions()
+        held = json.loads(hold_session(here, plan).read_text())
+    [problem] = result.problems
+    words = "no command runs there; is the user's login shell one that runs commands?"
+    assert words in problem and words in held["problem"] and held["trials"] == []
+
+
+def test_a_provisioning_process_that_is_killed_is_a_problem_of_its_host(here, tmp_path):
+    (here / "envs" / "file_size.py").write_text("import os\nos.kill(os.getpid(), 9)\n")
+    with SshdHost(tmp_path / "sshd") as sshd:
+        one = study(tmp_path, **sshd.host.model_dump(exclude_none=True, exclude_defaults=True))
+        [problem] = provision_target(one, "bench", here / "facts.json").problems
+    assert "here: the provisioning process ended with status -9" in problem
 
 
 def test_an_error_in_a_deploy_names_the_file_and_leaves_no_facts(here, tmp_path):

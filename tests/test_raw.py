@@ -62,6 +62,25 @@ def test_a_committed_trial_is_read_back_read_only_and_sha256sum_agrees(store):
     subprocess.run(["sha256sum", "--check", "--quiet", "SHA256SUMS"], cwd=trial.folder, check=True)
 
 
+def test_whatever_a_tool_leaves_behind_can_be_stored_and_read_back(store):
+    partial = store.begin("size=1MB", 1)
+    (partial.folder / "files" / "a\nfolder").mkdir(parents=True)
+    (partial.folder / "files" / "a\nfolder" / "x\r").write_text("1")
+    (partial.folder / os.fsdecode(b"\xff\xfe%")).write_text("2")
+    (partial.folder / "files" / "latest").symlink_to("a\nfolder/x\r")
+    (partial.folder / "out").symlink_to("/etc/passwd")
+    (partial.folder / "round").symlink_to("round")
+    os.mkfifo(partial.folder / "pipe")
+    trial = partial.commit(record(partial))
+    (again,) = store.trials()
+    assert again == trial
+    names = {"trial.json", "files/a%0Afolder/x%0D", "%FF%FE%25", "files/latest", "out.link", "round.link"}
+    assert {file.name for file in again.files} == names
+    assert (trial.folder / "files" / "latest").read_text() == "1"
+    assert (trial.folder / "out.link").read_text() == "/etc/passwd"
+    subprocess.run(["sha256sum", "--quiet", "-c", "SHA256SUMS"], cwd=trial.folder, check=True)
+
+
 @pytest.mark.parametrize("name", ["stdout", "files/result.json", "trial.json"])
 def test_one_flipped_bit_is_found_and_the_file_named(store, name):
     path = committed(store).folder / name
@@ -123,6 +142,7 @@ def test_a_second_session_is_refused_while_one_writes(store):
 def test_a_damaged_trial_that_is_discarded_is_left_out(store, name):
     damaged, whole = committed(store), committed(store)
     index = {"trials": [{"path": str(damaged.folder.relative_to(store.folder)), **vars_of(damaged)}]}
+    index |= {"problem": None, "sessions": [], "discarded": []}
     store.index.write_text(json.dumps(index))
     path = damaged.folder / name
     path.chmod(0o644)

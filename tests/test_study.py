@@ -41,6 +41,10 @@ def changed(*path, to):
         (changed("thresholds", to={"margin": 5}), 'such as "5%"'),
         (changed("thresholds", to={"margins": {"fo": "3%"}}), "'fo' is of no family: did you mean \"fio\"?"),
         (changed("thresholds", to={"margins": {"fio/": "3%"}}), "names no metric behind the slash"),
+        (changed("thresholds", to={"margins": {"fio/read_iop": "3%"}}), 'no such metric: did you mean "read_iops"?'),
+        (changed("hosts", "local", to={"address": "../../x"}), "hosts.local.address: '../../x' can be no host"),
+        (changed("hosts", "local", to={"address": "x" * 70}), "can be no host: write its name, its address"),
+        (changed("hosts", "local", to={"address": "a", "identity_file": "\0"}), "hosts.local.identity_file: "),
         (
             changed("families", "file_size", "sises", to=["1MB"]),
             'families.file_size.sises: unknown key: did you mean "sizes"?',

@@ -50,6 +50,15 @@ def test_the_field_and_what_to_write_are_named(path, value, told):
     assert told in str(error.value)
 
 
+@pytest.mark.parametrize(
+    "path", ["hosts.local.address", "seed", "study", "families.fio.directories.0.path", "x" * 5000]
+)
+def test_a_refusal_quotes_no_more_than_a_person_reads(path):
+    with pytest.raises(StudyError) as error:
+        parse_study(changed(path, "x" * 5000))
+    assert len(str(error.value)) < 1500 and "xxx" in str(error.value)
+
+
 def test_a_role_that_many_services_need_is_told_once():
     with pytest.raises(StudyError) as error:
         parse_study(changed("targets.this-machine.roles", {"stu": "local"}))

@@ -7,12 +7,13 @@ from pathlib import Path
 
 from snakemake.exceptions import WorkflowError
 
-from benchstudy.jobs import inputs, snakemake_adapter
+from benchstudy.jobs import inputs, madetables, snakemake_adapter
 from benchstudy.jobs.running import begin
 from benchstudy.measuring import sealed
 from benchstudy.measuring.raw import index_problem
 from benchstudy.model import paths, registry
 from benchstudy.model.errors import BenchstudyError
+from benchstudy.model.names import nearest
 from benchstudy.model.needs import programs_by_host
 from benchstudy.model.study import parse_study, refuse_repeated_keys
 from benchstudy.provisioning.target import deploy_files, facts_problems
@@ -40,6 +41,11 @@ FAMILIES = list(STUDY.families)
 PAGES = [*FAMILIES, *STUDY_PAGES]
 SESSIONS_HELD = f"data/tidy/{STUDY.study}/sessions-held.txt"
 
+KNOWN_PAGES = ["reports/index.html", *(f"reports/{STUDY.study}/{name}.html" for name in ("index", *PAGES))]
+for page in snakemake_adapter.asked_pages(workflow):
+    if page not in KNOWN_PAGES:
+        raise WorkflowError(f"{page}: study {STUDY.study!r} has no such page: {nearest(page, KNOWN_PAGES)}")
+
 # Jobs run under Snakemake's own interpreter, whatever PATH says.
 shell.prefix('python() {{ {sys.executable:q} "$@"; }}; ')
 
@@ -66,6 +72,14 @@ def session_indexes(wildcards):
             "Leave measure=false out to measure it, or take these families or targets out of the study."
         )
     return list(found.values())
+
+
+def sessions_of_tables(wildcards):
+    """Their indexes. Tables that were altered, or cut off, since they were made are made again."""
+    tables = f"data/tidy/{STUDY.study}/{wildcards.family}"
+    if not madetables.are_whole(Path(tables)):
+        snakemake_adapter.plan_again(workflow, tables)
+    return session_indexes(wildcards)
 
 
 @cache

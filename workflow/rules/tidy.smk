@@ -4,7 +4,7 @@
 rule tidy_family:
     """Parse every trial of a family. What parses is input, because Snakemake does not see imported modules."""
     input:
-        sessions=session_indexes,
+        sessions=sessions_of_tables,
         code=code_of_tables,
     output:
         tables=directory("data/tidy/{study}/{family}"),

@@ -1,11 +1,11 @@
 """Compare what was just stored, say which sessions could not be held, and fail if there is one."""
 
 import argparse
-import json
 import sys
 from pathlib import Path
 
 from benchstudy.measuring import sealed
+from benchstudy.model.files import disk_trouble
 
 parser = argparse.ArgumentParser(description=__doc__)
 parser.add_argument("--held", type=Path, required=True, help="written when all were held")
@@ -14,7 +14,10 @@ parser.add_argument("--sessions", type=Path, nargs="+", required=True, help="the
 told = parser.parse_args()
 held, problems = [], []
 for path in told.sessions:
-    index = json.loads(path.read_text())
+    index = sealed.read_index(path)
+    if index is None:
+        problems.append(f"{path} was damaged, and is made again")
+        continue
     name = f"{index['family']} on {index['target']}"
     if index["problem"]:
         problems.append(f"{name}: {index['problem']}")
@@ -24,6 +27,8 @@ try:
     sealed.confirm(Path(), [path.parent for path in told.sessions], told.confirmed)
 except sealed.RawAltered as error:
     sys.exit(str(error))
+except OSError as error:
+    sys.exit(disk_trouble(error) or str(error))
 if problems:
     sys.exit(
         "these sessions could not be held (the reports show what there is; the same command tries again):\n"

@@ -98,7 +98,7 @@ def _acquire(path: str, lines: wire.Lines) -> int | None:
                 return fd
         except BlockingIOError:
             rival = rival or _Rival()
-            verdict = rival.judge(_read_owner(fd))
+            verdict = rival.judge(_read_owner(fd), path, fd)
             if verdict:
                 wire.emit(verdict)
                 if verdict["state"] == "busy":
@@ -128,6 +128,19 @@ def _read_owner(fd: int) -> dict:
     return content if isinstance(content, dict) else {}
 
 
+def holder(fd: int) -> str:
+    """Which process has the lock, and whose it is: any user of the host may lock a file in /tmp."""
+    inode = os.fstat(fd).st_ino
+    try:
+        with open("/proc/locks", encoding="ascii") as file:
+            # 1: FLOCK  ADVISORY  WRITE 4711 08:01:1234 0 EOF
+            found = [line.split() for line in file if ":" + str(inode) + " " in line and "->" not in line]
+        pid = int(found[0][4])
+        return "process %d of user %d" % (pid, os.stat("/proc/%d" % pid).st_uid)
+    except (OSError, ValueError, IndexError):
+        return "a process that cannot be seen from here"
+
+
 class _Rival:
     """Watches who holds the lock, and tells a live owner from a silent one."""
 
@@ -136,7 +149,7 @@ class _Rival:
         self.first: tuple | None = None
         self.told_at = -1e9
 
-    def judge(self, held: dict) -> dict | None:
+    def judge(self, held: dict, path: str, fd: int) -> dict | None:
         """A message for the controller, or None while there is nothing to say yet."""
         now = time.monotonic()
         try:
@@ -146,11 +159,7 @@ class _Rival:
             owner = held["owner"]
         except (KeyError, TypeError, ValueError):
             if now - self.since > _UNKNOWN_OWNER_S:
-                return {
-                    "state": "busy",
-                    "owner": {},
-                    "why": "a process that does not say who it is holds the lock",
-                }
+                return {"state": "busy", "owner": {}, "why": f"{holder(fd)} holds {path} and does not say what for"}
             return None
         self.first = self.first or seen
         if seen != self.first:

@@ -1,7 +1,7 @@
 """`benchstudy check`: try every host of a study without measuring anything."""
 
 from benchstudy.hosts.agent import HostAgent
-from benchstudy.hosts.remote import CommandFailed, Remote
+from benchstudy.hosts.remote import Remote
 from benchstudy.measuring import neighbours
 from benchstudy.measuring.hostcheck import HostCheck
 from benchstudy.measuring.state import HostConnection
@@ -23,10 +23,6 @@ def check_host(study: Study, name: str) -> list[Finding]:
     try:
         with Remote(name, host) as remote:
             findings: list[Finding] = [(True, "reached; its host key is the pinned one; the login works", "")]
-            try:
-                remote.run([host.python, "--version"])
-            except CommandFailed:
-                return [*findings, (False, f"{host.python} is missing", "`snakemake provision` installs it")]
             agent = HostAgent.deploy(
                 remote,
                 lease_s=study.thresholds.lease,

@@ -1,7 +1,6 @@
 """The `benchstudy` command: what one does with a study besides `snakemake report`."""
 
 import argparse
-import json
 import os
 import re
 import sys
@@ -13,6 +12,7 @@ from benchstudy.commands.comparing import add_command as add_compare_command
 from benchstudy.commands.provenance import add_commands as add_provenance_commands
 from benchstudy.model import paths, registry
 from benchstudy.model.errors import BenchstudyError
+from benchstudy.model.files import disk_trouble
 from benchstudy.model.names import nearest
 from benchstudy.model.study import Study, load_study
 
@@ -32,7 +32,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         return 128 + 13
     except OSError as error:
         what = f"{error.filename}: {error.strerror}" if error.filename and error.strerror else str(error)
-        print(f"benchstudy: {what}", file=sys.stderr)
+        print(f"benchstudy: {disk_trouble(error) or what}", file=sys.stderr)
         return 1
     except BenchstudyError as error:
         print(f"benchstudy: {error}", file=sys.stderr)
@@ -132,6 +132,7 @@ def _check(arguments: argparse.Namespace) -> int:
 def _cases(arguments: argparse.Namespace) -> int:
     from benchstudy.measuring.looks import Known
     from benchstudy.measuring.raw import TrialStore
+    from benchstudy.measuring.sealed import read_index
 
     study = load_study(arguments.study)
     for plan in study.sessions():
@@ -142,7 +143,7 @@ def _cases(arguments: argparse.Namespace) -> int:
         blocks = f"{_from_to(plan.fewest_blocks, plan.blocks)} blocks{until}"
         apart = f", begun at least {plan.blocks_apart_s:g} s apart" if plan.blocks_apart_s else ""
         print(f"{plan.family_name} on {plan.target}: {len(plan.cases)} cases, {blocks}{apart}")
-        stopping = (json.loads(store.index.read_text()).get("stopping") if store.index.is_file() else None) or {}
+        stopping = (read_index(store.index) or {}).get("stopping") or {}
         for case in plan.cases:
             states = [record.status for record in done if record.case == case.id]
             known = [Known(**k).reached for k in stopping.get("known", ()) if k["case"] == case.id]

@@ -1,5 +1,6 @@
 """`benchstudy import`: existing outputs of a tool become trials, kept verbatim and marked as imported."""
 
+import codecs
 import hashlib
 import re
 from collections.abc import Callable, Collection, Iterable, Mapping
@@ -23,6 +24,8 @@ _FACTOR = re.compile(r"[a-z][a-z0-9_]{0,31}")
 # Columns of every family's tables.
 _NO_FACTORS = ("study", "target", "family", "case", "block", "trial", "metric", "value", "unit", "status")
 _PLACE = re.compile(r"\{(\w*)\}|(\*)")
+_LARGEST = 256 << 20  # bytes of a file
+_BEGINNING = 4096
 _TOGETHER = 500  # trials that reach the disk at once
 Contents = frozenset[tuple[str, str]]  # names of files, with their SHA-256
 
@@ -82,20 +85,44 @@ def import_outputs(
 
 
 def _files(outputs: Iterable[Path]) -> list[Path]:
+    """Raises BenchstudyError for what can be no output, before anything is stored."""
     found = []
     for path in outputs:
         if not path.exists():
             raise BenchstudyError(f"{path}: there is no such file or folder")
-        found += sorted(p for p in path.rglob("*") if p.is_file()) if path.is_dir() else [path]
+        inside = sorted(p for p in path.rglob("*") if p.is_file()) if path.is_dir() else [path]
+        if not inside:
+            raise BenchstudyError(f"{path}: there is no file in this folder")
+        if not path.is_dir() and not path.is_file():  # a pipe may never end, and a device has no end
+            raise BenchstudyError(f"{path}: is a pipe, a socket or a device; write the output into a file first")
+        found += inside
     return found
 
 
+def _beginning(path: Path) -> bytes:
+    """Raises BenchstudyError for a file that cannot be read, or not as a whole."""
+    try:
+        size = path.stat().st_size
+        with path.open("rb") as file:
+            beginning = file.read(_BEGINNING)
+    except OSError as error:
+        raise BenchstudyError(f"cannot be read: {error.strerror}") from error
+    if size > _LARGEST:
+        raise BenchstudyError(f"has {size} bytes, and at most {_LARGEST} are read: split it")
+    return beginning
+
+
 def _recognise(study: Study, path: Path) -> tuple[Family, list[Imported]]:
+    beginning = _beginning(path)
     for name in study.families:
         family = registry.get(name).of(study.families[name])
         runs = family.parse_import(path)
         if runs:
             return family, runs
+    if not beginning.strip():
+        raise BenchstudyError("is empty")
+    if b"\0" in beginning and not beginning.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):
+        raise BenchstudyError("is no text, or one in another encoding than UTF-8: save it as UTF-8 first")
     raise BenchstudyError(
         f"no family of the study ({', '.join(study.families)}) knows this output; docs/importing.md says which do, "
         "and how figures of any other tool are brought in"

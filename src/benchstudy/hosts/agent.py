@@ -57,6 +57,8 @@ class HostAgent(AgentLine):
         execution = SupervisedRun(self, session, command).to_its_end()
         if self._lock is not None:
             # Whoever got the lock may have ended the command, or measured beside it.
+            if execution.state in ("lost", "lease-expired"):
+                self._lock.confirm()
             self._lock.check()
         return execution
 

@@ -14,7 +14,7 @@ import hashlib, json, os, sys
 work, agent = sys.argv[1:3]
 problem = None
 if sys.version_info < (3, 9):
-    problem = "its Python is %d.%d; 3.9 or newer is needed" % sys.version_info[:2]
+    problem = "its Python is %d.%d, and 3.9 or newer is needed: name one as the host's python" % sys.version_info[:2]
 elif os.path.islink(work):
     problem = "the work folder %s is a symbolic link; give the real path as work_dir" % work
 elif os.path.realpath(work) in ("/", os.path.realpath(os.path.expanduser("~"))):

@@ -23,6 +23,7 @@ from benchstudy.hosts.ssh_errors import (
     CommandTimeout,
     Completed,
     ConnectionLost,
+    ContentRefused,
     Unreachable,
 )
 from benchstudy.hosts.ssh_link import Endpoint, Link, resolve
@@ -32,6 +33,7 @@ from benchstudy.model.host import Host
 # One read takes what arrived, up to about this much: large enough that Python's share of the work is small.
 # Handing 256 KiB at a time from thread to thread cost a quarter of a transfer's time.
 CHUNK = 2 << 20
+LONGEST_LINE = 32 << 20  # of an answer; whoever writes for ever must not fill this machine's memory
 STDERR_KEPT = 64 << 10
 # How long a process that was told to end may take before it is killed.
 TERM_GRACE_S = 2.0
@@ -92,7 +94,9 @@ class RemoteProcess:
                 view = view[sent:]
 
     def write_line(self, line: bytes) -> None:
-        self.write(line + b"\n")
+        """To one that may have ended: its last words, or its end, are what is read next. Raises ConnectionLost."""
+        with contextlib.suppress(CommandEnded):
+            self.write(line + b"\n")
 
     def close_stdin(self) -> None:
         with self._remote._lost_if_broken():
@@ -142,6 +146,7 @@ class RemoteProcess:
                 left, self._stdout = bytes(self._stdout), bytearray()
                 return left
             self._stdout += out
+            self._refuse_endless()
 
     def read_output(self, timeout_s: float | None) -> bytes | None:
         """What is there on standard output, as it came; b"" at the end; None when nothing came in time.
@@ -209,9 +214,15 @@ class RemoteProcess:
     def _lines(self) -> bytearray:
         return self._stdout if self._pid is not None else bytearray()
 
+    def _refuse_endless(self) -> None:
+        if len(self._stdout) > LONGEST_LINE:
+            self.close()
+            raise ContentRefused(f"{self.name}: `{_shown(self.argv)}` wrote a line of more than {LONGEST_LINE} bytes")
+
     def _take_pid(self, out: bytes) -> bytes:
         """Cut the launcher's line off, and what a chatty shell start-up file wrote before it."""
         self._stdout += out
+        self._refuse_endless()
         start = self._stdout.find(PID_LINE)
         end = self._stdout.find(b"\n", start)
         if start < 0 or end < 0:
@@ -343,9 +354,13 @@ class Connection:
 
     @property
     def home(self) -> str:
-        """The user's home on the host."""
+        """The user's home on the host; what is asked there first. Raises CommandFailed where nothing can be run."""
         if self._home is None:
-            self._home = self.run(["sh", "-c", 'printf %s "$HOME"']).text
+            try:
+                self._home = self.run(["sh", "-c", 'printf %s "$HOME"']).text
+            except CommandFailed as error:
+                why = f"{self.name}: no command runs there; is the user's login shell one that runs commands? ({error})"
+                raise CommandFailed(why, error.completed) from error
         return self._home
 
     def expand(self, path: str) -> str:

@@ -8,7 +8,7 @@ import json
 import threading
 from collections.abc import Callable
 
-from benchstudy.hosts.remote import CommandEnded, CommandTimeout, Completed, Remote, RemoteProcess
+from benchstudy.hosts.remote import CommandTimeout, Completed, Remote, RemoteProcess
 
 _START_S = 30.0
 
@@ -55,11 +55,8 @@ class HostDesk:
             return None
         command, *arguments = argv
         question = {"command": command, "arguments": arguments, "input": base64.b64encode(given).decode()}
-        try:
-            self._process.write_line(json.dumps(question).encode())
-            line = self._process.read_line(timeout_s)
-        except CommandEnded:
-            line = b""
+        self._process.write_line(json.dumps(question).encode())
+        line = self._process.read_line(timeout_s)
         if line is None:
             self._process.kill()
             raise CommandTimeout(f"{self._remote.name}: the agent's {command} was ended after {timeout_s:g} s")

@@ -21,6 +21,8 @@ from benchstudy.hosts.remote import CommandFailed, ConnectionFailed, ConnectionL
 T = TypeVar("T")
 
 MOST_ATTEMPTS = 5
+_NO_SUCH_PROGRAM = 127
+_CLOCK_STEP_S = 1.0  # no clock drifts so far between two heartbeats
 
 
 class AgentLine:
@@ -49,6 +51,7 @@ class AgentLine:
         self.beat_s = min(10.0, lease_s / 4)
         self._offset: tuple[float, float] | None = None  # (round trip, offset), the best so far
         self.held_lock_path = self.lock_path  # of the lock that the session holds; what it starts is marked with it
+        self._clocks: tuple[float, float, float] | None = None  # round trip, offset, this wall clock less monotonic
         self._reconnecting = threading.Lock()
         self._unreachable: ConnectionFailed | None = None
         self.generation = 0  # of the connection
@@ -71,12 +74,16 @@ class AgentLine:
             answer = json.loads(self.remote.run(argv).text)
         except CommandFailed as error:
             python, status = self.remote.host.python, error.completed.exit_status
-            if status in (126, 127):
+            other = f"name another as hosts.{self.remote.name}.python"
+            if status == _NO_SUCH_PROGRAM:
                 raise HostRefused(
-                    f"{self.remote.name}: there is no {python!r}; provisioning installs it, or name another as "
-                    f"hosts.{self.remote.name}.python"
+                    f"{self.remote.name}: there is no {python!r}; provisioning installs it, or {other}"
                 ) from error
-            raise HostRefused(f"{self.remote.name}: {python} does not work: {error}") from error
+            raise HostRefused(f"{self.remote.name}: {python} cannot run there: {error}; mend it, or {other}") from error
+        except ValueError:
+            answer = None
+        if not isinstance(answer, dict) or answer.keys() != {"problem", "digest"}:
+            raise HostRefused(f"{self.remote.name}: {self.remote.host.python} there is no Python")
         if answer["problem"]:
             raise HostRefused(f"{self.remote.name}: {answer['problem']}")
         if answer["digest"] not in (None, self.sha256):
@@ -155,8 +162,22 @@ class AgentLine:
     def note_clock(self, sent: float, received: float, host_wall: float) -> None:
         """Learn from one question and answer; the quickest one told most about the clock."""
         round_trip, offset = received - sent, host_wall - (sent + received) / 2
+        self._tell_steps(round_trip, offset)
         if self._offset is None or round_trip <= self._offset[0] * 1.5:
             self._offset = (round_trip, offset)
+
+    def _tell_steps(self, round_trip: float, offset: float) -> None:
+        """A clock that was set in mid-session puts figures of others, such as Prometheus's, into another time."""
+        here = time.time() - time.monotonic()
+        then = self._clocks
+        if then is None or abs(offset - then[1]) > _CLOCK_STEP_S + round_trip + then[0]:
+            self._clocks = (round_trip, offset, here)
+        if then is None or self._clocks is then:
+            return
+        own_s = here - then[2]
+        whose, by_s = (self.remote.name, offset - then[1]) if abs(own_s) < _CLOCK_STEP_S else ("this machine", own_s)
+        self._offset = None
+        self.on_event(f"{whose}: its clock was set by {by_s:+.1f} s")
 
     def clock_offset_s(self) -> float:
         """The host's wall clock minus this machine's, asked now."""
@@ -176,7 +197,12 @@ class AgentLine:
         """One message. Raises ConnectionLost at the end of the output, HostRefused for an error of the agent."""
         if not line:
             raise ConnectionLost(f"{self.remote.name}: the agent's watcher ended")
-        message = json.loads(line)
+        try:
+            message = json.loads(line)
+        except ValueError:
+            message = None
+        if not isinstance(message, dict):
+            raise HostRefused(f"{self.remote.name}: this is no message of the agent: {line[:200]!r}")
         if "error" in message:
             raise HostRefused(f"{self.remote.name}: {message['error']}")
         return message

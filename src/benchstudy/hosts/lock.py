@@ -27,6 +27,9 @@ class HostLock:
         self._owner = {key: str(value)[:200] for key, value in owner.items()}
         self._folder = f"{agent.work_dir}/sessions/{session}"
         self._ending = threading.Event()
+        self._hurry = threading.Event()
+        self._answered, self._answer = threading.Condition(), 0  # how many heartbeats were
+        self._heard = time.monotonic()
         self._problem: Exception | None = None
         self._process: RemoteProcess | None = None
         self._generation = agent.generation
@@ -48,12 +51,14 @@ class HostLock:
         except BaseException:
             keeper.close()
             raise
+        self._heard = time.monotonic()
         self._thread.start()
         return self
 
     def __exit__(self, *_: object) -> None:
         """Release: what the session left on the host is ended and removed before the lock is given back."""
         self._ending.set()
+        self._hurry.set()
         self._thread.join(5.0)
         # Not while the thread still tries to get a lost connection back: the lease does the same there.
         if self._problem is None and not self._thread.is_alive():
@@ -66,6 +71,16 @@ class HostLock:
         """Raise LockLost when the host is not ours any more."""
         if self._problem is not None:
             raise LockLost(f"{self._agent.remote.name}: the lock was lost: {self._problem}") from self._problem
+
+    def confirm(self) -> None:
+        """Ask the keeper now. Raises LockLost when the host is not ours any more."""
+        deadline = time.monotonic() + self._agent.lease_s
+        with self._answered:
+            wanted = self._answer + 2  # the next answer may be to a question of before
+            while self._answer < wanted and self._problem is None and time.monotonic() < deadline:
+                self._hurry.set()
+                self._answered.wait(0.1)
+        self.check()
 
     def _acquire(self, keeper: RemoteProcess) -> None:
         host = self._agent.remote.name
@@ -90,10 +105,16 @@ class HostLock:
         try:
             while not self._ending.is_set():
                 self._agent.retrying(self._beat)
-                self._ending.wait(self._agent.beat_s)
+                with self._answered:
+                    self._answer += 1
+                    self._answered.notify_all()
+                self._hurry.wait(self._agent.beat_s)
+                self._hurry.clear()
         except Exception as error:  # any: one that ended this thread would go unheard
             self._problem = error
             self._agent.on_event(f"{self._agent.remote.name}: the lock was lost: {error}")
+            with self._answered:
+                self._answered.notify_all()
 
     def _attached(self) -> RemoteProcess:
         """The keeper; over a new connection, if the one it was spoken to over is gone."""
@@ -102,7 +123,7 @@ class HostLock:
         generation = self._agent.generation
         self._process = keeper = self._agent.remote.open(self._agent.argv("hold", self._folder))
         if (self._read(keeper, 30.0) or {}).get("state") != "held":
-            raise LockLost("its keeper on the host is gone")
+            raise LockLost(self._why_gone())
         self._generation = generation
         return keeper
 
@@ -114,8 +135,17 @@ class HostLock:
         if message is None:
             return  # a dead line makes itself known as ConnectionLost
         if "beat" not in message:
-            raise LockLost("the host released it")
+            raise LockLost(self._why_gone())
+        self._heard = time.monotonic()
         self._agent.note_clock(sent, time.time(), message["wall"])
+
+    def _why_gone(self) -> str:
+        silent_s, lease_s = time.monotonic() - self._heard, self._agent.lease_s
+        if silent_s > lease_s:
+            return (
+                f"lease expired: the host heard nothing from here for {silent_s:.0f} s, and the lease is {lease_s:g} s"
+            )
+        return "its keeper on the host is gone; was it killed?"
 
     def _release(self) -> None:
         keeper = self._attached()

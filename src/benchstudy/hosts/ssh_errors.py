@@ -2,7 +2,8 @@
 
 from dataclasses import dataclass
 
-from benchstudy.model.errors import BenchstudyError
+from benchstudy.model.causes import Cause
+from benchstudy.model.errors import BenchstudyError, TrialFailed
 
 
 class RemoteError(BenchstudyError):
@@ -43,6 +44,12 @@ class CommandTimeout(RemoteError):
 
 class TransferFailed(RemoteError):
     """A file could not be moved, or did not arrive as it left."""
+
+
+class ContentRefused(TransferFailed, TrialFailed):
+    """What a host sent is not taken: inside a trial it fails the trial, as it would each time."""
+
+    cause = Cause.REFUSED
 
 
 @dataclass(frozen=True)

@@ -19,13 +19,22 @@ from pathlib import Path
 from typing import IO, TypeVar
 
 from benchstudy.hosts.connection import Connection, RemoteProcess
-from benchstudy.hosts.ssh_errors import CommandEnded, CommandFailed, ConnectionLost, RemoteError, TransferFailed
+from benchstudy.hosts.ssh_errors import (
+    CommandEnded,
+    CommandFailed,
+    ConnectionLost,
+    ContentRefused,
+    RemoteError,
+    TransferFailed,
+)
 
 T = TypeVar("T")
 
 BLOCK = 1 << 20
 STALL_TIMEOUT_S = 60.0
 RECONNECT_S = 60.0
+MOST_FILES = 200_000  # in a tree from a host
+_LEASE = ".lease"  # of the agent's, in the folder of a command whose supervisor was killed
 # Attempts that moved nothing; those that moved something do not count, or a bad line would end a long transfer.
 MOST_FRUITLESS_ATTEMPTS = 3
 
@@ -239,10 +248,12 @@ def _extract(archive: tarfile.TarFile, into: Path) -> None:
     """
     folder = os.fspath(into)
     links: list[tarfile.TarInfo] = []
-    for member in archive:
+    for number, member in enumerate(archive):
         name = member.name
+        if number == MOST_FILES:
+            raise ContentRefused(f"not copied from the host: more than {MOST_FILES} files in one folder")
         if name.startswith("/") or ".." in name.split("/"):
-            raise TransferFailed(f"{name!r} is not copied from the host: its name leads out of the folder")
+            raise ContentRefused(f"{name!r} is not copied from the host: its name leads out of the folder")
         if member.isreg():
             content = archive.extractfile(member)
             assert content is not None, "a plain file has content"
@@ -251,14 +262,16 @@ def _extract(archive: tarfile.TarFile, into: Path) -> None:
             os.makedirs(f"{folder}/{name}", exist_ok=True)
         elif member.issym() or member.islnk():
             links.append(member)
+        elif member.isfifo() and name.rpartition("/")[2] == _LEASE:
+            continue
         else:
-            raise TransferFailed(f"{name!r} is not copied from the host: it is neither a file, a folder nor a link")
+            raise ContentRefused(f"{name!r} is not copied from the host: it is neither a file, a folder nor a link")
     for link in links:
         # A hard link names its file from the top of the archive, a symbolic one from where it stands.
         start = "" if link.islnk() else os.path.dirname(link.name)
         target = os.path.normpath(os.path.join(start, link.linkname))
         if os.path.isabs(target) or target.split("/")[0] == "..":
-            raise TransferFailed(f"{link.name!r} is not copied from the host: it links to {link.linkname!r}, outside")
+            raise ContentRefused(f"{link.name!r} is not copied from the host: it links to {link.linkname!r}, outside")
         with suppress(FileNotFoundError):
             os.unlink(f"{folder}/{link.name}")  # of an earlier copy, or of an attempt that lost its connection
         if link.islnk():

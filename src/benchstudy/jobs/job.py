@@ -11,6 +11,7 @@ from pathlib import Path
 from benchstudy.measuring.progress import log_to
 from benchstudy.model import paths
 from benchstudy.model.errors import BenchstudyError
+from benchstudy.model.files import disk_trouble
 from benchstudy.model.study import Study, parse_study
 
 
@@ -26,7 +27,11 @@ def job(*names: str) -> Iterator[tuple[Path, Study, argparse.Namespace]]:
         parser.add_argument(f"--{name}", required=True)
     told = parser.parse_args()
     declared = paths.declared_study(Path(), told.study)
-    undo = log_to(Path(told.log))
+    logging.raiseExceptions = False  # a log on a full disk must not bury what says that it is full
+    try:
+        undo = log_to(Path(told.log))
+    except OSError as error:
+        sys.exit(disk_trouble(error) or f"{told.log}: {error.strerror}")
     log = logging.getLogger("benchstudy")
     try:
         yield Path.cwd(), parse_study(json.loads(declared.read_text(encoding="utf-8"))), told
@@ -36,5 +41,10 @@ def job(*names: str) -> Iterator[tuple[Path, Study, argparse.Namespace]]:
     except KeyboardInterrupt:
         log.error("interrupted")
         sys.exit(130)
+    except Exception as error:
+        if (trouble := disk_trouble(error)) is None:
+            raise
+        log.error("%s", trouble)
+        sys.exit(1)
     finally:
         undo()

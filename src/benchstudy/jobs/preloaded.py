@@ -44,7 +44,11 @@ def hand_over() -> None:
     controller = os.environ.get(CONTROLLER_PID)
     if _INSIDE in os.environ or not controller:
         return
-    with _connect(Path(f"{local_state(Path()).name}/preloaded-{controller}.sock")) as connection:
+    try:
+        reached = _connect(Path(f"{local_state(Path()).name}/preloaded-{controller}.sock"))
+    except OSError:  # such as on a full disk, which the job itself can say
+        return
+    with reached as connection:
         request = json.dumps({"argv": sys.argv, "folder": os.getcwd(), "environment": dict(os.environ)}).encode()
         try:
             socket.send_fds(connection, [len(request).to_bytes(8, "big")], [0, 1, 2])

@@ -8,7 +8,7 @@ nothing else computes on a machine that is being measured unless somebody says `
 import fcntl
 import json
 import os
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -19,7 +19,7 @@ from benchstudy.measuring import sealed
 from benchstudy.measuring.progress import under_way
 from benchstudy.model import paths
 from benchstudy.model.errors import BenchstudyError
-from benchstudy.model.files import lock_if_free, now, write_atomically
+from benchstudy.model.files import disk_trouble, lock_if_free, now, write_atomically
 from benchstudy.model.study import Study
 
 THIS_MACHINE = "this machine"
@@ -47,6 +47,13 @@ def begin(study: Study, declared: Mapping[str, Any], jobs: Iterable[tuple[str, M
     Until its process ends the study is its own; jobs find the study as `declared`. Raises BenchstudyError that names
     the command which is in the way, its study, and when it may be done; RawAltered that names raw files.
     """
+    try:
+        _begin(study, declared, list(jobs))
+    except OSError as error:
+        raise BenchstudyError(disk_trouble(error) or str(error)) from error
+
+
+def _begin(study: Study, declared: Mapping[str, Any], jobs: Sequence[tuple[str, Mapping[str, str]]]) -> None:
     announce_controller()
     root = Path.cwd()
     rules = {rule for rule, _ in jobs}
@@ -60,9 +67,22 @@ def begin(study: Study, declared: Mapping[str, Any], jobs: Iterable[tuple[str, M
         beside=study.beside,
     )
     _hold(root, use)
+    _mend_indexes(root, study)
     if rules - _NO_MATTER_OF_RAW:
         sealed.confirm(root, study.stores(root), paths.confirmed(root, study.study))
     write_atomically(paths.declared_study(root, study.study), json.dumps(declared, default=str))
+
+
+def _mend_indexes(root: Path, study: Study) -> None:
+    """What lists the trials is made from them, so one that was damaged costs nothing. Raises CorruptTrial."""
+    for plan in study.sessions():
+        folder = paths.family_raw(root, study.study, plan.target, plan.family_name)
+        if (folder / paths.SESSION_INDEX).exists() and sealed.read_index(folder / paths.SESSION_INDEX) is None:
+            from benchstudy.measuring.raw import TrialStore
+            from benchstudy.measuring.session import write_index
+
+            store = TrialStore(folder)
+            write_index(plan, store, store.trials(), problem=None)
 
 
 @contextmanager

@@ -3,9 +3,11 @@
 tests/test_side_by_side.py says what a release of Snakemake has not got any more.
 """
 
+import re
 import sys
 import threading
 from collections.abc import Mapping
+from itertools import pairwise
 from pathlib import Path
 from typing import Any, NoReturn
 
@@ -26,6 +28,13 @@ def check_place(workflow: Any) -> None:
         )
     if workflow.is_main_process and "--no-hooks" in sys.argv:
         raise WorkflowError("--no-hooks leaves out what keeps two commands apart: run snakemake without it")
+
+
+def asked_pages(workflow: Any) -> list[str]:
+    """Pages that the command line names as what to make; `--report FILE` is Snakemake's own."""
+    given = sys.argv if workflow.is_main_process else []
+    pairs = pairwise(given)
+    return [word for before, word in pairs if re.fullmatch(r"reports/.+\.html", word) and before != "--report"]
 
 
 def names_study(workflow: Any) -> bool:

@@ -10,12 +10,16 @@ from typing import TYPE_CHECKING, Any
 
 import polars as pl
 
+from benchstudy.jobs import madetables
 from benchstudy.measuring import disturbances
 from benchstudy.measuring.raw import CorruptTrial, StoredTrial, load_trial
+from benchstudy.measuring.sealed import read_index
 from benchstudy.model import interference, paths, registry
+from benchstudy.model.causes import Cause
 from benchstudy.model.disturbance import DisturbancePolicy
 from benchstudy.model.errors import BenchstudyError
 from benchstudy.model.family import Case, Family, ParseError
+from benchstudy.model.parsing import damaged
 
 if TYPE_CHECKING:
     from benchstudy.model.study import SessionPlan
@@ -88,7 +92,9 @@ def tidy_family(root: Path, plans: Sequence["SessionPlan"], output: Path) -> Non
     hosts: list[dict[str, Any]] = []
     for plan in plans:
         index_path = paths.session_index(root, plan.study.study, plan.target, plan.family_name)
-        index = json.loads(index_path.read_text())
+        index = read_index(index_path)
+        if index is None:
+            raise BenchstudyError(f"{index_path}: is missing or damaged; `snakemake --cores 8 report` makes it again")
         discarded = {entry["uuid"]: entry["why"] for entry in index["discarded"]}
         repeated = index.get("disturbance", {}).get("repeated", {})
         for entry in index["trials"]:
@@ -108,13 +114,19 @@ def tidy_family(root: Path, plans: Sequence["SessionPlan"], output: Path) -> Non
             if record.uuid in discarded or record.status == "aborted":
                 continue
             common = {"target": record.target, "case": record.case, "block": record.block, "trial": trial.short}
-            hosts += _host_rows(trial, common)
-            rows, long = _parse(family, trial)
             head = {"study": record.study, "family": record.family, **common}
+            try:
+                hosts += _host_rows(trial, common)
+                rows, long = _parse(family, trial, common)
+            except ParseError as error:
+                # It was read when it was measured, so this parser is at fault or newer, or its files are absurd.
+                log.warning("%s: %s", trial.folder, error)
+                cause = f"cannot be read: {error}; `benchstudy discard {trial.short} --why …` has it replaced"
+                trials[-1] |= {"status": "failed", "cause": cause, "cause_kind": Cause.PARSE}
+                rows, long = _failure("failed"), {}
             observations += [head | row for row in rows]
-            for name, long_rows in long.items():
-                # As rows in Python, those of a thousand trials would take gigabytes.
-                series[name].append(_series(family.series_schemas[name], common, long_rows))
+            for name, table in long.items():
+                series[name].append(table)
     output.mkdir(parents=True, exist_ok=True)
     pl.DataFrame(observations, schema=_OBSERVATIONS).write_parquet(output / "observations.parquet")
     pl.DataFrame(trials, schema=_TRIALS).write_parquet(output / "trials.parquet")
@@ -125,6 +137,7 @@ def tidy_family(root: Path, plans: Sequence["SessionPlan"], output: Path) -> Non
         pl.DataFrame(declared, infer_schema_length=None).write_parquet(output / "metrics.parquet")
     for name, schema in family.series_schemas.items():
         pl.concat([_series(schema, {}, ()), *series[name]], rechunk=True).write_parquet(output / f"{name}.parquet")
+    madetables.remember(output)
     log.info("%s: %d trials, %d observations", family.name, len(trials), len(observations))
 
 
@@ -153,22 +166,23 @@ def _load(folder: Path, entry: Mapping[str, Any]) -> StoredTrial:
 
 
 def _parse(
-    family: Family, trial: StoredTrial
-) -> tuple[list[dict[str, Any]], Mapping[str, Iterable[Mapping[str, Any]]]]:
+    family: Family, trial: StoredTrial, common: Mapping[str, Any]
+) -> tuple[list[dict[str, Any]], dict[str, pl.DataFrame]]:
+    """What a trial says: observations, and its long tables. Raises ParseError."""
+    if trial.record.status != "ok":
+        return _failure(trial.record.status), {}
+    parsed = family.parse(trial.record.levels, trial.folder)
+    rows = [{"metric": o.metric, "value": o.value, "unit": o.unit, "status": "ok"} for o in parsed.observations]
+    # As rows in Python, those of a thousand trials would take gigabytes.
+    with damaged("its rows make no table"):
+        return rows, {
+            name: _series(family.series_schemas[name], common, long_rows) for name, long_rows in parsed.series.items()
+        }
+
+
+def _failure(status: str) -> list[dict[str, Any]]:
     """A failure is a row with a null value: never a zero, never absent."""
-    status = trial.record.status
-    if status == "ok":
-        try:
-            parsed = family.parse(trial.record.levels, trial.folder)
-        except ParseError as error:  # it parsed when it was measured, so this parser is at fault or newer
-            log.warning("%s: %s", trial.folder, error)
-            status = "failed"
-        else:
-            rows = [
-                {"metric": o.metric, "value": o.value, "unit": o.unit, "status": status} for o in parsed.observations
-            ]
-            return rows, parsed.series
-    return [{"metric": "trial", "value": None, "unit": "1", "status": status}], {}
+    return [{"metric": "trial", "value": None, "unit": "1", "status": status}]
 
 
 def _case_row(family: Family, target: str, case: Case) -> dict[str, Any]:
@@ -221,8 +235,10 @@ def _disturbance(trial: StoredTrial, policy: DisturbancePolicy, standing: str | 
 
 
 def _host_rows(trial: StoredTrial, common: Mapping[str, Any]) -> list[dict[str, Any]]:
-    return [
-        {**common, "host": host, "metric": name, "unit": interference.METRICS[name].unit, "value": value}
-        for host, values in disturbances.values(trial).items()
-        for name, value in values.items()
-    ]
+    """Raises ParseError for counters that cannot be a host's."""
+    with damaged(interference.FILE):
+        return [
+            {**common, "host": host, "metric": name, "unit": interference.METRICS[name].unit, "value": float(value)}
+            for host, values in disturbances.values(trial).items()
+            for name, value in values.items()
+        ]

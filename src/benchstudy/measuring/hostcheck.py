@@ -7,6 +7,7 @@ from typing import Any
 from benchstudy.hosts import shipping
 from benchstudy.hosts.remote import Completed
 from benchstudy.measuring.state import HostConnection
+from benchstudy.model.services import Limits
 
 _CHECK_TIMEOUT_S = 120.0
 
@@ -53,6 +54,15 @@ class HostCheck:
             self.ok(f"{what}: {found}")
         else:
             self.problem(f"{what}: {program} is missing", "`snakemake provision`, or install it on the PATH")
+
+    def limits(self, limits: Sequence[Limits], where: str) -> None:
+        """Report limits of servers that the host has not got; `where` says whose they are."""
+        facts = self._connection.agent.facts()
+        cpus = max((limit.cpus or 0 for limit in limits), default=0)
+        memory = max((limit.memory.bytes if limit.memory else 0 for limit in limits), default=0)
+        for asked, has, unit in ((cpus, facts["cpus_allowed"], "CPUs"), (memory, facts["memory_total_bytes"], "bytes")):
+            if has is not None and asked > has:
+                self.problem(f"{where}: {asked} {unit} are asked for, and {self.name} has {has}", "ask for less")
 
     def variable(self, name: str, what: str = "") -> bool:
         """Whether the controller's environment has the variable; reports it when it has not. `what` needs it."""

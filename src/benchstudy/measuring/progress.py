@@ -48,6 +48,7 @@ class Progress:
             "blocks_to_do": blocks,
         }
         self._stop = threading.Event()
+        self._publishing = threading.Lock()
         self._drawer: threading.Thread | None = None
         self._live = live_terminal()
 
@@ -121,8 +122,9 @@ class Progress:
 
     def _publish(self) -> None:
         temporary = self._state_file.with_suffix(".tmp")
-        temporary.write_text(json.dumps(self._state))
-        os.replace(temporary, self._state_file)
+        with self._publishing:  # events come from several threads
+            temporary.write_text(json.dumps(self._state))
+            os.replace(temporary, self._state_file)
 
     def _draw(self) -> None:
         with (self._folder / "drawer.lock").open("a") as lock:

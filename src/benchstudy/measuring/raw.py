@@ -20,11 +20,22 @@ from uuid import uuid4
 
 from pydantic import BaseModel, ConfigDict, model_validator
 
-from benchstudy.measuring.sealed import DISCARDS, LOOKS, SESSIONS, SUMS, check_folder, sums_in
+from benchstudy.measuring.sealed import (
+    DISCARDS,
+    LOOKS,
+    SESSIONS,
+    SUMS,
+    TRIAL_FOLDER,
+    check_folder,
+    read_index,
+    seal,
+    sums_in,
+)
+from benchstudy.measuring.sessionrecord import keep_interrupted
 from benchstudy.model import paths
 from benchstudy.model.causes import Failure, translated
 from benchstudy.model.errors import BenchstudyError, SessionFailed
-from benchstudy.model.files import as_json, now, sha256_of, write_atomically
+from benchstudy.model.files import as_json, fsync, now, write_atomically
 
 log = logging.getLogger("benchstudy")
 
@@ -170,7 +181,8 @@ class TrialStore:
             lock.write(f"process {os.getpid()} on {socket.gethostname()} since {now()}")
             lock.flush()
             for abandoned in self.folder.glob(f"*/{_PARTIAL}*"):  # of a controller that was killed
-                _remove(abandoned)
+                if abandoned.parent.name != SESSIONS or not keep_interrupted(abandoned):
+                    _remove(abandoned)
             yield
 
     def begin(self, case: str, block: int) -> "PartialTrial":
@@ -186,8 +198,9 @@ class TrialStore:
         A discarded one that was altered is left out: no figure rests on it, and nothing can be said of it any more.
         """
         discarded, trials = {path.stem for path in (self.folder / DISCARDS).glob("*.json")}, []
-        for folder in (sums.parent for sums in self.folder.glob(f"*/[!.]*/{SUMS}")):
-            if folder.parent.name in _NO_CASES:
+        for folder in self.folder.glob("*/[!.]*-*"):
+            # One without its sums is a damaged trial, and would be measured again if it were passed over.
+            if folder.parent.name in _NO_CASES or not TRIAL_FOLDER.fullmatch(folder.name):
                 continue
             try:
                 trials.append(load_trial(folder))
@@ -219,12 +232,12 @@ class TrialStore:
         write_atomically(folder / _LOOK, as_json(look))
         seal(folder)
         os.rename(folder, final)
-        _fsync(final.parent)
+        fsync(final.parent)
 
     def discards(self) -> dict[str, Discard]:
         """By trial uuid."""
-        entries = [json.loads(p.read_text()) for p in sorted((self.folder / DISCARDS).glob("*.json"))]
-        return {entry["uuid"]: Discard(**entry) for entry in entries}
+        found = (_discard(path) for path in sorted((self.folder / DISCARDS).glob("*.json")))
+        return {entry.uuid: entry for entry in found}
 
     def discard(self, trial: StoredTrial, why: str) -> Discard:
         """Have a trial replaced by the next session. It stays on disk, and reports show it as discarded."""
@@ -247,7 +260,7 @@ class PartialTrial:
         write_atomically(self.folder / RECORD, record.model_dump_json(indent=2) + "\n")
         seal(self.folder)
         os.rename(self.folder, self._final)
-        _fsync(self._final.parent)
+        fsync(self._final.parent)
         return StoredTrial(self._final, record, tuple(_read_sums(self._final)))
 
     @classmethod
@@ -264,21 +277,6 @@ class PartialTrial:
 
     def abandon(self) -> None:
         _remove(self.folder)
-
-
-def seal(folder: Path, *, durable: bool = True) -> None:
-    """Hash every file below `folder` into SHA256SUMS and make it read-only. `durable`: fsync all of it."""
-    files = sorted(p for p in folder.rglob("*") if p.is_file() and not p.is_symlink())
-    sums = "".join(f"{sha256_of(path)}  {path.relative_to(folder).as_posix()}\n" for path in files)
-    (folder / SUMS).write_text(sums)
-    for path in (*files, folder / SUMS):
-        path.chmod(0o444)
-        if durable:
-            _fsync(path)
-    for path in (*sorted((p for p in folder.rglob("*") if p.is_dir()), reverse=True), folder):
-        if durable:
-            _fsync(path)
-        path.chmod(0o555)
 
 
 def in_order(trials: Iterable[StoredTrial]) -> list[StoredTrial]:
@@ -329,7 +327,7 @@ def _record(folder: Path) -> TrialRecord:
         return TrialRecord.model_validate_json((folder / RECORD).read_bytes())
     except (OSError, ValueError) as error:
         index = folder.parents[1] / paths.SESSION_INDEX
-        for entry in json.loads(index.read_bytes())["trials"] if index.is_file() else ():
+        for entry in (read_index(index) or {"trials": ()})["trials"]:
             if index.parent / entry["path"] == folder:
                 return TrialRecord.model_construct(**{key: entry[key] for key in ("uuid", "case", "block", "status")})
         raise CorruptTrial(
@@ -337,17 +335,19 @@ def _record(folder: Path) -> TrialRecord:
         ) from error
 
 
+def _discard(path: Path) -> Discard:
+    try:
+        return Discard(**json.loads(path.read_bytes()))
+    except (TypeError, ValueError) as error:
+        raise CorruptTrial(f"{path}: says no more which trial was discarded; restore it from a copy") from error
+
+
 def index_problem(index: Path) -> str | None:
     """Why a session could not be held, by its index; None when it was, or when there is no index."""
-    return json.loads(index.read_text())["problem"] if index.is_file() else None
-
-
-def _fsync(path: Path) -> None:
-    descriptor = os.open(path, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
+    if not index.exists():
+        return None
+    found = read_index(index)
+    return found["problem"] if found else "session.json was damaged, and is made again"
 
 
 def _remove(folder: Path) -> None:

@@ -8,15 +8,17 @@ control does, and reads a file again only when one of these differs. What it rem
 import json
 import os
 import re
+import shutil
 import tempfile
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
+from urllib.parse import quote
 
 from benchstudy.model import paths
 from benchstudy.model.errors import BenchstudyError
-from benchstudy.model.files import sha256_of, write_atomically
+from benchstudy.model.files import fsync, sha256_of, write_atomically
 
 SUMS = "SHA256SUMS"
 DISCARDS = "discards"
@@ -24,7 +26,9 @@ LOOKS = "looks"
 SESSIONS = "sessions"
 
 _LINE = re.compile(r"([0-9a-f]{64})  (.+)")
-_TRIAL = re.compile(r"\d{4,}-([0-9a-f]{8})")
+TRIAL_FOLDER = re.compile(r"\d{4,}-([0-9a-f]{8})")
+_PLAIN = "".join(map(chr, range(32, 127))).replace("/", "").replace("%", "")
+_OF_AN_INDEX = {"problem", "sessions", "trials", "discarded"}
 _CHANGED = 2  # where a Stat has the time of the last change
 _MOST_NAMED = 40
 _GONE = "its folder is gone"
@@ -132,7 +136,7 @@ def _refusal(differences: Mapping[str, list[str]]) -> str:
 
 
 def _trial_of(place: str) -> str | None:
-    match = _TRIAL.fullmatch(place.rpartition("/")[2])
+    match = TRIAL_FOLDER.fullmatch(place.rpartition("/")[2])
     return match[1] if match else None
 
 
@@ -176,6 +180,41 @@ def _stat(entry: "os.DirEntry[str]") -> Stat:
     return [found.st_size, found.st_mtime_ns, found.st_ctime_ns, found.st_ino]
 
 
+def seal(folder: Path, *, durable: bool = True) -> None:
+    """Hash every file below `folder` into SHA256SUMS and make it read-only. `durable`: fsync all of it."""
+    _make_plain(folder)
+    files = sorted(p for p in folder.rglob("*") if p.is_file() and not p.is_symlink())
+    sums = "".join(f"{sha256_of(path)}  {path.relative_to(folder).as_posix()}\n" for path in files)
+    (folder / SUMS).write_text(sums)
+    for path in (*files, folder / SUMS):
+        path.chmod(0o444)
+        if durable:
+            fsync(path)
+    for path in (*sorted((p for p in folder.rglob("*") if p.is_dir()), reverse=True), folder):
+        if durable:
+            fsync(path)
+        path.chmod(0o555)
+
+
+def _make_plain(folder: Path) -> None:
+    """What a tool left is kept in a form that sums can list: a link becomes the file that it names, or a text of what
+    it names where that lies outside; of a name, bytes that stand for no character in a line are written as %0A.
+    """
+    for path in sorted(folder.rglob("*"), reverse=True):  # what is in a folder before the folder
+        if path.is_symlink():
+            target, named = Path(os.path.realpath(path)), os.readlink(path)
+            path.unlink()
+            if target.is_file() and target.is_relative_to(folder.resolve()):
+                shutil.copyfile(target, path)
+            else:
+                path.with_name(f"{path.name}.link").write_bytes(os.fsencode(named))
+        elif not path.is_file() and not path.is_dir():  # a pipe or a socket holds nothing
+            path.unlink()
+    for path in sorted(folder.rglob("*"), reverse=True):
+        if not path.name.isprintable():
+            path.rename(path.with_name(quote(os.fsencode(path.name), safe=_PLAIN)))
+
+
 # -- against what was stored ----------------------------------------------------------------------
 
 
@@ -187,6 +226,9 @@ def check(root: Path, store: Path) -> Checked:
         checked += of_folder
         wrong |= {place} if of_folder.differences else set()
     checked.differences += [line for place, line in against_index(root, store, seen) if place not in wrong]
+    index = store / paths.SESSION_INDEX
+    if "" in seen and read_index(index) is None:
+        checked.differences.append(f"{index.relative_to(root)}: cannot be read; {_RUN} makes it again")
     return checked
 
 
@@ -235,9 +277,9 @@ def against_index(
     SHA256SUMS lies beside what it lists, and could have been altered with it: session.json holds each sum again.
     `places`: only of these; all when left out.
     """
-    if "" not in seen:
+    index, at = read_index(store / paths.SESSION_INDEX), store.relative_to(root).as_posix()
+    if index is None:
         return
-    index, at = json.loads((store / paths.SESSION_INDEX).read_bytes()), store.relative_to(root).as_posix()
     asked = None if places is None else set(places)
     trials = {entry["path"]: entry for entry in index["trials"]}
     sessions = {f"{SESSIONS}/{entry['uuid'][:8]}": entry for entry in index["sessions"]}
@@ -279,6 +321,12 @@ def _discards(store: Path, at: str, index: Mapping[str, Any], seen: Seen) -> Ite
             yield f"{at}/{DISCARDS}/{file}: was added; remove {at}/session.json and run {_RUN}, which lists it"
         elif _json(store / DISCARDS / file) != listed[file]:
             yield f"{at}/{DISCARDS}/{file}: it and {at}/session.json do not agree"
+
+
+def read_index(path: Path) -> dict[str, Any] | None:
+    """What a session.json holds; None where there is none, or a damaged one: it can be made again at any time."""
+    found = _json(path)
+    return found if isinstance(found, dict) and found.keys() >= _OF_AN_INDEX else None
 
 
 def _json(path: Path) -> Any:

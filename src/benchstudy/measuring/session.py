@@ -15,19 +15,19 @@ from pathlib import Path
 from typing import Any
 from uuid import uuid4
 
-from benchstudy.hosts.agent import HostAgent
+from benchstudy.hosts.agent import HostAgent, LockLost
 from benchstudy.hosts.controller import ends_with_controller
-from benchstudy.hosts.remote import ConnectionFailed, ConnectionLost, Remote
+from benchstudy.hosts.remote import ConnectionFailed, ConnectionLost, Remote, RemoteError
 from benchstudy.measuring import disturbances, looks
 from benchstudy.measuring.beside import Beside
 from benchstudy.measuring.instrument import instrument_sha256
 from benchstudy.measuring.progress import Progress
-from benchstudy.measuring.raw import RESULTS, Status, StoredTrial, TrialRecord, TrialStore, in_order, seal
+from benchstudy.measuring.raw import RESULTS, CorruptTrial, Status, StoredTrial, TrialRecord, TrialStore, in_order
+from benchstudy.measuring.sessionrecord import SessionRecord
 from benchstudy.measuring.state import HostConnection, SessionState
 from benchstudy.measuring.trial import TrialContext
 from benchstudy.model import paths
 from benchstudy.model.causes import Cause, Failure
-from benchstudy.model.differences import environment_diff
 from benchstudy.model.errors import BenchstudyError, SessionFailed, TrialFailed
 from benchstudy.model.family import Case, ParseError
 from benchstudy.model.files import as_json, now, write_atomically
@@ -37,6 +37,7 @@ log = logging.getLogger("benchstudy")
 
 
 _MOST_NAMED = 5
+_MOST_FRUITLESS_SESSIONS = 3  # that lost their hosts one after another, and measured nothing
 # How a command ends when its supervisor or its controller went away under it.
 _NOT_THE_TOOLS_DOING = {"lease-expired", "lost", "stopped"}
 
@@ -179,12 +180,33 @@ def hold_session(root: Path, plan: SessionPlan) -> Path:
             missing = missing_trials(
                 plan, store, trials, partial(log.warning, "%s on %s: %s", plan.family_name, plan.target)
             )
-            if missing:
-                _Session(root, plan, store, trials).measure(missing)
-        except (SessionFailed, ConnectionFailed, ConnectionLost) as error:
+            fruitless = 0
+            while missing:
+                before = _results_in(trials)
+                try:
+                    _Session(root, plan, store, trials).measure(missing)
+                    missing = []
+                except LockLost as error:  # the hosts may be had again: a session of its own goes on from here
+                    fruitless = 0 if _results_in(trials) > before else fruitless + 1
+                    if fruitless == _MOST_FRUITLESS_SESSIONS:
+                        raise
+                    log.warning("%s on %s: %s; taking the lock again", plan.family_name, plan.target, error)
+                    missing = missing_trials(plan, store, trials, partial(log.warning, "%s"))
+        except CorruptTrial:
+            raise
+        except BenchstudyError as error:
             problem = str(error)
             log.error("%s on %s: %s", plan.family_name, plan.target, problem)
+        except OSError:  # of this machine: an index could not be written either
+            raise
+        except Exception as error:  # a host that answers nonsense, or a defect of ours, takes no other target along
+            problem = f"internal error: {type(error).__name__}: {error}"
+            log.exception("%s on %s: %s", plan.family_name, plan.target, problem)
         return write_index(plan, store, trials, problem)
+
+
+def _results_in(trials: Iterable[StoredTrial]) -> int:
+    return sum(trial.record.status in RESULTS for trial in trials)
 
 
 def write_index(plan: SessionPlan, store: TrialStore, trials: Iterable[StoredTrial], problem: str | None) -> Path:
@@ -208,7 +230,7 @@ def write_index(plan: SessionPlan, store: TrialStore, trials: Iterable[StoredTri
         repeated = set_aside(plan, trials, store.discards())
     except SessionFailed:  # a case was described anew, and the index says so already
         repeated = {}
-    sessions = [json.loads(p.read_text()) for p in store.folder.glob("sessions/[!.]*/session.json")]
+    sessions = [_session(path) for path in store.folder.glob("sessions/[!.]*/session.json")]
     index = {
         "schema_version": 1,
         "study": plan.study.study,
@@ -228,6 +250,13 @@ def write_index(plan: SessionPlan, store: TrialStore, trials: Iterable[StoredTri
     return path
 
 
+def _session(path: Path) -> dict[str, Any]:
+    try:
+        return json.loads(path.read_bytes())
+    except ValueError as error:
+        raise CorruptTrial(f"{path}: cannot be read; restore it from a copy") from error
+
+
 def _stopping(plan: SessionPlan, store: TrialStore, trials: Iterable[StoredTrial]) -> dict[str, Any] | None:
     """What an adaptive session has seen so far; None of one with a fixed number of blocks."""
     if plan.stopping is None:
@@ -245,8 +274,8 @@ class _Session:
         """`trials`: what is measured is added to it, also when the session does not come to its end."""
         self._root, self._plan, self._store, self._trials = root, plan, store, trials
         self._uuid = str(uuid4())
-        self._events: list[str] = []
         self._instrument = instrument_sha256(plan.family_name)
+        self._record = SessionRecord(store.folder, self._uuid, plan, self._instrument)
         self._beside = Beside(paths.beside(root, plan.study.study))
         self._progress = Progress(
             paths.progress(root, plan.study.study),
@@ -257,20 +286,15 @@ class _Session:
         )
 
     def measure(self, missing: list[Scheduled]) -> None:
-        started = now()
-        folder = self._store.folder / "sessions" / f".partial-{self._uuid[:8]}"
-        folder.mkdir(parents=True)
-        environments: dict[str, dict[str, Any]] = {}
         with ExitStack() as stack:
             stack.enter_context(self._progress)
             stack.enter_context(ends_with_controller())
             hosts = self._connect(stack)
-            state = SessionState(self._uuid, self._plan, hosts, folder, self._event)
+            self._record.begin({name: host.agent.facts() for name, host in hosts.items()})
+            state = SessionState(self._uuid, self._plan, hosts, self._record.folder, self._event)
             # Whatever happens, what the session started is ended and what it saw is recorded.
-            stack.callback(self._record, folder, started, environments, hosts)
+            stack.callback(self._end, hosts)
             stack.callback(state.close)
-            for name, host in hosts.items():
-                environments[name] = {"before": host.agent.facts()}
             adopted = len(adopt(self._plan, self._trials, self._store.discards()))
             self._progress.begin(len(missing), adopted, blocks=len({scheduled.block for scheduled in missing}))
             while missing:
@@ -348,7 +372,8 @@ class _Session:
         try:
             status, cause, failure = self._run_and_parse(case, trial)
         except (ConnectionFailed, ConnectionLost) as error:
-            cause, failure = str(error), Failure(cause=Cause.CONNECTION)
+            expired = isinstance(error, LockLost)
+            cause, failure = str(error), Failure(cause=Cause.LEASE_EXPIRED if expired else Cause.CONNECTION)
             raise
         except KeyboardInterrupt:
             cause = "interrupted"
@@ -383,6 +408,7 @@ class _Session:
             for text in self._beside.news():
                 self._event(text)
             self._trials.append(partial.commit(record))
+            self._record.save()
             self._progress.trial_finished(scheduled.block, case.id, status, record.cause, record.duration_s)
         return status
 
@@ -400,6 +426,8 @@ class _Session:
             return ("timeout" if "timeout" in states else "failed"), str(error), error.failure
         except (ConnectionFailed, ConnectionLost):
             raise
+        except RemoteError as error:  # such as files that did not come as they were sent: nothing is known of the trial
+            return "aborted", str(error), Failure(cause=Cause.CONNECTION)
         except Exception as error:  # a defect of ours: it takes no other trial down, and it is no result either
             log.exception("%s: internal error", case.id)
             words = f"internal error: {type(error).__name__}: {error}"
@@ -409,35 +437,15 @@ class _Session:
         return "ok", None, None
 
     def _event(self, text: str) -> None:
-        self._events.append(f"{now()} {text}")
+        self._record.event(text)
         self._progress.event(text)
 
-    def _record(
-        self,
-        folder: Path,
-        started: str,
-        environments: dict[str, dict[str, Any]],
-        hosts: Mapping[str, HostConnection],
-    ) -> None:
-        for name, environment in environments.items():
+    def _end(self, hosts: Mapping[str, HostConnection]) -> None:
+        after: dict[str, dict[str, Any] | None] = {}
+        for name, host in hosts.items():
             try:
-                environment["after"] = hosts[name].agent.facts()
+                after[name] = host.agent.facts()
             except BenchstudyError as error:
-                environment["after"] = None
+                after[name] = None
                 self._event(f"{name}: the environment after the session is unknown: {error}")
-            environment["diff"] = environment_diff(environment["before"], environment["after"] or {})
-        record = {
-            "uuid": self._uuid,
-            "seed": self._plan.study.seed,
-            "started": started,
-            "finished": now(),
-            "controller": socket.gethostname(),
-            "instrument": self._instrument,
-            "study_sha256": self._plan.study.sha256,
-            "declared": self._plan.study.model_dump(mode="json", serialize_as_any=True, exclude={"measure", "beside"}),
-            "hosts": environments,
-            "events": self._events,
-        }
-        write_atomically(folder / "session.json", as_json(record))
-        seal(folder)
-        folder.rename(folder.with_name(self._uuid[:8]))
+        self._record.end(after)

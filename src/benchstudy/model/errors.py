@@ -4,13 +4,23 @@ from typing import ClassVar
 
 from benchstudy.model.causes import Cause, Failure
 
+_LONGEST_LINE = 1000
+
 
 class BenchstudyError(Exception):
     """Something the user can understand and mend; the message says what, where and how."""
 
 
 class StudyError(BenchstudyError):
-    """The study file is wrong; the message names the field and the fix."""
+    """The study file is wrong; the message names the field and the fix, and quotes no more than a person reads."""
+
+    def __init__(self, message: str):
+        super().__init__("\n".join(map(_readable, message.splitlines())))
+
+
+def _readable(line: str) -> str:
+    """The middle of a long line is left out: what is wrong stands in front, and what to write at the end."""
+    return line if len(line) <= _LONGEST_LINE else f"{line[:300]} … {line[-300:]}"
 
 
 class TrialFailed(BenchstudyError):

@@ -20,24 +20,29 @@ import importlib.util
 import inspect
 import json
 import random
+import re
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Collection, Container, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Generic, Literal
 
 from pydantic import Field, model_validator
 
-from benchstudy.model.causes import Cause, Failure
+from benchstudy.model.causes import Failure
 from benchstudy.model.disturbance import DisturbancePolicy
 from benchstudy.model.metrics import Metric, measured_for
 from benchstudy.model.names import Name
+from benchstudy.model.parsing import ParseError as ParseError
+from benchstudy.model.parsing import check_figure, check_table, damaged
 from benchstudy.model.services import Service
 from benchstudy.model.stopping import BlocksField, PrecisionField
 from benchstudy.model.strict import Strict
 from benchstudy.model.units import DurationField
 
 _LONGEST_ID = 255  # characters: no file system has longer names
+_LEVEL = re.compile(r"[A-Za-z0-9._+-]{1,128}")  # of an imported run, as a part of its case's folder
 Loop = Literal["open", "closed", "noted"]  # the last: each trial says it, as `loop` of what it notes
 # Names of phases before those that count.
 _BEFORE = frozenset({"warm-up", "ramp", "search"})
@@ -139,17 +144,6 @@ class Parsed:
     series: Mapping[str, Sequence[Mapping[str, Any]]] = field(default_factory=dict)
 
 
-class ParseError(ValueError):
-    """Raw output that cannot be what the tool writes when all is well: truncated, empty, inconsistent.
-
-    `failure`: the same as a value; that it cannot be read, unless one says more.
-    """
-
-    def __init__(self, text: str, failure: Failure | None = None):
-        super().__init__(text)
-        self.failure = failure or Failure(cause=Cause.PARSE)
-
-
 if TYPE_CHECKING:
     from typing_extensions import TypeVar
 
@@ -175,6 +169,8 @@ class Family(ABC, Generic[ConfigT]):
     # The long tables that `parse` gives and their columns, as names of polars types, so that measuring need not import
     # polars: {"operations": {"total_s": "Float64", "index": "Int64"}}
     series_schemas: ClassVar[Mapping[str, Mapping[str, str]]] = {}
+    # Columns of these tables that may be negative: what came before the window has a time below zero.
+    signed_columns: ClassVar[Collection[str]] = ("t_s", "start_s", "end_s")
     # Everything that `parse` gives: unit, title and direction of each, which of them its cases are measured for.
     metrics: ClassVar[Mapping[str, Metric]] = {}
     # The role whose host its commands run on, whatever services there are; None where services say it.
@@ -240,12 +236,17 @@ class Family(ABC, Generic[ConfigT]):
     def parse(self, case_levels: Mapping[str, str], files: Path) -> Parsed:
         """Pure: the files of one successful trial in, observations out.
 
-        Raises ParseError, also for an observation that `metrics` does not declare in this unit.
+        Raises ParseError, also for an observation that `metrics` does not declare in this unit, and for a figure that
+        cannot be. Nothing else of what a file may hold comes through here as an exception.
         """
-        parsed = self.read(case_levels, files)
-        for seen in parsed.observations:
-            if seen.metric not in self.metrics or self.metrics[seen.metric].unit != seen.unit:
-                raise ParseError(f"{self.name} declares no metric {seen.metric!r} in {seen.unit!r} (`metrics`)")
+        with damaged(f"{self.name} cannot read the files of this trial"):
+            parsed = self.read(case_levels, files)
+            for seen in parsed.observations:
+                if seen.metric not in self.metrics or self.metrics[seen.metric].unit != seen.unit:
+                    raise ParseError(f"{self.name} declares no metric {seen.metric!r} in {seen.unit!r} (`metrics`)")
+                check_figure(self.metrics[seen.metric], seen.value)
+            for name, rows in parsed.series.items():
+                check_table(name, self.series_schemas[name], rows, self.signed_columns)
         return parsed
 
     def read(self, case_levels: Mapping[str, str], files: Path) -> Parsed:
@@ -263,7 +264,8 @@ class Family(ABC, Generic[ConfigT]):
         Raises ParseError. Of the parser, so that no run has to read results for others' sake.
         """
         note_trial = getattr(self._part("parse"), "note_trial", None) if self._has("parse") else None
-        return note_trial(files) if note_trial else {}
+        with damaged(f"{self.name} cannot read the files of this trial"):
+            return note_trial(files) if note_trial else {}
 
     def check(self, config: ConfigT, host: Any) -> None:
         """Look, without measuring, whether the host has what the cases need.
@@ -278,8 +280,14 @@ class Family(ABC, Generic[ConfigT]):
 
         Raises ParseError for one that is damaged.
         """
-        found = self._part("imported").recognise(path) if self._has("imported") else None
-        return [found] if isinstance(found, Imported) else list(found or ())
+        recognise = self._part("imported").recognise if self._has("imported") else lambda _: None
+        with damaged(f"{self.name} cannot read this output"):
+            found = recognise(path)
+            runs = [found] if isinstance(found, Imported) else list(found or ())
+            for run in runs:
+                run.check()
+                self.numbers(run.levels)
+        return runs
 
     def libraries(self) -> Mapping[str, Callable[[], Mapping[str, Path]]]:
         """What can be lent to a host besides the agent (`trial.library(name)`): each by name, with what finds its files
@@ -334,3 +342,13 @@ class Imported:
     options: Mapping[str, Any] = field(default_factory=dict)
     cause: str | None = None
     failure: Failure | None = None
+
+    def check(self) -> None:
+        """Raises ValueError for levels that name no folder, and for what no record can hold."""
+        for name, level in self.levels.items():
+            if not _LEVEL.fullmatch(level):
+                raise ValueError(f"{name}: {level!r} is no level")
+        for moment in (self.started, self.finished):
+            datetime.fromisoformat(moment or "1970-01-01")
+        json.dumps([self.tool_version, *self.notes, self.command, self.clock, self.options, self.cause],
+                   ensure_ascii=False, allow_nan=False).encode()  # fmt: skip

@@ -1,9 +1,11 @@
 """Files written so that a crash leaves the old content or the new, and what is written the same way everywhere."""
 
+import errno
 import fcntl
 import hashlib
 import json
 import os
+import re
 from collections.abc import Mapping
 from datetime import UTC, datetime
 from pathlib import Path
@@ -28,6 +30,26 @@ def write_atomically(path: Path, text: str) -> None:
     os.replace(temporary, path)
 
 
+def disk_trouble(error: Exception) -> str | None:
+    """What to do about a disk of this machine that takes no more, in words; None for any other trouble."""
+    if not isinstance(error, OSError) or error.errno is None:  # as libraries in Rust, such as polars, say it
+        number = re.search(r"\(os error (\d+)\)", str(error))
+        error = OSError(int(number[1]), os.strerror(int(number[1]))) if number else OSError()
+    ways = {
+        errno.ENOSPC: "free some space there",
+        errno.EDQUOT: "free some of your quota there",
+        errno.EROFS: "mount it so that it can be written",
+        errno.EIO: "look what is wrong with the disk (dmesg)",
+    }
+    if error.errno is None or error.errno not in ways:
+        return None
+    where = error.filename or Path.cwd()
+    return (
+        f"{where}: {error.strerror}: {ways[error.errno]}, and run the same command again: what was stored stays, and "
+        "the rest goes on from there"
+    )
+
+
 def sha256_of(path: Path) -> str:
     """Of a file's content, in hexadecimal."""
     with path.open("rb") as file:
@@ -41,3 +63,12 @@ def lock_if_free(descriptor: int) -> bool:
     except BlockingIOError:
         return False
     return True
+
+
+def fsync(path: Path) -> None:
+    """Have a file or folder reach the disk."""
+    descriptor = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)

@@ -6,6 +6,8 @@ from pydantic import Field, field_validator, model_validator
 
 from benchstudy.model.strict import Strict
 
+_LONGEST_NAME, _LONGEST_PATH = 253, 4096
+
 
 class Host(Strict):
     """A machine reached by SSH. What is left out comes from ~/.ssh/config, as for the ssh command."""
@@ -34,6 +36,25 @@ class Host(Strict):
             raise ValueError(f"{value!r} must not be empty, begin with '-' or hold white space")
         return value
 
+    @field_validator("address", "service_address")
+    @classmethod
+    def _host_name(cls, value: str | None) -> str | None:
+        name = (value or "").rpartition("@")[2]
+        try:
+            name.encode("idna")
+        except UnicodeError:
+            name = "/"
+        if "/" in name or len(name) > _LONGEST_NAME:
+            raise ValueError(f"{value!r} can be no host: write its name, its address, or its alias in ~/.ssh/config")
+        return value
+
+    @field_validator("identity_file", "known_hosts")
+    @classmethod
+    def _file(cls, value: str | None) -> str | None:
+        if value is not None and (not value or "\0" in value or len(value) > _LONGEST_PATH):
+            raise ValueError(f"{value!r} can be no file: write its path")
+        return value
+
     @field_validator("work_dir")
     @classmethod
     def _harmless_work_dir(cls, value: str) -> str:
@@ -52,6 +73,6 @@ def check_work_dir(value: str) -> str:
     parts = Path(value).parts
     below_home = value.startswith("~/") and len(parts) > 1
     deep_enough = value.startswith("/") and len(parts) > 2
-    if not (below_home or deep_enough) or ".." in parts or "\0" in value or "\n" in value:
+    if not (below_home or deep_enough) or ".." in parts or "\0" in value or "\n" in value or len(value) > _LONGEST_PATH:
         raise ValueError(f"{value!r}: give an absolute path at least two levels deep, or one below ~/, without '..'")
     return value

@@ -19,7 +19,7 @@ class Metric:
     `title`: what tables and figures call it. `better`: None where neither direction is, as of a number of operations;
     it cannot be compared then. `meaning`: what it is and what it is derived from, for the documentation. `primary`:
     the cases are measured for it, so that adaptive stopping wants it precise, and two studies are compared by it.
-    `tells`: what checks of every family learn from it.
+    `tells`: what checks of every family learn from it. `signed`: it may be negative.
     """
 
     name: str
@@ -29,6 +29,7 @@ class Metric:
     meaning: str = ""
     primary: bool = False
     tells: Tells | None = None
+    signed: bool = False
 
 
 def declare(*metrics: Metric) -> Mapping[str, Metric]:

@@ -62,6 +62,8 @@ class Thresholds(Strict):
             require_known(family, registry.names(), f"{key!r} is of no family")
             if slash and not metric:
                 raise ValueError(f"{key!r} names no metric behind the slash")
+            if slash:
+                require_known(metric, registry.get(family).metrics, f"{key!r}: {family} has no such metric")
         return value
 
     def margin_of(self, family: str, metric: str) -> float:

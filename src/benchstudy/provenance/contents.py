@@ -10,7 +10,7 @@ from typing import Any
 from benchstudy.measuring import disturbances
 from benchstudy.measuring.instrument import instrument_sha256
 from benchstudy.measuring.raw import RECORD, StoredFile, StoredTrial, TrialStore, verify
-from benchstudy.measuring.sealed import SUMS, against_index, look
+from benchstudy.measuring.sealed import SUMS, against_index, look, read_index
 from benchstudy.model import paths, sources
 from benchstudy.model.errors import BenchstudyError
 from benchstudy.model.interference import Disturbance
@@ -116,12 +116,13 @@ def _measured(root: Path, plan: SessionPlan) -> Measured:
     folder = paths.family_raw(root, plan.study.study, plan.target, plan.family_name)
     name = folder.relative_to(root).as_posix()
     store = TrialStore(folder)
-    if not store.index.is_file():
+    index = read_index(store.index)
+    if index is None:
         raise BenchstudyError(
-            f"{plan.family_name} on {plan.target}: {name}/session.json is not there; run "
+            f"{plan.family_name} on {plan.target}: {name}/session.json is missing or damaged; run "
             "`snakemake --cores 8 report` with this study first"
         )
-    index, trials = json.loads(store.index.read_bytes()), store.trials()
+    trials = store.trials()
     # Reports are made from what the index lists: a crate with other trials could not make them again.
     for _, difference in against_index(root, folder, look(folder)):
         raise BenchstudyError(difference)

@@ -25,7 +25,7 @@ from pyinfra.facts.deb import DebPackages
 from pyinfra.facts.rpm import RpmPackages
 
 from benchstudy.hosts.controller import ends_with_controller
-from benchstudy.hosts.remote import ConnectionFailed, ConnectionLost, Remote
+from benchstudy.hosts.remote import Remote, RemoteError
 from benchstudy.model.errors import BenchstudyError
 from benchstudy.model.host import Host
 from benchstudy.provisioning.pyinfra_remote import OneHost
@@ -59,17 +59,19 @@ def provision(request: dict[str, Any]) -> dict[str, Any]:
     try:
         with Remote(request["name"], host) as remote:
             return _provision(remote, host, request)
-    except (ConnectionFailed, ConnectionLost) as error:
+    except RemoteError as error:
+        # Out of reach, or not to be used: a login shell that runs nothing, a full disk, a command that hangs.
         cause = str(error).removeprefix(f"{request['name']}: ")
         return {"unreachable": cause, "changed": 0, "problems": [cause]}
 
 
 def _provision(remote: Remote, host: Host, request: dict[str, Any]) -> dict[str, Any]:
+    work_dir = f"{remote.home}/{host.work_dir[2:]}" if host.work_dir.startswith("~/") else host.work_dir
     is_root = remote.run(["id", "-u"]).text.strip() == "0"
     sudo = host.sudo and not is_root
     # One package that is nowhere to be had must not keep the others from being installed.
     data = {name: request[name] for name in ("roles", "target_roles")}
-    data |= {"work_dir": remote.expand(host.work_dir), "python": host.python}
+    data |= {"work_dir": work_dir, "python": host.python}
     state = State(OneHost(remote, data), Config(SUDO=sudo, IGNORE_ERRORS=True))
     pyinfra_host = state.inventory.get_host(remote.name)
     with ctx_state.use(state), ctx_host.use(pyinfra_host):

@@ -6,6 +6,7 @@ import subprocess
 import sys
 from collections.abc import Iterable, Mapping
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -82,7 +83,10 @@ def provision_target(study: Study, target: str, facts_path: Path) -> ProvisionRe
 
 def facts_problems(facts_path: Path) -> list[str]:
     """The problems that the facts of a target tell; [] when there are no facts."""
-    hosts = json.loads(facts_path.read_bytes())["hosts"] if facts_path.is_file() else {}
+    try:
+        hosts = json.loads(facts_path.read_bytes())["hosts"] if facts_path.is_file() else {}
+    except (ValueError, LookupError, TypeError):
+        return [f"{facts_path} was damaged, and is made again"]
     return [problem for facts in hosts.values() for problem in facts["problems"]]
 
 
@@ -126,15 +130,17 @@ def _provision_host(request: Mapping[str, Any], root: Path) -> dict[str, Any]:
     with worker, ThreadPoolExecutor(max_workers=1) as reading:
         answer = reading.submit(worker.stdout.read)
         # Data, over a data channel: nothing of a study becomes an argument or code.
-        worker.stdin.write(json.dumps(request))
-        worker.stdin.close()
+        with suppress(BrokenPipeError):  # why it ended before it read all of it is said below
+            worker.stdin.write(json.dumps(request))
+            worker.stdin.close()
         for line in worker.stderr:
             log.info("%s: %s", request["name"], line.rstrip())
             last_lines = [*last_lines[-4:], line.rstrip()]
         text = answer.result()
-    if worker.returncode != 0:
+    if worker.returncode != 0:  # a defect, or killed: of this host's provisioning, and no other's
         ending = f"status {worker.returncode}: {'; '.join(last_lines)}"
-        raise ProvisionFailed(f"{request['name']}: the provisioning process ended with {ending}")
+        cause = f"the provisioning process ended with {ending}"
+        return {"unreachable": cause, "changed": 0, "problems": [cause]}
     reply = json.loads(text)
     if "error" in reply:
         raise ProvisionFailed(f"{request['name']}: {reply['error']}")

@@ -14,21 +14,17 @@ _EDGES = ("lower_s", "upper_s")
 def merge_histograms(histogram: pl.DataFrame, by: Sequence[str]) -> pl.DataFrame:
     """Counts of equal bins added up in each group of `by`, sorted. Columns: `by`, lower_s, upper_s, count.
 
-    Leave `trial` and `block` out of `by` to merge over trials. Raises ValueError when bins of a group
-    overlap, which happens when outputs of different instruments (two versions of a tool) are laid together.
+    Leave `trial` and `block` out of `by` to merge over trials. Bins that overlap, as those of two versions of a tool
+    do, become one that holds them: what it says of its operations stays true.
     """
-    merged = (
-        histogram.group_by([*by, *_EDGES])
-        .agg(pl.col("count").cast(pl.Int64).sum())
-        .sort([*by, *_EDGES])
-        .select([*by, *_EDGES, "count"])
+    bins = histogram.group_by([*by, *_EDGES]).agg(pl.col("count").cast(pl.Int64).sum()).sort([*by, *_EDGES])
+    above, begins = pl.col("upper_s").cum_max().shift(1), pl.col("begins").cum_sum()
+    begin = pl.col("lower_s") >= (above.over(by) if by else above)
+    apart = bins.with_columns(begins=begin.fill_null(True)).with_columns(bin=begins.over(by) if by else begins)
+    merged = apart.group_by([*by, "bin"], maintain_order=True).agg(
+        pl.col("lower_s").min(), pl.col("upper_s").max(), pl.col("count").sum()
     )
-    above = pl.col("upper_s").shift(1)
-    overlap = merged.filter(pl.col("lower_s") < (above.over(by) if by else above))
-    if overlap.height:
-        where = overlap["lower_s"][0]
-        raise ValueError(f"histogram bins overlap at {where:g} s: different instruments cannot be merged")
-    return merged
+    return merged.select([*by, *_EDGES, "count"])
 
 
 def cumulative(histogram: pl.DataFrame, by: Sequence[str]) -> pl.DataFrame:

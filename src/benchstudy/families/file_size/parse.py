@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import Any
 
 from benchstudy.families.file_size.answer import read_answer
+from benchstudy.families.shared.files import damaged
 from benchstudy.model.family import Observation, Parsed, ParseError
 from benchstudy.model.units import Size
 
@@ -20,6 +21,7 @@ SERIES = (
 )
 
 
+@damaged("the answer of the file-size probe is damaged")
 def parse_answer(path: Path, size_bytes: int) -> Parsed:
     """The answer of a successful trial whose case says `size_bytes`.
 

@@ -13,8 +13,9 @@ from dataclasses import replace
 from itertools import pairwise
 from typing import Any
 
-from benchstudy.families.fio.fio_printed import INTERRUPTED, amount, same, seconds
+from benchstudy.families.fio.fio_printed import GOES_ON_AFTER, INTERRUPTED, amount, same, seconds
 from benchstudy.families.fio.fio_result import Bin, Direction, FioJob, FioRun, Latency
+from benchstudy.families.shared.files import damaged
 from benchstudy.model.family import ParseError
 
 _DOCUMENT = re.compile(r"^\{", re.MULTILINE)
@@ -24,9 +25,12 @@ _BIN_BITS = 6
 _LATENCY_UNITS = (("_ns", 1e9), ("", 1e6))
 # fio's clock may have whole seconds only, and the first of its documents comes after an interval of one at least.
 _SURELY_BEFORE_S = 0.5
+# fio counts in 64 bits.
+_LARGEST = 2.0**64
 _SHORT, _MORE_THAN_ONCE = 0.9, 1.01
 
 
+@damaged("fio's JSON is damaged")
 def parse_fio_json(text: str) -> FioRun:
     """The run in fio's JSON output; fio's own notes before and after the document are passed over.
 
@@ -40,6 +44,7 @@ def parse_fio_json(text: str) -> FioRun:
     return replace(runs[-1], interrupted=stopped[0].strip() if stopped else _cut_short(runs[-1]))
 
 
+@damaged("fio's JSON is damaged")
 def split_fio_json(text: str) -> list[str]:
     """The text cut into runs, with nothing left out; the documents of one run stay together. Raises ParseError."""
     cuts = [0]
@@ -120,7 +125,7 @@ def _cut_short(run: FioRun) -> str | None:
 
 def _number(values: Mapping[str, Any], key: str, where: str) -> float:
     value = values.get(key)
-    if isinstance(value, bool) or not isinstance(value, int | float) or value != value or value < 0:
+    if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value <= _LARGEST:
         raise ParseError(f"{where}: {key} is {value!r} where fio writes a number")
     return value
 
@@ -163,7 +168,7 @@ def _job(job: Any, common: Mapping[str, str], step: float) -> FioJob:
 def _failed(job: Mapping[str, Any], where: str) -> str | None:
     """None also of one that went on after errors (`continue_on_error`): these are counted."""
     error = int(_number(job, "error", where))
-    went_on = bool(job.get("total_err")) and job.get("first_error") == error
+    went_on = bool(job.get("total_err")) and job.get("first_error") == error and error in GOES_ON_AFTER
     return f"ended in error {error}: {os.strerror(error)}" if error and not went_on else None
 
 
@@ -225,16 +230,16 @@ def _latency(parent: Mapping[str, Any], kind: str, where: str, ios: int | None) 
         max=highest / per_second,
         mean=_number(values, "mean", where) / per_second,
         stddev=_number(values, "stddev", where) / per_second,
-        percentiles=_percentiles(values.get("percentile"), per_second),
+        percentiles=_percentiles(values.get("percentile"), per_second, f"{where}, percentile"),
         bins=_bins(values.get("bins"), per_second, where),
     )
 
 
-def _percentiles(values: Any, per_second: float) -> dict[float, float]:
+def _percentiles(values: Any, per_second: float, where: str) -> dict[float, float]:
     """Keys come as "99.900000"; "0.00" fills the unused places of fio 2.x."""
     if not isinstance(values, dict):
         return {}
-    return {float(key): value / per_second for key, value in values.items() if key != "0.00"}
+    return {float(key): _number(values, key, where) / per_second for key in values if key != "0.00"}
 
 
 def _bins(values: Any, per_second: float, where: str) -> list[Bin]:
@@ -247,7 +252,7 @@ def _bins(values: Any, per_second: float, where: str) -> list[Bin]:
     for key, count in values.items():
         if key.isdecimal() and count:
             lower, width = _edges_of_number(int(key)) if by_number else _edges_of_value(int(key))
-            bins.append(Bin(lower / per_second, (lower + width) / per_second, int(count)))
+            bins.append(Bin(lower / per_second, (lower + width) / per_second, int(_number(values, key, where))))
     return bins
 
 

@@ -1,10 +1,13 @@
 """Figures that a document of fio prints twice, and amounts as fio spells them."""
 
+import errno
 import re
 
 from benchstudy.model.family import ParseError
 
 INTERRUPTED = re.compile(r"^fio: terminating on signal \d+", re.MULTILINE)
+# After any other error a job ends, whatever `continue_on_error` says (fio's td_non_fatal_error).
+GOES_ON_AFTER = frozenset({errno.EIO, errno.EILSEQ})
 _AMOUNT = re.compile(r"(\d+(?:\.\d+)?)\s*([kmgtp]?)b?", re.IGNORECASE)
 _SECONDS = re.compile(r"(\d+(?:\.\d+)?)\s*(|us|ms|s|m|h|d)", re.IGNORECASE)
 _UNITS = {"": 1.0, "us": 1e-6, "ms": 1e-3, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0}

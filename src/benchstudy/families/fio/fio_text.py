@@ -10,8 +10,9 @@ import shlex
 from dataclasses import dataclass, field
 from itertools import pairwise
 
-from benchstudy.families.fio.fio_printed import INTERRUPTED, same
+from benchstudy.families.fio.fio_printed import GOES_ON_AFTER, INTERRUPTED, same
 from benchstudy.families.fio.fio_result import Direction, FioJob, FioRun, Latency
+from benchstudy.families.shared.files import damaged
 from benchstudy.model.family import ParseError
 
 _VERSION = re.compile(r"^\s*(fio-\d+\.\S+)\s*$", re.MULTILINE)
@@ -93,6 +94,7 @@ class _Report:
     groups: list[int] = field(default_factory=list)
 
 
+@damaged("fio's text output is damaged")
 def parse_fio_text(text: str) -> FioRun:
     """The run in a plain-text output.
 
@@ -131,6 +133,7 @@ def parse_fio_text(text: str) -> FioRun:
     )
 
 
+@damaged("fio's text output is damaged")
 def split_fio_text(text: str) -> list[str]:
     """The text cut into runs, with nothing left out: each with what fio prints before its version."""
     begins = [0]
@@ -280,7 +283,7 @@ def _finished(job: _Pending, options: dict[str, str]) -> FioJob:
             },
         )
     number, detail = job.error
-    went_on = job.errors[0] > 0 and job.errors[1] == number
+    went_on = job.errors[0] > 0 and job.errors[1] == number and number in GOES_ON_AFTER
     return FioJob(
         name=job.name,
         group=job.group,

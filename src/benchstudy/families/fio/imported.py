@@ -13,8 +13,9 @@ from benchstudy.families.fio.fio_result import FioJob, FioRun, observe
 from benchstudy.families.fio.fio_text import parse_fio_text, split_fio_text
 from benchstudy.families.fio.parse import PART
 from benchstudy.families.shared.exact_levels import exact_level
+from benchstudy.families.shared.files import text_of
 from benchstudy.model.causes import Cause, Failure
-from benchstudy.model.family import UNKNOWN, Imported
+from benchstudy.model.family import UNKNOWN, Imported, ParseError
 
 _LARGEST_IMPORT = 256 << 20
 # By factor: fio's option, and what it is when it was not given. What the engine then is depends on the build.
@@ -38,6 +39,7 @@ _ONLY_SAYS = frozenset(
         "eta", "minimal",
     }
 )  # fmt: skip
+_TERSE = re.compile(r"^[2-5];fio-\d", re.MULTILINE)
 _LONGEST = 36  # characters of a level: a case's levels together name its folder
 _PLAIN = re.compile(r"[a-z0-9_]+=[A-Za-z0-9_.]+")
 _KIB = 1024
@@ -50,12 +52,16 @@ def recognise(path: Path) -> list[Imported]:
     """
     if path.stat().st_size > _LARGEST_IMPORT:
         return []
-    text = path.read_bytes().decode(errors="replace")
+    text = text_of(path.read_bytes())
     if re.search(r'"fio version"\s*:', text):
         return _trials(split_fio_json(text), parse_fio_json, "fio.json", ())
     if re.search(r"^\s*fio-\d+\.\d+\S*\s*$", text, re.MULTILINE) and "rw=" in text:
         rounded = "plain text: bandwidth and latencies were rounded by fio to three or four digits"
         return _trials(split_fio_text(text), parse_fio_text, "fio.txt", (rounded,))
+    if _TERSE.search(text):
+        raise ParseError(
+            "this is fio's terse output, which tells neither options nor units: have fio write --output-format=json+"
+        )
     return []
 
 

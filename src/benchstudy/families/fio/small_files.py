@@ -5,6 +5,7 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
+from benchstudy.families.shared.files import damaged
 from benchstudy.model.family import Observation, Parsed, ParseError
 
 FILES = 1001  # {0..1000} counts both ends
@@ -15,6 +16,7 @@ _TIMES = re.compile(r"\n?real\t(\d+)m([\d.]+)s\nuser\t(\d+)m([\d.]+)s\nsys\t(\d+
 _FOUND = re.compile(r"files (\d+)\nbytes\s+(\d+)\n")
 
 
+@damaged("the times of the loop are damaged")
 def parse_shell_loop(stdout: str, stderr: str) -> Parsed:
     """`stderr`: the two times, write then read; `stdout`: what was found afterwards.
 
@@ -38,22 +40,18 @@ def parse_shell_loop(stdout: str, stderr: str) -> Parsed:
     return Parsed([*observations, Observation("files", float(FILES), "1")])
 
 
+@damaged("the answer of small-files is truncated or not its own")
 def parse_no_fork(stdout: str) -> Parsed:
     """The answer of `small-files`, with the series `small_file_operations`. Raises ParseError if cut off."""
-    try:
-        answer: Mapping[str, Any] = json.loads(stdout)
-        _all_there(answer["files"], answer["bytes"])
-        observations, operations = [], []
-        for op in OPS:
-            part = answer[op]
-            if len(part["each_ns"]) != FILES:
-                raise ParseError(f"{len(part['each_ns'])} {op} times instead of {FILES}")
-            observations += _observe(op, part["real_s"], part["user_s"], part["system_s"])
-            operations += [
-                {"op": op, "index": index, "duration_s": ns / 1e9} for index, ns in enumerate(part["each_ns"])
-            ]
-    except (json.JSONDecodeError, KeyError, TypeError) as error:
-        raise ParseError(f"the answer of small-files is truncated or not its own: {error}") from error
+    answer: Mapping[str, Any] = json.loads(stdout)
+    _all_there(answer["files"], answer["bytes"])
+    observations, operations = [], []
+    for op in OPS:
+        part = answer[op]
+        if len(part["each_ns"]) != FILES:
+            raise ParseError(f"{len(part['each_ns'])} {op} times instead of {FILES}")
+        observations += _observe(op, part["real_s"], part["user_s"], part["system_s"])
+        operations += [{"op": op, "index": index, "duration_s": ns / 1e9} for index, ns in enumerate(part["each_ns"])]
     return Parsed([*observations, Observation("files", float(FILES), "1")], {"small_file_operations": operations})
 
 

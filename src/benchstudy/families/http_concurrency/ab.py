@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from benchstudy.families.http_concurrency.ab_result import AbResult, Times, mean_between, options
+from benchstudy.families.shared.files import damaged
 from benchstudy.model.family import ParseError
 
 if TYPE_CHECKING:
@@ -47,6 +48,7 @@ def recognise_ab(text: str) -> bool:
     return all(re.search(rf"^{name}:", text, re.M) for name in ("Document Path", "Concurrency Level"))
 
 
+@damaged("ab's report is damaged")
 def parse_ab(text: str, stderr: str = "") -> AbResult:
     """The report in a text, in which a command, notes or a page's own words may stand before and after.
 
@@ -219,6 +221,7 @@ def _times_1024(number: float | None) -> float | None:
     return None if number is None else number * 1024
 
 
+@damaged("ab's percentiles are damaged")
 def parse_ab_percentiles(csv: str) -> list[tuple[float, float]]:
     """The file of -e: (percent, seconds) for 0 to 100, resolved to a microsecond. Raises ParseError when cut off."""
     lines = csv.splitlines()
@@ -235,6 +238,7 @@ def parse_ab_percentiles(csv: str) -> list[tuple[float, float]]:
     return rows
 
 
+@damaged("ab's list of requests is damaged")
 def histogram_of_gnuplot(path: Path, *, expected: int | None = None) -> "pl.DataFrame":
     """The file of -g (plain or gzip) as counts of total times: low_s, high_s (Float64), count (Int64), sorted.
 

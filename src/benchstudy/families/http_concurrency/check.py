@@ -16,7 +16,8 @@ def check_host(config: HttpConcurrencyConfig, host: HostCheck) -> None:
     secret_env |= {v for service in config.services.values() for v in service.secret_env.values()}
     for variable in sorted(secret_env):
         host.variable(variable)
-    for server in config.servers:
-        service = config.services[server.service]
-        if service.role in host.roles:
-            host.program(service.argv[0], f"server {server.name}")
+    servers = [server for server in config.servers if config.services[server.service].role in host.roles]
+    for server in servers:
+        host.program(config.services[server.service].argv[0], f"server {server.name}")
+    if servers:
+        host.limits([limit.limits for limit in config.limits], "limits")

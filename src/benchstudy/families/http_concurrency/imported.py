@@ -20,6 +20,7 @@ from benchstudy.families.http_concurrency.summaries import (
     parse_locust,
 )
 from benchstudy.families.shared.exact_levels import exact_level
+from benchstudy.families.shared.files import text_of
 from benchstudy.model.family import UNKNOWN, Imported
 
 _LARGEST_IMPORT = 16 << 20
@@ -33,7 +34,7 @@ def recognise(path: Path) -> list[Imported]:
     """Recognises ab's reports, and summaries of k6, hey and Locust. Raises ParseError for one that is damaged."""
     if path.stat().st_size > _LARGEST_IMPORT:
         return []
-    text = path.read_bytes().decode(errors="replace")
+    text = text_of(path.read_bytes())
     if not recognise_ab(text):
         return list(_of_summary(text))
     pieces = split_ab(text)

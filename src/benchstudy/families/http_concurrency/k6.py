@@ -105,6 +105,7 @@ class K6Result:
         return found
 
 
+@damaged("the k6 summary is damaged")
 def parse_k6_summary(text: str) -> K6Result:
     """The summary of one run. Raises ParseError when it is cut off, not our script's, or lacks what k6 always gives."""
     try:

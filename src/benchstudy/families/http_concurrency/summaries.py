@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any
 
+from benchstudy.families.shared.files import damaged
 from benchstudy.model.family import ParseError
 
 Values = dict[str, tuple[float | None, str]]
@@ -40,24 +41,22 @@ def is_locust(text: str) -> bool:
     return text.startswith("Type,Name,Request Count,Failure Count,")
 
 
+@damaged("k6's summary lacks what k6 writes, or is truncated")
 def parse_k6(text: str) -> Summary:
     """Of `--summary-export`, or of a `handleSummary` that writes what it is given. Raises ParseError."""
-    try:
-        found = json.loads(text)["metrics"]
-        metrics = {name: metric.get("values", metric) for name, metric in found.items()}
-        counts = {name: metrics[name] for name in ("http_reqs", "iterations", "data_received") if name in metrics}
-        durations = {name: one["count"] / one["rate"] for name, one in counts.items() if one["rate"]}
-        took, requests = durations["http_reqs"], metrics["http_reqs"]["count"]
-        times = metrics["http_req_duration"]
-        shown = {"med": 50.0} | {key: float(key[2:-1]) for key in times if re.fullmatch(r"p\([\d.]+\)", key)}
-        percentiles = {percent: times[key] * _MS for key, percent in shown.items() if key in times}
-        failed = metrics.get("http_req_failed", {}).get("passes")
-        phases = {"connect": metrics["http_req_connecting"], "waiting": metrics["http_req_waiting"]}
-        least, mean, most = (times[key] * _MS for key in ("min", "avg", "max"))
-        told = {"vus": f"{metrics['vus_max']['max']:g}"} if "vus_max" in metrics else {}
-        dropped = metrics.get("dropped_iterations", {}).get("count")
-    except (KeyError, TypeError, ValueError, AttributeError) as error:
-        raise ParseError(f"k6's summary lacks what k6 writes, or is truncated: {error!r}") from error
+    found = json.loads(text)["metrics"]
+    metrics = {name: metric.get("values", metric) for name, metric in found.items()}
+    counts = {name: metrics[name] for name in ("http_reqs", "iterations", "data_received") if name in metrics}
+    durations = {name: one["count"] / one["rate"] for name, one in counts.items() if one["rate"]}
+    took, requests = durations["http_reqs"], metrics["http_reqs"]["count"]
+    times = metrics["http_req_duration"]
+    shown = {"med": 50.0} | {key: float(key[2:-1]) for key in times if re.fullmatch(r"p\([\d.]+\)", key)}
+    percentiles = {percent: times[key] * _MS for key, percent in shown.items() if key in times}
+    failed = metrics.get("http_req_failed", {}).get("passes")
+    phases = {"connect": metrics["http_req_connecting"], "waiting": metrics["http_req_waiting"]}
+    least, mean, most = (times[key] * _MS for key in ("min", "avg", "max"))
+    told = {"vus": f"{metrics['vus_max']['max']:g}"} if "vus_max" in metrics else {}
+    dropped = metrics.get("dropped_iterations", {}).get("count")
     for name, duration in durations.items():
         # k6 divides each by the same duration.
         if abs(duration - took) > 1e-6 * took:
@@ -72,6 +71,7 @@ def parse_k6(text: str) -> Summary:
 _ENDS = {"mean": "avg", "max": "max"}
 
 
+@damaged("hey's summary is damaged")
 def parse_hey(text: str) -> Summary:
     """Of hey's summary. Raises ParseError."""
     if text.count("Summary:") > 1:
@@ -101,6 +101,7 @@ def _field(text: str, name: str) -> float:
     return float(match[1])
 
 
+@damaged("Locust's table is damaged")
 def locust_rows(text: str) -> list[dict[str, str]]:
     """Of `…_stats.csv`: a row for each kind of request that was made, without the sum of all. Raises ParseError."""
     rows = [row for row in csv.DictReader(io.StringIO(text)) if row["Name"] != "Aggregated"]
@@ -109,18 +110,16 @@ def locust_rows(text: str) -> list[dict[str, str]]:
     return [row for row in rows if int(row["Request Count"])]
 
 
+@damaged("Locust's table lacks what Locust writes")
 def parse_locust(row: Mapping[str, str]) -> Summary:
     """One row of the table. Raises ParseError."""
-    try:
-        requests, failed = int(row["Request Count"]), int(row["Failure Count"])
-        took = requests / float(row["Requests/s"])
-        least, mean, most = (float(row[f"{name} Response Time"]) * _MS for name in ("Min", "Average", "Max"))
-        shown = ((key, row[key]) for key in row if re.fullmatch(r"[\d.]+%", key) and key != "100%")
-        percentiles = {float(key[:-1]): float(value) * _MS for key, value in shown}
-        again = failed / took
-        printed = float(row["Failures/s"])
-    except (KeyError, ValueError, ZeroDivisionError) as error:
-        raise ParseError(f"Locust's table lacks what Locust writes: {error!r}") from error
+    requests, failed = int(row["Request Count"]), int(row["Failure Count"])
+    took = requests / float(row["Requests/s"])
+    least, mean, most = (float(row[f"{name} Response Time"]) * _MS for name in ("Min", "Average", "Max"))
+    shown = ((key, row[key]) for key in row if re.fullmatch(r"[\d.]+%", key) and key != "100%")
+    percentiles = {float(key[:-1]): float(value) * _MS for key, value in shown}
+    again = failed / took
+    printed = float(row["Failures/s"])
     if abs(again - printed) > 1e-6 * max(again, printed):
         raise ParseError(f"Locust's table: inconsistent: {failed} failures in {took:g} s are not {printed:g} a second")
     return Summary(_values(requests, failed, took, (least, mean, most), percentiles), percentiles, {})

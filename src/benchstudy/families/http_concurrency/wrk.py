@@ -98,6 +98,7 @@ class WrkResult:
         return ", ".join(f"{count} × {status}" for status, count in sorted(self.statuses.items()))
 
 
+@damaged("wrk's output is damaged")
 def parse_wrk(text: str, stderr: str = "") -> WrkResult:
     """The run in wrk's standard output, by the line that our script adds at its end.
 

@@ -4,7 +4,7 @@ Source: Mattermost's page that compares v9.11 with v10.0. See docs/families/load
 """
 
 import random
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -55,6 +55,7 @@ class LoadTest(Family[LoadTestConfig]):
         "phases": {"phase": "String", "start_s": "Float64", "end_s": "Float64"},
         "events": {"t_s": "Float64", "what": "String", "detail": "String"},
     }
+    signed_columns: ClassVar[Collection[str]] = (*Family.signed_columns, "slope")
 
     def loop(self, levels: Mapping[str, str]) -> Loop | None:
         return "noted"

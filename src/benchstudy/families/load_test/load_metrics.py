@@ -26,6 +26,7 @@ from benchstudy.families.load_test.prometheus_rates import (
 )
 from benchstudy.families.load_test.prometheus_raw import Section, sections
 from benchstudy.families.load_test.prometheus_samples import pages
+from benchstudy.families.shared.files import damaged
 from benchstudy.model.family import ParseError
 
 S = TypeVar("S", bound=Sink)
@@ -121,6 +122,7 @@ class LoadMetrics:
     missing: tuple[str, ...] = ()
 
 
+@damaged("the samples of Prometheus are damaged")
 def read_metrics(path: Path, window: Window, names: Names = DEFAULT_NAMES) -> LoadMetrics:
     """One pass over the file. Raises ParseError for a damaged file, or one that does not hold the window."""
     held = sections(path)

@@ -23,7 +23,13 @@ METRICS = declare(
         tells="search",
     ),
     Metric(
-        "slope", "1/s", "Slope of the users", None, "of an unbounded load: of the line that decided", tells="search"
+        "slope",
+        "1/s",
+        "Slope of the users",
+        None,
+        "of an unbounded load: of the line that decided",
+        tells="search",
+        signed=True,
     ),
     Metric(
         "at_maximum",

@@ -13,6 +13,8 @@ def check_host(config: LogWriteConfig, host: HostCheck) -> None:
         # Beside the hammer logbench watches the checkpoints.
         for tool in sorted({"logbench", *(config.generator(case.levels["generator"]).tool for case in cases)}):
             host.program(tool, f"generator {tool}")
+    if any(service.role in host.roles for service in config.services.values()):
+        host.limits([limit.limits for limit in config.limits], "limits")
     for name in sorted({name for case in cases for name in case.definition["services"]}):
         service = config.services[name]
         for variable in sorted(service.secret_env.values()):

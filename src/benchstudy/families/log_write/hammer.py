@@ -19,6 +19,7 @@ from dataclasses import dataclass, replace
 import pyte
 
 from benchstudy.families.log_write.hammer_log import HammerLog, parse_log
+from benchstudy.families.shared.files import damaged
 from benchstudy.model.family import ParseError
 
 __all__ = ["HammerLog", "HammerScreen", "parse_box", "parse_log", "read_saved", "recognise_box", "replay"]
@@ -113,6 +114,7 @@ def recognise_box(text: str) -> bool:
     return sum(f"{name} (" in text or f"{name}: " in text for name in _LINES) >= 3 and "Oversupply" in text
 
 
+@damaged("the hammer's screen is damaged")
 def read_saved(content: bytes) -> list[HammerScreen]:
     """A saved file: the screens of a recording, or the one box of a text. Raises ParseError."""
     if b"\x1b" in content:
@@ -120,6 +122,7 @@ def read_saved(content: bytes) -> list[HammerScreen]:
     return [parse_box(content.decode("utf-8", "replace"))]
 
 
+@damaged("the hammer's screen is damaged")
 def parse_box(text: str) -> HammerScreen:
     """The box in a text, in which other words may stand before and after; its borders may be of any kind or missing.
 

@@ -5,6 +5,7 @@ from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from benchstudy.families.shared.files import damaged
 from benchstudy.model.family import ParseError
 
 # Lwwww hh:mm:ss.uuuuuu pid file:line] text; the year and the time zone are not told.
@@ -39,6 +40,7 @@ class HammerLog:
         return sum(self.errors.values())
 
 
+@damaged("the hammer's log is damaged")
 def parse_log(text: str) -> HammerLog:
     """A log, whole or cut off; half a line at its end and lines that are not hammer's are left out.
 

@@ -6,6 +6,7 @@ from benchstudy.families.log_write.hammer import read_saved, recognise_box
 from benchstudy.families.log_write.layout import SAVED_SCREEN
 from benchstudy.families.log_write.page.problems import told
 from benchstudy.families.log_write.problems import of_screen
+from benchstudy.families.shared.files import text_of
 from benchstudy.model.family import UNKNOWN, Imported
 
 _LARGEST_IMPORT = 16 << 20
@@ -19,7 +20,7 @@ def recognise(path: Path) -> Imported | None:
     if path.stat().st_size > _LARGEST_IMPORT:
         return None
     content = path.read_bytes()
-    if not recognise_box(content.decode(errors="replace")):
+    if not recognise_box(text_of(content)):
         return None
     screen = read_saved(content)[-1]
     levels = {

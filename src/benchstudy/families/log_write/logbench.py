@@ -11,6 +11,7 @@ from typing import Annotated, Literal
 from pydantic import ConfigDict, Field, TypeAdapter, ValidationError
 from pydantic.dataclasses import dataclass
 
+from benchstudy.families.shared.files import damaged
 from benchstudy.model.family import ParseError
 
 _CONFIG = ConfigDict(strict=True, allow_inf_nan=False)
@@ -200,6 +201,7 @@ class LogbenchResult:
 _READER = TypeAdapter(LogbenchResult)
 
 
+@damaged("logbench's result is damaged")
 def parse_logbench(text: str) -> LogbenchResult:
     """The run in a result file of logbench.
 

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from benchstudy.families.log_write.layout import INTERVAL_S, SAMPLES
+from benchstudy.families.shared.files import damaged
 from benchstudy.model.family import ParseError
 
 
@@ -33,6 +34,7 @@ class Found:
     rows: Sequence[Mapping[str, Any]]
 
 
+@damaged("the samples are damaged")
 def read_samples(files: Path, cpus: Mapping[str, int], begin: float, end: float, started: float) -> Found:
     """`cpus`: how many each process may use. `begin`, `end`: the window, and `started`: the time from which rows count,
     on the hosts' wall clock. Raises ParseError.

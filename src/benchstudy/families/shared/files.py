@@ -1,31 +1,46 @@
 """Raw files of a trial, read so that one which is missing or cut off is named."""
 
+import codecs
 import json
-from collections.abc import Collection, Iterator
-from contextlib import contextmanager
+from collections.abc import Collection
 from pathlib import Path
 from typing import Any
 
-from benchstudy.model.family import ParseError
+from benchstudy.model.parsing import ParseError
+from benchstudy.model.parsing import damaged as damaged
 
 
 def read_text(path: Path) -> str:
     """A tool's output, whatever bytes it wrote. Raises ParseError when there is none."""
     if not path.is_file():
         raise ParseError(f"the file {path.name} is missing")
-    return path.read_bytes().decode(errors="replace")
+    return text_of(path.read_bytes())
+
+
+def text_of(content: bytes) -> str:
+    """Text as tools and editors write it: UTF-8 with or without a mark in front, or UTF-16 with one (PowerShell)."""
+    utf16 = content.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE))
+    return content.decode("utf-16" if utf16 else "utf-8-sig", errors="replace")
 
 
 def read_json(path: Path) -> dict[str, Any]:
     """A JSON object. Raises ParseError when there is none, or it is something else."""
-    text = read_text(path)
-    try:
-        found = json.loads(text)
-    except ValueError as error:
-        raise ParseError(f"{path.name} is truncated or no JSON: {error}") from error
+    found = json_in(read_text(path), path.name)
     if not isinstance(found, dict):
         raise ParseError(f"{path.name} is no JSON object")
     return found
+
+
+def json_in(text: str, name: str) -> Any:
+    """What a JSON text of this name holds; NaN and Infinity are no JSON. Raises ParseError."""
+    try:
+        return json.loads(text, parse_constant=_refuse)
+    except (ValueError, RecursionError) as error:
+        raise ParseError(f"{name} is truncated or no JSON: {error}") from error
+
+
+def _refuse(constant: str) -> None:
+    raise ParseError(f"{constant} is no number")
 
 
 def read_facts(path: Path, needed: Collection[str]) -> dict[str, Any]:
@@ -37,14 +52,3 @@ def read_facts(path: Path, needed: Collection[str]) -> dict[str, Any]:
     if missing:
         raise ParseError(f"{path.name} lacks {', '.join(missing)}")
     return facts
-
-
-@contextmanager
-def damaged(said: str) -> Iterator[None]:
-    """Raises what a document lacks, or has in another form than it should, as a ParseError of what is `said`."""
-    try:
-        yield
-    except ParseError:
-        raise
-    except (LookupError, TypeError, ValueError, AttributeError, ArithmeticError) as error:
-        raise ParseError(f"{said}: {error!r}") from error

@@ -1,9 +1,9 @@
 """The index in front of the pages of a study."""
 
-import json
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
+from benchstudy.measuring.sealed import read_index
 from benchstudy.model.study import Study
 from benchstudy.report.overview.bundle import write_bundle
 from benchstudy.report.overview.studyindex import StudyIndex
@@ -20,7 +20,7 @@ def build_index(study: Study, *, tidy: Mapping[str, Path], sessions: Sequence[Pa
     `tidy`: folder of tables by family; `sessions`: the `session.json` files. What links lead to is expected where the
     workflow puts it: `<family>.html`, `<family>/`, `notebooks/` in the study's folder of reports.
     """
-    indexes = [json.loads(path.read_text(encoding="utf-8")) | {"file": path} for path in sessions if path.is_file()]
+    indexes = [index | {"file": path} for path in sessions if (index := read_index(path)) is not None]
     own = reports / study.study
     for folder in (own, reports):
         facts = StudyFacts(study, tidy=tidy, indexes=indexes, reports=reports, page_folder=folder)

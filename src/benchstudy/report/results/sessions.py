@@ -1,16 +1,16 @@
 """What the sessions' own records say about how a family was measured: order, hosts, environment, events."""
 
-import json
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from benchstudy.measuring.sealed import read_index
 from benchstudy.report import human
 
 
 def read_indexes(paths: list[Path]) -> list[dict[str, Any]]:
     """The `session.json` files that exist; one that is not there yet has nothing to say."""
-    return [json.loads(path.read_text(encoding="utf-8")) for path in paths if path.is_file()]
+    return [index for path in paths if (index := read_index(path)) is not None]
 
 
 def family_indexes(root: Path, study: str, family: str) -> list[dict[str, Any]]:

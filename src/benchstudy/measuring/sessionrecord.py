@@ -1,0 +1,89 @@
+"""What a session says of itself: when, in which order and on what it measured, and what happened meanwhile.
+
+It is on disk from the first trial on. So a controller that is killed leaves it too, and no trial names a session of
+which nothing is known.
+"""
+
+import json
+import os
+import socket
+import threading
+from collections.abc import Mapping
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+from benchstudy.measuring.sealed import SESSIONS, seal
+from benchstudy.model import paths
+from benchstudy.model.differences import environment_diff
+from benchstudy.model.files import as_json, now, write_atomically
+from benchstudy.model.study import SessionPlan
+
+_KILLED = "its controller was killed: what follows is not known"
+
+
+class SessionRecord:
+    """The record of the session `uuid`, in the folder of a family on a target. `folder` takes logs of services too."""
+
+    def __init__(self, store: Path, uuid: str, plan: SessionPlan, instrument: str):
+        self.folder = store / SESSIONS / f".partial-{uuid[:8]}"
+        self.folder.mkdir(parents=True)
+        self._final = self.folder.with_name(uuid[:8])
+        self._writing = threading.Lock()
+        self._hosts: dict[str, dict[str, Any]] = {}
+        self._events: list[str] = []
+        self._content = {
+            "uuid": uuid,
+            "seed": plan.study.seed,
+            "started": now(),
+            "finished": None,
+            "controller": socket.gethostname(),
+            "instrument": instrument,
+            "study_sha256": plan.study.sha256,
+            "declared": plan.study.model_dump(mode="json", serialize_as_any=True, exclude={"measure", "beside"}),
+            "hosts": self._hosts,
+            "events": self._events,
+        }
+
+    def event(self, text: str) -> None:
+        """May be called from any thread."""
+        self._events.append(f"{now()} {text}")
+        if self._hosts:
+            with suppress(OSError):  # a full disk is told where the next trial is stored
+                self.save()
+
+    def begin(self, environments: Mapping[str, Mapping[str, Any]]) -> None:
+        """`environments`: facts by host. From here on a killed controller leaves a record."""
+        for name, facts in environments.items():
+            self._hosts[name] = {"before": facts, "after": None, "diff": environment_diff(facts, {})}
+        self.save()
+
+    def save(self) -> None:
+        """As it is now; should nothing follow, the session ended here."""
+        with self._writing:
+            write_atomically(self.folder / paths.SESSION_INDEX, as_json({**self._content, "finished": now()}))
+
+    def end(self, environments: Mapping[str, Mapping[str, Any] | None]) -> None:
+        """Seal it. `environments`: facts by host after the session, None where they are not known."""
+        for name, facts in environments.items():
+            host = self._hosts[name]
+            host |= {"after": facts, "diff": environment_diff(host["before"], facts or {})}
+        self.save()
+        seal(self.folder)
+        self.folder.rename(self._final)
+
+
+def keep_interrupted(partial: Path) -> bool:
+    """Whether `partial` was left by a session that was killed and has its record, which is sealed as it is then."""
+    record = partial / paths.SESSION_INDEX
+    try:
+        content = json.loads(record.read_bytes())
+    except (OSError, ValueError):
+        return False
+    for unfinished in partial.glob(f".{paths.SESSION_INDEX}.*"):
+        unfinished.unlink()
+    content["events"].append(f"{content['finished']} {_KILLED}")
+    write_atomically(record, as_json(content))
+    seal(partial)
+    os.rename(partial, partial.with_name(content["uuid"][:8]))
+    return True

@@ -1,0 +1,118 @@
+"""What parsers may do with files that anybody may have written: say that they cannot be read, and nothing else.
+
+One damaged file must cost its own trial and no more. So whatever a parser trips over is a ParseError, and a figure that
+no benchmark gives (infinite, NaN, negative, beyond all bounds) is one too, before it reaches a table.
+"""
+
+import errno
+import gzip
+import math
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from numbers import Integral, Real
+from typing import Any
+
+from benchstudy.model.causes import Cause, Failure
+from benchstudy.model.metrics import Metric
+
+# Sums, squares and ratios of such figures stay finite, and sums of such counts stay whole numbers of 64 bits.
+_LARGEST, _SMALLEST, _LARGEST_COUNT = 1e16, 1e-30, 2**53
+_LONGEST_MESSAGE = 1000
+# What a damaged file makes of a path; every other trouble with a file is this machine's, and says nothing of a trial.
+_OF_THE_FILE = (None, errno.ENOENT, errno.EISDIR, errno.ENOTDIR, errno.ENAMETOOLONG)
+
+
+class ParseError(ValueError):
+    """Raw output that cannot be what the tool writes when all is well: truncated, empty, inconsistent.
+
+    `failure`: the same as a value; that it cannot be read, unless one says more.
+    """
+
+    def __init__(self, text: str, failure: Failure | None = None):
+        super().__init__(text)
+        self.failure = failure or Failure(cause=Cause.PARSE)
+
+
+@contextmanager
+def damaged(said: str) -> Iterator[None]:
+    """Raises what a document lacks, or has in another form than it should, as a ParseError of what is `said`.
+
+    Also a decorator. What this machine has itself to blame for, such as a disk that cannot be read, is raised as it is.
+    """
+    try:
+        yield
+    except ParseError as error:
+        raise _short(error) from error.__cause__
+    except ImportError:
+        raise
+    except OSError as error:
+        if error.errno not in _OF_THE_FILE and not isinstance(error, gzip.BadGzipFile):
+            raise
+        raise _short(ParseError(f"{said}: {error}")) from error
+    except Exception as error:
+        raise _short(ParseError(f"{said}: {type(error).__name__}: {error}")) from error
+
+
+def _short(error: ParseError) -> ParseError:
+    """What a file says is quoted as far as a person reads it, and without what a terminal would obey."""
+    text = "".join(c if c.isprintable() or c == "\n" else "\ufffd" for c in str(error)[: _LONGEST_MESSAGE + 1])
+    if text == str(error):
+        return error
+    return ParseError(text[:_LONGEST_MESSAGE] + "…" * (len(text) > _LONGEST_MESSAGE), error.failure)
+
+
+def check_figure(metric: Metric, value: Any) -> None:
+    """Raises ParseError for a value that cannot be one of this metric; None, which is unknown, can."""
+    if value is not None:
+        _check_numbers(metric.name, [value], signed=metric.signed)
+
+
+def check_table(
+    name: str, schema: Mapping[str, str], rows: Sequence[Mapping[str, Any]], signed: Collection[str]
+) -> None:
+    """Raises ParseError for rows that are no table of `schema`, as in `Family.series_schemas`, or hold a figure that
+    cannot be. `signed`: columns that may be negative; an upper edge ("le_s") may be infinite.
+    """
+    for column, kind in schema.items():
+        values = [value for row in rows if (value := row.get(column)) is not None]
+        where = f"{name}: {column}"
+        if kind == "String":
+            _check_texts(where, values)
+        elif kind == "Boolean":
+            _check_types(where, values, bool)
+        else:
+            edges = [value for value in values if value != math.inf] if column == "le_s" else values
+            _check_numbers(where, edges, signed=column in signed, whole=kind == "Int64")
+    unknown = {column for row in rows[:1] for column in row} - schema.keys()
+    if unknown:
+        raise ParseError(f"{name}: columns that it does not have: {', '.join(sorted(unknown))}")
+
+
+def _check_types(where: str, values: Iterable[Any], wanted: type) -> None:
+    wrong = [kind.__name__ for kind in {*map(type, values)} if not issubclass(kind, wanted)]
+    if wrong:
+        raise ParseError(f"{where} is a {wrong[0]}")
+
+
+def _check_texts(where: str, values: Sequence[Any]) -> None:
+    _check_types(where, values, str)
+    try:
+        "".join(values).encode()
+    except UnicodeEncodeError as error:
+        raise ParseError(f"{where} is no text: {error.reason}") from error
+
+
+def _check_numbers(where: str, values: Sequence[Any], *, signed: bool, whole: bool = False) -> None:
+    _check_types(where, values, Integral if whole else Real)
+    if not values:
+        return
+    if not all(map(math.isfinite, values)):
+        raise ParseError(f"{where} is infinite or no number")
+    least, most = min(values), max(values)
+    if least < 0 and not signed:
+        raise ParseError(f"{where} is {least:.6g}: it cannot be negative")
+    limit = _LARGEST_COUNT if whole else _LARGEST
+    if max(-least, most) > limit:
+        raise ParseError(f"{where} is {max(most, least, key=abs):.6g}: no benchmark gives so much")
+    if not whole and any(0 < abs(value) < _SMALLEST for value in values):
+        raise ParseError(f"{where} is closer to zero than any clock or counter tells")

@@ -1,0 +1,104 @@
+"""Faults on the way to a host and on it, in one session: each is named for what it is, and costs its trial only."""
+
+import json
+import os
+import signal
+import threading
+from collections.abc import Iterator
+from contextlib import suppress
+from pathlib import Path
+
+import calm_study
+import pytest
+from sshd_hosts import SshdHost
+from waiting import until
+
+from benchstudy.measuring.session import hold_session
+from benchstudy.model.study import parse_study
+
+
+class Faults(threading.Thread):
+    """First the supervisor of a trial is killed, then the host is out of reach for longer than the lease."""
+
+    def __init__(self, sshd: SshdHost, work: Path, lock: Path):
+        super().__init__(daemon=True)
+        self._sshd, self._work, self._lock = sshd, work, lock
+        self._seen: list[int] = []
+        self.problem: BaseException | None = None
+
+    def run(self) -> None:
+        try:
+            os.kill(self._supervisor(), signal.SIGKILL)
+            self._supervisor()
+            self._sshd.stop()
+            # The keeper empties the lock when its lease is over and all that the session left is gone.
+            until(lambda: not self._lock.read_bytes().strip(), 30)
+            self._sshd.start()
+        except BaseException as error:
+            self.problem = error
+
+    def _supervisor(self) -> int:
+        """That of a command that runs now and did not when this was asked before."""
+        found: list[int] = []
+
+        def running() -> bool:
+            for file in self._work.glob("runs/*/supervisor.json"):
+                with suppress(OSError, ValueError):  # it has just gone
+                    told = json.loads(file.read_text())
+                    if told["state"] == "running" and told["supervisor_pid"] not in self._seen:
+                        found.append(told["supervisor_pid"])
+            return bool(found)
+
+        until(running, 60)
+        self._seen += found
+        return found[-1]
+
+
+@pytest.fixture(scope="module")
+def held(tmp_path_factory) -> Iterator[tuple[dict, Path]]:
+    """The index of the session and the folder of its trials."""
+    root = tmp_path_factory.mktemp("faults")
+    lock = root / "host.lock"
+    with SshdHost(root / "sshd", environment={"BENCHSTUDY_HOST_LOCK": str(lock)}) as sshd:
+        host = sshd.host.model_dump(exclude_none=True, exclude_defaults=True) | {"work_dir": str(root / "work")}
+        study = {
+            "study": "faults",
+            "blocks": 2,
+            "thresholds": {"lease": "2s", "reconnect": "60s"},
+            "hosts": {"far": host},
+            "targets": {"far": {"roles": {"sut": "far"}}},
+            "families": calm_study.calm(root / "data"),
+        }
+        faults = Faults(sshd, root / "work", lock)
+        faults.start()
+        index = hold_session(root, parse_study(study).session("far", calm_study.FAMILY))
+        faults.join(60)
+        assert faults.problem is None, faults.problem
+    yield json.loads(index.read_text()), index.parent
+
+
+def test_the_session_goes_on_to_its_end(held):
+    index, _ = held
+    assert index["problem"] is None
+    done = [(t["case"], t["block"]) for t in index["trials"] if t["status"] == "ok"]
+    assert len(done) == len(set(done)) == 4
+
+
+def test_each_fault_is_named_and_is_no_result(held):
+    index, folder = held
+    failed = [t for t in index["trials"] if t["status"] != "ok"]
+    causes = {t["cause"]: json.loads((folder / t["path"] / "trial.json").read_text())["failure"] for t in failed}
+    assert {t["status"] for t in failed} == {"aborted"} and len(failed) == 2, causes
+    killed = next(cause for cause in causes if "the supervisor was killed on the host" in cause)
+    expired = next(cause for cause in causes if "lease expired: the host heard nothing from here for" in cause)
+    assert causes[killed]["cause"] == "lost" and causes[expired]["cause"] == "lease-expired"
+    assert not any("internal error" in cause for cause in causes)
+
+
+def test_both_sessions_are_on_record_with_what_happened(held):
+    index, folder = held
+    assert len(index["sessions"]) == 2
+    told = "\n".join(event for session in index["sessions"] for event in session["events"])
+    assert "reconnecting" in told and "the lock was lost: lease expired" in told
+    of_trials = {json.loads(record.read_text())["session"] for record in folder.glob("*=*/[!.]*/trial.json")}
+    assert of_trials == {session["uuid"] for session in index["sessions"]}

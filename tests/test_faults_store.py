@@ -1,0 +1,256 @@
+"""What may be wrong with a store, its index, its tables and imports: one bad file costs its own trial only."""
+
+import errno
+import json
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import polars as pl
+import pytest
+from conftest import CHECKOUT
+
+from benchstudy.commands.cli import main
+from benchstudy.commands.importing import Outcome, import_outputs
+from benchstudy.jobs import madetables
+from benchstudy.jobs.tidy import tidy_family
+from benchstudy.measuring import sealed
+from benchstudy.measuring.raw import CorruptTrial, TrialStore, index_problem
+from benchstudy.measuring.session import hold_session, write_index
+from benchstudy.measuring.sessionrecord import SessionRecord
+from benchstudy.model import paths
+from benchstudy.model.errors import BenchstudyError
+from benchstudy.model.files import disk_trouble
+from benchstudy.model.study import Study, parse_study
+from benchstudy.report.results.results import Results
+
+FIO = Path(__file__).parent / "data" / "fio"
+LATENCY = (FIO / "fio-3.33-latency-plus.json").read_text()
+
+
+@pytest.fixture(scope="module")
+def study() -> Study:
+    return parse_study(
+        {
+            "study": "archive",
+            "hosts": {"gone": {"address": "nobody@192.0.2.1"}},
+            "targets": {"machine": {"roles": {"sut": "gone"}}},
+            "families": {"fio": {}, "http_concurrency": {}, "log_write": {}},
+        }
+    )
+
+
+def imported(root: Path, study: Study, *outputs: Path) -> Outcome:
+    return import_outputs(root, study, None, outputs)
+
+
+@pytest.fixture
+def store(tmp_path: Path, study: Study) -> TrialStore:
+    """Three good trials."""
+    outcome = imported(
+        tmp_path, study, *(FIO / f"fio-3.33-{name}.json" for name in ("page", "latency-plus", "fdatasync-plus"))
+    )
+    assert len(outcome.imported) == 3
+    return TrialStore(tmp_path / "data/raw/archive/machine/fio")
+
+
+# --- one bad trial ------------------------------------------------------------------------------------------------
+
+
+def test_a_trial_that_cannot_be_is_a_failed_one_and_all_others_have_their_figures(tmp_path, study, store):
+    """As it would come from a parser of before, which took such figures."""
+    plan = study.session("machine", "fio")
+    bad = next(trial for trial in store.trials() if '"bins" : {' in (trial.folder / "fio.json").read_text())
+    file = bad.folder / "fio.json"
+    text = file.read_text()
+    bad.folder.chmod(0o755)
+    for path in bad.folder.iterdir():
+        path.chmod(0o644)
+    start = text.index('"bins" : {') + len('"bins" : {')
+    file.write_text(text[:start] + f'"1048576" : 1{"0" * 24},' + text[start:])
+    (bad.folder / sealed.SUMS).unlink()
+    sealed.seal(bad.folder)
+    write_index(plan, store, store.trials(), problem=None)
+
+    tidy_family(tmp_path, [plan], tmp_path / "tidy")
+    trials = pl.read_parquet(tmp_path / "tidy" / "trials.parquet")
+    row = trials.row(by_predicate=pl.col("trial") == bad.short, named=True)
+    assert row["status"] == "failed" and row["cause_kind"] == "parse"
+    assert "1" + 24 * "0" in row["cause"] and f"benchstudy discard {bad.short} --why" in row["cause"]
+    assert sorted(trials["status"]) == ["failed", "ok", "ok"]
+    observations = pl.read_parquet(tmp_path / "tidy" / "observations.parquet")
+    assert observations.filter(pl.col("trial") == bad.short).select("metric", "value", "status").rows() == [
+        ("trial", None, "failed")
+    ]
+    assert Results(tmp_path / "tidy", study="archive", family="fio")
+
+
+# --- imports --------------------------------------------------------------------------------------------------------
+
+
+def test_one_absurd_file_among_good_ones_is_refused_and_the_others_are_stored(tmp_path, study):
+    folder = tmp_path / "outputs"
+    folder.mkdir()
+    shutil.copy(FIO / "fio-3.33-page.json", folder / "1-good.json")
+    absurd = {
+        "2-digits.json": LATENCY.replace('"total_ios" : 12276', f'"total_ios" : {"9" * 5000}', 1),
+        "3-nested.json": LATENCY.replace('"randrepeat" : "1"', f'"randrepeat" : {"[" * 20000}', 1),
+        "4-percentile.json": LATENCY.replace('"1.000000"', '"one"', 1),
+        "5-infinite.json": LATENCY.replace('"usr_cpu" : ', '"usr_cpu" : 1e999, "x" : ', 1),
+        "6-escape.json": LATENCY.replace('"fio-3.33"', '"fio-3.33\\ud800"', 1),
+    }
+    for name, text in absurd.items():
+        (folder / name).write_text(text)
+    shutil.copy(FIO / "fio-3.33-fdatasync-plus.json", folder / "7-good.json")
+    outcome = imported(tmp_path, study, folder)
+    assert [path.name for path, _ in outcome.imported] == ["1-good.json", "7-good.json"]
+    assert [path.name for path, _ in outcome.refused] == list(absurd)
+    assert all(len(cause) < 1200 for _, cause in outcome.refused)
+
+
+def test_text_in_the_encodings_of_other_systems_is_read(tmp_path, study):
+    for number, encoding in enumerate(("utf-8-sig", "utf-16")):
+        for name in ("fio-3.33-page.json", "fio-3.33-latency.txt"):
+            (tmp_path / f"{number}-{name}").write_bytes((FIO / name).read_text().encode(encoding))
+    outcome = imported(tmp_path, study, *tmp_path.glob("*-fio*"))
+    assert len(outcome.imported) == 4 and not outcome.refused
+
+
+def test_what_is_no_output_is_refused_with_what_it_is(tmp_path, study):
+    (tmp_path / "empty").mkdir()
+    os.mkfifo(tmp_path / "pipe")
+    for path, words in (
+        (tmp_path / "empty", "no file in this folder"),
+        (tmp_path / "pipe", "is a pipe"),
+        (Path("/dev/zero"), "a device"),
+    ):
+        with pytest.raises(BenchstudyError, match=words):
+            imported(tmp_path, study, path)
+    (tmp_path / "nothing").touch()
+    (tmp_path / "terse").write_text("3;fio-3.33;name;0;0;50282496;304993;76248\n")
+    (tmp_path / "wide").write_bytes(LATENCY.encode("utf-16-le"))
+    (tmp_path / "huge").touch()
+    os.truncate(tmp_path / "huge", 1 << 40)
+    outcome = imported(tmp_path, study, *(tmp_path / name for name in ("nothing", "terse", "wide", "huge")))
+    told = {path.name: cause for path, cause in outcome.refused}
+    assert told["nothing"] == "is empty" and "--output-format=json+" in told["terse"]
+    assert "save it as UTF-8" in told["wide"] and "split it" in told["huge"]
+
+
+# --- the index, sums and tables ---------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("text", ["", '{"trials": [', "[]", "{}"])
+def test_a_damaged_index_is_named_and_made_again(tmp_path, study, store, text):
+    plan = study.session("machine", "fio")
+    whole = json.loads(store.index.read_text())
+    store.index.write_text(text)
+    assert "made again" in index_problem(store.index), "so its session is planned"
+    with pytest.raises(BenchstudyError, match=r"session\.json: is missing or damaged"):
+        tidy_family(tmp_path, [plan], tmp_path / "tidy")
+    assert any("session.json: cannot be read" in line for line in sealed.check(tmp_path, store.folder).differences)
+    sealed.confirm(tmp_path, [store.folder], tmp_path / "confirmed.json")  # is no altered raw file
+    hold_session(tmp_path, plan)
+    assert json.loads(store.index.read_text()) == whole
+
+
+def test_a_trial_without_its_sums_is_damaged_and_not_passed_over(tmp_path, study, store):
+    trial = store.trials()[0]
+    trial.folder.chmod(0o755)
+    (trial.folder / sealed.SUMS).unlink()
+    with pytest.raises(CorruptTrial, match=f"its SHA256SUMS is missing; .*discard {trial.short}"):
+        store.trials()
+    with pytest.raises(CorruptTrial, match="its SHA256SUMS is missing"):
+        tidy_family(tmp_path, [study.session("machine", "fio")], tmp_path / "tidy")
+
+
+@pytest.mark.parametrize("how", ["cut off", "edited", "deleted"])
+def test_tables_that_are_not_as_they_were_made_are_known(tmp_path, study, store, how):
+    tables = tmp_path / "tidy"
+    assert madetables.are_whole(tables)
+    tidy_family(tmp_path, [study.session("machine", "fio")], tables)
+    assert madetables.are_whole(tables)
+    table = tables / "trials.parquet"
+    content = table.read_bytes()
+    table.unlink()
+    if how != "deleted":
+        table.write_bytes(content[:-100] if how == "cut off" else content[::-1])
+    assert not madetables.are_whole(tables)
+
+
+# --- a controller that is killed, and its disk -----------------------------------------------------------------------
+
+
+def test_a_session_that_was_killed_leaves_its_record(tmp_path, study, store):
+    plan = study.session("machine", "fio")
+    record = SessionRecord(store.folder, "0123456789ab", plan, "instrument")
+    record.begin({"gone": {"kernel": {"release": "6.1"}}})
+    record.event("something happened")
+    del record  # as a kill leaves it: never sealed
+    hold_session(tmp_path, plan)
+    (session,) = json.loads(store.index.read_text())["sessions"]
+    assert session["uuid"] == "0123456789ab" and session["seed"] == 1 and session["finished"] >= session["started"]
+    assert session["hosts"]["gone"]["before"]["kernel"]["release"] == "6.1"
+    assert "something happened" in session["events"][0] and "its controller was killed" in session["events"][1]
+    assert not sealed.check(tmp_path, store.folder).differences
+    assert not list(store.folder.glob("sessions/.partial*"))
+
+
+@pytest.mark.parametrize(
+    ("number", "way"), [(errno.ENOSPC, "free some space"), (errno.EROFS, "mount it"), (errno.EIO, "dmesg")]
+)
+def test_a_disk_that_takes_no_more_is_said_with_the_way_on(number, way):
+    told = disk_trouble(OSError(number, os.strerror(number), "/data/raw/x"))
+    assert told is not None and "/data/raw/x: " in told and way in told and "the same command again" in told
+    assert disk_trouble(OSError(errno.EACCES, "denied", "/x")) is None
+
+
+@pytest.fixture
+def full_disk(tmp_path):
+    """A file system of 64 KiB."""
+    folder = tmp_path / "disk"
+    folder.mkdir()
+    if (
+        os.geteuid()
+        or subprocess.run(["mount", "-t", "tmpfs", "-o", "size=64k", "none", folder], capture_output=True).returncode
+    ):
+        pytest.skip("only root may mount")
+    yield folder
+    subprocess.run(["umount", folder], check=True)
+
+
+def test_an_import_onto_a_full_disk_says_what_to_free_and_the_same_command_goes_on(
+    full_disk, tmp_path, capsys, monkeypatch
+):
+    (full_disk / "workflow").mkdir()
+    (full_disk / "workflow" / "Snakefile").touch()
+    (full_disk / "study.yaml").write_text(
+        "study: archive\nhosts: {gone: {address: nobody@192.0.2.1}}\n"
+        "targets: {machine: {roles: {sut: gone}}}\nfamilies: {fio: {}}\n"
+    )
+    monkeypatch.chdir(full_disk)
+    files = [str(FIO / f"fio-3.33-{name}.json") for name in ("page", "latency-plus", "two-jobs-plus", "fdatasync-plus")]
+    assert main(["import", *files, "--study", "study.yaml"]) == 1
+    assert "No space left on device: free some space there, and run the same command again" in capsys.readouterr().err
+    subprocess.run(["mount", "-o", "remount,size=4m", full_disk], check=True)
+    main(["import", *files, "--study", "study.yaml"])
+    store = TrialStore(full_disk / "data/raw/archive/machine/fio")
+    assert len(store.trials()) == 4 and not sealed.check(full_disk, store.folder).differences
+
+
+def test_a_job_on_a_full_disk_says_what_to_free(full_disk, tmp_path, study, store):
+    declared = paths.declared_study(tmp_path, study.study)
+    declared.parent.mkdir(parents=True)
+    declared.write_text(json.dumps(study.model_dump(mode="json", serialize_as_any=True, exclude_unset=True)))
+    (full_disk / "filler").write_bytes(bytes(1 << 16)[: 60 << 10])
+    script = CHECKOUT / "workflow" / "scripts" / "tidy_family.py"
+    told = ["--family", "fio", "--tables", full_disk / "tidy", "--study", study.study, "--log", tmp_path / "log"]
+    done = subprocess.run([sys.executable, script, *told], cwd=tmp_path, capture_output=True, text=True)
+    assert done.returncode == 1 and "free some space there, and run the same command again" in done.stderr
+    assert "Traceback" not in done.stderr
+    subprocess.run(["mount", "-o", "remount,ro", full_disk], check=True)
+    done = subprocess.run([sys.executable, script, *told], cwd=tmp_path, capture_output=True, text=True)
+    assert done.returncode == 1 and "mount it so that it can be written" in done.stderr
+    assert "Traceback" not in done.stderr
