@@ -10,6 +10,7 @@ import orjson
 from benchstudy.families.load_test.prometheus_raw import raw_lines
 from benchstudy.families.shared.files import damaged
 
+_LATEST_S = 1e12  # in Unix time, beyond all clocks
 _PARTS = (b'"result":[', b'{"metric":', b'"values":[[')
 
 
@@ -79,6 +80,8 @@ def _cut_matrix(answer: bytes) -> list[Series] | None:
     numbers = np.fromstring(b",".join(chunks).translate(None, b'[]"'), sep=",")
     if len(numbers) != 2 * sum(counts):
         return None
+    if not (np.abs(numbers[0::2]) < _LATEST_S).all():  # also of NaN, which would become some whole number
+        raise ParseError("a sample has no time")
     times = np.rint(numbers[0::2] * 1000).astype(np.int64)
     levels = numbers[1::2]
     ends = np.cumsum(counts).tolist()
