@@ -6,7 +6,7 @@
 A server with a data set of its own is started for each release (root, the tools of `mattermost-releases.yaml`). 40
 users with 2 s to think in the mean; when all are connected they go on for 30 s, and then the counters of `/metrics`
 are read at the beginning and at the end. Printed: the total variation distance (half the sum of what shares differ by)
-of the mix of API handlers, and of store methods, to every recorded run of the release; requests per user and second.
+of the mix of API handlers, and of store methods, to the recorded runs of the release; requests per user and second.
 With `--serve` the server waits for users of any other kind (its address and their accounts are printed), and what it
 counts is added to FILE.
 """
@@ -22,6 +22,7 @@ import time
 import urllib.request
 from collections import Counter
 from contextlib import contextmanager
+from itertools import combinations
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "tests"))
@@ -45,7 +46,6 @@ RECORDED = Path(__file__).with_name("users_of_the_original.json")
 SIZES = {"users": 160, "teams": 2, "channels": 10, "posts": 5000, "direct-posts": 500}  # as mattermost-this-machine
 SERVERS = {"9.9": SERVER, "10.2": NEWER_SERVER}
 USERS = 40
-BEHAVIOUR = Behaviour(think_time={"least": "1s", "mean": "2s"})
 SETTLE_S = 30.0
 COUNTED = {
     "api": ("mattermost_api_time_count", "handler"),
@@ -74,8 +74,11 @@ def counters(url):
         )
         for kind, (metric, label) in COUNTED.items()
     }
-    sockets = re.findall(r"(?m)^mattermost_http_websockets_total(?:\{.*\})? (\S+)$", text)
-    return {**found, "sockets": sum(map(float, sockets))}
+    sockets, answering_s = (
+        sum(float(value) for value in re.findall(rf"(?m)^{metric}(?:\{{.*\}})? (\S+)$", text))
+        for metric in ("mattermost_http_websockets_total", "mattermost_api_time_sum")
+    )
+    return {**found, "sockets": sockets, "answering_s": answering_s}
 
 
 def watched(url, seconds, tell=print):
@@ -87,8 +90,10 @@ def watched(url, seconds, tell=print):
     begun, before = time.monotonic(), counters(url)
     time.sleep(seconds)
     after, took_s = counters(url), time.monotonic() - begun
-    mixes = {kind: {name: int(n) for name, n in (after[kind] - before[kind]).items()} for kind in COUNTED}
-    return {"users": USERS, "seconds": round(took_s, 2), **{k: dict(sorted(mix.items())) for k, mix in mixes.items()}}
+    mixes = {kind: after[kind] - before[kind] for kind in COUNTED}
+    mean_ms = 1000 * (after["answering_s"] - before["answering_s"]) / mixes["api"].total()
+    counted = {kind: {name: int(mix[name]) for name in sorted(mix)} for kind, mix in mixes.items()}
+    return {"users": USERS, "seconds": round(took_s, 2), "api_mean_ms": round(mean_ms, 3), **counted}
 
 
 def distance(one, other):
@@ -131,7 +136,7 @@ def server(state, folder, release):
         yield trial, up, f"http://{up.server.address}:{up.server.ports['metrics']}/metrics"
 
 
-def ours(trial, up, url, seconds):
+def ours(trial, up, url, seconds, think_s):
     over = threading.Event()
     site = Site(
         url=up.url,
@@ -151,23 +156,42 @@ def ours(trial, up, url, seconds):
             over.set()
 
     threading.Thread(target=watch, daemon=True).start()
+    behaviour = Behaviour(think_time={"least": "1s", "mean": think_s})
     try:
-        run_load(trial, Load(name="bounded", users=USERS, ramp="2s", duration=seconds + 600), BEHAVIOUR, site)
+        run_load(trial, Load(name="bounded", users=USERS, ramp="2s", duration=seconds + 600), behaviour, site)
     except TrialFailed:
         if not seen:  # else it was ended as planned
             raise
     return seen
 
 
-def compare(release, run):
-    print(f"\n{release}: {rate(run):.2f} requests per user and second")
-    for recorded in json.loads(RECORDED.read_text())["runs"]:
-        if recorded["release"] == release:
-            apart = {kind: distance(run[kind], recorded[kind]) for kind in COUNTED}
-            share = rate(run) / rate(recorded) - 1
-            print(f"  to {recorded['by']}: API {apart['api']:.3f}, store {apart['store']:.3f}, requests {share:+.1%}")
-            for kind in COUNTED:
-                print(f"    {kind}: {', '.join(largest(run[kind], recorded[kind]))}")
+def compare(run):
+    """With what was recorded of the original, all of its runs together."""
+    known = json.loads(RECORDED.read_text())["runs"]
+    same = [one for one in known if all(one[key] == run[key] for key in ("release", "think_s", "users"))]
+    print(f"\n{run['release']}, {run['think_s']:g} s to think: {rate(run):.2f} requests per user and second")
+    if not same:
+        print("  of the original nothing is recorded that this could be compared with")
+        return
+    together = pooled(same)
+    apart = {kind: distance(run[kind], together[kind]) for kind in COUNTED}
+    print(
+        f"  against {len(same)} runs of {same[0]['by']}: API {apart['api']:.3f}, store {apart['store']:.3f}, "
+        f"requests {rate(run) / rate(together) - 1:+.1%}"
+    )
+    for one, other in combinations(same, 2):
+        own = {kind: distance(one[kind], other[kind]) for kind in COUNTED}
+        print(
+            f"  two of these runs: API {own['api']:.3f}, store {own['store']:.3f}, "
+            f"requests {rate(one) / rate(other) - 1:+.1%}"
+        )
+    for kind in COUNTED:
+        print(f"  {kind}, what differs most (here/there): {', '.join(largest(run[kind], together[kind]))}")
+
+
+def pooled(runs):
+    mixes = {kind: sum((Counter(run[kind]) for run in runs), Counter()) for kind in COUNTED}
+    return {"users": runs[0]["users"], "seconds": sum(run["seconds"] for run in runs), **mixes}
 
 
 def largest(one, other):
@@ -182,6 +206,7 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("releases", nargs="*", default=list(SERVERS))
     parser.add_argument("--seconds", type=float, default=300.0)
+    parser.add_argument("--think", type=float, default=2.0, help="mean time to think in s")
     parser.add_argument(
         "--serve", metavar="WHOSE", help="wait for users of another kind, such as those of load-test v1.19.0"
     )
@@ -196,14 +221,14 @@ def main():
                     print(f"{release}: {up.url}, accounts in {accounts}, counters {url}", flush=True)
                     run = watched(url, options.seconds)
                 else:
-                    run = ours(trial, up, url, options.seconds)
-                run = {"release": release, "by": options.serve or "ours", **run}
+                    run = ours(trial, up, url, options.seconds, options.think)
+                run = {"release": release, "by": options.serve or "ours", "think_s": options.think, **run}
                 if options.record:
                     known = json.loads(options.record.read_text()) if options.record.exists() else {"runs": []}
                     known["runs"].append(run)
                     options.record.write_text(json.dumps(known, indent=1) + "\n")
                 if RECORDED.exists():
-                    compare(release, run)
+                    compare(run)
 
 
 if __name__ == "__main__":
