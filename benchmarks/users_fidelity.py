@@ -45,7 +45,6 @@ from benchstudy.model.errors import TrialFailed
 RECORDED = Path(__file__).with_name("users_of_the_original.json")
 SIZES = {"users": 160, "teams": 2, "channels": 10, "posts": 5000, "direct-posts": 500}  # as mattermost-this-machine
 SERVERS = {"9.9": SERVER, "10.2": NEWER_SERVER}
-USERS = 40
 SETTLE_S = 30.0
 COUNTED = {
     "api": ("mattermost_api_time_count", "handler"),
@@ -81,11 +80,11 @@ def counters(url):
     return {**found, "sockets": sockets, "answering_s": answering_s}
 
 
-def watched(url, seconds, tell=print):
+def watched(url, users, seconds):
     """What is counted in so many seconds, from 30 s after all users are connected."""
-    while counters(url)["sockets"] < USERS:
+    while counters(url)["sockets"] < users:
         time.sleep(0.5)
-    tell(f"{USERS} users are connected")
+    print(f"{users} users are connected", flush=True)
     time.sleep(SETTLE_S)
     begun, before = time.monotonic(), counters(url)
     time.sleep(seconds)
@@ -93,7 +92,7 @@ def watched(url, seconds, tell=print):
     mixes = {kind: after[kind] - before[kind] for kind in COUNTED}
     mean_ms = 1000 * (after["answering_s"] - before["answering_s"]) / mixes["api"].total()
     counted = {kind: {name: int(mix[name]) for name in sorted(mix)} for kind, mix in mixes.items()}
-    return {"users": USERS, "seconds": round(took_s, 2), "api_mean_ms": round(mean_ms, 3), **counted}
+    return {"users": users, "seconds": round(took_s, 2), "api_mean_ms": round(mean_ms, 3), **counted}
 
 
 def distance(one, other):
@@ -127,16 +126,16 @@ def session(root):
 
 
 @contextmanager
-def server(state, folder, release):
+def server(state, folder, release, users):
     """(trial, site, address of the server's counters)"""
     folder.mkdir()
     trial = TrialContext(state, folder.name, folder, 1)
-    with fresh_site(trial, release, "postgres", USERS) as up:
+    with fresh_site(trial, release, "postgres", users) as up:
         wait_for_targets(trial, up)
         yield trial, up, f"http://{up.server.address}:{up.server.ports['metrics']}/metrics"
 
 
-def ours(trial, up, url, seconds, think_s):
+def ours(trial, up, url, options):
     over = threading.Event()
     site = Site(
         url=up.url,
@@ -151,18 +150,26 @@ def ours(trial, up, url, seconds, think_s):
 
     def watch():
         try:
-            seen.update(watched(url, seconds))
+            seen.update(watched(url, options.users, options.seconds))
         finally:
             over.set()
 
     threading.Thread(target=watch, daemon=True).start()
-    behaviour = Behaviour(think_time={"least": "1s", "mean": think_s})
+    load = Load(name="bounded", users=options.users, ramp="10s", duration=options.seconds + 600)
     try:
-        run_load(trial, Load(name="bounded", users=USERS, ramp="2s", duration=seconds + 600), behaviour, site)
+        run_load(trial, load, Behaviour(think_time={"least": "1s", "mean": options.think}), site)
     except TrialFailed:
         if not seen:  # else it was ended as planned
             raise
     return seen
+
+
+def record(path, run):
+    """Add a run to the file, a line each."""
+    known = json.loads(path.read_text()) if path.exists() else {"runs": []}
+    runs = ",\n".join(json.dumps(one) for one in [*known.pop("runs"), run])
+    about = "".join(f"{json.dumps(name)}: {json.dumps(text, ensure_ascii=False)},\n" for name, text in known.items())
+    path.write_text(f'{{{about}"runs": [\n{runs}\n]}}\n')
 
 
 def compare(run):
@@ -205,6 +212,7 @@ def largest(one, other):
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("releases", nargs="*", default=list(SERVERS))
+    parser.add_argument("--users", type=int, default=40)
     parser.add_argument("--seconds", type=float, default=300.0)
     parser.add_argument("--think", type=float, default=2.0, help="mean time to think in s")
     parser.add_argument(
@@ -214,19 +222,17 @@ def main():
     options = parser.parse_args()
     with tempfile.TemporaryDirectory() as folder, session(Path(folder)) as state:
         for number, release in enumerate(options.releases):
-            with server(state, Path(folder) / f"users-{number}", release) as (trial, up, url):
+            with server(state, Path(folder) / f"users-{number}", release, options.users) as (trial, up, url):
                 if options.serve:
                     accounts = Path(folder) / "accounts.json"
                     accounts.write_bytes(up.accounts.content)
                     print(f"{release}: {up.url}, accounts in {accounts}, counters {url}", flush=True)
-                    run = watched(url, options.seconds)
+                    run = watched(url, options.users, options.seconds)
                 else:
-                    run = ours(trial, up, url, options.seconds, options.think)
+                    run = ours(trial, up, url, options)
                 run = {"release": release, "by": options.serve or "ours", "think_s": options.think, **run}
                 if options.record:
-                    known = json.loads(options.record.read_text()) if options.record.exists() else {"runs": []}
-                    known["runs"].append(run)
-                    options.record.write_text(json.dumps(known, indent=1) + "\n")
+                    record(options.record, run)
                 if RECORDED.exists():
                     compare(run)
 
