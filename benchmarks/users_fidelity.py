@@ -155,7 +155,8 @@ def ours(trial, up, url, options):
             over.set()
 
     threading.Thread(target=watch, daemon=True).start()
-    load = Load(name="bounded", users=options.users, ramp="10s", duration=options.seconds + 600)
+    # A login takes the server a tenth of a second of a processor.
+    load = Load(name="bounded", users=options.users, ramp=options.users / 2, duration=options.seconds + 600)
     try:
         run_load(trial, load, Behaviour(think_time={"least": "1s", "mean": options.think}), site)
     except TrialFailed:

@@ -11,7 +11,7 @@ from .wording import sentence
 _SCREEN, _SMALL = (1280, 720), (320, 240)
 _LINE_PX, _TEXT_PX, _MARGIN_PX = 24, 12, 80
 _INK = 0.35  # of the pixels of a line of text
-_LOG_LINES = 200
+_LOG_LINES = 50
 _FILM_BYTES = 432_000
 
 
