@@ -16,20 +16,23 @@ from sshd_hosts import SshdHost
 from benchstudy.provisioning.target import provision_target
 
 _STUDY = CHECKOUT / "config" / "studies" / "mattermost-releases.yaml"
-SERVER = "mattermost-9.9"
-_LEFT_OUT = ("--settle", "--release=10.2")  # of the data set's making: one release is enough, and it may be restless
+SERVER, NEWER_SERVER = "mattermost-9.9", "mattermost-10.2"
+_SETTLE, _NEWER = "--settle", "--release=10.2"  # of the data set's making
 
 
-def block_of(sizes: Mapping[str, int], **changes: Any) -> dict[str, Any]:
-    """The family's block but for versions and loads. `sizes`: of the data set, as seed.py calls them."""
+def block_of(sizes: Mapping[str, int], *, newer: bool = False, **changes: Any) -> dict[str, Any]:
+    """The family's block but for versions and loads. `sizes`: of the data set, as seed.py calls them. `newer`: with the
+    newer release, and what releases do at first is awaited; else neither.
+    """
     family = yaml.safe_load(_STUDY.read_text())["families"][FAMILY]
-    wanted = ("dataset", "postgres", SERVER, "node-exporter", "prometheus")
+    left_out = () if newer else (_SETTLE, _NEWER)
+    wanted = ("dataset", "postgres", SERVER, *([NEWER_SERVER] if newer else []), "node-exporter", "prometheus")
     services = {name: family["services"][name] for name in wanted}
     for service in services.values():
         service.pop("role", None)
     (seeding,) = services["dataset"]["setup"]
     sized = [re.sub(r"^--([a-z-]+)=\d+$", lambda m: f"--{m[1]}={sizes.get(m[1], 1)}", word) for word in seeding]
-    services["dataset"]["setup"] = [[word for word in sized if not word.startswith(_LEFT_OUT)]]
+    services["dataset"]["setup"] = [[word for word in sized if not word.startswith(left_out)]]
     return {
         "databases": [{"name": "postgres", "label": "PostgreSQL", "service": "postgres"}],
         "system": family["system"],

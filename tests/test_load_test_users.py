@@ -2,11 +2,13 @@
 and what is made of the files of real loads (tests/data/load_users, recorded from a real Mattermost)."""
 
 import csv
+import importlib.util
 import json
 import math
 import random
 import shutil
 import subprocess
+import sys
 from collections import Counter
 from dataclasses import replace
 from pathlib import Path
@@ -31,7 +33,7 @@ from benchstudy.families.load_test.users.on_host.recording import (
     Records,
     Worker,
 )
-from benchstudy.families.load_test.users.on_host.thinking import first_think_s, think_s
+from benchstudy.families.load_test.users.on_host.thinking import first_think_s, pace_of, think_s
 from benchstudy.families.load_test.users.run import load_roles
 from benchstudy.model import registry
 from benchstudy.model.errors import BenchstudyError
@@ -210,6 +212,46 @@ def test_users_act_as_often_at_first_as_ever_after():
         assert sum(begin_s <= at_s < begin_s + 4 for at_s in acted) == pytest.approx(expected, abs=5 * expected**0.5)
 
 
+def test_so_many_users_are_as_slow_as_the_study_says():
+    rates = Behaviour(rates={1: "5 %", 2: "10 %", 3: "15 %", 6: "40 %", 30: "30 %"}).rates
+    paces = Counter(pace_of(random.Random(user), list(rates.items())) for user in range(4000))
+    for factor, share in rates.items():
+        assert paces[factor] / 4000 == pytest.approx(share, abs=0.03)
+    assert pace_of(random.Random(), list(Behaviour().rates.items())) == 1
+
+
+def test_a_client_knows_what_it_was_told_last(load_users):
+    """As the original's: what is told again takes a place again, so that fewer are known than there is place for."""
+    recent = load_users("memory").Recent(3)
+    for key in ("a", "b", "a", "a", "c"):
+        recent.put(key, key.upper())
+    assert sorted(recent) == ["a", "c"]
+    recent.forget("c")
+    assert (recent.get("a"), recent.get("c"), "b" in recent, len(recent)) == ("A", None, False, 1)
+
+
+def test_a_word_is_typed_letter_by_letter(load_users):
+    asked = list(load_users("wording").typed(random.Random(3), "abcdefgh"))
+    rightly = [part for part in asked if "abcdefgh".startswith(part)]
+    assert rightly == ["abcdefgh"[:end] for end in range(1, 9)]
+    # A wrong letter stands behind what was typed so far, and is gone with the next one.
+    assert all(part[:-1] in rightly and part.endswith("a") for part in asked if part not in rightly)
+
+
+@pytest.fixture
+def load_users():
+    """A module of Mattermost's users by its name; of those that need no Locust."""
+
+    def module(name: str):
+        path = CHECKOUT / "envs" / "mattermost" / "users" / f"{name}.py"
+        spec = importlib.util.spec_from_file_location(f"mattermost_users_{name}", path)
+        sys.modules[spec.name] = found = importlib.util.module_from_spec(spec)
+        spec.loader.exec_module(found)
+        return found
+
+    return module
+
+
 # --- alerts ------------------------------------------------------------------------------------------------------
 
 
@@ -360,6 +402,8 @@ def test_alerts_are_written_as_people_do():
         (lambda: Behaviour(actions={"serch_posts": 1}), "search_posts"),
         (lambda: Behaviour(actions={"post": 0}), "above zero"),
         (lambda: Behaviour(think_time={"least": "3s", "mean": "1s"}), "between 0 and mean"),
+        (lambda: Behaviour(rates={1: "50 %"}), "100 % in all"),
+        (lambda: Behaviour(rates={0: "100 %"}), "factors above zero"),
         (lambda: Rule(max_users=10, alerts={"cpus": "85 %"}), 'alerts.cpus: .*"cpu"'),
         (lambda: Rule(max_users=10, alerts={"cpu": "much"}), "no threshold"),
         (lambda: Rule(max_users=4), "step: 8 is above"),
@@ -379,7 +423,9 @@ def test_what_cannot_be_is_refused_with_what_is_wrong(make, said):
 def test_every_action_of_a_study_can_be_done():
     # The modules that do them need Locust: their names are looked for in the sources.
     users = CHECKOUT / "envs" / "mattermost" / "users"
-    sources = "".join((users / f"{name}.py").read_text() for name in ("actions", "organising"))
+    sources = "".join(
+        (users / f"{name}.py").read_text() for name in ("actions", "newer", "organising", "searching", "threads")
+    )
     missing = [name for name in ORIGINAL_ACTIONS if f"def {name}(" not in sources]
     assert missing == []
 

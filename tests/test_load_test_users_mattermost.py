@@ -35,7 +35,7 @@ from benchstudy.model.criteria import USERS_SWING
 from benchstudy.model.errors import TrialFailed
 
 SMALL = {"users": 24, "teams": 2, "channels": 4, "posts": 200, "direct-posts": 40}
-QUICK = Behaviour(think_time={"least": "50ms", "mean": "150ms"})
+QUICK = Behaviour(think_time={"least": "50ms", "mean": "150ms"}, pauses=0.01)
 SESSION = "11111111-2222-4333-8444-555555555555"
 WEBSOCKETS = "mattermost_http_websockets_total"
 
@@ -165,7 +165,8 @@ def good(place: Place) -> tuple[Loaded, Path, float]:
     # All but one: a login takes the server as long as a hundred other requests.
     actions = {action: 1.0 for action in ORIGINAL_ACTIONS if action != "log_in_again"}
     before = place.count("mattermost_api_time_count")
-    loaded, folder = place.load(bounded(10, "10s"), QUICK.model_copy(update={"actions": actions, "workers": 2}))
+    doing = {"actions": actions, "workers": 2, "like": "v1.23.0"}  # which has all of them
+    loaded, folder = place.load(bounded(10, "10s"), QUICK.model_copy(update=doing))
     return loaded, folder, place.count("mattermost_api_time_count") - before
 
 
@@ -194,6 +195,23 @@ def test_every_action_meets_a_server_that_can_do_it(good):
     assert {row["failure"] for row in rows(folder, "failures.csv")} <= {"4xx"}
     assert result.values["client_errors"] == (0.0, "1")
     assert result.values["events"][0] > 0
+
+
+def test_the_server_is_asked_what_the_originals_users_ask(place: Place, good):
+    """By its own counters; how near the whole mix is, benchmarks/users_fidelity.py shows."""
+    _, folder, _ = good
+
+    def asked(handler: str, status: str = "..."):
+        return place.ask(f'sum(mattermost_api_time_count{{handler=~"{handler}",status_code=~"{status}"}})')
+
+    # Of every writer on every page, with the tag of the one that the client has.
+    assert asked("getProfileImage", "304") > 0.25 * asked(".*") and asked("getProfileImage", "200") == 0
+    for handler in ("searchUsers", "searchAllChannels", "searchGroupChannels", "getWebappPlugins", "upsertDraft"):
+        assert asked(handler, "2..") > 0, handler
+    assert asked("getWebappPlugins", "501") == 0
+    # A websocket that stays open is not opened again.
+    made = {row["request"] for row in rows(folder, "requests.csv")}
+    assert "reconnect/plugins" in made and "reconnect/websocket" not in made
 
 
 def test_all_users_are_there_in_the_steady_time_on_both_workers(good):
@@ -248,6 +266,8 @@ def test_the_rule_finds_how_many_a_real_server_takes_by_what_prometheus_sees_of_
     states = {row["alert"]: row["state"] for row in rows(folder, "alerts.csv")}
     assert states.keys() == alerts.keys() and states["memory"] == "ok"
     assert "sockets" in {row["alert"] for row in rows(folder, "users.csv")}
+    # Users of this release write no drafts.
+    assert not any("draft" in row["request"] for row in rows(folder, "requests.csv"))
 
 
 def test_what_nothing_limits_and_what_everything_limits_is_no_number_of_the_system(place: Place):

@@ -4,7 +4,7 @@ Sent to load hosts as the package `load_users.mattermost`; what it imports of `l
 src/benchstudy/families/load_test/users/on_host.
 """
 
-from .actions import ACTIONS, log_in
+from .actions import ACTIONS, log_in, may
 from .session import Session
 
-__all__ = ["ACTIONS", "Session", "log_in"]
+__all__ = ["ACTIONS", "Session", "log_in", "may"]

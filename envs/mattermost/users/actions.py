@@ -1,29 +1,35 @@
-"""What users do: one function an action, named as the study names it. Each raises Refused when a request fails."""
+"""What users do with channels and posts: one function an action, named as the study names it. Each raises Refused when
+a request fails.
+"""
 
 from __future__ import annotations
 
 import time
 from collections.abc import Callable, Mapping
-from urllib.parse import quote
 
-from .attachments import FILES
+from load_users.recording import Refused
+
+from .memory import DIRECT, OPEN, PRIVATE, Channel, Post
+from .newer import NEWER, learn_bookmarks
 from .organising import ORGANISING
-from .session import Channel, Session
-from .wording import WORDS, sentence, typed
+from .reporting import CHANNEL_SWITCH, LOGIN, TEAM_SWITCH, WITH_FILES
+from .searching import SEARCHING
+from .session import Session
+from .threads import THREADS, learn_thread
+from .writing import attach, compose, tell_typing
 
-_EMOJIS = ("+1", "tada", "point_up", "raised_hands")
-_MENTIONS, _LINKS, _PERMALINKS = 0.10, 0.10, 0.01  # shares of the posts
+_EMOJIS = ("grinning", "smile", "thinking", "innocent", "sunglasses", "relieved")
 _TO_A_GROUP = 2  # others in a new conversation of several
-_PICTURE_OF_OTHERS = 5
+_PAGE = 30  # posts that a client loads at once, in either direction
+_MOST_PAGES = 5
+_WITH_FILES = 0.01  # of the visits to a channel its files are counted, too
+_LINK, _ID = "/pl/", 26  # a link to a post, and the letters of its id
 
 
 def log_in(session: Session) -> None:
     """Arrive: log in, connect, load all, look at a channel. Raises LookupError for a member of none."""
     session.disconnect()
-    session.log_in()
-    session.connect()
-    session.load()
-    view_channel(session)
+    _enter(session)
     if session.channel is None:
         raise LookupError(f"{session.account.username} is a member of no channel")
     session.arrived()
@@ -31,105 +37,239 @@ def log_in(session: Session) -> None:
 
 def log_in_again(session: Session) -> None:
     session.log_out()
-    log_in(session)
-
-
-def reconnect(session: Session) -> None:
-    session.disconnect()
-    session.connect()
+    session.forget()
+    _enter(session)
 
 
 def reload(session: Session) -> None:
     """As when the page is loaded anew."""
     session.disconnect()
-    session.channels.clear()
+    session.forget()
     session.connect()
+    _load(session)
+
+
+def _enter(session: Session) -> None:
+    with session.report.timed(LOGIN):
+        session.log_in()
+        session.connect()
+    _load(session)
+
+
+def _load(session: Session) -> None:
+    """Everything, then the team and channel that the user was in, or others."""
     session.load()
-    view_channel(session)
+    if not session.team:
+        _go_to_team(session, session.chance.choice(sorted(session.memory.teams)))
+        return
+    session.load_team(session.team)
+    if session.channel is None:
+        view_channel(session)
+    else:
+        _view(session, session.channel)
+
+
+def reconnect(session: Session) -> None:
+    """What a client asks when its websocket was away: what may have changed meanwhile."""
+    session.learn_channels(session.team, deleted=False)
+    session.learn_memberships(session.team)
+    posts = session.memory.posts_of(session.channel)
+    if posts and session.channel is not None:
+        _posts_since(session, session.channel, posts[-1].made_ms)
+        shown = dict.fromkeys([*(post.user for post in posts), *session.direct_shown()])
+        session.learn_statuses("statuses", shown)
+    session.ask_unread()
+    session.get("plugins", "/plugins/webapp")
+    changed = f"/users/ids?since={int(time.time() * 1000)}"
+    session.memory.learn_users(session.post("users", changed, list(session.memory.users)))
+
+
+# --- channels --------------------------------------------------------------------------------------------------------
 
 
 def view_channel(session: Session) -> None:
-    channel = session.choose_channel()
-    if channel is not None:
-        session.view(channel)
+    """Another channel of the team."""
+    found = [c for c in _joined(session) if c.team == session.team and c.kind in (OPEN, PRIVATE)]
+    if not found:
+        return
+    with session.report.timed(CHANNEL_SWITCH):
+        channel = session.chance.choice(found)
+        _view(session, channel)
+        session.channel = channel
+        learn_bookmarks(session, channel)
 
 
 def open_direct(session: Session) -> None:
-    """A conversation with one or a few others, where the user has one."""
-    channel = session.choose_channel(direct=True)
-    if channel is not None:
-        session.view(channel)
+    """A conversation with one or a few others, where the user has one. The user writes to its channel as before."""
+    found = [channel for channel in _joined(session) if channel.is_direct]
+    if found:
+        _view(session, session.chance.choice(found))
 
 
-def start_direct(session: Session) -> None:
-    """Look whom one could write to, begin a conversation with one of them, and write."""
-    others = _others(session)
-    if others:
-        _begin(session, "/channels/direct", [session.user, session.chance.choice(others)])
+def _joined(session: Session) -> list[Channel]:
+    """Where the user is a member, but for the current channel."""
+    known = session.memory.channels
+    return [known[name] for name in sorted(session.memory.joined & known.keys()) if known[name] is not session.channel]
 
 
-def start_group(session: Session) -> None:
-    """As `start_direct`, with two others at once."""
-    others = _others(session)
-    if len(others) >= _TO_A_GROUP:
-        _begin(session, "/channels/group", [session.user, *session.chance.sample(others, _TO_A_GROUP)])
+def _view(session: Session, channel: Channel) -> None:
+    """Look at a channel: its new posts, who wrote them, and that the user has seen it."""
+    before = session.channel
+    if before is not None:
+        session.mark_viewed("leave", before)
+    if channel.seen_ms == 0:
+        around = f"limit_before={_PAGE}&limit_after={_PAGE}&collapsedThreads=true"
+        found = session.get("posts", f"/users/me/channels/{channel.id}/posts/unread?{around}")
+        posts = session.memory.learn_posts(found)
+    else:
+        posts = _posts_since(session, channel, channel.seen_ms)
+    session.learn(posts)
+    if session.chance.random() < _WITH_FILES:
+        with session.report.timed(WITH_FILES):
+            session.learn_numbers(channel, files=True)
+    else:
+        session.learn_numbers(channel)
+    if channel.is_direct:
+        _keep_shown(session, channel)
+    session.mark_viewed("enter", channel, before.id if before else "")
+
+
+def _posts_since(session: Session, channel: Channel, since_ms: int) -> list[Post]:
+    found = session.get("new_posts", f"/channels/{channel.id}/posts?since={since_ms}&collapsedThreads=true")
+    return session.memory.learn_posts(found)
+
+
+def _keep_shown(session: Session, channel: Channel) -> None:
+    """In the list of conversations, and when it was opened."""
+    shown = "direct_channel_show" if channel.kind == DIRECT else "group_channel_show"
+    opened = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
+    values = {shown: "true", "channel_open_time": opened}
+    entries = [
+        {"user_id": session.user, "category": category, "name": channel.id, "value": value}
+        for category, value in values.items()
+    ]
+    session.put("preferences", "/users/me/preferences", entries)
 
 
 def read_older(session: Session) -> None:
-    """Scroll back in the current channel."""
-    channel = _current(session)
-    if not channel.oldest:
+    """Scroll back, a few pages. As the original's, the first one is before what the client knows, all others before
+    the newest post, which the client knows already.
+    """
+    posts = session.memory.posts_of(session.channel)
+    if not posts or session.channel is None:
         return
-    older = f"/channels/{channel.id}/posts?before={channel.oldest}&page=0&per_page=30&collapsedThreads=true"
-    posts = session.get("posts", older, parse=True)
-    session.learn(session.remember(channel, posts))
-    # At the beginning of the channel there is nothing more to scroll to: begin again from where it was opened.
-    channel.oldest = posts["order"][-1] if posts["order"] else next(iter(channel.posts or {}), "")
+    before = posts[0].id
+    for _ in range(session.chance.randint(1, _MOST_PAGES)):
+        older = f"/channels/{session.channel.id}/posts?page=0&per_page={_PAGE}&before={before}&collapsedThreads=true"
+        session.learn(session.memory.learn_posts(session.get("posts", older)))
+        before = session.memory.posts_of(session.channel)[-1].id
+        if not session.looks():
+            return
 
 
 def check_unread(session: Session) -> None:
     """What a client asks when its window is looked at again."""
-    team = f"/users/me/teams/{session.team}"
-    session.get("channels", f"{team}/channels?include_deleted=true")
-    session.get("channel_members", f"{team}/channels/members")
-    session.get("unread", "/users/me/teams/unread?include_collapsed_threads=true")
+    session.learn_channels(session.team)
+    session.learn_memberships(session.team)
     if session.channel is not None:
-        session.view(session.channel)
+        session.mark_viewed("viewed", session.channel)
+
+
+def join_channel(session: Session) -> None:
+    session.memory.learn_channels(session.get("channels", f"/teams/{session.team}/channels?page=0&per_page=100"))
+    others = [
+        channel.id
+        for channel in session.memory.channels.values()
+        if channel.id not in session.memory.joined and (channel.is_direct or channel.team == session.team)
+    ]
+    if others:
+        _join(session, session.chance.choice(sorted(others)))
+
+
+def _join(session: Session, channel: str) -> None:
+    session.post("join", f"/channels/{channel}/members", {"user_id": session.user})
+    session.memory.joined.add(channel)
+
+
+def switch_team(session: Session) -> None:
+    others = [team for team in session.memory.teams if team != session.team]
+    if others:
+        with session.report.timed(TEAM_SWITCH):
+            _go_to_team(session, session.chance.choice(sorted(others)))
+
+
+def _go_to_team(session: Session, team: str) -> None:
+    session.load_team(team)
+    session.team = team
+    view_channel(session)
+
+
+def start_direct(session: Session) -> None:
+    """Look whom one could write to, begin a conversation with one of them, and write to the channel as before."""
+    session.show_pictures(session.list_users())
+    others = _others(session)
+    if others:
+        made = session.post("create", "/channels/direct", [session.user, session.chance.choice(others)])
+        session.memory.learn_channels([session.get("channel", f"/channels/{made['id']}")])
+        session.get("channel_member", f"/channels/{made['id']}/members/{session.user}")
+        session.memory.joined.add(made["id"])
+        _view(session, session.memory.channels[made["id"]])
+        post(session)
+
+
+def start_group(session: Session) -> None:
+    """As `start_direct`, with two others at once."""
+    session.show_pictures(session.list_users())
+    others = _others(session)
+    if len(others) >= _TO_A_GROUP:
+        made = session.post("create", "/channels/group", session.chance.sample(others, _TO_A_GROUP))
+        session.memory.learn_channels([made])
+        _view(session, session.memory.channels[made["id"]])
+        post(session)
+
+
+def _others(session: Session) -> list[str]:
+    return sorted(set(session.memory.users) - {session.user})
+
+
+# --- posts -----------------------------------------------------------------------------------------------------------
 
 
 def post(session: Session) -> None:
-    _current(session)
-    answered = session.choose_post() if session.chance.random() < session.plan.replies else None
-    message = sentence(session.chance)
-    if session.chance.random() < _MENTIONS:
-        other = session.chance.choice(session.plan.accounts).username
-        where = f"in_team={session.team}&in_channel={_current(session).id}"
-        for part in typed(other):
-            session.get("mention", f"/users/autocomplete?{where}&name={quote(part)}")
-        message = f"@{other} {message}"
-    if session.chance.random() < _LINKS:
-        message += f" https://example.com/{session.chance.choice(WORDS)}"
-    if session.chance.random() < _PERMALINKS:
-        linked = session.choose_post()
-        message += f" {session.plan.url}/{session.team_names[session.team]}/pl/{linked.id}" if linked else ""
-    files = []
-    if session.chance.random() < session.plan.uploads:
-        files = session.chance.sample(FILES, session.chance.randint(1, len(FILES)))
-    session.write(message, (answered.root or answered.id) if answered else "", files)
+    """To the current channel, or an answer to what somebody wrote there."""
+    channel = session.channel
+    if channel is None:
+        return
+    tell_typing(session, channel)
+    is_answer = session.chance.random() < session.plan.replies
+    message = compose(session, channel, is_answer=is_answer)
+    root = ""
+    if is_answer:
+        answered = session.choose_post()
+        if answered is None:
+            return
+        root = answered.root or answered.id
+    files = attach(session, channel)
+    pending = f"{session.user}:{time.time_ns() // 1_000_000}"
+    session.await_delivery(pending)
+    body = {"channel_id": channel.id, "message": message, "root_id": root, "pending_post_id": pending}
+    sent = Post.of(session.post("send", "/posts", {**body, **({"file_ids": files} if files else {})}))
+    session.memory.posts.put(sent.id, sent)
 
 
 def edit_post(session: Session) -> None:
     own = session.choose_post(own=True)
-    if own is not None:
-        session.put("patch", f"/posts/{own.id}/patch", {"message": sentence(session.chance)})
+    if own is not None and session.channel is not None:
+        message = compose(session, session.channel, is_answer=bool(own.root))
+        edited = Post.of(session.put("patch", f"/posts/{own.id}/patch", {"message": message}))
+        session.memory.posts.put(edited.id, edited)
 
 
 def delete_post(session: Session) -> None:
     own = session.choose_post(own=True)
-    if own is not None and session.channel is not None and session.channel.posts:
+    if own is not None:
         session.delete("delete", f"/posts/{own.id}")
-        # Its answers are gone with it.
-        session.channel.posts = {k: p for k, p in session.channel.posts.items() if own.id not in (p.id, p.root)}
+        session.memory.posts.forget(own.id)
 
 
 def react(session: Session) -> None:
@@ -139,82 +279,35 @@ def react(session: Session) -> None:
         session.post("add", "/reactions", {"user_id": session.user, "post_id": found.id, "emoji_name": emoji})
 
 
-def view_threads(session: Session) -> None:
-    threads = f"/users/me/teams/{session.team}/threads?per_page=25&extended=false"
-    session.get("threads", threads)
-    session.get("unread", f"{threads}&unread=true")
-
-
-def read_thread(session: Session) -> None:
-    found = session.choose_post()
-    if found is not None:
-        session.get("posts", f"/posts/{found.root or found.id}/thread?perPage=60&direction=down&collapsedThreads=true")
-
-
-def mark_thread_read(session: Session) -> None:
-    """Of the threads that the user follows, one is read up to now."""
-    followed = f"/users/me/teams/{session.team}/threads?per_page=25&extended=false"
-    threads = session.get("threads", followed, parse=True)["threads"] or ()
-    if threads:
-        thread = session.chance.choice(sorted(thread["id"] for thread in threads))
-        now_ms = int(time.time() * 1000)
-        session.put("mark", f"/users/me/teams/{session.team}/threads/{thread}/read/{now_ms}", None)
-
-
-def open_permalink(session: Session) -> None:
-    """Follow a link to a post: the post, and what was written around it."""
-    found = session.choose_post()
-    channel = session.channel
-    if found is not None and channel is not None:
-        session.get("post", f"/posts/{found.id}")
-        session.get("before", f"/channels/{channel.id}/posts?before={found.id}&per_page=30&collapsedThreads=true")
-        session.get("after", f"/channels/{channel.id}/posts?after={found.id}&per_page=30&collapsedThreads=true")
-
-
 def view_profile(session: Session) -> None:
+    """Of who wrote a post."""
     found = session.choose_post()
     if found is not None:
-        session.get("user", f"/users/{found.user}")
+        session.get("channel_member", f"/channels/{found.channel}/members/{found.user}")
         session.get("team_member", f"/teams/{session.team}/members/{found.user}")
 
 
-def search_posts(session: Session) -> None:
-    terms = {"terms": _a_word(session), "is_or_search": False, "time_zone_offset": 0, "page": 0, "per_page": 20}
-    session.post("search", f"/teams/{session.team}/posts/search", terms)
-
-
-def search_channels(session: Session) -> None:
-    for part in typed(_a_word(session)):
-        session.get("autocomplete", f"/teams/{session.team}/channels/search_autocomplete?name={quote(part)}")
-
-
-def search_users(session: Session) -> None:
-    name = session.chance.choice(session.plan.accounts).username
-    for part in typed(name):
-        session.get("autocomplete", f"/users/autocomplete?in_team={session.team}&name={quote(part)}")
-
-
-def search_conversations(session: Session) -> None:
-    """Of several users, by the name of one of them."""
-    name = session.chance.choice(session.plan.accounts).username
-    session.post("search", "/channels/group/search", {"term": name})
-
-
-def join_channel(session: Session) -> None:
-    found = session.get("channels", f"/teams/{session.team}/channels?page=0&per_page=100", parse=True)
-    others = sorted(channel["id"] for channel in found if channel["id"] not in session.channels)
-    if others:
-        chosen = session.chance.choice(others)
-        session.post("join", f"/channels/{chosen}/members", {"user_id": session.user})
-        session.channels[chosen] = Channel(chosen, "O")
-
-
-def switch_team(session: Session) -> None:
-    others = [team for team in session.teams if team != session.team]
-    if others:
-        session.team = session.chance.choice(others)
-        session.load_team()
-        view_channel(session)
+def open_permalink(session: Session) -> None:
+    """Follow a link to a post, if the post that the user looks at has one: its thread, then its channel."""
+    found = session.choose_post()
+    if found is None or _LINK not in found.message:
+        return
+    linked = found.message.partition(_LINK)[2][:_ID]
+    posts, _ = learn_thread(session, linked)
+    if not posts:
+        return
+    channel = session.learn_channel(posts[0].channel)
+    if channel.id not in session.memory.joined:
+        try:
+            session.get("channel_member", f"/channels/{channel.id}/members/{session.user}")
+            session.memory.joined.add(channel.id)
+        except Refused:  # it is no member yet
+            if channel.kind != PRIVATE:
+                _join(session, channel.id)
+    session.learn_channels(session.team, deleted=False)
+    session.learn_memberships(session.team)
+    _view(session, channel)
+    session.channel = channel
 
 
 ACTIONS: Mapping[str, Callable[[Session], None]] = {
@@ -233,50 +326,18 @@ ACTIONS: Mapping[str, Callable[[Session], None]] = {
         edit_post,
         delete_post,
         react,
-        view_threads,
-        read_thread,
-        mark_thread_read,
         open_permalink,
         view_profile,
-        search_posts,
-        search_channels,
-        search_users,
-        search_conversations,
         join_channel,
         switch_team,
+        *SEARCHING,
+        *THREADS,
         *ORGANISING,
+        *NEWER,
     )
 }
 
 
-def _others(session: Session) -> list[str]:
-    """Users whom one could write to, as the client lists them, and pictures of a few."""
-    users = session.get("users", "/users?page=0&per_page=100", parse=True)
-    others = sorted(user["id"] for user in users if user["id"] != session.user)
-    for other in session.chance.sample(others, min(_PICTURE_OF_OTHERS, len(others))):
-        if other not in session.pictures:
-            session.get("pictures", f"/users/{other}/image")
-            session.pictures.add(other)
-    return others
-
-
-def _begin(session: Session, path: str, members: list[str]) -> None:
-    """A conversation, and a first post to it."""
-    made = session.post("create", path, members, parse=True)
-    session.view(session.channels.setdefault(made["id"], Channel(made["id"], made["type"])))
-    session.write(sentence(session.chance))
-
-
-def _current(session: Session) -> Channel:
-    """The current channel; after a failure there may be none, then the user opens one first."""
-    if session.channel is None:
-        view_channel(session)
-    assert session.channel is not None
-    return session.channel
-
-
-def _a_word(session: Session) -> str:
-    """One that stands in a post which the user has read, if there is one."""
-    found = session.choose_post()
-    words = [word for word in found.message.split() if word.isalpha()] if found else []
-    return session.chance.choice(words or WORDS)
+def may(session: Session, action: str) -> bool:
+    """Whether such a user does that at all."""
+    return session.is_newer or ACTIONS[action] not in NEWER

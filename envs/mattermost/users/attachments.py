@@ -1,4 +1,4 @@
-"""Files that users attach to posts: a screenshot, a small picture and a log. The same bytes in every load."""
+"""Files that users attach to posts: a screenshot, a small picture, a film and a log. The same bytes in every load."""
 
 from __future__ import annotations
 
@@ -11,7 +11,8 @@ from .wording import sentence
 _SCREEN, _SMALL = (1280, 720), (320, 240)
 _LINE_PX, _TEXT_PX, _MARGIN_PX = 24, 12, 80
 _INK = 0.35  # of the pixels of a line of text
-_LOG_LINES = 400
+_LOG_LINES = 50
+_FILM_BYTES = 432_000
 
 
 def _picture(width: int, height: int) -> bytes:
@@ -43,5 +44,6 @@ def _log() -> bytes:
 FILES: tuple[tuple[str, bytes, str], ...] = (
     ("screenshot.png", _picture(*_SCREEN), "image/png"),
     ("drawing.png", _picture(*_SMALL), "image/png"),
+    ("clip.mp4", random.Random(_FILM_BYTES).randbytes(_FILM_BYTES), "video/mp4"),  # nobody looks into it
     ("server.log", _log(), "text/plain"),
 )

@@ -12,7 +12,7 @@ import websocket
 
 _HELLO = b'"hello"'
 _POSTED = b'"posted"'
-_EVENT_NAME_WITHIN = 40  # bytes: the name of an event stands first
+EVENT_NAME_WITHIN = 40  # bytes: the name of an event stands first
 _PATH = "/api/v4/websocket"
 Delivered = Callable[[float], None]
 
@@ -22,10 +22,15 @@ class SocketBroken(Exception):
 
 
 class Socket:
-    """An open, authenticated websocket. `on_event` is called for each event, `on_broken` when it ends by itself."""
+    """An open, authenticated websocket. `on_event` is called with each event, `on_broken` when it ends by itself."""
 
     def __init__(
-        self, url: str, token: str, timeout_s: float, on_event: Callable[[], None], on_broken: Callable[[str], None]
+        self,
+        url: str,
+        token: str,
+        timeout_s: float,
+        on_event: Callable[[bytes], None],
+        on_broken: Callable[[str], None],
     ):
         """Connects, logs in, and waits for the server's greeting. Raises SocketBroken."""
         self._on_event, self._on_broken = on_event, on_broken
@@ -45,18 +50,15 @@ class Socket:
 
     def _await_greeting(self, timeout_s: float) -> None:
         deadline = time.monotonic() + timeout_s
-        while _HELLO not in self._next()[:_EVENT_NAME_WITHIN]:
+        while _HELLO not in (message := self._next())[:EVENT_NAME_WITHIN]:
             if time.monotonic() > deadline:
                 raise ValueError("the server did not greet")
-        self._on_event()
+        self._on_event(message)
 
-    def typing(self, channel: str, root: str) -> None:
-        """Tell that the user types in a channel, as an answer to the post `root` if there is one.
-
-        Raises SocketBroken.
-        """
+    def tell(self, action: str, data: dict[str, str]) -> None:
+        """Send the server a message, such as that the user types. Raises SocketBroken."""
         try:
-            self._send("user_typing", {"channel_id": channel, "parent_id": root})
+            self._send(action, data)
         except (websocket.WebSocketException, OSError) as error:
             raise SocketBroken(f"{type(error).__name__}: {error}") from error
 
@@ -95,10 +97,10 @@ class Socket:
         try:
             while True:
                 message = self._next()
-                if b'"event"' not in message[:_EVENT_NAME_WITHIN]:
+                if b'"event"' not in message[:EVENT_NAME_WITHIN]:
                     continue  # the answer to something this user sent
-                self._on_event()
-                if self._awaited and _POSTED in message[:_EVENT_NAME_WITHIN]:
+                self._on_event(message)
+                if self._awaited and _POSTED in message[:EVENT_NAME_WITHIN]:
                     self._tell_of_post(message)
         except (websocket.WebSocketException, OSError) as error:
             if not self._closing:

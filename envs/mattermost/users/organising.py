@@ -1,45 +1,30 @@
-"""What users do seldom: with their threads, their sidebar, their status, and new channels. See actions.py."""
+"""What users do seldom: with their sidebar, their status, and new channels. See actions.py."""
 
 from __future__ import annotations
 
 import time
 from collections.abc import Callable
 
-from .session import Channel, Session
-from .wording import WORDS, sentence
+from .memory import OPEN, PRIVATE
+from .session import Session
+from .wording import WORDS
 
 _EMOJIS = ("calendar", "hamburger", "house", "sneezing_face")
-_HALF_AN_HOUR_S = 1800
-_PRIVATE, _OPEN = "P", "O"
-
-
-def follow_thread(session: Session) -> None:
-    thread = _a_thread(session)
-    if thread:
-        session.put("follow", _following(session, thread), None)
-
-
-def unfollow_thread(session: Session) -> None:
-    thread = _a_thread(session)
-    if thread:
-        session.delete("unfollow", _following(session, thread))
-
-
-def mark_all_threads_read(session: Session) -> None:
-    session.put("mark", f"/users/me/teams/{session.team}/threads/read", None)
+_HALF_AN_HOUR_S, _TEN_MINUTES_S = 1800, 600
+_MOST_ADDED = 4  # members of a new private channel
 
 
 def remind_of_post(session: Session) -> None:
-    """Ask to be reminded of a post in half an hour."""
+    """Ask to be reminded of a post in ten minutes."""
     found = session.choose_post()
     if found is not None:
-        when = {"target_time": int(time.time()) + _HALF_AN_HOUR_S}
+        when = {"target_time": int(time.time()) + _TEN_MINUTES_S}
         session.post("remind", f"/users/{session.user}/posts/{found.id}/reminder", when)
 
 
 def set_custom_status(session: Session) -> None:
     ends = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(time.time() + _HALF_AN_HOUR_S))
-    chosen, text = session.chance.choice(_EMOJIS), sentence(session.chance)[:100]
+    chosen, text = session.chance.choice(_EMOJIS), session.chance.choice(WORDS)
     status = {"emoji": chosen, "text": text, "duration": "thirty_minutes", "expires_at": ends}
     session.put("set", "/users/me/status/custom", status)
 
@@ -49,40 +34,63 @@ def clear_custom_status(session: Session) -> None:
 
 
 def create_category(session: Session) -> None:
-    """Of channels, in the sidebar."""
+    """Of channels, in the sidebar, which is loaded again."""
     name = f"category {session.chance.choice(WORDS)}"
-    made = {"user_id": session.user, "team_id": session.team, "display_name": name, "type": "custom"}
+    made = {"user_id": session.user, "team_id": session.team, "display_name": name}
     session.post("create", _categories(session), made)
+    session.learn_categories(session.team)
 
 
 def move_channel(session: Session) -> None:
-    """From one category of the sidebar to another one."""
-    found = session.get("categories", _categories(session), parse=True)["categories"]
-    # What is in the category of direct messages belongs there.
-    found = [category for category in found if category["type"] != "direct_messages"]
-    full = [category for category in found if category["channel_ids"]]
-    if not full or len(found) < 2:
+    """From one category of the sidebar to another one, if the first that comes to mind has several."""
+    known = session.memory.categories[session.team]
+    source, target = session.chance.choice(known), session.chance.choice(known)
+    if source is target or len(source["channel_ids"]) <= 1:
         return
-    source = session.chance.choice(full)
-    target = session.chance.choice([category for category in found if category is not source])
     moved = session.chance.choice(sorted(source["channel_ids"]))
-    source["channel_ids"].remove(moved)
-    target["channel_ids"].append(moved)
-    session.put("move", _categories(session), [source, target])
+    left = {**source, "channel_ids": [channel for channel in source["channel_ids"] if channel != moved]}
+    joined = {**target, "channel_ids": [*target["channel_ids"], moved]}
+    session.put("move", _categories(session), [left, joined])
+    session.learn_categories(session.team)
 
 
 def create_private_channel(session: Session) -> None:
-    _create_channel(session, _PRIVATE)
+    """With a few members."""
+    made, others = _create_channel(session, PRIVATE)
+    count = session.chance.randint(1, _MOST_ADDED)
+    for other in session.chance.sample(others, count) if len(others) >= count else ():
+        session.post("add", f"/channels/{made}/members", {"user_id": other})
 
 
 def create_public_channel(session: Session) -> None:
-    _create_channel(session, _OPEN)
+    _create_channel(session, OPEN)
+
+
+def _create_channel(session: Session, kind: str) -> tuple[str, list[str]]:
+    """Its id, and who could be added: the client lists them at once."""
+    team = session.chance.choice(sorted(session.memory.teams))
+    # No two channels of a team have the same name.
+    name = f"{session.chance.choice(WORDS)}-{session.account.username}-{time.time_ns()}"[:64].lower()
+    wanted = {"team_id": team, "name": name, "display_name": f"Channel {name}"[:64], "type": kind}
+    raw = session.post("create", "/channels", wanted)
+    session.memory.learn_channels([raw])
+    made = raw["id"]
+    session.get("team_stats", f"/teams/{team}/stats")
+    memory = session.memory
+    there = memory.learn_users(session.get("members", f"/users?in_channel={made}&page=0&per_page=50"))
+    path = f"/users?in_team={team}&not_in_channel={made}&page=0&per_page=100"
+    others = memory.learn_users(session.get("others", path))
+    for users in (there, others):
+        session.learn_statuses("statuses", users)
+    session.mark_viewed("viewed", memory.channels[made])
+    return made, others
+
+
+def _categories(session: Session) -> str:
+    return f"/users/{session.user}/teams/{session.team}/channels/categories"
 
 
 ORGANISING: tuple[Callable[[Session], None], ...] = (
-    follow_thread,
-    unfollow_thread,
-    mark_all_threads_read,
     remind_of_post,
     set_custom_status,
     clear_custom_status,
@@ -91,25 +99,3 @@ ORGANISING: tuple[Callable[[Session], None], ...] = (
     create_private_channel,
     create_public_channel,
 )
-
-
-def _a_thread(session: Session) -> str:
-    found = session.choose_post()
-    return (found.root or found.id) if found else ""
-
-
-def _following(session: Session, thread: str) -> str:
-    return f"/users/{session.user}/teams/{session.team}/threads/{thread}/following"
-
-
-def _categories(session: Session) -> str:
-    return f"/users/{session.user}/teams/{session.team}/channels/categories"
-
-
-def _create_channel(session: Session, kind: str) -> None:
-    word = session.chance.choice(WORDS)
-    # No two channels of a team have the same name.
-    name = f"{word}-{session.account.username}-{time.time_ns()}"[:64].lower()
-    wanted = {"team_id": session.team, "name": name, "display_name": word, "type": kind}
-    made = session.post("create", "/channels", wanted, parse=True)
-    session.view(session.channels.setdefault(made["id"], Channel(made["id"], made["type"])))

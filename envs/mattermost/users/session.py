@@ -5,9 +5,8 @@ from __future__ import annotations
 import json
 import random
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
 from typing import Any
 
 import gevent
@@ -17,39 +16,20 @@ from load_users.plan import Account, Plan
 from load_users.recording import Recorder, Refused
 
 from .connection import Socket, SocketBroken
+from .events import heard
+from .memory import Channel, Memory, Post
+from .reporting import Report
 
 _API = "/api/v4"
-_PAGE = 30  # posts that a client loads at once, in either direction
-_ON_A_SCREEN = 15
-_POSTS_KEPT = 120  # of a channel, in a client's memory
-_OPEN, _PRIVATE, _DIRECT, _GROUP = "O", "P", "D", "G"
+_NOT_MODIFIED = 304
 _RETRY_S = (1.0, 5.0)  # between attempts to get a broken websocket back
-_STATUSES_EVERY_S = 60.0  # a client asks for the statuses of those it knows
-_STATUSES_AT_ONCE = 60
-
-
-@dataclass(frozen=True)
-class Post:
-    id: str
-    user: str
-    root: str
-    message: str
-    pictures: tuple[str, ...] = ()  # ids of attached files that have a preview
-
-
-@dataclass
-class Channel:
-    """A channel as the client knows it. `seen_ms`: when it was viewed last, on the server's clock; 0: not yet."""
-
-    id: str
-    kind: str
-    seen_ms: int = 0
-    oldest: str = ""
-    posts: dict[str, Post] | None = None
-
-    @property
-    def is_direct(self) -> bool:
-        return self.kind in (_DIRECT, _GROUP)
+_EVERY_S = 60.0  # a client asks for the statuses of those it shows, and reports
+_STATUSES_OF = 60  # posts that a client shows
+_DIRECT_SHOWN, _GROUP_SHOWN = "direct_channel_show", "group_channel_show"
+_OF_ITS_RELEASE, _OLDER, _NEWER = "server", "v1.19.0", "v1.23.0"  # whose users, see the study's Behaviour
+_NEWER_SINCE = 10  # releases of the server
+_PAGES_S = (1.0, 10.0)  # to read a page before the next one
+_LETTERS_S = (0.1, 0.3)
 
 
 class Session:
@@ -63,71 +43,77 @@ class Session:
     ):
         self.plan, self.recorder, self.account, self.chance = plan, recorder, account, chance
         self._http, self._leaving = http, leaving
-        self._statuses_at: float | None = None
-        self._token = ""
+        self._due_at: dict[str, float] = {}
+        self._token, self._is_licensed = "", False
         self._socket: Socket | None = None
         self.action = ""
         self.user = ""
-        self.teams: list[str] = []
         self.team = ""
-        self.channels: dict[str, Channel] = {}
         self.channel: Channel | None = None
-        self.team_names: dict[str, str] = {}
-        self.known_users: set[str] = set()
-        self.pictures: set[str] = set()  # of users, and previews of attached files
+        self.memory = Memory()
+        self.report = Report()
+        self.settings: dict[str, str] = {}  # of the server, as it tells its clients
+        self._pictures: dict[str, str] = {}  # ETags, by user
 
     # --- requests --------------------------------------------------------------------------------------------
 
-    def get(self, part: str, path: str, *, parse: bool = False) -> Any:
-        """The answer, from JSON if `parse`. `part` names the request within the action. Raises Refused."""
-        return self._ask("GET", part, path, None, parse)
+    def get(self, part: str, path: str) -> Any:
+        """The answer, from JSON. `part` names the request within the action, or action/part. Raises Refused."""
+        return self._parsed(part, path, self._ask("GET", part, path))
 
-    def post(self, part: str, path: str, body: Any, *, parse: bool = False) -> Any:
-        return self._ask("POST", part, path, body, parse)
+    def post(self, part: str, path: str, body: Any) -> Any:
+        return self._parsed(part, path, self._ask("POST", part, path, json=body))
 
-    def put(self, part: str, path: str, body: Any) -> None:
-        self._ask("PUT", part, path, body, False)
+    def put(self, part: str, path: str, body: Any = None) -> Any:
+        return self._parsed(part, path, self._ask("PUT", part, path, json=body))
 
     def delete(self, part: str, path: str) -> None:
-        self._ask("DELETE", part, path, None, False)
+        self._ask("DELETE", part, path)
 
     def upload(self, part: str, path: str, content: bytes, kind: str) -> Any:
         """The answer, from JSON, to a body that is a file of the media type `kind`. Raises Refused."""
-        return self._ask("POST", part, path, None, True, (content, kind))
+        return self._parsed(part, path, self._ask("POST", part, path, {"Content-Type": kind}, data=content))
 
-    def _ask(
-        self, method: str, part: str, path: str, body: Any, parse: bool, file: tuple[bytes, str] | None = None
-    ) -> Any:
-        headers = {"Authorization": f"Bearer {self._token}"} if self._token else {}
-        sent: dict[str, Any] = {"json": body}
-        if file is not None:
-            sent = {"data": file[0]}
-            headers["Content-Type"] = file[1]
-        response = self._http.request(method, _API + path, name=f"{self.action}/{part}", headers=headers, **sent)
-        if not 200 <= response.status_code < 300:
+    def _ask(self, method: str, part: str, path: str, headers: dict[str, str] | None = None, **sent: Any) -> Any:
+        headers = {**({"Authorization": f"Bearer {self._token}"} if self._token else {}), **(headers or {})}
+        label = part if "/" in part else f"{self.action}/{part}"
+        response = self._http.request(method, _API + path, name=label, headers=headers, **sent)
+        if not (200 <= response.status_code < 300 or response.status_code == _NOT_MODIFIED):
             raise Refused(f"{method} {path}: {response.status_code}")
-        if part == "log_in":
-            self._token = response.headers["Token"]
-        if not parse:
-            return None
+        return response
+
+    def _parsed(self, part: str, path: str, response: Any) -> Any:
         try:
             return json.loads(response.content)
         except ValueError as error:
             self.recorder.records.fail(f"{self.action}/{part}", recording.NO_ANSWER, f"{path}: no JSON: {error}")
-            raise Refused(f"{method} {path}: no JSON") from error
+            raise Refused(f"{path}: no JSON") from error
 
     # --- coming and going ------------------------------------------------------------------------------------
 
     def log_in(self) -> None:
+        """And learn which teams and channels there are."""
         self._token = ""
         credentials = {"login_id": self.account.username, "password": self.account.password}
-        self.user = self.post("log_in", "/users/login", credentials, parse=True)["id"]
-        self.known_users = {self.user}
+        response = self._ask("POST", "log_in", "/users/login", json=credentials)
+        self._token = response.headers["Token"]
+        self.user = self._parsed("log_in", "/users/login", response)["id"]
+        self.learn_settings()
+        self._is_licensed = self.get("license", "/license/client?format=old").get("IsLicensed") == "true"
+        self.get("all_teams", "/teams?page=0&per_page=100")
+        for member in self.get("team_members", "/users/me/teams/members"):
+            self.learn_channels(member["team_id"])
 
     def log_out(self) -> None:
         self.disconnect()
         self.post("log_out", "/users/logout", None)
         self._token = ""
+
+    def forget(self) -> None:
+        """What the client knows, as when its page is loaded anew; but not where the user is, nor pictures."""
+        self.memory = Memory()
+        if self.channel is not None:
+            self.channel.seen_ms = 0
 
     def connect(self) -> None:
         """Open the websocket, which is timed as a whole: connection, login, greeting. Raises Refused.
@@ -137,9 +123,7 @@ class Session:
         begun = time.perf_counter()
         label = f"{self.action}/websocket"
         try:
-            self._socket = Socket(
-                self.plan.url, self._token, self.plan.request_timeout_s, self._count_event, self._broke
-            )
+            self._socket = Socket(self.plan.url, self._token, self.plan.request_timeout_s, self._heard, self._broke)
         except SocketBroken as error:
             took_s = time.perf_counter() - begun
             self.recorder.records.add(label, recording.WEBSOCKET, took_s, recording.NO_ANSWER, str(error))
@@ -171,166 +155,203 @@ class Session:
             with suppress(Refused):
                 self.connect()
 
-    def _count_event(self) -> None:
+    def _heard(self, message: bytes) -> None:
         self.recorder.records.events += 1
+        try:
+            heard(self, message)
+        except (ValueError, KeyError, TypeError) as error:
+            self.recorder.records.fail("event/client", recording.UNEXPECTED, f"{type(error).__name__}: {error}")
 
-    # --- what a client does by itself ------------------------------------------------------------------------
+    def tell(self, action: str, data: dict[str, str]) -> None:
+        """By websocket, if there is one. Raises SocketBroken."""
+        if self._socket is not None:
+            self._socket.tell(action, data)
+
+    # --- time ------------------------------------------------------------------------------------------------
+
+    def looks(self) -> bool:
+        """Look at a page before the next one. Whether the user stays for that."""
+        return self._pauses(_PAGES_S)
+
+    def letters_s(self) -> tuple[float, float]:
+        """How long each letter of a word takes: one who types fast does so to its end."""
+        each_s = self.chance.uniform(*_LETTERS_S)
+        return each_s, each_s
+
+    def types(self, letters_s: tuple[float, float]) -> bool:
+        return self._pauses(letters_s)
+
+    def _pauses(self, span_s: tuple[float, float]) -> bool:
+        self._leaving.wait(self.chance.uniform(*span_s) * self.plan.pauses)
+        return not self._leaving.is_set()
 
     def arrived(self) -> None:
-        """The user is logged in and sees a channel: from the first time on statuses are asked for."""
-        if self._statuses_at is None:
-            self._statuses_at = time.monotonic() + _STATUSES_EVERY_S
+        """The user is logged in and sees a channel: from the first time on its client does things by itself."""
+        if not self._due_at:
+            self._due_at = dict.fromkeys(("statuses", "report"), time.monotonic() + _EVERY_S)
 
     def due(self) -> tuple[str, Callable[[], None]] | None:
-        """What is to be done between two actions, and its name: None, or every minute the statuses of who is known."""
+        """What is to be done between two actions, and its name; None when nothing is due."""
         self._count_overdue()
-        if self._statuses_at is None or time.monotonic() <= self._statuses_at:
-            return None
-        self._statuses_at = time.monotonic() + _STATUSES_EVERY_S
-        known = sorted(self.known_users)[:_STATUSES_AT_ONCE]
-        return "statuses", lambda: self.post("statuses", "/users/status/ids", known)
+        now = time.monotonic()
+        for name, do in (("statuses", self._ask_statuses), ("report", self._report)):
+            if self._due_at and now >= self._due_at[name]:
+                self._due_at[name] += _EVERY_S
+                return name, do
+        return None
+
+    def _ask_statuses(self) -> None:
+        """Of those whose posts are shown, and of who is in the conversations that are."""
+        writers = dict.fromkeys(post.user for post in reversed(self.memory.posts_of(self.channel)[-_STATUSES_OF:]))
+        self.learn_statuses("statuses", dict.fromkeys([self.user, *writers, *self.direct_shown()]))
+
+    def _report(self) -> None:
+        if self.is_newer:
+            self.post("report", "/client_perf", self.report.taken())
 
     # --- what a client loads ---------------------------------------------------------------------------------
 
+    @property
+    def is_newer(self) -> bool:
+        """Whether the user does what users of the newer load test do."""
+        if self.plan.like == _OF_ITS_RELEASE:
+            return int(self.settings.get("Version", "0").partition(".")[0]) >= _NEWER_SINCE
+        return self.plan.like == _NEWER
+
+    @property
+    def has_bookmarks(self) -> bool:
+        return self._is_licensed and self.settings.get("FeatureFlagChannelBookmarks") == "true"
+
+    def learn_settings(self) -> None:
+        self.settings = self.get("config", "/config/client?format=old")
+
+    def learn_channels(self, team: str, *, deleted: bool = True) -> None:
+        path = f"/users/me/teams/{team}/channels?include_deleted={str(deleted).lower()}"
+        self.memory.learn_channels(self.get("channels", path))
+
+    def learn_memberships(self, team: str) -> None:
+        found = self.get("channel_members", f"/users/me/teams/{team}/channels/members")
+        self.memory.joined.update(member["channel_id"] for member in found)
+
+    def learn_channel(self, channel: str) -> Channel:
+        """Ask for one that the client does not know yet."""
+        if channel not in self.memory.channels:
+            self.memory.learn_channels([self.get("channel", f"/channels/{channel}")])
+        return self.memory.channels[channel]
+
+    def ask_unread(self, *, threads: bool = True) -> None:
+        self.get("unread", "/users/me/teams/unread" + ("?include_collapsed_threads=true" if threads else ""))
+
+    def list_users(self) -> list[str]:
+        """The first hundred, as where one looks whom one could write to."""
+        return self.memory.learn_users(self.get("users", "/users?page=0&per_page=100"))
+
+    def learn_users(self, part: str, users: Iterable[str]) -> None:
+        self.memory.learn_users(self.post(part, "/users/ids", list(users)))
+
+    def learn_statuses(self, part: str, users: Iterable[str]) -> None:
+        for status in self.post(part, "/users/status/ids", list(users)):
+            self.memory.statuses.put(status["user_id"], status["status"])
+
+    def direct_shown(self) -> list[str]:
+        """Conversations that were to be shown when the client was loaded."""
+        return [name for category, name in self.memory.preferences if category == _DIRECT_SHOWN]
+
     def load(self) -> None:
-        """All that a client asks for when it starts. Raises Refused; LookupError for a user without a team."""
-        self.get("config", "/config/client?format=old")
-        self.get("license", "/license/client?format=old")
+        """All that a client asks for when it starts, or its page is loaded anew. Raises Refused; LookupError for a
+        user without a team.
+        """
+        self.list_users()
+        found = self.get("preferences", "/users/me/preferences")
+        self.memory.preferences = [(entry["category"], entry["name"]) for entry in found]
+        for category, name in self.memory.preferences:
+            if category == _GROUP_SHOWN:
+                self.memory.learn_users(self.get("group_members", f"/users?in_channel={name}&page=0&per_page=8"))
+        if self.channel is not None:
+            self.mark_viewed("viewed", self.channel)
+        self.learn_settings()
         self.get("me", "/users/me")
-        self.get("preferences", "/users/me/preferences")
-        self.team_names = {team["id"]: team["name"] for team in self.get("teams", "/users/me/teams", parse=True)}
-        self.teams = sorted(self.team_names)
-        if not self.teams:
+        self.get("plugins", "/plugins/webapp")
+        self.get("all_teams", "/teams?page=0&per_page=50")
+        self.memory.teams = {team["id"]: team["name"] for team in self.get("teams", "/users/me/teams")}
+        if not self.memory.teams:
             raise LookupError(f"{self.account.username} is a member of no team")
-        self.get("team_members", "/users/me/teams/members")
-        self.post("roles", "/roles/names", ["system_user", "team_user", "channel_user"])
-        self.get("users", "/users?page=0&per_page=100")
-        if self.team not in self.teams:
-            self.team = self.chance.choice(self.teams)
-        self.load_team()
+        if self.team:
+            self.get("team_members", "/users/me/teams/members")
+            self.learn_channels(self.team)
+            self.learn_memberships(self.team)
+            self.memory.learn_channels(self.get("all_channels", "/users/me/channels?last_delete_at=0"))
+        self.ask_unread(threads=False)
+        others = self.direct_shown()
+        if others:
+            self.learn_users("shown_users", others)
+            self.learn_statuses("shown_statuses", others)
+        self.get("status", "/users/me/status")
+        if self.channel is not None:
+            self.learn_numbers(self.channel)
+            self.get("channel_unread", f"/users/me/channels/{self.channel.id}/unread")
 
-    def load_team(self) -> None:
-        team = f"/users/me/teams/{self.team}"
-        found = self.get("channels", f"{team}/channels?include_deleted=true", parse=True)
-        known, self.channels, self.channel = self.channels, {}, None
-        for channel in sorted(found, key=lambda channel: channel["id"]):
-            kept = known.get(channel["id"])
-            self.channels[channel["id"]] = kept or Channel(channel["id"], channel["type"])
-        self.get("channel_members", f"{team}/channels/members")
-        self.get("unread", "/users/me/teams/unread?include_collapsed_threads=true")
-        self.get("threads", f"{team}/threads?totalsOnly=true&threadsOnly=false")
-        self.get("categories", f"{team}/channels/categories")
-        self.post("statuses", "/users/status/ids", [self.user])
+    def load_team(self, team: str) -> None:
+        path = f"/users/me/teams/{team}"
+        self.learn_channels(team)
+        self.learn_memberships(team)
+        self.ask_unread()
+        self.get("threads", f"{path}/threads?totalsOnly=true")
+        self.learn_categories(team)
+        self.learn_statuses("own_status", [self.user])
 
-    def choose_channel(self, *, direct: bool = False) -> Channel | None:
-        """Another channel than the current one; None when the user has no such channel."""
-        found = [channel for channel in self.channels.values() if channel.is_direct == direct]
-        others = [channel for channel in found if channel is not self.channel]
-        return self.chance.choice(others or found) if found else None
+    def learn_categories(self, team: str) -> None:
+        found = self.get("categories", f"/users/{self.user}/teams/{team}/channels/categories")
+        self.memory.categories[team] = found["categories"]
 
-    def view(self, channel: Channel) -> None:
-        """Go to a channel: its new posts, who wrote them, and that the user has seen it. Raises Refused."""
-        before = self.channel
-        if before is not None:
-            self._mark_viewed("leave", before.id, "")
-        if channel.seen_ms == 0:
-            around = f"limit_before={_PAGE}&limit_after={_PAGE}&collapsedThreads=true"
-            posts = self.get("posts", f"/users/me/channels/{channel.id}/posts/unread?{around}", parse=True)
-        else:
-            since = f"since={channel.seen_ms}&collapsedThreads=true"
-            posts = self.get("new_posts", f"/channels/{channel.id}/posts?{since}", parse=True)
-        self.learn(self.remember(channel, posts))
-        self.get("stats", f"/channels/{channel.id}/stats?exclude_files_count=true")
-        if channel.is_direct:
-            self._remember_direct(channel)
-        self._mark_viewed("enter", channel.id, before.id if before else "")
-        # A second earlier: the clocks of server and client differ.
-        channel.seen_ms = int(time.time() * 1000) - 1000
-        self.channel = channel
+    def learn_numbers(self, channel: Channel, *, files: bool = False) -> None:
+        path = f"/channels/{channel.id}/stats?exclude_files_count={str(not files).lower()}"
+        channel.members = self.get("stats", path)["member_count"]
 
-    def _mark_viewed(self, part: str, channel: str, before: str) -> None:
-        viewed = {"channel_id": channel, "prev_channel_id": before, "collapsed_threads_supported": True}
+    def mark_viewed(self, part: str, channel: Channel, before: str = "") -> None:
+        viewed = {"channel_id": channel.id, "prev_channel_id": before, "collapsed_threads_supported": True}
         self.post(part, "/channels/members/me/view", viewed)
-
-    def _remember_direct(self, channel: Channel) -> None:
-        category = "direct_channel_show" if channel.kind == _DIRECT else "group_channel_show"
-        entry = {"user_id": self.user, "category": category, "name": channel.id, "value": "true"}
-        self.put("preferences", "/users/me/preferences", [entry])
-
-    def remember(self, channel: Channel, posts: dict[str, Any]) -> list[Post]:
-        """Keep the posts of an answer; those that the client did not know."""
-        if channel.posts is None:
-            channel.posts = {}
-        fresh = []
-        found = posts.get("posts") or {}
-        for post_id in posts.get("order") or ():
-            raw = found.get(post_id)
-            if raw is None or raw["type"] or post_id in channel.posts:
-                continue  # messages of the system are nothing to answer
-            post = Post(post_id, raw["user_id"], raw["root_id"], raw["message"][:200], _previews(raw))
-            channel.posts[post_id] = post
-            fresh.append(post)
-        order = posts.get("order") or ()
-        if order and not channel.oldest:
-            channel.oldest = order[-1]
-        for old in list(channel.posts)[: max(len(channel.posts) - _POSTS_KEPT, 0)]:
-            del channel.posts[old]
-        return fresh
+        channel.seen_ms = int(time.time()) * 1000
 
     def learn(self, posts: Sequence[Post]) -> None:
-        """Ask for what the client does not know of posts, the newest first, and of their writers: statuses and names;
-        and of those that fit on a screen the writers' pictures and the previews of attached ones. Raises Refused.
+        """Ask for what a client shows beside posts: attached pictures, then what it does not know of the writers, the
+        pictures of all of them, and who is mentioned. Raises Refused.
         """
-        writers = sorted({post.user for post in posts} - self.known_users)
-        if writers:
-            self.post("statuses", "/users/status/ids", writers)
-            self.post("writers", "/users/ids", writers)
-            self.known_users.update(writers)
-        for writer in dict.fromkeys(post.user for post in posts[:_ON_A_SCREEN]):
-            if writer not in self.pictures:
-                self.get("pictures", f"/users/{writer}/image")
-                self.pictures.add(writer)
-        for file in [file for post in posts[:_ON_A_SCREEN] for file in post.pictures]:
-            if file not in self.pictures:
-                self.get("previews", f"/files/{file}/preview")
-                self.pictures.add(file)
+        for file, has_preview in [picture for post in posts for picture in post.pictures]:
+            self._ask("GET", "thumbnails", f"/files/{file}/thumbnail")
+            if has_preview:
+                self._ask("GET", "previews", f"/files/{file}/preview")
+        writers = list(dict.fromkeys(post.user for post in posts))
+        without_status = [writer for writer in writers if writer not in self.memory.statuses]
+        if without_status:
+            self.learn_statuses("writer_statuses", without_status)
+        unknown = [writer for writer in writers if writer not in self.memory.users]
+        if unknown:
+            self.learn_users("writers", unknown)
+        self.show_pictures(writers)
+        mentioned = list(dict.fromkeys(filter(None, (post.mentions for post in posts))))
+        if mentioned:
+            self.memory.learn_users(self.post("mentioned", "/users/usernames", mentioned))
+
+    def show_pictures(self, users: Iterable[str]) -> None:
+        """Of users, each time: the server is told which one the client has, and mostly answers that it is the same."""
+        for user in users:
+            have = {"If-None-Match": self._pictures.get(user, "0")}
+            response = self._ask("GET", "pictures", f"/users/{user}/image", have)
+            self._pictures[user] = response.headers.get("Etag") or "0"
 
     def choose_post(self, *, own: bool = False) -> Post | None:
-        """One of the current channel's that the client knows."""
-        posts = (self.channel.posts if self.channel else None) or {}
-        found = [post for post in posts.values() if not own or post.user == self.user]
+        """One of the current channel's that the client knows, and that a user wrote."""
+        posts = self.memory.posts_of(self.channel)
+        found = [post for post in posts if not post.kind and (not own or post.user == self.user)]
         return self.chance.choice(found) if found else None
 
-    # --- posts -----------------------------------------------------------------------------------------------
+    # --- posts that are written ------------------------------------------------------------------------------
 
-    def write(self, message: str, root: str = "", files: Sequence[tuple[str, bytes, str]] = ()) -> None:
-        """Type and send a post to the current channel, with files: (name, content, media type). Raises Refused."""
-        channel = self.channel
-        assert channel is not None
-        attached = [self._attach(channel, *file) for file in files]
-        pending = f"{self.user}:{time.time_ns() // 1_000_000}"
+    def await_delivery(self, pending: str) -> None:
+        """From now until the websocket tells of a post of the user's own."""
         if self._socket is not None:
-            try:
-                self._socket.typing(channel.id, root)
-                self._socket.await_post(pending, self._delivered)
-            except SocketBroken:
-                pass  # whoever reads from it notices as well
-        body: dict[str, Any] = {
-            "channel_id": channel.id,
-            "message": message,
-            "root_id": root,
-            "pending_post_id": pending,
-        }
-        if attached:
-            body["file_ids"] = attached
-        sent = self.post("send", "/posts", body, parse=True)
-        if channel.posts is not None:
-            channel.posts[sent["id"]] = Post(sent["id"], self.user, root, message[:200])
-
-    def _attach(self, channel: Channel, name: str, content: bytes, kind: str) -> str:
-        """Upload a file for a post that is about to be sent; its id."""
-        answer = self.upload("upload", f"/files?channel_id={channel.id}&filename={name}", content, kind)
-        return answer["file_infos"][0]["id"]
+            self._socket.await_post(pending, self._delivered)
 
     def _delivered(self, seconds: float) -> None:
         self.recorder.records.add("post/delivery", recording.EVENT, seconds)
@@ -340,9 +361,3 @@ class Session:
         if self._socket is not None:
             for _ in range(self._socket.overdue(self.plan.request_timeout_s)):
                 self.recorder.records.fail("post/delivery", recording.TIMEOUT, "no event told of a post")
-
-
-def _previews(post: dict[str, Any]) -> tuple[str, ...]:
-    """Ids of the files of a post, as the server tells of it, that a client shows a picture of."""
-    files = (post.get("metadata") or {}).get("files") or ()
-    return tuple(file["id"] for file in files if file.get("has_preview_image"))

@@ -1,8 +1,9 @@
-"""Words that users write, and what a client asks for while somebody types."""
+"""Words that users write, and what they type letter by letter."""
 
 from __future__ import annotations
 
 import random
+from collections.abc import Iterator
 
 _TEXT = """
 about after answer before branch build change check close customer deploy draft error file first follow found
@@ -12,13 +13,17 @@ simple small start status step still system team test thanks think thread time t
 where which while working
 """
 WORDS = _TEXT.split()
-_SENTENCE = (3, 24)  # words of a post
+_WORDS_OF_A_POST, _WORDS_OF_AN_ANSWER = 68, 46  # at most, and at least one
+_MISTYPED = 0.15  # of the letters but the last
 
 
-def sentence(chance: random.Random) -> str:
-    return " ".join(chance.choices(WORDS, k=chance.randint(*_SENTENCE)))
+def sentence(chance: random.Random, *, answer: bool = False) -> str:
+    return " ".join(chance.choices(WORDS, k=chance.randint(1, _WORDS_OF_AN_ANSWER if answer else _WORDS_OF_A_POST)))
 
 
-def typed(word: str) -> list[str]:
-    """What a client asks for while the word is typed: after two letters, and in the end."""
-    return [word[:2], word] if len(word) > 2 else [word]
+def typed(chance: random.Random, word: str) -> Iterator[str]:
+    """What stands there after each letter of a word; now and then a wrong one follows, which the next one replaces."""
+    for end in range(1, len(word) + 1):
+        yield word[:end]
+        if end < len(word) and chance.random() < _MISTYPED:
+            yield word[:end] + "a"

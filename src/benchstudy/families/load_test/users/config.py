@@ -1,7 +1,8 @@
 """What a study says about the load of load_test: what users do and how often, how many there are, what limits them."""
 
+import math
 from collections.abc import Mapping
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 from pydantic import BeforeValidator, Field, model_validator
 
@@ -14,7 +15,8 @@ _SHORTEST_STEP_S = 1.0  # Locust adjusts its users once a second
 _FEWEST_CHECKS = 5  # in a window, for a slope
 
 # How often a user of Mattermost does what, in relation: the simulated user of Mattermost's own load test, but for
-# surveys (a plugin's), reports (an administrator's), and posts that ask to be acknowledged (with a licence): 0.8 %.
+# reports (an administrator's), posts that ask to be acknowledged (with a licence), and changes of bookmarks: 0.01 %.
+# Drafts are the newer load test's, and the rates are the same in both otherwise.
 ORIGINAL_ACTIONS: Mapping[str, float] = {
     "view_channel": 6.5219,
     "read_older": 1.9873,
@@ -50,6 +52,9 @@ ORIGINAL_ACTIONS: Mapping[str, float] = {
     "create_public_channel": 0.0001,
     "create_category": 0.0001,
     "mark_all_threads_read": 0.0001,
+    "delete_draft": 1.41,
+    "write_draft": 0.504,
+    "list_drafts": 0.037,
 }
 
 
@@ -100,8 +105,21 @@ class Behaviour(Strict):
         dict(ORIGINAL_ACTIONS), description="how often, in relation to each other; those left out are never done"
     )
     think_time: ThinkTime = ThinkTime()
-    replies: ShareField = Field(0.85, ge=0, le=1, description="share of the posts that answer another one")
-    uploads: ShareField = Field(0.02, ge=0, le=1, description="share of the posts with files, one to three of them")
+    rates: dict[float, ShareField] = Field(
+        {1.0: 1.0},
+        description="how slow users are: a factor of their think times, and the share of the users that it is for",
+    )
+    pauses: float = Field(
+        1.0,
+        ge=0,
+        description="factor of the pauses within an action: 1 s to 10 s between pages, 0.1 s to 0.3 s a letter",
+    )
+    like: Literal["server", "v1.19.0", "v1.23.0"] = Field(
+        "server",
+        description="Mattermost's load test whose users they act like; `server`: v1.23.0 from 10.0 on, else v1.19.0",
+    )
+    replies: ShareField = Field(0.18, ge=0, le=1, description="share of the posts that answer another one")
+    uploads: ShareField = Field(0.02, ge=0, le=1, description="share of the posts with files, one to four of them")
     request_timeout: DurationField = Field(30.0, description="after this a request counts as timed out")
     arrival: DurationField = Field(
         120.0, description="of a bounded load: so long after the ramp all users must have logged in, or it has failed"
@@ -117,6 +135,8 @@ class Behaviour(Strict):
                 raise ValueError(f"actions.{action}: {rate} is below zero")
         if sum(self.actions.values()) <= 0:
             raise ValueError("actions: at least one must have a rate above zero")
+        if min(self.rates, default=0) <= 0 or not math.isclose(sum(self.rates.values()), 1):
+            raise ValueError("rates: give factors above zero, and shares that are 100 % in all")
         if self.request_timeout <= 0:
             raise ValueError("request_timeout: give a time above zero")
         return self

@@ -30,6 +30,8 @@ class Plan:
     """One load. Times in s. `users`, `ramp_s`, `duration_s` of a bounded one, `rule` of an unbounded one.
 
     `system`: whose users these are, the name of a package beside this module.
+    `like`: whose users they act like, see the study's Behaviour. `rates`: (factor of the think times, share of the
+    users). `pauses`: factor of the pauses within an action.
     `workers`: Locust processes on all hosts together. `interval_s`: how often what was measured is written down.
     """
 
@@ -39,6 +41,9 @@ class Plan:
     actions: Mapping[str, float]
     think_least_s: float
     think_mean_s: float
+    rates: tuple[tuple[float, float], ...]
+    pauses: float
+    like: str
     replies: float
     uploads: float
     request_timeout_s: float
@@ -59,6 +64,7 @@ class Plan:
         """Raises KeyError or TypeError for a document that is none."""
         values = dict(document)
         values["accounts"] = tuple(Account(*pair) for pair in values["accounts"])
+        values["rates"] = tuple((factor, share) for factor, share in values["rates"])
         rule = values["rule"]
         values["rule"] = rule and Rule(
             Constants(**rule["constants"]), tuple(Alert(**alert) for alert in rule["alerts"]), rule["alert_window_s"]

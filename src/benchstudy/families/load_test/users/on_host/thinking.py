@@ -4,6 +4,12 @@ from __future__ import annotations
 
 import math
 import random
+from collections.abc import Sequence
+
+
+def pace_of(chance: random.Random, rates: Sequence[tuple[float, float]]) -> float:
+    """A user's own, by which its times to think are multiplied. `rates`: (factor, share of the users)."""
+    return chance.choices([factor for factor, _ in rates], [share for _, share in rates])[0]
 
 
 def think_s(chance: random.Random, least_s: float, mean_s: float) -> float:

@@ -19,7 +19,7 @@ from locust.exception import StopUser
 from . import recording
 from .plan import Account, Plan
 from .recording import Recorder, Refused
-from .thinking import first_think_s, think_s
+from .thinking import first_think_s, pace_of, think_s
 
 _RETRY_S = (1.0, 5.0)  # after a failed login
 
@@ -40,7 +40,8 @@ class Session(Protocol):
 
 def system_of(plan: Plan) -> Any:
     """What users of the plan's system are and do: the package in this one that the plan names. It has the class
-    `Session`, `log_in`, and `ACTIONS` by name; these take a session, and raise Refused when a request failed.
+    `Session`, `log_in`, and `ACTIONS` by name; these take a session, and raise Refused when a request failed. `may`
+    says whether a session's user does an action at all.
 
     Ends the process for an action that it does not have.
     """
@@ -106,9 +107,11 @@ class SimulatedUser(FastHttpUser):
         try:
             ready = self._arrive()
             self.recorder.ready += ready
-            times = self.plan.think_least_s, self.plan.think_mean_s
+            pace = pace_of(self.chance, self.plan.rates)
+            times = pace * self.plan.think_least_s, pace * self.plan.think_mean_s
             self._wait(first_think_s(self.chance, *times))
-            names, weights = list(self.plan.actions), list(self.plan.actions.values())
+            rates = {name: rate for name, rate in self.plan.actions.items() if self.system.may(self.session, name)}
+            names, weights = list(rates), list(rates.values())
             while not self._leaving.is_set():
                 action = self.chance.choices(names, weights)[0]
                 self._act_as(action, partial(self.system.ACTIONS[action], self.session))

@@ -1,0 +1,71 @@
+"""What a client does about what the server tells it by websocket, whatever its user is doing."""
+
+from __future__ import annotations
+
+import json
+from contextlib import suppress
+from typing import TYPE_CHECKING, Any
+
+import gevent
+from load_users.recording import Refused
+
+from .connection import EVENT_NAME_WITHIN, SocketBroken
+from .memory import Post
+
+if TYPE_CHECKING:
+    from .session import Session
+
+_CHANNEL = b'"channel_id":"'  # quotes within a post are escaped: this one is of the event
+_ID = 26  # letters
+_MUST_ACKNOWLEDGE = b'"should_ack":true'
+
+
+def heard(session: Session, message: bytes) -> None:
+    """Take in an event. What it makes the client ask for is asked beside what the user does."""
+    name = message[:EVENT_NAME_WITHIN]
+    if b'"posted"' in name or b'"post_edited"' in name:
+        channel = _channel(message)
+        acknowledged = _MUST_ACKNOWLEDGE in message
+        if acknowledged or (session.channel is not None and session.channel.id == channel):
+            post = _post(message)
+            if session.channel is not None and session.channel.id == channel:
+                session.memory.posts.put(post.id, post)
+            if acknowledged:
+                _acknowledge(session, post)
+        if b'"posted"' in name and channel and channel not in session.memory.joined:
+            gevent.spawn(_learn_membership, session, channel)
+    elif b'"post_deleted"' in name:
+        session.memory.posts.forget(_post(message).id)
+    elif b'"typing"' in name:
+        user = json.loads(message)["data"]["user_id"]
+        if user not in session.memory.users or user not in session.memory.statuses:
+            gevent.spawn(_learn_user, session, user)
+
+
+def _channel(message: bytes) -> str:
+    at = message.rfind(_CHANNEL) + len(_CHANNEL)
+    return message[at : at + _ID].decode().partition('"')[0]
+
+
+def _post(message: bytes) -> Post:
+    told: dict[str, Any] = json.loads(json.loads(message)["data"]["post"])
+    return Post.of(told)
+
+
+def _acknowledge(session: Session, post: Post) -> None:
+    with suppress(SocketBroken):  # whoever reads from it notices as well
+        session.tell("posted_ack", {"post_id": post.id, "status": "success", "reason": "", "data": ""})
+
+
+def _learn_membership(session: Session, channel: str) -> None:
+    with suppress(Refused):
+        session.get("event/channel_member", f"/channels/{channel}/members/{session.user}")
+        session.memory.joined.add(channel)
+
+
+def _learn_user(session: Session, user: str) -> None:
+    with suppress(Refused):
+        if user not in session.memory.users:
+            session.learn_users("event/users", [user])
+        if user not in session.memory.statuses:
+            session.learn_statuses("event/statuses", [user])

@@ -1,0 +1,112 @@
+"""What users look for: posts, people, channels, and conversations. See actions.py."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from urllib.parse import quote
+
+from .memory import OPEN, PRIVATE
+from .session import Session
+from .wording import WORDS, typed
+
+_MOST_WORDS = 4
+_FEW_LETTERS = 4  # of a channel's or a user's name
+_NARROWED = 0.2  # so often to a writer, and to a channel, a time, without a word, as a phrase
+_DAYS = 7
+_USERS_AT_ONCE, _COMPLETED = 100, 25
+_DAY_S = 86_400
+
+
+def search_posts(session: Session) -> None:
+    """By a few words that the user has read, now and then narrowed."""
+    chance = session.chance
+    terms = []
+    if chance.random() < _NARROWED:
+        terms.append(f"from:{_complete_writer(session)}")
+    if chance.random() < _NARROWED:
+        terms.append(f"in:{_complete_channel(session)}")
+    if chance.random() < _NARROWED:
+        day = time.strftime("%Y-%m-%d", time.gmtime(time.time() - _DAY_S * chance.randrange(_DAYS)))
+        terms.append(f"{chance.choice(('on', 'before', 'after'))}:{day}")
+    if chance.random() < _NARROWED:
+        terms.append(f"-{_a_word(session)}")
+    words = " ".join(_a_word(session) for _ in range(chance.randint(1, _MOST_WORDS)))
+    terms.append(f'"{words}"' if chance.random() < _NARROWED else words)
+    wanted = {"terms": " ".join(terms), "is_or_search": False}
+    session.post("search", f"/teams/{session.team}/posts/search", wanted)
+
+
+def _complete_writer(session: Session) -> str:
+    """A name that is typed until it is the only one; pictures of all that are offered."""
+    name, letters_s = _a_user(session), session.letters_s()
+    for part in typed(session.chance, name):
+        if not session.types(letters_s):
+            break
+        path = f"/users/autocomplete?in_team={session.team}&name={quote(part)}&limit={_COMPLETED}"
+        found = session.get("from", path)
+        users = [user["id"] for user in (*(found["users"] or ()), *(found.get("out_of_channel") or ()))]
+        session.show_pictures(users)
+        if len(users) == 1:
+            break
+    return name
+
+
+def _complete_channel(session: Session) -> str:
+    found = [c for c in session.memory.channels.values() if c.team == session.team and c.id in session.memory.joined]
+    name, letters_s = session.chance.choice([channel.name for channel in found]), session.letters_s()
+    for part in typed(session.chance, name):
+        if not session.types(letters_s):
+            break
+        path = f"/teams/{session.team}/channels/search_autocomplete?name={quote(part)}"
+        if len(session.get("in", path)) == 1:
+            break
+    return name
+
+
+def search_users(session: Session) -> None:
+    letters_s = session.letters_s()
+    for part in typed(session.chance, _a_user(session)):
+        if not session.types(letters_s):
+            return
+        session.post("search", "/users/search", {"term": part, "limit": _USERS_AT_ONCE})
+
+
+def search_channels(session: Session) -> None:
+    """Of all teams, by the first letters of a name."""
+    team = session.chance.choice(sorted(session.memory.teams))
+    known = [c for c in session.memory.channels.values() if c.team == team or c.kind not in (OPEN, PRIVATE)]
+    letters_s = session.letters_s()
+    for part in typed(session.chance, _beginning(session, session.chance.choice([c.name for c in known]))):
+        if not session.types(letters_s):
+            return
+        session.post("search", "/channels/search?system_console=false", {"term": part})
+
+
+def search_conversations(session: Session) -> None:
+    """Of several users, by the name of one. As the original's, each letter asks for the whole name."""
+    name, letters_s = _a_user(session), session.letters_s()
+    for _ in typed(session.chance, _beginning(session, name)):
+        if not session.types(letters_s):
+            return
+        session.post("search", "/channels/group/search", {"term": name})
+
+
+def _beginning(session: Session, name: str) -> str:
+    return name[: session.chance.randint(1, min(_FEW_LETTERS, len(name)))]
+
+
+def _a_user(session: Session) -> str:
+    """The name of one whom the client knows."""
+    others = sorted(set(session.memory.users) - {session.user})
+    return (session.memory.users.get(session.chance.choice(others)) if others else None) or session.account.username
+
+
+def _a_word(session: Session) -> str:
+    """One that stands in a post which the user has read, if there is one."""
+    found = session.choose_post()
+    words = [word for word in found.message.split() if word.isalpha()] if found else []
+    return session.chance.choice(words or WORDS)
+
+
+SEARCHING: tuple[Callable[[Session], None], ...] = (search_posts, search_users, search_channels, search_conversations)

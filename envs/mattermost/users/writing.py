@@ -1,0 +1,79 @@
+"""What goes into a post or a draft: words, whom it mentions, links, attached files; and that somebody writes it."""
+
+from __future__ import annotations
+
+import re
+from contextlib import suppress
+from urllib.parse import quote
+
+from .attachments import FILES
+from .connection import SocketBroken
+from .memory import Channel
+from .session import Session
+from .wording import WORDS, sentence, typed
+
+_MENTIONS, _LINKS, _PERMALINKS = 0.10, 0.10, 0.01  # shares of the posts
+_NUMBER = re.compile(r"\d+$")  # at the end of a name: what goes before is not typed
+_FEW_LETTERS = 2  # and up to half of the rest: so much of a name is typed at most
+_NAMES_AT_ONCE = 100
+
+
+def tell_typing(session: Session, channel: Channel) -> None:
+    """To a channel that is small enough for that, by what the server says."""
+    most = int(session.settings["MaxNotificationsPerChannel"])
+    is_small = channel.members is not None and channel.members < most
+    if is_small and session.settings["EnableUserTypingMessages"] == "true":
+        with suppress(SocketBroken):  # whoever reads from it notices as well
+            session.tell("user_typing", {"channel_id": channel.id, "parent_id": ""})
+
+
+def compose(session: Session, channel: Channel, *, is_answer: bool = False) -> str:
+    chance = session.chance
+    message = ""
+    others = sorted(set(session.memory.users) - {session.user})
+    if chance.random() < _MENTIONS and others:
+        other = session.memory.users.get(chance.choice(others)) or ""
+        _look_up(session, channel, other)
+        message += f"@{other} "
+    if chance.random() < _LINKS:
+        message += f" https://example.com/{chance.choice(WORDS)} "
+    known = session.memory.posts.values()
+    if chance.random() < _PERMALINKS and known:
+        linked = chance.choice([post.id for post in known])
+        message += f" {session.plan.url}/{session.memory.teams[session.team]}/pl/{linked} "
+    return message + sentence(chance, answer=is_answer)
+
+
+def _look_up(session: Session, channel: Channel, name: str) -> None:
+    """As it is typed, until one name is left or a few letters stand there; with pictures of all that were found."""
+    number = _NUMBER.search(name)
+    rest = number[0] if number else name
+    prefix = name.removesuffix(rest) if number else ""
+    most = len(prefix) + _FEW_LETTERS
+    if len(rest) // 2 > 0:
+        most += session.chance.randrange(len(rest) // 2)
+    where = f"in_team={channel.team}&in_channel={channel.id}"
+    letters_s = session.letters_s()
+    for part in typed(session.chance, rest):
+        if not session.types(letters_s):
+            return
+        path = f"/users/autocomplete?{where}&name={quote(prefix + part)}&limit={_NAMES_AT_ONCE}"
+        found = session.get("mention", path)
+        names = [user["id"] for user in (*(found["users"] or ()), *(found.get("out_of_channel") or ()))]
+        session.show_pictures(names)
+        if len(names) == 1 or len(prefix + part) == most:
+            return
+
+
+def attach(session: Session, channel: Channel) -> list[str]:
+    """Upload files with a share of the posts: one of them at least, and each of the others every second time. Ids."""
+    chance = session.chance
+    if chance.random() >= session.plan.uploads:
+        return []
+    always = chance.randrange(len(FILES))
+    chosen = [file for number, file in enumerate(FILES) if number == always or chance.random() < 0.5]
+    uploaded = (
+        session.upload("upload", f"/files?channel_id={channel.id}&filename={name}", content, kind)
+        for name, content, kind in chosen
+    )
+    return [answer["file_infos"][0]["id"] for answer in uploaded]
