@@ -212,9 +212,9 @@ def test_ceilings_margins_and_a_licence_are_taken_from_the_study(bare_project):
     assert found["plausibility"].status == "satisfied" and "1 ceiling declared" in found["plausibility"].text
     assert found["archived"].status == "satisfied" and "CC-BY-4.0" in found["archived"].text
     assert found["thresholds"].status == "satisfied"
-    misspelt = declared(("file_size",), thresholds={"margins": {"file_size/duratoin": "5%", "file_size": "4%"}})
-    found = answers(facts_of(bare_project, {"file_size": show_file_size}, misspelt))["thresholds"]
-    assert found.status == "not satisfied" and found.text.endswith("holds for nothing: file_size/duratoin.")
+    idle = declared(("file_size",), thresholds={"margins": {"fio/read_iops": "5%", "file_size": "4%"}})
+    found = answers(facts_of(bare_project, {"file_size": show_file_size}, idle))["thresholds"]
+    assert found.status == "not satisfied" and found.text.endswith("holds for nothing: fio/read_iops.")
     index = next((bare_project / "data" / "raw").rglob("session.json"))
     text = json.loads(index.read_text())
     del text["sessions"][0]["declared"]["thresholds"]

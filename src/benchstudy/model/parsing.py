@@ -110,9 +110,9 @@ def _check_numbers(where: str, values: Sequence[Any], *, signed: bool, whole: bo
         raise ParseError(f"{where} is infinite or no number")
     least, most = min(values), max(values)
     if least < 0 and not signed:
-        raise ParseError(f"{where} is {least:.6g}: it cannot be negative")
+        raise ParseError(f"{where} is {least:g}: it cannot be negative")
     limit = _LARGEST_COUNT if whole else _LARGEST
     if max(-least, most) > limit:
-        raise ParseError(f"{where} is {max(most, least, key=abs):.6g}: no benchmark gives so much")
+        raise ParseError(f"{where} is {max(most, least, key=abs):g}: no benchmark gives so much")
     if not whole and any(0 < abs(value) < _SMALLEST for value in values):
         raise ParseError(f"{where} is closer to zero than any clock or counter tells")

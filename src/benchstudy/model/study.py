@@ -62,8 +62,6 @@ class Thresholds(Strict):
             require_known(family, registry.names(), f"{key!r} is of no family")
             if slash and not metric:
                 raise ValueError(f"{key!r} names no metric behind the slash")
-            if slash:
-                require_known(metric, registry.get(family).metrics, f"{key!r}: {family} has no such metric")
         return value
 
     def margin_of(self, family: str, metric: str) -> float:
@@ -142,6 +140,12 @@ class Study(Strict):
             if ceiling.measured is not None:
                 where = f"ceilings.{index}.measured.family"
                 require_known(ceiling.measured.family, self.families, f"{where}: this study measures no such family")
+        for key in self.thresholds.margins:
+            name, slash, metric = key.partition("/")
+            if slash:
+                config = self.families.get(name)
+                family = registry.get(name) if config is None else registry.get(name).of(config)
+                require_known(metric, family.metrics, f"thresholds.margins: {key!r}: {name} has no such metric")
         for family_name, config in self.families.items():
             for target_name in config.targets or ():
                 require_known(target_name, self.targets, f"families.{family_name}.targets: no target {target_name!r}")

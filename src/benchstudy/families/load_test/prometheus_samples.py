@@ -9,6 +9,7 @@ import orjson
 
 from benchstudy.families.load_test.prometheus_raw import raw_lines
 from benchstudy.families.shared.files import damaged
+from benchstudy.model.family import ParseError
 
 _LATEST_S = 1e12  # in Unix time, beyond all clocks
 _PARTS = (b'"result":[', b'{"metric":', b'"values":[[')
