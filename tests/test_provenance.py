@@ -388,7 +388,7 @@ def test_a_crate_is_only_made_of_what_reports_were_made_of(own_study):
     with pytest.raises(BenchstudyError, match="there are no reports yet; run `snakemake"):
         pack(own_study)
     own_study.store.index.unlink()
-    with pytest.raises(BenchstudyError, match=r"file_size on one: .*session\.json is missing or damaged; run `snakemake"):
+    with pytest.raises(BenchstudyError, match=r"one: .*session\.json is missing or damaged; run `snakemake"):
         pack(own_study)
 
 
