@@ -55,7 +55,8 @@ class Own:
 
     def __init__(self, root: int, alone: bool):
         self.root, self.alone = root, alone
-        self.ran_s, self.waited_s, self.is_exact, self.io = -1.0, 0.0, True, None
+        self.ran_s, self.waited_s, self.is_exact = -1.0, 0.0, True
+        self.io: dict | None = None
 
     def update(self, pid: int, ran_s: float) -> None:
         if ran_s != self.ran_s or pid == os.getpid():
