@@ -7,6 +7,7 @@ import os
 import subprocess
 import sys
 import time
+import uuid
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from pathlib import Path
@@ -79,7 +80,8 @@ def conversations() -> Iterator[Callable[..., Conversation]]:
 
 def spec(*argv: str, **other) -> dict:
     return {
-        "uuid": "u-1",
+        # Supervisors end all that bears the number of their run, also what a test beside this one started.
+        "uuid": f"u-{uuid.uuid4()}",
         "session": "s-1",
         "lock": "",
         "lease_s": 20.0,
@@ -329,9 +331,9 @@ def test_a_lock_path_that_is_no_plain_file_is_refused(tmp_path):
 # --- removal -----------------------------------------------------------------------------------------------------
 
 
-def marked_folder(path: Path, uuid: str = "u-1") -> Path:
+def marked_folder(path: Path, run: str = "u-1") -> Path:
     path.mkdir(parents=True)
-    marker = {"uuid": uuid, "session": "s", "kind": "run", "lock": ""}
+    marker = {"uuid": run, "session": "s", "kind": "run", "lock": ""}
     (path / ".benchstudy").write_text(json.dumps(marker))
     return path
 

@@ -60,8 +60,10 @@ def get(name: str) -> Family:
 
 def part(name: str, module: str) -> ModuleType | None:
     """The module of this name in a family's package, such as "lints" or "page.published"; None where it has none."""
-    package = f"{packages()[name]}.{module}"
-    return importlib.import_module(package) if _exists(package) else None
+    place = folder(name).joinpath(*module.split("."))
+    if not (place.with_suffix(".py").is_file() or place.is_dir()):
+        return None  # without importing what is around it
+    return importlib.import_module(f"{packages()[name]}.{module}")
 
 
 def folder(name: str) -> Path:

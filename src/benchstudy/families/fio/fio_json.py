@@ -18,7 +18,8 @@ from benchstudy.families.fio.fio_result import Bin, Direction, FioJob, FioRun, L
 from benchstudy.families.shared.files import damaged
 from benchstudy.model.family import ParseError
 
-_DOCUMENT = re.compile(r"^\{", re.MULTILINE)
+# At the beginning of a line, or where a note of another process of fio's was cut by it.
+_DOCUMENT = re.compile(r'^\{|\{(?=\s*"fio version")', re.MULTILINE)
 # A power of two is cut into 64 equal bins, and below 128 each value has its own (see fio's stat.h).
 _BIN_BITS = 6
 # Divisors, not factors: 128000 / 1e9 is the float nearest to 128 µs, 128000 * 1e-9 is not.
