@@ -6,6 +6,8 @@ import fuzzing
 import pytest
 from fuzzing import CORPUS
 
+from benchstudy.model.family import ParseError
+
 
 @pytest.fixture(scope="module")
 def doors(tmp_path_factory):
@@ -16,6 +18,13 @@ def doors(tmp_path_factory):
 def test_a_damaged_file_is_refused_in_the_declared_way_and_gives_no_impossible_figure(doors, only, inputs):
     chosen = [door for door in doors if only in door.name]
     assert len(chosen) > 10 and fuzzing.run(chosen, inputs, seed=16) == (inputs, {})
+
+
+@pytest.mark.parametrize("time", ["NaN", "1e300", "-Infinity", "null"])
+def test_a_sample_without_a_time_is_refused(doors, time):
+    (door,) = (door for door in doors if door.name == "answer of Prometheus")
+    with pytest.raises(ParseError):
+        door.attempt(door.original.replace(b"1700000000.1", time.encode()))
 
 
 @pytest.mark.parametrize("file", sorted(CORPUS.glob("*.json")), ids=lambda file: file.stem)

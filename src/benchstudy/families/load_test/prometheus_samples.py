@@ -9,7 +9,9 @@ import orjson
 
 from benchstudy.families.load_test.prometheus_raw import raw_lines
 from benchstudy.families.shared.files import damaged
+from benchstudy.model.family import ParseError
 
+_LATEST_S = 1e12  # in Unix time, beyond all clocks
 _PARTS = (b'"result":[', b'{"metric":', b'"values":[[')
 
 
@@ -45,7 +47,7 @@ def pages(path: Path, metrics: Collection[str] | None = None) -> Iterator[Page]:
 
 @damaged("the answer of Prometheus is damaged")
 def read_matrix(answer: bytes) -> list[Series]:
-    """The series in an answer to a range selector. Raises ValueError for what is none."""
+    """The series in an answer to a range selector. Raises ParseError for what is none."""
     if b'"histograms":' in answer:
         raise ValueError("it has native histograms, which are not read; expose classic buckets as well")
     found = _cut_matrix(answer)
@@ -79,6 +81,8 @@ def _cut_matrix(answer: bytes) -> list[Series] | None:
     numbers = np.fromstring(b",".join(chunks).translate(None, b'[]"'), sep=",")
     if len(numbers) != 2 * sum(counts):
         return None
+    if not (np.abs(numbers[0::2]) < _LATEST_S).all():  # also of NaN, which would become some whole number
+        raise ParseError("a sample has no time")
     times = np.rint(numbers[0::2] * 1000).astype(np.int64)
     levels = numbers[1::2]
     ends = np.cumsum(counts).tolist()
