@@ -325,6 +325,8 @@ def load_study(path: Path) -> Study:
         raise StudyError(f"{path}: not valid YAML: {error}") from error
     except StudyError as error:
         raise StudyError(f"{path}: {error}") from error
+    except ValueError as error:  # of a number or a date that YAML's own reader cannot make
+        raise StudyError(f"{path}: not valid YAML: {error}") from error
 
 
 def _explain(error: ValidationError, model: type[BaseModel], prefix: tuple[str, ...] = ()) -> list[str]:

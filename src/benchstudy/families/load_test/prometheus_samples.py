@@ -47,7 +47,7 @@ def pages(path: Path, metrics: Collection[str] | None = None) -> Iterator[Page]:
 
 @damaged("the answer of Prometheus is damaged")
 def read_matrix(answer: bytes) -> list[Series]:
-    """The series in an answer to a range selector. Raises ValueError for what is none."""
+    """The series in an answer to a range selector. Raises ParseError for what is none."""
     if b'"histograms":' in answer:
         raise ValueError("it has native histograms, which are not read; expose classic buckets as well")
     found = _cut_matrix(answer)
