@@ -158,7 +158,7 @@ def ours(trial, up, url, options):
     # A login takes the server a tenth of a second of a processor.
     load = Load(name="bounded", users=options.users, ramp=options.users / 2, duration=options.seconds + 600)
     try:
-        run_load(trial, load, Behaviour(think_time={"least": "1s", "mean": options.think}), site)
+        run_load(trial, load, Behaviour(think_time={"least": "1s", "mean": options.think}, seed=options.seed), site)
     except TrialFailed:
         if not seen:  # else it was ended as planned
             raise
@@ -215,6 +215,9 @@ def main():
     parser.add_argument("releases", nargs="*", default=list(SERVERS))
     parser.add_argument("--users", type=int, default=40)
     parser.add_argument("--seconds", type=float, default=300.0)
+    parser.add_argument(
+        "--seed", type=int, default=1, help="of what ours choose: with another one a run is another one"
+    )
     parser.add_argument("--think", type=float, default=2.0, help="mean time to think in s")
     parser.add_argument(
         "--serve", metavar="WHOSE", help="wait for users of another kind, such as those of load-test v1.19.0"
