@@ -402,6 +402,19 @@ def test_a_folder_of_hyperfines_exports_becomes_a_trial_a_command(tmp_path: Path
     assert (page / "figures" / "wall_time.svg").is_file()
 
 
+def test_an_export_in_utf16_is_read_and_an_absurd_file_is_refused_in_words(tmp_path: Path):
+    outputs = tmp_path / "outputs"
+    outputs.mkdir()
+    (outputs / "pair.json").write_text((DATA / "hyperfine" / "pair.json").read_text(), encoding="utf-16")
+    (outputs / "deep.json").write_text("[" * 100_000)
+    plan = plan_of()
+    trials, (refused,) = imported(tmp_path, plan, outputs)
+    assert len(trials) == 2
+    assert "command cannot read this output: RecursionError" in refused
+    tidy_family(tmp_path, [plan], tmp_path / "tidy")
+    assert set(pl.read_parquet(tmp_path / "tidy" / "observations.parquet")["status"]) == {"ok"}
+
+
 def test_any_file_is_imported_by_the_studys_own_definitions(tmp_path: Path):
     latency = {"regex": "latency average = ([0-9.]+) ms", "unit": "ms", "better": "lower"}
     pgbench = {

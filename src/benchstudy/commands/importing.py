@@ -16,13 +16,10 @@ from benchstudy.model import paths, registry
 from benchstudy.model.errors import BenchstudyError
 from benchstudy.model.family import UNKNOWN, Case, Family, Imported, ParseError
 from benchstudy.model.files import now
-from benchstudy.model.names import check_name, nearest
+from benchstudy.model.names import COLUMNS, FACTOR, check_name, nearest
 from benchstudy.model.study import Study
 
 _NO_DEFINITION = hashlib.sha256(b"imported").hexdigest()
-_FACTOR = re.compile(r"[a-z][a-z0-9_]{0,31}")
-# Columns of every family's tables.
-_NO_FACTORS = ("study", "target", "family", "case", "block", "trial", "metric", "value", "unit", "status")
 _PLACE = re.compile(r"\{(\w*)\}|(\*)")
 _LARGEST = 256 << 20  # bytes of a file
 _BEGINNING = 4096
@@ -264,10 +261,9 @@ def levels_said(texts: Collection[str]) -> dict[str, str]:
 
 
 def _check_level(where: str, name: str, level: str) -> None:
-    if not _FACTOR.fullmatch(name) or name in _NO_FACTORS:
+    if not FACTOR.fullmatch(name) or name in COLUMNS:
         raise BenchstudyError(
-            f"{where}: {name!r} cannot be a factor: use small letters, digits and _, and none of "
-            + ", ".join(_NO_FACTORS)
+            f"{where}: {name!r} cannot be a factor: use small letters, digits and _, and none of " + ", ".join(COLUMNS)
         )
     try:
         check_name(level)
@@ -278,7 +274,7 @@ def _check_level(where: str, name: str, level: str) -> None:
 def _pattern(pattern: str) -> re.Pattern[str]:
     """Of the end of a path: `{name}` is a level, `*` anything, both within one part."""
     names = [match[1] for match in _PLACE.finditer(pattern) if not match[2]]
-    wrong = next((name for name in names if not _FACTOR.fullmatch(name) or names.count(name) > 1), None)
+    wrong = next((name for name in names if not FACTOR.fullmatch(name) or names.count(name) > 1), None)
     if not names or wrong is not None:
         raise BenchstudyError(
             f"--case {pattern!r}: write {{name}} where the path has a level, each once, such as "

@@ -280,14 +280,20 @@ class Family(ABC, Generic[ConfigT]):
 
         Raises ParseError for one that is damaged.
         """
-        recognise = self._part("imported").recognise if self._has("imported") else lambda _: None
         with damaged(f"{self.name} cannot read this output"):
-            found = recognise(path)
+            found = self.recognise(path)
             runs = [found] if isinstance(found, Imported) else list(found or ())
             for run in runs:
                 run.check()
                 self.numbers(run.levels)
         return runs
+
+    def recognise(self, path: Path) -> "Imported | list[Imported] | None":
+        """What the family's part for imports makes of the file, before it is looked at."""
+        if not self._has("imported"):
+            return None
+        found: Imported | list[Imported] | None = self._part("imported").recognise(path)
+        return found
 
     def libraries(self) -> Mapping[str, Callable[[], Mapping[str, Path]]]:
         """What can be lent to a host besides the agent (`trial.library(name)`): each by name, with what finds its files

@@ -9,6 +9,9 @@ from typing import Annotated
 from pydantic import AfterValidator
 
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._+-]{0,63}")
+# What a factor that a person names may be called, but for columns that every family's tables have.
+FACTOR = re.compile(r"[a-z][a-z0-9_]{0,31}")
+COLUMNS = ("study", "target", "family", "case", "block", "trial", "metric", "value", "unit", "status")
 
 
 def check_name(value: str) -> str:

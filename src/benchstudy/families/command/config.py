@@ -12,20 +12,14 @@ from benchstudy.families.command.metrics import METRICS
 from benchstudy.families.command.sources import OwnMetric, OwnSeries, Regex
 from benchstudy.model.family import FamilyConfig
 from benchstudy.model.metrics import Metric
-from benchstudy.model.names import Name, check_name, require_each_once, require_known
+from benchstudy.model.names import COLUMNS, FACTOR, Name, check_name, require_each_once, require_known
 from benchstudy.model.services import PLACEHOLDER, check_service
 from benchstudy.model.strict import Strict
 from benchstudy.model.units import Size, SizeField, parse_duration
 
-_FACTOR = re.compile(r"[a-z][a-z0-9_]{0,31}")
 _METRIC = re.compile(r"[a-z][a-z0-9_.]{0,63}")
 # Columns of tables, and what placeholders mean already.
-_TAKEN = frozenset(
-    {
-        "study", "target", "family", "case", "block", "trial", "metric", "value", "unit", "status", "command", "run",
-        "series", "x_s", "system", "tools",
-    }
-)  # fmt: skip
+_TAKEN = {*COLUMNS, "command", "run", "series", "x_s", "system", "tools"}
 COMMAND = "command"  # the factor whose levels are the commands' names
 
 
@@ -97,7 +91,7 @@ class CommandSpec(Strict):
     @classmethod
     def _factors(cls, value: dict[str, dict[str, str]]) -> dict[str, dict[str, str]]:
         for factor, levels in value.items():
-            if not _FACTOR.fullmatch(factor) or factor in _TAKEN:
+            if not FACTOR.fullmatch(factor) or factor in _TAKEN:
                 raise ValueError(f"{factor!r} cannot be a factor: use small letters, digits and _, and another word")
             if not levels:
                 raise ValueError(f"{factor}: give at least one level")

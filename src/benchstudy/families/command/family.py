@@ -70,7 +70,7 @@ class Command(Family[CommandConfig]):
         parsed: Parsed = self._part("parse").parse_trial(case_levels, files, self._config)
         return parsed
 
-    def parse_import(self, path: Path) -> list[Imported]:
+    def recognise(self, path: Path) -> list[Imported]:
         found: list[Imported] = self._part("imported").recognise(path, self._config)
         return found
 

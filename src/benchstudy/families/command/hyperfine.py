@@ -6,7 +6,7 @@ from pathlib import Path
 from statistics import median
 from typing import Any
 
-from benchstudy.families.shared.files import damaged, read_json
+from benchstudy.families.shared.files import damaged, read_json, read_text
 from benchstudy.model.family import Observation, Parsed, ParseError
 
 FILE, PART = "hyperfine.json", "part.json"  # the whole export, and which of its results a trial is
@@ -25,7 +25,7 @@ def results(text: str) -> list[dict[str, Any]] | None:
 
 def parse(files: Path) -> Parsed:
     """A trial: one command that hyperfine ran several times. Raises ParseError."""
-    found = results((files / FILE).read_text(errors="replace"))
+    found = results(read_text(files / FILE))
     if found is None:
         raise ParseError(f"{FILE} is no export of hyperfine")
     with damaged(f"{FILE}"):

@@ -7,8 +7,10 @@ from benchstudy.families.command import hyperfine
 from benchstudy.families.command.config import COMMAND, CommandConfig
 from benchstudy.families.command.parse import finds
 from benchstudy.families.shared.exact_levels import exact_level
+from benchstudy.families.shared.files import text_of
 from benchstudy.model.causes import Cause, Failure
 from benchstudy.model.family import UNKNOWN, Imported
+from benchstudy.model.names import COLUMNS
 
 _LARGEST = 64 << 20
 _LONGEST = 60  # characters of a level
@@ -19,7 +21,7 @@ def recognise(path: Path, config: CommandConfig | None = None) -> list[Imported]
     """A trial for each command of an export; one for a file in which all metrics of a command are found."""
     if path.stat().st_size > _LARGEST:
         return []
-    text = path.read_bytes().decode(errors="replace")
+    text = text_of(path.read_bytes())
     results = hyperfine.results(text)
     if results is not None:
         return [_of_hyperfine(number, result) for number, result in enumerate(results)]
@@ -66,5 +68,5 @@ def _without(parameters: Mapping[str, str], command: str) -> str:
 def _factor(name: str) -> str:
     """A parameter as a factor, which no column of a table has for its name already."""
     factor = "".join(c if c.isascii() and c.isalnum() else "_" for c in name.lower()).strip("_")
-    taken = factor in ("command", "target", "case", "block", "trial", "metric", "value", "unit", "status", "study")
+    taken = factor == COMMAND or factor in COLUMNS
     return f"parameter_{factor}" if taken or not factor[:1].isalpha() else factor

@@ -8,7 +8,7 @@ from typing import Any
 from benchstudy.families.command import extract, hyperfine
 from benchstudy.families.command.config import COMMAND, CommandConfig, CommandSpec
 from benchstudy.families.command.sources import OwnMetric, OwnSeries, kept_as
-from benchstudy.families.shared.files import damaged, read_json, read_text
+from benchstudy.families.shared.files import damaged, read_facts, read_text
 from benchstudy.model.causes import Cause, Failure
 from benchstudy.model.family import Observation, Parsed, ParseError
 from benchstudy.model.units import base_of
@@ -62,10 +62,7 @@ def parse_trial(levels: Mapping[str, str], files: Path, config: CommandConfig | 
 
 def read_answer(files: Path) -> dict[str, Any]:
     """What command_runs said. Raises ParseError."""
-    answer = read_json(files / "stdout")
-    if answer.get("schema") != 1:
-        raise ParseError(f"stdout: schema {answer.get('schema')!r}, and only 1 is known")
-    return answer
+    return read_facts(files / "stdout", ("empty", "runs"))
 
 
 def finds(command: CommandSpec, text: str) -> bool:
