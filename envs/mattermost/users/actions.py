@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping
 
 from load_users.recording import Refused
 
-from .memory import DIRECT, OPEN, PRIVATE, Channel, Post
+from .memory import DIRECT, DIRECT_SHOWN, GROUP_SHOWN, OPEN, PRIVATE, Channel, Post
 from .newer import NEWER, learn_bookmarks
 from .organising import ORGANISING
 from .reporting import CHANNEL_SWITCH, LOGIN, TEAM_SWITCH, WITH_FILES
@@ -141,7 +141,7 @@ def _posts_since(session: Session, channel: Channel, since_ms: int) -> list[Post
 
 def _keep_shown(session: Session, channel: Channel) -> None:
     """In the list of conversations, and when it was opened."""
-    shown = "direct_channel_show" if channel.kind == DIRECT else "group_channel_show"
+    shown = DIRECT_SHOWN if channel.kind == DIRECT else GROUP_SHOWN
     opened = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
     values = {shown: "true", "channel_open_time": opened}
     entries = [

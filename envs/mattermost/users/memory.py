@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from typing import Any, Generic, TypeVar
 
 OPEN, PRIVATE, DIRECT, GROUP = "O", "P", "D", "G"
+DIRECT_SHOWN, GROUP_SHOWN = "direct_channel_show", "group_channel_show"  # categories of preferences
 _POSTS, _USERS, _STATUSES, _THREADS = 250, 500, 500, 250
 _MESSAGE = 200  # letters that are kept: a mention and a link stand at the beginning
 _SHOWN = ("png", "jpg")

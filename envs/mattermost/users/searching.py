@@ -43,11 +43,7 @@ def _complete_writer(session: Session) -> str:
     for part in typed(session.chance, name):
         if not session.types(letters_s):
             break
-        path = f"/users/autocomplete?in_team={session.team}&name={quote(part)}&limit={_COMPLETED}"
-        found = session.get("from", path)
-        users = [user["id"] for user in (*(found["users"] or ()), *(found.get("out_of_channel") or ()))]
-        session.show_pictures(users)
-        if len(users) == 1:
+        if len(session.complete_user("from", f"in_team={session.team}", part, _COMPLETED)) == 1:
             break
     return name
 

@@ -8,6 +8,7 @@ import time
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 from typing import Any
+from urllib.parse import quote
 
 import gevent
 from gevent.event import Event
@@ -17,7 +18,7 @@ from load_users.recording import Recorder, Refused
 
 from .connection import Socket, SocketBroken
 from .events import heard
-from .memory import Channel, Memory, Post
+from .memory import DIRECT_SHOWN, GROUP_SHOWN, Channel, Memory, Post
 from .reporting import Report
 
 _API = "/api/v4"
@@ -25,7 +26,6 @@ _NOT_MODIFIED = 304
 _RETRY_S = (1.0, 5.0)  # between attempts to get a broken websocket back
 _EVERY_S = 60.0  # a client asks for the statuses of those it shows, and reports
 _STATUSES_OF = 60  # posts that a client shows
-_DIRECT_SHOWN, _GROUP_SHOWN = "direct_channel_show", "group_channel_show"
 _OF_ITS_RELEASE, _OLDER, _NEWER = "server", "v1.19.0", "v1.23.0"  # whose users, see the study's Behaviour
 _NEWER_SINCE = 10  # releases of the server
 _PAGES_S = (1.0, 10.0)  # to read a page before the next one
@@ -246,6 +246,14 @@ class Session:
         """The first hundred, as where one looks whom one could write to."""
         return self.memory.learn_users(self.get("users", "/users?page=0&per_page=100"))
 
+    def complete_user(self, part: str, where: str, typed: str, most: int) -> list[str]:
+        """Ids of those whose name begins with what is `typed`, whose pictures are shown."""
+        path = f"/users/autocomplete?{where}&name={quote(typed)}&limit={most}"
+        found = self.get(part, path)
+        users = [user["id"] for user in (*(found["users"] or ()), *(found.get("out_of_channel") or ()))]
+        self.show_pictures(users)
+        return users
+
     def learn_users(self, part: str, users: Iterable[str]) -> None:
         self.memory.learn_users(self.post(part, "/users/ids", list(users)))
 
@@ -255,7 +263,7 @@ class Session:
 
     def direct_shown(self) -> list[str]:
         """Conversations that were to be shown when the client was loaded."""
-        return [name for category, name in self.memory.preferences if category == _DIRECT_SHOWN]
+        return [name for category, name in self.memory.preferences if category == DIRECT_SHOWN]
 
     def load(self) -> None:
         """All that a client asks for when it starts, or its page is loaded anew. Raises Refused; LookupError for a
@@ -265,7 +273,7 @@ class Session:
         found = self.get("preferences", "/users/me/preferences")
         self.memory.preferences = [(entry["category"], entry["name"]) for entry in found]
         for category, name in self.memory.preferences:
-            if category == _GROUP_SHOWN:
+            if category == GROUP_SHOWN:
                 self.memory.learn_users(self.get("group_members", f"/users?in_channel={name}&page=0&per_page=8"))
         if self.channel is not None:
             self.mark_viewed("viewed", self.channel)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from contextlib import suppress
-from urllib.parse import quote
 
 from .attachments import FILES
 from .connection import SocketBroken
@@ -57,11 +56,8 @@ def _look_up(session: Session, channel: Channel, name: str) -> None:
     for part in typed(session.chance, rest):
         if not session.types(letters_s):
             return
-        path = f"/users/autocomplete?{where}&name={quote(prefix + part)}&limit={_NAMES_AT_ONCE}"
-        found = session.get("mention", path)
-        names = [user["id"] for user in (*(found["users"] or ()), *(found.get("out_of_channel") or ()))]
-        session.show_pictures(names)
-        if len(names) == 1 or len(prefix + part) == most:
+        found = session.complete_user("mention", where, prefix + part, _NAMES_AT_ONCE)
+        if len(found) == 1 or len(prefix + part) == most:
             return
 
 

@@ -9,8 +9,8 @@ import socket
 import threading
 import time
 from collections import deque
-from collections.abc import Callable
-from contextlib import suppress
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 from typing import Any
 
 import paramiko
@@ -115,23 +115,27 @@ class Transport(paramiko.Transport):
         Raises TimeoutError: the host has no room.
         """
         channel.settimeout(timeout_s)
-        self._sender.channel = channel
         try:
-            return channel.send(bytes(data[:PIECE]))
+            with self._sending_for(channel):
+                return channel.send(bytes(data[:PIECE]))
         except TimeoutError:
             raise
         except OSError:
             if channel.closed or channel.eof_sent:
                 return 0
             raise
-        finally:
-            self._sender.channel = None
 
     def end_input(self, channel: paramiko.Channel) -> None:
         """Tell the command that nothing more will come."""
+        with self._sending_for(channel):
+            channel.shutdown_write()
+
+    @contextmanager
+    def _sending_for(self, channel: paramiko.Channel) -> Iterator[None]:
+        """What this thread sends is the channel's, and is dropped if that is closed while it waits."""
         self._sender.channel = channel
         try:
-            channel.shutdown_write()
+            yield
         finally:
             self._sender.channel = None
 

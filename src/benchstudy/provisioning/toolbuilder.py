@@ -98,7 +98,7 @@ def end_group(process):
 
 def ensure(tool, folder, store):
     """Have the tool in `folder`: (its facts, whether anything had to be changed)."""
-    name = f"{tool['name']}-{tool['version']}-{key_of(tool)}"
+    name = name_of(tool)
     facts = facts_of(store / name, tool)
     built = facts is None
     if built:
@@ -114,6 +114,11 @@ def ensure(tool, folder, store):
     if (store / name / "share").is_dir():
         linked |= link(folder / "share" / tool["name"], f"../{name}/share")
     return {**facts, "path": str(folder / "bin" / tool["name"])}, built or linked
+
+
+def name_of(tool):
+    """Of its build's folder in the store."""
+    return f"{tool['name']}-{tool['version']}-{key_of(tool)}"
 
 
 def key_of(tool):
@@ -250,10 +255,9 @@ def download_ahead(tools, store):
     """Download the modules of what is built later, while processors compile what comes before. What cannot be had is
     told by the build itself.
     """
+    go = host_go()
     for tool in tools:
-        go = shutil.which("go", path=os.pathsep.join((os.environ.get("PATH", os.defpath), *GO_PLACES)))
-        name = f"{tool['name']}-{tool['version']}-{key_of(tool)}"
-        if tool["kind"] != "go" or not tool["pins"] or not go or (store / name).exists():
+        if tool["kind"] != "go" or not tool["pins"] or not go or (store / name_of(tool)).exists():
             continue
         (store / "cache").mkdir(parents=True, exist_ok=True)
         with suppress(BuildFailed, OSError), tempfile.TemporaryDirectory(dir=store / "cache") as folder:
@@ -298,10 +302,13 @@ def available_memory():
     return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
 
 
+def host_go():
+    return shutil.which("go", path=os.pathsep.join((os.environ.get("PATH", os.defpath), *GO_PLACES)))
+
+
 def find_go(tool, store, environment):
     """(path, version) of the host's Go if it is new enough, else of the pinned one."""
-    places = os.pathsep.join((os.environ.get("PATH", os.defpath), *GO_PLACES))
-    found = shutil.which("go", path=places)
+    found = host_go()
     version = go_version(found, environment) if found else None
     if version and numbers(version) >= numbers(tool["go"]):
         return found, version

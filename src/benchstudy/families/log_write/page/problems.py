@@ -1,10 +1,11 @@
 """What a reader must know beside the figures of a generator: the one place where a Problem becomes words."""
 
 from collections.abc import Callable
+from functools import partial
 
 from benchstudy.families.log_write.hammer import MEANS_KEPT
 from benchstudy.families.log_write.problems import Problem, Rule
-from benchstudy.model.rounding import FEWEST, shown
+from benchstudy.model import rounding
 
 _SENTENCES = {
     Rule.LOST: "{lost} leaves that the log said it has are not there ({said})",
@@ -52,9 +53,9 @@ _SENTENCES = {
 }
 
 _ROUNDED: dict[str, Callable[[float], str]] = {
-    "share": lambda share: f"{shown(100 * share, trim=True)} %",
-    "longest_s": lambda seconds: shown(seconds, trim=True),
-    "late_s": lambda seconds: shown(seconds, FEWEST, trim=True),
+    "share": rounding.percent,
+    "longest_s": partial(rounding.shown, trim=True),
+    "late_s": rounding.few,
 }
 
 
