@@ -30,11 +30,11 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "tests"))
 os.environ.setdefault("BENCHSTUDY_TOOL_STORE", str(Path(__file__).resolve().parents[1] / ".benchstudy" / "tools"))
 
 from load_test_study import FAMILY, study_of
-from mattermost_small import NEWER_SERVER, SERVER, block_of, provisioned
+from mattermost_small import NEWER_SERVER, SERVER, block_of, load_site, provisioned
 
 from benchstudy.families.load_test.system import fresh_site, wait_for_targets
 from benchstudy.families.load_test.users.config import Behaviour, Load
-from benchstudy.families.load_test.users.run import Site, run_load
+from benchstudy.families.load_test.users.run import run_load
 from benchstudy.hosts.agent import HostAgent
 from benchstudy.hosts.remote import Remote
 from benchstudy.measuring.state import HostConnection, SessionState
@@ -137,15 +137,7 @@ def server(state, folder, release, users):
 
 def ours(trial, up, url, options):
     over = threading.Event()
-    site = Site(
-        url=up.url,
-        prometheus_url=up.prometheus_url,
-        accounts=up.accounts.content,
-        address=trial.address("sut"),
-        port=up.load_ports["master"],
-        metrics_port=up.load_ports["metrics"],
-        cancelled=over,
-    )
+    site = load_site(trial, up, over)
     seen = {}
 
     def watch():

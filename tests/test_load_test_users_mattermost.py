@@ -18,7 +18,7 @@ from typing import Any
 
 import pytest
 from load_test_study import FAMILY, study_of
-from mattermost_small import SERVER, block_of, provisioned
+from mattermost_small import SERVER, block_of, load_site, provisioned
 from waiting import runs, until
 
 from benchstudy.families.load_test.locust import LoadResult, parse_load
@@ -106,15 +106,7 @@ def _place(root: Path, study: Any, connection: HostConnection) -> Iterator[Place
     try:
         with fresh_site(trial, "one", "postgres", SMALL["users"]) as up:
             wait_for_targets(trial, up)
-            site = Site(
-                url=up.url,
-                prometheus_url=up.prometheus_url,
-                accounts=up.accounts.content,
-                address=trial.address("sut"),
-                port=up.load_ports["master"],
-                metrics_port=up.load_ports["metrics"],
-                cancelled=threading.Event(),
-            )
+            site = load_site(trial, up, threading.Event())
             yield Place(state, root, site, f"http://{up.server.address}:{up.server.ports['metrics']}/metrics")
     finally:
         state.close()

@@ -15,12 +15,11 @@ from conftest import CHECKOUT, pages_made_in
 from http_fixture import write_http
 from load_fixture import write_load
 from log_fixture import write_log
-from tidy_fixture import write_file_size, write_fio
+from tidy_fixture import write_command, write_file_size, write_fio
 
 from benchstudy.jobs import notebooks
 
-# Of the family `command` tests have no made-up tables: its page is made of real ones in test_command.py.
-NOTEBOOKS = sorted({path.stem for path in (CHECKOUT / "notebooks").glob("*.ipynb")} - {"command"})
+NOTEBOOKS = sorted(path.stem for path in (CHECKOUT / "notebooks").glob("*.ipynb"))
 # What a page of somebody's own may do besides: streams, values, what is cleared, a picture, a failing cell.
 EVERYTHING = """
 print("one"); print("two", end=""); print(" and more")
@@ -57,11 +56,12 @@ print("never")
 
 @pytest.fixture(scope="module")
 def project(tmp_path_factory) -> Iterator[Path]:
-    """Two made-up studies, the first of all five families."""
+    """Two made-up studies, the first of all families."""
     root = tmp_path_factory.mktemp("project")
     write_file_size(root, blocks=3)
     write_file_size(root, study="other", blocks=3, hostile=False)
     write_fio(root, blocks=3)
+    write_command(root, blocks=3)
     write_http(root, blocks=3)
     write_log(root, blocks=3)
     write_load(root, databases=("mariadb",))

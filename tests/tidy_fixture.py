@@ -257,6 +257,23 @@ def write_file_size(root: Path, *, study: str = "embedded", blocks: int = 6, hos
 _FIO_JOBS = {"gitlab": (9_000.0, 3_000.0), "gitlab-latency": (8_600.0, 2_870.0), "seq-write": (None, 210.0)}
 
 
+def write_command(root: Path, *, study: str = "embedded", blocks: int = 6) -> Path:
+    """The tables of a `command` family with two programs at two levels of a number, and their runs."""
+    tables = Tables(root, study, "command", seed=5)
+    runs: list[dict[str, Any]] = []
+    for name, base in {"fast": 0.05, "slow": 0.2}.items():
+        for level in ("1", "4"):
+            for block in range(1, blocks + 1):
+                wall_s = tables.noisy(base / float(level))
+                values = {"wall_time": (wall_s, "s"), "user_time": (wall_s * 0.8, "s"), "start_up": (0.001, "s")}
+                levels = {"command": name, "threads": level}
+                trial = tables.add(levels, block, values, numbers={"threads_number": float(level)}, tool=name)
+                head = {"target": "this-machine", "case": tables.trials[-1]["case"], "block": block, "trial": trial}
+                runs.append({**head, "run": 1, "wall_s": wall_s, "user_s": wall_s * 0.8, "system_s": 0.0})
+    tables.series["runs"] = runs
+    return tables.write()
+
+
 def write_fio(root: Path, *, study: str = "embedded", blocks: int = 6) -> Path:
     """The tables of a `fio` family with one directory, three jobs, the small-files test and an imported output."""
     tables = Tables(root, study, "fio", seed=2)
