@@ -2,8 +2,9 @@
 
     python benchmarks/interference.py [--families fio file_size] [--kinds cpu-25 writer] [--blocks 6] [--keep FOLDER]
 
-Holds sessions of the embedded study's families, in the workflow as a user calls it, while neighbours come and go at
-random, within trials and between them: 10, 25 and 50 % of a processor, a writer of 50 MB/s, a hog of memory bandwidth.
+Holds sessions of every family, as the embedded study has it or else the first of config/studies for this machine, in the
+workflow as a user calls it, while neighbours come and go at random, within trials and between them: 10, 25 and 50 % of a
+processor, a writer of 50 MB/s, a hog of memory bandwidth.
 Each neighbour keeps a record of its own of what it used: so it is known for each window how much there was to find.
 
 Promised: found beside 95 % of the trials of half a second or more with a neighbour of 25 % of a processor all the time,
@@ -26,6 +27,7 @@ from collections.abc import Iterator
 from dataclasses import asdict, dataclass
 from itertools import pairwise
 from pathlib import Path
+from typing import Any
 
 import yaml
 
@@ -169,6 +171,13 @@ def rate(found: list[Seen]) -> str:
     return f"{sum(s.disturbed for s in found)} of {len(found)}" if found else "–"
 
 
+def study_of(family: str) -> dict[str, Any]:
+    """The first shipped study that measures the family on this very machine."""
+    config = CHECKOUT / "config"
+    studies = (yaml.safe_load(f.read_text()) for f in (config / "config.yaml", *sorted(config.glob("studies/*.yaml"))))
+    return next(s for s in studies if family in s["families"] and any(h.get("loopback") for h in s["hosts"].values()))
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--families", nargs="+", default=registry.names(), choices=registry.names())
@@ -179,14 +188,16 @@ def main() -> None:
     parser.add_argument("--keep", type=Path, help="folder that keeps the project, with all raw data")
     options = parser.parse_args()
     use_common_tool_store()
-    embedded = yaml.safe_load((CHECKOUT / "config" / "config.yaml").read_text())
     found: list[Seen] = []
     with tempfile.TemporaryDirectory(prefix="benchstudy-interference-") as folder:
         os.environ["BENCHSTUDY_HOST_LOCK"] = f"{folder}/host.lock"
         project = copy_project((options.keep or Path(folder)) / "project")
         for family in options.families:
-            families = {family: embedded["families"][family] | {"blocks": options.blocks}}
-            study = embedded | {"study": f"beside-{family}", "families": families, "ceilings": [], "acknowledge": []}
+            shipped = study_of(family)
+            families = {family: shipped["families"][family] | {"blocks": options.blocks}}
+            targets = {"this-machine": next(iter(shipped["targets"].values()))}
+            study = shipped | {"study": f"beside-{family}", "families": families, "targets": targets}
+            study |= {"ceilings": [], "acknowledge": []}
             config = project.write_study(study, f"{family}.yaml")
             project.snakemake("provision", "--configfile", config, timeout_s=3600)
             visitors = Visitors(options.kinds, options.seed, options.longest)

@@ -4,8 +4,8 @@ import json
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
-from dataclasses import dataclass
+from contextlib import contextmanager, nullcontext
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -65,10 +65,11 @@ class SpinConfig(FamilyConfig):
     seconds: float = 0.3
     nobody_waits: bool = False
     confined: bool = False
+    prepares: bool = False
 
 
 class Spin(Family):
-    """`beside`: what happens around the command of each trial."""
+    """`beside`: what happens around the command of each trial, or with `prepares` around one that only prepares."""
 
     name, title, Config = "spin", "Spin", SpinConfig
     metrics: ClassVar = declare(Metric("duration", "s", "Duration", "lower", primary=True))
@@ -82,10 +83,10 @@ class Spin(Family):
         waited = "nobody waits" if config.nobody_waits else ""
         argv = ["python3", "-S", "-c", _SPIN + _IN_A_CHILD, "0.5", str(config.seconds), waited]
         command = Command(argv, limits=Limits() if config.confined else None)
-        if Spin.beside is None:
-            trial.execute(command).require_success()
-            return
-        with Spin.beside():
+        with Spin.beside() if Spin.beside else nullcontext():
+            first = replace(command, label="prepare", measured=False) if config.prepares else command
+            trial.execute(first).require_success()
+        if config.prepares:
             trial.execute(command).require_success()
 
     def parse(self, case_levels, files) -> Parsed:

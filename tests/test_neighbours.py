@@ -78,6 +78,16 @@ def test_a_neighbour_is_found_and_a_long_window_says_when(lab, monkeypatch):
     assert rows.filter(pl.col("metric") == "others_cpu")["value"].item() > 0.2
 
 
+def test_who_was_there_while_a_trial_was_only_prepared_disturbed_nothing(lab, monkeypatch):
+    monkeypatch.setattr(Spin, "beside", neighbour)
+    lab.hold({"prepares": True})
+    prepared, measured = lab.document["commands"]
+    assert (prepared["measured"], measured["measured"]) == (False, True)
+    assert interference.window(prepared["hosts"]["h"]["readings"]).shares["others_cpu"] > 0.05
+    (found,) = lab.document["seen"].values()
+    assert found["shares"]["others_cpu"] < 0.05
+
+
 def test_every_host_of_the_target_is_read_and_ours_on_one_machine_is_ours_on_all(lab, tmp_path):
     lock = {"BENCHSTUDY_HOST_LOCK": str(tmp_path / "second.lock")}
     with SshdHost(tmp_path / "sshd", environment=lock) as second:

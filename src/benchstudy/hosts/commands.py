@@ -44,6 +44,8 @@ class Command:
         spoil the screen. Nobody types: it goes with no `stdin`.
     `stop_when`: once it is set, here, the command is told to end; its state is then "ended", as a result's may be.
     `program`: what it is about where `argv` only runs it, for the record of tools.
+    `measured`: a trial's figures are of it, so others on the host may disturb them. What only prepares, warms up or
+        fetches results is not.
 
     Raises ValueError for a terminal of an impossible size, or with `stdin`.
     """
@@ -63,6 +65,7 @@ class Command:
     terminal: tuple[int, int] | None = None
     stop_when: threading.Event | None = None
     program: str | None = None
+    measured: bool = True
 
     def __post_init__(self) -> None:
         if self.terminal is None:

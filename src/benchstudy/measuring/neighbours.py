@@ -32,8 +32,10 @@ class Neighbours:
         self._lock = Lock()
 
     @contextmanager
-    def around(self, label: str, host: str) -> Iterator[Callable[[Readings | None], None]]:
+    def around(self, label: str, host: str, measured: bool) -> Iterator[Callable[[Readings | None], None]]:
         """Around a command on `host`; what it yields takes the supervisor's readings.
+
+        `measured`: see Command; others are read around each command, and disturb what is measured.
 
         Other hosts are read once, for the first of commands that run at the same time.
         """
@@ -62,7 +64,7 @@ class Neighbours:
             }
             for name, readings in found.items()
         }
-        self._commands.append({"label": label, "on": host, "hosts": about})
+        self._commands.append({"label": label, "on": host, "measured": measured, "hosts": about})
 
     def _read(self, hosts: Mapping[str, HostConnection]) -> dict[str, Any]:
         found = {}

@@ -86,7 +86,7 @@ class TrialContext(Generic[ConfigT_co]):
         program = command.program or command.argv[0]
         tool = self._state.tool(role, program)
         self._state._secrets.update(command.secret_env.values())
-        with self._neighbours.around(command.label, connection.remote.name) as observed:
+        with self._neighbours.around(command.label, connection.remote.name, command.measured) as observed:
             execution = agent.execute(self._state.uuid, command)
             observed(execution.readings)
         into = self.files if command.label == "command" else self.files / command.label

@@ -61,9 +61,12 @@ class Window:
 
 
 def windows(document: Mapping[str, Any]) -> dict[str, Window]:
-    """By host, the most disturbed window of a trial, the longer one of two; `document`: its file `FILE`."""
+    """By host, the most disturbed window of a trial, the longer one of two; `document`: its file `FILE`.
+
+    What only prepared, warmed up or fetched results does not count: nothing was measured meanwhile.
+    """
     found: dict[str, Window] = {}
-    for command in document["commands"]:
+    for command in (command for command in document["commands"] if command.get("measured", True)):
         for host, about in command["hosts"].items():
             if len(about["readings"]) < 2:
                 continue

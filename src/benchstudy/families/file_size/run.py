@@ -86,7 +86,7 @@ def _assert_folder(trial: TrialContext, backend: PathBackend, path: str) -> None
 
 
 def _prepare(trial: TrialContext, request: dict[str, Any]) -> dict[str, Any]:
-    return _measure(trial, {**request, "action": "prepare"}, label="prepare")
+    return _measure(trial, {**request, "action": "prepare"}, label="prepare", measured=False)
 
 
 def _run_s3(trial: TrialContext, backend: S3Backend, request: dict[str, Any]) -> dict[str, Any]:

@@ -241,6 +241,7 @@ class _Trial:
             secret_env=secrets,
             timeout_s=self.trial.config.timeout,
             label=label,
+            measured=label == LOAD,
             cpu_list=placement.generator,
             open_files=load.open_files,
         )

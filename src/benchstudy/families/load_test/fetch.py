@@ -58,6 +58,7 @@ def ask_clock(trial: "TrialContext", server: Server) -> dict[str, Any]:
         secret_env=server.secret_env,
         timeout_s=_CLOCK_TIMEOUT_S,
         label=CLOCK,
+        measured=False,
     )
     return _answer(trial.execute(command, server.role))
 
@@ -76,6 +77,7 @@ def fetch(trial: "TrialContext", server: Server, span: Span) -> dict[str, Any]:
         secret_env=server.secret_env,
         timeout_s=trial.config.timeout,
         label=METRICS,
+        measured=False,
     )
     return _answer(trial.execute(command, server.role))
 
