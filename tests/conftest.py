@@ -121,7 +121,7 @@ def copy_project(root: Path) -> Project:
 def bare_debian(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
     """The file system of a bare machine, without Python and fio; changes to it stay for later tests."""
     folder = tmp_path_factory.mktemp("debian")
-    yield two_hosts.make_debian(folder)
+    yield two_hosts.make_debian(folder, Path(os.environ[TOOL_STORE]))
     shutil.rmtree(folder)
 
 

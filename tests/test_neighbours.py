@@ -85,7 +85,9 @@ def test_who_was_there_while_a_trial_was_only_prepared_disturbed_nothing(lab, mo
     assert (prepared["measured"], measured["measured"]) == (False, True)
     assert interference.window(prepared["hosts"]["h"]["readings"]).shares["others_cpu"] > 0.05
     (found,) = lab.document["seen"].values()
-    assert found["shares"]["others_cpu"] < 0.05
+    of_measured = interference.window(measured["hosts"]["h"]["readings"], measured["hosts"]["h"]["controller"])
+    assert found["seconds"] == round(of_measured.seconds, 3)
+    assert found["shares"]["others_cpu"] == round(of_measured.shares["others_cpu"], 4)
 
 
 def test_every_host_of_the_target_is_read_and_ours_on_one_machine_is_ours_on_all(lab, tmp_path):

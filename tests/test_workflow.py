@@ -329,8 +329,9 @@ def test_a_damaged_trial_that_is_discarded_is_measured_again(measured, file):
     flip(path)
     discard = ("discard", entry["uuid"][:8], "--why", "its disk was failing", "--study", "config/study.yaml")
     measured.run("python", "-m", "benchstudy.commands.cli", *discard)
-    report(measured)
+    measure(measured)
     (replacement,) = trials(measured) - before
     assert replacement.startswith(f"{entry['case']}/{entry['block']:04d}-")
     assert entry["uuid"] in [discard["uuid"] for discard in index(measured)["discarded"]]
-    assert "Nothing to be done" in planned(measured)
+    done = measure(measured, "-n")
+    assert "Nothing to be done" in done.stdout + done.stderr
