@@ -14,6 +14,7 @@ from typing import Any
 import pytest
 import tiers
 import two_hosts
+import warm_snakemake
 import yaml
 from machine import shared_or_alone
 
@@ -48,13 +49,14 @@ class Project:
             text=True,
             timeout=timeout_s,
         )
-        if check and done.returncode != 0:
-            pytest.fail(f"{' '.join(map(str, argv))} ended with {done.returncode}:\n{done.stdout}\n{done.stderr}")
-        return done
+        return _succeeded(done) if check else done
 
-    def snakemake(self, *arguments: str | Path, **options: Any) -> subprocess.CompletedProcess[str]:
+    def snakemake(
+        self, *arguments: str | Path, check: bool = True, timeout_s: float = 600
+    ) -> subprocess.CompletedProcess[str]:
         """`snakemake --cores 8 …`, as a user types it."""
-        return self.run("snakemake", "--cores", "8", *arguments, **options)
+        done = warm_snakemake.run(["--cores", "8", *map(str, arguments)], self.root, self.environment, timeout_s)
+        return _succeeded(done) if check else done
 
     def start(self, *arguments: str | Path) -> subprocess.Popen[str]:
         """`snakemake --cores 8 …`, not waited for, in a process group of its own as a shell starts it."""
@@ -72,6 +74,12 @@ class Project:
         file = self.root / "config" / name
         file.write_text(yaml.safe_dump(dict(study), sort_keys=False))
         return file
+
+
+def _succeeded(done: subprocess.CompletedProcess[str]) -> subprocess.CompletedProcess[str]:
+    if done.returncode != 0:
+        pytest.fail(f"{' '.join(done.args)} ended with {done.returncode}:\n{done.stdout}\n{done.stderr}")
+    return done
 
 
 @pytest.fixture
@@ -193,8 +201,8 @@ def left_processes(base: str) -> list[str]:
             state = (folder / "stat").read_text().rpartition(")")[2].split()[0]
         except (FileNotFoundError, ProcessLookupError, PermissionError):
             continue  # it ended meanwhile, or is another user's
-        # Python's own helper of multiprocessing goes when pytest does.
-        if int(folder.name) in own or state == "Z" or b"multiprocessing.resource_tracker" in words:
+        # Python's own helpers of multiprocessing go when pytest does.
+        if int(folder.name) in own or state == "Z" or b"from multiprocessing." in words:
             continue
         if any(mark in traces for mark in marks):
             command = words.replace(b"\0", b" ").decode(errors="replace")
