@@ -14,7 +14,7 @@ from benchstudy.jobs import madetables
 from benchstudy.measuring import disturbances
 from benchstudy.measuring.raw import CorruptTrial, StoredTrial, load_trial
 from benchstudy.measuring.sealed import read_index
-from benchstudy.model import interference, paths, registry
+from benchstudy.model import hints, interference, paths, registry
 from benchstudy.model.causes import Cause
 from benchstudy.model.disturbance import DisturbancePolicy
 from benchstudy.model.errors import BenchstudyError
@@ -94,7 +94,7 @@ def tidy_family(root: Path, plans: Sequence["SessionPlan"], output: Path) -> Non
         index_path = paths.session_index(root, plan.study.study, plan.target, plan.family_name)
         index = read_index(index_path)
         if index is None:
-            raise BenchstudyError(f"{index_path}: is missing or damaged; `snakemake --cores 8 report` makes it again")
+            raise BenchstudyError(f"{index_path}: is missing or damaged; {hints.snakemake()} makes it again")
         discarded = {entry["uuid"]: entry["why"] for entry in index["discarded"]}
         repeated = index.get("disturbance", {}).get("repeated", {})
         for entry in index["trials"]:
@@ -155,7 +155,7 @@ def _load(folder: Path, entry: Mapping[str, Any]) -> StoredTrial:
     if not folder.is_dir():
         raise BenchstudyError(
             f"{folder}: session.json names this trial, but its folder is gone; restore it, or remove session.json and "
-            "run `snakemake --cores 8 report`, which lists what there is"
+            f"run {hints.snakemake()}, which lists what there is"
         )
     trial = load_trial(folder)
     stored = {file["name"]: file["sha256"] for file in entry["files"]}

@@ -7,6 +7,7 @@ from typing import Any
 from benchstudy.hosts import shipping
 from benchstudy.hosts.remote import Completed
 from benchstudy.measuring.state import HostConnection
+from benchstudy.model import hints
 from benchstudy.model.services import Limits
 
 _CHECK_TIMEOUT_S = 120.0
@@ -53,7 +54,7 @@ class HostCheck:
         if found:
             self.ok(f"{what}: {found}")
         else:
-            self.problem(f"{what}: {program} is missing", "`snakemake provision`, or install it on the PATH")
+            self.problem(f"{what}: {program} is missing", f"{hints.snakemake('provision')}, or install it on the PATH")
 
     def limits(self, limits: Sequence[Limits], where: str) -> None:
         """Report limits of servers that the host has not got; `where` says whose they are."""

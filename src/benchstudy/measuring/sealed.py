@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import quote
 
-from benchstudy.model import paths
+from benchstudy.model import hints, paths
 from benchstudy.model.errors import BenchstudyError
 from benchstudy.model.files import fsync, sha256_of, write_atomically
 
@@ -32,7 +32,6 @@ _OF_AN_INDEX = {"problem", "sessions", "trials", "discarded"}
 _CHANGED = 2  # where a Stat has the time of the last change
 _MOST_NAMED = 40
 _GONE = "its folder is gone"
-_RUN = "`snakemake --cores 8 report`"
 
 # Size in bytes, times of modification and of change in ns, inode: lists, as JSON gives them back.
 Stat = list[int]
@@ -131,7 +130,7 @@ def _refusal(differences: Mapping[str, list[str]]) -> str:
     if trials:
         told += f"\nOr have it measured again: `benchstudy discard {' '.join(sorted(trials)[:_MOST_NAMED])} --why …`"
     if gone:
-        told += f"\nOr, for a folder that is lost, remove session.json: {_RUN} then lists what there is."
+        told += f"\nOr, for a folder that is lost, remove session.json: {hints.snakemake()} then lists what there is."
     return told
 
 
@@ -228,7 +227,7 @@ def check(root: Path, store: Path) -> Checked:
     checked.differences += [line for place, line in against_index(root, store, seen) if place not in wrong]
     index = store / paths.SESSION_INDEX
     if "" in seen and read_index(index) is None:
-        checked.differences.append(f"{index.relative_to(root)}: cannot be read; {_RUN} makes it again")
+        checked.differences.append(f"{index.relative_to(root)}: cannot be read; {hints.snakemake()} makes it again")
     return checked
 
 
@@ -300,7 +299,7 @@ def against_index(
         trial = _trial_of(place)
         # A damaged one is not listed any more when it was discarded.
         if trial and trial not in discarded and place not in trials and SUMS in seen[place]:
-            way = f"remove {at}/session.json and run {_RUN}, which lists it"
+            way = f"remove {at}/session.json and run {hints.snakemake()}, which lists it"
             yield place, f"{at}/{place}: is on disk, but not listed; {way}"
     if asked is None or DISCARDS in asked:
         yield from ((DISCARDS, line) for line in _discards(store, at, index, seen))
@@ -318,7 +317,8 @@ def _discards(store: Path, at: str, index: Mapping[str, Any], seen: Seen) -> Ite
         if file not in found:
             yield f"{at}/{DISCARDS}/{file}: missing"
         elif file not in listed:
-            yield f"{at}/{DISCARDS}/{file}: was added; remove {at}/session.json and run {_RUN}, which lists it"
+            way = f"remove {at}/session.json and run {hints.snakemake()}, which lists it"
+            yield f"{at}/{DISCARDS}/{file}: was added; {way}"
         elif _json(store / DISCARDS / file) != listed[file]:
             yield f"{at}/{DISCARDS}/{file}: it and {at}/session.json do not agree"
 

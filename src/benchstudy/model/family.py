@@ -22,7 +22,7 @@ import json
 import random
 import re
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Collection, Container, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Container, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from pathlib import Path
@@ -60,6 +60,7 @@ class FamilyConfig(Strict):
     until: PrecisionField | None = Field(None, description="overrides the study's precision")
     blocks_apart: DurationField | None = Field(None, description="overrides the study's")
     disturbance: DisturbancePolicy | None = Field(None, description="overrides the study's")
+    give_up_after: int | None = Field(None, ge=2, description="overrides the study's")
     timeout: DurationField = Field(600.0, description="after this a trial is ended and counted as 'timeout'")
     services: dict[Name, Service] = Field({}, description="servers and mounts that are up during the session")
 
@@ -229,6 +230,11 @@ class Family(ABC, Generic[ConfigT]):
         rng.shuffle(ordered)
         return ordered
 
+    def declared_s(self, case: Case) -> float | None:
+        """About how many seconds a trial takes by the times that the study declares; None where it declares none."""
+        times = list(_declared_times(case.definition))
+        return sum(times) if times else None
+
     def run(self, case: Case, trial: Any) -> None:
         """Execute the case once; `trial`: a measuring.trial.TrialContext. Raises TrialFailed with a cause in words."""
         self._part("run").run_trial(case, trial)
@@ -318,6 +324,18 @@ class Family(ABC, Generic[ConfigT]):
     @property
     def _package(self) -> str:
         return type(self).__module__.rpartition(".")[0]
+
+
+# What definitions call the times of a trial's phases, in seconds.
+_TIMES = ("warm_up", "ramp", "duration", "runtime", "at_most")
+
+
+def _declared_times(definition: Any) -> Iterator[float]:
+    for name, value in definition.items() if isinstance(definition, Mapping) else ():
+        if name in _TIMES and isinstance(value, float):  # a whole number is one of requests or runs
+            yield value
+        elif name != "services":
+            yield from _declared_times(value)
 
 
 # The level of a factor that an imported output does not tell: neither "no" nor "none", and equal to no other level.

@@ -11,7 +11,7 @@ from typing import Annotated, Any, Literal, get_args
 import yaml
 from pydantic import BaseModel, BeforeValidator, Field, ValidationError, field_validator, model_validator
 
-from benchstudy.model import paths, registry
+from benchstudy.model import hints, paths, registry
 from benchstudy.model.authorship import Author, LicenceField
 from benchstudy.model.criteria import MARGIN
 from benchstudy.model.declared import Acknowledgement, DeclaredCeiling
@@ -90,6 +90,12 @@ class Study(Strict):
     )
     disturbance: DisturbancePolicy | None = Field(
         None, description="what becomes of trials beside which others took too much of a host; `mark` when left out"
+    )
+    give_up_after: int | None = Field(
+        None,
+        ge=2,
+        description="a case whose first so many trials all failed with the same cause is not measured any more; when "
+        "left out, none is given up",
     )
     stands_out: Literal["median", "mean"] = Field(
         "median",
@@ -189,7 +195,8 @@ class Study(Strict):
         """Before anything is measured. Raises StudyError with all that is `unfit`."""
         found = self.unfit()
         if found:
-            raise StudyError("\n".join([*found, "What was measured so is read with `--config measure=false`."]))
+            read = hints.snakemake("report", "--config", "measure=false")
+            raise StudyError("\n".join([*found, f"What was measured so is read with {read}."]))
 
     @cached_property
     def sha256(self) -> str:
@@ -203,7 +210,7 @@ class Study(Strict):
         content = self.model_dump(mode="json", exclude=not_declared, serialize_as_any=True)
         # A key that a later version added must not make the trials of an earlier one look post hoc.
         for part in (content, *content["families"].values()):
-            for added in ("until", "blocks_apart", "disturbance"):
+            for added in ("until", "blocks_apart", "disturbance", "give_up_after"):
                 if part[added] is None:
                     del part[added]
         if content["stands_out"] == "median":
@@ -225,6 +232,7 @@ class SessionPlan:
         until = self.config.until or study.until
         # No part of the digest: it decides when trials are measured, not which.
         self.blocks_apart_s = self.config.blocks_apart or study.blocks_apart or 0.0
+        self.give_up_after = self.config.give_up_after or study.give_up_after
         # The fewest and the most there can be, and the rule that may do with fewer.
         self.stopping: Stopping | None = None
         if isinstance(declared, BlockRange):
@@ -255,6 +263,8 @@ class SessionPlan:
         content = [blocks, sorted((case.id, case.definition_sha256) for case in self.cases)]
         if self.disturbance.then == "repeat":
             content.append(self.disturbance.model_dump(mode="json"))
+        if self.give_up_after:
+            content.append({"give_up_after": self.give_up_after})
         return hashlib.sha256(json.dumps(content).encode()).hexdigest()
 
 

@@ -59,6 +59,9 @@ class Command(Family[CommandConfig]):
     def warmed_up(self, argv: str, files: Collection[str], phases: Collection[str]) -> bool:
         return any(f'"{kind}":' in argv for kind in ("runs", "seconds"))
 
+    def declared_s(self, case: Case) -> None:
+        """Nothing says how long a program runs; warm-up is as long as the program is."""
+
     def cases(self, config: CommandConfig) -> list[Case]:
         return [
             Case(levels, _definition(config, command.placed(levels)))

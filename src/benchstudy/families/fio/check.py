@@ -3,6 +3,7 @@
 from benchstudy.families.fio.config import FioConfig
 from benchstudy.families.fio.place import unusable
 from benchstudy.measuring.hostcheck import HostCheck
+from benchstudy.model import hints
 
 
 def check_host(config: FioConfig, host: HostCheck) -> None:
@@ -29,4 +30,4 @@ def _check_tool(host: HostCheck, tool: str) -> None:
     if found:
         host.ok(f"{tool} is {found}")
     else:
-        host.problem(f"{tool} is not installed", f"apt install {tool} (or dnf, apk), or `snakemake provision`")
+        host.problem(f"{tool} is not installed", f"apt install {tool} (or dnf, apk), or {hints.snakemake('provision')}")

@@ -2,6 +2,7 @@
 run it lacks, any further fio job, and its naive test with 1001 small files. See docs/families/fio.md.
 """
 
+import re
 from collections.abc import Collection, Mapping
 from typing import Any, ClassVar
 
@@ -14,6 +15,7 @@ from benchstudy.model.metrics import Metric
 from benchstudy.model.units import Size
 
 _RESULT = "fio.json"
+_TIME = re.compile(r"--(?:runtime|ramp_time)=(\d+)ms")
 
 
 class Fio(Family[FioConfig]):
@@ -40,6 +42,10 @@ class Fio(Family[FioConfig]):
 
     def warmed_up(self, argv: str, files: Collection[str], phases: Collection[str]) -> bool:
         return "--ramp_time=" in argv
+
+    def declared_s(self, case: Case) -> float | None:
+        times = [int(found[1]) / 1000 for a in case.definition.get("argv", ()) if (found := _TIME.fullmatch(a))]
+        return sum(times) if times else None
 
     def cases(self, config: FioConfig) -> list[Case]:
         found = []

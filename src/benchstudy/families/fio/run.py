@@ -53,7 +53,7 @@ def _execute(trial: TrialContext, argv: list[str], *, remove: str, package: str)
     if done.execution.state == "start-failed":
         raise TrialFailed(
             f"{argv[0]} cannot be started on the host: install the package {package} (apt install {package}, "
-            f"dnf install {package} or apk add {package}), or let `snakemake provision` do it"
+            f"dnf install {package} or apk add {package}), or let provisioning do it"
         )
     done.require_success()
 

@@ -1,0 +1,52 @@
+"""Commands that messages tell people to type: with the study that they are about, where it is not the default one."""
+
+import os
+import shlex
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+EMBEDDED = Path("config/config.yaml")
+# What the user's command says to the jobs that it starts.
+_VARIABLE = "BENCHSTUDY_STUDY_FILES"
+
+
+def announce(files: Iterable[str | Path]) -> None:
+    """Called once by a command that starts jobs: the files of its study. They are told as seen from here."""
+    here = Path.cwd()
+    seen = (Path(f).relative_to(here) if Path(f).is_relative_to(here) else f for f in files)
+    os.environ[_VARIABLE] = shlex.join(map(str, seen))
+
+
+@contextmanager
+def about(file: Path | None) -> Iterator[None]:
+    """What is said within is about the study of this file; None says nothing new."""
+    before = os.environ.get(_VARIABLE)
+    if file is not None:
+        announce([file])
+    try:
+        yield
+    finally:
+        if file is not None:
+            os.environ.pop(_VARIABLE)
+            os.environ |= {} if before is None else {_VARIABLE: before}
+
+
+def snakemake(target: str = "report", *options: str) -> str:
+    """`snakemake --cores 8 report --configfile config/studies/x.yaml`, in the backquotes of a command."""
+    files = _files()
+    named = ["--configfile", *files] if files else []
+    return f"`{shlex.join(['snakemake', '--cores', '8', target, *named, *options])}`"
+
+
+def benchstudy(command: str, *arguments: str) -> str:
+    """As `snakemake`, of a command that takes its study with `--study`. `…` may stand for what the user is to say."""
+    files = _files()
+    named = ["--study", files[0]] if files else []
+    return f"`{' '.join(a if a == '…' else shlex.quote(a) for a in ['benchstudy', command, *arguments, *named])}`"
+
+
+def _files() -> list[str]:
+    """The study's, unless it is the one that every command takes when none is named."""
+    files = shlex.split(os.environ.get(_VARIABLE, ""))
+    return [] if [Path(file) for file in files] == [EMBEDDED] else files
