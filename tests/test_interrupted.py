@@ -10,6 +10,7 @@ from pathlib import Path
 import calm_study
 import pytest
 from conftest import Project, copy_project
+from waiting import until
 
 
 @pytest.fixture
@@ -91,6 +92,33 @@ def test_ctrl_c_leaves_nothing_running_and_records_the_trial_as_aborted(project,
     statuses = [trial["status"] for trial in index(project)["trials"]]
     assert statuses.count("ok") == 6
     assert "aborted" in statuses
+
+
+@pytest.mark.parametrize("reader_goes", ["with it", "before it"])
+def test_ctrl_c_ends_it_also_behind_a_reader_that_is_gone(project, study, tmp_path, reader_goes):
+    """As in `snakemake … 2>&1 | tee seen`, where Ctrl-C ends both."""
+    project.write_study(study | {"blocks": 100})
+    command = "snakemake --cores 8 measure --configfile config/study.yaml 2>&1 | tee seen"
+    process = subprocess.Popen(
+        ["bash", "-c", command], cwd=project.root, env=project.environment, start_new_session=True
+    )
+    until(lambda: process.poll() is not None or trials(project), timeout_s=120)
+    assert process.poll() is None, (project.root / "seen").read_text()
+    if reader_goes == "before it":
+        subprocess.run(["pkill", "-KILL", "-g", str(process.pid), "-x", "tee"], check=True)
+        there = len(trials(project))
+        until(lambda: len(trials(project)) > there + 1, timeout_s=60)  # nobody reads, and it goes on
+    os.killpg(process.pid, signal.SIGINT)
+    process.wait(timeout=60)
+    until(lambda: not alive_in_group(process.pid), timeout_s=60)
+    on_host = subprocess.run(["pgrep", "-f", tmp_path / "work" / "agent"], capture_output=True, text=True)
+    assert on_host.stdout == ""
+    statuses = {trial: json.loads((trial / "trial.json").read_text())["status"] for trial in trials(project)}
+    assert set(statuses.values()) <= {"ok", "aborted"} and len(statuses) < 100
+
+
+def alive_in_group(group: int) -> str:
+    return subprocess.run(["pgrep", "-g", str(group), "-a"], capture_output=True, text=True).stdout
 
 
 def test_a_second_controller_from_elsewhere_is_refused_by_the_host(project, study, tmp_path):

@@ -25,12 +25,12 @@ START = ("benchstudy.jobs.job.", "benchstudy.jobs.preloaded.", "benchstudy.jobs.
 def jobs(tmp_path_factory: pytest.TempPathFactory) -> list[Job]:
     """All jobs of the embedded study, as Snakemake plans them before anything was done."""
     project: Project = copy_project(tmp_path_factory.mktemp("inputs") / "project")
-    return jobs_in(project.snakemake("report", "-n", "--forceall").stdout)
+    return jobs_in(project.snakemake("report", "-n", "-p", "--forceall").stdout)
 
 
 def test_every_edit_plans_the_jobs_that_import_the_module_and_no_others(jobs):
     imported = {job.name: imported_by(job) for job in jobs}
-    assert len(imported) == len(jobs) == 5 + 3 * len(FAMILIES)
+    assert len(imported) == len(jobs) == 4 + 4 * len(FAMILIES)
     wrong = {}
     for module in MODULES:
         direct = {name for name, modules in imported.items() if module in modules}

@@ -58,8 +58,10 @@ def test_a_notebook_knows_nothing_of_the_one_before_nor_of_this_process(tmp_path
 
 
 def test_a_failing_cell_keeps_its_traceback_in_the_log_and_hands_nothing_on(tmp_path):
-    with pytest.raises(BenchstudyError, match=r"n\.ipynb: cell \d failed with ZeroDivisionError: division by zero"):
-        run(tmp_path, code("print('before')"), code("1 / 0"), code("print('after')"))
+    with pytest.raises(
+        BenchstudyError, match=r"n\.ipynb: cell \d, line 2, `1 / 0`: ZeroDivisionError: division by zero"
+    ):
+        run(tmp_path, code("print('before')"), code("# fails\n1 / 0"), code("print('after')"))
     assert not (tmp_path / "out.ipynb").exists()
     log = nbformat.read(tmp_path / "log.ipynb", as_version=4)
     errors = [o for cell in log["cells"] for o in cell.get("outputs", []) if o["output_type"] == "error"]

@@ -112,7 +112,7 @@ def test_looking_on_takes_no_lock_and_changes_nothing_beside_a_measurement(proje
     unreachable = study("held-up", {"address": "127.0.0.1", "port": 1, "known_hosts": os.devnull}, tmp_path)
     assert "could not be held" in refused(project, unreachable, "measure")
     before = everything(project, "held-up")
-    index, facts = "data/raw/held-up/one/file_size/session.json", "data/provision/held-up/one.json"
+    index, facts = "data/raw/held-up/one/file_size/session.json", "data/provision/held-up/one/file_size.json"
     assert {project.root / index, project.root / facts} <= set(before)
     assert json.loads((project.root / index).read_text())["problem"]
 
@@ -216,18 +216,25 @@ def test_what_is_used_of_snakemake_beyond_its_manual_is_there():
     from snakemake import modules
     from snakemake.dag import DAG
     from snakemake.jobs import Job
+    from snakemake.logging import LoggerManager
+    from snakemake.persistence import FileBackupMixin
     from snakemake.scheduling import job_scheduler
     from snakemake.workflow import Workflow
 
     names = {
-        Workflow: ("is_main_process", "overwrite_configfiles", "register_resource", "basedir", "modifier", "dag"),
+        Workflow: (
+            *("is_main_process", "configfiles", "overwrite_configfiles", "register_resource", "basedir", "modifier"),
+            "dag",
+        ),
         modules.WorkflowModifier: ("is_main_snakefile",),
         DAG: ("needrun_jobs",),
     }
     texts = {
         DAG: ("self.forcefiles = set()", "self.forcefiles.isdisjoint(job.output)"),
         Job: ("self.rule: Rule = ", "self.wildcards_dict = "),
-        job_scheduler: ("threading.Timer(",),
+        job_scheduler: ("threading.Timer(", "signal.signal(signal.SIGTERM, self.exit_gracefully)"),
+        LoggerManager: ('stream_handler.name = "DefaultStreamHandler"',),
+        FileBackupMixin: ('return self.path / "backups"',),
     }
     missing = [f"{of.__name__}.{name}" for of, wanted in names.items() for name in wanted if not hasattr(of, name)]
     missing += [

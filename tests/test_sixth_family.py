@@ -65,7 +65,7 @@ def page(reported: WithSixth) -> str:
 
 
 def test_its_deploy_provisions_the_host(reported):
-    facts = json.loads((reported.root / "data/provision/naps/bedroom.json").read_text())
+    facts = json.loads((reported.root / f"data/provision/naps/bedroom/{FAMILY}.json").read_text())
     (host,) = facts["hosts"].values()
     assert facts["families"] == [FAMILY] and not host["problems"]
     assert "python3" in host["packages"] or "python3" in json.dumps(host["tools"])

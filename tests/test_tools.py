@@ -24,7 +24,7 @@ from sshd_hosts import SshdHost
 from benchstudy.model.needs import generator_tools, programs_by_host
 from benchstudy.model.study import parse_study
 from benchstudy.provisioning import toolbuilder
-from benchstudy.provisioning.target import ProvisionFailed, provision_target
+from benchstudy.provisioning.target import ProvisionFailed, provision_target, what_is_ahead
 
 HELLO = "v0.0.0-20250915201037-7f05d217867b"
 HELLO_HASH = "h1:+gZE2jOdiscYByu0606Uw8Ldir2Cecd39Vq/3IEasRA="
@@ -78,19 +78,23 @@ def store(tmp_path_factory):
     return tmp_path_factory.mktemp("store")
 
 
-def provision(root, deploy, work_dir, **host):
-    (root / "envs" / "file_size.py").write_text(deploy)
-    study = parse_study(
+def study_of(work_dir, **host):
+    return parse_study(
         {
             "study": "tools",
             "hosts": {"here": {**(host or {"loopback": True}), "work_dir": str(work_dir)}},
             "targets": {"bench": {"roles": {"sut": "here"}}},
             "families": {
-                "file_size": {"backends": [{"name": "disk", "kind": "path", "path": "/var/tmp"}], "sizes": ["1MB"]}
+                "file_size": {"backends": [{"name": "disk", "kind": "path", "path": "/var/tmp"}], "sizes": ["1MB"]},
+                "fio": {"directories": [{"name": "disk", "path": "/var/tmp"}], "size": "1MiB"},
             },
         }
     )
-    result = provision_target(study, "bench", root / "facts.json")
+
+
+def provision(root, deploy, work_dir, **host):
+    (root / "envs" / "file_size.py").write_text(deploy)
+    result = provision_target(study_of(work_dir, **host), "bench", root / "facts.json", ["file_size"])
     assert json.loads((root / "facts.json").read_text())["hosts"]["here"] == result.hosts["here"]
     return result.hosts["here"]
 
@@ -355,3 +359,30 @@ def test_the_servers_and_generators_of_http_concurrency_are_installed_and_run(pr
     assert {path.name for path in shared.iterdir()} == {"templates", "static", "openapi"}
     assert "nginx version" in output(facts["programs"]["nginx"]["path"], "-v")
     assert "ApacheBench" in output(facts["programs"]["ab"]["path"], "-V")
+
+
+def test_who_only_looks_builds_nothing_and_knows_what_others_took(here, tmp_path):
+    """Before anything is there the builder's own figures count, then those of the newest build of each name."""
+    envs, work = here / "envs", tmp_path / "work"
+    (envs / "file_size.py").write_text(GO_TOOL + PYTHON_TOOL)
+    (envs / "fio.py").write_text("import no_such_module\n")
+    study = study_of(work)
+    ahead = what_is_ahead(study, [("bench", "file_size")])["here"]
+    assert (ahead.builds, ahead.installs, ahead.unknown) == ({"hello": 60.0, "wheel": 8.0}, [], "")
+    assert ahead.downloads["wheel"] == "1 wheel" and not (work / "tools").exists()
+    provision_target(study, "bench", here / "facts.json", ["file_size"])  # the deploy of the other family is broken
+    assert json.loads((here / "facts.json").read_text())["families"] == ["file_size"]
+    assert what_is_ahead(study, [("bench", "file_size")])["here"].builds == {}
+    (envs / "file_size.py").write_text(GO_TOOL + PYTHON_TOOL.replace("txt'))", "txt'), module='wheel.cli')"))
+    (built,) = (work / "tools").glob("wheel-*/tool.json")
+    seen = what_is_ahead(study, [("bench", "file_size")])["here"].builds
+    assert seen == {"wheel": json.loads(built.read_text())["built_in_s"]}
+
+
+def test_downloads_stay_for_the_next_family_that_builds(here, tmp_path):
+    (here / "envs" / "file_size.py").write_text(GO_TOOL)
+    study = study_of(tmp_path / "work")
+    provision_target(study, "bench", here / "facts.json", ["file_size"], keep_downloads=True)
+    assert (tmp_path / "work" / "tools" / "cache").is_dir()
+    provision_target(study, "bench", here / "facts.json", ["file_size"])
+    assert not (tmp_path / "work" / "tools" / "cache").exists()

@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import subprocess
 import time
 from pathlib import Path
@@ -82,7 +83,7 @@ def test_nothing_changed_means_nothing_to_do(measured):
 
 @pytest.fixture(scope="module")
 def all_jobs(measured) -> list[Job]:
-    return jobs_in(planned(measured, "--forceall"))
+    return jobs_in(planned(measured, "-p", "--forceall"))
 
 
 PAGES = {"make_page file_size", "build_index", "report"}
@@ -107,7 +108,7 @@ def test_an_edit_makes_the_jobs_due_that_import_the_module(measured, all_jobs, m
     content, times = path.read_bytes(), path.stat()
     path.write_bytes(content + b"\n# edited\n")
     try:
-        due = {job.name for job in jobs_in(planned(measured))}
+        due = {job.name for job in jobs_in(planned(measured, "-p"))}
     finally:
         path.write_bytes(content)
         os.utime(path, ns=(times.st_atime_ns, times.st_mtime_ns))
@@ -245,7 +246,9 @@ def test_a_case_described_anew_is_not_measured_again_by_itself(measured):
     done = measure(measured, check=False)
     (measured.root / "config/study.yaml").write_text(original)
     assert done.returncode != 0
-    assert "describes this case in another way (operations changed)" in done.stdout + done.stderr
+    told = done.stdout + done.stderr
+    assert "describes this case in another way (operations changed)" in told
+    assert re.search(r"`benchstudy discard --case \S+ --why … --study config/study\.yaml`", told)
     assert trials(measured) == before
     measure(measured)
 
@@ -253,10 +256,11 @@ def test_a_case_described_anew_is_not_measured_again_by_itself(measured):
 def test_a_discarded_trial_is_kept_and_replaced_by_one(measured):
     before = trials(measured)
     chosen = index(measured)["trials"][0]
-    measured.run(
+    discarded = measured.run(
         "python", "-m", "benchstudy.commands.cli", "discard", chosen["uuid"][:8], "--why", "a backup was running",
         "--study", "config/study.yaml",
     )  # fmt: skip
+    assert "`snakemake --cores 8 report --configfile config/study.yaml` measures what is missing" in discarded.stdout
     report(measured)
     (replacement,) = trials(measured) - before
     assert before < trials(measured)

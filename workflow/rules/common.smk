@@ -11,21 +11,25 @@ from benchstudy.jobs import inputs, madetables, snakemake_adapter
 from benchstudy.jobs.running import begin
 from benchstudy.measuring import sealed
 from benchstudy.measuring.raw import index_problem
-from benchstudy.model import paths, registry
+from benchstudy.model import hints, paths, registry
 from benchstudy.model.errors import BenchstudyError
 from benchstudy.model.names import nearest
 from benchstudy.model.needs import programs_by_host
 from benchstudy.model.study import parse_study, refuse_repeated_keys
-from benchstudy.provisioning.target import deploy_files, facts_problems
+from benchstudy.provisioning.target import deploy_files, facts_problems, may_build
 from benchstudy.report.study.studypages import STUDY_PAGES
 
 snakemake_adapter.check_place(workflow)
+snakemake_adapter.end_with_ctrl_c(workflow)
+snakemake_adapter.print_short_lines(workflow)
 
 # A configfile directive would be merged with the one of the command line, key by key: two studies mixed into one.
 if not snakemake_adapter.names_study(workflow):
 
-    configfile: "config/config.yaml"
+    configfile: str(hints.EMBEDDED)
 
+
+hints.announce(workflow.configfiles)
 
 try:
     for file in workflow.configfiles:
@@ -111,7 +115,7 @@ def plan_digest(wildcards):
     return PLANS[wildcards.target, wildcards.family].digest
 
 
-def facts_of_target(wildcards):
+def facts_of_session(wildcards):
     """Of its hosts, where something is measured there. A session that could not be held is planned again, and its index
     stays until it is.
     """
@@ -120,20 +124,25 @@ def facts_of_target(wildcards):
     index = paths.session_index(Path(), STUDY.study, wildcards.target, wildcards.family)
     if index_problem(index):
         snakemake_adapter.plan_again(workflow, index)
-    return f"data/provision/{STUDY.study}/{wildcards.target}.json"
+    return facts_file(wildcards.target, wildcards.family)
 
 
-def deploys_of_target(wildcards):
-    """What every host gets, what the study's families add to it, and the pins that these read.
+def facts_file(target, family):
+    """What a target's hosts have for a family."""
+    return str(paths.provision_facts(Path(), STUDY.study, target, family))
+
+
+def deploys_of_family(wildcards):
+    """What every host gets, what the family adds to it, and the pins that these read.
 
     A target whose hosts had a problem is provisioned again.
     """
-    facts = f"data/provision/{STUDY.study}/{wildcards.target}.json"
+    facts = facts_file(wildcards.target, wildcards.family)
     if facts_problems(Path(facts)):
         snakemake_adapter.plan_again(workflow, facts)
     # Scripts are what sessions send to hosts.
     pins = [file for file in files_below("envs", "*") if not file.endswith((".py", ".sh"))]
-    return [*map(str, deploy_files(Path(), FAMILIES)), *pins]
+    return [*map(str, deploy_files(Path(), [wildcards.family])), *pins]
 
 
 def hosts_of_target(wildcards):
@@ -141,9 +150,9 @@ def hosts_of_target(wildcards):
     return STUDY.targets[wildcards.target].roles
 
 
-def programs_of_target(wildcards):
-    """What its hosts start: another server or generator may have to be installed."""
-    return programs_by_host(STUDY, wildcards.target)
+def programs_of_family(wildcards):
+    """What its sessions start on the hosts: another server or generator may have to be installed."""
+    return programs_by_host(STUDY, wildcards.target, wildcards.family)
 
 
 def cases_of_family(wildcards):
@@ -153,12 +162,22 @@ def cases_of_family(wildcards):
 
 def tables_of_page(wildcards):
     """The tables that a page's notebook reads: the family's own first, or those of all families."""
-    if wildcards.page in STUDY_PAGES:
-        families = FAMILIES
-    else:
-        ceilings = [c.measured.family for c in STUDY.ceilings if c.measured and c.family == wildcards.page]
-        families = dict.fromkeys([wildcards.page, *ceilings])
-    return [f"data/tidy/{STUDY.study}/{family}" for family in families]
+    return [f"data/tidy/{STUDY.study}/{family}" for family in families_of_page(wildcards.page)]
+
+
+def families_of_page(page):
+    """Whose tables it shows: the family's own first, then those that its ceilings are measured by."""
+    if page in STUDY_PAGES:
+        return FAMILIES
+    ceilings = [c.measured.family for c in STUDY.ceilings if c.measured and c.family == page]
+    return list(dict.fromkeys([page, *ceilings]))
+
+
+def files_of_pages():
+    """Every page with its figures, tables and executed notebook, and what is made of them all."""
+    of_study = [f"reports/{STUDY.study}/index.html", f"reports/{STUDY.study}.zip"]
+    each = ("{page}.html", "{page}", "notebooks/{page}.ipynb")
+    return [*of_study, *(f"reports/{STUDY.study}/{file.format(page=page)}" for page in PAGES for file in each)]
 
 
 def notebook_of_page(wildcards):
@@ -172,9 +191,23 @@ def acknowledged_findings():
 
 
 def provision_facts():
-    """The facts of every target that is measured."""
-    measured = dict.fromkeys(target for (target, _), plan in PLANS.items() if not plan.config.import_only)
-    return [f"data/provision/{STUDY.study}/{target}.json" for target in measured]
+    """The facts of every target for each family that is measured there."""
+    return [facts_file(target, family) for (target, family), plan in PLANS.items() if not plan.config.import_only]
+
+
+# A family's jobs come before those of the next one, so that its page is there early: first the families for which no
+# program is built, and of these, the ones whose pages show no other.
+IN_TURN = sorted(FAMILIES, key=lambda family: (may_build(STUDY, family), len(families_of_page(family))))
+
+
+def turn_of_family(wildcards):
+    """Its jobs' priority: the higher, the earlier."""
+    return len(IN_TURN) - IN_TURN.index(wildcards.family)
+
+
+def turn_of_page(wildcards):
+    """That of its family. Pages of the study as a whole need all families."""
+    return len(IN_TURN) - IN_TURN.index(wildcards.page) if wildcards.page in IN_TURN else 0
 
 
 def files_below(folder, pattern):

@@ -4,13 +4,12 @@
 rule measure_session:
     """Measure what is missing. The trials are no output: the DAG could delete them, and must never be able to."""
     input:
-        facts=facts_of_target,
+        facts=facts_of_session,
     output:
         index="data/raw/{study}/{target}/{family}/session.json",
     log:
         "logs/measure_session/{study}/{target}/{family}.log",
-    # Before any report: a host that waits costs more than a chart that waits.
-    priority: 10
+    priority: turn_of_family
     resources:
         **WHOLE_HOSTS,
         **SPREAD,

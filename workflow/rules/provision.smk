@@ -1,22 +1,24 @@
-"""Provision: what the hosts of a target must have."""
+"""Provision: what the hosts of a target must have for a family."""
 
 
 rule provision_target:
-    """Install the packages of the target's families over SSH; a second run changes nothing."""
+    """Install and build over SSH what one family needs there; a second run changes nothing."""
     input:
-        deploys=deploys_of_target,
+        deploys=deploys_of_family,
     output:
-        facts="data/provision/{study}/{target}.json",
+        facts="data/provision/{study}/{target}/{family}.json",
     log:
-        "logs/provision_target/{study}/{target}.log",
+        "logs/provision_target/{study}/{target}/{family}.log",
+    priority: turn_of_family
     resources:
         **WHOLE_HOSTS,
     params:
         hosts=hosts_of_target,
-        programs=programs_of_target,
+        programs=programs_of_family,
     shell:
         "python workflow/scripts/provision_target.py"
         " --target {wildcards.target:q}"
+        " --family {wildcards.family:q}"
         " --facts {output.facts:q}"
         " --study {wildcards.study:q}"
         " --log {log:q}"

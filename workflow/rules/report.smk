@@ -9,12 +9,14 @@ rule make_page:
         published=files_below("data/published", "*.csv"),
         code=code_of_page,
     output:
-        notebook="reports/{study}/notebooks/{page}.ipynb",
-        exports=directory("reports/{study}/{page}"),
-        page="reports/{study}/{page}.html",
+        # A job that fails leaves what there was.
+        notebook=update("reports/{study}/notebooks/{page}.ipynb"),
+        exports=update(directory("reports/{study}/{page}")),
+        page=update("reports/{study}/{page}.html"),
     log:
         notebook="logs/make_page/{study}/{page}.ipynb",
         text="logs/make_page/{study}/{page}.log",
+    priority: turn_of_page
     resources:
         **BESIDE_NO_MEASUREMENT,
     params:

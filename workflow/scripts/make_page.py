@@ -1,5 +1,6 @@
 """Run a page's notebook through papermill, and render it as one self-contained page."""
 
+import shutil
 from pathlib import Path
 
 from benchstudy.jobs.preloaded import report_job
@@ -11,6 +12,8 @@ with report_job("page", "notebook", "tables", "trace", "executed", "exports", "h
     # A family's page is made from its folder of tables, a page of the study from the folder that holds those.
     tidy = told.tables if told.page in study.families else str(Path(told.tables).parent)
     parameters = {"study": study.study, "tidy": tidy, "output": told.exports}
+    # What an earlier notebook exported and this one does not; Snakemake has a copy of all, should a cell fail.
+    shutil.rmtree(told.exports, ignore_errors=True)
     execute(Path(told.notebook), trace=Path(told.trace), output=Path(told.executed), parameters=parameters)
     title = f"{page_title(told.page)} – {study.title or study.study}"
     render_notebook(Path(told.executed), Path(told.html), title=title)

@@ -1,10 +1,12 @@
-"""Provision the hosts of one target."""
+"""Provision the hosts of one target for one family."""
 
 from pathlib import Path
 
 from benchstudy.jobs.job import job
 
-with job("target", "facts") as (root, study, told):
+with job("target", "family", "facts") as (root, study, told):
+    from benchstudy.jobs.running import others_build_soon
     from benchstudy.provisioning.target import provision_target
 
-    provision_target(study, told.target, Path(told.facts))
+    soon = others_build_soon(root, study, told.target, told.family)
+    provision_target(study, told.target, Path(told.facts), [told.family], keep_downloads=soon)

@@ -2,13 +2,17 @@
 
 import json
 import logging
+import re
 import tempfile
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from benchstudy.model.errors import BenchstudyError
 from benchstudy.report import prose
+
+if TYPE_CHECKING:
+    from papermill import PapermillExecutionError
 
 log = logging.getLogger("benchstudy")
 
@@ -16,6 +20,9 @@ log = logging.getLogger("benchstudy")
 _START_TIMEOUT_S = 180
 # The kernel of our notebooks, whose cells need none: cellrunner.py.
 _OWN_KERNEL, _OWN_ENGINE = "python3", "benchstudy-in-process"
+# How IPython says where in a cell it was, in colours.
+_LINE = re.compile(r"Cell In\[\d+\], line (\d+)")
+_COLOURS = re.compile(r"\x1b\[[0-9;]*m")
 # How papermill marks the cell with the parameters it was given.
 _INJECTED = "injected-parameters"
 
@@ -55,12 +62,30 @@ def execute(notebook: Path, trace: Path, output: Path, parameters: Mapping[str, 
             )
     except papermill.PapermillExecutionError as error:
         raise BenchstudyError(
-            f"{notebook}: cell {error.exec_count} failed with {error.ename}: {error.evalue}\n"
+            f"{notebook}: cell {error.exec_count}{_line_of(error)}: {_said_by(error)}\n"
             f"the executed notebook with the traceback is {trace}"
         ) from error
     output.parent.mkdir(parents=True, exist_ok=True)
     executed = json.loads(trace.read_bytes())
     output.write_text(json.dumps(_timeless(executed), ensure_ascii=False, indent=1) + "\n", encoding="utf-8")
+
+
+def _line_of(error: "PapermillExecutionError") -> str:
+    """Of the cell, the one that failed: ", line 2, `page.table(…)`"; "" where the traceback does not tell it."""
+    told = _LINE.search(_COLOURS.sub("", "\n".join(error.traceback)))
+    lines = error.source.splitlines()
+    if told is None or int(told[1]) > len(lines):
+        return ""
+    return f", line {told[1]}, `{lines[int(told[1]) - 1].strip()}`"
+
+
+def _said_by(error: "PapermillExecutionError") -> str:
+    """What is wrong. Errors of our own say it in words; the name of another's is half of what it says."""
+    return error.evalue if error.ename in _own_errors(BenchstudyError) else f"{error.ename}: {error.evalue}"
+
+
+def _own_errors(kind: type[BenchstudyError]) -> set[str]:
+    return {kind.__name__}.union(*(_own_errors(further) for further in kind.__subclasses__()))
 
 
 def _timeless(notebook: dict[str, Any]) -> dict[str, Any]:

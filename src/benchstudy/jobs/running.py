@@ -8,7 +8,7 @@ nothing else computes on a machine that is being measured unless somebody says `
 import fcntl
 import json
 import os
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -16,22 +16,27 @@ from typing import Any
 
 from benchstudy.hosts.controller import announce_controller
 from benchstudy.measuring import sealed
-from benchstudy.measuring.progress import under_way
+from benchstudy.measuring.progress import clock, under_way
 from benchstudy.model import paths
 from benchstudy.model.errors import BenchstudyError
 from benchstudy.model.files import disk_trouble, lock_if_free, now, write_atomically
 from benchstudy.model.study import Study
+from benchstudy.provisioning.target import may_build, what_is_ahead
 
 THIS_MACHINE = "this machine"
 # Rules that use the hosts of a target; all others compute on this machine, but for those that only look.
-_ON_HOSTS = {"provision_target", "measure_session"}
-_NO_MATTER_OF_RAW = {"provision_target", "provision"}
+_PROVISION = "provision_target"
+_ON_HOSTS = {_PROVISION, "measure_session"}
+_NO_MATTER_OF_RAW = {_PROVISION, "provision"}
 _ONLY_LOOK = {"confirm_sessions", "report", "crate", "measure", "provision"}
 
 
 @dataclass(frozen=True)
 class Use:
-    """What a command uses for as long as it runs. `hosts`: addresses of those that it provisions or measures."""
+    """What a command uses for as long as it runs. `hosts`: addresses of those that it provisions or measures.
+
+    `provisions`: targets and families that it provisions.
+    """
 
     pid: int
     study: str
@@ -39,21 +44,30 @@ class Use:
     hosts: list[str]
     computes: bool
     beside: bool
+    provisions: Sequence[tuple[str, str]] = ()
 
 
-def begin(study: Study, declared: Mapping[str, Any], jobs: Iterable[tuple[str, Mapping[str, str]]]) -> None:
+def begin(
+    study: Study,
+    declared: Mapping[str, Any],
+    jobs: Iterable[tuple[str, Mapping[str, str]]],
+    say: Callable[[str], None],
+) -> None:
     """Called once by a command that is about to run `jobs` (rule and wildcards), in the project's folder.
 
-    Until its process ends the study is its own; jobs find the study as `declared`. Raises BenchstudyError that names
-    the command which is in the way, its study, and when it may be done; RawAltered that names raw files.
+    Until its process ends the study is its own; jobs find the study as `declared`. What will be built is told by `say`.
+    Raises BenchstudyError that names the command which is in the way, its study, and when it may be done; RawAltered
+    that names raw files.
     """
     try:
-        _begin(study, declared, list(jobs))
+        use = _begin(study, declared, list(jobs))
+        for line in _builds_ahead(study, use.provisions):
+            say(line)
     except OSError as error:
         raise BenchstudyError(disk_trouble(error) or str(error)) from error
 
 
-def _begin(study: Study, declared: Mapping[str, Any], jobs: Sequence[tuple[str, Mapping[str, str]]]) -> None:
+def _begin(study: Study, declared: Mapping[str, Any], jobs: Sequence[tuple[str, Mapping[str, str]]]) -> Use:
     announce_controller()
     root = Path.cwd()
     rules = {rule for rule, _ in jobs}
@@ -65,12 +79,48 @@ def _begin(study: Study, declared: Mapping[str, Any], jobs: Sequence[tuple[str, 
         hosts=sorted({_address(study, host) for target in targets for host in study.targets[target].roles.values()}),
         computes=bool(rules - _ON_HOSTS - _ONLY_LOOK),
         beside=study.beside,
+        provisions=[(wildcards["target"], wildcards["family"]) for rule, wildcards in jobs if rule == _PROVISION],
     )
     _hold(root, use)
     _mend_indexes(root, study)
     if rules - _NO_MATTER_OF_RAW:
         sealed.confirm(root, study.stores(root), paths.confirmed(root, study.study))
     write_atomically(paths.declared_study(root, study.study), json.dumps(declared, default=str))
+    return use
+
+
+def _builds_ahead(study: Study, provisions: Sequence[tuple[str, str]]) -> Iterator[str]:
+    """What will be built on which host, and about how long that takes. Families that build nothing are not asked."""
+    building = [(target, family) for target, family in provisions if may_build(study, family)]
+    try:
+        found = what_is_ahead(study, building)
+    except BenchstudyError:  # the job will say it
+        return
+    for host, ahead in found.items():
+        if ahead.builds:
+            names = ", ".join(f"{name} {clock(takes_s)}" for name, takes_s in ahead.builds.items())
+            yield f"To build on {host}, about {clock(ahead.builds_s)} in all, after what needs no build: {names}"
+
+
+def others_build_soon(root: Path, study: Study, target: str, family: str) -> bool:
+    """Whether the command that runs has yet to provision this target for another family whose programs are built.
+
+    Called by the job that provisions it for `family`.
+    """
+    try:
+        use = _read(paths.in_use(root, study.study))
+    except (OSError, ValueError):  # a job that somebody called by hand
+        return False
+    others = [other for of, other in use.provisions if of == target and other != family and may_build(study, other)]
+    return any(_provisioned(paths.provision_facts(root, study.study, target, o)) < use.since for o in others)
+
+
+def _provisioned(facts: Path) -> str:
+    """When; "" where that is not known."""
+    try:
+        return str(json.loads(facts.read_bytes())["provisioned"])
+    except (OSError, ValueError, LookupError):
+        return ""
 
 
 def _mend_indexes(root: Path, study: Study) -> None:

@@ -3,13 +3,16 @@
 tests/test_side_by_side.py says what a release of Snakemake has not got any more.
 """
 
+import os
 import re
+import shutil
+import signal
 import sys
 import threading
 from collections.abc import Mapping
 from itertools import pairwise
 from pathlib import Path
-from typing import Any, NoReturn
+from typing import Any, NoReturn, TextIO
 
 # Snakemake has nbformat tell a script's language; below it, a JSON schema library builds a grammar of IRIs that nobody
 # here needs, for more than a second at each start. Without this optional part it goes on.
@@ -63,6 +66,102 @@ def say(text: str) -> None:
     from snakemake.logging import logger
 
     logger.info(text)
+
+
+def print_short_lines(workflow: Any) -> None:
+    """A line a job on the screen, without its inputs, of which there may be hundreds; --printshellcmds and --verbose
+    give all that Snakemake has to say, as its log file does.
+    """
+    settings = workflow.output_settings
+    for handler in () if settings.printshellcmds or settings.verbose else _on_screen():
+        handler.formatter.format_workflow_started = lambda msg: ""
+        handler.formatter.format_job_info = _job_line
+        if not settings.show_failed_logs:
+            handler.formatter.format_job_error = _error_line
+
+
+def _on_screen() -> list[Any]:
+    from snakemake.logging import logger
+
+    return [handler for handler in logger.handlers if handler.name == "DefaultStreamHandler"]
+
+
+_WIDEST = 160
+
+
+def _job_line(msg: Mapping[str, Any]) -> str:
+    line = ": ".join([f"rule {msg['rule_name']}", *_for_what(msg), " ".join(str(msg["reason"]).split())])
+    return line if len(line) <= _WIDEST else f"{line[: _WIDEST - 1]}…"
+
+
+def _error_line(msg: Mapping[str, Any]) -> str:
+    return ": ".join([f"Error in rule {msg['rule_name']}", *_for_what(msg), f"see {', '.join(msg['log'])}"])
+
+
+def _for_what(msg: Mapping[str, Any]) -> list[str]:
+    """`target=one, family=fio`; the study is the same for all."""
+    of = [f"{name}={value}" for name, value in (msg.get("wildcards") or {}).items() if name != "study"]
+    return [", ".join(of)] if of else []
+
+
+def end_with_ctrl_c(workflow: Any) -> None:
+    """From now on one Ctrl-C ends the command as soon as its jobs have ended, which are told by the terminal as it is.
+
+    Snakemake loses a Ctrl-C that comes while it prints, and would go on with the next job. Where its reader is gone, as
+    `tee` is after the same Ctrl-C, what it cannot print would keep it from ending its jobs.
+    """
+    if not workflow.is_main_process:
+        return
+    sys.stdout, sys.stderr = _Printing(sys.stdout), _Printing(sys.stderr)  # type: ignore[assignment]
+    for handler in _on_screen():
+        handler.stream = _Printing(handler.stream)
+    signal.signal(signal.SIGINT, _on_ctrl_c)
+
+
+def _on_ctrl_c(number: int, frame: Any) -> None:
+    # The next one is an impatient person's, who leaves the jobs to their leases.
+    signal.signal(signal.SIGINT, signal.default_int_handler)
+    begin_no_more = signal.getsignal(signal.SIGTERM)
+    if not callable(begin_no_more):  # nothing runs yet
+        raise KeyboardInterrupt
+    # On a thread of its own: it waits for a lock that this one may hold.
+    threading.Thread(target=begin_no_more, args=[number, None], daemon=True).start()
+
+
+class _Printing:
+    """A stream that may lose its reader: from then on it leads nowhere, and whoever prints goes on."""
+
+    def __init__(self, stream: TextIO):
+        self._stream = stream
+
+    def write(self, text: str) -> int:
+        try:
+            return self._stream.write(text)
+        except BrokenPipeError:
+            self._lead_nowhere()
+            return len(text)
+
+    def flush(self) -> None:
+        try:
+            self._stream.flush()
+        except BrokenPipeError:
+            self._lead_nowhere()
+
+    def _lead_nowhere(self) -> None:
+        nowhere = os.open(os.devnull, os.O_WRONLY)
+        os.dup2(nowhere, self._stream.fileno())
+        os.close(nowhere)
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._stream, name)
+
+
+def restore_unfinished(folder: Path) -> None:
+    """Have back what a job was making anew below `folder` when its command was killed; the job itself is done again."""
+    kept = Path(".snakemake") / "backups" / folder
+    if kept.is_dir():
+        shutil.copytree(kept, folder, dirs_exist_ok=True)
+        shutil.rmtree(kept)
 
 
 def planned_jobs(workflow: Any) -> list[tuple[str, dict[str, str]]]:

@@ -88,7 +88,7 @@ class Progress:
         """Nothing is measured for so long, because blocks are to be apart."""
         self._state |= {"now": f"waiting for block {block}", "wait_until": time.monotonic() + wait_s}
         self._publish()
-        log.info("%s: block %d begins in %s", self._state["session"], block, _clock(wait_s))
+        log.info("%s: block %d begins in %s", self._state["session"], block, clock(wait_s))
 
     def waited(self, wait_s: float) -> None:
         self._state |= {"waited_s": self._state["waited_s"] + wait_s}
@@ -171,14 +171,14 @@ def _cells(state: Mapping[str, Any]) -> list[str]:
         f"block {state['block']}/{state['blocks']}" if begun else "",
         f"trial {min(state['done'] + 1, state['total'])}/{state['total']}" if begun else "",
         state["now"],
-        f"{_clock(time.monotonic() - state['begun'])} elapsed",
+        f"{clock(time.monotonic() - state['begun'])} elapsed",
         f"{_left(state)} left",
         ", ".join(f"{state[what]} {what}" for what in ("failed", "aborted") if state[what]),
     ]
 
 
 def _left(state: Mapping[str, Any]) -> str:
-    return f"{'≥' if state['adaptive'] else ''}{_clock(_left_s(state))}"
+    return f"{'≥' if state['adaptive'] else ''}{clock(_left_s(state))}"
 
 
 def _left_s(state: Mapping[str, Any]) -> float | None:
@@ -203,7 +203,8 @@ def _waits_s(state: Mapping[str, Any], each_s: float, now: float) -> float:
     return a_wait_s * max(0, blocks - state["blocks_begun"])
 
 
-def _clock(seconds: float | None) -> str:
+def clock(seconds: float | None) -> str:
+    """As on a stop watch: `1:05`, `2:01:05`; `?` of what nobody knows."""
     if seconds is None:
         return "?"
     minutes, rest = divmod(round(seconds), 60)

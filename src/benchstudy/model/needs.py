@@ -34,14 +34,16 @@ def generator_tools(family: Mapping[str, Any], roles: Iterable[str], target_role
     return {generator["tool"] for generator in family.get("generators", ())} if role in roles else set()
 
 
-def programs_by_host(study: Study, target: str) -> dict[str, list[str]]:
+def programs_by_host(study: Study, target: str, family: str | None = None) -> dict[str, list[str]]:
     """Sorted names of all these programs, and of packages that a family's block lists, for each host of the target.
 
-    Another one may have to be installed.
+    Another one may have to be installed. `family`: of this one alone.
     """
     target_roles = study.targets[target].roles
     blocks = [
-        plan.config.model_dump(mode="json", serialize_as_any=True) for plan in study.sessions() if plan.target == target
+        plan.config.model_dump(mode="json", serialize_as_any=True)
+        for plan in study.sessions()
+        if plan.target == target and family in (None, plan.family_name)
     ]
     found: dict[str, set[str]] = {name: set() for name in target_roles.values()}
     for name, programs in found.items():

@@ -23,6 +23,11 @@ def session_index(root: Path, study: str, target: str, family: str) -> Path:
     return family_raw(root, study, target, family) / SESSION_INDEX
 
 
+def provision_facts(root: Path, study: str, target: str, family: str) -> Path:
+    """What the hosts of a target have for a family."""
+    return root / "data" / "provision" / study / target / f"{family}.json"
+
+
 def published(root: Path) -> Path:
     return root / "data" / "published"
 
@@ -60,6 +65,11 @@ def confirmed(root: Path, study: str) -> Path:
 def beside(root: Path, study: str) -> Path:
     """Who computed on this machine beside the study's trials, because somebody said that it may be so."""
     return local_state(root) / "studies" / study / "beside.jsonl"
+
+
+def tried(root: Path, study: str) -> Path:
+    """A root of its own, below which trials lie that were only tried: no result, and no input of anything."""
+    return local_state(root) / "tried" / study
 
 
 def vega_bundle(root: Path, version: str) -> Path:

@@ -11,7 +11,7 @@ from benchstudy.measuring import disturbances
 from benchstudy.measuring.instrument import instrument_sha256
 from benchstudy.measuring.raw import RECORD, StoredFile, StoredTrial, TrialStore, verify
 from benchstudy.measuring.sealed import SUMS, against_index, look, read_index
-from benchstudy.model import paths, sources
+from benchstudy.model import hints, paths, sources
 from benchstudy.model.errors import BenchstudyError
 from benchstudy.model.interference import Disturbance
 from benchstudy.model.study import SessionPlan, Study
@@ -120,7 +120,7 @@ def _measured(root: Path, plan: SessionPlan) -> Measured:
     if index is None:
         raise BenchstudyError(
             f"{plan.family_name} on {plan.target}: {name}/session.json is missing or damaged; run "
-            "`snakemake --cores 8 report` with this study first"
+            f"{hints.snakemake()} first"
         )
     trials = store.trials()
     # Reports are made from what the index lists: a crate with other trials could not make them again.
@@ -149,9 +149,10 @@ def _sealed(name: str, store: Path, folder: Path, files: Sequence[StoredFile]) -
 
 
 def _facts(root: Path, study: Study) -> Iterator[Part]:
+    """What hosts had for each family; of a target as a whole, where an older version provisioned it."""
+    folder = root / "data" / "provision" / study.study
     for target in study.targets:
-        path = root / "data" / "provision" / study.study / f"{target}.json"
-        if path.is_file():
+        for path in (*sorted(folder.glob(f"{target}.json")), *sorted(folder.glob(f"{target}/*.json"))):
             yield Part.of(path.relative_to(root).as_posix(), path)
 
 
@@ -179,7 +180,5 @@ def _reports(root: Path, study: Study) -> list[Part]:
     folder = root / "reports" / study.study
     found = set(report_files(folder, [*study.families, *STUDY_PAGES]))
     if folder / "index.html" not in found:
-        raise BenchstudyError(
-            f"study {study.study}: there are no reports yet; run `snakemake --cores 8 report` with this study first"
-        )
+        raise BenchstudyError(f"study {study.study}: there are no reports yet; run {hints.snakemake()} first")
     return [Part.of(path.relative_to(root).as_posix(), path) for path in sorted(found)]

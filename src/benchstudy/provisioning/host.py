@@ -29,7 +29,7 @@ from benchstudy.hosts.remote import Remote, RemoteError
 from benchstudy.model.errors import BenchstudyError
 from benchstudy.model.host import Host
 from benchstudy.provisioning.pyinfra_remote import OneHost
-from benchstudy.provisioning.tools import ensure_tools
+from benchstudy.provisioning.tools import downloads, ensure_tools, missing_tools
 
 # Colours, and the host's name in front: the log file has no colours, and the reader adds the name.
 _COLOURS = re.compile(r"\x1b\[[0-9;]*m")
@@ -52,6 +52,9 @@ _REFRESH = {
 
 def provision(request: dict[str, Any]) -> dict[str, Any]:
     """The host's facts, as `ProvisionResult.hosts` describes them.
+
+    With `look` in the request nothing is changed, and what there is to do is the answer: `installs`, packages;
+    `builds`, programs and about how many seconds each; and their `downloads`, in words.
 
     Raises BenchstudyError when a deploy file is wrong.
     """
@@ -79,6 +82,13 @@ def _provision(remote: Remote, host: Host, request: dict[str, Any]) -> dict[str,
         connect_all(state)
         state.set_stage(StateStage.Prepare)
         problems = _prepare(pyinfra_host, request["deploys"])
+        if request.get("look"):
+            missing = [name for name, version in _versions(pyinfra_host).items() if version is None]
+            tools = pyinfra_host.data.get("tools", [])
+            builds = missing_tools(remote, tools)
+            fetched = {tool["name"]: downloads(tool) for tool in tools if tool["name"] in builds}
+            disconnect_all(state)
+            return {"installs": missing, "builds": builds, "downloads": fetched}
         operations = state.ops[pyinfra_host]
         # Taken now: asked after its execution, an operation says what it would do next.
         pending = [op for op in operations if operations[op].operation_meta.will_change]
@@ -94,7 +104,9 @@ def _provision(remote: Remote, host: Host, request: dict[str, Any]) -> dict[str,
             changed = sum(result.did_change() for result in results.values())
             problems += [f"{_title(state, op)}: {_tail(r)}" for op, r in results.items() if r.did_error()]
         # After the packages, which may bring what a build needs; as the user who will run them, never as root by sudo.
-        tools, built, unbuilt = ensure_tools(remote, pyinfra_host.data.get("tools", []), _log)
+        tools, built, unbuilt = ensure_tools(
+            remote, pyinfra_host.data.get("tools", []), _log, keep_downloads=request.get("keep_downloads", False)
+        )
         facts = {
             "os": _os_release(remote),
             "machine": remote.run(["uname", "-srm"]).text.strip(),

@@ -4,14 +4,14 @@ import json
 import logging
 import subprocess
 import sys
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from benchstudy.model import registry
+from benchstudy.model import needs, registry
 from benchstudy.model.errors import BenchstudyError
 from benchstudy.model.files import as_json, now, write_atomically
 from benchstudy.model.paths import project_root
@@ -49,36 +49,82 @@ class ProvisionResult:
         return [f"{host}: {problem}" for host, facts in self.hosts.items() for problem in facts["problems"]]
 
 
-def provision_target(study: Study, target: str, facts_path: Path) -> ProvisionResult:
+@dataclass(frozen=True)
+class Ahead:
+    """What provisioning has still to do on a host.
+
+    `builds`: program to about how many seconds. `installs`: packages. `downloads`: what is fetched for each build, in
+    words. `unknown`: why nobody can say all that, such as a host out of reach.
+    """
+
+    builds: Mapping[str, float]
+    installs: Sequence[str]
+    downloads: Mapping[str, str]
+    unknown: str = ""
+
+    @property
+    def builds_s(self) -> float:
+        return sum(self.builds.values())
+
+
+def provision_target(
+    study: Study,
+    target: str,
+    facts_path: Path,
+    families: Sequence[str] = (),
+    *,
+    keep_downloads: bool = False,
+) -> ProvisionResult:
     """Provision all hosts of `target` side by side, and write their facts to `facts_path` (JSON, atomically).
+
+    `families`: those to provision for; all that are measured there when left out. `keep_downloads`: what builds fetched
+    and compiled on the way stays, because others will build there soon.
 
     Running it again changes nothing. That a host is out of reach or a package not to be had becomes a problem
     in the facts, so that everything else goes on; the workflow tries such a target again in the next run.
     Raises ProvisionFailed when a deploy file is wrong.
     """
     root = project_root()
-    families = [plan.family_name for plan in study.sessions() if plan.target == target]
-    roles = study.targets[target].roles
-    requests = {
-        name: {
-            "name": name,
-            "host": study.hosts[name].model_dump(mode="json"),
-            "roles": [role for role, host in roles.items() if host == name],
-            "target_roles": list(roles),
-            "deploys": _deploys(root, study, families),
-        }
-        for name in dict.fromkeys(roles.values())
-    }
-    with ThreadPoolExecutor(max_workers=len(requests)) as pool:
-        answers = {name: pool.submit(_provision_host, request, root) for name, request in requests.items()}
-    result = ProvisionResult({name: answer.result() for name, answer in answers.items()})
+    families = list(families) or [plan.family_name for plan in study.sessions() if plan.target == target]
+    requests = _requests(root, study, target, families)
+    result = ProvisionResult(_answers(root, [request | {"keep_downloads": keep_downloads} for request in requests]))
     for problem in result.problems:
         log.warning("%s", problem)
-    log.info("%s: %d changed, %d problems", target, result.changed, len(result.problems))
+    log.info("%s: %s: %d changed, %d problems", target, ", ".join(families), result.changed, len(result.problems))
     facts = {"study": study.study, "target": target, "families": families, "provisioned": now()}
     facts_path.parent.mkdir(parents=True, exist_ok=True)
     write_atomically(facts_path, as_json({**facts, "hosts": result.hosts}))
     return result
+
+
+def what_is_ahead(study: Study, provisionings: Iterable[tuple[str, str]]) -> dict[str, Ahead]:
+    """By host what these provisionings (target and family) would install and build there now. Nothing is changed.
+
+    Raises ProvisionFailed when a deploy file is wrong.
+    """
+    families: dict[str, list[str]] = {}
+    for target, family in provisionings:
+        families.setdefault(target, []).append(family)
+    found: dict[str, Ahead] = {}
+    for target, names in families.items():
+        root = project_root()
+        requests = [request | {"look": True} for request in _requests(root, study, target, names)]
+        for host, answer in _answers(root, requests).items():
+            known = found.get(host, Ahead({}, [], {}))
+            found[host] = Ahead(
+                {**known.builds, **answer.get("builds", {})},
+                sorted({*known.installs, *answer.get("installs", ())}),
+                {**known.downloads, **answer.get("downloads", {})},
+                answer.get("unreachable", known.unknown),
+            )
+    return found
+
+
+def may_build(study: Study, family: str) -> bool:
+    """Whether the family's services and generators name programs that no package manager may have."""
+    block = study.families[family].model_dump(mode="json", serialize_as_any=True)
+    roles = {role for target in study.targets.values() for role in target.roles}
+    return bool(needs.named_tools(block, roles) or needs.generator_tools(block, roles, roles))
 
 
 def facts_problems(facts_path: Path) -> list[str]:
@@ -107,7 +153,7 @@ def _deploy_by_name(root: Path, families: Iterable[str]) -> dict[str, Path]:
     return {name: path for name, path in found.items() if path and path.is_file()}
 
 
-def _deploys(root: Path, study: Study, families: list[str]) -> list[dict[str, Any]]:
+def _deploys(root: Path, study: Study, families: Sequence[str]) -> list[dict[str, Any]]:
     """What to run, in order: file, and the family's block of the study as data."""
     blocks = {family: study.families[family].model_dump(mode="json", serialize_as_any=True) for family in families}
     return [
@@ -115,7 +161,29 @@ def _deploys(root: Path, study: Study, families: list[str]) -> list[dict[str, An
     ]
 
 
-def _provision_host(request: Mapping[str, Any], root: Path) -> dict[str, Any]:
+def _requests(root: Path, study: Study, target: str, families: Sequence[str]) -> list[dict[str, Any]]:
+    """One a host of the target, for a worker each."""
+    roles = study.targets[target].roles
+    return [
+        {
+            "name": name,
+            "host": study.hosts[name].model_dump(mode="json"),
+            "roles": [role for role, host in roles.items() if host == name],
+            "target_roles": list(roles),
+            "deploys": _deploys(root, study, families),
+        }
+        for name in dict.fromkeys(roles.values())
+    ]
+
+
+def _answers(root: Path, requests: Sequence[Mapping[str, Any]]) -> dict[str, dict[str, Any]]:
+    """By host, all asked side by side."""
+    with ThreadPoolExecutor(max_workers=len(requests)) as pool:
+        answers = {request["name"]: pool.submit(_ask_host, request, root) for request in requests}
+    return {name: answer.result() for name, answer in answers.items()}
+
+
+def _ask_host(request: Mapping[str, Any], root: Path) -> dict[str, Any]:
     """The host's facts, by one worker process."""
     worker = subprocess.Popen(
         [sys.executable, "-m", "benchstudy.provisioning.host"],

@@ -2,7 +2,8 @@
 
 Standard library only. Reads a request (one line of JSON) on stdin, and writes one line of JSON for each thing that
 happens: {"log": text}, {"tool": name, "facts": {…}, "changed": bool} or {"tool": name, "problem": text}. When stdin
-ends, the controller is gone, and so is everything that was started here.
+ends, the controller is gone, and so is everything that was started here. With `look` in the request nothing is built,
+and each line is {"tool": name, "takes_s": about how long its build takes, or null where it is there}.
 
 Below the request's `folder`:
 
@@ -40,6 +41,9 @@ SAY_EVERY_S = 10.0
 # Where Go's own installer, Homebrew and distributions put it; a login by SSH often has none of them on its PATH.
 GO_PLACES = ("/usr/local/go/bin", "/usr/lib/go/bin", "/usr/lib/golang/bin", "/snap/bin")
 TAIL_LINES = 10
+# About how long a build takes on two cores, where none was seen on the host: of a Go program, of a further one from the
+# same modules, of a Python program.
+TYPICAL_S = {"go": 60.0, "further": 5.0, "python": 8.0}
 
 _children: "set[subprocess.Popen]" = set()  # the processes that are at work, to be ended when the controller goes
 
@@ -53,6 +57,8 @@ def main():
     threading.Thread(target=end_with_controller, daemon=True).start()
     folder = Path(request["folder"])
     store = Path(request["store"] or folder)
+    if request.get("look"):
+        return look(request["tools"], store)
     complete = True
     ahead = threading.Thread(target=download_ahead, args=[request["tools"], store], daemon=True)
     ahead.start()
@@ -66,7 +72,7 @@ def main():
     # Gigabytes, which a second run needs none of. Kept up to here, because tools have dependencies in common, and
     # after a failure, because the next attempt then goes on where this one stopped.
     ahead.join()
-    if complete:
+    if complete and not request.get("keep_downloads"):
         drop_cache(store)
 
 
@@ -94,6 +100,36 @@ def end_group(process):
 
 
 # --- what is there -----------------------------------------------------------------------------------------------
+
+
+def look(tools, store):
+    """Say of each tool how long it takes to build, as seen with the last build of its name, or else as declared."""
+    missing = [tool for tool in tools if facts_of(store / name_of(tool), tool) is None]
+    declared = declared_s(missing)
+    for tool in tools:
+        takes_s = seen_s(tool, store) or declared[tool["name"]] if tool in missing else None
+        emit(tool=tool["name"], takes_s=takes_s)
+
+
+def declared_s(tools):
+    """Seconds by the name of each: whoever comes first compiles what others of the same modules share with it."""
+    seconds, modules = {}, []
+    for tool in tools:
+        shares = tool["kind"] == "go" and tool["pins"].get("go.sum") in modules
+        seconds[tool["name"]] = TYPICAL_S["further" if shares else tool["kind"]]
+        modules += [tool["pins"]["go.sum"]] if tool.get("pins") else []
+    return seconds
+
+
+def seen_s(tool, store):
+    """How long the newest build of a tool of this name took; None where none says it."""
+    told = sorted(store.glob(f"{tool['name']}-*/tool.json"), key=lambda path: path.stat().st_mtime)
+    for path in reversed(told):
+        with suppress(OSError, ValueError):
+            facts = json.loads(path.read_text())
+            if facts.get("built_in_s"):
+                return facts["built_in_s"]
+    return None
 
 
 def ensure(tool, folder, store):
@@ -197,7 +233,8 @@ def build(tool, store, name):
         (root / "bin").mkdir(parents=True)
         facts = (build_go if tool["kind"] == "go" else build_python)(tool, store, place, root, final)
         program = sha256_of(root / "bin" / tool["name"])
-        facts = {"version": tool["version"], "sha256": program, **facts}
+        took_s = round(time.monotonic() - started, 1)
+        facts = {"version": tool["version"], "sha256": program, **facts, "built_in_s": took_s}
         (root / "tool.json").write_text(json.dumps(facts, indent=1) + "\n")
         os.sync()  # the name must not be there before the content is, should the power go
         remove(final)

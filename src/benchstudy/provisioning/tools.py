@@ -2,11 +2,12 @@
 
 import json
 import os
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from benchstudy.hosts.remote import Remote
+from benchstudy.hosts.remote import Remote, RemoteProcess
 from benchstudy.provisioning import toolbuilder
 
 # A folder on the hosts where builds are kept by what they are made from, for several work folders of one machine,
@@ -22,11 +23,53 @@ def tools_folder(remote: Remote) -> str:
     return f"{remote.expand(remote.host.work_dir)}/tools"
 
 
+def missing_tools(remote: Remote, tools: Sequence[Mapping[str, Any]]) -> dict[str, float]:
+    """Those that are still to be built on the host, and about how many seconds each takes: as seen, or as declared."""
+    if not tools:
+        return {}
+    # All of them, should there be no Python yet that could look.
+    expected: dict[str, float | None] = {**toolbuilder.declared_s(tools)}
+    with _builder(remote, tools, look=True) as builder:
+        while line := builder.read_line(_SILENCE_S):
+            event = json.loads(line)
+            expected[event["tool"]] = event["takes_s"]
+    return {name: takes_s for name, takes_s in expected.items() if takes_s is not None}
+
+
+def downloads(tool: Mapping[str, Any]) -> str:
+    """What its build fetches, in words: no more than that, because modules that are not compiled stay away."""
+    if tool["kind"] == "python":
+        pinned = sum("==" in line for line in tool["requirements"].splitlines())
+        return f"{pinned} wheel{'s' * (pinned != 1)}"
+    modules = {line.split()[0] for line in tool["pins"].get("go.sum", "").splitlines() if line}
+    return f"at most {len(modules)} Go modules" if modules else "its Go modules"
+
+
+@contextmanager
+def _builder(remote: Remote, tools: Sequence[Mapping[str, Any]], **how: Any) -> Iterator[RemoteProcess]:
+    """The builder at work on the host, which was told of the tools and how to go about it."""
+    wanted = [{part: tool[part] for part in tool if part != "why"} for tool in tools]
+    store = os.environ.get(STORE_VARIABLE) or None
+    request = {"folder": tools_folder(remote), "store": store, "tools": wanted, **how}
+    # Not the agent: a word changed in here must not look like another instrument.
+    program = Path(toolbuilder.__file__).read_text().encode("unicode_escape")
+    with remote.open([remote.host.python, "-c", _START]) as builder:
+        # Its input stays open: when it ends, however this process came to its end, so does whatever is being built.
+        builder.write_line(program)
+        builder.write_line(json.dumps(request).encode())
+        yield builder
+
+
 def ensure_tools(
-    remote: Remote, tools: Sequence[Mapping[str, Any]], log: Callable[[str], None]
+    remote: Remote,
+    tools: Sequence[Mapping[str, Any]],
+    log: Callable[[str], None],
+    *,
+    keep_downloads: bool = False,
 ) -> tuple[dict[str, dict[str, Any] | None], int, list[str]]:
     """Have `tools` (as deploy.py describes them) on the host, built there if need be.
 
+    `keep_downloads`: what builds fetched and compiled on the way stays, because others will build there soon.
     Returns facts by name (version; sha256 of the program, for a Python tool of its launcher, and contents_sha256 of
     all it launches; path; what it was built with; None when it could not be built), how many
     were changed, and the problems, each with tool, step and cause. One that fails does not keep the others away.
@@ -35,15 +78,8 @@ def ensure_tools(
     if not tools:
         return {}, 0, []
     reasons = {tool["name"]: tool["why"] for tool in tools}
-    wanted = [{part: tool[part] for part in tool if part != "why"} for tool in tools]
-    request = {"folder": tools_folder(remote), "store": os.environ.get(STORE_VARIABLE) or None, "tools": wanted}
     changed, problems, answered = 0, [], set()
-    # Not the agent: a word changed in here must not look like another instrument.
-    program = Path(toolbuilder.__file__).read_text().encode("unicode_escape")
-    with remote.open([remote.host.python, "-c", _START]) as builder:
-        # Its input stays open: when it ends, however this process came to its end, so does whatever is being built.
-        builder.write_line(program)
-        builder.write_line(json.dumps(request).encode())
+    with _builder(remote, tools, keep_downloads=keep_downloads) as builder:
         while line := builder.read_line(_SILENCE_S):
             event = json.loads(line)
             if "log" in event:

@@ -25,12 +25,14 @@ def _labels(results: Results, frame: pl.DataFrame, series: str) -> pl.Series:
 
 def style(results: Results, series: str, where: Where | None = None) -> Style:
     """A colour and a shape for each series among the chosen cases."""
+    results.require_factors([series])
     levels = results.select(where).drop_nulls(series)
     return Style(tuple(_labels(results, levels, series).unique(maintain_order=True).to_list()))
 
 
 def points(results: Results, metric: str, series: str, where: Where, x: str | None = None) -> pl.DataFrame:
     """One row a trial: series, y, unit, trial, tooltips, and the case's numeric column `x` when one is named."""
+    results.require_factors([series] if x is None else [series, x])
     found = results.points(metric, where).drop_nulls(series)
     texts = [human.quantity(value, unit) for value, unit in found.select("value", "unit").iter_rows()]
     columns: dict[str, pl.Series | pl.Expr] = {

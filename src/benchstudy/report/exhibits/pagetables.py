@@ -29,6 +29,7 @@ class PageTables(Exhibits):
 
         `cell`: "page" for the storage page's format with mean, deviation and p50, "median" for rates.
         """
+        self.results.require_factors([rows, *columns])
         columns = self._with_target(columns, where)
         form = self.published_form if cell == "page" else cell
         estimates = self.results.estimates(metric, where)
@@ -51,6 +52,7 @@ class PageTables(Exhibits):
         `units`: to print a metric in, where it is not its own: {metric: "%"}. `cell` as for `table`, or "range" for
         what must hold in every trial.
         """
+        self.results.require_factors(rows)
         rows = self._with_target(rows, where or {})
         given = {
             m: title

@@ -2,7 +2,7 @@
 
 import json
 from collections import Counter
-from collections.abc import Container, Mapping, Sequence
+from collections.abc import Container, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
@@ -10,7 +10,7 @@ from typing import Any
 
 import polars as pl
 
-from benchstudy.model import registry
+from benchstudy.model import hints, registry
 from benchstudy.model.causes import Cause
 from benchstudy.model.errors import BenchstudyError
 from benchstudy.model.family import UNKNOWN
@@ -92,7 +92,7 @@ class Results:
         if not path.is_file():
             raise BenchstudyError(
                 f"{path}: no such table; measure and tidy family {self.family!r} of study {self.study!r} first "
-                "(snakemake --cores 8 report)"
+                f"({hints.snakemake()})"
             )
         return pl.read_parquet(path)
 
@@ -132,16 +132,20 @@ class Results:
     def select(self, where: Where | None = None) -> pl.DataFrame:
         """Rows of the case table whose levels are the given ones (one, or any of a list)."""
         chosen = self.cases
+        self.require_factors(where or {})
         for factor, wanted in (where or {}).items():
-            if factor not in chosen.columns:
-                raise BenchstudyError(
-                    f"family {self.family!r} has no factor {factor!r}; it has {', '.join(self.factors)}"
-                )
             chosen = chosen.filter(pl.col(factor).is_in([wanted] if isinstance(wanted, str) else list(wanted)))
         return chosen
 
+    def require_factors(self, names: Iterable[str]) -> None:
+        """Columns of the case table count too. Raises BenchstudyError that names the known ones."""
+        for name in names:
+            if name not in self.cases.columns:
+                raise BenchstudyError(f"no factor {name!r}; known: {', '.join(self.factors)}")
+
     def levels(self, factor: str, where: Where | None = None) -> list[str]:
         """The levels of a factor among the cases chosen by `where`, in the study's order."""
+        self.require_factors([factor])
         return self.select(where)[factor].drop_nulls().unique(maintain_order=True).to_list()
 
     def variants(self, factor: str, shared: Sequence[str], where: Where | None = None) -> list[list[str]]:
