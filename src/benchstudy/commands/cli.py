@@ -1,6 +1,7 @@
 """The `benchstudy` command: what one does with a study besides `snakemake report`."""
 
 import argparse
+import logging
 import os
 import re
 import sys
@@ -9,14 +10,14 @@ from pathlib import Path
 
 from benchstudy import __version__
 from benchstudy.commands.comparing import add_command as add_compare_command
+from benchstudy.commands.plan import add_command as add_plan_command
 from benchstudy.commands.provenance import add_commands as add_provenance_commands
-from benchstudy.model import paths, registry
+from benchstudy.model import hints, paths, registry
 from benchstudy.model.errors import BenchstudyError
 from benchstudy.model.files import disk_trouble
 from benchstudy.model.names import nearest
 from benchstudy.model.study import Study, load_study
 
-_EMBEDDED = Path("config/config.yaml")
 _STUDY_HELP = "the study's file (default: %(default)s)"
 _TRIAL_ID = re.compile(r"[0-9a-f][0-9a-f-]{3,35}")
 
@@ -24,7 +25,8 @@ _TRIAL_ID = re.compile(r"[0-9a-f][0-9a-f-]{3,35}")
 def main(argv: Sequence[str] | None = None) -> int:
     arguments = _parser().parse_args(argv)
     try:
-        status = arguments.command(arguments)
+        with hints.about(_study_file(arguments)):
+            status = arguments.command(arguments)
         sys.stdout.flush()
         return status
     except BrokenPipeError:  # who reads, such as `head`, has seen enough
@@ -42,6 +44,12 @@ def main(argv: Sequence[str] | None = None) -> int:
         return 130
 
 
+def _study_file(arguments: argparse.Namespace) -> Path | None:
+    """What the command was told, unless it is a crate."""
+    study = getattr(arguments, "study", None)
+    return study if isinstance(study, Path) and study.suffix in (".yaml", ".yml", ".json") else None
+
+
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         prog="benchstudy",
@@ -53,6 +61,9 @@ def _parser() -> argparse.ArgumentParser:
 
     check = commands.add_parser("check", help="validate a study and try every host, without measuring")
     check.add_argument("--no-hosts", action="store_true", help="validate the file only; connect to nothing")
+    check.add_argument(
+        "--try", action="store_true", dest="trying", help="then try each case for some seconds, apart from all results"
+    )
     check.set_defaults(command=_check)
 
     cases = commands.add_parser("cases", help="list the cases of a study, and what is measured of each")
@@ -98,10 +109,11 @@ def _parser() -> argparse.ArgumentParser:
     add_compare_command(commands)
 
     for command in (check, cases):
-        command.add_argument("study", nargs="?", type=Path, default=_EMBEDDED, metavar="STUDY", help=_STUDY_HELP)
+        command.add_argument("study", nargs="?", type=Path, default=hints.EMBEDDED, metavar="STUDY", help=_STUDY_HELP)
     for command in (discard, imports):
-        command.add_argument("--study", type=Path, default=_EMBEDDED, metavar="STUDY", help=_STUDY_HELP)
-    add_provenance_commands(commands, _EMBEDDED, _STUDY_HELP)
+        command.add_argument("--study", type=Path, default=hints.EMBEDDED, metavar="STUDY", help=_STUDY_HELP)
+    add_plan_command(commands, _STUDY_HELP)
+    add_provenance_commands(commands, hints.EMBEDDED, _STUDY_HELP)
     return parser
 
 
@@ -126,7 +138,19 @@ def _check(arguments: argparse.Namespace) -> int:
             print(f"  {name}: {word:7} {text}" + (f"\n      -> {fix}" if fix else ""))
     told = f", {busy} of them busy" if busy else ""
     print(f"{bad} problem{'s' * (bad != 1)}" if bad else f"every host is ready{told}")
-    return 1 if bad else 0
+    return 1 if bad else _try(study) if arguments.trying else 0
+
+
+def _try(study: Study) -> int:
+    from benchstudy.commands.trying import try_study
+
+    logging.getLogger("benchstudy").addHandler(logging.NullHandler())  # each failure is said below, once
+    failed = 0
+    for fine, came_of_it, tried in try_study(study, paths.project_root()):
+        failed += not fine
+        print(f"  {'ok' if fine else 'PROBLEM':7} {tried}: {came_of_it}", flush=True)
+    print(f"{failed} could not be measured" if failed else "every case can be measured")
+    return 1 if failed else 0
 
 
 def _cases(arguments: argparse.Namespace) -> int:
@@ -220,7 +244,7 @@ def _discard(arguments: argparse.Namespace) -> int:
     for store, trial in chosen:
         store.discard(trial, arguments.why.strip())
         print(f"discarded {trial.short}: {trial.record.case}, block {trial.record.block} ({trial.record.status})")
-    print(f"{len(chosen)} discarded; `snakemake --cores 8 report` measures what is missing now")
+    print(f"{len(chosen)} discarded; {hints.snakemake()} measures what is missing now")
     return 0
 
 

@@ -20,13 +20,14 @@ from benchstudy.hosts.controller import ends_with_controller
 from benchstudy.hosts.remote import ConnectionFailed, ConnectionLost, Remote, RemoteError
 from benchstudy.measuring import disturbances, looks
 from benchstudy.measuring.beside import Beside
+from benchstudy.measuring.giving_up import GivenUp, given_up
 from benchstudy.measuring.instrument import instrument_sha256
 from benchstudy.measuring.progress import Progress
 from benchstudy.measuring.raw import RESULTS, CorruptTrial, Status, StoredTrial, TrialRecord, TrialStore, in_order
 from benchstudy.measuring.sessionrecord import SessionRecord
 from benchstudy.measuring.state import HostConnection, SessionState
 from benchstudy.measuring.trial import TrialContext
-from benchstudy.model import paths
+from benchstudy.model import hints, paths
 from benchstudy.model.causes import Cause, Failure
 from benchstudy.model.errors import BenchstudyError, SessionFailed, TrialFailed
 from benchstudy.model.family import Case, ParseError
@@ -105,7 +106,7 @@ def results(
             raise SessionFailed(
                 f"{record.case}: the study now describes this case in another way ({', '.join(changed) or 'levels'} "
                 f"changed) than when trial {trial.short} measured it. Give the study a new name to measure afresh, or "
-                f"put the old value back, or `benchstudy discard --case {record.case} --why …`"
+                f"put the old value back, or {hints.benchstudy('discard', '--case', record.case, '--why', '…')}"
             )
         found.setdefault((record.case, record.block), []).append(trial)
     return found
@@ -121,23 +122,32 @@ def set_aside(plan: SessionPlan, trials: Iterable[StoredTrial], discarded: Conta
 
 
 def missing_trials(
-    plan: SessionPlan, store: TrialStore, trials: Iterable[StoredTrial], say: Callable[[str], None]
+    plan: SessionPlan,
+    store: TrialStore,
+    trials: Iterable[StoredTrial],
+    say: Callable[[str], None],
+    *,
+    may_look: bool = True,
 ) -> list[Scheduled]:
     """What is to be measured next: all that is missing; in an adaptive session, what is missing before its next look.
 
     Where nothing is, the look is taken from the verified `trials`, stored, told by `say`, and decides. A look that was
-    stored is never taken again. [] when the session has all that it asks for. Raises SessionFailed as `adopt`, and when
-    a trial can no longer be parsed that a look needs.
+    stored is never taken again, and who only asks (not `may_look`) takes none. [] when the session has all that it asks
+    for, or when it has to look first. Raises SessionFailed as `adopt`, and when a trial can no longer be parsed that a
+    look needs.
     """
     found = results(plan, trials, store.discards())
     adopted = {key: _standing(plan, repeated) for key, repeated in found.items()}
-    stopping = plan.stopping
+    stopping, given = plan.stopping, given_up(plan, found)
     blocks = stopping.look_from(looks.begun(adopted)) if stopping else plan.blocks
     while True:
         missing = [s for s in schedule(plan, blocks) if _is_missing(plan, found.get((s.case.id, s.block), []))]
+        missing = [scheduled for scheduled in missing if scheduled.case.id not in given]
         if missing or stopping is None:
             return missing
         look = looks.find_look(store.looks(), plan, blocks, adopted)
+        if look is None and not may_look:
+            return []
         if look is None:
             look = looks.take_look(plan, blocks, adopted)
             store.keep_look(look)
@@ -228,8 +238,9 @@ def write_index(plan: SessionPlan, store: TrialStore, trials: Iterable[StoredTri
         )
     try:
         repeated = set_aside(plan, trials, store.discards())
+        given = [vars(case) for case in given_up(plan, results(plan, trials, store.discards())).values()]
     except SessionFailed:  # a case was described anew, and the index says so already
-        repeated = {}
+        repeated, given = {}, []
     sessions = [_session(path) for path in store.folder.glob("sessions/[!.]*/session.json")]
     index = {
         "schema_version": 1,
@@ -244,6 +255,7 @@ def write_index(plan: SessionPlan, store: TrialStore, trials: Iterable[StoredTri
         "trials": listed,
         "disturbance": {**plan.disturbance.model_dump(mode="json"), "repeated": repeated},
         "discarded": [vars(d) for d in store.discards().values()],
+        "given_up": given,
     }
     path = store.index
     write_atomically(path, as_json(index))
@@ -313,17 +325,28 @@ class _Session:
 
     def _results_of(self, missing: list[Scheduled], state: SessionState) -> None:
         """Measure all of these. Raises SessionFailed when one of them has no result in the end."""
-        aborted = []
+        aborted, given = [], self._given_up()
         for scheduled in missing:
+            if scheduled.case.id in given:
+                self._progress.extend(-1, blocks=0)
+                continue
             self._wait_for(scheduled.block)
-            if self._one_trial(scheduled, state) == "aborted":
+            status = self._one_trial(scheduled, state)
+            if status == "aborted":
                 aborted.append(scheduled)
+            elif status != "ok":
+                known, given = given, self._given_up()
+                for case in given.keys() - known.keys():
+                    self._event(str(given[case]))
         # Out of their order, which their record shows; another abortion is left to the next run.
         again = [scheduled for scheduled in aborted if self._one_trial(scheduled, state) == "aborted"]
         if again:
             names = ", ".join(f"{s.case.id} in block {s.block}" for s in again[:_MOST_NAMED])
             more = f" and {len(again) - _MOST_NAMED} more" if len(again) > _MOST_NAMED else ""
             raise SessionFailed(f"{len(again)} trials were aborted twice and have no result: {names}{more}")
+
+    def _given_up(self) -> dict[str, GivenUp]:
+        return given_up(self._plan, results(self._plan, self._trials, self._store.discards()))
 
     def _wait_for(self, block: int) -> None:
         """Until the block before began so long ago as the study wants blocks to be apart, whichever session held it.

@@ -7,6 +7,7 @@ from typing import Any
 
 import polars as pl
 
+from benchstudy.measuring.giving_up import GivenUp
 from benchstudy.model import registry
 from benchstudy.report import human
 from benchstudy.report.results import sessions
@@ -154,6 +155,8 @@ def _session_facts(index: Mapping[str, Any], *, several: bool) -> list[tuple[str
     if lines:
         facts.append((f"Environment, before against after{where}", "\n".join(changes) or "no change noticed"))
     events = [event for session in index["sessions"] for event in session["events"]]
+    given = [str(GivenUp(**case)) for case in index.get("given_up", ())]
+    facts += [(f"Given up{where}", "\n".join(given))] if given else []
     return [*facts, (f"Events{where}", "\n".join(events[:20]))]
 
 

@@ -1,0 +1,115 @@
+"""`benchstudy plan`: what a study would do now, and about how long that takes. Nothing is measured or written."""
+
+import argparse
+import json
+from collections.abc import Iterator, Mapping
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+from benchstudy.measuring.progress import clock
+from benchstudy.model import hints, paths
+from benchstudy.model.errors import BenchstudyError
+from benchstudy.model.study import SessionPlan, Study, load_study
+
+_BELOW = ("data/raw", "data/provision", "data/tidy", "reports")
+
+
+def add_command(commands: Any, study_help: str) -> None:
+    plan = commands.add_parser("plan", help="what a study would measure, build and write now, and how long that takes")
+    plan.add_argument("study", nargs="?", type=Path, default=hints.EMBEDDED, metavar="STUDY", help=study_help)
+    plan.add_argument("--no-hosts", action="store_true", help="leave out what only hosts can tell; connect to nothing")
+    plan.add_argument("--json", action="store_true", help="the same for programs")
+    plan.set_defaults(command=_plan)
+
+
+def _plan(arguments: argparse.Namespace) -> int:
+    study = load_study(arguments.study)
+    found = planned(study, paths.project_root(), look=study.measure and not arguments.no_hosts)
+    if arguments.json:
+        print(json.dumps(found, indent=2))
+    else:
+        print(f"{arguments.study}: study {study.study}, {len(found['sessions'])} sessions")
+        for line in _lines(found):
+            print(f"  {line}")
+    return 1 if any(session["problem"] for session in found["sessions"]) else 0
+
+
+def planned(study: Study, root: Path, *, look: bool) -> dict[str, Any]:
+    """What is said, as plain data; times in seconds. `look`: ask the hosts what is to be installed and built there."""
+    from benchstudy.provisioning.target import what_is_ahead
+
+    plans = study.sessions()
+    sessions = [_session(plan, root) for plan in plans]
+    asked = [(p.target, p.family_name) for p in plans if not p.config.import_only] if look else []
+    hosts = {name: asdict(ahead) for name, ahead in what_is_ahead(study, asked).items()}
+    builds_s = sum(sum(host["builds"].values()) for host in hosts.values())
+    return {
+        "study": study.study,
+        "sessions": sessions,
+        "hosts": hosts,
+        "seconds": builds_s + sum(session["seconds"] for session in sessions),
+        "writes": {
+            "here": [f"{folder}/{study.study}" for folder in _BELOW],
+            **{
+                name: [study.hosts[name].work_dir, *_places(plans, name)]
+                for name in dict.fromkeys(host for plan in plans for host in plan.hosts)
+            },
+        },
+    }
+
+
+def _session(plan: SessionPlan, root: Path) -> dict[str, Any]:
+    from benchstudy.measuring.expected import Expected, expected
+    from benchstudy.measuring.raw import TrialStore
+
+    store = TrialStore(paths.family_raw(root, plan.study.study, plan.target, plan.family_name))
+    problem = ""
+    try:
+        found = expected(plan, store) if plan.study.measure else Expected(0, 0, len(store.trials()), 0.0, 0, "")
+    except BenchstudyError as error:
+        found, problem = Expected(0, 0, 0, 0.0, 0, ""), str(error)
+    of = {"family": plan.family_name, "target": plan.target, "timeout_s": plan.config.timeout}
+    return {**of, **asdict(found), "problem": problem}
+
+
+def _places(plans: list[SessionPlan], host: str) -> list[str]:
+    """Folders of the host that cases name to be written to, beside the work folder."""
+    definitions = [case.definition for plan in plans if host in plan.hosts for case in plan.cases]
+    named = (part.get("path") for d in definitions for part in (d, d.get("backend", {})) if isinstance(part, Mapping))
+    return sorted({path for path in named if isinstance(path, str) and path.startswith(("/", "~"))})
+
+
+def _lines(found: Mapping[str, Any]) -> Iterator[str]:
+    for session in found["sessions"]:
+        yield f"{session['family']} on {session['target']}: {_measured(session)}"
+    for name, host in found["hosts"].items():
+        if host["unknown"]:
+            yield f"{name}: what is to be built there is not known: {host['unknown']}"
+        if host["builds"]:
+            each = ", ".join(f"{program} {clock(takes_s)}" for program, takes_s in host["builds"].items())
+            yield f"builds on {name}, about {clock(sum(host['builds'].values()))}: {each}"
+        if host["installs"]:
+            yield f"installs on {name}: {', '.join(host['installs'])}"
+        if host["downloads"] or host["installs"]:
+            sources = [f"{of} of {program}" for program, of in host["downloads"].items()]
+            sources += ["packages with what these need"] if host["installs"] else []
+            yield f"downloads on {name}: {', '.join(sources)}"
+    for place, folders in found["writes"].items():
+        yield f"writes {'here' if place == 'here' else f'on {place}'}: {', '.join(folders)}"
+    least = "at least" if any(session["untold"] for session in found["sessions"]) else "about"
+    yield f"in all {least} {clock(found['seconds'])}, and a few seconds for each page"
+
+
+def _measured(session: Mapping[str, Any]) -> str:
+    if session["problem"]:
+        return str(session["problem"])
+    if not session["trials"]:
+        return f"nothing to measure, {session['adopted']} trials adopted"
+    most = f" (at most {session['most']})" if session["most"] > session["trials"] else ""
+    told = [f"about {clock(session['seconds'])} as {session['source']}"] if session["source"] else []
+    if session["untold"]:
+        told.append(
+            f"{session['untold']} for which no time is declared, {clock(session['timeout_s'])} at most for each"
+        )
+    return f"{session['trials']} trials to measure{most}, {session['adopted']} adopted: {', and '.join(told)}"

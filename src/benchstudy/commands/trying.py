@@ -1,0 +1,54 @@
+"""`benchstudy check --try`: a short trial of each case, apart from all results: what cannot work is found at once."""
+
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+
+from benchstudy.hosts import interrupts
+from benchstudy.measuring.raw import TrialRecord, TrialStore
+from benchstudy.measuring.sealed import read_index
+from benchstudy.measuring.session import hold_session
+from benchstudy.model import paths
+from benchstudy.model.study import SessionPlan, Study
+
+# After this a trial is ended. One that came so far without a failure is as good as one that came to its end.
+LONG_ENOUGH_S = 10.0
+# Fine, or not; what came of it; what was tried.
+Outcome = tuple[bool, str, str]
+
+
+def try_study(study: Study, root: Path) -> Iterator[Outcome]:
+    """One for each case of each session, and for a session that could not be held. Raises CorruptTrial.
+
+    Trials lie below `paths.tried` until the next call, for whoever wants to see their files; nothing counts them.
+    """
+    apart = paths.tried(root, study.study)
+    if apart.exists():
+        shutil.rmtree(apart)
+    interrupts.install()
+    for plan in _short(study).sessions():
+        if plan.config.import_only:
+            continue
+        index = read_index(hold_session(apart, plan))
+        store = TrialStore(paths.family_raw(apart, study.study, plan.target, plan.family_name))
+        last = {trial.record.case: trial.record for trial in sorted(store.trials(), key=lambda t: t.record.started)}
+        where = f"{plan.family_name} on {plan.target}"
+        yield from ((*_came_of(plan, record), f"{where}: {case}") for case, record in last.items())
+        if index is not None and index["problem"]:
+            yield False, str(index["problem"]), where
+
+
+def _came_of(plan: SessionPlan, record: TrialRecord) -> tuple[bool, str]:
+    if record.status == "timeout":
+        return True, f"nothing failed in {plan.config.timeout:g} s"
+    return record.status == "ok", record.cause or f"{record.duration_s:.1f} s"
+
+
+def _short(study: Study) -> Study:
+    """A single block, whose trials are ended soon."""
+    once = {"blocks": 1, "until": None, "blocks_apart": None, "disturbance": None, "give_up_after": None}
+    families = {
+        name: config.model_copy(update={**once, "timeout": min(config.timeout, LONG_ENOUGH_S)})
+        for name, config in study.families.items()
+    }
+    return study.model_copy(update={**once, "families": families})

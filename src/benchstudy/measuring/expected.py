@@ -1,0 +1,65 @@
+"""What a session is still going to measure, and about how long that takes: as seen before, or else as declared."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from itertools import pairwise
+from statistics import median
+
+from benchstudy.measuring.raw import RESULTS, StoredTrial, TrialStore
+from benchstudy.measuring.session import adopt, missing_trials
+from benchstudy.model.study import SessionPlan
+
+
+@dataclass(frozen=True)
+class Expected:
+    """`trials` are to be measured, at least, and `adopted` ones are there. `most` is the most that there can be.
+
+    `seconds`: for these trials but for the `untold` ones, which declare no time while no case of theirs was seen.
+    `source`: "seen", "declared", "seen and declared", or nothing.
+    """
+
+    trials: int
+    most: int
+    adopted: int
+    seconds: float
+    untold: int
+    source: str
+
+
+def expected(plan: SessionPlan, store: TrialStore) -> Expected:
+    """Nothing is written, and no look is taken. Raises SessionFailed and CorruptTrial as a session does."""
+    trials = store.trials()
+    missing = missing_trials(plan, store, trials, say=lambda _: None, may_look=False)
+    adopted = len(adopt(plan, trials, store.discards()))
+    most = plan.trials(plan.blocks) - adopted if missing else 0
+    done = [t for t in trials if t.record.status in RESULTS and t.record.imported_from is None]
+    seen: dict[str, list[float]] = {}
+    for trial in done:
+        seen.setdefault(trial.record.case, []).append(trial.record.duration_s)
+    seconds, untold, sources = 0.0, 0, set()
+    of_others_s = median(map(median, seen.values())) if seen else None
+    for scheduled in missing:
+        case = scheduled.case
+        declared_s = plan.family.declared_s(case)
+        takes_s = median(seen[case.id]) if case.id in seen else of_others_s if declared_s is None else declared_s
+        if takes_s is None:
+            untold += 1
+        else:
+            sources.add("seen" if case.id in seen or declared_s is None else "declared")
+            seconds += takes_s
+    blocks = len({scheduled.block for scheduled in missing})
+    waiting_s = max(0.0, plan.blocks_apart_s * (blocks - 1) - seconds * (blocks - 1) / max(1, blocks))
+    between_s = _between_s(done) * max(0, len(missing) - 1)
+    source = " and ".join(sorted(sources, reverse=True))
+    return Expected(len(missing), most, adopted, seconds + waiting_s + between_s, untold, source)
+
+
+def _between_s(trials: Sequence[StoredTrial]) -> float:
+    """What usually lies between the end of a trial and the start of the next one of its session."""
+    gaps = []
+    for before, after in pairwise(sorted(trials, key=lambda t: t.record.started)):
+        if before.record.session == after.record.session and before.record.block == after.record.block:
+            ended, begun = (datetime.fromisoformat(t) for t in (before.record.finished, after.record.started))
+            gaps.append(max(0.0, (begun - ended).total_seconds()))
+    return median(gaps) if gaps else 0.0

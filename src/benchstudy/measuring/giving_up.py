@@ -1,0 +1,47 @@
+"""Cases that are not measured any more, because their first trials failed in the same way: `give_up_after`.
+
+The results on disk decide, so that an interrupted session and the next one come to the same. A discarded trial decides
+nothing: whoever mends the cause discards one, and the case is tried again.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from benchstudy.measuring.raw import StoredTrial
+from benchstudy.model.causes import Cause
+from benchstudy.model.study import SessionPlan
+
+
+@dataclass(frozen=True)
+class GivenUp:
+    """`trials` of it failed, all with `cause`; `words` are of the first one. `left_out` ones are not measured."""
+
+    case: str
+    cause: str
+    words: str
+    trials: int
+    left_out: int
+
+    def __str__(self) -> str:
+        return (
+            f"{self.case}: given up after its first {self.trials} trials failed in the same way ({self.words}); "
+            f"{self.left_out} were left out"
+        )
+
+
+def given_up(plan: SessionPlan, found: Mapping[tuple[str, int], Sequence[StoredTrial]]) -> dict[str, GivenUp]:
+    """By case. `found`: results by case and block, as `session.results` gives them."""
+    after = plan.give_up_after
+    by_case: dict[str, list[StoredTrial]] = {}
+    for (case, _), trials in sorted(found.items()) if after else ():
+        by_case.setdefault(case, []).extend(t for t in trials if t.record.imported_from is None)
+    given = {}
+    for case in plan.cases:
+        trials = by_case.get(case.id, [])
+        first = trials[:after]
+        causes = {t.record.failure.cause if t.record.failure else Cause.TOLD for t in first}
+        if len(first) == after and len(causes) == 1 and all(t.record.status != "ok" for t in first):
+            blocks = {t.record.block for t in trials}
+            left = sum(case.is_in(block) and block not in blocks for block in range(1, plan.blocks + 1))
+            given[case.id] = GivenUp(case.id, causes.pop().value, first[0].record.cause or "", len(trials), left)
+    return {name: case for name, case in given.items() if case.left_out}

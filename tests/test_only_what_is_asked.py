@@ -1,0 +1,256 @@
+"""A command does what it is asked for, the quick part first, says what it is about to do, and loses nothing good."""
+
+import json
+import re
+import shutil
+from pathlib import Path
+from typing import Any
+
+import pytest
+from conftest import TOOL_STORE, Project, copy_project
+from planned import jobs_in
+from test_tools import PYTHON_TOOL, REQUIREMENTS
+
+SCREEN = 50  # lines
+
+
+@pytest.fixture(scope="module")
+def clone(tmp_path_factory: pytest.TempPathFactory) -> Project:
+    """A fresh one, in which nothing but dry runs happens."""
+    return copy_project(tmp_path_factory.mktemp("clone") / "project")
+
+
+def test_a_page_provisions_and_measures_its_own_family_alone(clone):
+    jobs = {job.name: job for job in jobs_in(clone.snakemake("-n", "-p", "reports/embedded/fio.html").stdout)}
+    assert set(jobs) == {
+        *("provision_target this-machine fio", "measure_session this-machine fio", "tidy_family fio", "make_page fio")
+    }
+    deploys = {file for file in jobs["provision_target this-machine fio"].inputs if re.fullmatch(r"envs/\w+\.py", file)}
+    assert deploys == {"envs/common.py", "envs/fio.py"}
+
+
+def test_families_that_build_nothing_come_first_with_their_pages(clone):
+    printed = clone.snakemake("-n", "-p", "report").stdout
+    found = re.findall(
+        r"rule (\w+):\n(?:    .*\n)*?    wildcards: .*?(?:family|page)=(\w+)\n    priority: (\d+)", printed
+    )
+    turn: dict[str, set[int]] = {}
+    for _, family, priority in found:
+        turn.setdefault(family, set()).add(int(priority))
+    assert {rule for rule, _, _ in found} == {"provision_target", "measure_session", "tidy_family", "make_page"}
+    assert all(len(priorities) == 1 for priorities in turn.values()), "a family's jobs stay together"
+    (fio,), (file_size,), *others = (turn.pop("fio"), turn.pop("file_size"), *turn.values())
+    assert fio > file_size > max(max(other) for other in others), "one of its tables is on the other's page"
+
+
+def test_a_dry_run_fits_on_a_screen(clone):
+    done = clone.snakemake("-n", "reports/embedded/fio.html", "reports/embedded/file_size.html")
+    lines = (done.stdout + done.stderr).splitlines()
+    assert len([line for line in lines if line.startswith("rule ")]) == 8
+    assert len(lines) < SCREEN and max(map(len, lines)) < 200
+    assert "rule measure_session: target=this-machine, family=fio: Missing output files: data/raw" in done.stdout
+
+
+# -- two families, one of which needs a program that is built ----------------------
+
+
+def study(tmp: Path) -> dict[str, Any]:
+    tool = {"argv": ["{{tools}}/wheel", "version"], "ready": {"file": "{{dir}}/never"}}
+    return {
+        "study": "two",
+        "blocks": 1,
+        "hosts": {"local": {"loopback": True, "work_dir": str(tmp / "work")}},
+        "targets": {"one": {"roles": {"sut": "local"}}},
+        "families": {
+            "file_size": {
+                "backends": [{"name": "disk", "kind": "path", "path": str(tmp)}],
+                "sizes": ["100KB"],
+                "sync": ["fsync"],
+                "cache": ["cold"],
+                "operations": 2,
+                "services": {"never-started": tool},
+            },
+            "fio": {
+                "directories": [{"name": "disk", "path": str(tmp)}],
+                "size": "1MiB",
+                "runtime": "1s",
+                "page_jobs": ["gitlab"],
+                "small_files": [],
+            },
+        },
+    }
+
+
+@pytest.fixture(scope="module")
+def asked(tmp_path_factory: pytest.TempPathFactory) -> tuple[Project, str]:
+    """The project, and what was printed when the page of the family was asked for that needs no build."""
+    folder = tmp_path_factory.mktemp("asked")
+    project = copy_project(folder / "project")
+    project.write_study(study(folder))
+    (project.root / "envs/file_size.py").write_text(PYTHON_TOOL)
+    (project.root / "envs/wheel-requirements.txt").write_text(REQUIREMENTS)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("BENCHSTUDY_HOST_LOCK", str(folder / "host.lock"))
+        patch.delenv(TOOL_STORE, raising=False)
+        return project, run(project, "reports/two/fio.html")
+
+
+def run(project: Project, *arguments: str, **options: Any) -> str:
+    done = project.snakemake(*arguments, "--configfile", "config/study.yaml", **options)
+    return done.stdout + done.stderr
+
+
+@pytest.fixture(autouse=True)
+def host_lock_of_this_test(tmp_path, monkeypatch):
+    monkeypatch.setenv("BENCHSTUDY_HOST_LOCK", str(tmp_path / "host.lock"))
+    monkeypatch.delenv(TOOL_STORE, raising=False)
+
+
+def planned(project: Project, *arguments: str) -> set[str]:
+    return {job.name for job in jobs_in(run(project, "-n", "-p", *arguments))}
+
+
+def test_what_nobody_asked_for_is_not_built(asked):
+    project, said = asked
+    assert "To build" not in said and (project.root / "reports/two/fio.html").is_file()
+    assert not (project.root.parent / "work" / "tools").exists()
+    facts = json.loads((project.root / "data/provision/two/one/fio.json").read_text())
+    assert facts["families"] == ["fio"] and "fio" in facts["hosts"]["local"]["packages"]
+    assert not (project.root / "data/provision/two/one/file_size.json").exists()
+
+
+def test_measure_false_refuses_only_what_the_asked_page_needs(asked):
+    project, _ = asked
+    (project.root / "reports/two/fio.html").unlink()
+    run(project, "reports/two/fio.html", "--config", "measure=false")
+    assert (project.root / "reports/two/fio.html").is_file()
+    said = run(project, "report", "--config", "measure=false", check=False)
+    assert "study 'two' has no measured data of: file_size on one. " in said
+    assert "no measured data" in run(project, "reports/two/file_size.html", "--config", "measure=false", check=False)
+
+
+@pytest.fixture(scope="module")
+def reported(asked) -> tuple[Project, str]:
+    """The same, and what was printed when everything was asked for."""
+    project, _ = asked
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("BENCHSTUDY_HOST_LOCK", str(project.root.parent / "host.lock"))
+        patch.delenv(TOOL_STORE, raising=False)
+        # As on a fresh clone: of the other family nothing is there either.
+        for made in ("data/provision", "data/tidy", "reports"):
+            shutil.rmtree(project.root / made)
+        return project, run(project, "report")
+
+
+def test_it_says_what_it_builds_before_it_begins_and_builds_it_last(reported):
+    _, said = reported
+    first_job = said.index("rule ")
+    assert re.search(r"To build on local, about 0:08 in all, after what needs no build: wheel 0:08", said[:first_job])
+    page, build = re.search(r"rule make_page: page=fio", said), re.search(r"wheel 0.45.1: building", said)
+    assert page and build and page.start() < build.start()
+
+
+def test_what_is_there_is_not_announced(reported):
+    project, _ = reported
+    (project.root / "data/provision/two/one/file_size.json").unlink()
+    said = run(project, "report")
+    assert "rule provision_target: target=one, family=file_size" in said and "To build" not in said
+
+
+@pytest.mark.parametrize("gone", ["fio.html", "fio", "notebooks/fio.ipynb", "index.html"])
+def test_what_was_deleted_is_made_again(reported, gone):
+    project, _ = reported
+    path = project.root / "reports/two" / gone
+    shutil.rmtree(path) if path.is_dir() else path.unlink()
+    assert planned(project, "report") >= {"build_index" if gone == "index.html" else "make_page fio"}
+    assert not {name for name in planned(project, "report") if name.startswith(("measure", "provision", "tidy"))}
+    run(project, "report")
+    assert path.exists() and planned(project, "report") == set()
+
+
+def content(project: Project) -> dict[Path, bytes]:
+    """Of the page with its figures, tables and executed notebook."""
+    folder = project.root / "reports/two"
+    files = [folder / "fio.html", folder / "notebooks/fio.ipynb", *(folder / "fio").rglob("*")]
+    return {file: file.read_bytes() for file in files if file.is_file()}
+
+
+def test_a_notebook_that_fails_says_its_line_in_words_and_leaves_the_last_good_page(reported):
+    project, _ = reported
+    path, before = project.root / "notebooks/fio.ipynb", content(project)
+    assert len(before) > 5
+    good = path.read_text()
+    notebook = json.loads(good)
+    table = 'page.metrics_table("by-block", ["read_iops"], rows=["block"], caption="By block")'
+    cell = {"cell_type": "code", "id": "wrong", "metadata": {}, "outputs": [], "execution_count": None}
+    cell["source"] = f"# A table by block.\n{table}"
+    path.write_text(json.dumps(notebook | {"cells": [*notebook["cells"], cell]}))
+    try:
+        said = run(project, "report", check=False)
+    finally:
+        path.write_text(good)
+    words = r"fio\.ipynb: cell \d+, line 2, `page\.metrics_table\(.*`: no factor 'block'; known: directory"
+    assert re.search(words, said), said
+    assert content(project) == before
+    assert "make_page fio" in planned(project, "report")
+    run(project, "report")
+    assert set(content(project)) == set(before)
+
+
+def test_what_a_killed_command_was_making_anew_is_there_again(reported):
+    """Snakemake keeps a copy of each, and would stumble over it."""
+    project, _ = reported
+    page, kept = (project.root / folder / "reports/two/fio.html" for folder in ("", ".snakemake/backups"))
+    kept.parent.mkdir(parents=True)
+    kept.write_text(page.read_text())
+    page.write_text("half a page")
+    run(project, "report", "--forcerun", "build_index")
+    assert "half a page" not in page.read_text() and not kept.parent.exists()
+
+
+# -- what it would do ---------------------------------------------------------------
+
+
+def test_a_plan_says_what_is_measured_built_and_written_and_does_nothing(reported):
+    project, _ = reported
+    study_file = project.root / "config/study.yaml"
+    good = study_file.read_text()
+    before = {path: path.stat().st_mtime_ns for path in (project.root / "data").rglob("*")}
+    try:
+        study_file.write_text(good.replace("blocks: 1", "blocks: 3"))
+        told = json.loads(plan(project, "--json"))
+        words = plan(project)
+    finally:
+        study_file.write_text(good)
+    sessions = {session["family"]: session for session in told["sessions"]}
+    assert (sessions["fio"]["trials"], sessions["fio"]["adopted"], sessions["fio"]["source"]) == (2, 1, "seen")
+    assert (sessions["file_size"]["trials"], sessions["file_size"]["adopted"]) == (4, 2)
+    assert 2 < sessions["fio"]["seconds"] < 20 and told["hosts"]["local"]["builds"] == {}
+    assert told["writes"]["here"][0] == "data/raw/two" and str(project.root.parent) in told["writes"]["local"]
+    assert "fio on one: 2 trials to measure, 1 adopted: about 0:0" in words and " as seen" in words
+    assert {path: path.stat().st_mtime_ns for path in (project.root / "data").rglob("*")} == before
+
+
+def plan(project: Project, *options: str) -> str:
+    return project.run("python", "-m", "benchstudy.commands.cli", "plan", "config/study.yaml", *options).stdout
+
+
+def test_a_plan_knows_what_is_to_be_built_and_downloaded(reported):
+    """And about how long: as the last build of this name took, here a wheel of another version."""
+    project, _ = reported
+    good = (project.root / "envs/file_size.py").read_text()
+    try:
+        (project.root / "envs/file_size.py").write_text(good.replace("txt'))", "txt'), module='wheel.cli')"))
+        told = json.loads(plan(project, "--json"))["hosts"]["local"]
+    finally:
+        (project.root / "envs/file_size.py").write_text(good)
+    (built,) = (project.root.parent / "work" / "tools").glob("wheel-*/tool.json")
+    assert told["builds"] == {"wheel": json.loads(built.read_text())["built_in_s"]}
+    assert told["downloads"] == {"wheel": "1 wheel"} and told["installs"] == []
+
+
+def test_a_plan_of_a_fresh_clone_goes_by_declared_times(clone):
+    said = clone.run("python", "-m", "benchstudy.commands.cli", "plan", "--no-hosts").stdout
+    assert "log_write on this-machine: 18 trials to measure, 0 adopted: about 1:30 as declared" in said
+    assert "file_size on this-machine: 228 trials to measure, 0 adopted: 228 for which no time is declared" in said
+    assert "in all at least " in said
