@@ -161,7 +161,12 @@ def cases_of_family(wildcards):
 
 
 def tables_of_page(wildcards):
-    """The tables that a page's notebook reads: the family's own first, or those of all families."""
+    """The tables that a page's notebook reads: the family's own first, or those of all families.
+
+    A page whose notebook failed is made again; Snakemake takes the last good one, which it has put back, for a new one.
+    """
+    if paths.unfinished_page(Path(), STUDY.study, wildcards.page).exists():
+        snakemake_adapter.plan_again(workflow, f"reports/{STUDY.study}/{wildcards.page}.html")
     return [f"data/tidy/{STUDY.study}/{family}" for family in families_of_page(wildcards.page)]
 
 

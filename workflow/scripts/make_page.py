@@ -7,13 +7,18 @@ from benchstudy.jobs.preloaded import report_job
 
 with report_job("page", "notebook", "tables", "trace", "executed", "exports", "html") as (root, study, told):
     from benchstudy.jobs.notebooks import execute
+    from benchstudy.model import paths
     from benchstudy.report.htmlpages import page_title, render_notebook
 
     # A family's page is made from its folder of tables, a page of the study from the folder that holds those.
     tidy = told.tables if told.page in study.families else str(Path(told.tables).parent)
     parameters = {"study": study.study, "tidy": tidy, "output": told.exports}
+    unfinished = paths.unfinished_page(root, study.study, told.page)
+    unfinished.parent.mkdir(exist_ok=True)
+    unfinished.touch()
     # What an earlier notebook exported and this one does not; Snakemake has a copy of all, should a cell fail.
     shutil.rmtree(told.exports, ignore_errors=True)
     execute(Path(told.notebook), trace=Path(told.trace), output=Path(told.executed), parameters=parameters)
     title = f"{page_title(told.page)} – {study.title or study.study}"
     render_notebook(Path(told.executed), Path(told.html), title=title)
+    unfinished.unlink()

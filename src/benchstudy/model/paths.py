@@ -67,6 +67,11 @@ def beside(root: Path, study: str) -> Path:
     return local_state(root) / "studies" / study / "beside.jsonl"
 
 
+def unfinished_page(root: Path, study: str, page: str) -> Path:
+    """There from the moment on in which a page is made anew until that is done: what lies there is the one before."""
+    return local_state(root) / "studies" / study / "unfinished" / page
+
+
 def tried(root: Path, study: str) -> Path:
     """A root of its own, below which trials lie that were only tried: no result, and no input of anything."""
     return local_state(root) / "tried" / study
