@@ -99,9 +99,13 @@ def _error_line(msg: Mapping[str, Any]) -> str:
 
 
 def _for_what(msg: Mapping[str, Any]) -> list[str]:
-    """`target=one, family=fio`; the study is the same for all."""
-    of = [f"{name}={value}" for name, value in (msg.get("wildcards") or {}).items() if name != "study"]
+    """`target=one, family=fio`, and what resources say in words; the study is the same for all."""
+    named = [*(msg.get("wildcards") or {}).items(), *(msg.get("resources") or {}).items()]
+    of = [f"{name}={value}" for name, value in named if isinstance(value, str) and name not in _SAYS_NOTHING]
     return [", ".join(of)] if of else []
+
+
+_SAYS_NOTHING = ("study", "tmpdir")
 
 
 def end_with_ctrl_c(workflow: Any) -> None:
