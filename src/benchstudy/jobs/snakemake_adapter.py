@@ -116,7 +116,7 @@ def end_with_ctrl_c(workflow: Any) -> None:
     """
     if not workflow.is_main_process:
         return
-    sys.stdout, sys.stderr = _Printing(sys.stdout), _Printing(sys.stderr)  # type: ignore[assignment]
+    sys.stdout, sys.stderr = _Printing(sys.stdout), _Printing(sys.stderr)
     for handler in _on_screen():
         handler.stream = _Printing(handler.stream)
     signal.signal(signal.SIGINT, _on_ctrl_c)

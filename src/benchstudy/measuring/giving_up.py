@@ -33,8 +33,8 @@ def given_up(plan: SessionPlan, found: Mapping[tuple[str, int], Sequence[StoredT
     """By case. `found`: results by case and block, as `session.results` gives them."""
     after = plan.give_up_after
     by_case: dict[str, list[StoredTrial]] = {}
-    for (case, _), trials in sorted(found.items()) if after else ():
-        by_case.setdefault(case, []).extend(t for t in trials if t.record.imported_from is None)
+    for (name, _), trials in sorted(found.items()) if after else ():
+        by_case.setdefault(name, []).extend(t for t in trials if t.record.imported_from is None)
     given = {}
     for case in plan.cases:
         trials = by_case.get(case.id, [])
