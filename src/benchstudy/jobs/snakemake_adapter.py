@@ -99,7 +99,7 @@ def _error_line(msg: Mapping[str, Any]) -> str:
 
 
 def _for_what(msg: Mapping[str, Any]) -> list[str]:
-    """`target=one, family=fio`, and what resources say in words; the study is the same for all."""
+    """`target=one, family=x`, and what resources say in words; the study is the same for all."""
     named = [*(msg.get("wildcards") or {}).items(), *(msg.get("resources") or {}).items()]
     of = [f"{name}={value}" for name, value in named if isinstance(value, str) and name not in _SAYS_NOTHING]
     return [", ".join(of)] if of else []
