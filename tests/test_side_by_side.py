@@ -222,14 +222,12 @@ def test_what_is_used_of_snakemake_beyond_its_manual_is_there():
     from snakemake.workflow import Workflow
 
     names = {
-        Workflow: (
-            *("is_main_process", "configfiles", "overwrite_configfiles", "register_resource", "basedir", "modifier"),
-            "dag",
-        ),
+        Workflow: ("is_main_process", "overwrite_configfiles", "register_resource", "basedir", "modifier", "dag"),
         modules.WorkflowModifier: ("is_main_snakefile",),
         DAG: ("needrun_jobs",),
     }
     texts = {
+        Workflow: ("self.configfiles = list(", "output_settings: Optional[OutputSettings]"),
         DAG: ("self.forcefiles = set()", "self.forcefiles.isdisjoint(job.output)"),
         Job: ("self.rule: Rule = ", "self.wildcards_dict = "),
         job_scheduler: ("threading.Timer(", "signal.signal(signal.SIGTERM, self.exit_gracefully)"),
