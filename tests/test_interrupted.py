@@ -117,6 +117,48 @@ def test_ctrl_c_ends_it_also_behind_a_reader_that_is_gone(project, study, tmp_pa
     assert set(statuses.values()) <= {"ok", "aborted"} and len(statuses) < 100
 
 
+# Snakemake's own handler on a screen in which the Ctrl-C comes, and then on one whose reader is gone.
+PRINTING = """
+import os, signal, sys, threading, types
+import snakemake.api
+from snakemake.logging import ColorizingTextHandler, logger
+from benchstudy.jobs import snakemake_adapter
+
+reading, writing = os.pipe()
+screen = os.fdopen(writing, "w", buffering=1)
+
+class Screen:
+    def write(self, text):
+        if "Select" in text:
+            os.kill(os.getpid(), signal.SIGINT)
+        return screen.write(text)
+
+    flush, fileno = screen.flush, screen.fileno
+
+handler = ColorizingTextHandler(stream=Screen())
+handler.name = "DefaultStreamHandler"
+logger.addHandler(handler)
+logger.setLevel("INFO")
+no_more_jobs = threading.Event()
+signal.signal(signal.SIGTERM, lambda *_: no_more_jobs.set())
+if sys.argv[1:] == ["ours"]:
+    snakemake_adapter.end_with_ctrl_c(types.SimpleNamespace(is_main_process=True))
+logger.info("Select jobs to execute...")
+print("asked to end" if no_more_jobs.wait(2) else "lost")
+os.close(reading)
+logger.info("Execute 1 jobs...")
+print("goes on")
+"""
+
+
+def test_a_ctrl_c_is_not_lost_while_snakemake_prints_and_a_reader_may_go(project):
+    """By itself Snakemake loses the one and fails on the other: should it not any more, the adapter may shrink."""
+    ours = project.run("python", "-c", PRINTING, "ours")
+    assert ours.stdout.splitlines() == ["asked to end", "goes on"]
+    own = project.run("python", "-c", PRINTING, check=False)
+    assert own.stdout.splitlines() == ["lost"] and "BrokenPipeError" in own.stderr
+
+
 def alive_in_group(group: int) -> str:
     return subprocess.run(["pgrep", "-g", str(group), "-a"], capture_output=True, text=True).stdout
 
