@@ -582,7 +582,7 @@ def test_a_host_without_a_generator_and_with_few_files(tmp_path: Path, capsys, m
     (status, cause) = by_load["nginx", "ab", "400"]
     assert status == "failed" and "open_files: 928 are asked for and root may have 500 on this host" in cause
     checked = capsys.readouterr().out
-    assert "PROBLEM http_concurrency: generator wrk: wrk is missing\n      -> `snakemake provision`" in checked
+    assert "PROBLEM http_concurrency: generator wrk: wrk is missing\n      -> `snakemake --cores 8 provision" in checked
     assert f"PROBLEM http_concurrency: {http_study.PASSWORD_ENV} is not set" in checked
     assert "ok      http_concurrency: generator ab: " in checked and "server nginx: /" in checked
 
