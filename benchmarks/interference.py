@@ -2,9 +2,9 @@
 
     python benchmarks/interference.py [--families fio file_size] [--kinds cpu-25 writer] [--blocks 6] [--keep FOLDER]
 
-Holds sessions of every family, as the embedded study has it or else the first of config/studies for this machine, in the
-workflow as a user calls it, while neighbours come and go at random, within trials and between them: 10, 25 and 50 % of a
-processor, a writer of 50 MB/s, a hog of memory bandwidth.
+Holds sessions of every family, as the embedded study has it or else the first of config/studies for this machine, in
+the workflow as a user calls it, while neighbours come and go at random, within trials and between them: 10, 25 and 50 %
+of a processor, a writer of 50 MB/s, a hog of memory bandwidth.
 Each neighbour keeps a record of its own of what it used: so it is known for each window how much there was to find.
 
 Promised: found beside 95 % of the trials of half a second or more with a neighbour of 25 % of a processor all the time,

@@ -47,8 +47,8 @@ PROMISED_EDITED_S = 12
 
 @dataclass(frozen=True)
 class Run:
-    """One study: its trials, wall and processor seconds of the first report, seconds of one with nothing to do and of one
-    after an edit of a notebook, bytes of its pages by name.
+    """One study: its trials, wall and processor seconds of the first report, seconds of one with nothing to do and of
+    one after an edit of a notebook, bytes of its pages by name.
     """
 
     trials: int
