@@ -48,6 +48,18 @@ Loop = Literal["open", "closed", "noted"]  # the last: each trial says it, as `l
 _BEFORE = frozenset({"warm-up", "ramp", "search"})
 
 
+@dataclass(frozen=True)
+class TakesSystem:
+    """How entries of a family's list name the service that a system of the catalogue becomes.
+
+    `field`: the key that holds the service's name; None where the system says it all. `levels`: the key with factors,
+    where a parameter with several values becomes one; without it each value becomes an entry.
+    """
+
+    field: str | None = "service"
+    levels: str | None = None
+
+
 class FamilyConfig(Strict):
     """What every family's block in a study may say.
 
@@ -66,6 +78,8 @@ class FamilyConfig(Strict):
 
     # Lists without which nothing can be measured, of a family whose results may be imported instead.
     needed: ClassVar[tuple[str, ...]] = ()
+    # Its lists (and single entries) that may say `system: NAME` and `with: {…}`.
+    takes_systems: ClassVar[Mapping[str, TakesSystem]] = {}
 
     @property
     def import_only(self) -> bool:

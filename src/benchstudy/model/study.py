@@ -13,6 +13,7 @@ from pydantic import BaseModel, BeforeValidator, Field, ValidationError, field_v
 
 from benchstudy.model import hints, paths, registry
 from benchstudy.model.authorship import Author, LicenceField
+from benchstudy.model.catalogue.expansion import expanded
 from benchstudy.model.criteria import MARGIN
 from benchstudy.model.declared import Acknowledgement, DeclaredCeiling
 from benchstudy.model.disturbance import DisturbancePolicy
@@ -25,6 +26,7 @@ from benchstudy.model.stopping import BlockRange, BlocksField, PrecisionField, S
 from benchstudy.model.strict import Strict
 from benchstudy.model.units import DurationField
 from benchstudy.model.wording import explain
+from benchstudy.model.yamltext import read_yaml
 
 
 class Target(Strict):
@@ -117,6 +119,12 @@ class Study(Strict):
     authors: list[Author] = Field([], description="who answers for it; stands in its crate")
     license: LicenceField = Field(
         "", description="of its data and reports: an SPDX identifier such as `CC-BY-4.0`, or an address"
+    )
+    # No part of what is declared: it says where to look, and what was found there stands in the families.
+    systems: list[str] = Field(
+        [],
+        exclude=True,
+        description="folders with systems of one's own, relative to this file; `systems/` beside it is one by itself",
     )
 
     @field_validator("families", mode="before")
@@ -268,12 +276,23 @@ class SessionPlan:
         return hashlib.sha256(json.dumps(content).encode()).hexdigest()
 
 
-def parse_study(data: Mapping[str, Any]) -> Study:
-    """A typed study out of a mapping as YAML gives it. Raises StudyError that names each wrong field and the fix."""
+def with_systems(data: Mapping[str, Any], beside: Path | None = None) -> dict[str, Any]:
+    """A mapping as YAML gives it, with ordinary services in the place of systems; `beside`: the folder of its file.
+
+    Raises StudyError that names the field and the fix.
+    """
     if not isinstance(data, Mapping):
         raise StudyError("a study is a mapping of names to values; see config/README.md")
+    return expanded(data, beside)
+
+
+def parse_study(data: Mapping[str, Any], beside: Path | None = None) -> Study:
+    """A typed study out of a mapping as YAML gives it. `beside`: the folder of its file, which may hold systems.
+
+    Raises StudyError that names each wrong field and the fix.
+    """
     try:
-        study = Study.model_validate(dict(data))
+        study = Study.model_validate(with_systems(data, beside))
     except ValidationError as error:
         raise StudyError("\n".join(_explain(error, Study))) from error
     for name, config in study.families.items():
@@ -292,28 +311,10 @@ def parse_study(data: Mapping[str, Any]) -> Study:
     return study
 
 
-class _UniqueKeyLoader(yaml.CSafeLoader):
-    """YAML lets a second key overwrite the first in silence; a study must not."""
-
-
-def _mapping_without_duplicates(loader: yaml.CSafeLoader, node: yaml.MappingNode) -> dict:
-    seen: set[str] = set()
-    for key_node, _ in node.value:
-        key = str(key_node.value)
-        if key in seen:
-            raise StudyError(f"line {key_node.start_mark.line + 1}: the key {key!r} stands there twice")
-        seen.add(key)
-    loader.flatten_mapping(node)
-    return loader.construct_mapping(node, deep=True)
-
-
-_UniqueKeyLoader.add_constructor(yaml.resolver.BaseResolver.DEFAULT_MAPPING_TAG, _mapping_without_duplicates)
-
-
 def refuse_repeated_keys(path: Path) -> None:
     """Raises StudyError for a key that stands twice in a study's file, where Snakemake's reader keeps the last one."""
     try:
-        yaml.load(path.read_text(encoding="utf-8"), _UniqueKeyLoader)
+        read_yaml(path.read_text(encoding="utf-8"))
     except StudyError as error:
         raise StudyError(f"{path}: {error}") from error
     except yaml.YAMLError:
@@ -323,8 +324,8 @@ def refuse_repeated_keys(path: Path) -> None:
 def load_study(path: Path) -> Study:
     """The study in a YAML file. Raises StudyError with the file named."""
     try:
-        data = yaml.load(path.read_text(encoding="utf-8"), _UniqueKeyLoader)
-        return parse_study(data)
+        data = read_yaml(path.read_text(encoding="utf-8"))
+        return parse_study(data, path.parent)
     except FileNotFoundError as error:
         raise StudyError(f"{path}: there is no such study file") from error
     except OSError as error:

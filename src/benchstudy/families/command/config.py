@@ -10,7 +10,7 @@ from pydantic import BeforeValidator, Field, field_validator, model_validator
 
 from benchstudy.families.command.metrics import METRICS
 from benchstudy.families.command.sources import OwnMetric, OwnSeries, Regex
-from benchstudy.model.family import FamilyConfig
+from benchstudy.model.family import FamilyConfig, TakesSystem
 from benchstudy.model.metrics import Metric
 from benchstudy.model.names import COLUMNS, FACTOR, Name, check_name, require_each_once, require_known
 from benchstudy.model.services import PLACEHOLDER, check_service
@@ -173,6 +173,7 @@ def _reads_stdout(source: OwnMetric | OwnSeries) -> bool:
 
 class CommandConfig(FamilyConfig):
     needed: ClassVar[tuple[str, ...]] = ("commands",)
+    takes_systems: ClassVar[Mapping[str, TakesSystem]] = {"commands": TakesSystem("system", levels="matrix")}
 
     commands: list[CommandSpec] = Field([], min_length=1, description="what is run")
     primary: list[str] = Field(

@@ -2,13 +2,13 @@
 
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, ClassVar, Literal
 from urllib.parse import urlsplit
 
 from pydantic import Field, SerializerFunctionWrapHandler, field_validator, model_serializer, model_validator
 
 from benchstudy.families.shared.folders import FileSystems
-from benchstudy.model.family import FamilyConfig
+from benchstudy.model.family import FamilyConfig, TakesSystem
 from benchstudy.model.names import Name, nearest, require_known
 from benchstudy.model.services import PLACEHOLDER, check_service
 from benchstudy.model.strict import Strict
@@ -111,6 +111,8 @@ Backend = Annotated[PathBackend | S3Backend, Field(discriminator="kind")]
 
 class FileSizeConfig(FamilyConfig):
     """What is varied: backends, operations, sizes, durability of writes and cache state of reads."""
+
+    takes_systems: ClassVar[Mapping[str, TakesSystem]] = {"backends": TakesSystem()}
 
     backends: list[Backend] = Field(min_length=1)
     ops: list[Literal["write", "read"]] = Field(["write", "read"], min_length=1)

@@ -1,13 +1,14 @@
 """What a study may say about fio: the directories, the page's jobs and jobs of its own."""
 
 import re
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, ClassVar, Literal
 
 from pydantic import Field, field_validator, model_validator
 
 from benchstudy.families.shared.folders import FileSystems
-from benchstudy.model.family import FamilyConfig
+from benchstudy.model.family import FamilyConfig, TakesSystem
 from benchstudy.model.names import Name, require_known
 from benchstudy.model.services import check_service
 from benchstudy.model.strict import Strict
@@ -115,6 +116,7 @@ class Job(Strict):
 
 class FioConfig(FamilyConfig):
     needed: ClassVar[tuple[str, ...]] = ("directories",)
+    takes_systems: ClassVar[Mapping[str, TakesSystem]] = {"directories": TakesSystem()}
 
     directories: list[Directory] = Field([], min_length=1)
     size: SizeField = Field(Size("4GiB"), description="of the file that a job works on")

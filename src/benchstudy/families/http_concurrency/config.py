@@ -1,7 +1,7 @@
 """What a study says about the family http_concurrency: servers, their endpoints, limits, generators, and sweeps."""
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import (
@@ -22,7 +22,7 @@ from benchstudy.families.shared.levels import (
     misplaced_option,
 )
 from benchstudy.model.criteria import LEAST_CEILING_S
-from benchstudy.model.family import FamilyConfig
+from benchstudy.model.family import FamilyConfig, TakesSystem
 from benchstudy.model.names import Name, require_each_once
 from benchstudy.model.services import check_port
 from benchstudy.model.strict import Strict
@@ -304,6 +304,7 @@ class HttpConcurrencyConfig(FamilyConfig):
     """Servers under limits, asked by generators at rising concurrency or rate."""
 
     needed: ClassVar[tuple[str, ...]] = ("servers", "generators")
+    takes_systems: ClassVar[Mapping[str, TakesSystem]] = {"servers": TakesSystem()}
 
     servers: list[Server] = Field([], min_length=1)
     limits: list[Limit] = Field([])

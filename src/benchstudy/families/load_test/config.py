@@ -5,13 +5,13 @@ from collections import Counter
 from collections.abc import Iterator, Mapping
 from datetime import UTC, datetime
 from itertools import combinations
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, ClassVar, Literal
 from urllib.parse import urlsplit
 
 from pydantic import BeforeValidator, Field, PlainSerializer, field_validator, model_validator
 
 from benchstudy.families.load_test.users.config import Behaviour, Load
-from benchstudy.model.family import FamilyConfig
+from benchstudy.model.family import FamilyConfig, TakesSystem
 from benchstudy.model.names import Name, require_each_once, require_known
 from benchstudy.model.services import check_port, check_service
 from benchstudy.model.strict import Strict
@@ -240,6 +240,12 @@ class Window(Strict):
 
 class LoadTestConfig(FamilyConfig):
     """Releases of a server under the same load, compared by what a Prometheus saw: run here, or by someone else."""
+
+    takes_systems: ClassVar[Mapping[str, TakesSystem]] = {
+        "versions": TakesSystem(None),
+        "databases": TakesSystem(),
+        "prometheus": TakesSystem(),
+    }
 
     versions: list[Version] = Field([], description="the first is the base; with windows, in their order if left out")
     databases: list[Database] = Field([], description="as versions")

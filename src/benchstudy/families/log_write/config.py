@@ -1,7 +1,7 @@
 """What a study says about the family log_write: backends, limits, generators, rates, the capacity search, sweeps."""
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import Annotated, ClassVar, Literal
 
 from pydantic import AfterValidator, Field, field_validator, model_validator
@@ -14,7 +14,7 @@ from benchstudy.families.shared.levels import (
     check_chosen,
     misplaced_option,
 )
-from benchstudy.model.family import FamilyConfig
+from benchstudy.model.family import FamilyConfig, TakesSystem
 from benchstudy.model.names import Name, require_each_once
 from benchstudy.model.services import check_port, check_service
 from benchstudy.model.strict import Strict
@@ -235,6 +235,7 @@ class LogWriteConfig(FamilyConfig):
     """Transparency logs by backend, with and without deduplication, written to at rates, or to their capacity."""
 
     needed: ClassVar[tuple[str, ...]] = ("backends", "generators")
+    takes_systems: ClassVar[Mapping[str, TakesSystem]] = {"backends": TakesSystem()}
 
     backends: list[Backend] = Field([], min_length=1)
     limits: list[Limit] = Field([], description="of each server of a log; its database is never limited")

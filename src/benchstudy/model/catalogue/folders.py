@@ -1,0 +1,84 @@
+"""Where systems are found: in the user's own folders, in the project, and in packages that bring some.
+
+Another package says in its own metadata which of its packages hold systems, a folder each:
+
+    [project.entry-points."benchstudy.systems"]
+    mine = "my_package.systems"
+"""
+
+import importlib.metadata
+import importlib.util
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+
+from benchstudy.model import paths
+from benchstudy.model.catalogue.system import FILE, Found
+from benchstudy.model.errors import StudyError
+
+ENTRY_POINTS = "benchstudy.systems"
+OWN_FOLDER = "systems"  # beside a study, and in a project
+_SHIPPED = "envs"
+
+
+class Catalogue(Mapping[str, Found]):
+    """Systems by name; nothing of one is read before it is asked for. Of two with one name the nearer counts.
+
+    `folders`: those of the user's own, the nearest first. Raises StudyError when two packages bring one name.
+    """
+
+    def __init__(self, folders: Sequence[Path] = ()):
+        found: dict[str, Found] = {}
+        for folder in dict.fromkeys([*folders, *_of_project(), *_of_packages()]):
+            for file in sorted(folder.glob(f"*/{FILE}")):
+                found.setdefault(file.parent.name, Found(file.parent.name, file.parent))
+        self._found = dict(sorted(found.items()))
+
+    def __getitem__(self, name: str) -> Found:
+        return self._found[name]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._found)
+
+    def __len__(self) -> int:
+        return len(self._found)
+
+
+def own_folders(said: Sequence[str], beside: Path | None) -> list[Path]:
+    """Folders of a study's own: those that it names, relative to its file, and `systems/` beside it.
+
+    Raises StudyError for one that is not there.
+    """
+    found = [(beside or Path()) / folder for folder in said]
+    for folder in found:
+        if not folder.is_dir():
+            raise StudyError(f"systems: there is no folder {folder}")
+    default = beside / OWN_FOLDER if beside is not None else None
+    if default is not None and default.is_dir():
+        found.append(default)
+    return [folder.resolve() for folder in found]
+
+
+def _of_project() -> list[Path]:
+    """The project's own, then what ships: with the project, or else with the checkout that this package lies in."""
+    try:
+        root: Path | None = paths.project_root()
+    except FileNotFoundError:
+        root = None
+    shipped = [folder / _SHIPPED for folder in (root, Path(__file__).parents[4]) if folder is not None]
+    return [*([root / OWN_FOLDER] if root else []), *[folder for folder in shipped if folder.is_dir()][:1]]
+
+
+def _of_packages() -> list[Path]:
+    names: dict[str, str] = {}
+    folders = []
+    for point in importlib.metadata.entry_points(group=ENTRY_POINTS):
+        spec = importlib.util.find_spec(point.value)
+        if spec is None or not spec.submodule_search_locations:
+            raise StudyError(f"{point.value}, which is to bring systems, is no package of Python")
+        folder = Path(next(iter(spec.submodule_search_locations)))
+        folders.append(folder)
+        for file in folder.glob(f"*/{FILE}"):
+            name = file.parent.name
+            if names.setdefault(name, point.value) != point.value:
+                raise StudyError(f"two packages bring a system {name!r}: {names[name]} and {point.value}; remove one")
+    return folders

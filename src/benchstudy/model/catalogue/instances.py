@@ -1,0 +1,281 @@
+"""Systems as one family of a study has them: each with its parameters, made into services when something needs it."""
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from pydantic import ValidationError
+
+from benchstudy.model.catalogue.parameter import SYSTEM, as_text
+from benchstudy.model.catalogue.system import OWN, Found, explained, texts_of
+from benchstudy.model.errors import StudyError
+from benchstudy.model.names import check_name, nearest
+from benchstudy.model.services import PLACEHOLDER, Service
+
+_OF_A_SYSTEM = {"system", "with", "role"}
+
+
+@dataclass(frozen=True)
+class Spec:
+    """What a study says of an instance. `where`: the field that says it."""
+
+    system: str
+    given: Mapping[str, Any]
+    role: str | None
+    where: str
+
+
+@dataclass(frozen=True)
+class Described:
+    """A service that the study describes itself; of it others know what every service has."""
+
+    name: str
+
+
+@dataclass(eq=False)
+class Instance:
+    """A system with its parameters. `values`: by parameter; of a `system` another instance, or a described service."""
+
+    name: str
+    found: Found
+    role: str | None
+    house: "Instances" = field(repr=False)
+    values: dict[str, "Any | Instance | Described"] = field(default_factory=dict)
+
+    def part(self, service: str) -> str:
+        """The name in the study of one of its services."""
+        return self.name if service == self.found.name else f"{self.name}-{service}"
+
+    def offered(self, value: Any) -> Any:
+        """`value` of what it offers, with the names of its services; these are made."""
+        filled = _filled(value, lambda text: self._resolved(text, names=True))
+        self.house.make_what_is_spoken_of(filled)
+        return filled
+
+    def given(self, name: str) -> Any:
+        """What it gives to others under this name, as they write it."""
+        return _filled(self.found.system.gives[name], lambda text: self._resolved(text, own=True))
+
+    def service(self, name: str) -> dict[str, Any]:
+        """One of its services as a study describes it: values filled in, needs by their names in the study."""
+        said = self.found.service(name)
+        if "env_like" in said:
+            said["env"] = {**self.house.env_of(self, said.pop("env_like")), **said.get("env", {})}
+        said["needs"] = [self._needed(name, other) for other in said.get("needs", ())]
+        made: dict[str, Any] = _filled(said, self._resolved)
+        if self.role is not None:
+            made.setdefault("role", self.role)
+        spoken_of = [owner for owner in self.house.owners_in(made) if owner != self.part(name)]
+        made["needs"] = list(dict.fromkeys([*made["needs"], *spoken_of]))
+        return {key: value for key, value in made.items() if key != "needs" or value}
+
+    def _needed(self, service: str, other: str) -> str:
+        if other in self.found.system.services:
+            return self.part(other)
+        if other in self.values and isinstance(self.values[other], Instance | Described):
+            return str(self.values[other].name)
+        known = [*self.found.system.services, *self.found.system.systems_of]
+        raise StudyError(f"system {self.found.name}: services.{service}.needs: {other!r}: {nearest(other, known)}")
+
+    def _resolved(self, text: str, *, names: bool = False, own: bool = False) -> Any:
+        """What a placeholder of its texts stands for here; itself where a host is to fill it in.
+
+        `names`: one without a dot may be the name of a service. `own`: what every service has is this one's.
+        """
+        owner, dot, rest = text.partition(".")
+        if owner == "with" and dot:
+            return self._value(rest)
+        if names and text == "self":
+            return self.name
+        if owner in self.found.system.services and (dot or names):
+            return self.part(owner) if not dot else f"{{{{{self.part(owner)}.{rest}}}}}"
+        other = self.values.get(owner)
+        if isinstance(other, Instance | Described) and (dot or names):
+            return self._of(owner, other, rest) if dot else other.name
+        if own and owner in OWN:
+            return f"{{{{{self.name}.{text}}}}}"
+        return f"{{{{{text}}}}}"
+
+    def _value(self, name: str) -> Any:
+        parameter, dot, fact = name.partition(".")
+        if parameter not in self.values:  # of what another system says for both
+            raise StudyError(f"system {self.found.name}: {{{{with.{name}}}}}: {nearest(parameter, self.values)}")
+        value = self.values[parameter]
+        if isinstance(value, Instance | Described):
+            return value.name
+        return self.found.system.parameters[parameter].choices[value][fact] if dot else value
+
+    def _of(self, parameter: str, other: "Instance | Described", name: str) -> Any:
+        gives = other.found.system.gives if isinstance(other, Instance) else {}
+        if isinstance(other, Instance) and name in gives:
+            return other.given(name)
+        if name.partition(".")[0] in OWN:
+            return f"{{{{{other.name}.{name}}}}}"
+        what = f"system {other.found.name}" if isinstance(other, Instance) else f"service {other.name}"
+        raise StudyError(
+            f"{self.house.where_of(self.name)}: its {parameter} is to give {name!r}, and {what} does not: "
+            f"{nearest(name, gives)}"
+        )
+
+
+class Instances:
+    """All of a family's block. `where`: the field of its services, which `given` is: described ones, and systems."""
+
+    def __init__(self, where: str, given: Any, catalogue: Mapping[str, Found]):
+        self._where, self._catalogue = where, catalogue
+        given = given if isinstance(given, Mapping) else {}
+        systems = {name: s for name, s in given.items() if isinstance(s, Mapping) and "system" in s}
+        self._described = {name: service for name, service in given.items() if name not in systems}
+        self._specs: dict[str, Spec] = {}
+        self._instances: dict[str, Instance] = {}
+        self._parts: dict[str, tuple[Instance, str]] = {}
+        self._made: dict[str, dict[str, Any]] = {}
+        self._resolving: list[str] = []
+        for name, said in systems.items():
+            self._announce_named(str(name), said)
+        self._named = list(self._specs)
+
+    def _announce_named(self, name: str, said: Mapping[str, Any]) -> None:
+        where = f"{self._where}.{name}"
+        for key in said:
+            if key not in _OF_A_SYSTEM:
+                raise StudyError(f"{where}.{key}: unknown key of a system: {nearest(str(key), _OF_A_SYSTEM)}")
+        given = said.get("with") or {}
+        if not isinstance(given, Mapping):
+            raise StudyError(f"{where}.with: write a mapping of parameters to values")
+        for parameter, value in given.items():
+            if isinstance(value, list):
+                raise StudyError(f"{where}.with.{parameter}: a list makes levels, and a service has none: give one")
+        self.require_system(f"{where}.system", said["system"])
+        self.announce(name, Spec(said["system"], given, said.get("role"), where))
+
+    def describes(self, name: str) -> bool:
+        """Whether the study describes a service of this name itself."""
+        return name in self._described
+
+    def is_named(self, name: str) -> bool:
+        """Whether the study has a system of this name among its services."""
+        return name in self._named
+
+    def require_system(self, where: str, name: Any) -> None:
+        """Raises StudyError for what is no system, with the nearest."""
+        if not isinstance(name, str) or name not in self._catalogue:
+            raise StudyError(f"{where}: no system {name!r}: {nearest(str(name), self._catalogue)}")
+
+    def announce(self, name: str, spec: Spec) -> None:
+        """There is such an instance. Raises StudyError for a name that means another thing already."""
+        try:
+            check_name(name)
+        except ValueError as error:
+            raise StudyError(f"{spec.where}: {error}") from error
+        if name in self._described:
+            raise StudyError(f"{spec.where}: a service {name!r} is described below services: give it another name")
+        known = self._specs.setdefault(name, spec)
+        if (known.system, known.given, known.role) != (spec.system, spec.given, spec.role):
+            raise StudyError(f"{spec.where}: {known.where} has a system {name!r} already: give it another name")
+
+    def where_of(self, name: str) -> str:
+        return self._specs[name].where
+
+    def instance(self, name: str) -> Instance:
+        """An announced one, with its parameters. Raises StudyError for a parameter that is wrong, or missing."""
+        if name in self._instances:
+            return self._instances[name]
+        spec = self._specs[name]
+        if name in self._resolving:
+            chain = " → ".join([*self._resolving[self._resolving.index(name) :], name])
+            raise StudyError(f"{spec.where}: {name} needs itself: {chain}")
+        self._resolving.append(name)
+        made = Instance(name, self._catalogue[spec.system], spec.role, self)
+        system = made.found.system
+        for parameter in spec.given:
+            if parameter not in system.parameters:
+                said = f"{spec.where}.with: {spec.system} has no parameter {parameter!r}"
+                raise StudyError(f"{said}: {nearest(str(parameter), system.parameters)}")
+        for parameter, declared in system.parameters.items():
+            where = f"{spec.where}.with.{parameter}"
+            if parameter not in spec.given and declared.required:
+                raise StudyError(f"{where}: {spec.system} needs it: {declared.description}")
+            try:
+                value = declared.value(spec.given.get(parameter, declared.default))
+            except ValueError as error:
+                raise StudyError(f"{where}: {error}") from error
+            made.values[parameter] = self._chosen(where, name, parameter, value) if declared.type == SYSTEM else value
+        self._resolving.pop()
+        self._instances[name] = made
+        for service in system.services:
+            self._register(made, service)
+        return made
+
+    def _register(self, instance: Instance, service: str) -> None:
+        name = instance.part(service)
+        if self._parts.setdefault(name, (instance, service)) != (instance, service) or name in self._described:
+            raise StudyError(f"{self.where_of(instance.name)}: two services would be called {name!r}: rename one")
+
+    def _chosen(self, where: str, name: str, parameter: str, value: Any) -> "Instance | Described":
+        """The instance that a parameter names: one of the study's, or one with defaults; or one of its own."""
+        if isinstance(value, str):
+            if value in self._described:
+                return Described(value)
+            if value not in self._specs:
+                if value not in self._catalogue:
+                    known = [*self._described, *self._specs, *self._catalogue]
+                    raise StudyError(f"{where}: no system and no service {value!r}: {nearest(value, known)}")
+                self.announce(value, Spec(value, {}, None, where))
+            return self.instance(value)
+        self.require_system(f"{where}.system", value["system"])
+        own = f"{name}-{parameter}"
+        self.announce(own, Spec(value["system"], value.get("with") or {}, None, where))
+        return self.instance(own)
+
+    def env_of(self, instance: Instance, system: str) -> Mapping[str, Any]:
+        """The environment of another system's service, whose parameters the instance has under the same names."""
+        if system not in self._catalogue:
+            raise StudyError(f"system {instance.found.name}: env_like: no system {system!r}")
+        env: Mapping[str, Any] = self._catalogue[system].service(system).get("env", {})
+        return env
+
+    def owners_in(self, value: Any) -> Iterator[str]:
+        """The services that texts speak of, each once."""
+        spoken_of = (used.partition(".") for text in texts_of(value) for used in PLACEHOLDER.findall(text))
+        yield from dict.fromkeys(o for o, dot, _ in spoken_of if dot and (o in self._parts or o in self._described))
+
+    def make_what_is_spoken_of(self, value: Any) -> None:
+        for name in dict.fromkeys([*(text for text in texts_of(value) if text in self._parts), *self.owners_in(value)]):
+            self._make(name)
+
+    def services(self) -> dict[str, Any]:
+        """Every service of the block: described ones as they are, and those that somebody named or needs."""
+        for name in self._named:
+            self._make(self.instance(name).name)
+        for service in self._described.values():
+            for name in service.get("needs") or () if isinstance(service, Mapping) else ():
+                if name in self._specs or name in self._parts:
+                    self._make(self.instance(name).name if name in self._specs else name)
+        return {**self._described, **self._made}
+
+    def _make(self, name: str) -> None:
+        if name in self._made or name not in self._parts:
+            return
+        instance, service = self._parts[name]
+        made = self._made[name] = {}
+        made |= instance.service(service)
+        try:
+            Service.model_validate(made)
+        except ValidationError as error:
+            what = f"system {instance.found.name}: services.{service}"
+            raise StudyError("\n".join(f"{what}.{text}" for text in explained(error))) from error
+        for other in made.get("needs", ()):
+            self._make(other)
+
+
+def _filled(value: Any, resolved: Callable[[str], Any]) -> Any:
+    """Plain data with its placeholders resolved. A text that is nothing but one becomes what that stands for."""
+    if isinstance(value, str):
+        whole = PLACEHOLDER.fullmatch(value)
+        if whole:
+            return resolved(whole[1])
+        return PLACEHOLDER.sub(lambda match: as_text(resolved(match[1])), value)
+    if isinstance(value, Mapping):
+        return {_filled(key, resolved): _filled(part, resolved) for key, part in value.items()}
+    return [_filled(part, resolved) for part in value] if isinstance(value, list) else value

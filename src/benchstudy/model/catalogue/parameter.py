@@ -1,0 +1,117 @@
+"""What a study may set of a system: each parameter with its type, and what is no value of it."""
+
+from collections.abc import Mapping
+from typing import Any, Literal
+
+from pydantic import Field, model_validator
+
+from benchstudy.model.names import FACTOR, as_name, nearest
+from benchstudy.model.strict import Strict
+from benchstudy.model.units import Size, parse_duration
+
+Kind = Literal["text", "integer", "size", "duration", "flag", "choice", "system"]
+SYSTEM: Kind = "system"
+
+
+class Parameter(Strict):
+    """One parameter of a system. `{{with.NAME}}` stands for its value, `{{with.NAME.FACT}}` for what a choice brings."""
+
+    type: Kind
+    description: str = Field(min_length=1)
+    default: Any = Field(None, description="must be given where it is left out")
+    choices: dict[str, dict[str, str]] = Field(
+        {}, description="of a choice: each with the facts that it brings; `{}` for none"
+    )
+
+    @model_validator(mode="after")
+    def _consistent(self) -> "Parameter":
+        if (self.type == "choice") != bool(self.choices):
+            raise ValueError("choices are for `type: choice`, and it needs them")
+        if len({frozenset(facts) for facts in self.choices.values()}) > 1:
+            raise ValueError("choices: each must bring the same facts")
+        if not self.required and self.type != SYSTEM:
+            try:
+                self.value(self.default)
+            except ValueError as error:
+                raise ValueError(f"default: {error}") from error
+        return self
+
+    @property
+    def required(self) -> bool:
+        return "default" not in self.model_fields_set
+
+    @property
+    def facts(self) -> set[str]:
+        """Names of what each choice brings."""
+        return {fact for facts in self.choices.values() for fact in facts}
+
+    def value(self, given: Any) -> Any:
+        """`given` as its type has it; a system's is left to whoever knows the study. Raises ValueError."""
+        if self.type == "choice":
+            text = _text(given)
+            if text not in self.choices:
+                raise ValueError(f"{text!r} is none of its choices: {nearest(text, self.choices)}")
+            return text
+        return _READ[self.type](given)
+
+
+def _text(given: Any) -> str:
+    # 9.10 is the number 9.1 to YAML, and `on` is true.
+    if isinstance(given, bool | float) or not isinstance(given, str | int):
+        raise ValueError(f"{given!r}: write a text, in quotes where YAML takes it for a number, a date or true")
+    return str(given)
+
+
+def _integer(given: Any) -> int:
+    if isinstance(given, bool) or not isinstance(given, int):
+        raise ValueError(f"{given!r}: write a whole number")
+    return given
+
+
+def _flag(given: Any) -> bool:
+    if not isinstance(given, bool):
+        raise ValueError(f"{given!r}: write true or false, without quotes")
+    return given
+
+
+def _size(given: Any) -> str:
+    return str(Size(_text(given)))
+
+
+def _duration(given: Any) -> str:
+    parse_duration(given)
+    return str(given)
+
+
+def _system(given: Any) -> Any:
+    keys = {"system", "with"}
+    if isinstance(given, str) or (isinstance(given, Mapping) and "system" in given and set(given) <= keys):
+        return given
+    raise ValueError(f"{given!r}: write a system's name, that of a service, or {{system: NAME, with: {{…}}}}")
+
+
+_READ = {
+    "text": _text,
+    "integer": _integer,
+    "size": _size,
+    "duration": _duration,
+    "flag": _flag,
+    SYSTEM: _system,
+}
+
+
+def check_parameter_name(name: str) -> str:
+    """`name`, if it can be a factor of a study, which every parameter may become. Raises ValueError."""
+    if not FACTOR.fullmatch(name):
+        raise ValueError(f"{name!r} cannot be a parameter: use small letters, digits and _")
+    return name
+
+
+def as_text(value: Any) -> str:
+    """As a program's argument or a file has it."""
+    return str(value).lower() if isinstance(value, bool) else str(value)
+
+
+def as_level(value: Any) -> str:
+    """A value as the name of a level, which is a part of a folder's name."""
+    return as_name(as_text(value))

@@ -1,0 +1,173 @@
+"""What a system.yaml says, and the folder that it lies in."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Annotated, Any
+
+from pydantic import AfterValidator, Field, ValidationError, model_validator
+
+from benchstudy.model.authorship import LicenceField
+from benchstudy.model.catalogue.parameter import SYSTEM, Parameter, check_parameter_name
+from benchstudy.model.errors import StudyError
+from benchstudy.model.names import Name, check_name, nearest, require_known
+from benchstudy.model.services import PLACEHOLDER, Service
+from benchstudy.model.strict import Strict
+from benchstudy.model.wording import explain
+from benchstudy.model.yamltext import read_yaml
+
+FILE, DEPLOY, README = "system.yaml", "deploy.py", "README.md"
+# What a service of a system may say beside what every service may.
+_SHORT = ("files_from", "like", "argv_added", "env_like")
+# A part of it that other systems may speak of without its being listed in `gives`.
+OWN = ("dir", "bind", "port", "secret")
+
+
+class Package(Strict):
+    """What a host's package manager has, by Debian's name."""
+
+    programs: list[str] = Field(min_length=1, description="those of its programs that services and commands start")
+    starts: list[Name] = Field(
+        [], description="services that it would start by itself, on ports that a measurement may want"
+    )
+    dnf: str | None = Field(None, description="its name there, where it differs")
+    apk: str | None = Field(None, description="its name there, where it differs")
+
+
+class System(Strict):
+    """A thing that studies start: what it is, how it is had, and how it is started."""
+
+    title: str = Field(min_length=1)
+    about: str = Field(min_length=1, description="what it is for, in a sentence")
+    homepage: str = Field(pattern="^https?://")
+    license: Annotated[LicenceField, Field(min_length=1)] = Field(description="of the program: an SPDX identifier")
+    tested: list[str] = Field(min_length=1, description="versions that its services were started with")
+    packages: dict[str, Package] = Field({}, description="what a package manager has, by Debian's name")
+    builds: list[Name] = Field([], description=f"programs that its {DEPLOY} makes")
+    parameters: dict[Annotated[str, AfterValidator(check_parameter_name)], Parameter] = {}
+    services: dict[Name, dict[str, Any]] = Field(
+        {}, description="the one with the system's own name is the system; others are parts of it, made when spoken of"
+    )
+    gives: dict[Name, Any] = Field({}, description="what other systems may speak of as {{PARAMETER.NAME}}")
+    offers: dict[str, dict[str, dict[str, Any]]] = Field(
+        {}, description="by family and list: what an entry is when a study says no more than the system"
+    )
+
+    @model_validator(mode="after")
+    def _consistent(self) -> "System":
+        both = sorted(self.parameters.keys() & self.services.keys())
+        if both:
+            raise ValueError(f"{both[0]!r} is a parameter and a service: give one another name")
+        for name, service in self.services.items():
+            known = [*Service.model_fields, *_SHORT]
+            for key in service:
+                require_known(key, known, f"services.{name}.{key}: unknown key")
+            if "like" in service:
+                require_known(service["like"], self.services, f"services.{name}.like: no such service of it")
+        for text in texts_of([self.services, self.gives, self.offers]):
+            for used in PLACEHOLDER.findall(text):
+                self._check_value(used)
+        return self
+
+    def _check_value(self, used: str) -> None:
+        """Raises ValueError for `with.NAME` of no parameter, and `with.NAME.FACT` that its choices do not bring."""
+        first, *rest = used.split(".")
+        if first != "with" or not rest:
+            return
+        require_known(rest[0], self.parameters, f"{{{{{used}}}}}: no such parameter")
+        if rest[1:]:
+            require_known(".".join(rest[1:]), self.parameters[rest[0]].facts, f"{{{{{used}}}}}: no such fact")
+
+    @property
+    def used_parameters(self) -> set[str]:
+        """Names of the parameters that its texts speak of, by value or as systems."""
+        named = set()
+        for text in texts_of([self.services, self.gives, self.offers]):
+            for used in PLACEHOLDER.findall(text):
+                first, *rest = used.split(".")
+                named.add(rest[0] if first == "with" and rest else first)
+        needed = {name for service in self.services.values() for name in service.get("needs", ())}
+        return (named | needed) & self.parameters.keys()
+
+    @property
+    def systems_of(self) -> list[str]:
+        """Its parameters that take another system."""
+        return [name for name, parameter in self.parameters.items() if parameter.type == SYSTEM]
+
+
+@dataclass(frozen=True)
+class Found:
+    """A folder of a catalogue; its name is the system's."""
+
+    name: str
+    folder: Path
+
+    @cached_property
+    def system(self) -> System:
+        """Raises StudyError that names the file, the field and the fix."""
+        path = self.folder / FILE
+        try:
+            data = read_yaml(path.read_text(encoding="utf-8"))
+            if not isinstance(data, Mapping):
+                raise ValueError("a system is a mapping of names to values; see docs/systems.md")
+            system = System.model_validate(data)
+            if system.services:
+                require_known(self.name, system.services, f"services: none has the system's own name {self.name!r}")
+            check_name(self.name)
+        except ValidationError as error:
+            raise StudyError("\n".join(f"system {self.name}: {path}: {text}" for text in explained(error))) from error
+        except (OSError, ValueError, StudyError) as error:
+            raise StudyError(f"system {self.name}: {path}: {error}") from error
+        return system
+
+    def service(self, name: str) -> dict[str, Any]:
+        """A service of it as a study would write it, with its files in it; `needs` and `{{…}}` as they are there.
+
+        Raises StudyError for a file that is missing, or lies elsewhere.
+        """
+        said = dict(self.system.services[name])
+        base = self.service(said.pop("like")) if "like" in said else {}
+        added = said.pop("argv_added", [])
+        files = {file: self._text(name, file) for file in said.pop("files_from", ())}
+        merged = {**base, **said}
+        for key, own in (("files", files), ("env", {})):
+            together = {**base.get(key, {}), **said.get(key, {}), **own}
+            if together:
+                merged[key] = together
+        merged["argv"] = [*merged.get("argv", []), *added]
+        return merged
+
+    def _text(self, service: str, file: str) -> str:
+        path = self.folder / file
+        if Path(file).is_absolute() or ".." in Path(file).parts:
+            raise StudyError(f"system {self.name}: services.{service}.files_from: {file!r} must lie in its own folder")
+        try:
+            return path.read_text(encoding="utf-8")
+        except (OSError, UnicodeDecodeError) as error:
+            raise StudyError(f"system {self.name}: services.{service}.files_from: {path}: {error}") from error
+
+
+def explained(error: ValidationError) -> list[str]:
+    """Each problem with its field in front."""
+    lines = []
+    for problem in error.errors():
+        where = ".".join(map(str, problem["loc"]))
+        known = [*System.model_fields] if len(problem["loc"]) == 1 else []
+        unknown = problem["type"] == "extra_forbidden"
+        said = f"unknown key: {nearest(str(problem['loc'][-1]), known)}" if unknown else explain(problem)
+        lines.append(f"{where}: {said}" if where else said)
+    return lines
+
+
+def texts_of(value: Any) -> Iterator[str]:
+    """Every text in plain data, keys included."""
+    if isinstance(value, str):
+        yield value
+    elif isinstance(value, Mapping):
+        for key, part in value.items():
+            yield from texts_of(key)
+            yield from texts_of(part)
+    elif isinstance(value, Sequence):
+        for part in value:
+            yield from texts_of(part)
