@@ -74,7 +74,7 @@ class Entries:
             chosen = dict(zip(varied, values, strict=True))
             levels = {parameter: as_level(value) for parameter, value in chosen.items()}
             suffix = "".join(f"-{parameter}-{level}" for parameter, level in levels.items())
-            spec = Spec(named, {**given, **chosen}, None, where)
+            spec = Spec(named, {**given, **chosen}, where)
             self._instances.announce(base + suffix, spec)
             found.append(_Level(base + suffix, name + suffix, levels))
         return found

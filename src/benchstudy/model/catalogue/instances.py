@@ -6,13 +6,15 @@ from typing import Any
 
 from pydantic import ValidationError
 
-from benchstudy.model.catalogue.parameter import SYSTEM, as_text
+from benchstudy.model.catalogue.parameter import SYSTEM, Words, as_text
 from benchstudy.model.catalogue.system import OWN, Found, explained, texts_of
 from benchstudy.model.errors import StudyError
 from benchstudy.model.names import check_name, nearest
 from benchstudy.model.services import PLACEHOLDER, Service
 
-_OF_A_SYSTEM = {"system", "with", "role"}
+# Where it runs, and how long what comes before its start may take there: of a study, and of no system.
+_OF_HOSTS = ("role", "setup_timeout")
+_OF_A_SYSTEM = ("system", "with", *_OF_HOSTS)
 
 
 @dataclass(frozen=True)
@@ -21,8 +23,8 @@ class Spec:
 
     system: str
     given: Mapping[str, Any]
-    role: str | None
     where: str
+    on_host: Mapping[str, Any] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -38,7 +40,7 @@ class Instance:
 
     name: str
     found: Found
-    role: str | None
+    on_host: Mapping[str, Any]
     house: "Instances" = field(repr=False)
     values: dict[str, "Any | Instance | Described"] = field(default_factory=dict)
 
@@ -62,12 +64,16 @@ class Instance:
         if "env_like" in said:
             said["env"] = {**self.house.env_of(self, said.pop("env_like")), **said.get("env", {})}
         said["needs"] = [self._needed(name, other) for other in said.get("needs", ())]
-        made: dict[str, Any] = _filled(said, self._resolved)
-        if self.role is not None:
-            made.setdefault("role", self.role)
+        # Arguments, files and variables are texts, whatever a parameter is.
+        made: dict[str, Any] = _filled(said, self._text)
+        made |= {key: value for key, value in self.on_host.items() if key == "role" or made.get("setup")}
         spoken_of = [owner for owner in self.house.owners_in(made) if owner != self.part(name)]
         made["needs"] = list(dict.fromkeys([*made["needs"], *spoken_of]))
         return {key: value for key, value in made.items() if key != "needs" or value}
+
+    def _text(self, text: str) -> str | Words:
+        value = self._resolved(text)
+        return value if isinstance(value, Words) else as_text(value)
 
     def _needed(self, service: str, other: str) -> str:
         if other in self.found.system.services:
@@ -147,7 +153,8 @@ class Instances:
             if isinstance(value, list):
                 raise StudyError(f"{where}.with.{parameter}: a list makes levels, and a service has none: give one")
         self.require_system(f"{where}.system", said["system"])
-        self.announce(name, Spec(said["system"], given, said.get("role"), where))
+        on_host = {key: said[key] for key in _OF_HOSTS if key in said}
+        self.announce(name, Spec(said["system"], given, where, on_host))
 
     def describes(self, name: str) -> bool:
         """Whether the study describes a service of this name itself."""
@@ -171,7 +178,7 @@ class Instances:
         if name in self._described:
             raise StudyError(f"{spec.where}: a service {name!r} is described below services: give it another name")
         known = self._specs.setdefault(name, spec)
-        if (known.system, known.given, known.role) != (spec.system, spec.given, spec.role):
+        if (known.system, known.given, known.on_host) != (spec.system, spec.given, spec.on_host):
             raise StudyError(f"{spec.where}: {known.where} has a system {name!r} already: give it another name")
 
     def where_of(self, name: str) -> str:
@@ -186,7 +193,7 @@ class Instances:
             chain = " → ".join([*self._resolving[self._resolving.index(name) :], name])
             raise StudyError(f"{spec.where}: {name} needs itself: {chain}")
         self._resolving.append(name)
-        made = Instance(name, self._catalogue[spec.system], spec.role, self)
+        made = Instance(name, self._catalogue[spec.system], spec.on_host, self)
         system = made.found.system
         for parameter in spec.given:
             if parameter not in system.parameters:
@@ -221,11 +228,11 @@ class Instances:
                 if value not in self._catalogue:
                     known = [*self._described, *self._specs, *self._catalogue]
                     raise StudyError(f"{where}: no system and no service {value!r}: {nearest(value, known)}")
-                self.announce(value, Spec(value, {}, None, where))
+                self.announce(value, Spec(value, {}, where))
             return self.instance(value)
         self.require_system(f"{where}.system", value["system"])
         own = f"{name}-{parameter}"
-        self.announce(own, Spec(value["system"], value.get("with") or {}, None, where))
+        self.announce(own, Spec(value["system"], value.get("with") or {}, where))
         return self.instance(own)
 
     def env_of(self, instance: Instance, system: str) -> Mapping[str, Any]:
@@ -270,7 +277,9 @@ class Instances:
 
 
 def _filled(value: Any, resolved: Callable[[str], Any]) -> Any:
-    """Plain data with its placeholders resolved. A text that is nothing but one becomes what that stands for."""
+    """Plain data with its placeholders resolved. A text that is nothing but one becomes what that stands for; words
+    become items of the list that they are in.
+    """
     if isinstance(value, str):
         whole = PLACEHOLDER.fullmatch(value)
         if whole:
@@ -278,4 +287,7 @@ def _filled(value: Any, resolved: Callable[[str], Any]) -> Any:
         return PLACEHOLDER.sub(lambda match: as_text(resolved(match[1])), value)
     if isinstance(value, Mapping):
         return {_filled(key, resolved): _filled(part, resolved) for key, part in value.items()}
-    return [_filled(part, resolved) for part in value] if isinstance(value, list) else value
+    if isinstance(value, list):
+        parts = (_filled(part, resolved) for part in value)
+        return [item for part in parts for item in (part if isinstance(part, Words) else (part,))]
+    return value

@@ -1,5 +1,6 @@
 """What a study may set of a system: each parameter with its type, and what is no value of it."""
 
+import shlex
 from collections.abc import Mapping
 from typing import Any, Literal
 
@@ -9,8 +10,12 @@ from benchstudy.model.names import FACTOR, as_name, nearest
 from benchstudy.model.strict import Strict
 from benchstudy.model.units import Size, parse_duration
 
-Kind = Literal["text", "integer", "size", "duration", "flag", "choice", "system"]
+Kind = Literal["text", "words", "integer", "size", "duration", "flag", "choice", "system"]
 SYSTEM: Kind = "system"
+
+
+class Words(tuple[str, ...]):
+    """Arguments: each is one of its own where they are an item of a list, and quoted within a longer text."""
 
 
 class Parameter(Strict):
@@ -62,6 +67,13 @@ def _text(given: Any) -> str:
     return str(given)
 
 
+def _words(given: Any) -> Words:
+    try:
+        return Words(shlex.split(_text(given)))
+    except ValueError as error:
+        raise ValueError(f"{given!r}: write arguments as a shell has them: {error}") from error
+
+
 def _integer(given: Any) -> int:
     if isinstance(given, bool) or not isinstance(given, int):
         raise ValueError(f"{given!r}: write a whole number")
@@ -92,6 +104,7 @@ def _system(given: Any) -> Any:
 
 _READ = {
     "text": _text,
+    "words": _words,
     "integer": _integer,
     "size": _size,
     "duration": _duration,
@@ -109,6 +122,8 @@ def check_parameter_name(name: str) -> str:
 
 def as_text(value: Any) -> str:
     """As a program's argument or a file has it."""
+    if isinstance(value, Words):
+        return shlex.join(value)
     return str(value).lower() if isinstance(value, bool) else str(value)
 
 

@@ -80,17 +80,6 @@ class System(Strict):
             require_known(".".join(rest[1:]), self.parameters[rest[0]].facts, f"{{{{{used}}}}}: no such fact")
 
     @property
-    def used_parameters(self) -> set[str]:
-        """Names of the parameters that its texts speak of, by value or as systems."""
-        named = set()
-        for text in texts_of([self.services, self.gives, self.offers]):
-            for used in PLACEHOLDER.findall(text):
-                first, *rest = used.split(".")
-                named.add(rest[0] if first == "with" and rest else first)
-        needed = {name for service in self.services.values() for name in service.get("needs", ())}
-        return (named | needed) & self.parameters.keys()
-
-    @property
     def systems_of(self) -> list[str]:
         """Its parameters that take another system."""
         return [name for name, parameter in self.parameters.items() if parameter.type == SYSTEM]
@@ -137,6 +126,18 @@ class Found:
                 merged[key] = together
         merged["argv"] = [*merged.get("argv", []), *added]
         return merged
+
+    @property
+    def used_parameters(self) -> set[str]:
+        """Names of the parameters that its texts and files speak of, by value or as systems."""
+        services = [self.service(name) for name in self.system.services]
+        used = set()
+        for text in texts_of([services, self.system.gives, self.system.offers]):
+            for given in PLACEHOLDER.findall(text):
+                first, *rest = given.split(".")
+                used.add(rest[0] if first == "with" and rest else first)
+        needed = {name for service in services for name in service.get("needs", ())}
+        return (used | needed) & self.system.parameters.keys()
 
     def _text(self, service: str, file: str) -> str:
         path = self.folder / file
