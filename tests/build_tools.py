@@ -13,7 +13,7 @@ import yaml
 from conftest import CHECKOUT, use_common_tool_store
 from sshd_hosts import SshdHost
 
-from benchstudy.model.study import Study, parse_study
+from benchstudy.model.study import Study, parse_study, with_systems
 from benchstudy.provisioning.target import provision_target
 
 # Together they start everything that a deploy of ours builds. Of a family that both have, the later one starts all that
@@ -33,7 +33,7 @@ def main() -> None:
 
 def one_study(host: dict[str, str]) -> Study:
     """All families on one target in every role: a study of each would compile anew what they have in common."""
-    declared = [yaml.safe_load((CHECKOUT / file).read_text()) for file in STUDIES]
+    declared = [with_systems(yaml.safe_load((CHECKOUT / file).read_text())) for file in STUDIES]
     families = {name: {**block, "targets": None} for each in declared for name, block in each["families"].items()}
     roles = sorted({role for each in declared for target in each["targets"].values() for role in target["roles"]})
     targets = {"all": {"roles": dict.fromkeys(roles, "here")}}

@@ -16,6 +16,7 @@ from sshd_hosts import SshdHost
 
 from benchstudy.families.load_test.users.run import Site
 from benchstudy.measuring.trial import TrialContext
+from benchstudy.model.study import with_systems
 from benchstudy.provisioning.target import provision_target
 
 _STUDY = CHECKOUT / "config" / "studies" / "mattermost-releases.yaml"
@@ -27,7 +28,7 @@ def block_of(sizes: Mapping[str, int], *, newer: bool = False, **changes: Any) -
     """The family's block but for versions and loads. `sizes`: of the data set, as seed.py calls them. `newer`: with the
     newer release, and what releases do at first is awaited; else neither.
     """
-    family = yaml.safe_load(_STUDY.read_text())["families"][FAMILY]
+    family = with_systems(yaml.safe_load(_STUDY.read_text()))["families"][FAMILY]
     left_out = () if newer else (_SETTLE, _NEWER)
     wanted = ("dataset", "postgres", SERVER, *([NEWER_SERVER] if newer else []), "node-exporter", "prometheus")
     services = {name: family["services"][name] for name in wanted}

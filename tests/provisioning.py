@@ -1,4 +1,4 @@
-"""Provisions this machine with one family's deploy, in the process that a session's provisioning uses for each host."""
+"""Provisions this machine for one family, in the process that a session's provisioning uses for each host."""
 
 import json
 import subprocess
@@ -18,16 +18,18 @@ def provision_here(
     environment: Mapping[str, str] | None = None,
     timeout_s: float = 1800,
 ) -> dict[str, Any]:
-    """The facts of this machine, as the role `sut`, after envs/<family>.py of the project at `root`; without problems.
+    """The facts of this machine, as the role `sut`, after envs/<family>.py of the project at `root`, where there is one,
+    and what systems need; without problems.
 
     `block`: the family's block of a study. `target_roles`: all roles of the target that this host is in.
     """
+    own = [root / "envs" / f"{family}.py"]
     request = {
         "name": "here",
         "host": {"loopback": True, "work_dir": str(work_dir)},
         "roles": ["sut"],
         "target_roles": list(target_roles),
-        "deploys": [{"path": str(root / "envs" / f"{family}.py"), "family": block}],
+        "deploys": [*({"path": str(p), "family": block} for p in own if p.is_file()), {"systems": [], "family": block}],
     }
     done = subprocess.run(
         [sys.executable, "-m", "benchstudy.provisioning.host"],

@@ -20,7 +20,7 @@ ORIGIN = "log.test/one"
 
 
 def provisioned(work_dir: Path, *programs: str) -> Path:
-    """The folder with these programs of envs/log_write.py, and what it was told about them in `facts.json`."""
+    """The folder with these programs of envs/tessera, and what it was told about them in `facts.json`."""
     family = {"services": {name: {"argv": [f"{{{{tools}}}}/{name}"]} for name in programs}}
     facts = provision_here(CHECKOUT, "log_write", family, work_dir)
     (work_dir / "facts.json").write_text(json.dumps(facts))

@@ -25,7 +25,7 @@ from benchstudy.families.shared.levels import Rate
 from benchstudy.jobs.tidy import tidy_family
 from benchstudy.measuring.raw import StoredTrial
 from benchstudy.model import registry
-from benchstudy.model.study import Study, load_study, parse_study
+from benchstudy.model.study import Study, load_study, parse_study, with_systems
 from benchstudy.provisioning.target import provision_target
 from benchstudy.report.results.results import Results
 
@@ -38,7 +38,7 @@ needs_root = pytest.mark.skipif(os.getuid() != 0, reason="only root may make con
 
 def embedded() -> dict[str, Any]:
     """The family's block as the embedded study has it."""
-    return yaml.safe_load((CHECKOUT / "config/config.yaml").read_text())["families"][FAMILY]
+    return with_systems(yaml.safe_load((CHECKOUT / "config/config.yaml").read_text()))["families"][FAMILY]
 
 
 @dataclass(frozen=True)

@@ -8,9 +8,10 @@ import yaml
 
 from benchstudy.commands.cli import main
 from benchstudy.model.errors import StudyError
-from benchstudy.model.study import load_study, parse_study
+from benchstudy.model.study import load_study, parse_study, with_systems
 
-EMBEDDED = yaml.safe_load((Path(__file__).parent.parent / "config" / "config.yaml").read_text())
+# As if it described its services itself.
+EMBEDDED = with_systems(yaml.safe_load((Path(__file__).parent.parent / "config" / "config.yaml").read_text()))
 FILE_SIZE = "families.file_size.services"
 
 
@@ -28,12 +29,12 @@ def changed(path: str, value: object) -> dict:
 @pytest.mark.parametrize(
     ("path", "value", "told"),
     [
-        (f"{FILE_SIZE}.sshfs.needs", ["sshdd"], f"{FILE_SIZE}.sshfs.needs: no service 'sshdd': did you mean \"sshd\"?"),
-        (f"{FILE_SIZE}.sshfs.needs", [], f"{FILE_SIZE}.sshfs.argv: {{{{sshd.dir}}}} is nothing that it has: add sshd"),
-        (f"{FILE_SIZE}.sshd.needs", ["sshfs"], f"{FILE_SIZE}.sshd.needs: sshd needs itself, through sshfs"),
-        (f"{FILE_SIZE}.rclone.ready", {"tcp": "s33"}, f"{FILE_SIZE}.rclone.ready.tcp: no port 's33' in ports"),
-        (f"{FILE_SIZE}.rclone.env", {"K": "{{secret.acces}}"}, 'did you mean "secret.access_key"?'),
-        (f"{FILE_SIZE}.rclone.files", {"../x": ""}, "'../x' must be a path below the service's own folder"),
+        (f"{FILE_SIZE}.sshfs.needs", ["openshs"], "sshfs.needs: no service 'openshs': did you mean \"openssh\"?"),
+        (f"{FILE_SIZE}.sshfs.needs", [], f"{FILE_SIZE}.sshfs.argv: {{{{openssh.dir}}}} is nothing that it has: add openssh"),
+        (f"{FILE_SIZE}.openssh.needs", ["sshfs"], f"{FILE_SIZE}.openssh.needs: openssh needs itself, through sshfs"),
+        (f"{FILE_SIZE}.rclone-s3.ready", {"tcp": "s33"}, f"{FILE_SIZE}.rclone-s3.ready.tcp: no port 's33' in ports"),
+        (f"{FILE_SIZE}.rclone-s3.env", {"K": "{{secret.acces}}"}, 'did you mean "secret.access_key"?'),
+        (f"{FILE_SIZE}.rclone-s3.files", {"../x": ""}, "'../x' must be a path below the service's own folder"),
         ("targets.this-machine.roles", {"stu": "local"}, "targets.this-machine.roles: families.file_size.services."),
         ("seed", "abc", "seed: 'abc': write a whole number"),
         ("hosts.local", None, "hosts.local: nothing is given: write a mapping"),

@@ -12,10 +12,11 @@ from benchstudy.jobs.running import begin
 from benchstudy.measuring import sealed
 from benchstudy.measuring.raw import index_problem
 from benchstudy.model import hints, paths, registry
+from benchstudy.model.catalogue.folders import Catalogue, installing_files
 from benchstudy.model.errors import BenchstudyError
 from benchstudy.model.names import nearest
 from benchstudy.model.needs import programs_by_host
-from benchstudy.model.study import parse_study, refuse_repeated_keys
+from benchstudy.model.study import parse_study, refuse_repeated_keys, with_systems
 from benchstudy.provisioning.target import deploy_files, facts_problems, may_build
 from benchstudy.report.study.studypages import STUDY_PAGES
 
@@ -34,7 +35,9 @@ hints.announce(workflow.configfiles)
 try:
     for file in workflow.configfiles:
         refuse_repeated_keys(Path(file))
-    STUDY = parse_study(config)
+    # Jobs are told this one: what a system is may have changed when they begin.
+    DECLARED = with_systems(config, Path(workflow.configfiles[-1]).parent if workflow.configfiles else None)
+    STUDY = parse_study(DECLARED)
     if STUDY.measure:
         STUDY.require_fit()
 except BenchstudyError as error:
@@ -133,7 +136,7 @@ def facts_file(target, family):
 
 
 def deploys_of_family(wildcards):
-    """What every host gets, what the family adds to it, and the pins that these read.
+    """What every host gets, what the family and the systems add to it, and the pins that these read.
 
     A target whose hosts had a problem is provisioned again.
     """
@@ -141,8 +144,9 @@ def deploys_of_family(wildcards):
     if facts_problems(Path(facts)):
         snakemake_adapter.plan_again(workflow, facts)
     # Scripts are what sessions send to hosts.
-    pins = [file for file in files_below("envs", "*") if not file.endswith((".py", ".sh"))]
-    return [*map(str, deploy_files(Path(), [wildcards.family])), *pins]
+    pins = [file for file in files_below("envs", "*") if not file.endswith((".py", ".sh", ".md"))]
+    systems = [relative(file) for file in installing_files(Catalogue([Path(folder) for folder in STUDY.systems]))]
+    return list(dict.fromkeys([*map(str, deploy_files(Path(), [wildcards.family])), *pins, *systems]))
 
 
 def hosts_of_target(wildcards):
@@ -213,6 +217,11 @@ def turn_of_family(wildcards):
 def turn_of_page(wildcards):
     """That of its family. Pages of the study as a whole need all families."""
     return len(IN_TURN) - IN_TURN.index(wildcards.page) if wildcards.page in IN_TURN else 0
+
+
+def relative(file):
+    """As rules name files of the project; others lie where they lie."""
+    return str(file.relative_to(Path.cwd()) if file.is_relative_to(Path.cwd()) else file)
 
 
 def files_below(folder, pattern):

@@ -12,6 +12,7 @@ from benchstudy import __version__
 from benchstudy.commands.comparing import add_command as add_compare_command
 from benchstudy.commands.plan import add_command as add_plan_command
 from benchstudy.commands.provenance import add_commands as add_provenance_commands
+from benchstudy.commands.systems import add_command as add_systems_command
 from benchstudy.model import hints, paths, registry
 from benchstudy.model.errors import BenchstudyError
 from benchstudy.model.files import disk_trouble
@@ -107,6 +108,7 @@ def _parser() -> argparse.ArgumentParser:
         if own := registry.part(family, "commands"):
             own.add_commands(commands)
     add_compare_command(commands)
+    add_systems_command(commands)
 
     for command in (check, cases):
         command.add_argument("study", nargs="?", type=Path, default=hints.EMBEDDED, metavar="STUDY", help=_STUDY_HELP)

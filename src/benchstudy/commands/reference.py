@@ -18,7 +18,9 @@ from annotated_types import MinLen
 from pydantic import BaseModel
 from pydantic.fields import FieldInfo
 
+from benchstudy.commands.systems import kind
 from benchstudy.model import interference, registry
+from benchstudy.model.catalogue.folders import Catalogue
 from benchstudy.model.disturbance import LimitField
 from benchstudy.model.family import FamilyConfig
 from benchstudy.model.names import Name
@@ -26,9 +28,9 @@ from benchstudy.model.stopping import PrecisionField
 from benchstudy.model.study import MarginField, Study
 from benchstudy.model.units import DurationField, Size
 
-# What stands between them is made here: the tables of a study, or the metrics of a family.
+# What stands between them is made here: the tables of a study, the systems of the catalogue, or a family's metrics.
 _PLACE = re.compile(
-    r"(<!-- (?P<what>tables|metrics of (?P<family>\w+)): begin -->\n).*?(<!-- (?P=what): end -->)", re.DOTALL
+    r"(<!-- (?P<what>tables|systems|metrics of (?P<family>\w+)): begin -->\n).*?(<!-- (?P=what): end -->)", re.DOTALL
 )
 _PLAIN = {
     datetime: "time",
@@ -74,13 +76,25 @@ def written_into(text: str) -> str:
     """`text` with the tables between its markers. Raises ValueError when it has no markers."""
 
     def place(found: re.Match[str]) -> str:
-        made = metrics(found["family"]) if found["family"] else tables()
+        made = metrics(found["family"]) if found["family"] else {"tables": tables, "systems": systems}[found["what"]]()
         return f"{found[1]}\n{made}\n{found[4]}"
 
     written, places = _PLACE.subn(place, text)
     if not places:
         raise ValueError("the file needs the two lines <!-- tables: begin --> and <!-- tables: end -->")
     return written
+
+
+def systems() -> str:
+    """Markdown: a row a system of the catalogue that ships."""
+    rows = ["| `system` | what it is | `with` | for |", "|---|---|---|---|"]
+    for name, found in Catalogue().items():
+        system = found.system
+        values = (f"`{p}` ({kind(parameter)})" for p, parameter in system.parameters.items())
+        offered = (f"`{family}.{key}`" for family, lists in system.offers.items() for key in lists)
+        about = f"{system.about} {system.license}; {system.tried}"
+        rows.append(f"| [`{name}`](../envs/{name}/README.md) | {about} | {', '.join(values)} | {', '.join(offered)} |")
+    return "\n".join(rows) + "\n"
 
 
 def metrics(family: str) -> str:

@@ -1,4 +1,4 @@
-"""Which programs a study's services and generators start: what provisioning looks at, and is done again for."""
+"""Which programs a study's services, commands and generators start: what provisioning looks at, and is done again for."""
 
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -34,6 +34,21 @@ def generator_tools(family: Mapping[str, Any], roles: Iterable[str], target_role
     return {generator["tool"] for generator in family.get("generators", ())} if role in roles else set()
 
 
+def commanded_programs(family: Mapping[str, Any], roles: Iterable[str]) -> set[str]:
+    """Programs of a family's own commands, and of what goes before and after them; not those of a shell's text."""
+    return {
+        PurePosixPath(program).name
+        for command in family.get("commands", ())
+        if command.get("role", "sut") in roles
+        for argv in (
+            *([] if command.get("shell") else [command["argv"]]),
+            *command.get("prepare", ()),
+            *command.get("cleanup", ()),
+        )
+        for program in _programs(argv)
+    }
+
+
 def programs_by_host(study: Study, target: str, family: str | None = None) -> dict[str, list[str]]:
     """Sorted names of all these programs, and of packages that a family's block lists, for each host of the target.
 
@@ -50,7 +65,7 @@ def programs_by_host(study: Study, target: str, family: str | None = None) -> di
         roles = {role for role, host in target_roles.items() if host == name}
         for block in blocks:
             programs |= started_programs(block, roles) | named_tools(block, roles)
-            programs |= generator_tools(block, roles, target_roles)
+            programs |= generator_tools(block, roles, target_roles) | commanded_programs(block, roles)
             programs |= set(block.get("packages", ()))
     return {name: sorted(programs) for name, programs in found.items()}
 

@@ -1,7 +1,8 @@
 """What deploys say: this host needs these packages and these programs.
 
 A deploy is an ordinary pyinfra file, run for every host the family is measured on: `envs/<family>.py` of the project,
-or else `deploy.py` in the family's own package. It sees
+or else `deploy.py` in the family's own package, and `deploy.py` of each system of the catalogue that is built and started
+there; what systems need of packages they say themselves. It sees
 
 - `host.data.roles`: the roles the host plays in the target, such as `["sut", "load"]`
 - `host.data.target_roles`: all roles of the target, whoever plays them
@@ -75,31 +76,6 @@ def install(
             server.shell(name=why, commands=[script])
         return
     server.packages(name=why, packages=wanted)
-
-
-def install_programs(
-    why: str,
-    packages: Mapping[str, str],
-    other_names: Mapping[str, Mapping[str, str]],
-    services: Mapping[str, str],
-) -> None:
-    """Have those programs on the host that the study's services and generators start there.
-
-    Args:
-        packages: program to the package, by Debian's name, that brings it.
-        other_names: for "dnf" and "apk", Debian's name to theirs, where they differ.
-        services: package to the service that it would start by itself, see `install`.
-    """
-    programs = sorted(wanted_programs() & set(packages))
-    wanted = sorted({packages[program] for program in programs})
-    if wanted:
-        install(
-            why,
-            *wanted,
-            **{manager: [names.get(package, package) for package in wanted] for manager, names in other_names.items()},
-            programs=programs,
-            idle=[services[package] for package in wanted if package in services],
-        )
 
 
 def go_tool(
@@ -197,12 +173,13 @@ def python_tool(why: str, name: str, requirements: Path, *, module: str = "", ro
 
 
 def wanted_programs() -> set[str]:
-    """Names of the programs that the study's services and generators start on this host."""
+    """Names of the programs that the study's services, commands and generators start on this host."""
     family, roles, target_roles = host.data.family, host.data.roles, host.data.target_roles
     return (
         needs.started_programs(family, roles)
         | needs.named_tools(family, roles)
         | needs.generator_tools(family, roles, target_roles)
+        | needs.commanded_programs(family, roles)
     )
 
 

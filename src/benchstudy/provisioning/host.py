@@ -29,6 +29,7 @@ from benchstudy.hosts.remote import Remote, RemoteError
 from benchstudy.model.errors import BenchstudyError
 from benchstudy.model.host import Host
 from benchstudy.provisioning.pyinfra_remote import OneHost
+from benchstudy.provisioning.systems import install_systems
 from benchstudy.provisioning.tools import downloads, ensure_tools, missing_tools
 
 # Colours, and the host's name in front: the log file has no colours, and the reader adds the name.
@@ -121,18 +122,24 @@ def _provision(remote: Remote, host: Host, request: dict[str, Any]) -> dict[str,
 
 
 def _prepare(pyinfra_host: Any, deploys: list[dict[str, Any]]) -> list[str]:
-    """Run the deploy files, which only plans their operations."""
+    """Run the deploy files, and what systems say, which only plans their operations."""
     problems = []
     for deploy in deploys:
-        pyinfra_host.data.family, path = deploy["family"], Path(deploy["path"])
+        pyinfra_host.data.family = deploy["family"]
+        files = [Path(deploy["path"])] if "path" in deploy else []
         try:
-            runpy.run_path(str(path))
+            files += install_systems(deploy["systems"]) if "systems" in deploy else []
         except PyinfraError as error:  # such as: no package manager that pyinfra knows
-            problems.append(f"{_shown(path)}: {error}")
-        except BenchstudyError:
-            raise
-        except Exception as error:
-            raise BenchstudyError(f"{_shown(path)}: {type(error).__name__}: {error}") from error
+            problems.append(str(error))
+        for path in files:
+            try:
+                runpy.run_path(str(path))
+            except PyinfraError as error:
+                problems.append(f"{_shown(path)}: {error}")
+            except BenchstudyError:
+                raise
+            except Exception as error:
+                raise BenchstudyError(f"{_shown(path)}: {type(error).__name__}: {error}") from error
     return problems
 
 

@@ -154,11 +154,12 @@ def _deploy_by_name(root: Path, families: Iterable[str]) -> dict[str, Path]:
 
 
 def _deploys(root: Path, study: Study, families: Sequence[str]) -> list[dict[str, Any]]:
-    """What to run, in order: file, and the family's block of the study as data."""
+    """What to run, in order: file or folders of systems, and the family's block of the study as data."""
     blocks = {family: study.families[family].model_dump(mode="json", serialize_as_any=True) for family in families}
-    return [
+    files = [
         {"path": str(path), "family": blocks.get(name, {})} for name, path in _deploy_by_name(root, families).items()
     ]
+    return [*files, *({"systems": study.systems, "family": block} for block in blocks.values())]
 
 
 def _requests(root: Path, study: Study, target: str, families: Sequence[str]) -> list[dict[str, Any]]:

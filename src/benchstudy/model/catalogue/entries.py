@@ -112,6 +112,8 @@ class Entries:
         template = prefix + "".join(f"-{name}-{{{{{name}}}}}" for name in names)
         factors = {name: list(dict.fromkeys(level.levels[name] for level in levels)) for name in names}
         matrix = first.get(self._takes.levels, {})
+        if not isinstance(matrix, Mapping):
+            raise StudyError(f"{where}.{self._takes.levels}: write a mapping of factors to levels")
         twice = sorted(factors.keys() & matrix.keys())
         if twice:
             raise StudyError(f"{where}.with.{twice[0]}: the {self._takes.levels} has it already")

@@ -59,7 +59,8 @@ def _family(name: str, block: Any, catalogue: Catalogue) -> Any:
     entries = [Entries(name, key, block[key], takes[key], instances) for key in takes if key in block]
     result = {key: value for key, value in block.items() if key != "services"}
     result |= {each.key: each.expanded() for each in entries}
-    services = instances.services()
+    described = block.get("services", {})
+    services = instances.services() if isinstance(described, Mapping) else described  # what is none is said elsewhere
     return result | ({"services": services} if services else {})
 
 

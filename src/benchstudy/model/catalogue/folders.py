@@ -12,12 +12,13 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
 from benchstudy.model import paths
-from benchstudy.model.catalogue.system import FILE, Found
+from benchstudy.model.catalogue.system import DEPLOY, FILE, Found
 from benchstudy.model.errors import StudyError
 
 ENTRY_POINTS = "benchstudy.systems"
 OWN_FOLDER = "systems"  # beside a study, and in a project
 _SHIPPED = "envs"
+_DECIDE_NOTHING = (".py", ".pyc", ".sh", ".md")
 
 
 class Catalogue(Mapping[str, Found]):
@@ -41,6 +42,15 @@ class Catalogue(Mapping[str, Found]):
 
     def __len__(self) -> int:
         return len(self._found)
+
+
+def installing_files(catalogue: Catalogue) -> list[Path]:
+    """The files of systems that decide what hosts have: what they say, their deploys and pins. Nothing is read.
+
+    Scripts are what sessions send to hosts.
+    """
+    files = (path for found in catalogue.values() for path in sorted(found.folder.rglob("*")) if path.is_file())
+    return [path for path in files if path.name in (FILE, DEPLOY) or path.suffix not in _DECIDE_NOTHING]
 
 
 def own_folders(said: Sequence[str], beside: Path | None) -> list[Path]:

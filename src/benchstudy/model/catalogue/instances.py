@@ -255,10 +255,10 @@ class Instances:
         """Every service of the block: described ones as they are, and those that somebody named or needs."""
         for name in self._named:
             self._make(self.instance(name).name)
-        for service in self._described.values():
-            for name in service.get("needs") or () if isinstance(service, Mapping) else ():
-                if name in self._specs or name in self._parts:
-                    self._make(self.instance(name).name if name in self._specs else name)
+        for name in texts_of([s.get("needs") for s in self._described.values() if isinstance(s, Mapping)]):
+            if name in self._specs:
+                self.instance(name)
+            self._make(name)
         return {**self._described, **self._made}
 
     def _make(self, name: str) -> None:

@@ -42,7 +42,7 @@ class System(Strict):
     about: str = Field(min_length=1, description="what it is for, in a sentence")
     homepage: str = Field(pattern="^https?://")
     license: Annotated[LicenceField, Field(min_length=1)] = Field(description="of the program: an SPDX identifier")
-    tested: list[str] = Field(min_length=1, description="versions that its services were started with")
+    tested: list[str] = Field(description="versions that its services were started with; none where nobody could try")
     packages: dict[str, Package] = Field({}, description="what a package manager has, by Debian's name")
     builds: list[Name] = Field([], description=f"programs that its {DEPLOY} makes")
     parameters: dict[Annotated[str, AfterValidator(check_parameter_name)], Parameter] = {}
@@ -78,6 +78,11 @@ class System(Strict):
         require_known(rest[0], self.parameters, f"{{{{{used}}}}}: no such parameter")
         if rest[1:]:
             require_known(".".join(rest[1:]), self.parameters[rest[0]].facts, f"{{{{{used}}}}}: no such fact")
+
+    @property
+    def tried(self) -> str:
+        """The versions that it was tested with, in words."""
+        return f"tested: {', '.join(self.tested)}" if self.tested else "untried"
 
     @property
     def systems_of(self) -> list[str]:

@@ -1,0 +1,95 @@
+"""`benchstudy systems`: what the catalogue has, and what a study may set of each."""
+
+import argparse
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from benchstudy.model.catalogue.folders import Catalogue, own_folders
+from benchstudy.model.catalogue.parameter import Parameter, as_text
+from benchstudy.model.catalogue.system import Found
+from benchstudy.model.errors import BenchstudyError
+from benchstudy.model.names import nearest
+from benchstudy.model.yamltext import read_yaml
+
+
+def add_command(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
+    """`benchstudy systems [NAME] [--json] [--study STUDY]`."""
+    systems = commands.add_parser("systems", help="list the systems of the catalogue, or show one with its parameters")
+    systems.add_argument("name", nargs="?", metavar="NAME", help="of a system; all are listed when left out")
+    systems.add_argument("--json", action="store_true", help="as JSON")
+    systems.add_argument("--study", type=Path, metavar="STUDY", help="with the systems of this study's own, too")
+    systems.set_defaults(command=_systems)
+
+
+def _systems(arguments: argparse.Namespace) -> int:
+    catalogue = _catalogue(arguments.study)
+    if arguments.name is None:
+        if arguments.json:
+            print(json.dumps([described(found) for found in catalogue.values()], indent=2))
+            return 0
+        width = max(map(len, catalogue), default=0)
+        for name, found in catalogue.items():
+            print(f"{name:{width}}  {found.system.title}; {found.system.tried}")
+        return 0
+    if arguments.name not in catalogue:
+        raise BenchstudyError(f"no system {arguments.name!r}: {nearest(arguments.name, catalogue)}")
+    found = catalogue[arguments.name]
+    print(json.dumps(described(found), indent=2) if arguments.json else "\n".join(_shown(found)))
+    return 0
+
+
+def _catalogue(study: Path | None) -> Catalogue:
+    if study is None:
+        return Catalogue()
+    try:
+        said = read_yaml(study.read_text(encoding="utf-8"))
+    except OSError as error:
+        raise BenchstudyError(f"{study}: {error.strerror}") from error
+    return Catalogue(own_folders(said.get("systems") or [] if isinstance(said, Mapping) else [], study.parent))
+
+
+def described(found: Found) -> dict[str, Any]:
+    """A system as plain data: all that its file says, with its name and folder."""
+    return {"name": found.name, "folder": str(found.folder), **found.system.model_dump(mode="json", exclude_unset=True)}
+
+
+def _shown(found: Found) -> list[str]:
+    system = found.system
+    lines = [
+        f"{found.name}: {system.title}",
+        f"  {system.about}",
+        f"  {system.homepage}, {system.license}; {system.tried}; in {found.folder}",
+    ]
+    if system.parameters:
+        lines.append("  with:")
+        lines += [f"    {name}: {kind(parameter)}: {parameter.description}" for name, parameter in
+                  system.parameters.items()]  # fmt: skip
+    for family, lists in system.offers.items():
+        lines += [f"  {family}.{key}: {_offer(offer)}" for key, offer in lists.items()]
+    if system.gives:
+        lines.append(f"  gives other systems: {', '.join(system.gives)}")
+    return lines
+
+
+def kind(parameter: Parameter) -> str:
+    """What may be written there, and what is so when nothing is."""
+    values = " or ".join(parameter.choices) if parameter.choices else parameter.type
+    return f"{values}, required" if parameter.required else f"{values}, {_default(parameter.default)} when left out"
+
+
+def _default(value: Any) -> str:
+    if isinstance(value, Mapping):
+        return f"{value['system']} with {', '.join(f'{k}: {as_text(v)}' for k, v in (value.get('with') or {}).items())}"
+    return as_text(value) if value != "" else "nothing"
+
+
+def _offer(offer: Mapping[str, Any]) -> str:
+    """Its keys; the names of what is in a list."""
+    return ", ".join(
+        f"{key} {', '.join(entry['name'] for entry in value)}"
+        if isinstance(value, list) and all(isinstance(entry, Mapping) and "name" in entry for entry in value)
+        else key
+        for key, value in offer.items()
+    )

@@ -1,0 +1,39 @@
+"""What the catalogue knows of the programs that a study starts on a host: the packages and the builds they come from."""
+
+from collections.abc import Iterable
+from pathlib import Path
+
+from benchstudy.model.catalogue.folders import Catalogue
+from benchstudy.model.catalogue.system import DEPLOY, Package
+from benchstudy.provisioning.deploy import install, wanted_programs
+
+
+def install_systems(folders: Iterable[str]) -> list[Path]:
+    """Have the packages on this host whose programs the family's services, commands and generators start there.
+
+    `folders`: those of systems of the study's own. Returns the deploys of systems whose programs are built, to be run.
+    Raises StudyError for a system that is wrong.
+    """
+    catalogue, wanted = Catalogue([Path(folder) for folder in folders]), wanted_programs()
+    chosen: dict[str, Package] = {}
+    deploys = []
+    for found in catalogue.values():
+        chosen |= {name: p for name, p in found.system.packages.items() if wanted & {*p.programs}}
+        if wanted & {*found.system.builds}:
+            deploys.append(found.folder / DEPLOY)
+    if chosen:
+        install(
+            "what the study's services, commands and generators start",
+            *chosen,
+            dnf=[package.dnf or name for name, package in chosen.items()],
+            apk=[package.apk or name for name, package in chosen.items()],
+            programs=sorted({program for package in chosen.values() for program in package.programs} & wanted),
+            idle=sorted({service for package in chosen.values() for service in package.starts}),
+        )
+    return deploys
+
+
+def started_by(packages: Iterable[str]) -> list[str]:
+    """The services that these packages (Debian's names) would start by themselves, as far as a system says it."""
+    known = {name: package for found in Catalogue().values() for name, package in found.system.packages.items()}
+    return sorted({service for name in packages if name in known for service in known[name].starts})

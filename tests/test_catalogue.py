@@ -1,0 +1,383 @@
+"""Systems in the place of services: what a study becomes, what it is told, and what every folder of the catalogue holds."""
+
+import json
+import shutil
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from conftest import CHECKOUT
+
+from benchstudy.commands.cli import main
+from benchstudy.model.catalogue.folders import Catalogue
+from benchstudy.model.catalogue.instances import Instances
+from benchstudy.model.catalogue.system import README
+from benchstudy.model.errors import StudyError
+from benchstudy.model.needs import programs_by_host
+from benchstudy.model.services import PLACEHOLDER, Service
+from benchstudy.model.study import load_study, parse_study, with_systems
+
+DATA = Path(__file__).parent / "data"
+CATALOGUE = Catalogue()
+GENERATORS = [{"name": "wrk", "tool": "wrk", "duration": "1s", "warm_up": "0s"}]
+
+
+def study(**families: Any) -> dict[str, Any]:
+    return {
+        "study": "small",
+        "hosts": {"here": {"loopback": True}},
+        "targets": {"bench": {"roles": {"sut": "here"}}},
+        "families": families,
+    }
+
+
+def http(*servers: Any, **more: Any) -> dict[str, Any]:
+    """The family's block with these servers, expanded; systems are those of tests/data/systems and what ships."""
+    block = {"servers": list(servers), "generators": GENERATORS, "concurrency": [1], **more}
+    return with_systems(study(http_concurrency=block), DATA)["families"]["http_concurrency"]
+
+
+def command(*commands: Any, **more: Any) -> dict[str, Any]:
+    return with_systems(study(command={"commands": list(commands), **more}), DATA)["families"]["command"]
+
+
+# --- what a system becomes ----------------------------------------------------------------------------------------------
+
+
+def test_a_system_becomes_the_services_and_the_entry_that_one_would_write():
+    made = http({"system": "shop"})
+    assert made["services"]["shop"] == {
+        "needs": ["stock"],
+        "ports": ["http"],
+        "secrets": ["password"],
+        "files": {"greeting.txt": "hello from {{stock.dir}}/goods\n"},
+        "env": {"TILLS": "2", "PAY": "coins", "OPEN": "true"},
+        "argv": ["shop", "--cache=1MiB", "--wait", "5s", "--pay", "cash", "{{bind}}:{{port.http}}"],
+        "ready": {"tcp": "http"},
+    }
+    assert set(made["services"]) == {"shop", "stock"}, "a part that nobody speaks of is not made"
+    [server] = made["servers"]
+    assert (server["name"], server["service"]) == ("shop", "shop")
+    # A number stays one, the host's placeholders stay the host's.
+    assert server["endpoints"][0] == {
+        "name": "goods",
+        "path": "/goods/{{n}}",
+        "expect": {"length": 5},
+        "walk": {"first": 1, "last": 5},
+    }
+    assert server["login"]["json_body"] == {"password": "{{secret.password}}"}
+
+
+def test_a_study_with_a_system_measures_what_one_that_writes_it_out_does():
+    declared = study(http_concurrency={"servers": [{"system": "nginx"}], "generators": GENERATORS, "concurrency": [1]})
+    short, long = parse_study(declared), parse_study(with_systems(declared))
+    assert short.sha256 == long.sha256
+    cases = [[case.definition_sha256 for case in each.sessions()[0].cases] for each in (short, long)]
+    assert cases[0] == cases[1] and len(cases[0]) == 2
+
+
+def test_what_speaks_of_no_system_stays_as_it_is():
+    service = {"argv": ["db"], "ready": {"tcp": "sql"}, "ports": ["sql"]}
+    declared = study(command={"commands": [{"name": "x", "argv": ["x"], "system": "db"}], "services": {"db": service}})
+    assert with_systems(declared) == declared
+
+
+def test_what_an_entry_says_stands_above_what_the_system_offers():
+    [server] = http(
+        {"system": "shop", "name": "corner", "login": {"path": "/in"}, "endpoints": [{"name": "own", "path": "/"}]}
+    )["servers"]
+    assert server["name"] == server["service"] == "corner"
+    assert server["login"]["path"] == "/in" and server["login"]["token"] == {"json_key": "token"}
+    assert [endpoint["name"] for endpoint in server["endpoints"]] == ["own"]
+
+
+def test_words_are_arguments_each():
+    made = http({"system": "shop", "with": {"options": "--loud --name 'my shop'"}})
+    assert made["services"]["shop"]["argv"][-4:] == ["--loud", "--name", "my shop", "{{bind}}:{{port.http}}"]
+
+
+def test_a_part_is_made_when_it_is_spoken_of_and_is_like_another():
+    block = {"backends": [{"name": "log", "system": "shop"}], "generators": []}
+    made = with_systems(study(log_write=block), DATA)["families"]["log_write"]
+    [backend] = made["backends"]
+    assert backend["antispam_service"] == "log-guarded" and backend["directory"] == "{{stock.dir}}/goods"
+    plain, guarded = made["services"]["log"], made["services"]["log-guarded"]
+    assert guarded["argv"] == [*plain["argv"], "--guard"] and guarded["env"] == {**plain["env"], "GUARD": "1"}
+
+
+# --- which instance -----------------------------------------------------------------------------------------------------
+
+
+def test_systems_that_name_one_share_it_and_a_study_may_set_it_up():
+    two = [{"system": "shop"}, {"name": "other", "system": "shop"}]
+    assert set(http(*two)["services"]) == {"shop", "other", "stock"}
+    named = http(*two, services={"stock": {"system": "stock", "with": {"goods": 77}, "role": "db"}})
+    assert {server["endpoints"][0]["walk"]["last"] for server in named["servers"]} == {77}
+    assert named["services"]["stock"]["role"] == "db" and "role" not in named["services"]["shop"]
+
+
+def test_a_parameter_takes_a_system_of_its_own_or_a_service_of_the_study():
+    own = http({"system": "shop", "with": {"stock": {"system": "stock", "with": {"goods": 9}}}})
+    assert set(own["services"]) == {"shop", "shop-stock"} and own["services"]["shop"]["needs"] == ["shop-stock"]
+    described = {"argv": ["sleep"], "ready": {"file": "{{dir}}/x"}}
+    with pytest.raises(StudyError, match=r"servers\.0: its stock is to give 'count', and service mine does not"):
+        http({"system": "shop", "with": {"stock": "mine"}}, services={"mine": described})
+    kept = http({"system": "sftpgo"}, services={"plain": {**described, "needs": ["openssh"]}})
+    assert kept["services"]["plain"] == {**described, "needs": ["openssh"]}
+
+
+def test_a_described_service_may_need_a_system():
+    described = {"argv": ["x", "{{stock.dir}}"], "needs": ["stock"], "ready": {"file": "{{dir}}/x"}}
+    made = command({"name": "x", "argv": ["x"], "system": "mine"}, services={
+        "mine": described, "stock": {"system": "stock"}, "again": {"system": "shop", "with": {"tills": 3}},
+    })  # fmt: skip
+    assert set(made["services"]) == {"mine", "stock", "again"}
+    assert made["commands"] == [{"name": "x", "argv": ["x"], "system": "mine"}]
+
+
+# --- levels -------------------------------------------------------------------------------------------------------------
+
+
+def test_several_values_of_a_parameter_are_an_entry_each():
+    made = http({"system": "shop", "with": {"tills": [1, 4], "pay": ["cash", "card"]}})
+    names = [f"shop-tills-{tills}-pay-{pay}" for tills in (1, 4) for pay in ("cash", "card")]
+    assert [server["name"] for server in made["servers"]] == names
+    assert [made["services"][name]["env"]["TILLS"] for name in names] == ["1", "1", "4", "4"]
+
+
+def test_several_values_of_a_parameter_are_a_factor_of_a_command():
+    made = command(
+        {"name": "visit", "argv": ["visit", "{{n}}"], "matrix": {"n": [1, 2]}, "system": "shop", "with": {"tills": [1, 4]}}
+    )
+    [visit] = made["commands"]
+    assert visit["system"] == "visit-shop-tills-{{tills}}" and visit["env"] == {"SHOP": "{{system.bind}}"}
+    assert visit["matrix"] == {"tills": ["1", "4"], "n": [1, 2]}
+    assert {"visit-shop-tills-1", "visit-shop-tills-4"} < set(made["services"])
+    (plan,) = parse_study(study(command=made)).sessions()
+    assert {(case.levels["tills"], case.levels["n"]) for case in plan.cases} == {
+        ("1", "1"), ("1", "2"), ("4", "1"), ("4", "2"),
+    }  # fmt: skip
+    servers = {case.levels["tills"]: case.definition["system"] for case in plan.cases}
+    assert len({json.dumps(server) for server in servers.values()}) == 2, "each level has a server of its own"
+
+
+# --- what is told -------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("server", "told"),
+    [
+        ({"system": "shopp"}, "families.http_concurrency.servers.0.system: no system 'shopp': did you mean \"shop\"?"),
+        ({"system": "shop", "with": {"till": 3}}, "servers.0.with: shop has no parameter 'till': did you mean \"tills\"?"),
+        ({"system": "shop", "with": {"tills": "two"}}, "servers.0.with.tills: 'two': write a whole number"),
+        ({"system": "shop", "with": {"tills": 2.5}}, "servers.0.with.tills: 2.5: write a whole number"),
+        ({"system": "shop", "with": {"greeting": 9.1}}, "servers.0.with.greeting: 9.1: write a text, in quotes"),
+        ({"system": "shop", "with": {"cache": "12"}}, "servers.0.with.cache: '12' is not a size"),
+        ({"system": "shop", "with": {"patience": "12"}}, "servers.0.with.patience: '12' is not a duration"),
+        ({"system": "shop", "with": {"open": "yes"}}, "servers.0.with.open: 'yes': write true or false"),
+        ({"system": "shop", "with": {"pay": "carrd"}}, "servers.0.with.pay: 'carrd' is none of its choices: did you mean \"card\"?"),
+        ({"system": "shop", "with": {"options": "'x"}}, "servers.0.with.options: \"'x\": write arguments as a shell has them"),
+        ({"system": "shop", "with": {"stock": "stok"}}, "with.stock: no system and no service 'stok': did you mean \"stock\"?"),
+        ({"system": "shop", "with": {"stock": 5}}, "servers.0.with.stock: 5: write a system's name"),
+        ({"system": "shop", "with": {"stock": "nginx"}}, "its stock is to give 'count', and system nginx does not"),
+        ({"system": "shop", "with": {"tills": [1, 1]}}, "servers.0.with.tills: give each level once"),
+        ({"system": "shop", "with": {"tills": []}}, "servers.0.with.tills: give each level once, and at least one"),
+        ({"system": "shop", "with": [1]}, "servers.0.with: write a mapping of parameters to values"),
+        ({"system": "filestash"}, "servers.0.with.binary: filestash needs it: the program on the host"),
+        ({"name": "a/b", "system": "shop"}, "servers.0: 'a/b' cannot be a name"),
+    ],
+)  # fmt: skip
+def test_the_field_and_the_fix_are_named(server, told):
+    with pytest.raises(StudyError) as error:
+        http(server)
+    assert told in str(error.value)
+
+
+@pytest.mark.parametrize(
+    ("block", "told"),
+    [
+        ({"services": {"x": {"system": "shop", "wiht": {}}}}, "services.x.wiht: unknown key of a system: did you mean"),
+        ({"services": {"x": {"system": "shop", "with": {"tills": [1, 2]}}}}, "services.x.with.tills: a list makes levels"),
+        ({"services": {"shop": {"argv": ["x"]}}, "servers": [{"system": "stock", "name": "shop"}]}, "is described below"),
+        ({"services": {"shop": {"system": "stock"}}, "servers": [{"name": "shop", "system": "nginx"}]}, "already: give it"),
+        ({"generators": [{"system": "shop"}]}, "families.http_concurrency.generators: its entries take no system"),
+    ],
+)  # fmt: skip
+def test_what_cannot_be_is_told(block, told):
+    with pytest.raises(StudyError) as error:
+        http(*block.pop("servers", ()), **block)
+    assert told in str(error.value)
+
+
+@pytest.mark.parametrize(
+    ("edit", "told"),
+    [
+        (("license: MIT", "license: MYT"), "license: 'MYT': give an SPDX identifier"),
+        (("type: integer", "type: number"), "parameters.goods.type: 'number': write 'text'"),
+        (("default: 5", "default: five"), "parameters.goods: default: 'five': write a whole number"),
+        (("{{with.goods}}", "{{with.good}}"), "{{with.good}}: no such parameter: did you mean \"goods\"?"),
+        (("  stock:\n", "  store:\n"), "services: none has the system's own name 'stock'"),
+        (("    argv:", "    argc:"), "services.stock.argc: unknown key: did you mean \"argv\"?"),
+        (("title: Stock", "titel: Stock"), "titel: unknown key: did you mean \"title\"?"),
+        (("{file: \"{{dir}}/goods\"}", "{files: x}"), "services.stock.ready.files: "),
+    ],
+)  # fmt: skip
+def test_what_is_wrong_with_a_system_is_told_with_its_file(edit, told, tmp_path):
+    shutil.copytree(DATA / "systems", tmp_path / "systems")
+    file = tmp_path / "systems" / "stock" / "system.yaml"
+    assert edit[0] in file.read_text()
+    file.write_text(file.read_text().replace(*edit))
+    block = {"commands": [{"name": "x", "argv": ["x"], "system": "stock"}]}
+    with pytest.raises(StudyError) as error:
+        with_systems(study(command=block), tmp_path)
+    assert told in str(error.value) and "system stock" in str(error.value)
+
+
+def test_a_system_that_needs_itself_is_told(tmp_path):
+    shutil.copytree(DATA / "systems", tmp_path / "systems")
+    file = tmp_path / "systems" / "stock" / "system.yaml"
+    more = "  goods:\n    type: integer\n    default: 5\n    description: x\n  shop: {type: system, default: shop, description: x}"
+    text = file.read_text().replace("  goods: {type: integer, default: 5, description: how many it has}", more)
+    file.write_text(text)
+    with pytest.raises(StudyError, match="needs itself: shop → stock → shop"):
+        with_systems(study(http_concurrency={"servers": [{"system": "shop"}]}), tmp_path)
+
+
+# --- a catalogue of one's own -------------------------------------------------------------------------------------------
+
+
+def test_systems_lie_beside_a_study_or_where_it_says(tmp_path, monkeypatch):
+    declared = study(command={"commands": [{"name": "x", "argv": ["x"], "system": "stock"}]})
+    shutil.copytree(DATA / "systems", tmp_path / "a" / "systems")
+    (tmp_path / "a" / "study.yaml").write_text(yaml.safe_dump(declared))
+    monkeypatch.chdir(tmp_path)
+    found = load_study(tmp_path / "a" / "study.yaml")
+    assert "stock" in found.families["command"].services and found.systems == [str(tmp_path / "a" / "systems")]
+
+    (tmp_path / "b").mkdir()
+    (tmp_path / "b" / "study.yaml").write_text(yaml.safe_dump({**declared, "systems": ["../a/systems"]}))
+    elsewhere = load_study(tmp_path / "b" / "study.yaml")
+    # Where systems lie is no part of what is declared.
+    assert elsewhere.sha256 == found.sha256 and "systems" not in elsewhere.model_dump()
+    with pytest.raises(StudyError, match="systems: there is no folder"):
+        with_systems({**declared, "systems": ["nowhere"]}, tmp_path)
+
+
+def test_an_own_system_takes_the_place_of_one_that_ships(tmp_path):
+    shutil.copytree(CHECKOUT / "envs" / "redis", tmp_path / "systems" / "redis")
+    file = tmp_path / "systems" / "redis" / "system.yaml"
+    file.write_text(file.read_text().replace("- redis-server\n      - --bind", "- /opt/redis\n      - --bind"))
+    block = {"commands": [{"name": "x", "argv": ["x"], "system": "redis"}]}
+    own, shipped = (with_systems(study(command=block), folder) for folder in (tmp_path, None))
+    programs = [each["families"]["command"]["services"]["redis"]["argv"][0] for each in (own, shipped)]
+    assert programs == ["/opt/redis", "redis-server"]
+
+
+def test_a_package_brings_systems(tmp_path, monkeypatch):
+    package = tmp_path / "bringing" / "things"
+    shutil.copytree(DATA / "systems", package)
+    for folder in (package, package.parent):
+        (folder / "__init__.py").touch()
+    metadata = tmp_path / "bringing-1.dist-info"
+    metadata.mkdir()
+    (metadata / "METADATA").write_text("Metadata-Version: 2.1\nName: bringing\nVersion: 1\n")
+    (metadata / "entry_points.txt").write_text("[benchstudy.systems]\nthings = bringing.things\n")
+    monkeypatch.syspath_prepend(tmp_path)
+    assert Catalogue()["shop"].folder == package
+
+
+# --- what hosts need ----------------------------------------------------------------------------------------------------
+
+
+def test_a_commands_programs_are_what_its_host_needs():
+    commands = [
+        {"name": "bench", "argv": ["redis-benchmark"], "prepare": [["redis-cli", "flushall"]], "system": "redis"},
+        {"name": "text", "argv": ["ab | wrk"], "shell": True},
+        {"name": "there", "argv": ["pgbench"], "role": "load"},
+    ]
+    declared = study(command={"commands": commands})
+    declared["hosts"]["there"] = {"address": "there"}
+    declared["targets"]["bench"]["roles"]["load"] = "there"
+    found = programs_by_host(parse_study(declared), "bench")
+    assert found == {"here": ["redis-benchmark", "redis-cli", "redis-server"], "there": ["pgbench"]}
+
+
+# --- the command --------------------------------------------------------------------------------------------------------
+
+
+def test_the_catalogue_is_listed_and_a_system_shown(capsys, tmp_path):
+    assert main(["systems"]) == 0
+    assert [line.split()[0] for line in capsys.readouterr().out.splitlines()] == list(CATALOGUE)
+    assert main(["systems", "sftpgo"]) == 0
+    said = capsys.readouterr().out
+    assert "storage: system, openssh when left out" in said and "AGPL-3.0-only" in said and "endpoints static" in said
+    assert main(["systems", "sftpgo", "--json"]) == 0
+    told = json.loads(capsys.readouterr().out)
+    assert told["name"] == "sftpgo" and told["parameters"]["storage"]["default"] == "openssh"
+    assert main(["systems", "sftpgoo"]) == 1
+    assert 'did you mean "sftpgo"?' in capsys.readouterr().err
+    shutil.copytree(DATA / "systems", tmp_path / "systems")
+    (tmp_path / "study.yaml").write_text(yaml.safe_dump(study()))
+    assert main(["systems", "--json", "--study", str(tmp_path / "study.yaml")]) == 0
+    assert {"shop", "nginx"} < {system["name"] for system in json.loads(capsys.readouterr().out)}
+
+
+# --- every folder -------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", CATALOGUE)
+def test_a_folder_of_the_catalogue_is_whole(name):
+    found = CATALOGUE[name]
+    system = found.system
+    readme = (found.folder / README).read_text()
+    assert readme.startswith(f"# {name}\n") and 4 <= len(readme.splitlines()) <= 15
+    # Parameters that another system's text is shared for count there.
+    shared = {other for service in system.services.values() for other in [service.get("env_like")] if other}
+    used = found.used_parameters.union(*(CATALOGUE[other].used_parameters for other in shared))
+    assert set(system.parameters) <= used
+    assert (found.folder / "deploy.py").is_file() == bool(system.builds)
+    if system.services and not any(parameter.required for parameter in system.parameters.values()):
+        for service in made(name).values():
+            Service.model_validate(service)
+            assert not [used for text in json.dumps(service).split('"') for used in PLACEHOLDER.findall(text)
+                        if used.startswith("with.")]  # fmt: skip
+
+
+def made(name: str) -> Mapping[str, Any]:
+    return Instances("services", {name: {"system": name}}, CATALOGUE).services()
+
+
+def test_one_program_comes_from_one_place():
+    packages: dict[str, set[str]] = {}
+    builds: dict[str, str] = {}
+    for name, found in CATALOGUE.items():
+        for package, what in found.system.packages.items():
+            for program in what.programs:
+                packages.setdefault(program, set()).add(f"{package} {what.dnf} {what.apk}")
+        for program in found.system.builds:
+            assert builds.setdefault(program, name) == name
+    assert {program: places for program, places in packages.items() if len(places) > 1} == {}
+    assert not packages.keys() & builds.keys()
+
+
+def test_no_code_knows_a_system_by_name():
+    """A folder is enough: neither the package nor the workflow has a list to keep."""
+    code = [*(CHECKOUT / "src/benchstudy/model").rglob("*.py"), *(CHECKOUT / "src/benchstudy/provisioning").rglob("*.py"),
+            *(CHECKOUT / "workflow").rglob("*.smk"), *(CHECKOUT / "envs").glob("*.py")]  # fmt: skip
+    texts = {path: path.read_text() for path in code}
+    named = [(name, path.name) for name in CATALOGUE for path, text in texts.items() if f'"{name}"' in text]
+    assert named == []
+
+
+def test_no_service_is_described_twice_in_the_studies():
+    seen: dict[str, str] = {}
+    for file in [CHECKOUT / "config/config.yaml", *sorted((CHECKOUT / "config/studies").glob("*.yaml"))]:
+        lines = len(file.read_text().splitlines())
+        assert lines <= (150 if file.name == "config.yaml" else 90), file
+        for block in yaml.safe_load(file.read_text())["families"].values():
+            for name, service in ((block or {}).get("services") or {}).items():
+                if "system" not in service:
+                    place = f"{file.name}: {name}"
+                    assert seen.setdefault(json.dumps(service["argv"]), place) == place
