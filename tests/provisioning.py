@@ -18,8 +18,8 @@ def provision_here(
     environment: Mapping[str, str] | None = None,
     timeout_s: float = 1800,
 ) -> dict[str, Any]:
-    """The facts of this machine, as the role `sut`, after envs/<family>.py of the project at `root`, where there is one,
-    and what systems need; without problems.
+    """The facts of this machine, as the role `sut`, after envs/<family>.py of the project at `root`, if any, and what
+    systems need; without problems.
 
     `block`: the family's block of a study. `target_roles`: all roles of the target that this host is in.
     """

@@ -1,4 +1,4 @@
-"""Systems in the place of services: what a study becomes, what it is told, and what every folder of the catalogue holds."""
+"""Systems in the place of services: what a study becomes, what it is told, and what every folder holds."""
 
 import json
 import shutil
@@ -39,11 +39,15 @@ def http(*servers: Any, **more: Any) -> dict[str, Any]:
     return with_systems(study(http_concurrency=block), DATA)["families"]["http_concurrency"]
 
 
+def shop(given: Any) -> dict[str, Any]:
+    return {"system": "shop", "with": given}
+
+
 def command(*commands: Any, **more: Any) -> dict[str, Any]:
     return with_systems(study(command={"commands": list(commands), **more}), DATA)["families"]["command"]
 
 
-# --- what a system becomes ----------------------------------------------------------------------------------------------
+# --- what a system becomes --------------------------------------------------------------------------------------------
 
 
 def test_a_system_becomes_the_services_and_the_entry_that_one_would_write():
@@ -107,7 +111,7 @@ def test_a_part_is_made_when_it_is_spoken_of_and_is_like_another():
     assert guarded["argv"] == [*plain["argv"], "--guard"] and guarded["env"] == {**plain["env"], "GUARD": "1"}
 
 
-# --- which instance -----------------------------------------------------------------------------------------------------
+# --- which instance ---------------------------------------------------------------------------------------------------
 
 
 def test_systems_that_name_one_share_it_and_a_study_may_set_it_up():
@@ -137,7 +141,7 @@ def test_a_described_service_may_need_a_system():
     assert made["commands"] == [{"name": "x", "argv": ["x"], "system": "mine"}]
 
 
-# --- levels -------------------------------------------------------------------------------------------------------------
+# --- levels -----------------------------------------------------------------------------------------------------------
 
 
 def test_several_values_of_a_parameter_are_an_entry_each():
@@ -149,7 +153,13 @@ def test_several_values_of_a_parameter_are_an_entry_each():
 
 def test_several_values_of_a_parameter_are_a_factor_of_a_command():
     made = command(
-        {"name": "visit", "argv": ["visit", "{{n}}"], "matrix": {"n": [1, 2]}, "system": "shop", "with": {"tills": [1, 4]}}
+        {
+            "name": "visit",
+            "argv": ["visit", "{{n}}"],
+            "matrix": {"n": [1, 2]},
+            "system": "shop",
+            "with": {"tills": [1, 4]},
+        }
     )
     [visit] = made["commands"]
     assert visit["system"] == "visit-shop-tills-{{tills}}" and visit["env"] == {"SHOP": "{{system.bind}}"}
@@ -163,28 +173,28 @@ def test_several_values_of_a_parameter_are_a_factor_of_a_command():
     assert len({json.dumps(server) for server in servers.values()}) == 2, "each level has a server of its own"
 
 
-# --- what is told -------------------------------------------------------------------------------------------------------
+# --- what is told -----------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
     ("server", "told"),
     [
         ({"system": "shopp"}, "families.http_concurrency.servers.0.system: no system 'shopp': did you mean \"shop\"?"),
-        ({"system": "shop", "with": {"till": 3}}, "servers.0.with: shop has no parameter 'till': did you mean \"tills\"?"),
-        ({"system": "shop", "with": {"tills": "two"}}, "servers.0.with.tills: 'two': write a whole number"),
-        ({"system": "shop", "with": {"tills": 2.5}}, "servers.0.with.tills: 2.5: write a whole number"),
-        ({"system": "shop", "with": {"greeting": 9.1}}, "servers.0.with.greeting: 9.1: write a text, in quotes"),
-        ({"system": "shop", "with": {"cache": "12"}}, "servers.0.with.cache: '12' is not a size"),
-        ({"system": "shop", "with": {"patience": "12"}}, "servers.0.with.patience: '12' is not a duration"),
-        ({"system": "shop", "with": {"open": "yes"}}, "servers.0.with.open: 'yes': write true or false"),
-        ({"system": "shop", "with": {"pay": "carrd"}}, "servers.0.with.pay: 'carrd' is none of its choices: did you mean \"card\"?"),
-        ({"system": "shop", "with": {"options": "'x"}}, "servers.0.with.options: \"'x\": write arguments as a shell has them"),
-        ({"system": "shop", "with": {"stock": "stok"}}, "with.stock: no system and no service 'stok': did you mean \"stock\"?"),
-        ({"system": "shop", "with": {"stock": 5}}, "servers.0.with.stock: 5: write a system's name"),
-        ({"system": "shop", "with": {"stock": "nginx"}}, "its stock is to give 'count', and system nginx does not"),
-        ({"system": "shop", "with": {"tills": [1, 1]}}, "servers.0.with.tills: give each level once"),
-        ({"system": "shop", "with": {"tills": []}}, "servers.0.with.tills: give each level once, and at least one"),
-        ({"system": "shop", "with": [1]}, "servers.0.with: write a mapping of parameters to values"),
+        (shop({"till": 3}), "0.with: shop has no parameter 'till': did you mean \"tills\"?"),
+        (shop({"tills": "two"}), "servers.0.with.tills: 'two': write a whole number"),
+        (shop({"tills": 2.5}), "servers.0.with.tills: 2.5: write a whole number"),
+        (shop({"greeting": 9.1}), "servers.0.with.greeting: 9.1: write a text, in quotes"),
+        (shop({"cache": "12"}), "servers.0.with.cache: '12' is not a size"),
+        (shop({"patience": "12"}), "servers.0.with.patience: '12' is not a duration"),
+        (shop({"open": "yes"}), "servers.0.with.open: 'yes': write true or false"),
+        (shop({"pay": "carrd"}), "with.pay: 'carrd' is none of its choices: did you mean \"card\"?"),
+        (shop({"options": "'x"}), "with.options: \"'x\": write arguments as a shell has them"),
+        (shop({"stock": "stok"}), "no system and no service 'stok': did you mean \"stock\"?"),
+        (shop({"stock": 5}), "servers.0.with.stock: 5: write a system's name"),
+        (shop({"stock": "nginx"}), "its stock is to give 'count', and system nginx does not"),
+        (shop({"tills": [1, 1]}), "servers.0.with.tills: give each level once"),
+        (shop({"tills": []}), "servers.0.with.tills: give each level once, and at least one"),
+        (shop([1]), "servers.0.with: write a mapping of parameters to values"),
         ({"system": "filestash"}, "servers.0.with.binary: filestash needs it: the program on the host"),
         ({"name": "a/b", "system": "shop"}, "servers.0: 'a/b' cannot be a name"),
     ],
@@ -199,9 +209,9 @@ def test_the_field_and_the_fix_are_named(server, told):
     ("block", "told"),
     [
         ({"services": {"x": {"system": "shop", "wiht": {}}}}, "services.x.wiht: unknown key of a system: did you mean"),
-        ({"services": {"x": {"system": "shop", "with": {"tills": [1, 2]}}}}, "services.x.with.tills: a list makes levels"),
-        ({"services": {"shop": {"argv": ["x"]}}, "servers": [{"system": "stock", "name": "shop"}]}, "is described below"),
-        ({"services": {"shop": {"system": "stock"}}, "servers": [{"name": "shop", "system": "nginx"}]}, "already: give it"),
+        ({"services": {"x": {"system": "shop", "with": {"tills": [1, 2]}}}}, "x.with.tills: a list makes levels"),
+        ({"services": {"shop": {"argv": ["x"]}}, "servers": [{"system": "stock", "name": "shop"}]}, "is described"),
+        ({"services": {"shop": {"system": "stock"}}, "servers": [{"name": "shop", "system": "nginx"}]}, "already:"),
         ({"generators": [{"system": "shop"}]}, "families.http_concurrency.generators: its entries take no system"),
     ],
 )  # fmt: skip
@@ -238,14 +248,14 @@ def test_what_is_wrong_with_a_system_is_told_with_its_file(edit, told, tmp_path)
 def test_a_system_that_needs_itself_is_told(tmp_path):
     shutil.copytree(DATA / "systems", tmp_path / "systems")
     file = tmp_path / "systems" / "stock" / "system.yaml"
-    more = "  goods:\n    type: integer\n    default: 5\n    description: x\n  shop: {type: system, default: shop, description: x}"
+    more = "  goods: {type: integer, default: 5, description: x}\n  shop: {type: system, default: shop, description: x}"
     text = file.read_text().replace("  goods: {type: integer, default: 5, description: how many it has}", more)
     file.write_text(text)
     with pytest.raises(StudyError, match="needs itself: shop → stock → shop"):
         with_systems(study(http_concurrency={"servers": [{"system": "shop"}]}), tmp_path)
 
 
-# --- a catalogue of one's own -------------------------------------------------------------------------------------------
+# --- a catalogue of one's own -----------------------------------------------------------------------------------------
 
 
 def test_systems_lie_beside_a_study_or_where_it_says(tmp_path, monkeypatch):
@@ -288,7 +298,7 @@ def test_a_package_brings_systems(tmp_path, monkeypatch):
     assert Catalogue()["shop"].folder == package
 
 
-# --- what hosts need ----------------------------------------------------------------------------------------------------
+# --- what hosts need --------------------------------------------------------------------------------------------------
 
 
 def test_a_commands_programs_are_what_its_host_needs():
@@ -304,7 +314,7 @@ def test_a_commands_programs_are_what_its_host_needs():
     assert found == {"here": ["redis-benchmark", "redis-cli", "redis-server"], "there": ["pgbench"]}
 
 
-# --- the command --------------------------------------------------------------------------------------------------------
+# --- the command ------------------------------------------------------------------------------------------------------
 
 
 def test_the_catalogue_is_listed_and_a_system_shown(capsys, tmp_path):
@@ -324,7 +334,7 @@ def test_the_catalogue_is_listed_and_a_system_shown(capsys, tmp_path):
     assert {"shop", "nginx"} < {system["name"] for system in json.loads(capsys.readouterr().out)}
 
 
-# --- every folder -------------------------------------------------------------------------------------------------------
+# --- every folder -----------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("name", CATALOGUE)
@@ -364,8 +374,9 @@ def test_one_program_comes_from_one_place():
 
 def test_no_code_knows_a_system_by_name():
     """A folder is enough: neither the package nor the workflow has a list to keep."""
-    code = [*(CHECKOUT / "src/benchstudy/model").rglob("*.py"), *(CHECKOUT / "src/benchstudy/provisioning").rglob("*.py"),
-            *(CHECKOUT / "workflow").rglob("*.smk"), *(CHECKOUT / "envs").glob("*.py")]  # fmt: skip
+    source = CHECKOUT / "src" / "benchstudy"
+    code = [*(source / "model").rglob("*.py"), *(source / "provisioning").rglob("*.py")]
+    code += [*(CHECKOUT / "workflow").rglob("*.smk"), *(CHECKOUT / "envs").glob("*.py")]
     texts = {path: path.read_text() for path in code}
     named = [(name, path.name) for name in CATALOGUE for path, text in texts.items() if f'"{name}"' in text]
     assert named == []

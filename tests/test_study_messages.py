@@ -30,7 +30,11 @@ def changed(path: str, value: object) -> dict:
     ("path", "value", "told"),
     [
         (f"{FILE_SIZE}.sshfs.needs", ["openshs"], "sshfs.needs: no service 'openshs': did you mean \"openssh\"?"),
-        (f"{FILE_SIZE}.sshfs.needs", [], f"{FILE_SIZE}.sshfs.argv: {{{{openssh.dir}}}} is nothing that it has: add openssh"),
+        (
+            f"{FILE_SIZE}.sshfs.needs",
+            [],
+            f"{FILE_SIZE}.sshfs.argv: {{{{openssh.dir}}}} is nothing that it has: add openssh",
+        ),
         (f"{FILE_SIZE}.openssh.needs", ["sshfs"], f"{FILE_SIZE}.openssh.needs: openssh needs itself, through sshfs"),
         (f"{FILE_SIZE}.rclone-s3.ready", {"tcp": "s33"}, f"{FILE_SIZE}.rclone-s3.ready.tcp: no port 's33' in ports"),
         (f"{FILE_SIZE}.rclone-s3.env", {"K": "{{secret.acces}}"}, 'did you mean "secret.access_key"?'),

@@ -1,7 +1,7 @@
 """Mattermost's releases, built from their Go modules, and the import of the older one: those that this host starts.
 
-Each has its own pins: what one of them needs must not raise what another is built from. A release that is no module is a
-binary of the user's own.
+Each has its own pins: what one of them needs must not raise what another is built from. A release that is no module is
+a binary of the user's own.
 """
 
 from pathlib import Path

@@ -1,12 +1,28 @@
-import json, sys, urllib.request
+"""What a server of the GCP kind wants before its start: an account, and a bucket on the stand-in."""
+
+import json
+import sys
+import urllib.request
+
 folder, server, bucket = sys.argv[1:]
+with open(f"{folder}/account.key") as file:
+    key = file.read()
 # The server wants an account before it looks whether it talks to stand-ins; nobody ever asks for this one.
-account = {"type": "service_account", "project_id": "benchstudy", "private_key_id": "none",
-           "private_key": open(folder + "/account.key").read(), "token_uri": "http://127.0.0.1:9/token",
-           "client_email": "nobody@benchstudy.invalid", "client_id": "0"}
-with open(folder + "/account.json", "w") as file:
+account = {
+    "type": "service_account",
+    "project_id": "benchstudy",
+    "private_key_id": "none",
+    "private_key": key,
+    "token_uri": "http://127.0.0.1:9/token",
+    "client_email": "nobody@benchstudy.invalid",
+    "client_id": "0",
+}
+with open(f"{folder}/account.json", "w") as file:
     json.dump(account, file)
-request = urllib.request.Request(server + "/storage/v1/b?project=benchstudy", method="POST",
-                                 data=json.dumps({"name": bucket}).encode(),
-                                 headers={"Content-Type": "application/json"})
+request = urllib.request.Request(
+    server + "/storage/v1/b?project=benchstudy",
+    method="POST",
+    data=json.dumps({"name": bucket}).encode(),
+    headers={"Content-Type": "application/json"},
+)
 urllib.request.build_opener(urllib.request.ProxyHandler({})).open(request)

@@ -1,4 +1,4 @@
-"""Which programs a study's services, commands and generators start: what provisioning looks at, and is done again for."""
+"""Which programs a study's services, commands and generators start: what provisioning looks at, and is repeated for."""
 
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence

@@ -1,8 +1,8 @@
 """What deploys say: this host needs these packages and these programs.
 
 A deploy is an ordinary pyinfra file, run for every host the family is measured on: `envs/<family>.py` of the project,
-or else `deploy.py` in the family's own package, and `deploy.py` of each system of the catalogue that is built and started
-there; what systems need of packages they say themselves. It sees
+or else `deploy.py` in the family's own package, and `deploy.py` of each system of the catalogue that is built and
+started there; what systems need of packages they say themselves. It sees
 
 - `host.data.roles`: the roles the host plays in the target, such as `["sut", "load"]`
 - `host.data.target_roles`: all roles of the target, whoever plays them

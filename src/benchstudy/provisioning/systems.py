@@ -1,4 +1,4 @@
-"""What the catalogue knows of the programs that a study starts on a host: the packages and the builds they come from."""
+"""What the catalogue knows of the programs that a study starts on a host: the packages or builds they come from."""
 
 from collections.abc import Iterable
 from pathlib import Path

@@ -140,5 +140,3 @@ def _above(offered: Mapping[str, Any], said: Mapping[str, Any]) -> dict[str, Any
         if isinstance(offered[key], Mapping) and isinstance(said[key], Mapping):
             merged[key] = _above(offered[key], said[key])
     return merged
-
-

@@ -19,7 +19,7 @@ class Words(tuple[str, ...]):
 
 
 class Parameter(Strict):
-    """One parameter of a system. `{{with.NAME}}` stands for its value, `{{with.NAME.FACT}}` for what a choice brings."""
+    """A parameter of a system. `{{with.NAME}}` stands for its value, `{{with.NAME.FACT}}` for what a choice brings."""
 
     type: Kind
     description: str = Field(min_length=1)

@@ -45,7 +45,7 @@ class System(Strict):
     tested: list[str] = Field(description="versions that its services were started with; none where nobody could try")
     packages: dict[str, Package] = Field({}, description="what a package manager has, by Debian's name")
     builds: list[Name] = Field([], description=f"programs that its {DEPLOY} makes")
-    parameters: dict[Annotated[str, AfterValidator(check_parameter_name)], Parameter] = {}
+    parameters: dict[Annotated[str, AfterValidator(check_parameter_name)], Parameter] = Field({})
     services: dict[Name, dict[str, Any]] = Field(
         {}, description="the one with the system's own name is the system; others are parts of it, made when spoken of"
     )

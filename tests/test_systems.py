@@ -1,0 +1,161 @@
+"""Every system of the catalogue that can be had here, started for real: installed or built, brought up, and ready."""
+
+import json
+import os
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import pytest
+from conftest import CHECKOUT
+from sshd_hosts import SshdHost
+
+from benchstudy.measuring.raw import StoredTrial, TrialStore
+from benchstudy.measuring.session import hold_session
+from benchstudy.model import paths, registry
+from benchstudy.model.catalogue.folders import Catalogue
+from benchstudy.model.study import parse_study
+from benchstudy.provisioning.target import provision_target
+
+CATALOGUE = Catalogue()
+# What cannot stand alone: its files speak of the trial's own server, which other tests have.
+OF_A_TRIAL = {"prometheus"}
+GIVEN = {"mattermost": {"release": "9.9"}}
+SMALL = {"users": 10, "teams": 1, "channels": 3, "posts": 40, "direct_posts": 5}
+SERVICES = {
+    "mattermost-data": {"system": "mattermost-data", "with": SMALL},
+    "data-in-mariadb": {"system": "mattermost-data", "with": {**SMALL, "database": "mariadb"}},
+}
+GIVEN["mattermost-mariadb"] = {"data": "data-in-mariadb"}
+
+
+def startable() -> list[str]:
+    """Those with a service that need no program or account of the user's own."""
+    return [
+        name
+        for name, found in CATALOGUE.items()
+        if found.system.services
+        and name not in OF_A_TRIAL
+        and {p for p, parameter in found.system.parameters.items() if parameter.required} <= GIVEN.get(name, {}).keys()
+    ]
+
+
+def commands() -> list[dict[str, Any]]:
+    """One a system, which is up for its own trial; beside them what programs say of levels."""
+    plain = [{"name": name, "system": name, "argv": ["true"], "system_for": "trial"} for name in startable()]
+    for each in plain:
+        each |= {"with": GIVEN[each["name"]]} if each["name"] in GIVEN else {}
+    return [
+        *plain,
+        {
+            "name": "buffers",
+            "system": "postgresql",
+            "with": {"shared_buffers": ["16MB", "32MB"]},
+            "argv": ["psql", "-tAc", "show shared_buffers", "postgres"],
+        },
+        {
+            "name": "bench",
+            "system": "postgresql",
+            "argv": ["pgbench", "-n", "-t", "20", "postgres"],
+            "prepare": [["pgbench", "-i", "-q", "postgres"]],
+            "metrics": {"tps": {"regex": "tps = ([0-9.]+)", "unit": "1/s", "better": "higher"}},
+        },
+        {
+            "name": "gets",
+            "system": "redis",
+            "with": {"appendfsync": "always"},
+            "argv": "redis-benchmark -h {{system.bind}} -p {{system.port.redis}} -n 500 -t set --csv".split(),  # noqa: SIM905
+            "metrics": {"sets": {"regex": '"SET","([0-9.]+)"', "unit": "1/s", "better": "higher"}},
+        },
+        {"name": "rows", "system": "mariadb", "argv": ["mariadb", "-u", "bench", "-e", "select 6 * 7 as answer"]},
+    ]  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Held:
+    trials: Mapping[str, StoredTrial]
+    facts: Mapping[str, Any]
+    values: Any
+
+    def out(self, case: str) -> str:
+        trial = self.trials[case]
+        assert trial.record.status == "ok", trial.record.cause
+        [file] = [path for path in trial.folder.rglob("stdout*") if path.is_file()][:1]
+        return file.read_text()
+
+
+@pytest.fixture(scope="module")
+def held(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Held]:
+    if os.getuid() != 0:
+        pytest.skip("only root may mount and install here")
+    folder = tmp_path_factory.mktemp("systems")
+    with SshdHost(folder / "sshd") as sshd, pytest.MonkeyPatch.context() as patch:
+        patch.setenv("BENCHSTUDY_HOST_LOCK", str(folder / "host.lock"))
+        patch.chdir(CHECKOUT)
+        host = sshd.host.model_dump(exclude_none=True, exclude_defaults=True) | {"work_dir": str(folder / "work")}
+        study = parse_study(
+            {
+                "study": "systems",
+                "blocks": 1,
+                "hosts": {"here": host},
+                "targets": {"bench": {"roles": {"sut": "here"}}},
+                "families": {"command": {"commands": commands(), "services": SERVICES, "timeout": "60s"}},
+            }
+        )
+        provisioned = provision_target(study, "bench", folder / "facts.json")
+        assert provisioned.problems == []
+        plan = study.session("bench", "command")
+        hold_session(folder, plan)
+        trials = TrialStore(paths.family_raw(folder, "systems", "bench", "command")).trials()
+
+        def values(case: str) -> dict[str, float | None]:
+            trial = by_case[case]
+            assert trial.record.status == "ok", trial.record.cause
+            parsed = plan.family.parse(trial.record.levels, trial.folder)
+            return {seen.metric: seen.value for seen in parsed.observations}
+
+        by_case = {trial.record.case.removeprefix("command="): trial for trial in trials}
+        yield Held(by_case, provisioned.hosts["here"], values)
+
+
+@pytest.mark.parametrize("name", startable())
+def test_it_is_installed_started_and_ready(held: Held, name: str):
+    record = held.trials[name].record
+    assert record.status == "ok", record.cause
+
+
+def test_only_what_the_study_starts_is_installed(held: Held):
+    started = {name for name in startable() if CATALOGUE[name].system.services}
+    wanted = {package for name in started for package in CATALOGUE[name].system.packages}
+    # What a client brings is wanted for the commands that name it.
+    common = {"python3", "python3-venv", "util-linux"}
+    assert set(held.facts["packages"]) - common <= wanted | {"redis-tools", "mariadb-client"}
+    assert not {"wrk", "apache2-utils"} & set(held.facts["packages"])
+    assert "k6" not in held.facts["tools"] and {"sftpgo", "tessera-posix", "logbench"} <= set(held.facts["tools"])
+
+
+def test_a_level_of_a_parameter_is_what_the_server_runs_with(held: Held):
+    for level in ("16MB", "32MB"):
+        assert held.out(f"buffers,shared_buffers={level}") == f"{level}\n"
+
+
+def test_programs_find_the_server_by_what_its_system_offers(held: Held):
+    assert held.values("bench")["tps"] > 10
+    assert held.values("gets")["sets"] > 10
+    assert "42" in held.out("rows")
+
+
+def test_sessions_leave_what_each_service_said(held: Held, tmp_path_factory: pytest.TempPathFactory):
+    """A level has a server of its own, and an unnamed one is shared: each once in the case's definition."""
+    services = {case: trial.record.definition["services"] for case, trial in held.trials.items()}
+    assert set(services["copyparty"]) == {"copyparty", "file-tree"}
+    assert set(services["sftpgo"]) == {"sftpgo", "openssh", "file-tree"}
+    [one, other] = (json.dumps(services[f"buffers,shared_buffers={level}"]) for level in ("16MB", "32MB"))
+    assert one != other and one.replace("16MB", "32MB") == other
+
+
+def test_every_family_that_takes_systems_has_one_to_take():
+    offered = {(family, key) for f in CATALOGUE.values() for family, lists in f.system.offers.items() for key in lists}
+    for family in registry.names():
+        for key in registry.get(family).Config.takes_systems:
+            assert (family, key) in offered or key == "databases", f"{family}.{key}"
