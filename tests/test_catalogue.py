@@ -295,7 +295,7 @@ def test_a_package_brings_systems(tmp_path, monkeypatch):
     (metadata / "METADATA").write_text("Metadata-Version: 2.1\nName: bringing\nVersion: 1\n")
     (metadata / "entry_points.txt").write_text("[benchstudy.systems]\nthings = bringing.things\n")
     monkeypatch.syspath_prepend(tmp_path)
-    assert Catalogue()["shop"].folder == package
+    assert Catalogue()["shop"].folder == package / "shop"
 
 
 # --- what hosts need --------------------------------------------------------------------------------------------------

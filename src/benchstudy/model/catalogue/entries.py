@@ -70,8 +70,8 @@ class Entries:
             if len({*map(as_level, values)}) < len(values) or not values:
                 raise StudyError(f"{where}.with.{parameter}: give each level once, and at least one")
         found = []
-        for values in itertools.product(*varied.values()):
-            chosen = dict(zip(varied, values, strict=True))
+        for combination in itertools.product(*varied.values()):
+            chosen = dict(zip(varied, combination, strict=True))
             levels = {parameter: as_level(value) for parameter, value in chosen.items()}
             suffix = "".join(f"-{parameter}-{level}" for parameter, level in levels.items())
             spec = Spec(named, {**given, **chosen}, where)
