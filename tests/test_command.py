@@ -110,7 +110,7 @@ def test_what_cases_are_measured_for_is_the_studys_choice():
         ({"metrics": {"t": {"size_of": "/etc/passwd", "unit": "B"}}}, "must be a path below the folder"),
         ({"shell": True, "argv": ["a", "b"]}, "with shell: true it is one text"),
         ({"discard_stdout": True, "metrics": {"t": TPS}}, "something is to be found in stdout"),
-        ({"system": "db"}, "no service 'db' below services"),
+        ({"system": "db"}, "no system 'db', and no service of this name"),
         ({"metrics": {"t": {"jsn": "a"}}}, 'unknown key: did you mean "json"?'),
     ],
 )  # fmt: skip

@@ -60,7 +60,7 @@ class Entries:
             raise StudyError(f"{where}.with: write a mapping of parameters to values")
         if given is None and self._instances.is_named(named):
             return [_Level(named, str(entry.get("name", named)), {})]
-        self._instances.require_system(f"{where}.system", named)
+        self._instances.require_system(f"{where}.system", named, ", and no service of this name")
         name, given = str(entry.get("name", named)), dict(given or {})
         base = name if self._is_list and not self._takes.levels else f"{name}-{named}" if given else named
         varied = {p: v for p, v in given.items() if isinstance(v, list)}

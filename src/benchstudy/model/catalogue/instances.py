@@ -164,10 +164,11 @@ class Instances:
         """Whether the study has a system of this name among its services."""
         return name in self._named
 
-    def require_system(self, where: str, name: Any) -> None:
-        """Raises StudyError for what is no system, with the nearest."""
+    def require_system(self, where: str, name: Any, nor: str = "") -> None:
+        """Raises StudyError for what is no system (`nor`: what it is not either), with the nearest."""
         if not isinstance(name, str) or name not in self._catalogue:
-            raise StudyError(f"{where}: no system {name!r}: {nearest(str(name), self._catalogue)}")
+            known = [*self._catalogue, *(self._described if nor else ())]
+            raise StudyError(f"{where}: no system {name!r}{nor}: {nearest(str(name), known)}")
 
     def announce(self, name: str, spec: Spec) -> None:
         """There is such an instance. Raises StudyError for a name that means another thing already."""

@@ -1,0 +1,81 @@
+"""Systems through the whole workflow: the README's comparison, and a system of one's own outside the project."""
+
+import json
+import os
+import re
+from pathlib import Path
+
+import pytest
+import yaml
+from conftest import CHECKOUT, Project
+
+OWN = """
+title: Greeter
+about: Says something.
+homepage: https://example.org
+license: MIT
+tested: ["1"]
+packages:
+  coreutils: {programs: [tail]}
+parameters:
+  word: {type: text, default: hello, description: what it says}
+services:
+  greeter:
+    files_from: [word.txt]
+    argv: [tail, -f, "{{dir}}/word.txt"]
+    ready: {file: "{{dir}}/word.txt"}
+"""
+
+
+@pytest.mark.skipif(os.getuid() != 0, reason="only root may make control groups and install here")
+def test_two_servers_are_compared_as_the_readme_says(project: Project, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setenv("BENCHSTUDY_HOST_LOCK", str(project.root / "host.lock"))
+    readme = (CHECKOUT / "README.md").read_text()
+    [(name, example)] = re.findall(r"```yaml\n# (config/studies/nginx-lighttpd\.yaml)\n(.*?)```", readme, re.DOTALL)
+    assert len(example.splitlines()) <= 20
+    (project.root / name).write_text(example)
+    project.snakemake("report", "--configfile", name)
+    [index] = (project.root / "data/raw").rglob("session.json")
+    trials = json.loads(index.read_text())["trials"]
+    assert [trial["status"] for trial in trials] == ["ok"] * 2 * 6
+    page = (project.root / "reports/nginx-lighttpd/http_concurrency.html").read_text()
+    print(page)
+
+
+def test_a_system_beside_a_study_outside_of_the_project_is_installed_and_run(project: Project, tmp_path: Path):
+    folder = tmp_path / "mine"
+    (folder / "systems" / "greeter").mkdir(parents=True)
+    (folder / "systems" / "greeter" / "system.yaml").write_text(OWN)
+    (folder / "systems" / "greeter" / "word.txt").write_text("{{with.word}}\n")
+    own = {
+        "name": "read",
+        "system": "greeter",
+        "with": {"word": ["hello", "bye"]},
+        "argv": ["cat", "{{system.dir}}/word.txt"],
+    }
+    study = {
+        "study": "mine",
+        "blocks": 1,
+        "hosts": {"here": {"loopback": True, "work_dir": str(tmp_path / "work")}},
+        "targets": {"machine": {"roles": {"sut": "here"}}},
+        "families": {"command": {"commands": [own]}},
+    }  # fmt: skip
+    (folder / "study.yaml").write_text(yaml.safe_dump(study))
+    environment = {**project.environment, "BENCHSTUDY_HOST_LOCK": str(tmp_path / "host.lock")}
+    assert environment
+    project.snakemake("measure", "--configfile", folder / "study.yaml")
+    [facts] = (project.root / "data/provision/mine").rglob("*.json")
+    assert "coreutils" in json.loads(facts.read_text())["hosts"]["here"]["packages"]
+    for word in ("hello", "bye"):
+        [out] = (project.root / "data/raw/mine/machine/command" / f"command=read,word={word}").glob(
+            "*/files/run-1/stdout"
+        )
+        assert out.read_text() == f"{word}\n"
+    # Jobs were told what it became, and an edit of what is installed is seen where it lies.
+    declared = json.loads((project.root / ".benchstudy/studies/mine/declared.json").read_text())
+    assert "read-greeter-word-bye" in declared["families"]["command"]["services"]
+    assert "Nothing to be done" in project.snakemake("-n", "measure", "--configfile", folder / "study.yaml").stdout
+    system = folder / "systems" / "greeter" / "system.yaml"
+    system.write_text(system.read_text().replace("coreutils:", "util-linux:"))
+    planned = project.snakemake("-n", "measure", "--configfile", folder / "study.yaml").stdout
+    assert "provision_target" in planned
