@@ -195,6 +195,7 @@ def test_several_values_of_a_parameter_are_a_factor_of_a_command():
         (shop({"tills": [1, 1]}), "servers.0.with.tills: give each level once"),
         (shop({"tills": []}), "servers.0.with.tills: give each level once, and at least one"),
         (shop([1]), "servers.0.with: write a mapping of parameters to values"),
+        (shop({"stock": [{"system": "stock"}]}), "servers.0.with.stock: a level has a name: describe each below"),
         ({"system": "filestash"}, "servers.0.with.binary: filestash needs it: the program on the host"),
         ({"name": "a/b", "system": "shop"}, "servers.0: 'a/b' cannot be a name"),
     ],

@@ -9,6 +9,8 @@ import pytest
 import yaml
 from conftest import CHECKOUT, Project
 
+from benchstudy.model.study import parse_study
+
 OWN = """
 title: Greeter
 about: Says something.
@@ -81,3 +83,20 @@ def test_a_system_beside_a_study_outside_of_the_project_is_installed_and_run(
     system.write_text(system.read_text().replace("coreutils:", "util-linux:"))
     planned = project.snakemake("-n", "measure", "--configfile", folder / "study.yaml").stdout
     assert "provision_target" in planned
+
+
+def test_the_examples_of_the_manual_are_what_they_say(tmp_path: Path):
+    inside, own, use = re.findall(r"```yaml\n(.*?)```", (CHECKOUT / "docs" / "systems.md").read_text(), re.DOTALL)
+    assert len(own.splitlines()) <= 15
+    folder = tmp_path / "systems" / "valkey"
+    folder.mkdir(parents=True)
+    (folder / "system.yaml").write_text(own)
+    around = {"study": "x", "hosts": {"here": {"loopback": True}}, "targets": {"t": {"roles": {"sut": "here"}}}}
+    cases = [
+        [case.id for plan in parse_study(around | yaml.safe_load(text), tmp_path).sessions() for case in plan.cases]
+        for text in (inside, use)
+    ]
+    assert {case.split(",")[0] for case in cases[0]} == {
+        f"server={name}" for name in ("nginx", "nginx-2-workers", "sftpgo", "copyparty")
+    }
+    assert cases[1] == ["command=gets,io_threads=1", "command=gets,io_threads=4"]

@@ -67,6 +67,10 @@ class Entries:
         for parameter, values in varied.items():
             if not self._is_list:
                 raise StudyError(f"{where}.with.{parameter}: a list makes levels, and there can be one only")
+            if any(isinstance(value, Mapping | list) for value in values):
+                raise StudyError(
+                    f"{where}.with.{parameter}: a level has a name: describe each below services, and name it"
+                )
             if len({*map(as_level, values)}) < len(values) or not values:
                 raise StudyError(f"{where}.with.{parameter}: give each level once, and at least one")
         found = []

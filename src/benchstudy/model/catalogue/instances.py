@@ -167,7 +167,7 @@ class Instances:
     def require_system(self, where: str, name: Any, nor: str = "") -> None:
         """Raises StudyError for what is no system (`nor`: what it is not either), with the nearest."""
         if not isinstance(name, str) or name not in self._catalogue:
-            known = [*self._catalogue, *(self._described if nor else ())]
+            known = [*self._catalogue, *(map(str, self._described) if nor else ())]
             raise StudyError(f"{where}: no system {name!r}{nor}: {nearest(str(name), known)}")
 
     def announce(self, name: str, spec: Spec) -> None:
@@ -227,7 +227,7 @@ class Instances:
                 return Described(value)
             if value not in self._specs:
                 if value not in self._catalogue:
-                    known = [*self._described, *self._specs, *self._catalogue]
+                    known = [*map(str, self._described), *self._specs, *self._catalogue]
                     raise StudyError(f"{where}: no system and no service {value!r}: {nearest(value, known)}")
                 self.announce(value, Spec(value, {}, where))
             return self.instance(value)
