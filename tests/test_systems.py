@@ -2,6 +2,7 @@
 
 import json
 import os
+import tempfile
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -87,11 +88,15 @@ class Held:
 def held(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Held]:
     if os.getuid() != 0:
         pytest.skip("only root may mount and install here")
-    folder = tmp_path_factory.mktemp("s")  # short: the names of sockets end at 107 characters
-    with SshdHost(folder / "sshd") as sshd, pytest.MonkeyPatch.context() as patch:
+    folder = tmp_path_factory.mktemp("systems")
+    with (
+        SshdHost(folder / "sshd") as sshd,
+        tempfile.TemporaryDirectory(prefix="benchstudy-") as work,  # short: names of sockets end at 107 characters
+        pytest.MonkeyPatch.context() as patch,
+    ):
         patch.setenv("BENCHSTUDY_HOST_LOCK", str(folder / "host.lock"))
         patch.chdir(CHECKOUT)
-        host = sshd.host.model_dump(exclude_none=True, exclude_defaults=True) | {"work_dir": str(folder / "work")}
+        host = sshd.host.model_dump(exclude_none=True, exclude_defaults=True) | {"work_dir": f"{work}/w"}
         study = parse_study(
             {
                 "study": "systems",
