@@ -32,7 +32,7 @@ from benchstudy.measuring.hostcheck import HostCheck
 from benchstudy.measuring.state import HostConnection
 from benchstudy.model.needs import named_tools, started_programs
 from benchstudy.model.services import PLACEHOLDER
-from benchstudy.model.study import load_study, parse_study
+from benchstudy.model.study import load_study, parse_study, with_systems
 
 ON_HOST = CHECKOUT / "envs" / "mattermost" / "data"
 SEED = ON_HOST / "seed.py"
@@ -45,7 +45,7 @@ SMALL = {"users": 8, "teams": 2, "channels": 3, "posts": 120, "direct-posts": 20
 def studies():
     """The blocks of load_test that are shipped with the project and run something, by file."""
     files = [CHECKOUT / "config" / "config.yaml", *sorted((CHECKOUT / "config" / "studies").glob("*.yaml"))]
-    blocks = {file.name: yaml.safe_load(file.read_text())["families"].get("load_test") for file in files}
+    blocks = {file.name: with_systems(yaml.safe_load(file.read_text()))["families"].get("load_test") for file in files}
     return {name: block for name, block in blocks.items() if block and block.get("services")}
 
 
@@ -167,7 +167,7 @@ def test_every_release_of_a_shipped_study_finds_its_own_tables(studies):
 
 
 def test_the_study_with_verdicts_starts_what_the_embedded_one_starts(studies):
-    """Each file is whole, so that one can be read, changed and packed without the other; they must not drift apart."""
+    """They must not drift apart."""
 
     def but_sizes(block):
         setup = json.dumps({name: block[name] for name in ("services", "system", "prometheus", "databases")})

@@ -28,10 +28,9 @@ from benchstudy.measuring.raw import StoredTrial
 from benchstudy.measuring.state import HostConnection
 from benchstudy.model import registry
 from benchstudy.model.criteria import ACHIEVED
-from benchstudy.model.study import Study
+from benchstudy.model.study import Study, with_systems
 from benchstudy.provisioning.target import provision_target
 
-STUDY = CHECKOUT / "config" / "studies" / "tessera-log.yaml"
 needs_root = pytest.mark.skipif(os.getuid() != 0, reason="only root may make control groups and mounts here")
 RATE = "200/s"
 # The hammer's screens speak of half a minute: some of them must have seen a whole one.
@@ -40,12 +39,24 @@ SHORT = {"window": "5s", "warm_up": "1s", "windows": 1}
 BURST = {**OPEN, "name": "burst", "leaf": "16kB", "warm_up": "0s", "drain": "3s", "request_timeout": "5s"}
 
 
-def from_study(*names: str) -> dict[str, Any]:
-    """Services of the full study, so that what it says is what is tested."""
-    import yaml
-
-    services = yaml.safe_load(STUDY.read_text())["families"][FAMILY]["services"]
-    return {name: services[name] for name in names}
+def of_systems() -> dict[str, Any]:
+    """Services of the catalogue, so that what studies start is what is tested: mysql, aws, posix-sshfs and their needs."""
+    aws = {"database": "mariadb", "objects": "rclone"}
+    declared = {
+        "backends": [
+            {"name": "mysql", "system": "tessera-mysql", "with": {"log": "log-database"}},
+            {"name": "aws", "system": "tessera-aws-emulated", "with": aws},
+            {"name": "posix-sshfs", "system": "tessera-posix", "with": {"log": "log-on-sshfs"}},
+        ],
+        "services": {
+            "mariadb": {"system": "mariadb", "with": {"max_connections": 8000}},
+            "log-database": {"system": "tessera-log-mariadb", "with": {"database": "mariadb"}},
+            "rclone": {"system": "rclone-s3", "with": {"listen": "{{bind}}"}},
+            "log-on-sshfs": {"system": "tessera-log-on-sshfs"},
+        },
+    }
+    services: dict[str, Any] = with_systems({"families": {FAMILY: declared}})["families"][FAMILY]["services"]
+    return services
 
 
 def with_(service: Mapping[str, Any], **changes: Any) -> dict[str, Any]:
@@ -69,10 +80,10 @@ def backend(name: str, service: str, **changes: Any) -> dict[str, Any]:
 
 def block(taken_port: int) -> dict[str, Any]:
     """Good logs, and logs that are set up wrongly, each in one way."""
-    shared = from_study("mariadb", "log-database", "mysql", "rclone", "log-bucket", "aws-antispam")
+    shared = of_systems()
     few = replaced(shared["mariadb"], "--max-connections=8000", "--max-connections=12")
-    of_few = {"mariadb": "few", "log-bucket": "few-bucket"}
-    bucket, aws = shared["log-bucket"], shared["aws-antispam"]
+    of_few = {"mariadb": "few", "aws-log": "few-bucket"}
+    bucket, aws = shared["aws-log"], shared["aws-antispam"]
     for old, new in of_few.items():
         bucket, aws = (json.loads(json.dumps(s).replace(f"{{{{{old}.", f"{{{{{new}.")) for s in (bucket, aws))
     listen = "--listen={{bind}}:{{port.http}}"
@@ -354,9 +365,9 @@ def test_nothing_survives_a_controller_that_was_killed(
     work = tmp_path / "work"
     work.mkdir()
     (work / "tools").symlink_to(everything.work / "tools")
-    sftp = from_study("sshd", "log-on-sshfs", "posix-sshfs")
+    services = of_systems()
     family = log_write_study.family(
-        services={**sftp, "mariadb": from_study("mariadb")["mariadb"]},
+        services={n: services[n] for n in ("file-tree", "openssh", "log-on-sshfs", "posix-sshfs", "mariadb")},
         backends=[
             {
                 **backend("sshfs", "posix-sshfs", store="log-on-sshfs", expect_fs=["fuse.sshfs"]),
