@@ -40,7 +40,7 @@ BURST = {**OPEN, "name": "burst", "leaf": "16kB", "warm_up": "0s", "drain": "3s"
 
 
 def of_systems() -> dict[str, Any]:
-    """Services of the catalogue, so that what studies start is what is tested: mysql, aws, posix-sshfs and their needs."""
+    """Services of the catalogue, as studies start them: mysql, aws, posix-sshfs and what they need."""
     aws = {"database": "mariadb", "objects": "rclone"}
     declared = {
         "backends": [
