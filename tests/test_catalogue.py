@@ -152,6 +152,8 @@ def test_several_values_of_a_parameter_are_an_entry_each():
 
 
 def test_several_values_of_a_parameter_are_a_factor_of_a_command():
+    [unnamed] = command({"argv": ["visit"], "system": "shop", "with": {"tills": [1, 4]}})["commands"]
+    assert (unnamed["name"], unnamed["system"]) == ("shop", "shop-shop-tills-{{tills}}")
     made = command(
         {
             "name": "visit",

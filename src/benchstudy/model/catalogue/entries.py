@@ -15,7 +15,7 @@ _SHORT = ("system", "with")
 
 @dataclass(frozen=True)
 class _Level:
-    """One combination of an entry's parameters: the name of its instance, and the levels that tell it apart."""
+    """One combination of an entry's parameters: its instance's name, the entry's, and the levels that tell it apart."""
 
     instance: str
     name: str
@@ -80,7 +80,7 @@ class Entries:
             suffix = "".join(f"-{parameter}-{level}" for parameter, level in levels.items())
             spec = Spec(named, {**given, **chosen}, where)
             self._instances.announce(base + suffix, spec)
-            found.append(_Level(base + suffix, name + suffix, levels))
+            found.append(_Level(base + suffix, name if self._takes.levels else name + suffix, levels))
         return found
 
     def _entries(self, where: str, entry: Mapping[str, Any], levels: list[_Level]) -> list[dict[str, Any]]:
@@ -97,8 +97,6 @@ class Entries:
         beneath |= instance.found.system.offers.get(self._family, {}).get(self.key, {})
         offered = instance.offered(_without(beneath, said))
         name = {"name": level.name} if self._is_list else {}
-        if self._takes.levels is not None:
-            name = {"name": said.get("name", level.name)}
         return _above({**name, **offered}, {**said, **name})
 
     def _with_matrix(self, where: str, levels: list[_Level], made: list[dict[str, Any]]) -> dict[str, Any]:
