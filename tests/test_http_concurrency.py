@@ -654,7 +654,7 @@ def test_nothing_survives_a_controller_that_was_killed_while_a_load_ran(
     nginx |= {"needs": ["sshfs"], "setup": [["cp", "{{dir}}/www/page", "{{sshfs.dir}}/mount/page"]]}
     config = {
         **http_study.block([http_study.NGINX_SERVER]),
-        "services": {"nginx": nginx, **{name: STORAGE[name] for name in ("sshd", "sshfs")}},
+        "services": {"nginx": nginx, **{name: STORAGE[name] for name in ("file-tree", "openssh", "sshfs")}},
         "limits": [{"name": "small", "cpus": 1, "memory": "32MiB"}],
         "generators": [{**WRK, "duration": "300s"}],
     }
@@ -676,7 +676,7 @@ def test_nothing_survives_a_controller_that_was_killed_while_a_load_ran(
         process.communicate(timeout=60)
         # Also when an assertion failed: pytest must not remove a folder in which something is still mounted.
         until(lambda: not processes_of(work) and not mounts_below(work), 60)
-    assert there_was == (True, True, 4), "a group, a mount, three services and the load could have survived"
+    assert there_was == (True, True, 5), "a group, a mount, four services and the load could have survived"
     until(lambda: not [folder for folder in ours if folder.exists()])
     until(lambda: not [*work.glob("runs/*"), *work.glob("services/*"), *work.glob("sessions/*")])
     assert not [t for t in http_study.trials_of(project.root) if t.record.status == "ok"], "half a trial is no result"

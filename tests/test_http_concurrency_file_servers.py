@@ -156,9 +156,13 @@ def test_the_load_came_from_the_other_host(held: Held):
 
 def test_a_limit_that_is_too_small_or_too_large_is_told_in_the_table(held: Held):
     small, large = (held.trials[f"sftpgo static {limits} ab"].record for limits in ("1-core-32MiB", "a-cpu-too-many"))
-    assert small.cause.startswith("OOM: killed by the kernel at its memory limit of 32 MiB (peak 3")
+    killed = small.cause.startswith("OOM: killed by the kernel at its memory limit of 32 MiB (peak 3")
+    # On a busy disk it does nothing but read its own pages again, and the kernel sees no reason to kill it.
+    starved = "service sftpgo: its memory limit of 32 MiB was used up: not ready within 30 s"
+    assert killed or small.cause.startswith(starved)
     held_to = small.commands[-1].limits
-    assert held_to["oom_kills"] >= 1 and held_to["peak_memory_bytes"] == pytest.approx(32 << 20, rel=0.03)
+    assert bool(held_to["oom_kills"]) == killed
+    assert held_to["peak_memory_bytes"] == pytest.approx(32 << 20, rel=0.03)
     refused = f"limits.cpus: {CPUS + 1} CPUs are asked for and this host has {CPUS}"
     assert refused in large.cause
     shown = {}
@@ -167,7 +171,7 @@ def test_a_limit_that_is_too_small_or_too_large_is_told_in_the_table(held: Held)
             if f"sftpgo · {limits}" in table.caption:
                 column = table.columns.index(next(name for name in table.columns if "static" in name))
                 shown[limits] = table.rows[0][column].lines
-    assert shown["1-core-32MiB"] == ("OOM (1 of 1)",)
+    assert shown["1-core-32MiB"][0].startswith("OOM (1 of 1)" if killed else f"failed: {starved}")
     assert shown["a-cpu-too-many"] == (f"failed: {refused} (1 of 1)",)
     assert re.match(r"[\d,.]+ ?/s", shown["1-core-256MiB"][0])
 

@@ -45,6 +45,9 @@ LONGEST = (
     "test_side_by_side.py",
     "test_http_concurrency_file_servers.py",
     "test_faults.py",
+    "test_only_what_is_asked.py",
+    "test_systems.py",
+    "test_systems_project.py",
     "test_load_test_run.py",
     "test_http_concurrency.py",
 )

@@ -8,7 +8,7 @@ from benchstudy.hosts import interrupts
 from benchstudy.measuring.raw import TrialRecord, TrialStore
 from benchstudy.measuring.sealed import read_index
 from benchstudy.measuring.session import hold_session
-from benchstudy.model import paths
+from benchstudy.model import paths, rounding
 from benchstudy.model.study import SessionPlan, Study
 
 # After this a trial is ended. One that came so far without a failure is as good as one that came to its end.
@@ -41,7 +41,7 @@ def try_study(study: Study, root: Path) -> Iterator[Outcome]:
 def _came_of(plan: SessionPlan, record: TrialRecord) -> tuple[bool, str]:
     if record.status == "timeout":
         return True, f"nothing failed in {plan.config.timeout:g} s"
-    return record.status == "ok", record.cause or f"{record.duration_s:.1f} s"
+    return record.status == "ok", record.cause or f"{rounding.few(record.duration_s)} s"
 
 
 def _short(study: Study) -> Study:
