@@ -11,7 +11,7 @@ CRATE ?=
 # Options of `jupyter lab`.
 LAB ?=
 # Tests run side by side, more than there are processors: much of their time they wait for servers.
-WORKERS ?= 5
+WORKERS ?= 4
 BIN := .venv/bin
 # The commands below are of the environment.
 export PATH := $(CURDIR)/$(BIN):$(PATH)

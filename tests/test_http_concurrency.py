@@ -21,7 +21,7 @@ from sshd_hosts import SshdHost
 from waiting import until
 
 from benchstudy.commands import cli
-from benchstudy.families.http_concurrency.config import Server
+from benchstudy.families.http_concurrency.config import Generator, Server
 from benchstudy.jobs.tidy import tidy_family
 from benchstudy.measuring.raw import StoredTrial
 from benchstudy.model import registry
@@ -149,6 +149,13 @@ def test_a_load_without_a_warm_up_and_a_ceiling_of_milliseconds_are_read_and_nev
     )
     assert len(said) == 4 and "measure=false" in said[3]
     http_study.study_of(SOUND).require_fit()
+
+
+def test_a_ceiling_of_ab_is_ended_by_its_time_also_on_a_fast_machine():
+    """100,000 requests ended it after 0.73 s, where nobody else used the machine."""
+    fastest_seen_per_s = 137_000
+    ab = Generator.model_validate(AB).at_least(2.0)
+    assert ab.duration == 2.0 and ab.requests > 5 * fastest_seen_per_s * 2.0
 
 
 def test_a_study_that_does_not_say_how_long_a_ceiling_lasts_keeps_its_hash():

@@ -31,7 +31,8 @@ from benchstudy.model.units import DurationField
 CEILING = "null"  # the level of the factor endpoint for a server that only shows what the generator can do
 COUNTER = "{{n}}"  # in a path: a number that no other request of the trial has
 _ENV = re.compile(r"\{\{\s*env\.([A-Za-z_][A-Za-z0-9_]*)\s*\}\}")
-_MOST_OF_AB = 100_000  # requests a second: it keeps a record of each that it may make, and does fewer
+# Requests a second: more than it makes on any machine, so that its time ends it. It reserves 40 bytes for each of them.
+_MOST_OF_AB = 1_000_000
 _LINE = re.compile(r"[^\r\n\0]*")
 
 Tool = Literal["ab", "wrk", "k6"]
