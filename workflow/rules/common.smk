@@ -12,7 +12,7 @@ from benchstudy.jobs.running import begin
 from benchstudy.measuring import sealed
 from benchstudy.measuring.raw import index_problem
 from benchstudy.model import hints, paths, registry
-from benchstudy.model.catalogue.folders import Catalogue, installing_files
+from benchstudy.model.catalogue.folders import Catalogue, decides_what_hosts_have, installing_files
 from benchstudy.model.errors import BenchstudyError
 from benchstudy.model.names import nearest
 from benchstudy.model.needs import programs_by_host
@@ -143,10 +143,15 @@ def deploys_of_family(wildcards):
     facts = facts_file(wildcards.target, wildcards.family)
     if facts_problems(Path(facts)):
         snakemake_adapter.plan_again(workflow, facts)
-    # Scripts are what sessions send to hosts.
-    pins = [file for file in files_below("envs", "*") if not file.endswith((".py", ".sh", ".md"))]
+    return list(dict.fromkeys([*map(str, deploy_files(Path(), [wildcards.family])), *files_that_install()]))
+
+
+@cache
+def files_that_install():
+    """Pins, and what decides of each system; the same for every family and target."""
+    pins = [file for file in files_below("envs", "*") if decides_what_hosts_have(Path(file))]
     systems = [relative(file) for file in installing_files(Catalogue([Path(folder) for folder in STUDY.systems]))]
-    return list(dict.fromkeys([*map(str, deploy_files(Path(), [wildcards.family])), *pins, *systems]))
+    return [*pins, *systems]
 
 
 def hosts_of_target(wildcards):

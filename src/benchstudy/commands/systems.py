@@ -47,7 +47,7 @@ def _catalogue(study: Path | None) -> Catalogue:
         said = read_yaml(study.read_text(encoding="utf-8"))
     except OSError as error:
         raise BenchstudyError(f"{study}: {error.strerror}") from error
-    return Catalogue(own_folders(said.get("systems") or [] if isinstance(said, Mapping) else [], study.parent))
+    return Catalogue(own_folders(said.get("systems") if isinstance(said, Mapping) else None, study.parent))
 
 
 def described(found: Found) -> dict[str, Any]:

@@ -19,7 +19,7 @@ def expanded(study: Mapping[str, Any], beside: Path | None = None) -> dict[str, 
     systems, absolute, for whoever provisions hosts. Raises StudyError that names the field and the fix.
     """
     families = study.get("families")
-    own = own_folders(_listed(study.get("systems")), beside)
+    own = own_folders(study.get("systems"), beside)
     result = dict(study)
     if own:
         result["systems"] = [str(folder) for folder in own]
@@ -27,14 +27,6 @@ def expanded(study: Mapping[str, Any], beside: Path | None = None) -> dict[str, 
         catalogue = Catalogue(own)
         result["families"] = {name: _family(str(name), block, catalogue) for name, block in families.items()}
     return result
-
-
-def _listed(said: Any) -> list[str]:
-    if said is None:
-        return []
-    if not isinstance(said, list) or not all(isinstance(folder, str) for folder in said):
-        raise StudyError("systems: give a list of folders")
-    return said
 
 
 def _speaks_of_systems(block: Any) -> bool:

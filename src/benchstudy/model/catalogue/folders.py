@@ -10,6 +10,7 @@ import importlib.metadata
 import importlib.util
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 from benchstudy.model import paths
 from benchstudy.model.catalogue.system import DEPLOY, FILE, Found
@@ -50,15 +51,22 @@ def installing_files(catalogue: Catalogue) -> list[Path]:
     Scripts are what sessions send to hosts.
     """
     files = (path for found in catalogue.values() for path in sorted(found.folder.rglob("*")) if path.is_file())
-    return [path for path in files if path.name in (FILE, DEPLOY) or path.suffix not in _DECIDE_NOTHING]
+    return [path for path in files if decides_what_hosts_have(path)]
 
 
-def own_folders(said: Sequence[str], beside: Path | None) -> list[Path]:
-    """Folders of a study's own: those that it names, relative to its file, and `systems/` beside it.
+def decides_what_hosts_have(path: Path) -> bool:
+    """Whether a file of a system, or a pin that several share, does; by its name."""
+    return path.name in (FILE, DEPLOY) or path.suffix not in _DECIDE_NOTHING
 
-    Raises StudyError for one that is not there.
+
+def own_folders(said: Any, beside: Path | None) -> list[Path]:
+    """Folders of a study's own: those that its `systems` names (`said`), relative to its file, and `systems/` by it.
+
+    Raises StudyError for what is no list of folders, and for one that is not there.
     """
-    found = [(beside or Path()) / folder for folder in said]
+    if said is not None and not (isinstance(said, list) and all(isinstance(folder, str) for folder in said)):
+        raise StudyError("systems: give a list of folders")
+    found = [(beside or Path()) / folder for folder in said or ()]
     for folder in found:
         if not folder.is_dir():
             raise StudyError(f"systems: there is no folder {folder}")
