@@ -179,6 +179,7 @@ def pytest_runtest_protocol(item: pytest.Item) -> Generator[None, Any, Any]:
 @pytest.hookimpl(trylast=True)
 def pytest_sessionfinish(session: pytest.Session, exitstatus: int) -> None:
     """A suite that leaves processes, mounts or network devices behind has failed, whatever its tests say."""
+    warm_snakemake.end()
     if hasattr(session.config, "workerinput"):
         return  # one of several pytest-xdist workers: the others may still be at work
     base = session.config._tmp_path_factory.getbasetemp()  # pytest offers no public way outside a fixture

@@ -45,11 +45,12 @@ def hand_over() -> None:
     if _INSIDE in os.environ or not controller:
         return
     try:
-        reached = _connect(Path(f"{local_state(Path()).name}/preloaded-{controller}.sock"))
+        reached = connect(socket_of(controller), controller)
     except OSError:  # such as on a full disk, which the job itself can say
         return
     with reached as connection:
-        request = json.dumps({"argv": sys.argv, "folder": os.getcwd(), "environment": dict(os.environ)}).encode()
+        asked = {"argv": sys.argv, "folder": os.getcwd(), "environment": dict(os.environ), "path": sys.path}
+        request = json.dumps(asked).encode()
         try:
             socket.send_fds(connection, [len(request).to_bytes(8, "big")], [0, 1, 2])
             connection.sendall(request)
@@ -74,8 +75,13 @@ def report_job(*names: str) -> Iterator[tuple[Path, "Study", argparse.Namespace]
         yield given
 
 
-def _connect(path: Path) -> socket.socket:
-    """To the process that forks, started when there is none. Its path is relative: a socket's must be short."""
+def socket_of(controller: str) -> Path:
+    """Where jobs of the command with this process id ask. Relative to the project: a socket's path must be short."""
+    return Path(local_state(Path()).name, f"preloaded-{controller}.sock")
+
+
+def connect(path: Path, controller: str) -> socket.socket:
+    """To the process that forks, started when there is none; then it goes when the process `controller` has gone."""
     connection = socket.socket(socket.AF_UNIX)
     path.parent.mkdir(exist_ok=True)
     with path.with_name("preloaded.lock").open("a") as lock:
@@ -91,7 +97,7 @@ def _connect(path: Path) -> socket.socket:
                 listening.listen()
                 connection.connect(str(path))
                 # Its threads would not be there in a fork.
-                environment = {**os.environ, "OPENBLAS_NUM_THREADS": "1"}
+                environment = {**os.environ, CONTROLLER_PID: controller, "OPENBLAS_NUM_THREADS": "1"}
                 # It must not hold the streams of this job, whose reader waits for their end.
                 with path.with_name("preloaded.log").open("wb") as log:
                     subprocess.Popen(
@@ -156,7 +162,9 @@ def _work(connection: socket.socket) -> None:
         os.chdir(request["folder"])
         os.environ.clear()
         os.environ.update(request["environment"], **{_INSIDE: "1"})
-        sys.argv = request["argv"]
+        sys.argv, sys.path[:] = request["argv"], request["path"]
+        for name in [name for name in sys.modules if name.partition(".")[0] == "benchstudy"]:
+            del sys.modules[name]
         connection.sendall(_BEGUN)
         threading.Thread(target=_end_with, args=[connection], daemon=True).start()
         runpy.run_path(sys.argv[0], run_name="__main__")
