@@ -341,6 +341,23 @@ def test_the_controller_and_our_other_host_on_this_machine_are_no_neighbours():
     assert interference.window(busy, same_kernel=[other]).shares["others_cpu"] == 0
 
 
+def test_traffic_beyond_that_of_the_trials_other_hosts_is_others():
+    def window_of(received: int, sent: int) -> list[dict[str, Any]]:
+        cards = [{"eth0": {"received_bytes": 5 + n * received, "sent_bytes": 7 + n * sent}} for n in (0, 1)]
+        return [reading(2.0 * n, interfaces=card) for n, card in enumerate(cards)]
+
+    server, load = window_of(8000, 2000), window_of(1500, 5500)
+    found = interference.window(server, others=[load]).values
+    assert (found["host_network"], found["others_network"]) == (5000.0, 1500.0)
+    assert interference.window(load, others=[server]).values["others_network"] == 0
+    assert interference.window(server).values["others_network"] == 5000.0, "one host talks to itself over no card"
+    document = {"commands": [{"hosts": {"a": {"readings": server}, "b": {"readings": load}}}]}
+    for about in document["commands"][0]["hosts"].values():
+        about |= {"boot_id": None, "controller": None}
+    assert interference.windows(document)["a"].values["others_network"] == 1500.0
+    assert "host_network" not in interference.window([reading(0.0), reading(1.0)]).values, "a host without a card"
+
+
 def test_a_disk_is_anothers_for_its_busy_time_times_the_share_of_bytes():
     disk = {"read_bytes": 30 << 20, "written_bytes": 10 << 20, "busy_s": 0.8}
     ours = {"read_bytes": 30 << 20, "write_bytes": 10 << 20}

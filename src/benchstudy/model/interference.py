@@ -27,7 +27,8 @@ METRICS = declare(
     Metric("others_disk", "1", "Disk's time for others", "lower", "its busy share, times others' share of its bytes"),
     Metric("others_disk_read", "B/s", "Disk reads of others", "lower", "what disks read, less what we had them read"),
     Metric("others_disk_write", "B/s", "Disk writes of others", "lower", "at least: less ours, what was due, journals"),
-    Metric("host_network", "B/s", "Host's network traffic", None, "of its network cards, ours too: none is told apart"),
+    Metric("host_network", "B/s", "Host's network traffic", None, "of its network cards, ours too"),
+    Metric("others_network", "B/s", "Network traffic of others", "lower", "at least: less what other hosts had"),
     Metric("memory_taken", "B", "Memory taken", "lower", "how far available memory fell, ours too"),
     Metric("swapped", "B/s", "Swapped", "lower", "in and out, ours too"),
     Metric("clock_rate", "1/s", "Clock of processor 0", None, "the lowest of the readings"),
@@ -70,12 +71,15 @@ def windows(document: Mapping[str, Any]) -> dict[str, Window]:
         for host, about in command["hosts"].items():
             if len(about["readings"]) < 2:
                 continue
+            others = {name: other for name, other in command["hosts"].items() if name != host}
             same_kernel = [
                 other["readings"]
-                for name, other in command["hosts"].items()
-                if name != host and about["boot_id"] and other["boot_id"] == about["boot_id"]
+                for other in others.values()
+                if about["boot_id"] and other["boot_id"] == about["boot_id"]
             ]
-            seen = window(about["readings"], about["controller"], same_kernel)
+            seen = window(
+                about["readings"], about["controller"], same_kernel, [o["readings"] for o in others.values()]
+            )
             rank = (seen.worst[1], seen.seconds)
             if host not in found or rank > (found[host].worst[1], found[host].seconds):
                 found[host] = seen
@@ -86,6 +90,7 @@ def window(
     readings: Sequence[Reading],
     controller: Sequence[Mapping[str, Any]] | None = None,
     same_kernel: Iterable[Sequence[Reading]] = (),
+    others: Iterable[Sequence[Reading]] = (),
 ) -> Window:
     """From the first and the last of `readings`.
 
@@ -93,6 +98,7 @@ def window(
         controller: what the controller itself had used before and after, where it runs on this host: "cpu_s", and
             "read_bytes" and "write_bytes" where they are known; "pids" of the processes that this was.
         same_kernel: of other hosts of the target that are this machine too: what we do there is no neighbour here.
+        others: of all other hosts of the target: with these the trial's own traffic is.
     """
     same_kernel = list(same_kernel)
     first, last = readings[0], readings[-1]
@@ -115,6 +121,7 @@ def window(
         "controller_cpu": own_s / seconds,
         "kernel_cpu": kernel_s / seconds,
         **_further(readings, seconds),
+        **_network(readings, others, seconds),
     }
     shares = {
         "others_cpu": at_least_s / seconds / cpus,
@@ -161,13 +168,6 @@ def _further(readings: Sequence[Reading], seconds: float) -> dict[str, float]:
     }
     running = [r["running"] for r in readings if r["running"] is not None]
     found["run_queue"] = sum(running) / len(running) if running else None
-    traffic = [
-        last["interfaces"][name][way] - at_first[way]
-        for name, at_first in first["interfaces"].items()
-        if name in last["interfaces"]
-        for way in at_first
-    ]
-    found["host_network"] = sum(traffic) / seconds if traffic else None
     available = [r["available_bytes"] for r in readings if r["available_bytes"] is not None]
     found["memory_taken"] = max(0.0, available[0] - min(available)) if available else None
     found["swapped"] = _between(first["swapped_bytes"], last["swapped_bytes"], seconds)
@@ -175,6 +175,25 @@ def _further(readings: Sequence[Reading], seconds: float) -> dict[str, float]:
     found["clock_rate"] = min(rates) if rates else None
     found["throttled"] = _between(first["throttled"], last["throttled"], 1.0)
     return {name: value for name, value in found.items() if value is not None}
+
+
+def _network(readings: Sequence[Reading], others: Iterable[Sequence[Reading]], seconds: float) -> dict[str, float]:
+    """What hosts of the target say to each other passes a card of each; what one of them has beyond that is not ours.
+
+    A store or a Prometheus outside of the target counts as others, so no trial is disturbed by it.
+    """
+    traffic = _traffic(readings)
+    if traffic is None:
+        return {}
+    elsewhere = sum(_traffic(each) or 0.0 for each in others if len(each) > 1)
+    return {"host_network": traffic / seconds, "others_network": max(0.0, traffic - elsewhere) / seconds}
+
+
+def _traffic(readings: Sequence[Reading]) -> float | None:
+    """Bytes in and out by all network cards; None where there is no card."""
+    first, last = (reading["interfaces"] for reading in (readings[0], readings[-1]))
+    ways = [last[name][way] - at_first[way] for name, at_first in first.items() if name in last for way in at_first]
+    return sum(ways) if ways else None
 
 
 def _between(first: float | None, last: float | None, seconds: float) -> float | None:
