@@ -111,6 +111,25 @@ def test_a_part_is_made_when_it_is_spoken_of_and_is_like_another():
     assert guarded["argv"] == [*plain["argv"], "--guard"] and guarded["env"] == {**plain["env"], "GUARD": "1"}
 
 
+def load(*versions: Any, **more: Any) -> dict[str, Any]:
+    block = {"versions": list(versions), "databases": ["stock"], **more}
+    return with_systems(study(load_test=block), DATA)["families"]["load_test"]
+
+
+def test_what_a_system_offers_holds_for_the_family_as_a_whole_and_what_is_said_stands_above_it():
+    made = load({"system": "shop"})
+    # Its parameters are filled in; all else is the family's, as the database of a trial.
+    assert made["metrics"] == {"api": "shop_seconds", "requests": "shop_cash_total"}
+    assert made["system"] == {"accounts": "{{database.dir}}/accounts.json"}
+    made = load({"system": "shop"}, metrics={"api": "own_seconds", "heap": "own_bytes"})
+    assert made["metrics"] == {"api": "own_seconds", "requests": "shop_cash_total", "heap": "own_bytes"}
+    named = load({"name": "one", "services": {"stock": "corner"}}, services={"corner": {"system": "shop"}})
+    assert named["metrics"]["api"] == "shop_seconds", "a system below services offers it, too"
+    both = [{"system": "shop"}, {"name": "other", "system": "shop", "with": {"pay": "card"}}]
+    with pytest.raises(StudyError, match=r"families\.load_test\.metrics: shop and other.* offer different values"):
+        load(*both)
+
+
 # --- which instance ---------------------------------------------------------------------------------------------------
 
 

@@ -27,6 +27,12 @@ SERVICES = {
     "mattermost-data": {"system": "mattermost-data", "with": SMALL},
     "data-in-mariadb": {"system": "mattermost-data", "with": {**SMALL, "database": "mariadb"}},
 }
+FILES = 70_000  # more than a machine lets its services have, or as few as it has to
+SERVICES["many-files"] = {
+    "argv": ["sh", "-c", "ulimit -Sn > {{dir}}/said && exec sleep infinity"],
+    "open_files": FILES,
+    "ready": {"file": "{{dir}}/said"},
+}
 GIVEN["mattermost-mariadb"] = {"data": "data-in-mariadb"}
 
 
@@ -68,6 +74,7 @@ def commands() -> list[dict[str, Any]]:
             "argv": "redis-benchmark -h {{system.bind}} -p {{system.port.redis}} -n 500 -t set --csv".split(),  # noqa: SIM905
             "metrics": {"sets": {"regex": '"SET","([0-9.]+)"', "unit": "1/s", "better": "higher"}},
         },
+        {"name": "files", "system": "many-files", "argv": ["cat", "{{system.dir}}/said"]},
         {"name": "rows", "system": "mariadb", "argv": ["mariadb", "-u", "bench", "-e", "select 6 * 7 as answer"]},
     ]  # fmt: skip
 
@@ -156,6 +163,10 @@ def test_sessions_leave_what_each_service_said(held: Held, tmp_path_factory: pyt
     assert set(services["sftpgo"]) == {"sftpgo", "openssh", "file-tree"}
     [one, other] = (json.dumps(services[f"buffers,shared_buffers={level}"]) for level in ("16MB", "32MB"))
     assert one != other and one.replace("16MB", "32MB") == other
+
+
+def test_a_service_may_open_the_files_that_it_needs(held: Held):
+    assert int(held.out("files")) >= FILES
 
 
 def test_every_family_that_takes_systems_has_one_to_take():

@@ -88,7 +88,7 @@ class SessionState:
                 spec,
                 needed,
                 libraries,
-                confinement=confinement,
+                confinement=(confinement or Confinement()).with_files(spec.open_files),
                 bind=self.address(spec.role),
                 secrets=secrets,
                 into=into,

@@ -10,7 +10,7 @@ provisioning put programs.
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from pydantic import Field, model_validator
@@ -52,6 +52,10 @@ class Confinement:
             "open_files": self.open_files,
         }
 
+    def with_files(self, open_files: int | None) -> "Confinement":
+        """Able to open so many at once, or as many as it is already."""
+        return replace(self, open_files=max(self.open_files or 0, open_files or 0) or None)
+
 
 class Ready(Strict):
     """When a service counts as up: exactly one of the four."""
@@ -85,6 +89,9 @@ class Service(Strict):
     setup_timeout: DurationField | None = Field(None, description="of each of them; 10 min when left out")
     argv: list[str] = Field(min_length=1, description="the server, in the foreground")
     env: dict[str, str] = Field({})
+    open_files: int | None = Field(
+        None, ge=1, description="that it must be able to open at once; it fails where the host does not let it"
+    )
     ready: Ready
     stop: list[str] | None = Field(None, description="command that ends it politely, such as an unmount")
 

@@ -1,11 +1,12 @@
 """Entries of a family's lists that name a system, such as servers and backends, as entries that name its service."""
 
 import itertools
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
 from benchstudy.model.catalogue.instances import Instances, Spec
+from benchstudy.model.catalogue.merging import above, left_out
 from benchstudy.model.catalogue.parameter import as_level
 from benchstudy.model.errors import StudyError
 from benchstudy.model.family import TakesSystem
@@ -95,9 +96,9 @@ class Entries:
         instance = self._instances.instance(level.instance)
         beneath = {self._takes.field: "{{self}}"} if self._takes.field else {}
         beneath |= instance.found.system.offers.get(self._family, {}).get(self.key, {})
-        offered = instance.offered(_without(beneath, said))
+        offered = instance.offered(left_out(beneath, said))
         name = {"name": level.name} if self._is_list else {}
-        return _above({**name, **offered}, {**said, **name})
+        return above({**name, **offered}, {**said, **name})
 
     def _with_matrix(self, where: str, levels: list[_Level], made: list[dict[str, Any]]) -> dict[str, Any]:
         """One entry whose factors are the parameters, with a service for each combination of their levels."""
@@ -120,25 +121,3 @@ class Entries:
         if twice:
             raise StudyError(f"{where}.with.{twice[0]}: the {self._takes.levels} has it already")
         return {**first, service: template, self._takes.levels: {**factors, **matrix}}
-
-
-def _without(beneath: Mapping[str, Any], said: Mapping[str, Any]) -> dict[str, Any]:
-    """What is offered and not said otherwise, so that no service is made for what nobody takes."""
-
-    def rest() -> Iterator[tuple[str, Any]]:
-        for key, value in beneath.items():
-            own = said.get(key)
-            if key not in said:
-                yield key, value
-            elif isinstance(value, Mapping) and isinstance(own, Mapping):
-                yield key, _without(value, own)
-
-    return dict(rest())
-
-
-def _above(offered: Mapping[str, Any], said: Mapping[str, Any]) -> dict[str, Any]:
-    merged = {**offered, **said}
-    for key in offered.keys() & said.keys():
-        if isinstance(offered[key], Mapping) and isinstance(said[key], Mapping):
-            merged[key] = _above(offered[key], said[key])
-    return merged

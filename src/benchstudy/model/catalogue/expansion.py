@@ -8,6 +8,7 @@ from benchstudy.model import registry
 from benchstudy.model.catalogue.entries import Entries
 from benchstudy.model.catalogue.folders import Catalogue, own_folders
 from benchstudy.model.catalogue.instances import Instances
+from benchstudy.model.catalogue.merging import above
 from benchstudy.model.errors import StudyError
 from benchstudy.model.names import nearest
 
@@ -53,7 +54,11 @@ def _family(name: str, block: Any, catalogue: Catalogue) -> Any:
     result |= {each.key: each.expanded() for each in entries}
     described = block.get("services", {})
     services = instances.services() if isinstance(described, Mapping) else described  # what is none is said elsewhere
-    return result | ({"services": services} if services else {})
+    result |= {"services": services} if services else {}
+    for key, offered in instances.offered_to(name, takes).items():
+        said = block.get(key, {})
+        result[key] = above(offered, said) if isinstance(said, Mapping) else said
+    return result
 
 
 def _refuse_elsewhere(where: str, block: Mapping[str, Any], known: list[str]) -> None:

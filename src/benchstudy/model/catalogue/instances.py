@@ -1,6 +1,6 @@
 """Systems as one family of a study has them: each with its parameters, made into services when something needs it."""
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Container, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -53,6 +53,10 @@ class Instance:
         filled = _filled(value, lambda text: self._resolved(text, names=True))
         self.house.make_what_is_spoken_of(filled)
         return filled
+
+    def offered_to_all(self, value: Any) -> Any:
+        """`value` of what it offers a family as a whole: placeholders are the family's own, but for its parameters."""
+        return _filled(value, lambda text: self._resolved(text) if text.startswith("with.") else f"{{{{{text}}}}}")
 
     def given(self, name: str) -> Any:
         """What it gives to others under this name, as they write it."""
@@ -261,6 +265,25 @@ class Instances:
                 self.instance(name)
             self._make(name)
         return {**self._described, **self._made}
+
+    def offered_to(self, family: str, lists: Container[str]) -> dict[str, Any]:
+        """What its systems offer to a family as a whole, by key of its block; what they offer to entries of its `lists`
+        is not among it. Raises StudyError where two systems differ.
+        """
+        found: dict[str, Any] = {}
+        by: dict[str, str] = {}
+        for instance in self._instances.values():
+            for key, offer in instance.found.system.offers.get(family, {}).items():
+                if key in lists:
+                    continue
+                offered = instance.offered_to_all(offer)
+                if found.setdefault(key, offered) != offered:
+                    raise StudyError(
+                        f"families.{family}.{key}: {by[key]} and {instance.name} offer different values, and a family has "
+                        "one: take one of them into another study"
+                    )
+                by.setdefault(key, instance.name)
+        return found
 
     def _make(self, name: str) -> None:
         if name in self._made or name not in self._parts:
