@@ -77,9 +77,7 @@ def windows(document: Mapping[str, Any]) -> dict[str, Window]:
                 for other in others.values()
                 if about["boot_id"] and other["boot_id"] == about["boot_id"]
             ]
-            seen = window(
-                about["readings"], about["controller"], same_kernel, [o["readings"] for o in others.values()]
-            )
+            seen = window(about["readings"], about["controller"], same_kernel, [o["readings"] for o in others.values()])
             rank = (seen.worst[1], seen.seconds)
             if host not in found or rank > (found[host].worst[1], found[host].seconds):
                 found[host] = seen

@@ -279,8 +279,8 @@ class Instances:
                 offered = instance.offered_to_all(offer)
                 if found.setdefault(key, offered) != offered:
                     raise StudyError(
-                        f"families.{family}.{key}: {by[key]} and {instance.name} offer different values, and a family has "
-                        "one: take one of them into another study"
+                        f"families.{family}.{key}: {by[key]} and {instance.name} offer different values, and a family "
+                        "has one: take one of them into another study"
                     )
                 by.setdefault(key, instance.name)
         return found
