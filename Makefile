@@ -66,11 +66,8 @@ test-long: ## fuzz every parser and reader with INPUTS damaged files (100000: ab
 	@sh setup/environment.sh test
 	@python tests/fuzzing.py --inputs $(INPUTS) --seed $$(date +%j)
 
-# On loopback behind its token, what kernels say encrypted; root is who works in a container or on a
-# bare cloud machine. What the environment holds is the lock's affair, so Lab's own way to add packages is closed.
 lab: environment ## JupyterLab on the notebooks; LAB="--no-browser --port=8890" hands it options
-	@jupyter lab notebooks $(if $(filter 0,$(shell id -u)),--allow-root) \
-		--LabApp.extension_manager=readonly --KernelManager.transport_encryption=auto $(LAB)
+	@benchstudy lab $(LAB)
 
 check: environment ## try every host of the study without measuring anything
 	@benchstudy check $(STUDY)

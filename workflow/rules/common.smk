@@ -53,6 +53,8 @@ for page in snakemake_adapter.asked_pages(workflow):
     if page not in KNOWN_PAGES:
         raise WorkflowError(f"{page}: study {STUDY.study!r} has no such page: {nearest(page, KNOWN_PAGES)}")
 
+# With the workflow, wherever that lies.
+SCRIPTS = str(paths.nearest(Path(), "workflow/scripts"))
 # Jobs run under Snakemake's own interpreter, whatever PATH says.
 shell.prefix('python() {{ {sys.executable:q} "$@"; }}; ')
 
@@ -149,7 +151,7 @@ def deploys_of_family(wildcards):
 @cache
 def files_that_install():
     """Pins, and what decides of each system; the same for every family and target."""
-    pins = [file for file in files_below("envs", "*") if decides_what_hosts_have(Path(file))]
+    pins = [file for file in files_of("envs", "*") if decides_what_hosts_have(Path(file))]
     systems = [relative(file) for file in installing_files(Catalogue([Path(folder) for folder in STUDY.systems]))]
     return [*pins, *systems]
 
@@ -195,7 +197,7 @@ def files_of_pages():
 
 
 def notebook_of_page(wildcards):
-    """The project's own, or what the family brings."""
+    """The project's own, what ships, or what the family brings."""
     return str(registry.notebook(wildcards.page, Path()))
 
 
@@ -234,6 +236,11 @@ def files_below(folder, pattern):
     return sorted(
         str(path) for path in Path(folder).rglob(pattern) if path.is_file() and "__pycache__" not in path.parts
     )
+
+
+def files_of(part, pattern):
+    """Files of a part of the project to depend on, its own and those that ship."""
+    return [file for place in paths.places(Path(), part) for file in files_below(place, pattern)]
 
 
 def code_of_tables(wildcards):

@@ -6,7 +6,7 @@ rule make_page:
     input:
         notebook=notebook_of_page,
         tables=tables_of_page,
-        published=files_below("data/published", "*.csv"),
+        published=files_below(paths.published(Path()), "*.csv"),
         code=code_of_page,
     output:
         # A job that fails leaves what there was.
@@ -23,7 +23,7 @@ rule make_page:
         acknowledged=acknowledged_findings(),
         stands_out=STUDY.stands_out,
     shell:
-        "python workflow/scripts/make_page.py"
+        "python {SCRIPTS:q}/make_page.py"
         " --page {wildcards.page:q}"
         " --notebook {input.notebook:q}"
         " --tables {input.tables[0]:q}"
@@ -53,7 +53,7 @@ rule build_index:
         name=STUDY.study,
         study=STUDY.sha256,
     shell:
-        "python workflow/scripts/build_index.py" " --study {params.name:q}" " --log {log:q}"
+        "python {SCRIPTS:q}/build_index.py" " --study {params.name:q}" " --log {log:q}"
 
 
 rule build_crate:
@@ -74,4 +74,4 @@ rule build_crate:
         authors=[author.model_dump_json() for author in STUDY.authors],
         license=STUDY.license,
     shell:
-        "python workflow/scripts/build_crate.py" " --crate {output.crate:q}" " --study {params.name:q}" " --log {log:q}"
+        "python {SCRIPTS:q}/build_crate.py" " --crate {output.crate:q}" " --study {params.name:q}" " --log {log:q}"

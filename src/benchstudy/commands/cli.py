@@ -10,8 +10,10 @@ from pathlib import Path
 
 from benchstudy import __version__
 from benchstudy.commands.comparing import add_command as add_compare_command
+from benchstudy.commands.init import add_command as add_init_command
 from benchstudy.commands.plan import add_command as add_plan_command
 from benchstudy.commands.provenance import add_commands as add_provenance_commands
+from benchstudy.commands.starting import add_commands as add_starting_commands
 from benchstudy.commands.systems import add_command as add_systems_command
 from benchstudy.model import hints, paths, registry
 from benchstudy.model.errors import BenchstudyError
@@ -54,12 +56,14 @@ def _study_file(arguments: argparse.Namespace) -> Path | None:
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         prog="benchstudy",
-        description="Benchmark studies: check hosts, look after trials. Measuring and reporting is "
-        "`snakemake --cores 8 report`.",
+        description="Benchmark studies: begin one, check hosts, look after trials. Measuring and reporting is "
+        f"{hints.snakemake()}.",
     )
     parser.add_argument("--version", action="version", version=f"benchstudy {__version__}")
     commands = parser.add_subparsers(required=True, metavar="COMMAND")
 
+    add_init_command(commands)
+    add_starting_commands(commands)
     check = commands.add_parser("check", help="validate a study and try every host, without measuring")
     check.add_argument("--no-hosts", action="store_true", help="validate the file only; connect to nothing")
     check.add_argument(
@@ -199,9 +203,10 @@ def _prose(arguments: argparse.Namespace) -> int:
 
 
 def _all_notebooks(root: Path) -> list[Path]:
-    """Those of the project, then those that families outside it bring."""
+    """Those of the project, then those that families outside it bring; not what ships, which is nobody's to edit."""
     families = (registry.notebook(name, root) for name in registry.names())
-    return list(dict.fromkeys([*sorted((root / "notebooks").glob("*.ipynb")), *(n for n in families if n.is_file())]))
+    brought = (path for path in families if path.is_file() and path.parent != paths.shipped() / "notebooks")
+    return list(dict.fromkeys([*sorted((root / "notebooks").glob("*.ipynb")), *brought]))
 
 
 def _discard(arguments: argparse.Namespace) -> int:

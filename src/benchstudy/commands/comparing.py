@@ -4,7 +4,7 @@ import argparse
 from pathlib import Path
 from typing import Any
 
-from benchstudy.model import paths
+from benchstudy.model import paths, registry
 from benchstudy.model.errors import BenchstudyError
 from benchstudy.model.names import check_name
 from benchstudy.model.study import load_study
@@ -69,7 +69,7 @@ def compare_studies(root: Path, base: str, other: str, metrics: list[str]) -> tu
     text = list(lines(TwoStudies(**given).pairs))  # first, so that what is missing is said without a notebook
     executed = exports.with_suffix(".ipynb")
     trace = root / "logs" / "compare" / f"{name}.ipynb"
-    execute(root / "notebooks" / f"{_NOTEBOOK}.ipynb", trace=trace, output=executed, parameters=given)
+    execute(registry.notebook(_NOTEBOOK, root), trace=trace, output=executed, parameters=given)
     page = exports.with_name(f"{name}.html")
     up = [(f"Study {study}", f"../{study}/index.html") for study in (base, other)]
     render_notebook(executed, page, title=f"{other} against {base}", up=up)

@@ -25,6 +25,11 @@ WINDOW_FROM_HOST = 8 << 20
 READ_AHEAD = 256 << 10
 # paramiko sends at most one packet at a time.
 PIECE = 32 << 10
+# Of paramiko 4, which pip and pipx install; 5 has no signature by SHA-1 any more (CVE-2026-44405).
+_BY_SHA1 = {
+    **{keys: ["ssh-rsa", "ssh-rsa-cert-v01@openssh.com"] for keys in ("keys", "pubkeys")},
+    "kex": [f"diffie-hellman-group{which}-sha1" for which in ("-exchange", "1", "14")],
+}
 
 
 class Line:
@@ -84,7 +89,8 @@ class Transport(paramiko.Transport):
 
     def __init__(self, sock: socket.socket | paramiko.Channel):
         self._line = Line(sock)
-        super().__init__(self._line)  # type: ignore[arg-type]  # a "socket-like object" is what its manual asks for
+        # A "socket-like object" is what its manual asks for.
+        super().__init__(self._line, disabled_algorithms=_BY_SHA1)  # type: ignore[arg-type]
         self._waiting: deque[tuple[paramiko.Channel | None, paramiko.Message]] = deque()
         self._sender = threading.local()  # `channel`: the one for which this thread sends
         security = self.get_security_options()

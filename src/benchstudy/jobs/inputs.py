@@ -7,10 +7,10 @@ imports sees, so that it is named here. How a job starts, logs and fails is nobo
 from collections.abc import Iterable
 from pathlib import Path
 
-from benchstudy.model import registry, sources
+from benchstudy.model import paths, registry, sources
 from benchstudy.report.study.studypages import STUDY_PAGES
 
-_SCRIPTS = Path("workflow/scripts")
+_SCRIPTS = "workflow/scripts"
 
 
 def code_of_tables(family: str) -> list[str]:
@@ -41,9 +41,9 @@ def code_of_index(families: Iterable[str]) -> list[str]:
 
 def code_of_crate() -> list[str]:
     """Of build_crate: a crate holds the code itself, so all of it counts."""
-    from benchstudy.provenance.contents import code_files  # here: only this job needs it
+    from benchstudy.provenance.contents import software  # here: only this job needs it
 
-    return list(map(str, code_files(Path())))
+    return list(map(str, software(Path()).values()))
 
 
 def _lints() -> list[str]:
@@ -58,5 +58,5 @@ def _parts(*modules: str, of: Iterable[str]) -> list[str]:
 def _code(rule: str, roots: Iterable[str]) -> list[str]:
     """Files, as paths from the project's folder where they lie in it."""
     here, found = Path.cwd(), sources.files(sources.closure(roots))
-    script = [_SCRIPTS / f"{rule}.py"] if (_SCRIPTS / f"{rule}.py").is_file() else []
+    script = paths.places(Path(), f"{_SCRIPTS}/{rule}.py")
     return [str(path.relative_to(here) if path.is_relative_to(here) else path) for path in (*script, *found)]

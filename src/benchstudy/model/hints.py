@@ -6,6 +6,8 @@ from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+from benchstudy.model import paths
+
 EMBEDDED = Path("config/config.yaml")
 # What the user's command says to the jobs that it starts.
 _VARIABLE = "BENCHSTUDY_STUDY_FILES"
@@ -33,10 +35,14 @@ def about(file: Path | None) -> Iterator[None]:
 
 
 def snakemake(target: str = "report", *options: str) -> str:
-    """`snakemake --cores 8 report --configfile config/studies/x.yaml`, in the backquotes of a command."""
+    """`snakemake --cores 8 report --configfile config/studies/x.yaml`, in the backquotes of a command.
+
+    Where the package came as a wheel, as pipx installs it, only `benchstudy` may be on the PATH; its `run` is the same.
+    """
     files = _files()
     named = ["--configfile", *files] if files else []
-    return f"`{shlex.join(['snakemake', '--cores', '8', target, *named, *options])}`"
+    command = ["benchstudy", "run"] if paths.is_installed() else ["snakemake", "--cores", "8"]
+    return f"`{shlex.join([*command, target, *named, *options])}`"
 
 
 def benchstudy(command: str, *arguments: str) -> str:

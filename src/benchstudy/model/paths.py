@@ -1,8 +1,16 @@
-"""Where things lie below the project's folder: one function for each path."""
+"""Where things lie below the project's folder: one function for each path. Imports the standard library only, because
+setup/shipped_parts.py reads it before anything is installed.
+"""
 
 from pathlib import Path
 
 SESSION_INDEX = "session.json"
+PUBLISHED = "data/published"
+# The software beside the package itself; folders whole. A wheel carries it, and so does a crate.
+SOFTWARE = ("LICENSE", "Makefile", "pyproject.toml", "requirements.lock", "envs", "notebooks", "setup", "workflow")
+# Where a wheel has it, within the package, laid out as a checkout is.
+SHIPPED = "_shipped"
+PACKAGE = Path(__file__).parents[1]
 
 
 def project_root(start: Path | None = None) -> Path:
@@ -11,7 +19,40 @@ def project_root(start: Path | None = None) -> Path:
     for folder in (here, *here.parents):
         if (folder / "workflow" / "Snakefile").is_file():
             return folder
-    raise FileNotFoundError(f"no workflow/Snakefile in {here} or above it: run this inside a benchstudy project")
+    raise FileNotFoundError(
+        f"no workflow/Snakefile in {here} or above it: run this in a project; `benchstudy init` makes one"
+    )
+
+
+def is_installed() -> bool:
+    """Whether this package came as a wheel, which carries all that it needs; else it lies in a checkout or a crate."""
+    return (PACKAGE / SHIPPED).is_dir()
+
+
+def shipped() -> Path:
+    """The folder with the workflow, notebooks, systems, setup and published figures that come with this package."""
+    return PACKAGE / SHIPPED if is_installed() else PACKAGE.parents[1]
+
+
+def snakefile() -> Path:
+    """What the Snakefile of a project of one's own includes."""
+    return shipped() / "workflow" / "Snakefile"
+
+
+def is_whole(root: Path) -> bool:
+    """Whether a project has the workflow in it, as a checkout and an unpacked crate do; then it takes nothing else."""
+    return (root / "workflow" / "scripts").is_dir()
+
+
+def places(root: Path, part: str) -> list[Path]:
+    """Where a part such as `envs` or `notebooks/fio.ipynb` lies: the project's own, which counts, then what ships."""
+    tops = [root] if is_whole(root) else [root, shipped()]
+    return [top / part for top in tops if (top / part).exists()]
+
+
+def nearest(root: Path, part: str) -> Path:
+    """The first of its `places`; where the project would have it, when it is nowhere."""
+    return next(iter(places(root, part)), root / part)
 
 
 def family_raw(root: Path, study: str, target: str, family: str) -> Path:
@@ -29,7 +70,7 @@ def provision_facts(root: Path, study: str, target: str, family: str) -> Path:
 
 
 def published(root: Path) -> Path:
-    return root / "data" / "published"
+    return nearest(root, PUBLISHED)
 
 
 def comparisons(root: Path) -> Path:

@@ -16,6 +16,7 @@ from functools import cache
 from pathlib import Path
 from types import ModuleType
 
+from benchstudy.model import paths
 from benchstudy.model.errors import StudyError
 from benchstudy.model.family import Family
 
@@ -74,8 +75,10 @@ def folder(name: str) -> Path:
 
 
 def notebook(page: str, root: Path) -> Path:
-    """What makes a page: the project's notebook of its name, or else the one that the family's package brings."""
-    own = root / "notebooks" / f"{page}.ipynb"
+    """What makes a page: the notebook of its name that the project has or that ships, or else what the family's package
+    brings.
+    """
+    own = paths.nearest(root, f"notebooks/{page}.ipynb")
     if own.exists() or page not in packages():
         return own
     brought = folder(page) / "notebook.ipynb"

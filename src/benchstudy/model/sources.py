@@ -12,13 +12,15 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from benchstudy.model import registry
+from benchstudy.model import paths, registry
 
 if TYPE_CHECKING:
     from grimp import ImportGraph
 
 _OWN = "benchstudy"
-_ON_HOSTS = "on_host"  # what a folder of this name holds is read on measured hosts, not here
+# Folders that hold no part of the modules around them: what is read on measured hosts, and what a wheel carries beside
+# the package.
+_APART = ("on_host", paths.SHIPPED, "__pycache__")
 _COUNTED_ELSEWHERE = (".py", ".pyc", ".ipynb")  # as modules, or by the rule that runs a notebook
 
 
@@ -125,7 +127,7 @@ def _outermost(module: str) -> str:
 def _beside(folder: Path) -> Iterator[Path]:
     """Files below the folder of a package that are no modules, without those of packages in it."""
     for path in folder.iterdir():
-        if path.is_dir() and path.name not in (_ON_HOSTS, "__pycache__") and not (path / "__init__.py").is_file():
+        if path.is_dir() and path.name not in _APART and not (path / "__init__.py").is_file():
             yield from _beside(path)
         elif path.is_file() and path.suffix not in _COUNTED_ELSEWHERE:
             yield path

@@ -2,7 +2,7 @@
 
 import hashlib
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -21,8 +21,9 @@ from benchstudy.report.zips import chunks
 
 STUDY_FILE = "study.json"
 # What tables are made with, beside the raw files. Folders whole.
-CODE = ("LICENSE", "Makefile", "pyproject.toml", "requirements.lock", "envs", "notebooks", "setup", "src", "workflow")
-PUBLISHED = "data/published"
+CODE = (*paths.SOFTWARE, "src")
+# Of a project of one's own: what is its own of that.
+_OWN = ("envs", "notebooks", "workflow/rules", paths.PUBLISHED)
 _LEFT_BEHIND = {"__pycache__", ".ipynb_checkpoints"}
 _SCRATCH_ENDINGS = ("~", ".pyc", ".orig", ".rej", ".swp")
 
@@ -101,8 +102,9 @@ def gather(root: Path, study: Study) -> Contents:
         raise BenchstudyError(f"study {study.study}: nothing was measured or imported yet, so there is nothing to pack")
     text = json.dumps(declared, indent=2, ensure_ascii=False) + "\n"
     others = [Part.of(STUDY_FILE, text.encode()), *_facts(root, study)]
-    others += [Part.of(path.relative_to(root).as_posix(), path) for path in code_files(root)]
-    is_packed = sources.path_of("benchstudy").is_relative_to((root / "src").resolve())
+    code = software(root)
+    others += [Part.of(name, path) for name, path in code.items()]
+    is_packed = sources.path_of("benchstudy").resolve() in {path.resolve() for path in code.values()}
     instruments = {family: instrument_sha256(family) for family in study.families} if is_packed else {}
     return Contents(study, declared, instruments, measured, tuple(_reports(root, study)), tuple(others))
 
@@ -156,11 +158,23 @@ def _facts(root: Path, study: Study) -> Iterator[Part]:
             yield Part.of(path.relative_to(root).as_posix(), path)
 
 
-def code_files(root: Path) -> Iterator[Path]:
-    """What a crate holds of the project at `root` beside the study: its code, and what others published."""
-    for name in (*CODE, PUBLISHED):
-        top = root / name
-        yield from [top] if top.is_file() else files_below(top)
+def software(root: Path) -> dict[str, Path]:
+    """What a crate of the project at `root` holds beside the study, by the name there: code, and what others published.
+
+    A project of one's own gets the layout of a checkout: its own files stand in the place of those that ship, and the
+    workflow in the place of the Snakefile that includes it.
+    """
+    if paths.is_whole(root):
+        return _named(root, (*CODE, paths.PUBLISHED))
+    package = {f"src/{path.relative_to(paths.PACKAGE.parent).as_posix()}": path for path in files_below(paths.PACKAGE)}
+    modules = {name: path for name, path in package.items() if paths.SHIPPED not in path.parts}
+    return {**modules, **_named(paths.shipped(), (*paths.SOFTWARE, paths.PUBLISHED)), **_named(root, _OWN)}
+
+
+def _named(top: Path, names: Iterable[str]) -> dict[str, Path]:
+    places = (top / name for name in names)
+    files = (path for place in places for path in ([place] if place.is_file() else files_below(place)))
+    return {path.relative_to(top).as_posix(): path for path in files}
 
 
 def files_below(top: Path) -> list[Path]:

@@ -9,7 +9,8 @@ from collections.abc import Iterable
 from typing import Any
 
 from benchstudy import __version__
-from benchstudy.provenance.contents import PUBLISHED, STUDY_FILE, Contents, Part
+from benchstudy.model.paths import PUBLISHED
+from benchstudy.provenance.contents import STUDY_FILE, Contents, Part
 from benchstudy.provenance.entities import METADATA, PROFILES, STATUS, Files, Graph, Reference, address, fragment, to
 from benchstudy.provenance.runs import Runs, step
 from benchstudy.provenance.words import SOFTWARE_LICENSE, description_of, license_text, problems_of

@@ -1,6 +1,6 @@
 """`benchstudy reproduce`: the reports of a crate made again from its raw files, and compared with those it holds.
 
-With the software of this checkout, never with that in the crate: who reads a crate need not trust it. Where the two
+With the software that is here, never with that in the crate: who reads a crate need not trust it. Where the two
 differ, that is said.
 """
 
@@ -10,15 +10,17 @@ import re
 import shutil
 import subprocess
 import sys
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from importlib.metadata import distributions
 from pathlib import Path
 
 from benchstudy.model.errors import BenchstudyError
 from benchstudy.model.files import sha256_of
+from benchstudy.model.paths import PUBLISHED, is_whole
 from benchstudy.model.study import Study, parse_study
 from benchstudy.provenance.checks import Crate
-from benchstudy.provenance.contents import CODE, PUBLISHED, STUDY_FILE, files_below
+from benchstudy.provenance.contents import CODE, STUDY_FILE, files_below, software
 from benchstudy.provenance.tables import Difference, differences
 from benchstudy.report.overview.bundle import report_files
 from benchstudy.report.study.studypages import STUDY_PAGES
@@ -99,10 +101,9 @@ def _prepare(into: Path) -> None:
 
 def _copy_software(root: Path, into: Path) -> None:
     """A copy, so that reports are made of what was compared, whatever is edited meanwhile."""
-    for name in CODE:
-        top = root / name
-        for path in [top] if top.is_file() else files_below(top):
-            copy = into / path.relative_to(root)
+    for name, path in software(root).items():
+        if not name.startswith(f"{PUBLISHED}/"):
+            copy = into / name
             copy.parent.mkdir(parents=True, exist_ok=True)
             shutil.copyfile(path, copy)
 
@@ -184,11 +185,21 @@ def _code_files(top: Path) -> list[Path]:
 
 
 def _other_packages(crate: Crate, root: Path) -> Iterable[str]:
-    lock = root / "requirements.lock"
-    if "requirements.lock" not in crate.names or not lock.is_file():
+    if "requirements.lock" not in crate.names:
         return
     theirs = dict(_PINNED.findall(crate.read("requirements.lock").decode(errors="replace")))
-    ours = dict(_PINNED.findall(lock.read_text()))
+    ours = _packages_here(root, theirs)
     for name in sorted(theirs.keys() | ours.keys()):
         if theirs.get(name) != ours.get(name):
             yield f"{name} {theirs.get(name, 'not there')}, here {ours.get(name, 'not')}"
+
+
+def _packages_here(root: Path, theirs: Mapping[str, str]) -> dict[str, str]:
+    """By the lock that the environment of a checkout is made from. Elsewhere an installer chose them: what is installed
+    is compared, and a package that this machine has no need of is no difference.
+    """
+    if is_whole(root):
+        lock = root / "requirements.lock"
+        return dict(_PINNED.findall(lock.read_text())) if lock.is_file() else dict(theirs)
+    installed = {re.sub(r"[-_.]+", "-", found.name).lower(): found.version for found in distributions()}
+    return {name: installed.get(name, version) for name, version in theirs.items()}

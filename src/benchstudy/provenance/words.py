@@ -5,6 +5,7 @@ import re
 from collections import Counter
 from collections.abc import Sequence
 
+from benchstudy import __version__
 from benchstudy.provenance.contents import STUDY_FILE, Contents, Measured
 
 _NO_LICENSE = (
@@ -102,8 +103,11 @@ Without any of the hosts, here or in a checkout of benchstudy:
 make reproduce CRATE=path/of/the/crate.zip
 ```
 
-It makes an environment from `requirements.lock`, every page and table from the raw files, and compares each table with
-the one in `reports/`, cell by cell. What differs is named.
+or, where benchstudy is installed, `benchstudy reproduce path/of/the/crate.zip`. The software in here is version
+{__version__}.
+
+`make` makes an environment from `requirements.lock` first. Both make every page and table from the raw files, and
+compare each table with the one in `reports/`, cell by cell. What differs is named.
 
 ## What lies where
 

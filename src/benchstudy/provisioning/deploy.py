@@ -1,8 +1,8 @@
 """What deploys say: this host needs these packages and these programs.
 
-A deploy is an ordinary pyinfra file, run for every host the family is measured on: `envs/<family>.py` of the project,
-or else `deploy.py` in the family's own package, and `deploy.py` of each system of the catalogue that is built and
-started there; what systems need of packages they say themselves. It sees
+A deploy is an ordinary pyinfra file, run for every host the family is measured on: `envs/<family>.py` of the project
+or of what ships, or else `deploy.py` in the family's own package, and `deploy.py` of each system of the catalogue that
+is built and started there; what systems need of packages they say themselves. It sees
 
 - `host.data.roles`: the roles the host plays in the target, such as `["sut", "load"]`
 - `host.data.target_roles`: all roles of the target, whoever plays them
@@ -27,10 +27,10 @@ from pyinfra.facts.deb import DebPackages
 from pyinfra.facts.server import Command, Which
 from pyinfra.operations import server
 
-from benchstudy.model import needs
+from benchstudy.model import needs, paths
 from benchstudy.model.errors import BenchstudyError
 
-GO_REQUIREMENTS = Path("envs/go-requirements.txt")
+GO_REQUIREMENTS = "envs/go-requirements.txt"
 
 # Debian starts a service as soon as its package is there, unless this file says no. Ours is gone in any case
 # afterwards; one that was there already has its reasons.
@@ -138,7 +138,7 @@ def go_tool(
             # Left out when there are none: all that is here decides whether a program has to be built again.
             **({"defines": dict(defines)} if defines else {}),
             "go": go,
-            "go_pin": GO_REQUIREMENTS.read_text(),
+            "go_pin": paths.nearest(Path(), GO_REQUIREMENTS).read_text(),
         }
     )
 

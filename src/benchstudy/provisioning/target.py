@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from benchstudy.model import needs, registry
+from benchstudy.model import needs, paths, registry
 from benchstudy.model.errors import BenchstudyError
 from benchstudy.model.files import as_json, now, write_atomically
 from benchstudy.model.paths import project_root
@@ -139,14 +139,14 @@ def facts_problems(facts_path: Path) -> list[str]:
 def deploy_files(root: Path, families: Iterable[str]) -> list[Path]:
     """The deploys that a target of these families needs, in the order in which they run on each host.
 
-    `envs/common.py` of the project at `root`, then for each family `envs/<family>.py` there, or else `deploy.py` in the
-    family's own package. What there is not is left out. Raises KeyError for an unknown family.
+    `envs/common.py` of the project at `root` or of what ships, then for each family `envs/<family>.py` likewise, or
+    else `deploy.py` in the family's own package. What there is not is left out. Raises KeyError for an unknown family.
     """
     return list(_deploy_by_name(root, families).values())
 
 
 def _deploy_by_name(root: Path, families: Iterable[str]) -> dict[str, Path]:
-    own = {name: root / "envs" / f"{name}.py" for name in (COMMON_DEPLOY, *families)}
+    own = {name: paths.nearest(root, f"envs/{name}.py") for name in (COMMON_DEPLOY, *families)}
     found = {
         name: path if path.is_file() or name == COMMON_DEPLOY else registry.deploy(name) for name, path in own.items()
     }

@@ -1,4 +1,4 @@
-"""What is one system's own of what hosts are sent: it lies beside that system's pins, in the project's envs/."""
+"""What is one system's own of what hosts are sent: it lies beside that system's pins, in envs/."""
 
 from pathlib import Path
 
@@ -10,8 +10,8 @@ _SENT = (".py", ".sh")
 
 
 def below(part: str) -> dict[str, Path]:
-    """The files of envs/<SYSTEM>/<part> by name. Raises BenchstudyError when there are none in this project."""
-    folder = paths.project_root() / "envs" / SYSTEM / part
+    """The files of envs/<SYSTEM>/<part> by name. Raises BenchstudyError when there are none."""
+    folder = paths.nearest(paths.project_root(), f"envs/{SYSTEM}/{part}")
     found = {path.name: path for path in sorted(folder.glob("*")) if path.suffix in _SENT}
     if not found:
         raise BenchstudyError(f"there are no scripts in {folder}: they come with the project, restore that folder")

@@ -77,13 +77,12 @@ def own_folders(said: Any, beside: Path | None) -> list[Path]:
 
 
 def _of_project() -> list[Path]:
-    """The project's own, then what ships: with the project, or else with the checkout that this package lies in."""
+    """The project's own, then what ships."""
     try:
-        root: Path | None = paths.project_root()
+        root = paths.project_root()
     except FileNotFoundError:
-        root = None
-    shipped = [folder / _SHIPPED for folder in (root, Path(__file__).parents[4]) if folder is not None]
-    return [*([root / OWN_FOLDER] if root else []), *[folder for folder in shipped if folder.is_dir()][:1]]
+        return [paths.shipped() / _SHIPPED]
+    return [root / OWN_FOLDER, *paths.places(root, _SHIPPED)]
 
 
 def _of_packages() -> list[Path]:

@@ -11,6 +11,7 @@ from typing import Any
 import polars as pl
 from jinja2.utils import markupsafe
 
+from benchstudy import __version__
 from benchstudy.model import registry
 from benchstudy.model.interference import Disturbance
 from benchstudy.report import human
@@ -65,6 +66,7 @@ class StudyIndex:
             "checked": Counter(row["status"] for row in checklist),
             "sessions": self._sessions(),
             "hashes": self._hashes(),
+            "version": __version__,
             "others": self._others(),
         }
 

@@ -1,0 +1,19 @@
+"""What a wheel carries beside the modules, so that a project of one's own needs no checkout. hatchling calls this.
+
+An editable installation finds all of it in the checkout.
+"""
+
+import runpy
+from pathlib import Path
+from typing import Any
+
+from hatchling.builders.hooks.plugin.interface import BuildHookInterface
+
+
+class ShippedParts(BuildHookInterface):
+    def initialize(self, version: str, build_data: dict[str, Any]) -> None:
+        if version == "editable":
+            return
+        paths = runpy.run_path(str(Path(self.root) / "src" / "benchstudy" / "model" / "paths.py"))
+        parts = (*paths["SOFTWARE"], paths["PUBLISHED"])
+        build_data["force_include"] |= {part: f"benchstudy/{paths['SHIPPED']}/{part}" for part in parts}

@@ -1,0 +1,242 @@
+"""A project of one's own: what `benchstudy init` makes, and a study in it from a built wheel, without any checkout."""
+
+import os
+import re
+import shutil
+import subprocess
+import sys
+import sysconfig
+import zipfile
+from pathlib import Path
+
+import pytest
+import yaml
+from conftest import CHECKOUT
+
+from benchstudy import __version__
+from benchstudy.commands import cli, init
+from benchstudy.measuring.instrument import instrument_sha256
+from benchstudy.model.study import load_study
+from benchstudy.provenance.contents import software
+
+TEMPLATES = init.templates()
+FROM_WHEEL = pytest.mark.skipif(os.getuid() != 0, reason="only root may hide the checkout from a command")
+
+
+def refused(capsys: pytest.CaptureFixture[str], *arguments: str | Path) -> str:
+    """What `benchstudy init` says, which must fail."""
+    assert cli.main(["init", *map(str, arguments)]) == 1
+    return capsys.readouterr().err
+
+
+def files_below(folder: Path) -> list[Path]:
+    return sorted(path for path in folder.rglob("*") if path.is_file())
+
+
+@pytest.mark.parametrize("name", TEMPLATES)
+def test_every_template_is_a_small_study_that_says_what_to_change(name: str):
+    about, change, *rest = TEMPLATES[name].read_text().splitlines()
+    assert about.startswith("# ") and change.startswith("# Change `") and len(rest) <= 25
+    study = load_study(TEMPLATES[name])
+    assert study.study == name and study.question and study.sessions() and study.unfit() == []
+    assert all(plan.blocks >= 6 for plan in study.sessions()), "fewer give no interval, and no verdict"
+
+
+def test_the_templates_are_those_that_lie_there_and_the_help_tells_them(capsys: pytest.CaptureFixture[str]):
+    assert set(TEMPLATES) >= {"command", "fio", "file_size", "web-server"}
+    with pytest.raises(SystemExit):
+        cli.main(["init", "--help"])
+    told = capsys.readouterr().out
+    for name, path in TEMPLATES.items():
+        assert re.search(rf"(?m)^  {name} +{re.escape(path.read_text().splitlines()[0][2:])}$", told)
+
+
+@pytest.mark.parametrize("name", TEMPLATES)
+def test_a_dry_run_lists_what_is_then_written(name: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]):
+    folder = tmp_path / "below" / "my-study"
+    assert cli.main(["init", str(folder), "--from", name, "--dry-run"]) == 0
+    listed = capsys.readouterr().out.split()
+    assert listed and not folder.parent.exists()
+    assert cli.main(["init", str(folder), "--from", name]) == 0
+    said = capsys.readouterr().out
+    assert sorted(map(str, files_below(folder))) == sorted(listed)
+    assert f"cd {folder}" in said and "make report" in said and "snakemake --cores 8 report" in said
+    study = load_study(folder / "config" / "config.yaml")
+    assert study.study == "my-study" and list(study.families) == list(load_study(TEMPLATES[name]).families)
+    assert {path.stem for path in (folder / "notebooks").iterdir()} == set(study.families)
+    assert not [path for path in files_below(folder) if re.search("@(VERSION|STUDY)@", path.read_text())]
+    assert f"benchstudy=={__version__}" in (folder / ".github" / "workflows" / "study.yml").read_text()
+
+
+def test_an_empty_folder_is_taken_and_anything_else_is_left_as_it_is(tmp_path, monkeypatch, capsys):
+    mine = tmp_path / "mine"
+    mine.mkdir()
+    monkeypatch.chdir(mine)
+    assert cli.main(["init", "."]) == 0 and (mine / "workflow" / "Snakefile").is_file()
+    before = files_below(mine)
+    assert "is there, and is no empty folder" in refused(capsys, ".")
+    assert 'did you mean "web-server"?' in refused(capsys, tmp_path / "new", "--from", "webserver")
+    assert "cannot be a name" in refused(capsys, tmp_path / "my study")
+    assert files_below(mine) == before and [path.name for path in tmp_path.iterdir()] == ["mine"]
+
+
+def test_what_cannot_be_written_leaves_nothing_behind(tmp_path, monkeypatch, capsys):
+    full = OSError(28, "No space left on device")
+
+    def fail(self: Path, content: bytes) -> None:
+        raise full
+
+    monkeypatch.setattr(Path, "write_bytes", fail)
+    assert "space" in refused(capsys, tmp_path / "new")
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_run_is_snakemake_and_belongs_where_the_workflow_lies(tmp_path):
+    project = tmp_path / "mine"
+    assert cli.main(["init", str(project)]) == 0
+    done = benchstudy(project, "run", "--version")
+    assert done.returncode == 0 and re.fullmatch(r"9\.\d+\.\d+\n", done.stdout)
+    below = benchstudy(project / "notebooks", "run", "report", "-n")
+    assert below.returncode == 1 and f"cd {project}" in below.stderr
+    outside = benchstudy(tmp_path, "run", "report", "-n")
+    assert outside.returncode == 1 and "`benchstudy init` makes one" in outside.stderr
+
+
+def benchstudy(folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-m", "benchstudy.commands.cli", *arguments]
+    return subprocess.run(command, cwd=folder, capture_output=True, text=True, timeout=60)
+
+
+# --- from a wheel ----------------------------------------------------------------------------------------------------
+
+
+class Installed:
+    """benchstudy from a wheel, in an environment of its own that borrows the dependencies of the tests' one.
+
+    Its commands run where the checkout's folders are empty (a mount namespace), with an empty home and a plain PATH.
+    """
+
+    def __init__(self, folder: Path):
+        self.wheel = build_wheel(folder)
+        self.venv, self.home = folder / "venv", folder / "home"
+        self.home.mkdir()
+        subprocess.run([sys.executable, "-m", "venv", "--without-pip", self.venv], check=True)
+        uv = Path(sys.executable).with_name("uv")
+        python = self.venv / "bin" / "python"
+        subprocess.run(
+            [uv, "pip", "install", "--quiet", "--offline", "--no-deps", "--python", python, self.wheel], check=True
+        )
+        (site,) = self.venv.glob("lib/python3*/site-packages")
+        # A plain path: no .pth in there is read, so the checkout's own editable installation is out of reach.
+        (site / "dependencies.pth").write_text(sysconfig.get_path("purelib") + "\n")
+        self.package = site / "benchstudy"
+        # Files of Jupyter's that are no modules.
+        (self.venv / "share").symlink_to(Path(sys.prefix) / "share")
+        self.environment = {
+            "PATH": f"{self.venv / 'bin'}:/usr/bin:/bin:/usr/sbin:/sbin",
+            "HOME": str(self.home),
+            "BENCHSTUDY_HOST_LOCK": str(folder / "host.lock"),
+            **{name: value for name, value in os.environ.items() if name.startswith("BENCHSTUDY_TEST")},
+        }
+        folders = ("src", "workflow", "envs", "notebooks", "config", "data", "setup", "tests")
+        self._hide = "; ".join(f"mount -t tmpfs none '{CHECKOUT / name}'" for name in folders)
+
+    def run(self, folder: Path, *argv: str | Path, check: bool = True) -> subprocess.CompletedProcess[str]:
+        command = ["unshare", "--mount", "sh", "-euc", f'{self._hide}; exec "$@"', "sh", *map(str, argv)]
+        done = subprocess.run(
+            command,
+            cwd=folder,
+            env=self.environment,
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            text=True,
+            timeout=300,
+        )
+        if check and done.returncode != 0:
+            pytest.fail(f"{argv} ended with {done.returncode}:\n{done.stdout}\n{done.stderr}")
+        return done
+
+
+def build_wheel(into: Path) -> Path:
+    command = [sys.executable, "-m", "hatchling", "build", "-t", "wheel", "-d", into]
+    subprocess.run(command, cwd=CHECKOUT, check=True, capture_output=True)
+    (wheel,) = into.glob("*.whl")
+    return wheel
+
+
+@pytest.fixture(scope="module")
+def installed(tmp_path_factory: pytest.TempPathFactory) -> Installed:
+    return Installed(tmp_path_factory.mktemp("installed"))
+
+
+@FROM_WHEEL
+def test_a_wheel_has_what_a_crate_of_a_checkout_has(installed: Installed):
+    with zipfile.ZipFile(installed.wheel) as archive:
+        names = set(archive.namelist())
+    carried = {re.sub("^benchstudy/_shipped/|^(?=benchstudy/)", lambda m: "" if m[0] else "src/", n) for n in names}
+    missing = set(software(CHECKOUT)) - carried
+    assert missing == set()
+
+
+@FROM_WHEEL
+def test_the_instruments_are_those_of_the_checkout(installed: Installed, tmp_path: Path):
+    families = sorted({family for path in TEMPLATES.values() for family in load_study(path).families} | {"load_test"})
+    installed.run(tmp_path, "benchstudy", "init", "mine")
+    code = (
+        "import sys; from benchstudy.measuring.instrument import instrument_sha256 as i; print(*map(i, sys.argv[1:]))"
+    )
+    done = installed.run(tmp_path / "mine", "python", "-c", code, *families)
+    assert done.stdout.split() == [instrument_sha256(family) for family in families]
+
+
+@FROM_WHEEL
+@pytest.mark.server
+@pytest.mark.slow
+def test_a_study_from_the_wheel_goes_all_the_way(installed: Installed, tmp_path: Path):
+    where = installed.run(tmp_path, "python", "-c", "import benchstudy; print(benchstudy.__file__)").stdout
+    assert (
+        Path(where.strip()) == installed.package / "__init__.py"
+        and not installed.run(tmp_path, "ls", CHECKOUT / "src").stdout
+    )
+    said = installed.run(tmp_path, "benchstudy", "init", "my-study").stdout
+    assert "without make: `benchstudy run report`" in said
+    project = tmp_path / "my-study"
+    study = project / "config" / "config.yaml"
+    # As a user would who wants an answer sooner, and in a folder that the test takes away.
+    study.write_text(study.read_text().replace("loopback: true", f"loopback: true, work_dir: {tmp_path / 'work'}"))
+    installed.run(project, "make", "report")
+    index = (project / "reports" / "my-study" / "index.html").read_text()
+    assert f"made by benchstudy {__version__}" in index and (project / "reports" / "index.html").is_file()
+    again = installed.run(project, "benchstudy", "run", "-n", "report")
+    assert "Nothing to be done" in again.stdout + again.stderr
+
+    # What git keeps of it is enough for the example of CI.
+    clone = tmp_path / "clone" / "my-study"
+    git = ["git", "-c", "user.name=x", "-c", "user.email=x@example.org", "-C", str(project)]
+    for command in (
+        ["init", "-q"],
+        ["add", "-A"],
+        ["commit", "-qm", "The study as measured"],
+        ["clone", "-q", ".", str(clone)],
+    ):
+        subprocess.run([*git, *command], check=True)
+    assert not (clone / "data" / "tidy").exists() and not (clone / ".snakemake").exists()
+    job = yaml.safe_load((clone / ".github" / "workflows" / "study.yml").read_text())["jobs"]["report"]
+    steps = [step["run"] for step in job["steps"] if "run" in step]
+    assert steps[0] == f"pip install benchstudy=={__version__}" and len(steps) == 4
+    for step in steps[1:]:
+        installed.run(clone, "sh", "-ec", step)
+    tables = sorted(path.relative_to(clone) for path in (clone / "reports" / "my-study").rglob("*.csv"))
+    assert tables and all((clone / table).read_bytes() == (project / table).read_bytes() for table in tables)
+
+    installed.run(project, "make", "crate")
+    crate = shutil.move(project / "reports" / "my-study.crate.zip", tmp_path)
+    with zipfile.ZipFile(crate) as archive:
+        packed = {name for name in archive.namelist() if not name.endswith("/")}
+        assert archive.read("workflow/Snakefile") == (CHECKOUT / "workflow" / "Snakefile").read_bytes()
+    assert set(software(CHECKOUT)) <= packed, "an unpacked one is laid out as a checkout"
+    elsewhere = tmp_path / "elsewhere"
+    elsewhere.mkdir()
+    done = installed.run(elsewhere, "benchstudy", "reproduce", crate, "--cores", "2")
+    assert f"{len(tables)} tables, the same in every cell" in done.stdout
+    assert "the software here is not that of the crate" not in done.stdout
