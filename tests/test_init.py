@@ -203,7 +203,8 @@ def test_a_study_from_the_wheel_goes_all_the_way(installed: Installed, tmp_path:
     project = tmp_path / "my-study"
     study = project / "config" / "config.yaml"
     # As a user would who wants an answer sooner, and in a folder that the test takes away.
-    study.write_text(study.read_text().replace("loopback: true", f"loopback: true, work_dir: {tmp_path / 'work'}"))
+    own = study.read_text().replace("loopback: true", f"loopback: true, work_dir: {tmp_path / 'work'}")
+    study.write_text(own.replace("blocks: 6", "blocks: 2").replace("repeat: 3", "repeat: 1"))
     installed.run(project, "make", "report")
     index = (project / "reports" / "my-study" / "index.html").read_text()
     assert f"made by benchstudy {__version__}" in index and (project / "reports" / "index.html").is_file()
@@ -239,4 +240,4 @@ def test_a_study_from_the_wheel_goes_all_the_way(installed: Installed, tmp_path:
     elsewhere.mkdir()
     done = installed.run(elsewhere, "benchstudy", "reproduce", crate, "--cores", "2")
     assert f"{len(tables)} tables, the same in every cell" in done.stdout
-    assert "the software here is not that of the crate" not in done.stdout
+    assert "not that of the crate" not in done.stdout and "not those of the crate" not in done.stdout

@@ -7,7 +7,6 @@ import argparse
 import os
 import re
 import sys
-from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -61,6 +60,6 @@ def _setup(arguments: argparse.Namespace) -> int:
     return _become(["sh", str(paths.shipped() / "setup" / "system.sh")])
 
 
-def _become(argv: Sequence[str]) -> int:
+def _become(argv: list[str]) -> int:
     sys.stdout.flush()
     os.execvp(argv[0], argv)

@@ -15,6 +15,7 @@ from benchstudy.model import hints, paths, sources
 from benchstudy.model.errors import BenchstudyError
 from benchstudy.model.interference import Disturbance
 from benchstudy.model.study import SessionPlan, Study
+from benchstudy.provenance.packages import INSTALLED, installed_text
 from benchstudy.report.overview.bundle import report_files
 from benchstudy.report.study.studypages import STUDY_PAGES
 from benchstudy.report.zips import chunks
@@ -102,6 +103,8 @@ def gather(root: Path, study: Study) -> Contents:
         raise BenchstudyError(f"study {study.study}: nothing was measured or imported yet, so there is nothing to pack")
     text = json.dumps(declared, indent=2, ensure_ascii=False) + "\n"
     others = [Part.of(STUDY_FILE, text.encode()), *_facts(root, study)]
+    if not paths.is_whole(root):
+        others.append(Part.of(INSTALLED, installed_text().encode()))
     code = software(root)
     others += [Part.of(name, path) for name, path in code.items()]
     is_packed = sources.path_of("benchstudy").resolve() in {path.resolve() for path in code.values()}

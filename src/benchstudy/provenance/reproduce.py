@@ -6,19 +6,18 @@ differ, that is said.
 
 import json
 import os
-import re
 import shutil
 import subprocess
 import sys
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from dataclasses import dataclass
-from importlib.metadata import distributions
 from pathlib import Path
 
 from benchstudy.model.errors import BenchstudyError
 from benchstudy.model.files import sha256_of
-from benchstudy.model.paths import PUBLISHED, is_whole
+from benchstudy.model.paths import PUBLISHED
 from benchstudy.model.study import Study, parse_study
+from benchstudy.provenance import packages
 from benchstudy.provenance.checks import Crate
 from benchstudy.provenance.contents import CODE, STUDY_FILE, files_below, software
 from benchstudy.provenance.tables import Difference, differences
@@ -27,7 +26,6 @@ from benchstudy.report.study.studypages import STUDY_PAGES
 
 _MARKER = ".benchstudy-reproduction"
 _LOG = "snakemake.log"
-_PINNED = re.compile(r"^([A-Za-z0-9._-]+)==(\S+)", re.MULTILINE)
 _LAST_LINES, _LONGEST_LINE = 30, 200
 
 
@@ -163,7 +161,7 @@ def _compare(crate: Crate, study: Study, root: Path, into: Path, files: int) -> 
         others_same=len(others) - len(differ),
         others_differ=tuple(name.removeprefix(place) for name in differ),
         code=tuple(_other_code(crate, into)),
-        packages=tuple(_other_packages(crate, root)),
+        packages=tuple(packages.differing(crate, root)),
     )
 
 
@@ -171,7 +169,7 @@ def _other_code(crate: Crate, into: Path) -> Iterable[str]:
     """Files of the software that are not those of the crate. What pins packages is compared by package."""
     ours = {path.relative_to(into).as_posix(): path for name in CODE for path in _code_files(into / name)}
     theirs = {name for name in crate.names if name in CODE or name.startswith(tuple(f"{top}/" for top in CODE))}
-    for name in sorted((ours.keys() | theirs) - {"requirements.lock"}):
+    for name in sorted((ours.keys() | theirs) - {packages.LOCK}):
         if name not in ours:
             yield f"{name} (not here)"
         elif name not in theirs:
@@ -182,24 +180,3 @@ def _other_code(crate: Crate, into: Path) -> Iterable[str]:
 
 def _code_files(top: Path) -> list[Path]:
     return files_below(top) if top.is_dir() else [top] if top.is_file() else []
-
-
-def _other_packages(crate: Crate, root: Path) -> Iterable[str]:
-    if "requirements.lock" not in crate.names:
-        return
-    theirs = dict(_PINNED.findall(crate.read("requirements.lock").decode(errors="replace")))
-    ours = _packages_here(root, theirs)
-    for name in sorted(theirs.keys() | ours.keys()):
-        if theirs.get(name) != ours.get(name):
-            yield f"{name} {theirs.get(name, 'not there')}, here {ours.get(name, 'not')}"
-
-
-def _packages_here(root: Path, theirs: Mapping[str, str]) -> dict[str, str]:
-    """By the lock that the environment of a checkout is made from. Elsewhere an installer chose them: what is installed
-    is compared, and a package that this machine has no need of is no difference.
-    """
-    if is_whole(root):
-        lock = root / "requirements.lock"
-        return dict(_PINNED.findall(lock.read_text())) if lock.is_file() else dict(theirs)
-    installed = {re.sub(r"[-_.]+", "-", found.name).lower(): found.version for found in distributions()}
-    return {name: installed.get(name, version) for name, version in theirs.items()}
