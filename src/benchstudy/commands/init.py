@@ -23,6 +23,8 @@ _PROJECT = Path(__file__).with_name("project")
 _DEFAULT = "command"
 # Copied as they are, because Snakemake finds the one and people add to the other.
 _COPIED = ("workflow/profiles", paths.PUBLISHED)
+# What keeps empty folders in git.
+_KEEPS = ("data/raw/.gitkeep", "reports/.gitkeep")
 
 
 def templates() -> dict[str, Path]:
@@ -81,7 +83,7 @@ def project_files(folder: Path, template: str) -> dict[str, bytes]:
         raise BenchstudyError(f"{folder}: the study gets the folder's name, and {error}") from error
     text = re.sub("(?m)^study: .*$", f"study: {study}", known[template].read_text(encoding="utf-8"), count=1)
     facts = {"@VERSION@": __version__, "@STUDY@": study}
-    files = {str(hints.EMBEDDED): text.encode()}
+    files = {str(hints.EMBEDDED): text.encode(), **dict.fromkeys(_KEEPS, b"")}
     files |= {name: _filled(path, facts) for name, path in _below(_PROJECT / "files")}
     for part in _COPIED:
         files |= {f"{part}/{name}": path.read_bytes() for name, path in _below(paths.shipped() / part)}
