@@ -48,6 +48,7 @@ LONGEST = (
     "test_only_what_is_asked.py",
     "test_systems.py",
     "test_systems_project.py",
+    "test_init.py",
     "test_load_test_run.py",
     "test_http_concurrency.py",
 )

@@ -45,7 +45,7 @@ def is_whole(root: Path) -> bool:
 
 
 def places(root: Path, part: str) -> list[Path]:
-    """Where a part such as `envs` or `notebooks/published.ipynb` lies: the project's own, which counts, then what ships."""
+    """Where a part such as `envs` or `notebooks/published.ipynb` lies: the project's own first, then what ships."""
     tops = [root] if is_whole(root) else [root, shipped()]
     return [top / part for top in tops if (top / part).exists()]
 
