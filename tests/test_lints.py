@@ -341,14 +341,14 @@ def test_a_study_declares_ceilings_and_acknowledges_findings():
             {"ceilings": [{"family": "fio", "op": "read", "rate": "1GB", "source": "AWS"}]},
             "ceilings.0.rate: '1GB' is not",
         ),
-        ({"ceilings": [{"family": "fio", "op": "read", "source": "AWS"}]}, "give `rate`, or with `measured` the cases"),
+        ({"ceilings": [{"family": "fio", "op": "read", "source": "AWS"}]}, "give exactly one of rate, measured"),
         (
             {"ceilings": [{"family": "file_size", "op": "read", "source": "fio", "measured": MEASURED_BY_FIO}]}
             | {"families": {"file_size": DECLARED["families"]["file_size"]}},
             "ceilings.0.measured.family: this study measures no such family",
         ),
         ({"acknowledge": [{"question": "Enough durations", "reason": "no time is left"}]}, 'mean "Enough duration"?'),
-        ({"acknowledge": [{"reason": "no time is left"}]}, "name a lint or a question of the checklist"),
+        ({"acknowledge": [{"reason": "no time is left"}]}, "give exactly one of lint, question"),
     ],
 )
 def test_what_a_study_cannot_say_about_lints(said: dict, why: str):

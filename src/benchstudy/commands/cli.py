@@ -13,6 +13,7 @@ from benchstudy.commands.comparing import add_command as add_compare_command
 from benchstudy.commands.init import add_command as add_init_command
 from benchstudy.commands.plan import add_command as add_plan_command
 from benchstudy.commands.provenance import add_commands as add_provenance_commands
+from benchstudy.commands.schema import add_command as add_schema_command
 from benchstudy.commands.starting import add_commands as add_starting_commands
 from benchstudy.commands.systems import add_command as add_systems_command
 from benchstudy.model import hints, paths, registry
@@ -113,6 +114,7 @@ def _parser() -> argparse.ArgumentParser:
             own.add_commands(commands)
     add_compare_command(commands)
     add_systems_command(commands)
+    add_schema_command(commands)
 
     for command in (check, cases):
         command.add_argument("study", nargs="?", type=Path, default=hints.EMBEDDED, metavar="STUDY", help=_STUDY_HELP)

@@ -24,7 +24,7 @@ def add_command(commands: "argparse._SubParsersAction[argparse.ArgumentParser]")
 
 
 def _systems(arguments: argparse.Namespace) -> int:
-    catalogue = _catalogue(arguments.study)
+    catalogue = catalogue_of(arguments.study)
     if arguments.name is None:
         if arguments.json:
             print(json.dumps([described(found) for found in catalogue.values()], indent=2))
@@ -40,7 +40,8 @@ def _systems(arguments: argparse.Namespace) -> int:
     return 0
 
 
-def _catalogue(study: Path | None) -> Catalogue:
+def catalogue_of(study: Path | None) -> Catalogue:
+    """The systems there are, with those of a study's own. Raises BenchstudyError for a study that cannot be read."""
     if study is None:
         return Catalogue()
     try:

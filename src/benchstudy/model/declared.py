@@ -1,6 +1,6 @@
 """What a study says about lints: findings somebody takes responsibility for, and what the hardware can give at most."""
 
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import (
     AfterValidator,
@@ -13,9 +13,9 @@ from pydantic import (
 )
 
 from benchstudy.model import questions, registry
-from benchstudy.model.names import require_known
+from benchstudy.model.names import Listed, require_known
 from benchstudy.model.strict import Strict
-from benchstudy.model.units import Size
+from benchstudy.model.units import BYTE_RATE_PATTERN, Size
 
 
 def _rate(value: Any) -> float:
@@ -31,7 +31,8 @@ def _known_family(value: str) -> str:
     return value
 
 
-FamilyName = Annotated[str, AfterValidator(_known_family)]
+FamilyName = Annotated[str, AfterValidator(_known_family), Listed(registry.names)]
+_RateText = Annotated[str, Field(pattern=BYTE_RATE_PATTERN, examples=["125MiB/s"])]
 
 
 class Acknowledgement(Strict):
@@ -40,8 +41,12 @@ class Acknowledgement(Strict):
     It may come after the measurement: it changes no figure and no hash.
     """
 
-    lint: str | None = Field(None, description="name of the lint, as a report shows it")
-    question: str | None = Field(None, description="or a question of the checklist, as the overview shows it")
+    lint: Annotated[str, Listed(registry.lint_names)] | None = Field(
+        None, description="name of the lint, as a report shows it"
+    )
+    question: Annotated[str, Listed(lambda: questions.TITLES)] | None = Field(
+        None, description="or a question of the checklist, as the overview shows it"
+    )
     where: str = Field(
         "*", description="pattern of the places a lint's finding is left at, as a report shows them: `file_size: s3,*`"
     )
@@ -68,10 +73,10 @@ class Acknowledgement(Strict):
             require_known(value, questions.TITLES, f"the checklist asks no {value!r}")
         return value
 
+    exactly_one: ClassVar[tuple[str, ...]] = ("lint", "question")
+
     @model_validator(mode="after")
-    def _one_thing(self) -> "Acknowledgement":
-        if (self.lint is None) == (self.question is None):
-            raise ValueError("name a lint or a question of the checklist, one of the two")
+    def _of_the_whole_study(self) -> "Acknowledgement":
         if self.question is not None and self.where != "*":
             raise ValueError("a question of the checklist is about the whole study: leave out `where`")
         return self
@@ -90,7 +95,7 @@ class DeclaredCeiling(Strict):
 
     family: FamilyName
     op: Literal["read", "write"]
-    rate: Annotated[float, BeforeValidator(_rate)] | None = Field(
+    rate: Annotated[float, BeforeValidator(_rate, json_schema_input_type=_RateText)] | None = Field(
         None, description='bytes a second, such as "125MiB/s"'
     )
     measured: MeasuredCeiling | None = Field(
@@ -99,11 +104,7 @@ class DeclaredCeiling(Strict):
     source: str = Field(min_length=3, description="where that stands: a data sheet, a contract, a measurement")
     where: str = Field("*", description="pattern of cases it holds for, such as `backend=disk,*`")
 
-    @model_validator(mode="after")
-    def _one_rate(self) -> "DeclaredCeiling":
-        if (self.rate is None) == (self.measured is None):
-            raise ValueError("give `rate`, or with `measured` the cases that find it out, one of the two")
-        return self
+    exactly_one: ClassVar[tuple[str, ...]] = ("rate", "measured")
 
     @model_serializer(mode="wrap")
     def _without_the_other(self, dump: SerializerFunctionWrapHandler) -> dict[str, Any]:

@@ -10,7 +10,7 @@ from benchstudy.model.criteria import DISTURBED
 from benchstudy.model.interference import Disturbance
 from benchstudy.model.stopping import required_share
 from benchstudy.model.strict import Strict
-from benchstudy.model.units import parse_percent
+from benchstudy.model.units import ProperShare, parse_percent
 
 
 def _limit(value: Any) -> float:
@@ -19,7 +19,7 @@ def _limit(value: Any) -> float:
     return required_share(value, 'no limit: write the share of a host that others may take, such as "5 %"')
 
 
-LimitField = Annotated[float, BeforeValidator(_limit)]
+LimitField = Annotated[float, BeforeValidator(_limit, json_schema_input_type=ProperShare | Literal["100%", "100 %", 1])]
 
 
 class DisturbancePolicy(Strict):

@@ -1,6 +1,7 @@
 """A machine reached by SSH, as a study says it."""
 
 from pathlib import Path
+from typing import Any
 
 from pydantic import Field, field_validator, model_validator
 
@@ -9,21 +10,29 @@ from benchstudy.model.strict import Strict
 _LONGEST_NAME, _LONGEST_PATH = 253, 4096
 
 
+# What begins with a dash would be an option of a command.
+_WORD: dict[str, Any] = {"pattern": r"^[^-\s][^\s]*$"}
+
+
 class Host(Strict):
     """A machine reached by SSH. What is left out comes from ~/.ssh/config, as for the ssh command."""
 
     address: str | None = Field(
-        None, description="host name, address or ~/.ssh/config alias; the host's name when left out"
+        None,
+        description="host name, address or ~/.ssh/config alias; the host's name when left out",
+        json_schema_extra={"pattern": r"^[^-\s/][^\s/]*$"},
     )
     port: int | None = Field(None, ge=1, le=65535)
-    user: str | None = None
+    user: str | None = Field(None, json_schema_extra=_WORD)
     identity_file: str | None = None
     known_hosts: str | None = Field(None, description="file of pinned host keys; ~/.ssh/known_hosts when left out")
     loopback: bool = Field(False, description="this very machine, through an sshd of the study's own on 127.0.0.1")
     work_dir: str = Field(
-        "~/.benchstudy", description="the only folder on the host that benchstudy writes to by itself"
+        "~/.benchstudy",
+        description="the only folder on the host that benchstudy writes to by itself",
+        json_schema_extra={"pattern": r"^(~/|/[^/]+/)[^/]"},
     )
-    python: str = Field("python3", description="the host's Python, 3.9 or newer")
+    python: str = Field("python3", description="the host's Python, 3.9 or newer", json_schema_extra=_WORD)
     sudo: bool = Field(False, description="whether provisioning may use password-less sudo")
     service_address: str | None = Field(
         None, description="where the target's other hosts reach servers on this one; needed when there are others"

@@ -3,10 +3,11 @@
 import difflib
 import re
 from collections import Counter
-from collections.abc import Iterable
-from typing import Annotated
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from typing import Annotated, Any
 
-from pydantic import AfterValidator
+from pydantic import AfterValidator, GetJsonSchemaHandler, WithJsonSchema
 
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._+-]{0,63}")
 # What a factor that a person names may be called, but for columns that every family's tables have.
@@ -53,4 +54,16 @@ def require_each_once(**names: Iterable[str]) -> None:
             raise ValueError(f"{field}: the name {twice!r} is given twice")
 
 
-Name = Annotated[str, AfterValidator(check_name)]
+@dataclass(frozen=True)
+class Listed:
+    """Beside a type: what a JSON Schema says of its values, which something else checks."""
+
+    values: Callable[[], Iterable[str]]
+
+    def __get_pydantic_json_schema__(self, core_schema: Any, handler: GetJsonSchemaHandler) -> dict[str, Any]:
+        return {**handler(core_schema), "enum": list(self.values())}
+
+
+Name = Annotated[
+    str, AfterValidator(check_name), WithJsonSchema({"type": "string", "pattern": rf"^(?!.*\.\.){_NAME.pattern}$"})
+]

@@ -11,7 +11,7 @@ provisioning put programs.
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, ClassVar
 
 from pydantic import Field, model_validator
 
@@ -66,11 +66,7 @@ class Ready(Strict):
     file: str | None = Field(None, description="this path exists, for what only keeps something for others")
     timeout: DurationField = 30.0
 
-    @model_validator(mode="after")
-    def _one_probe(self) -> "Ready":
-        if sum(probe is not None for probe in (self.tcp, self.http, self.mount, self.file)) != 1:
-            raise ValueError("give exactly one of tcp, http, mount, file")
-        return self
+    exactly_one: ClassVar[tuple[str, ...]] = ("tcp", "http", "mount", "file")
 
 
 class Service(Strict):

@@ -12,7 +12,7 @@ from typing import Annotated, Any
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError, model_validator
 
 from benchstudy.model.names import nearest
-from benchstudy.model.units import parse_percent
+from benchstudy.model.units import ProperShare, parse_percent
 from benchstudy.model.wording import explain
 
 _ONE_IN = 20  # the interval misses the median, at most
@@ -43,7 +43,7 @@ def _precision(value: Any) -> float:
     return required_share(value, 'no precision: write how far a median may be off, such as "5 %" (above 0)')
 
 
-PrecisionField = Annotated[float, BeforeValidator(_precision)]
+PrecisionField = Annotated[float, BeforeValidator(_precision, json_schema_input_type=ProperShare)]
 
 
 class BlockRange(BaseModel):
@@ -84,7 +84,10 @@ def _told(problem: Any) -> str:
     return f"{where}: {explain(problem)}" if where else explain(problem)
 
 
-BlocksField = Annotated[int | BlockRange, BeforeValidator(_blocks)]
+BlocksField = Annotated[
+    int | BlockRange,
+    BeforeValidator(_blocks, json_schema_input_type=Annotated[int, Field(ge=1, le=_MOST_BLOCKS)] | BlockRange),
+]
 
 
 @dataclass(frozen=True)

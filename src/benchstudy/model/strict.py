@@ -1,9 +1,33 @@
 """The base of every model of a study."""
 
-from pydantic import BaseModel, ConfigDict
+from typing import Any, ClassVar
+
+from pydantic import BaseModel, ConfigDict, GetJsonSchemaHandler, model_validator
 
 
 class Strict(BaseModel):
     """Every part of a study refuses what it does not know."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
+
+    # Fields of which a study gives one, and no second one.
+    exactly_one: ClassVar[tuple[str, ...]] = ()
+
+    @model_validator(mode="after")
+    def _one_of_them(self) -> "Strict":
+        given = [name for name in self.exactly_one if getattr(self, name) is not None]
+        if self.exactly_one and len(given) != 1:
+            raise ValueError(f"give exactly one of {', '.join(map(self.key_of, self.exactly_one))}")
+        return self
+
+    @classmethod
+    def key_of(cls, field: str) -> str:
+        """What a study writes for a field."""
+        return cls.model_fields[field].alias or field
+
+    @classmethod
+    def __get_pydantic_json_schema__(cls, core_schema: Any, handler: GetJsonSchemaHandler) -> dict[str, Any]:
+        made = handler(core_schema)
+        if cls.exactly_one:
+            handler.resolve_ref_schema(made)["oneOf"] = [{"required": [cls.key_of(name)]} for name in cls.exactly_one]
+        return made

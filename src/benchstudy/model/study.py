@@ -24,7 +24,7 @@ from benchstudy.model.names import Name, nearest, require_known
 from benchstudy.model.references import dangling
 from benchstudy.model.stopping import BlockRange, BlocksField, PrecisionField, Stopping, required_share
 from benchstudy.model.strict import Strict
-from benchstudy.model.units import DurationField
+from benchstudy.model.units import DurationField, ProperShare
 from benchstudy.model.wording import explain
 from benchstudy.model.yamltext import read_yaml
 
@@ -39,7 +39,7 @@ def _margin(value: Any) -> float:
     return required_share(value, 'no margin: write the relative difference that matters, such as "5%" (above 0)')
 
 
-MarginField = Annotated[float, BeforeValidator(_margin)]
+MarginField = Annotated[float, BeforeValidator(_margin, json_schema_input_type=ProperShare)]
 
 
 class Thresholds(Strict):

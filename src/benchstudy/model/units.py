@@ -8,7 +8,7 @@ import difflib
 import re
 from typing import Annotated, Any
 
-from pydantic import BeforeValidator, InstanceOf, PlainSerializer, WithJsonSchema
+from pydantic import BeforeValidator, Field, InstanceOf, PlainSerializer, WithJsonSchema
 
 _SIZE_UNITS = {
     "B": 1,
@@ -27,6 +27,13 @@ _DURATION_UNITS = {
     "d": 86400.0,
 }
 _PERCENT = re.compile(r"\s*(\d+(?:\.\d+)?)\s*%\s*")
+
+# The same as expressions for JSON Schema, which looks for one anywhere in a text unless it says otherwise.
+SIZE_PATTERN = rf"^\s*\d+(\.\d+)?\s*({'|'.join(_SIZE_UNITS)})\s*$"
+BYTE_RATE_PATTERN = SIZE_PATTERN.removesuffix("$") + r"/s\s*$"
+DURATION_PATTERN = rf"^\s*\d+(\.\d+)?\s*({'|'.join(_DURATION_UNITS)})\s*$"
+PERCENT_PATTERN = r"^\s*\d+(\.\d+)?\s*%\s*$"
+PROPER_PERCENT_PATTERN = r"^\s*(?!0+(\.0+)?\s*%)\d{1,2}(\.\d+)?\s*%\s*$"  # above 0, below 100
 _QUANTITY = re.compile(r"\s*(\d+(?:\.\d+)?)\s*([A-Za-zµ]+)\s*")
 
 
@@ -75,6 +82,11 @@ _BASES: dict[str, tuple[float, str]] = {
 }
 
 
+def known_units() -> list[str]:
+    """Every unit that `base_of` knows."""
+    return list(_BASES)
+
+
 def base_of(unit: str) -> tuple[float, str]:
     """What a figure in this unit is multiplied by, and the base unit it then has: "ms" is (0.001, "s").
 
@@ -99,9 +111,18 @@ def _size(value: Any) -> Size:
 
 
 SizeField = Annotated[
-    InstanceOf[Size], BeforeValidator(_size), PlainSerializer(str), WithJsonSchema({"type": "string"})
+    InstanceOf[Size],
+    BeforeValidator(_size),
+    PlainSerializer(str),
+    WithJsonSchema({"type": "string", "pattern": SIZE_PATTERN, "examples": ["100MB", "64MiB"]}),
 ]
+# What a study writes for what is a number inside.
+DurationText = Annotated[str, Field(pattern=DURATION_PATTERN, examples=["30s", "5min"])]
+PercentText = Annotated[str, Field(pattern=PERCENT_PATTERN, examples=["2.5 %"])]
+ProperShare = (
+    Annotated[str, Field(pattern=PROPER_PERCENT_PATTERN, examples=["5 %"])] | Annotated[float, Field(gt=0, lt=1)]
+)
 DurationField = Annotated[
     float,
-    BeforeValidator(lambda v: v if isinstance(v, float) else parse_duration(v)),
+    BeforeValidator(lambda v: v if isinstance(v, float) else parse_duration(v), json_schema_input_type=DurationText),
 ]

@@ -15,7 +15,7 @@ from benchstudy.model.metrics import Metric
 from benchstudy.model.names import COLUMNS, FACTOR, Name, check_name, require_each_once, require_known
 from benchstudy.model.services import PLACEHOLDER, check_service
 from benchstudy.model.strict import Strict
-from benchstudy.model.units import Size, SizeField, parse_duration
+from benchstudy.model.units import DurationText, Size, SizeField, parse_duration
 
 _METRIC = re.compile(r"[a-z][a-z0-9_.]{0,63}")
 # Columns of tables, and what placeholders mean already.
@@ -40,7 +40,8 @@ def _warm_up(value: Any) -> Any:
     return parse_duration(value) if isinstance(value, str) else value
 
 
-Levels = Annotated[dict[str, str], BeforeValidator(_texts)]
+_Level = str | int | float
+Levels = Annotated[dict[str, str], BeforeValidator(_texts, json_schema_input_type=dict[str, _Level] | list[_Level])]
 Steps = list[list[str]]
 
 
@@ -50,7 +51,7 @@ class Expect(Strict):
     exit: list[int] = Field([0], min_length=1, description="exit statuses of a run that succeeded; one, or a list")
     stdout: Regex | None = Field(None, description="a regular expression that is found in what it prints")
 
-    @field_validator("exit", mode="before")
+    @field_validator("exit", mode="before", json_schema_input_type=int | list[int])
     @classmethod
     def _listed(cls, value: Any) -> Any:
         return [value] if isinstance(value, int) else value
@@ -65,7 +66,9 @@ class CommandSpec(Strict):
         False, description="true: `argv` is one text, for `sh -c`; the start-up cost is then the shell's"
     )
     matrix: dict[str, Levels] = Field(
-        {}, description="factors with their levels: a list, or names to texts; every combination is a case"
+        {},
+        description="factors with their levels: a list, or names to texts; every combination is a case",
+        json_schema_extra={"propertyNames": {"pattern": rf"^{FACTOR.pattern}$"}},
     )
     system: str | None = Field(
         None, description="the service that is measured; `{{system.dir}}`, `{{system.port.NAME}}` … are its own"
@@ -76,14 +79,20 @@ class CommandSpec(Strict):
     stdin: str = Field("", description="what it reads; nothing when left out")
     prepare: Steps = Field([], description="commands before each run, not timed")
     cleanup: Steps = Field([], description="commands after the last run, also after one that failed")
-    warm_up: Annotated[int | float | None, BeforeValidator(_warm_up)] = Field(
+    warm_up: Annotated[
+        int | float | None, BeforeValidator(_warm_up, json_schema_input_type=int | DurationText | None)
+    ] = Field(
         None, description="runs that do not count: how many (`3`), or whole ones until so much time has passed (`5s`)"
     )
     repeat: int = Field(1, ge=1, le=1000, description="runs of a trial; its value is their median")
     discard_stdout: bool = Field(False, description="true: what it prints goes to /dev/null")
     max_output: SizeField = Field(Size("16MiB"), description="of each output and file that is kept")
     loop: Literal["open", "closed"] | None = Field(None, description="where it is a load generator: its loop")
-    metrics: dict[str, OwnMetric] = Field({}, description="figures by name, besides those that every command has")
+    metrics: dict[str, OwnMetric] = Field(
+        {},
+        description="figures by name, besides those that every command has",
+        json_schema_extra={"propertyNames": {"pattern": rf"^{_METRIC.pattern}$"}},
+    )
     series: dict[Name, OwnSeries] = Field({}, description="figures over time, by name")
     expect: Expect = Expect()
 

@@ -1,15 +1,16 @@
 """Where a figure stands in what a command left: what a study may say of it."""
 
 import re
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, ClassVar, Literal
 
 import jmespath
 from jmespath.exceptions import JMESPathError
 from pydantic import AfterValidator, ConfigDict, Field, field_validator, model_validator
 
 from benchstudy.model.metrics import Better
+from benchstudy.model.names import Listed
 from benchstudy.model.strict import Strict
-from benchstudy.model.units import base_of
+from benchstudy.model.units import base_of, known_units
 
 Take = Literal["only", "first", "last", "sum", "mean", "min", "max"]
 
@@ -49,7 +50,7 @@ def check_inside(value: str) -> str:
 
 Regex = Annotated[str, AfterValidator(_check_regex)]
 JsonPath = Annotated[str, AfterValidator(_check_path)]
-Unit = Annotated[str, AfterValidator(_check_unit)]
+Unit = Annotated[str, AfterValidator(_check_unit), Listed(known_units)]
 Inside = Annotated[str, AfterValidator(check_inside)]
 
 
@@ -89,11 +90,10 @@ class OwnMetric(Source):
     better: Better | None = Field(None, description="which direction is better; without it nothing is compared")
     title: str = Field("", description="what tables call it; its name when left out")
 
+    exactly_one: ClassVar[tuple[str, ...]] = ("regex", "json_path", "csv", "size_of")
+
     @model_validator(mode="after")
-    def _one_source(self) -> "OwnMetric":
-        given = [name for name in ("regex", "json_path", "csv", "size_of") if getattr(self, name) is not None]
-        if len(given) != 1:
-            raise ValueError("give exactly one of regex, json, csv, size_of")
+    def _readable(self) -> "OwnMetric":
         if self.regex is not None and not 1 <= re.compile(self.regex).groups <= 2:
             raise ValueError("regex: put the figure into a group: 'tps = ([0-9.]+)'; a second group is its unit")
         if self.where and self.csv is None:
@@ -126,10 +126,10 @@ class OwnSeries(Source):
             raise ValueError(f"{value!r}: x is the time within the run, in ns, us, ms, s, min or h")
         return value
 
+    exactly_one: ClassVar[tuple[str, ...]] = ("regex", "json_paths", "csv")
+
     @model_validator(mode="after")
-    def _one_source(self) -> "OwnSeries":
-        if sum(given is not None for given in (self.regex, self.json_paths, self.csv)) != 1:
-            raise ValueError("give exactly one of regex, json, csv")
+    def _readable(self) -> "OwnSeries":
         if self.regex is not None and re.compile(self.regex).groups != 2:
             raise ValueError("regex: two groups, the time and the figure: '([0-9.]+) s, ([0-9.]+) tps'")
         return self

@@ -109,6 +109,18 @@ class S3Backend(_Backend):
 Backend = Annotated[PathBackend | S3Backend, Field(discriminator="kind")]
 
 
+class SameBackend(Strict):
+    """Another backend under a name of its own (A/A), which takes all else from there."""
+
+    name: Name
+    same_as: Name
+    sizes: list[SizeField] | None = Field(None, min_length=1, description="of the family's only these")
+
+
+# As a study may write them.
+_Backends = Annotated[list[Backend | SameBackend], Field(min_length=1)]
+
+
 class FileSizeConfig(FamilyConfig):
     """What is varied: backends, operations, sizes, durability of writes and cache state of reads."""
 
@@ -124,7 +136,7 @@ class FileSizeConfig(FamilyConfig):
     operations: int = Field(10, ge=1, le=10_000, description="whole files a trial, as far as the next line allows")
     max_bytes_per_trial: SizeField = Field(Size("1GB"), description="bounds a trial; one file is always done")
 
-    @field_validator("backends", mode="before")
+    @field_validator("backends", mode="before", json_schema_input_type=_Backends)
     @classmethod
     def _same_as(cls, value: Any) -> Any:
         if not isinstance(value, list):

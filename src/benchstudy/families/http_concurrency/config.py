@@ -8,6 +8,7 @@ from pydantic import (
     AfterValidator,
     Field,
     SerializerFunctionWrapHandler,
+    WithJsonSchema,
     field_validator,
     model_serializer,
     model_validator,
@@ -33,6 +34,7 @@ COUNTER = "{{n}}"  # in a path: a number that no other request of the trial has
 _ENV = re.compile(r"\{\{\s*env\.([A-Za-z_][A-Za-z0-9_]*)\s*\}\}")
 # Requests a second: more than it makes on any machine, so that its time ends it. It reserves 40 bytes for each of them.
 _MOST_OF_AB = 1_000_000
+_MOST_AT_ONCE = 60_000
 _LINE = re.compile(r"[^\r\n\0]*")
 
 Tool = Literal["ab", "wrk", "k6"]
@@ -54,14 +56,20 @@ def _checked_headers(headers: dict[str, str]) -> dict[str, str]:
 
 
 def _checked_concurrency(values: list[int]) -> list[int]:
-    wrong: list[Any] = [value for value in values if not 1 <= value <= 60_000]
+    wrong: list[Any] = [value for value in values if not 1 <= value <= _MOST_AT_ONCE]
     if wrong:
-        raise ValueError(f"{wrong[0]} requests at once: give 1 to 60000, the ports one address has for a client")
+        raise ValueError(
+            f"{wrong[0]} requests at once: give 1 to {_MOST_AT_ONCE}, the ports one address has for a client"
+        )
     return values
 
 
 Headers = Annotated[dict[str, str], AfterValidator(_checked_headers)]
-Concurrency = Annotated[list[int], AfterValidator(_checked_concurrency)]
+Concurrency = Annotated[
+    list[int],
+    AfterValidator(_checked_concurrency),
+    WithJsonSchema({"type": "array", "items": {"type": "integer", "minimum": 1, "maximum": _MOST_AT_ONCE}}),
+]
 
 
 class Expect(Strict):
@@ -102,7 +110,9 @@ class Endpoint(Strict):
     """One address of a server: what is asked for, and how it must answer."""
 
     name: Name
-    path: str = Field(description="with its query, beginning with /; {{n}} with `walk`")
+    path: str = Field(
+        description="with its query, beginning with /; {{n}} with `walk`", json_schema_extra={"pattern": "^/"}
+    )
     headers: Headers = Field({}, description="may hold {{token}}, {{secret.NAME}}, {{env.NAME}}")
     expect: Expect
     same_length: bool = Field(True, description="false: right answers differ in length (ab -l)")
@@ -137,11 +147,7 @@ class Token(Strict):
     cookie: str | None = None
     header: str | None = None
 
-    @model_validator(mode="after")
-    def _one(self) -> "Token":
-        if sum(place is not None for place in (self.json_key, self.cookie, self.header)) != 1:
-            raise ValueError("give exactly one of json_key, cookie, header")
-        return self
+    exactly_one: ClassVar[tuple[str, ...]] = ("json_key", "cookie", "header")
 
 
 class Login(Strict):

@@ -42,8 +42,16 @@ def parse_time(value: Any) -> datetime:
     return moment.astimezone(UTC)
 
 
+_TimeText = Annotated[
+    str,
+    Field(
+        pattern=r"^\d{4}-\d\d-\d\d[T ]\d\d:\d\d(:\d\d(\.\d+)?)?(Z|[+-]\d\d:?\d\d)$", examples=["2024-09-10T10:00:00Z"]
+    ),
+]
 TimeField = Annotated[
-    datetime, BeforeValidator(parse_time), PlainSerializer(lambda moment: moment.isoformat(), when_used="json")
+    datetime,
+    BeforeValidator(parse_time, json_schema_input_type=_TimeText),
+    PlainSerializer(lambda moment: moment.isoformat(), when_used="json"),
 ]
 
 
@@ -156,6 +164,8 @@ class Source(Strict):
         None, description="on the host with the role: certificate of the authority of an https url"
     )
 
+    exactly_one: ClassVar[tuple[str, ...]] = ("url", "file")
+
     @model_validator(mode="after")
     def _consistent(self) -> "Source":
         problem = self._problem()
@@ -164,8 +174,6 @@ class Source(Strict):
         return self
 
     def _problem(self) -> str | None:
-        if (self.url is None) == (self.file is None):
-            return "give exactly one of url and file"
         for field in ("bearer_env", "password_env"):
             variable = getattr(self, field)
             if variable is not None and not _VARIABLE.fullmatch(variable):

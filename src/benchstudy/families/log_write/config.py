@@ -4,9 +4,10 @@ import math
 from collections.abc import Iterator, Mapping
 from typing import Annotated, ClassVar, Literal
 
-from pydantic import AfterValidator, Field, field_validator, model_validator
+from pydantic import AfterValidator, Field, WithJsonSchema, field_validator, model_validator
 
 from benchstudy.families.shared.levels import (
+    RATE_PATTERN,
     UNLIMITED,
     Limit,
     Rate,
@@ -18,7 +19,7 @@ from benchstudy.model.family import FamilyConfig, TakesSystem
 from benchstudy.model.names import Name, require_each_once
 from benchstudy.model.services import check_port, check_service
 from benchstudy.model.strict import Strict
-from benchstudy.model.units import DurationField, SizeField, parse_percent
+from benchstudy.model.units import PERCENT_PATTERN, DurationField, SizeField, parse_percent
 
 SEARCH = "search"  # the level of the factor rate for the capacity search
 _LEAST_STEP_S = {"gcp": 10.0}  # by kind: a checkpoint comes so often at most, whatever is asked for
@@ -46,8 +47,17 @@ def share_of(text: str) -> float:
 
 
 FrontEnds = Annotated[int, Field(ge=1, le=64)]
-DuplicateShare = Annotated[str, AfterValidator(lambda text: f"{share_of(text) * 100:g}%")]  # as a level: "10%"
-RateOrSearch = Annotated[str, AfterValidator(lambda text: text if text == SEARCH else Rate(text))]
+# As a level: "10%"
+DuplicateShare = Annotated[
+    str,
+    AfterValidator(lambda text: f"{share_of(text) * 100:g}%"),
+    WithJsonSchema({"type": "string", "pattern": PERCENT_PATTERN, "examples": ["10%"]}),
+]
+RateOrSearch = Annotated[
+    str,
+    AfterValidator(lambda text: text if text == SEARCH else Rate(text)),
+    WithJsonSchema({"anyOf": [{"const": SEARCH}, {"type": "string", "pattern": RATE_PATTERN}]}),
+]
 
 
 class Backend(Strict):

@@ -6,7 +6,12 @@ from typing import Annotated, Any
 from pydantic import BeforeValidator
 
 # Types of file systems; one is as good as a list of one.
-FileSystems = Annotated[list[str], BeforeValidator(lambda value: [value] if isinstance(value, str) else value or [])]
+FileSystems = Annotated[
+    list[str],
+    BeforeValidator(
+        lambda value: [value] if isinstance(value, str) else value or [], json_schema_input_type=str | list[str] | None
+    ),
+]
 
 
 def wrong_file_system(info: Mapping[str, Any], expected: Collection[str]) -> str | None:

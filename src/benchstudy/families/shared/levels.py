@@ -4,7 +4,7 @@ import re
 from collections.abc import Iterable, Mapping
 from typing import Annotated, Any
 
-from pydantic import AfterValidator, Field, model_validator
+from pydantic import AfterValidator, Field, WithJsonSchema, model_validator
 
 from benchstudy.model.names import Name, require_known
 from benchstudy.model.services import Limits
@@ -59,7 +59,10 @@ class Rate(str):
         return cls(level.replace("-per-", "/"))
 
 
-RateField = Annotated[str, AfterValidator(Rate)]
+RATE_PATTERN = rf"^{_RATE.pattern}$"  # for JSON Schema
+RateField = Annotated[
+    str, AfterValidator(Rate), WithJsonSchema({"type": "string", "pattern": RATE_PATTERN, "examples": ["200/s"]})
+]
 
 
 def misplaced_option(generator: Any, for_one_tool: Mapping[str, str]) -> str | None:

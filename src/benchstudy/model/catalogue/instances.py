@@ -14,7 +14,7 @@ from benchstudy.model.services import PLACEHOLDER, Service
 
 # Where it runs, and how long what comes before its start may take there: of a study, and of no system.
 _OF_HOSTS = ("role", "setup_timeout")
-_OF_A_SYSTEM = ("system", "with", *_OF_HOSTS)
+OF_A_SYSTEM = ("system", "with", *_OF_HOSTS)
 
 
 @dataclass(frozen=True)
@@ -148,8 +148,8 @@ class Instances:
     def _announce_named(self, name: str, said: Mapping[str, Any]) -> None:
         where = f"{self._where}.{name}"
         for key in said:
-            if key not in _OF_A_SYSTEM:
-                raise StudyError(f"{where}.{key}: unknown key of a system: {nearest(str(key), _OF_A_SYSTEM)}")
+            if key not in OF_A_SYSTEM:
+                raise StudyError(f"{where}.{key}: unknown key of a system: {nearest(str(key), OF_A_SYSTEM)}")
         given = said.get("with") or {}
         if not isinstance(given, Mapping):
             raise StudyError(f"{where}.with: write a mapping of parameters to values")

@@ -6,9 +6,9 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BeforeValidator, Field, model_validator
 
-from benchstudy.model.names import Name, nearest, require_known
+from benchstudy.model.names import Listed, Name, nearest, require_known
 from benchstudy.model.strict import Strict
-from benchstudy.model.units import DurationField, parse_duration, parse_percent
+from benchstudy.model.units import DurationField, DurationText, PercentText, parse_duration, parse_percent
 
 WINDOW = "{{window}}"  # in a query: the time that an alert looks back over, such as 60s
 _SHORTEST_STEP_S = 1.0  # Locust adjusts its users once a second
@@ -68,7 +68,7 @@ def _share(value: Any) -> float:
     return share
 
 
-ShareField = Annotated[float, BeforeValidator(_share)]
+ShareField = Annotated[float, BeforeValidator(_share, json_schema_input_type=PercentText | float)]
 
 
 def _threshold(value: Any) -> float:
@@ -101,7 +101,7 @@ class Behaviour(Strict):
     The loop is closed: a user waits for an answer before it goes on, so that a slow server is asked less.
     """
 
-    actions: dict[str, float] = Field(
+    actions: dict[Annotated[str, Listed(lambda: ORIGINAL_ACTIONS)], float] = Field(
         dict(ORIGINAL_ACTIONS), description="how often, in relation to each other; those left out are never done"
     )
     think_time: ThinkTime = ThinkTime()
@@ -145,7 +145,9 @@ class Behaviour(Strict):
 class Alert(Strict):
     """Something that must not be above a bound, or there are too many users."""
 
-    above: Annotated[float, BeforeValidator(_threshold)] = Field(ge=0, description='"2.5 %", "100ms", or a number')
+    above: Annotated[float, BeforeValidator(_threshold, json_schema_input_type=PercentText | DurationText | float)] = (
+        Field(ge=0, description='"2.5 %", "100ms", or a number')
+    )
     query: str | None = Field(
         None, description="PromQL with {{window}}, of which the first value counts; left out for a known alert"
     )
@@ -194,9 +196,10 @@ class Rule(Strict):
     ignore_first: DurationField = Field(60.0, description="of each alert, after the load began")
     alert_window: DurationField = Field(60.0, description="what alerts look back over: rates, means, percentiles")
     at_most: DurationField = Field(4 * 3600.0, description="then the load is over without a result")
-    alerts: dict[Name, Annotated[Alert, BeforeValidator(_alert)]] = Field(
-        {name: Alert(above=above) for name, above in _ORIGINAL_ALERTS.items()}, min_length=1
-    )
+    alerts: dict[
+        Name,
+        Annotated[Alert, BeforeValidator(_alert, json_schema_input_type=Alert | PercentText | DurationText | float)],
+    ] = Field({name: Alert(above=above) for name, above in _ORIGINAL_ALERTS.items()}, min_length=1)
 
     @model_validator(mode="after")
     def _consistent(self) -> "Rule":

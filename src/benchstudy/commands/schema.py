@@ -1,0 +1,26 @@
+"""`benchstudy schema`: what editors need to check a study, complete its keys and explain them."""
+
+import argparse
+from pathlib import Path
+
+from benchstudy.commands.systems import catalogue_of
+from benchstudy.model.files import as_json, write_atomically
+
+
+def add_command(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
+    """`benchstudy schema [-o FILE] [--study STUDY]`."""
+    schema = commands.add_parser("schema", help="print the JSON Schema of a study, which editors check studies with")
+    schema.add_argument("-o", "--output", type=Path, metavar="FILE", help="write it there instead")
+    schema.add_argument("--study", type=Path, metavar="STUDY", help="with the systems of this study's own, too")
+    schema.set_defaults(command=_schema)
+
+
+def _schema(arguments: argparse.Namespace) -> int:
+    from benchstudy.model.schema import study_schema
+
+    text = as_json(study_schema(catalogue_of(arguments.study)))
+    if arguments.output is None:
+        print(text, end="")
+    else:
+        write_atomically(arguments.output, text)
+    return 0
