@@ -10,6 +10,7 @@ from pathlib import Path
 
 from benchstudy import __version__
 from benchstudy.commands.comparing import add_command as add_compare_command
+from benchstudy.commands.completion import add_command as add_completion_command
 from benchstudy.commands.init import add_command as add_init_command
 from benchstudy.commands.plan import add_command as add_plan_command
 from benchstudy.commands.provenance import add_commands as add_provenance_commands
@@ -122,6 +123,7 @@ def _parser() -> argparse.ArgumentParser:
         command.add_argument("--study", type=Path, default=hints.EMBEDDED, metavar="STUDY", help=_STUDY_HELP)
     add_plan_command(commands, _STUDY_HELP)
     add_provenance_commands(commands, hints.EMBEDDED, _STUDY_HELP)
+    add_completion_command(commands, parser)
     return parser
 
 

@@ -17,8 +17,8 @@ def add_command(commands: Any) -> None:
     compare = commands.add_parser(
         "compare", help="two studies side by side: ratios, and what differs; no verdict unless of the same session"
     )
-    compare.add_argument("base", metavar="BASE", help="a study's name or file: what the other is divided by")
-    compare.add_argument("other", metavar="OTHER", help="a study's name or file")
+    compare.add_argument("base", type=Path, metavar="BASE", help="a study's name or file: what the other is divided by")
+    compare.add_argument("other", type=Path, metavar="OTHER", help="a study's name or file")
     compare.add_argument(
         "--metric", action="append", default=[], metavar="METRIC",
         help="compare by this, such as latency_p99; may be given again (default: what each family is measured for)",
@@ -35,12 +35,12 @@ def _compare(arguments: argparse.Namespace) -> int:
     return 0
 
 
-def _name(given: str) -> str:
+def _name(given: Path) -> str:
     """A study's name, or that of the study in a file."""
-    if Path(given).suffix in (".yaml", ".yml"):
-        return load_study(Path(given)).study
+    if given.suffix in (".yaml", ".yml"):
+        return load_study(given).study
     try:
-        return check_name(given)
+        return check_name(str(given))
     except ValueError as error:
         raise BenchstudyError(f"{given}: neither a study's file nor its name: {error}") from error
 
