@@ -163,8 +163,10 @@ def test_a_file_gives_what_its_server_gave(past: Past, host: dict[str, Any], roo
     for number, one in enumerate(past.windows):
         words = ["data/exports/load.gz", "--url", past.server.url, "--scrape-interval", "1s", "--margin", "10s"]
         words += ["--start", one["start"], "--end", one["end"], "--select", one["select"]]
-        done = export(root, *words, *(["--append"] if number else []))
-        assert done.returncode == 0 and "samples" in done.stdout, done.stderr
+        done = export(root, *words, "--json", *(["--append"] if number else []))
+        assert done.returncode == 0, done.stderr
+        told = json.loads(done.stdout)
+        assert told["samples"] > 0 and told["series"] > 0 and told["file"] == words[0]
     again = export(root, *words)
     assert again.returncode == 1 and "is there already" in again.stderr
     kept = {"name": "kept", "file": "data/exports/load.gz", "scrape_interval": "1s"}

@@ -1,6 +1,7 @@
 """A study as one file: complete, described, the same bytes again, without secrets, and checked to the last file."""
 
 import base64
+import hashlib
 import html
 import json
 import os
@@ -313,6 +314,18 @@ def test_verify_is_content_with_what_was_stored_and_counts_it(study, packed, mon
     told = json.loads(capsys.readouterr().out)
     assert told["study"] == "small" and told["altered"] == 0 and told["files"] > packed.files
     assert main(["verify", str(packed.path)]) == 0
+    capsys.readouterr()
+    assert main(["verify", "config/study.yaml", "--json"]) == 0
+    assert json.loads(capsys.readouterr().out) == {**told, "differences": []}
+
+
+def test_what_was_packed_is_told_as_json(own_study, monkeypatch, capsys):
+    monkeypatch.chdir(own_study.root)
+    assert main(["crate", "config/study.yaml", "--json"]) == 0
+    told = json.loads(capsys.readouterr().out)
+    content = Path(told["path"]).read_bytes()
+    assert told["size"] == len(content) and told["sha256"] == hashlib.sha256(content).hexdigest()
+    assert told["trials"] > 0 and told["files"] > told["trials"]
 
 
 @pytest.mark.parametrize("file", ["stdout", "trial.json", "files/answer of it.json"])

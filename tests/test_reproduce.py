@@ -74,9 +74,11 @@ def clone(measured: Project, tmp_path_factory: pytest.TempPathFactory) -> Projec
     return Project(root)
 
 
-def reproduce(clone: Project, crate: Path, into: Path | None = None, **options):
+def reproduce(clone: Project, crate: Path, into: Path | None = None, *words: str, **options):
     where = ["--into", into] if into else []
-    return clone.run("python", "-m", "benchstudy.commands.cli", "reproduce", crate, *where, "--cores", "2", **options)
+    return clone.run(
+        "python", "-m", "benchstudy.commands.cli", "reproduce", crate, *where, *words, "--cores", "2", **options
+    )
 
 
 def test_a_crate_holds_every_trial_of_a_study_that_partly_failed(measured, crate):
@@ -126,14 +128,17 @@ def test_a_second_clone_makes_the_same_tables_without_any_host(clone, crate):
 
 def test_tables_that_raw_files_do_not_give_are_named_and_the_true_crate_comes_out_again(measured, crate, tmp_path):
     into = tmp_path / "again"
-    done = reproduce(measured, altered(crate, tmp_path / "altered.zip"), into, check=False)
+    done = reproduce(measured, altered(crate, tmp_path / "altered.zip"), into, "--json", check=False)
     assert done.returncode == 1
+    told = json.loads(done.stdout)
     cell = r"file_size/tables/\S+\.csv, row 1 \(.*\), .*: '.*, but faster' in the crate, '.*' now"
     assert re.search(
         rf"TABLES DIFFER:\n  {cell}\n  file_size/tables/invented\.csv: a table in the crate, none now", done.stderr
     )
-    assert "these differ" not in done.stdout, "pages, figures, tables in other formats: the same bytes"
-    assert "is not that of the crate" not in done.stdout
+    assert told["others_differ"] == [], "pages, figures, tables in other formats: the same bytes"
+    assert told["code"] == []
+    assert {"where", "was", "now"} == set(told["differences"][0])
+    assert (told["study"], told["folder"]) == ("tiny", str(into))
     # The strongest form of "the same": what is made again, packed by the same software, is the very same file.
     Project(into).run("python", "-m", "benchstudy.commands.cli", "crate", "study.json")
     assert (into / "reports" / "tiny.crate.zip").read_bytes() == crate.read_bytes()

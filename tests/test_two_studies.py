@@ -215,6 +215,20 @@ def test_what_cannot_be_compared_says_why(project, capsys):
     assert "no case that both measured gives latency" in _error(["before", "after", "--metric", "latency"], capsys)
 
 
+def test_the_ratios_are_told_as_json(project, capsys):
+    study(project, "before", BEFORE, {"local": 0.2, "gone": 0.1})
+    study(project, "after", AFTER, {"local": 0.1})
+    assert cli.main(["compare", "before", "after", "--json"]) == 0
+    told = json.loads(capsys.readouterr().out)
+    (family,) = told["families"]
+    (ratio,) = family["ratios"]
+    assert (told["base"], told["other"], family["family"]) == ("before", "after", "file_size")
+    assert ratio["low"] < ratio["ratio"] == pytest.approx(0.5, rel=0.03) and ratio["verdict"] == "none"
+    assert (ratio["metric"], ratio["unit"], ratio["margin"]) == ("duration", "s", 0.05)
+    assert len(family["only"]["before"]) == 1 and family["only"]["after"] == []
+    assert (project / told["page"]).is_file()
+
+
 def _error(arguments: list[str], capsys) -> str:
     assert cli.main(["compare", *arguments]) == 1
     return capsys.readouterr().err

@@ -1,20 +1,79 @@
 """`benchstudy check`: try every host of a study without measuring anything."""
 
+import argparse
+import logging
+from collections.abc import Callable, Iterable, Iterator
+from typing import Any
+
+from benchstudy.commands.cases import from_to
 from benchstudy.hosts.agent import HostAgent
 from benchstudy.hosts.remote import Remote
 from benchstudy.measuring import neighbours
 from benchstudy.measuring.hostcheck import HostCheck
 from benchstudy.measuring.state import HostConnection
-from benchstudy.model import interference, rounding
+from benchstudy.model import interference, paths, rounding
 from benchstudy.model.disturbance import DisturbancePolicy
 from benchstudy.model.errors import BenchstudyError
-from benchstudy.model.study import Study
+from benchstudy.model.output import print_json
+from benchstudy.model.study import SessionPlan, Study, load_study
 
 _MIN_FREE_BYTES = 1 << 30
 _MAX_CLOCK_OFFSET_S = 1.0
 _LOOKED_AT_S = 1.0
 # Fine, or not, or None: it will pass, and spoils what is measured now; what was found; what to do.
 Finding = tuple[bool | None, str, str]
+_WORDS = {True: "ok", False: "PROBLEM", None: "BUSY"}
+
+
+def check_study(arguments: argparse.Namespace) -> int:
+    """Every host of the study, and with `--try` every case; said as it is found, or as JSON at the end."""
+    study = load_study(arguments.study)
+    plans = study.sessions()
+    trials = {
+        "min": sum(plan.trials(plan.fewest_blocks) for plan in plans),
+        "max": sum(plan.trials(plan.blocks) for plan in plans),
+    }
+    say: Callable[[str], None] = (lambda line: None) if arguments.json else (lambda line: print(line, flush=True))
+    say(
+        f"{arguments.study}: study {study.study}, {len(plans)} sessions, {from_to(trials['min'], trials['max'])} trials"
+    )
+    unfit = study.unfit() if study.measure else []
+    for text in unfit:
+        say(f"  PROBLEM {text}")
+    facts: dict[str, Any] = {"study": study.study, "sessions": len(plans), "trials": trials, "unfit": unfit}
+    facts |= {"hosts": [], "tried": []}
+    if not arguments.no_hosts:
+        facts["hosts"] = list(_checked_hosts(study, plans, say))
+        results = [found["result"] for found in facts["hosts"]]
+        bad = len(unfit) + results.count("problem")
+        told = f", {results.count('busy')} of them busy" if "busy" in results else ""
+        say(f"{bad} problem{'s' * (bad != 1)}" if bad else f"every host is ready{told}")
+        if arguments.trying and not bad:
+            facts["tried"] = list(_tried(study, say))
+    problems = [part for part in (*facts["hosts"], *facts["tried"]) if part["result"] == "problem"]
+    facts["problems"] = len(unfit) + len(problems)
+    if arguments.json:
+        print_json(facts)
+    return 1 if facts["problems"] else 0
+
+
+def _checked_hosts(study: Study, plans: Iterable[SessionPlan], say: Callable[[str], None]) -> Iterator[dict[str, Any]]:
+    for name in dict.fromkeys(host for plan in plans for host in plan.hosts):
+        for fine, text, fix in check_host(study, name):
+            say(f"  {name}: {_WORDS[fine]:7} {text}" + (f"\n      -> {fix}" if fix else ""))
+            yield {"host": name, "result": _WORDS[fine].lower(), "found": text, "remedy": fix}
+
+
+def _tried(study: Study, say: Callable[[str], None]) -> Iterator[dict[str, Any]]:
+    from benchstudy.commands.trying import try_study
+
+    logging.getLogger("benchstudy").addHandler(logging.NullHandler())  # each failure is said below, once
+    failed = 0
+    for fine, came_of_it, tried in try_study(study, paths.project_root()):
+        failed += not fine
+        say(f"  {_WORDS[fine]:7} {tried}: {came_of_it}")
+        yield {"case": tried, "result": _WORDS[fine].lower(), "outcome": came_of_it}
+    say(f"{failed} could not be measured" if failed else "every case can be measured")
 
 
 def check_host(study: Study, name: str) -> list[Finding]:

@@ -1,7 +1,6 @@
 """The `benchstudy` command: what one does with a study besides `snakemake report`."""
 
 import argparse
-import logging
 import os
 import re
 import sys
@@ -9,6 +8,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from benchstudy import __version__
+from benchstudy.commands.cases import print_cases
 from benchstudy.commands.comparing import add_command as add_compare_command
 from benchstudy.commands.completion import add_command as add_completion_command
 from benchstudy.commands.init import add_command as add_init_command
@@ -21,6 +21,7 @@ from benchstudy.model import hints, paths, registry
 from benchstudy.model.errors import BenchstudyError
 from benchstudy.model.files import disk_trouble
 from benchstudy.model.names import nearest
+from benchstudy.model.output import add_json, print_json
 from benchstudy.model.study import Study, load_study
 
 _STUDY_HELP = "the study's file (default: %(default)s)"
@@ -74,7 +75,7 @@ def _parser() -> argparse.ArgumentParser:
     check.set_defaults(command=_check)
 
     cases = commands.add_parser("cases", help="list the cases of a study, and what is measured of each")
-    cases.set_defaults(command=_cases)
+    cases.set_defaults(command=print_cases)
 
     discard = commands.add_parser("discard", help="have trials measured again; they are kept and shown as discarded")
     discard.add_argument("trials", nargs="*", metavar="TRIAL", help="a trial's id, as the report shows it")
@@ -117,6 +118,8 @@ def _parser() -> argparse.ArgumentParser:
     add_systems_command(commands)
     add_schema_command(commands)
 
+    for command in (check, cases, discard, imports, prose):
+        add_json(command)
     for command in (check, cases):
         command.add_argument("study", nargs="?", type=Path, default=hints.EMBEDDED, metavar="STUDY", help=_STUDY_HELP)
     for command in (discard, imports):
@@ -128,68 +131,9 @@ def _parser() -> argparse.ArgumentParser:
 
 
 def _check(arguments: argparse.Namespace) -> int:
-    from benchstudy.commands.checks import check_host
+    from benchstudy.commands.checks import check_study
 
-    study = load_study(arguments.study)
-    plans = study.sessions()
-    fewest = sum(plan.trials(plan.fewest_blocks) for plan in plans)
-    most = sum(plan.trials(plan.blocks) for plan in plans)
-    print(f"{arguments.study}: study {study.study}, {len(plans)} sessions, {_from_to(fewest, most)} trials")
-    unfit = study.unfit() if study.measure else []
-    for text in unfit:
-        print(f"  PROBLEM {text}")
-    if arguments.no_hosts:
-        return 1 if unfit else 0
-    bad, busy = len(unfit), 0
-    for name in dict.fromkeys(host for plan in plans for host in plan.hosts):
-        for fine, text, fix in check_host(study, name):
-            bad, busy = bad + (fine is False), busy + (fine is None)
-            word = {True: "ok", False: "PROBLEM", None: "BUSY"}[fine]
-            print(f"  {name}: {word:7} {text}" + (f"\n      -> {fix}" if fix else ""))
-    told = f", {busy} of them busy" if busy else ""
-    print(f"{bad} problem{'s' * (bad != 1)}" if bad else f"every host is ready{told}")
-    return 1 if bad else _try(study) if arguments.trying else 0
-
-
-def _try(study: Study) -> int:
-    from benchstudy.commands.trying import try_study
-
-    logging.getLogger("benchstudy").addHandler(logging.NullHandler())  # each failure is said below, once
-    failed = 0
-    for fine, came_of_it, tried in try_study(study, paths.project_root()):
-        failed += not fine
-        print(f"  {'ok' if fine else 'PROBLEM':7} {tried}: {came_of_it}", flush=True)
-    print(f"{failed} could not be measured" if failed else "every case can be measured")
-    return 1 if failed else 0
-
-
-def _cases(arguments: argparse.Namespace) -> int:
-    from benchstudy.measuring.looks import Known
-    from benchstudy.measuring.raw import TrialStore
-    from benchstudy.measuring.sealed import read_index
-
-    study = load_study(arguments.study)
-    for plan in study.sessions():
-        store = TrialStore(_raw(study, plan.target, plan.family_name))
-        discarded = store.discards()
-        done = [t.record for t in store.trials() if t.record.uuid not in discarded]
-        until = f" until every case is known to ±{100 * plan.stopping.until:g} %" if plan.stopping else ""
-        blocks = f"{_from_to(plan.fewest_blocks, plan.blocks)} blocks{until}"
-        apart = f", begun at least {plan.blocks_apart_s:g} s apart" if plan.blocks_apart_s else ""
-        print(f"{plan.family_name} on {plan.target}: {len(plan.cases)} cases, {blocks}{apart}")
-        stopping = (read_index(store.index) or {}).get("stopping") or {}
-        for case in plan.cases:
-            states = [record.status for record in done if record.case == case.id]
-            known = [Known(**k).reached for k in stopping.get("known", ()) if k["case"] == case.id]
-            counts = [f"{states.count(s)} {s}" for s in dict.fromkeys(states)]
-            print(f"  {case.id}  " + (", ".join([*counts, *known]) or "-"))
-        if stopping.get("verdict"):
-            print(f"  {stopping['verdict']}")
-    return 0
-
-
-def _from_to(fewest: int, most: int) -> str:
-    return str(fewest) if fewest == most else f"{fewest} to {most}"
+    return check_study(arguments)
 
 
 def _prose(arguments: argparse.Namespace) -> int:
@@ -199,7 +143,9 @@ def _prose(arguments: argparse.Namespace) -> int:
     if not notebooks:
         raise BenchstudyError("notebooks/ has no notebook: name those to read")
     found = [(notebook, typed) for notebook in notebooks for typed in read(notebook)]
-    for notebook, typed in found:
+    if arguments.json:
+        print_json([{"notebook": str(notebook), **typed._asdict()} for notebook, typed in found])
+    for notebook, typed in () if arguments.json else found:
         print(f"{notebook}: cell {typed.cell}: {typed.number}: … {typed.sentence} …")
     if found:
         print("results change and prose does not: say them with page.say, or quote them as `code`", file=sys.stderr)
@@ -254,7 +200,12 @@ def _discard(arguments: argparse.Namespace) -> int:
         raise BenchstudyError("nothing to discard: no such trial has a result, or each is discarded already")
     for store, trial in chosen:
         store.discard(trial, arguments.why.strip())
-        print(f"discarded {trial.short}: {trial.record.case}, block {trial.record.block} ({trial.record.status})")
+        if not arguments.json:
+            print(f"discarded {trial.short}: {trial.record.case}, block {trial.record.block} ({trial.record.status})")
+    if arguments.json:
+        records = [trial.record.model_dump(mode="json") for _, trial in chosen]
+        print_json([{key: record[key] for key in ("uuid", "case", "block", "status")} for record in records])
+        return 0
     print(f"{len(chosen)} discarded; {hints.snakemake()} measures what is missing now")
     return 0
 
@@ -278,6 +229,10 @@ def _import(arguments: argparse.Namespace) -> int:
             pattern=arguments.case,
             advance=lambda done, total: progress.update(task, completed=done, total=total),
         )
+    status = 1 if outcome.refused or not outcome.imported else 0
+    if arguments.json:
+        print_json(outcome.facts)
+        return status
     for path, trial in outcome.imported:
         failed = f", as a failure: {trial.record.cause}" if trial.record.cause else ""
         print(f"imported {path} as {trial.record.case}, trial {trial.short}{failed}")
@@ -287,7 +242,7 @@ def _import(arguments: argparse.Namespace) -> int:
     print(f"{len(outcome.imported)} trials of {len(cases)} cases imported, {len(outcome.refused)} refused")
     for family, factors in outcome.unknown.items():
         print(f"{family}: unknown {', '.join(factors)}; --level and --case say what the outputs do not tell")
-    return 1 if outcome.refused or not outcome.imported else 0
+    return status
 
 
 def _raw(study: Study, target: str, family: str) -> Path:

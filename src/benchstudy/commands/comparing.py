@@ -7,6 +7,7 @@ from typing import Any
 from benchstudy.model import paths, registry
 from benchstudy.model.errors import BenchstudyError
 from benchstudy.model.names import check_name
+from benchstudy.model.output import add_json, print_json
 from benchstudy.model.study import load_study
 
 _NOTEBOOK = "two_studies"
@@ -23,14 +24,18 @@ def add_command(commands: Any) -> None:
         "--metric", action="append", default=[], metavar="METRIC",
         help="compare by this, such as latency_p99; may be given again (default: what each family is measured for)",
     )  # fmt: skip
+    add_json(compare)
     compare.set_defaults(command=_compare)
 
 
 def _compare(arguments: argparse.Namespace) -> int:
     root = paths.project_root()
     base, other = (_name(given) for given in (arguments.base, arguments.other))
-    page, lines = compare_studies(root, base, other, arguments.metric)
-    print(*lines, sep="\n")
+    page, text, found = compare_studies(root, base, other, arguments.metric)
+    if arguments.json:
+        print_json({"base": base, "other": other, "page": str(page.relative_to(root)), "families": found})
+        return 0
+    print(*text, sep="\n")
     print(f"page: {page.relative_to(root)}")
     return 0
 
@@ -45,8 +50,10 @@ def _name(given: Path) -> str:
         raise BenchstudyError(f"{given}: neither a study's file nor its name: {error}") from error
 
 
-def compare_studies(root: Path, base: str, other: str, metrics: list[str]) -> tuple[Path, list[str]]:
-    """Make the page `reports/comparisons/<base>--<other>.html`; returns it, and its ratios as lines of text.
+def compare_studies(
+    root: Path, base: str, other: str, metrics: list[str]
+) -> tuple[Path, list[str], list[dict[str, Any]]]:
+    """Make the page `reports/comparisons/<base>--<other>.html`; returns it, and its ratios as lines and as plain data.
 
     Raises BenchstudyError when a study has no tables, or when the two have nothing in common.
     """
@@ -54,7 +61,7 @@ def compare_studies(root: Path, base: str, other: str, metrics: list[str]) -> tu
         raise BenchstudyError(f"{base}: a study is not compared with itself; its own pages compare its cases")
     # Here, because they take longer to import than the other commands take.
     from benchstudy.jobs.notebooks import execute
-    from benchstudy.report.comparisons.two_studies import TwoStudies, lines
+    from benchstudy.report.comparisons.two_studies import TwoStudies, facts, lines
     from benchstudy.report.htmlpages import render_notebook
 
     name = f"{base}--{other}"
@@ -66,11 +73,12 @@ def compare_studies(root: Path, base: str, other: str, metrics: list[str]) -> tu
         "output": str(exports.relative_to(root)),
         "metrics": metrics,
     }
-    text = list(lines(TwoStudies(**given).pairs))  # first, so that what is missing is said without a notebook
+    pairs = TwoStudies(**given).pairs
+    text = list(lines(pairs))  # first, so that what is missing is said without a notebook
     executed = exports.with_suffix(".ipynb")
     trace = root / "logs" / "compare" / f"{name}.ipynb"
     execute(registry.notebook(_NOTEBOOK, root), trace=trace, output=executed, parameters=given)
     page = exports.with_name(f"{name}.html")
     up = [(f"Study {study}", f"../{study}/index.html") for study in (base, other)]
     render_notebook(executed, page, title=f"{other} against {base}", up=up)
-    return page, text
+    return page, text, [facts(pair) for pair in pairs]

@@ -4,6 +4,8 @@ import argparse
 from collections.abc import Iterator
 from pathlib import Path
 
+from benchstudy.model.output import makes
+
 _SHELLS = ("bash", "zsh")
 
 
@@ -14,6 +16,7 @@ def add_command(
     completion = commands.add_parser("completion", help='for a shell\'s start: eval "$(benchstudy completion bash)"')
     completion.add_argument("shell", choices=_SHELLS)
     completion.set_defaults(command=lambda arguments: _print(whole, arguments.shell))
+    makes(completion, "a script of the shell")
 
 
 def _print(whole: argparse.ArgumentParser, shell: str) -> int:

@@ -8,6 +8,7 @@ from contextlib import ExitStack
 from dataclasses import dataclass, field
 from datetime import datetime
 from pathlib import Path
+from typing import Any
 
 from benchstudy.measuring.instrument import instrument_sha256
 from benchstudy.measuring.raw import RECORD, PartialTrial, StoredTrial, TrialRecord, TrialStore
@@ -41,6 +42,23 @@ class Outcome:
             levels = trial.record.levels
             found.setdefault(trial.record.family, {}).update((n, None) for n in levels if levels[n] == UNKNOWN)
         return {family: list(factors) for family, factors in found.items() if factors}
+
+    @property
+    def facts(self) -> dict[str, Any]:
+        """The same as plain data."""
+        taken = (
+            {
+                "path": str(path),
+                "trial": r.uuid,
+                "family": r.family,
+                "case": r.case,
+                "status": r.status,
+                "cause": r.cause,
+            }
+            for path, r in ((path, trial.record) for path, trial in self.imported)
+        )
+        refused = [{"path": str(path), "why": why} for path, why in self.refused]
+        return {"imported": list(taken), "refused": refused, "unknown": self.unknown}
 
 
 def import_outputs(

@@ -1,7 +1,6 @@
 """`benchstudy plan`: what a study would do now, and about how long that takes. Nothing is measured or written."""
 
 import argparse
-import json
 from collections.abc import Iterator, Mapping
 from dataclasses import asdict
 from pathlib import Path
@@ -10,6 +9,7 @@ from typing import Any
 from benchstudy.measuring.progress import clock
 from benchstudy.model import hints, paths
 from benchstudy.model.errors import BenchstudyError
+from benchstudy.model.output import add_json, print_json
 from benchstudy.model.study import SessionPlan, Study, load_study
 
 _BELOW = ("data/raw", "data/provision", "data/tidy", "reports")
@@ -19,7 +19,7 @@ def add_command(commands: Any, study_help: str) -> None:
     plan = commands.add_parser("plan", help="what a study would measure, build and write now, and how long that takes")
     plan.add_argument("study", nargs="?", type=Path, default=hints.EMBEDDED, metavar="STUDY", help=study_help)
     plan.add_argument("--no-hosts", action="store_true", help="leave out what only hosts can tell; connect to nothing")
-    plan.add_argument("--json", action="store_true", help="the same for programs")
+    add_json(plan)
     plan.set_defaults(command=_plan)
 
 
@@ -27,7 +27,7 @@ def _plan(arguments: argparse.Namespace) -> int:
     study = load_study(arguments.study)
     found = planned(study, paths.project_root(), look=study.measure and not arguments.no_hosts)
     if arguments.json:
-        print(json.dumps(found, indent=2))
+        print_json(found)
     else:
         print(f"{arguments.study}: study {study.study}, {len(found['sessions'])} sessions")
         for line in _lines(found):

@@ -5,11 +5,13 @@ import json
 import os
 import sys
 from collections.abc import Sequence
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
 from benchstudy.model import paths
 from benchstudy.model.errors import BenchstudyError
+from benchstudy.model.output import add_json, print_json
 from benchstudy.model.study import load_study
 
 _MOST_SHOWN = 40
@@ -22,6 +24,7 @@ def add_commands(commands: Any, study: Path, study_help: str) -> None:
         "what", nargs="?", type=Path, default=study, metavar="STUDY|CRATE",
         help=f"{study_help}; or a crate, packed or unpacked",
     )  # fmt: skip
+    add_json(verify)
     verify.set_defaults(command=_verify)
 
     crate = commands.add_parser("crate", help="pack a study, its raw files and reports into reports/<study>.crate.zip")
@@ -30,6 +33,7 @@ def add_commands(commands: Any, study: Path, study_help: str) -> None:
         "--accept", action="append", default=[], metavar="FILE",
         help="a file in the crate that you looked at: it only seems to hold a secret",
     )  # fmt: skip
+    add_json(crate)
     crate.set_defaults(command=_crate)
 
     reproduce = commands.add_parser("reproduce", help="make the reports of a crate again, and compare their tables")
@@ -38,6 +42,7 @@ def add_commands(commands: Any, study: Path, study_help: str) -> None:
         "--into", type=Path, metavar="FOLDER", help="default: reproduced/<study> in the project, or here"
     )
     reproduce.add_argument("--cores", type=int, default=os.cpu_count() or 1, metavar="N", help="default: %(default)s")
+    add_json(reproduce)
     reproduce.set_defaults(command=_reproduce)
 
 
@@ -63,7 +68,11 @@ def _verify(arguments: argparse.Namespace) -> int:
             checked.differences += [f"{packed.relative_to(root)}: {line}" for line in of_crate.differences]
     for line in checked.differences:
         print(line, file=sys.stderr)
-    print(json.dumps({**name, "files": checked.files, "altered": len(checked.differences)}))
+    summary = {**name, "files": checked.files, "altered": len(checked.differences)}
+    if arguments.json:
+        print_json({**summary, "differences": checked.differences})
+    else:
+        print(json.dumps(summary))
     return 1 if checked.differences else 0
 
 
@@ -74,6 +83,9 @@ def _crate(arguments: argparse.Namespace) -> int:
     packed = build_crate(root, study, crate_path(root, study), frozenset(arguments.accept))
     for name in packed.not_looked_for:
         print(f"note: {name} is not set here (or very short), so its value was not looked for", file=sys.stderr)
+    if arguments.json:
+        print_json(asdict(packed))
+        return 0
     print(f"{packed.path}: {packed.trials} trials, {packed.files} files, {packed.size} B, SHA-256 {packed.sha256}")
     return 0
 
@@ -86,13 +98,16 @@ def _reproduce(arguments: argparse.Namespace) -> int:
     except FileNotFoundError:  # a reviewer needs none: what ships is enough
         root = Path.cwd()
     done = reproduce(arguments.crate, root, arguments.into, arguments.cores)
-    print(f"study {done.study}: {done.files} files as they were packed, {done.trials} trials, no host contacted")
-    _tell("the software here is not that of the crate", done.code)
-    _tell("packages here are not those of the crate", done.packages)
-    total = done.others_same + len(done.others_differ)
-    print(f"pages, figures, tables in other formats: {done.others_same} of {total} files the same bytes")
-    _tell("these differ", done.others_differ)
-    print(f"{done.folder}/reports/index.html")
+    if arguments.json:
+        print_json(asdict(done))
+    else:
+        print(f"study {done.study}: {done.files} files as they were packed, {done.trials} trials, no host contacted")
+        _tell("the software here is not that of the crate", done.code)
+        _tell("packages here are not those of the crate", done.packages)
+        total = done.others_same + len(done.others_differ)
+        print(f"pages, figures, tables in other formats: {done.others_same} of {total} files the same bytes")
+        _tell("these differ", done.others_differ)
+        print(f"{done.folder}/reports/index.html")
     if done.differences:
         _tell("TABLES DIFFER", [str(difference) for difference in done.differences], sys.stderr)
         print(f"{done.tables} tables the same, the others are not", file=sys.stderr)
@@ -100,7 +115,8 @@ def _reproduce(arguments: argparse.Namespace) -> int:
             way = f"unpack the crate, and run `make reproduce CRATE={arguments.crate.absolute()}` there"
             print(f"the software may be why; to make them with that of the crate, {way}", file=sys.stderr)
         return 1
-    print(f"{done.tables} tables, the same in every cell")
+    if not arguments.json:
+        print(f"{done.tables} tables, the same in every cell")
     return 0
 
 

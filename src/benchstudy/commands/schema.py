@@ -5,6 +5,7 @@ from pathlib import Path
 
 from benchstudy.commands.systems import catalogue_of
 from benchstudy.model.files import as_json, write_atomically
+from benchstudy.model.output import makes
 
 
 def add_command(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
@@ -13,6 +14,7 @@ def add_command(commands: "argparse._SubParsersAction[argparse.ArgumentParser]")
     schema.add_argument("-o", "--output", type=Path, metavar="FILE", help="write it there instead")
     schema.add_argument("--study", type=Path, metavar="STUDY", help="with the systems of this study's own, too")
     schema.set_defaults(command=_schema)
+    makes(schema, "a JSON Schema")
 
 
 def _schema(arguments: argparse.Namespace) -> int:

@@ -1,7 +1,6 @@
 """`benchstudy systems`: what the catalogue has, and what a study may set of each."""
 
 import argparse
-import json
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -11,6 +10,7 @@ from benchstudy.model.catalogue.parameter import Parameter, as_text
 from benchstudy.model.catalogue.system import Found
 from benchstudy.model.errors import BenchstudyError
 from benchstudy.model.names import nearest
+from benchstudy.model.output import add_json, print_json
 from benchstudy.model.yamltext import read_yaml
 
 
@@ -18,7 +18,7 @@ def add_command(commands: "argparse._SubParsersAction[argparse.ArgumentParser]")
     """`benchstudy systems [NAME] [--json] [--study STUDY]`."""
     systems = commands.add_parser("systems", help="list the systems of the catalogue, or show one with its parameters")
     systems.add_argument("name", nargs="?", metavar="NAME", help="of a system; all are listed when left out")
-    systems.add_argument("--json", action="store_true", help="as JSON")
+    add_json(systems)
     systems.add_argument("--study", type=Path, metavar="STUDY", help="with the systems of this study's own, too")
     systems.set_defaults(command=_systems)
 
@@ -27,7 +27,7 @@ def _systems(arguments: argparse.Namespace) -> int:
     catalogue = catalogue_of(arguments.study)
     if arguments.name is None:
         if arguments.json:
-            print(json.dumps([described(found) for found in catalogue.values()], indent=2))
+            print_json([described(found) for found in catalogue.values()])
             return 0
         width = max(map(len, catalogue), default=0)
         for name, found in catalogue.items():
@@ -36,7 +36,10 @@ def _systems(arguments: argparse.Namespace) -> int:
     if arguments.name not in catalogue:
         raise BenchstudyError(f"no system {arguments.name!r}: {nearest(arguments.name, catalogue)}")
     found = catalogue[arguments.name]
-    print(json.dumps(described(found), indent=2) if arguments.json else "\n".join(_shown(found)))
+    if arguments.json:
+        print_json(described(found))
+    else:
+        print(*_shown(found), sep="\n")
     return 0
 
 

@@ -19,6 +19,7 @@ from benchstudy.families.load_test.config import Source, Window
 from benchstudy.families.load_test.family import FAMILY
 from benchstudy.hosts.agent_files import agent_sources, write_agent
 from benchstudy.model.errors import BenchstudyError
+from benchstudy.model.output import add_json, print_json
 from benchstudy.model.units import parse_duration
 
 if TYPE_CHECKING:
@@ -47,6 +48,7 @@ def add_commands(commands: Any) -> None:
     parser.add_argument("--password-env", help="environment variable with the password")
     parser.add_argument("--ca-file", help="certificate of the authority of an https url")
     parser.add_argument("--append", action="store_true", help="add the window to those that the file has")
+    add_json(parser)
     parser.set_defaults(command=_export)
 
 
@@ -69,6 +71,10 @@ def _export(arguments: argparse.Namespace) -> int:
         arguments.file, source, window, margin_s=margin_s, scrape_interval_s=interval_s, append=arguments.append
     )
     series = sum(section.metrics.values())
+    if arguments.json:
+        facts = {"file": str(arguments.file), "series": series, "samples": section.samples}
+        print_json({**facts, "missing": section.missing, "problems": section.problems})
+        return 0
     print(f"{arguments.file}: {series} series, {section.samples} samples")
     for text in (*(["no series of " + ", ".join(section.missing)] if section.missing else []), *section.problems):
         print(f"  {text}")

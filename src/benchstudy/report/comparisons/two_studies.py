@@ -6,13 +6,15 @@ themselves; it knows nothing of what lies between two sessions, so nothing here 
 
 from collections.abc import Iterator, Sequence
 from pathlib import Path
+from typing import Any
 
 from benchstudy.model import registry
 from benchstudy.model.differences import Difference
 from benchstudy.model.errors import BenchstudyError
 from benchstudy.report import human
 from benchstudy.report.comparisons.comparison import by_metric, forest_frame, ratio_lines
-from benchstudy.report.comparisons.study_differences import conditions, declarations, facts
+from benchstudy.report.comparisons.study_differences import conditions, declarations
+from benchstudy.report.comparisons.study_differences import facts as facts_of_hosts
 from benchstudy.report.comparisons.study_pair import FamilyPair, Side
 from benchstudy.report.exhibits.exhibits import Exhibits
 from benchstudy.report.figures.forest import forest_panel
@@ -77,7 +79,7 @@ class TwoStudies(Exhibits):
         head = ("What", "Family", self.base, self.other)
         self.show_table(Table("conditions", "How the two were measured, where it differs", head, tuple(rows)))
         declared = [(pair, difference) for pair in self.pairs for difference in declarations(pair)]
-        of_hosts = [(pair, difference) for pair in self.pairs for difference in facts(pair)]
+        of_hosts = [(pair, difference) for pair in self.pairs for difference in facts_of_hosts(pair)]
         self.show_tables(
             [
                 _listing("declared", "What the two studies declared differently", head, declared),
@@ -133,6 +135,28 @@ def lines(pairs: Sequence[FamilyPair]) -> Iterator[str]:
             yield f"  {row.about}, {row.metric}: {ratio} of {absolute}; {verdict}{f': {made.why}' if made.why else ''}"
         if pair.is_withheld:
             yield f"  {disturbed.remedy(pair.indexes)}"
+
+
+def facts(pair: FamilyPair) -> dict[str, Any]:
+    """The ratios of a family as plain data; medians in the base unit, None where there is none."""
+    ratios = [
+        {
+            "case": row.about,
+            "metric": row.metric,
+            "unit": row.unit,
+            "base": made.base.median,
+            "other": made.other.median,
+            "ratio": made.ratio,
+            "low": made.low,
+            "high": made.high,
+            "margin": made.margin,
+            "verdict": made.verdict.value,
+            "why": made.why,
+        }
+        for row, made in ((row, row.outcome) for row in pair.rows)
+    ]
+    only = {side.study: pair.only(side) for side in (pair.base, pair.other)}
+    return {"family": pair.family, "ratios": ratios, "only": only}
 
 
 def _families(tidy: Path, study: str) -> list[str]:

@@ -1,0 +1,67 @@
+"""`benchstudy cases`: the cases of a study, what is measured of each, and how well it is known."""
+
+import argparse
+from collections import Counter
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from benchstudy.model import paths
+from benchstudy.model.output import print_json
+from benchstudy.model.study import SessionPlan, load_study
+
+
+def print_cases(arguments: argparse.Namespace) -> int:
+    study = load_study(arguments.study)
+    sessions = [_session(plan) for plan in study.sessions()]
+    if arguments.json:
+        print_json({"study": study.study, "sessions": sessions})
+    else:
+        print(*(line for session in sessions for line in _lines(session)), sep="\n")
+    return 0
+
+
+def from_to(fewest: int, most: int) -> str:
+    return str(fewest) if fewest == most else f"{fewest} to {most}"
+
+
+def _session(plan: SessionPlan) -> dict[str, Any]:
+    from benchstudy.measuring.raw import TrialStore
+    from benchstudy.measuring.sealed import read_index
+
+    store = TrialStore(paths.family_raw(paths.project_root(), plan.study.study, plan.target, plan.family_name))
+    discarded = store.discards()
+    done = [trial.record for trial in store.trials() if trial.record.uuid not in discarded]
+    stopping = (read_index(store.index) or {}).get("stopping") or {}
+    cases = [
+        {
+            "case": case.id,
+            "levels": dict(case.levels),
+            "results": Counter(record.status for record in done if record.case == case.id),
+            "known": [known for known in stopping.get("known", ()) if known["case"] == case.id],
+        }
+        for case in plan.cases
+    ]
+    return {
+        "family": plan.family_name,
+        "target": plan.target,
+        "blocks": {"min": plan.fewest_blocks, "max": plan.blocks},
+        "until": plan.stopping.until if plan.stopping else None,
+        "blocks_apart_s": plan.blocks_apart_s,
+        "verdict": stopping.get("verdict") or None,
+        "cases": cases,
+    }
+
+
+def _lines(session: Mapping[str, Any]) -> Iterator[str]:
+    from benchstudy.measuring.looks import Known
+
+    until = f" until every case is known to ±{100 * session['until']:g} %" if session["until"] else ""
+    blocks = f"{from_to(session['blocks']['min'], session['blocks']['max'])} blocks{until}"
+    apart = f", begun at least {session['blocks_apart_s']:g} s apart" if session["blocks_apart_s"] else ""
+    yield f"{session['family']} on {session['target']}: {len(session['cases'])} cases, {blocks}{apart}"
+    for case in session["cases"]:
+        counts = [f"{count} {status}" for status, count in case["results"].items()]
+        known = [Known(**known).reached for known in case["known"]]
+        yield f"  {case['case']}  " + (", ".join([*counts, *known]) or "-")
+    if session["verdict"]:
+        yield f"  {session['verdict']}"
