@@ -2,6 +2,7 @@
 
 import json
 import os
+import shutil
 import signal
 import socket
 import subprocess
@@ -12,10 +13,13 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import nbformat
 import pytest
+from conftest import CHECKOUT, pages_made_in
 from jupyter_client import BlockingKernelClient
+from nbclient import NotebookClient
+from tidy_fixture import write_fio
 
-CHECKOUT = Path(__file__).resolve().parents[1]
 TOKEN = "token-of-the-test"
 
 
@@ -109,3 +113,43 @@ def said_by(lab: Lab, kernel: str, code: str) -> str:
     finally:
         client.stop_channels()
     return "".join(printed).strip()
+
+
+@pytest.fixture
+def published(tmp_path: Path) -> Iterator[Path]:
+    """A project with notebooks, tables, and an export that is published."""
+    write_fio(tmp_path, blocks=3)
+    shutil.copytree(CHECKOUT / "notebooks", tmp_path / "notebooks")
+    export = tmp_path / "reports" / "embedded" / "fio" / "answer.json"
+    export.parent.mkdir(parents=True)
+    export.write_text("published")
+    with pages_made_in(tmp_path):
+        yield tmp_path
+
+
+def run_as_lab_does(notebook: Path) -> str:
+    """Every cell in a kernel of Jupyter, whose folder is the notebook's; all that they show."""
+    document = nbformat.read(notebook, as_version=4)
+    NotebookClient(document, timeout=120, resources={"metadata": {"path": str(notebook.parent)}}).execute()
+    shown = [output for cell in document.cells if cell.cell_type == "code" for output in cell.outputs]
+    return "".join(output.get("data", {}).get("text/html", "") for output in shown)
+
+
+def test_cells_that_a_person_runs_write_to_a_scratch_folder_and_say_so(published: Path):
+    shown = run_as_lab_does(published / "notebooks" / "fio.ipynb")
+    made = {path for path in (published / "reports").rglob("*") if path.is_file()}
+    assert made == {published / "reports/embedded/fio/answer.json"}
+    assert (published / "reports/embedded/fio/answer.json").read_text() == "published"
+    scratch = published / "scratch" / "embedded" / "fio"
+    assert list(scratch.glob("figures/*.svg")) and list(scratch.glob("tables/*.csv"))
+    assert f"files below {scratch}" in shown
+
+
+@pytest.mark.parametrize("notebook", sorted((CHECKOUT / "notebooks").glob("*.ipynb")), ids=lambda path: path.stem)
+def test_every_notebook_writes_there_unless_it_is_told_otherwise(notebook: Path):
+    (parameters,) = (
+        cell.source
+        for cell in nbformat.read(notebook, as_version=4).cells
+        if "parameters" in cell.metadata.get("tags", ())
+    )
+    assert 'output = "scratch/' in parameters and "reports" not in parameters

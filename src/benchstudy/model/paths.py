@@ -73,9 +73,14 @@ def published(root: Path) -> Path:
     return nearest(root, PUBLISHED)
 
 
+def reports(root: Path) -> Path:
+    """What is published: pages, with their figures and tables. Only jobs write there."""
+    return root / "reports"
+
+
 def comparisons(root: Path) -> Path:
     """Pages of two studies."""
-    return root / "reports" / "comparisons"
+    return reports(root) / "comparisons"
 
 
 def local_state(root: Path) -> Path:

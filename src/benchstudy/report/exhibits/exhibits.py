@@ -40,6 +40,14 @@ class Exhibits:
         # The figure of the page that the study's overview shows, by its name; the first one when left empty.
         self.headline = ""
         self._noted: dict[str, dict[str, Any]] = {}
+        if not self.output.resolve().is_relative_to(paths.reports(self.root).resolve()):
+            # Whoever runs cells by hand, as in Jupyter Lab, is told, and what is published stays as it is.
+            self.say(
+                [
+                    f"Figures and tables of this run are files below {self.output}; nothing below reports/ is written. "
+                    "Another folder is another `output` among the parameters."
+                ]
+            )
 
     @cached_property
     def published_form(self) -> str:
