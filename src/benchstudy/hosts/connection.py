@@ -17,6 +17,7 @@ import paramiko
 
 from benchstudy.hosts import loopback
 from benchstudy.hosts.interrupts import interruptible
+from benchstudy.hosts.ssh_config import Endpoint, resolve
 from benchstudy.hosts.ssh_errors import (
     CommandEnded,
     CommandFailed,
@@ -26,7 +27,7 @@ from benchstudy.hosts.ssh_errors import (
     ContentRefused,
     Unreachable,
 )
-from benchstudy.hosts.ssh_link import Endpoint, Link, resolve
+from benchstudy.hosts.ssh_link import Link
 from benchstudy.model import paths
 from benchstudy.model.host import Host
 

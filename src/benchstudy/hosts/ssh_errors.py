@@ -76,3 +76,8 @@ class CommandFailed(RemoteError):
     def __init__(self, message: str, completed: Completed):
         super().__init__(message)
         self.completed = completed
+
+
+def why(error: BaseException) -> str:
+    """What an error of a library says, or else what it is called."""
+    return str(error) or type(error).__name__

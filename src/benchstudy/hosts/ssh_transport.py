@@ -9,11 +9,13 @@ import socket
 import threading
 import time
 from collections import deque
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from typing import Any
 
 import paramiko
+
+from benchstudy.hosts.ssh_errors import ConnectionFailed
 
 # Seconds without a byte from the host after which we ask for a sign of life, and after which we give it up.
 PROBE_AFTER_S = 10.0
@@ -97,6 +99,19 @@ class Transport(paramiko.Transport):
         # AES-GCM first: one pass does both encryption and integrity.
         fastest = ("aes128-gcm@openssh.com", "aes256-gcm@openssh.com", "aes128-ctr", "aes192-ctr", "aes256-ctr")
         security.ciphers = [cipher for cipher in fastest if cipher in security.ciphers]
+
+    def allow(self, algorithms: Mapping[str, Sequence[str]]) -> None:
+        """Only these, in this order, by paramiko's names. Raises ConnectionFailed where none is known."""
+        security = self.get_security_options()
+        for kind in ("ciphers", "digests", "kex"):
+            if kind in algorithms:
+                known = [name for name in algorithms[kind] if name in getattr(security, kind)]
+                if not known:
+                    raise ConnectionFailed(
+                        f"of {', '.join(algorithms[kind])} benchstudy speaks none; it speaks "
+                        f"{', '.join(getattr(security, kind))}: allow one of them in your ssh configuration"
+                    )
+                setattr(security, kind, known)
 
     @property
     def usable(self) -> bool:

@@ -1,0 +1,146 @@
+"""How we log in: with the keys of the agent and of files, and with certificates for them, in the order of ssh.
+
+Part of the SSH door (`remote.py`).
+"""
+
+import base64
+import os
+import socket
+import stat
+from collections.abc import Iterator
+from pathlib import Path
+
+import paramiko
+from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat
+from cryptography.hazmat.primitives.serialization.ssh import SSHCertificate, load_ssh_public_identity
+
+from benchstudy.hosts.ssh_config import Endpoint
+from benchstudy.hosts.ssh_errors import AuthenticationFailed, why
+from benchstudy.hosts.ssh_transport import Transport
+
+# OpenSSH's MaxAuthTries: one more key and the server hangs up, which looks like a network fault.
+MOST_KEYS_TRIED = 6
+
+
+def authenticate(where: str, endpoint: Endpoint, transport: Transport) -> None:
+    """Tries each key once. Raises AuthenticationFailed that lists what was tried."""
+    tried: list[str] = []
+    for label, key in _candidate_keys(endpoint, tried):
+        if sum("refused" in attempt for attempt in tried) == MOST_KEYS_TRIED:
+            tried.append("further keys not tried: name the right one with identity_file")
+            break
+        try:
+            transport.auth_publickey(endpoint.user, key)
+            return
+        except paramiko.BadAuthenticationType as error:
+            raise AuthenticationFailed(
+                f"{where}: {endpoint} takes no keys, only {', '.join(error.allowed_types)}; benchstudy uses keys only"
+            ) from error
+        except paramiko.AuthenticationException as error:
+            tried.append(f"{label}: refused ({error})")
+        except (paramiko.SSHException, EOFError, OSError) as error:
+            tried.append(f"{label}: the host hung up ({why(error)})")
+            break
+        if not transport.is_active():
+            break
+    raise AuthenticationFailed(
+        f"{where}: {endpoint} accepts none of these keys for the user {endpoint.user!r}: "
+        f"{'; '.join(tried) or 'there is no key'}. Put the public key into that user's ~/.ssh/authorized_keys, or "
+        "name the right user or identity_file"
+    )
+
+
+def _candidate_keys(endpoint: Endpoint, tried: list[str]) -> Iterator[tuple[str, paramiko.PKey]]:
+    """Keys as ssh would try them: those in the agent first, then files; each with its certificates before it is tried
+    alone. Unusable files are noted in `tried`.
+    """
+    files = [file for file in endpoint.identity_files if file.is_file()]
+    certificates = _certificates(endpoint, files, tried)
+    wanted = {blob for file in files if (blob := _public_blob(file)) is not None}
+    offered = set()
+    for key in _agent_keys(endpoint.agent):
+        if not endpoint.identities_only or key.asbytes() in wanted:
+            offered.add(key.asbytes())
+            yield from _with_certificates(f"agent key {key.fingerprint}", key, certificates)
+    for file in files:
+        if file.suffix == ".pub" or _public_blob(file) in offered:
+            continue
+        refused = _readable_by_others(file)
+        if refused:
+            tried.append(f"{file}: {refused}")
+            continue
+        try:
+            own = paramiko.PKey.from_path(file)
+        except (paramiko.PasswordRequiredException, TypeError):  # the latter is how cryptography asks for one
+            tried.append(f"{file}: has a passphrase, so add it to the agent with ssh-add")
+        except (paramiko.SSHException, OSError, ValueError) as error:
+            tried.append(f"{file}: cannot be used ({why(error)})")
+        else:
+            own.public_blob = None  # of a certificate beside it, which is tried by itself
+            yield from _with_certificates(str(file), own, certificates)
+
+
+def _readable_by_others(file: Path) -> str | None:
+    """Why ssh refuses a private key of our own: another could have read it."""
+    found = file.stat()
+    mode = stat.S_IMODE(found.st_mode)
+    if found.st_uid != os.getuid() or not mode & 0o077:
+        return None
+    return f"others may read it (mode {mode:04o}), and such a key is refused, as by ssh: chmod 600 {file}"
+
+
+def _with_certificates(
+    label: str, key: paramiko.PKey, certificates: list[tuple[Path, bytes]]
+) -> Iterator[tuple[str, paramiko.PKey]]:
+    alone = key.public_blob
+    for file, of_key in certificates:
+        if of_key == key.asbytes():
+            key.load_certificate(str(file))
+            yield f"{label} with certificate {file}", key
+    key.public_blob = alone
+    yield label, key
+
+
+def _certificates(endpoint: Endpoint, files: list[Path], tried: list[str]) -> list[tuple[Path, bytes]]:
+    """Those that CertificateFile names and those beside the keys, each with the public key that it is for."""
+    beside = [file.with_name(f"{file.name}-cert.pub") for file in files]
+    found = []
+    for file in dict.fromkeys([*endpoint.certificate_files, *beside]):
+        if not file.is_file():
+            continue
+        try:
+            shown = load_ssh_public_identity(file.read_bytes())
+        except (ValueError, OSError) as error:
+            tried.append(f"{file}: cannot be used ({why(error)})")
+            continue
+        if isinstance(shown, SSHCertificate):
+            line = shown.public_key().public_bytes(Encoding.OpenSSH, PublicFormat.OpenSSH)
+            found.append((file, base64.b64decode(line.split()[1])))
+    return found
+
+
+def _public_blob(file: Path) -> bytes | None:
+    public = file if file.suffix == ".pub" else file.with_name(file.name + ".pub")
+    if not public.is_file():
+        return None
+    fields = public.read_text().split()
+    return base64.b64decode(fields[1]) if len(fields) > 1 else None
+
+
+def _agent_keys(address: Path | None) -> list[paramiko.AgentKey]:
+    """What the agent behind this socket holds; an agent that went away is as good as none."""
+    if address is None:
+        return []
+    agent, sock = paramiko.agent.AgentSSH(), socket.socket(socket.AF_UNIX)
+    try:
+        sock.connect(str(address))
+        agent._connect(sock)  # type: ignore[attr-defined]  # its own class for this asks one variable only
+    except (paramiko.SSHException, OSError):
+        sock.close()
+        return []
+    keys = list(agent.get_keys())
+    for key in keys:
+        inner: paramiko.PKey | None = key.inner_key  # type: ignore[attr-defined]  # the stubs leave it out
+        if inner is not None:  # where it is a certificate, that is what a server has to be shown
+            key.public_blob = inner.public_blob  # type: ignore[assignment]  # the stubs know no certificate
+    return keys
