@@ -18,7 +18,7 @@ from xdist.scheduler import LoadScopeScheduling
 TESTS = Path(__file__).parent
 # Helper modules of the tests by what their functions and classes start.
 DOORS = {
-    "server": {"sshd_hosts", "two_hosts", "prometheus_server", "http_study", "tessera_logs"},
+    "server": {"sshd_hosts", "two_hosts", "prometheus_server", "http_study", "tessera_logs", "s3_server"},
     "build": {"provisioning", "tessera_logs", "mattermost_small", "two_hosts"},
     "slow": {"browser", "crate_study"},
 }

@@ -12,16 +12,13 @@ from benchstudy.model.family import FamilyConfig, TakesSystem
 from benchstudy.model.names import Name, nearest, require_known
 from benchstudy.model.services import PLACEHOLDER, check_service
 from benchstudy.model.strict import Strict
-from benchstudy.model.units import Size, SizeField
+from benchstudy.model.units import DurationField, Size, SizeField
 
 # The secrets that an S3 service of the study's own declares.
 SERVICE_KEYS = ("access_key", "secret_key")
 _BLOCK = 4096
 _SMALLEST_CHUNK = 128 * 1024
 _SMALLEST_PART = 5 * 1024**2  # S3 refuses smaller ones
-
-
-_ONLY_IN_SOME_STUDIES = ("same_as", "sizes")
 
 
 class _Backend(Strict):
@@ -32,10 +29,14 @@ class _Backend(Strict):
         None, description="the backend that this one is, under another name (A/A): all else is taken from there"
     )
 
+    added_later: ClassVar[tuple[str, ...]] = ("same_as", "sizes")
+
     @model_serializer(mode="wrap")
     def _as_declared(self, dump: SerializerFunctionWrapHandler) -> dict[str, Any]:
         """A study's hash must stay what it was before there were these keys."""
-        return {key: v for key, v in dump(self).items() if key not in _ONLY_IN_SOME_STUDIES or v is not None}
+        fields = type(self).model_fields
+        unsaid = {key for key in self.added_later if getattr(self, key) == fields[key].default}
+        return {key: value for key, value in dump(self).items() if key not in unsaid}
 
 
 class PathBackend(_Backend):
@@ -67,12 +68,34 @@ class S3Backend(_Backend):
     bucket: str = Field(pattern=r"^[a-z0-9][a-z0-9.-]{1,61}[a-z0-9]$", description="made only on a service of ours")
     endpoint_url: str | None = Field(None, description="Amazon's own when left out; may hold {{service.port.NAME}}")
     region: str | None = None
-    part_size: SizeField = Field(Size("100MB"), description="from this size on an object goes up in parts of it")
+    part_size: SizeField = Field(Size("100MB"), description="of the parts that a large object goes up in")
     max_concurrency: int = Field(1, ge=1, le=64, description="parts moved at once; 1: one after the other, no threads")
     prefix: str = Field("", description="put before our own benchstudy/<study>/<session>/")
     access_key_env: str | None = Field(None, description="variable of the controller's environment with the key id")
     secret_key_env: str | None = Field(None, description="variable of the controller's environment with the secret")
-    addressing_style: Literal["auto", "path", "virtual"] = "auto"
+    addressing_style: Literal["auto", "path", "virtual"] = Field(
+        "auto", description="where the bucket's name stands: `path`, in front of the host's, or as boto3 decides"
+    )
+    checksums: Literal["when_supported", "when_required"] = Field(
+        "when_supported",
+        description="a CRC32 with each upload, checked in each answer that has one; some stores refuse it",
+    )
+    signature: Literal["auto", "v4", "v2"] = Field("auto", description="of requests; boto3's own choice is v4")
+    sign_payload: bool = Field(False, description="true: an SHA-256 of what goes up over https, too; over http always")
+    multipart_threshold: SizeField | None = Field(
+        None, description="from this size on an object moves in parts; `part_size` when left out"
+    )
+    attempts: int = Field(5, ge=1, le=20, description="of an operation whose failure may pass; each is kept")
+    connect_timeout: DurationField = Field(10.0, ge=0.1, description="of an attempt")
+    read_timeout: DurationField = Field(60.0, ge=0.1, description="of an attempt, without a byte")
+    accelerate: bool = Field(False, description="true: Amazon's Transfer Acceleration")
+    dualstack: bool = Field(False, description="true: Amazon's addresses that also have IPv6")
+
+    added_later: ClassVar[tuple[str, ...]] = (
+        *_Backend.added_later,
+        *("checksums", "signature", "sign_payload", "multipart_threshold", "attempts"),
+        *("connect_timeout", "read_timeout", "accelerate", "dualstack"),
+    )
 
     @property
     def location(self) -> str:
@@ -103,7 +126,14 @@ class S3Backend(_Backend):
     def _keys_come_in_pairs(self) -> "S3Backend":
         if (self.access_key_env is None) != (self.secret_key_env is None):
             raise ValueError("give access_key_env and secret_key_env, or neither (then the host's own role is used)")
+        if self.endpoint_url is not None and (self.accelerate or self.dualstack):
+            raise ValueError("accelerate and dualstack are of Amazon's own addresses: leave out endpoint_url")
         return self
+
+    @property
+    def threshold(self) -> Size:
+        """From which size on an object moves in parts."""
+        return self.multipart_threshold or self.part_size
 
 
 Backend = Annotated[PathBackend | S3Backend, Field(discriminator="kind")]
@@ -115,10 +145,6 @@ class SameBackend(Strict):
     name: Name
     same_as: Name
     sizes: list[SizeField] | None = Field(None, min_length=1, description="of the family's only these")
-
-
-# As a study may write them.
-_Backends = Annotated[list[Backend | SameBackend], Field(min_length=1)]
 
 
 class FileSizeConfig(FamilyConfig):
@@ -136,7 +162,9 @@ class FileSizeConfig(FamilyConfig):
     operations: int = Field(10, ge=1, le=10_000, description="whole files a trial, as far as the next line allows")
     max_bytes_per_trial: SizeField = Field(Size("1GB"), description="bounds a trial; one file is always done")
 
-    @field_validator("backends", mode="before", json_schema_input_type=_Backends)
+    @field_validator(
+        "backends", mode="before", json_schema_input_type=Annotated[list[Backend | SameBackend], Field(min_length=1)]
+    )
     @classmethod
     def _same_as(cls, value: Any) -> Any:
         if not isinstance(value, list):

@@ -38,7 +38,7 @@ def run_trial(case: Case, trial: TrialContext[FileSizeConfig]) -> None:
         trial.note(file_system=answer["file_system"], cache=answer.get("cache"))
     else:
         answer = _run_s3(trial, backend, request)
-        trial.note(versions=answer["versions"], removed=answer["removed"])
+        trial.note(versions=answer["versions"], client=answer["client"], removed=answer["removed"])
     trial.note(contents=answer.get("verified") or "verified in the first trial of this case in its session")
 
 
@@ -155,6 +155,15 @@ def s3_request(backend: S3Backend, endpoint_url: str | None, prefix: str, librar
         "part_size": backend.part_size.bytes,
         "max_concurrency": backend.max_concurrency,
         "addressing_style": backend.addressing_style,
+        "checksums": backend.checksums,
+        "signature": backend.signature,
+        "sign_payload": backend.sign_payload,
+        "multipart_threshold": backend.threshold.bytes,
+        "attempts": backend.attempts,
+        "connect_timeout_s": backend.connect_timeout,
+        "read_timeout_s": backend.read_timeout,
+        "accelerate": backend.accelerate,
+        "dualstack": backend.dualstack,
         "prefix": prefix,
         "library": library,
     }

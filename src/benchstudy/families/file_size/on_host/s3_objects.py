@@ -17,9 +17,8 @@ from time import monotonic, perf_counter_ns, sleep
 from file_pattern import Pattern
 from refused import Refused
 
-MOST_ATTEMPTS = 5
 FIRST_PAUSE_S, LONGEST_PAUSE_S = 0.5, 8.0
-CONNECT_TIMEOUT_S, READ_TIMEOUT_S = 10, 60
+SIGNATURES = {"auto": None, "v4": "s3v4", "v2": "s3"}  # as botocore calls them
 # The environment carries the keys: the arguments of a process can be read by everybody.
 ACCESS_KEY, SECRET_KEY = "BENCHSTUDY_S3_ACCESS_KEY", "BENCHSTUDY_S3_SECRET_KEY"
 REHEARSAL_BYTES = 4096
@@ -36,7 +35,7 @@ def perform(request, answer):
     if request["action"] == "check":
         os.environ.update(json.load(sys.stdin))
     bucket = _Bucket(request)
-    answer["versions"] = bucket.versions
+    answer["versions"], answer["client"] = bucket.versions, bucket.settings
     if request["action"] == "clean":
         answer["removed"] = bucket.clean()
         _release()
@@ -121,20 +120,51 @@ class _Bucket:
             aws_secret_access_key=os.environ.get(SECRET_KEY),
             config=Config(
                 retries={"total_max_attempts": 1},
-                connect_timeout=CONNECT_TIMEOUT_S,
-                read_timeout=READ_TIMEOUT_S,
+                connect_timeout=request["connect_timeout_s"],
+                read_timeout=request["read_timeout_s"],
                 max_pool_connections=max(10, request["max_concurrency"]),
-                s3={"addressing_style": request["addressing_style"]},
+                signature_version=SIGNATURES[request["signature"]],
+                use_dualstack_endpoint=request["dualstack"],
+                # Said in any case: a variable or a file on the host would decide otherwise.
+                request_checksum_calculation=request["checksums"],
+                response_checksum_validation=request["checksums"],
+                s3={
+                    "addressing_style": request["addressing_style"],
+                    "payload_signing_enabled": request["sign_payload"],
+                    "use_accelerate_endpoint": request["accelerate"],
+                },
             ),
         )
+        self.attempts = request["attempts"]
         self.transfer = TransferConfig(
-            multipart_threshold=request["part_size"],
+            multipart_threshold=request["multipart_threshold"],
             multipart_chunksize=request["part_size"],
             use_threads=request["max_concurrency"] > 1,
             max_concurrency=request["max_concurrency"],
             num_download_attempts=1,  # else it would repeat parts inside the measured time
         )
         self.threads = request["max_concurrency"] > 1
+
+    @property
+    def settings(self):
+        """How it asks, as the client itself says it."""
+        made = self.client.meta.config
+        return {
+            "endpoint": self.client.meta.endpoint_url,
+            "region": self.client.meta.region_name,
+            "signature": made.signature_version,
+            "checksums": made.request_checksum_calculation,
+            "validation": made.response_checksum_validation,
+            "s3": dict(made.s3 or {}),
+            "dualstack": bool(made.use_dualstack_endpoint),
+            "connect_timeout_s": made.connect_timeout,
+            "read_timeout_s": made.read_timeout,
+            "attempts": self.attempts,
+            "multipart_threshold": self.transfer.multipart_threshold,
+            "part_size": self.transfer.multipart_chunksize,
+            "max_concurrency": self.transfer.max_request_concurrency,
+            "connections": made.max_pool_connections,
+        }
 
     def require(self, create):
         """Raises Refused, with the way out, if the bucket is not there or not ours to use."""
@@ -158,7 +188,7 @@ class _Bucket:
             "timeout": "%s: no answer in time" % where,
             "throttled": "%s: the service asks for fewer requests" % where,
             "unavailable": "%s: the service failed" % where,
-            "refused": "%s: the service refused the request" % where,
+            "refused": "%s: the service refused the request%s" % (where, self._hint()),
             "missing": "%s: there is no such bucket or object: create the bucket, or mend its name" % where,
             "forbidden": "%s: access is refused: check the key, its rights and the clock" % where,
             "expired": "%s: the credentials have expired: renew them" % where,
@@ -167,6 +197,11 @@ class _Bucket:
         }
         status = " (HTTP %s, %s)" % (failure["status"], failure["code"]) if failure["status"] else ""
         return text.get(failure["kind"], "%s: %s" % (where, failure["kind"])) + status
+
+    def _hint(self):
+        # Many stores do not know the CRC32 that boto3 sends since 2025, and each says so in its own way.
+        sent = self.client.meta.config.request_checksum_calculation == "when_supported"
+        return "; if it knows no checksums of requests, say checksums: when_required" if sent else ""
 
     def put(self, key, source):
         self.client.upload_fileobj(source, self.name, key, Config=self.transfer)
@@ -300,7 +335,7 @@ PASSING = ("timeout", "connection", "throttled", "unavailable")
 def _attempt(bucket, answer, index, once):
     """`once()` until it succeeds; each failure is recorded. Returns its result and how many attempts were made."""
     pause = FIRST_PAUSE_S
-    for attempt in range(1, MOST_ATTEMPTS + 1):
+    for attempt in range(1, bucket.attempts + 1):
         begun = monotonic()
         try:
             return once(), attempt
@@ -311,10 +346,11 @@ def _attempt(bucket, answer, index, once):
             answer["errors"].append(dict(failure, operation=index, attempt=attempt, duration_s=monotonic() - begun))
         if failure["kind"] not in PASSING:
             break
-        if attempt < MOST_ATTEMPTS:
+        if attempt < bucket.attempts:
             sleep(pause)
             pause = min(LONGEST_PAUSE_S, pause * 2)
-    raise Refused("%s, in attempt %d of operation %d" % (bucket.explain(failure), attempt, index))
+    what = "what comes before or after" if index is None else "operation %d" % index
+    raise Refused("%s, in attempt %d of %s" % (bucket.explain(failure), attempt, what))
 
 
 def _measure_writes(bucket, request, answer):

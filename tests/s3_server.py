@@ -1,0 +1,176 @@
+"""A real S3 server on loopback, a proxy before it that records and spoils requests, and sessions that measure there."""
+
+import http.client
+import http.server
+import os
+import shutil
+import socket
+import subprocess
+import threading
+import time
+from pathlib import Path
+from typing import Any
+
+import boto3
+import botocore.exceptions
+from botocore.config import Config
+from file_size_study import file_size_study, measure
+from sshd_hosts import SshdHost
+
+from benchstudy.hosts import shipping
+from benchstudy.measuring.raw import StoredTrial
+
+ACCESS, SECRET = "canary-access-key-1", "canary-secret-key-2"
+
+
+class S3Server:
+    """`rclone serve s3` on a free port, with a bucket `data` and an object in it that is not ours."""
+
+    def __init__(self, folder: Path):
+        self.folder = folder
+        (folder / "data").mkdir(parents=True)
+        with socket.create_server(("127.0.0.1", 0)) as free:
+            self.port = free.getsockname()[1]
+        self.url = f"http://127.0.0.1:{self.port}"
+        rclone = next(path for _, path in shipping._rclone_files())
+        self._process = subprocess.Popen(
+            [rclone, "serve", "s3", "--addr", f"127.0.0.1:{self.port}", str(folder)],
+            env={**os.environ, "RCLONE_AUTH_KEY": f'"{ACCESS},{SECRET}"', "RCLONE_CONFIG": ""},
+            stderr=subprocess.DEVNULL,
+        )
+        self.client = boto3.client(
+            "s3",
+            endpoint_url=self.url,
+            region_name="us-east-1",
+            aws_access_key_id=ACCESS,
+            aws_secret_access_key=SECRET,
+            config=Config(s3={"addressing_style": "path"}),
+        )
+        deadline = time.monotonic() + 10
+        while not self._answers():
+            assert time.monotonic() < deadline and self._process.poll() is None, "rclone did not start"
+        self.client.put_object(Bucket="data", Key="benchstudy/sentinel", Body=b"not ours")
+
+    def _answers(self) -> bool:
+        try:
+            self.client.list_buckets()
+        except botocore.exceptions.EndpointConnectionError:
+            return False
+        return True
+
+    def keys(self) -> list[str]:
+        return [found["Key"] for found in self.client.list_objects_v2(Bucket="data").get("Contents", ())]
+
+    def uploads(self) -> list[str]:
+        try:
+            listed = self.client.list_multipart_uploads(Bucket="data")
+        except self.client.exceptions.NoSuchUpload:
+            return []
+        return [upload["Key"] for upload in listed.get("Uploads", ())]
+
+    def stop(self) -> None:
+        self._process.terminate()
+        self._process.wait(timeout=10)
+
+
+class Proxy:
+    """Passes requests on to a server, but answers the first `failures` uploads of measured objects with 503.
+
+    `bytes_per_s` slows what is uploaded down. `refuses`: how a header begins that this store does not know.
+    """
+
+    def __init__(
+        self, server: S3Server, failures: int = 0, bytes_per_s: float | None = None, refuses: str | None = None
+    ):
+        proxy = self
+        self.refused = 0
+        self.uploads: list[str] = []
+        # Method, path and headers of each request, in small letters.
+        self.requests: list[tuple[str, str, dict[str, str]]] = []
+
+        class Handler(http.server.BaseHTTPRequestHandler):
+            protocol_version = "HTTP/1.1"
+
+            def log_message(self, format: str, *args: Any) -> None:
+                """What it serves is not the test's business."""
+
+            def handle(self) -> None:
+                try:
+                    super().handle()
+                except ConnectionError:
+                    self.close_connection = True  # the client was killed: that is one of the tests
+
+            def _pass_on(self) -> None:
+                left = int(self.headers.get("Content-Length", 0))
+                body = b""
+                while len(body) < left:
+                    body += self.rfile.read(min(1 << 16, left - len(body)))
+                    if bytes_per_s:
+                        time.sleep((1 << 16) / bytes_per_s)
+                headers = {name.lower(): value for name, value in self.headers.items()}
+                proxy.requests.append((self.command, self.path, headers))
+                if refuses and any(name.startswith(refuses) for name in headers):
+                    self._answer(400, {}, b"<Error><Code>InvalidRequest</Code></Error>")
+                    return
+                if self.command == "PUT":
+                    proxy.uploads.append(self.path)
+                if self.command == "PUT" and "/write-" in self.path and proxy.refused < failures:
+                    proxy.refused += 1
+                    self._answer(503, {}, f"<Error><Code>SlowDown</Code><Key>{ACCESS}</Key></Error>".encode())
+                    return
+                upstream = http.client.HTTPConnection("127.0.0.1", server.port)
+                upstream.putrequest(self.command, self.path, skip_host=True, skip_accept_encoding=True)
+                for name, value in self.headers.items():
+                    if name.lower() not in ("expect", "connection"):
+                        upstream.putheader(name, value)  # Host stays: it is signed
+                upstream.endheaders(body)
+                answer = upstream.getresponse()
+                self._answer(answer.status, dict(answer.getheaders()), answer.read())
+                upstream.close()
+
+            def _answer(self, status: int, headers: dict[str, str], body: bytes) -> None:
+                self.send_response(status)
+                for name, value in headers.items():
+                    if name.lower() not in ("content-length", "transfer-encoding", "connection", "date"):
+                        self.send_header(name, value)
+                self.send_header("Content-Length", headers.get("Content-Length", str(len(body))))
+                self.end_headers()
+                self.wfile.write(body)
+
+            do_GET = do_PUT = do_POST = do_DELETE = do_HEAD = _pass_on
+
+        self._server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+        self._server.daemon_threads = True
+        self.url = f"http://127.0.0.1:{self._server.server_address[1]}"
+        self._thread = threading.Thread(target=self._server.serve_forever)
+
+    def __enter__(self) -> "Proxy":
+        self._thread.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._server.shutdown()
+        self._server.server_close()
+        self._thread.join()
+
+
+def backend(url: str, name: str = "s3", **changed: Any) -> dict[str, Any]:
+    return {
+        "name": name,
+        "kind": "s3",
+        "bucket": "data",
+        "endpoint_url": url,
+        "region": "us-east-1",
+        "part_size": "5MiB",
+        "addressing_style": "path",
+        "access_key_env": "S3_ACCESS",
+        "secret_key_env": "S3_SECRET",
+        **changed,
+    }
+
+
+def measured(root: Path, host: SshdHost, backends: list[dict[str, Any]], **changed: Any) -> list[StoredTrial]:
+    """A session whose work folder keeps what was shipped before, as a host does."""
+    raw = root / "data"
+    shutil.rmtree(raw, ignore_errors=True)
+    return measure(root, host, {**file_size_study([], **changed), "backends": backends})
