@@ -1,5 +1,6 @@
 """A project of one's own: what `benchstudy init` makes, and a study in it from a built wheel, without any checkout."""
 
+import json
 import os
 import re
 import shutil
@@ -12,6 +13,7 @@ from pathlib import Path
 import pytest
 import yaml
 from conftest import CHECKOUT
+from jsonschema import Draft202012Validator
 
 from benchstudy import __version__
 from benchstudy.commands import cli, init
@@ -65,7 +67,20 @@ def test_a_dry_run_lists_what_is_then_written(name: str, tmp_path: Path, capsys:
     assert study.study == "my-study" and list(study.families) == list(load_study(TEMPLATES[name]).families)
     assert {path.stem for path in (folder / "notebooks").iterdir()} == set(study.families)
     assert not [path for path in files_below(folder) if re.search("@(VERSION|STUDY)@", path.read_text())]
+    file = folder / "config" / "config.yaml"
+    schema = file.parent / re.match(r"# yaml-language-server: \$schema=(\S+)\n", file.read_text())[1]
+    Draft202012Validator(json.loads(schema.read_text())).validate(yaml.safe_load(file.read_text()))
     assert f"benchstudy=={__version__}" in (folder / ".github" / "workflows" / "study.yml").read_text()
+
+
+@pytest.mark.parametrize("words", [["--configfile", "nope.yaml"], ["-n", "--configfile=nope.yaml", "report"]])
+def test_run_says_of_a_study_that_is_not_there(words, tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    assert cli.main(["init", "mine"]) == 0
+    monkeypatch.chdir(tmp_path / "mine")
+    capsys.readouterr()
+    assert cli.main(["run", *words]) == 1
+    assert capsys.readouterr().err == "benchstudy: --configfile nope.yaml: there is no such study file\n"
 
 
 def test_an_empty_folder_is_taken_and_anything_else_is_left_as_it_is(tmp_path, monkeypatch, capsys):

@@ -25,6 +25,7 @@ ELSEWHERE = {
     "export": "test_load_test_scrape.py",
 }
 HERE: dict[str, list[str]] = {
+    "init": ["made", "--from", "fio"],
     "systems": ["nginx"],
     "plan": ["--no-hosts", "study.yaml"],
     "check": ["--no-hosts", "study.yaml"],

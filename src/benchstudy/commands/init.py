@@ -14,8 +14,11 @@ from typing import Any
 
 from benchstudy import __version__
 from benchstudy.model import hints, paths, registry
+from benchstudy.model.catalogue.folders import Catalogue
 from benchstudy.model.errors import BenchstudyError
+from benchstudy.model.files import as_json
 from benchstudy.model.names import check_name, nearest
+from benchstudy.model.output import add_json, print_json
 from benchstudy.model.study import load_study
 
 _PROJECT = Path(__file__).with_name("project")
@@ -23,6 +26,8 @@ _PROJECT = Path(__file__).with_name("project")
 _DEFAULT = "command"
 # Copied as they are, because Snakemake finds the one and people add to the other.
 _COPIED = ("workflow/profiles", paths.PUBLISHED)
+# Beside the study: editors check it by that, and show what each key means.
+_SCHEMA = "study.schema.json"
 # What keeps empty folders in git.
 _KEEPS = ("data/raw/.gitkeep", "reports/.gitkeep")
 
@@ -44,6 +49,7 @@ def add_command(commands: Any) -> None:
     init.add_argument("folder", type=Path, metavar="FOLDER", help="is made; the study gets its name")
     init.add_argument("--from", dest="template", metavar="TEMPLATE", default=_DEFAULT, help="default: %(default)s")
     init.add_argument("--dry-run", action="store_true", help="list what would be written, and write nothing")
+    add_json(init)
     init.set_defaults(command=_init)
 
 
@@ -55,11 +61,16 @@ def _about(template: Path) -> str:
 def _init(arguments: argparse.Namespace) -> int:
     folder = arguments.folder
     files = project_files(folder, arguments.template)
+    own = hints.EMBEDDED
+    if not arguments.dry_run:
+        _write(folder, files)
+    if arguments.json:
+        written = [str(folder / name) for name in sorted(files)]
+        print_json({"study": str(folder / own), "template": arguments.template, "files": written})
+        return 0
     if arguments.dry_run:
         print(*(folder / name for name in sorted(files)), sep="\n")
         return 0
-    _write(folder, files)
-    own = hints.EMBEDDED
     print(f"{folder}: a project with the study {own}, from the template {arguments.template}. Next:")
     print(f"  cd {folder}")
     print(f"  make report          # measures, ends with reports/index.html; without make: {hints.snakemake()}")
@@ -72,6 +83,8 @@ def project_files(folder: Path, template: str) -> dict[str, bytes]:
 
     Raises BenchstudyError for an unknown template, a folder with something in it, and a name that no study may have.
     """
+    from benchstudy.model.schema import study_schema  # of no use to other commands, and slow
+
     known = templates()
     if template not in known:
         raise BenchstudyError(f"no template {template!r}: {nearest(template, known)}")
@@ -82,8 +95,11 @@ def project_files(folder: Path, template: str) -> dict[str, bytes]:
     except ValueError as error:
         raise BenchstudyError(f"{folder}: the study gets the folder's name, and {error}") from error
     text = re.sub("(?m)^study: .*$", f"study: {study}", known[template].read_text(encoding="utf-8"), count=1)
+    text = f"# yaml-language-server: $schema={_SCHEMA}\n{text}"
     facts = {"@VERSION@": __version__, "@STUDY@": study}
-    files = {str(hints.EMBEDDED): text.encode(), **dict.fromkeys(_KEEPS, b"")}
+    schema = as_json(study_schema(Catalogue())).encode()
+    files = {str(hints.EMBEDDED): text.encode(), f"{hints.EMBEDDED.parent}/{_SCHEMA}": schema}
+    files |= dict.fromkeys(_KEEPS, b"")
     files |= {name: _filled(path, facts) for name, path in _below(_PROJECT / "files")}
     for part in _COPIED:
         files |= {f"{part}/{name}": path.read_bytes() for name, path in _below(paths.shipped() / part)}

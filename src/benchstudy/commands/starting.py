@@ -7,11 +7,14 @@ import argparse
 import os
 import re
 import sys
+from collections.abc import Iterator, Sequence
+from itertools import takewhile
 from pathlib import Path
 from typing import Any
 
 from benchstudy.model import paths
 from benchstudy.model.errors import BenchstudyError
+from benchstudy.model.output import makes
 
 # On loopback behind its token, what kernels say encrypted. Which packages there are is the affair of whoever installed
 # this one, so Lab's own way to add some is closed.
@@ -39,15 +42,28 @@ def add_commands(commands: Any) -> None:
         help="install system packages that this machine lacks, such as an SSH server; hosts get theirs by `run`",
     )
     setup.set_defaults(command=_setup)
+    for command in (run, lab, setup):
+        makes(command, "what the program makes that it starts")
 
 
 def _run(arguments: argparse.Namespace) -> int:
     root = paths.project_root()
     if root != Path.cwd().resolve():
         raise BenchstudyError(f"call it where workflow/ lies: cd {root}")
+    for file in _studies(arguments.given):
+        if not Path(file).is_file():
+            raise BenchstudyError(f"--configfile {file}: there is no such study file")
     # Before what was given, which so has the last word; --jobs would lose against it.
     cores = [] if any(re.match("-j|--jobs", word) for word in arguments.given) else ["--cores", "8"]
     return _become([sys.executable, "-m", "snakemake", *cores, *arguments.given])
+
+
+def _studies(given: Sequence[str]) -> Iterator[str]:
+    """What Snakemake is to read as studies. It answers a file that is not there with a traceback."""
+    for number, word in enumerate(given):
+        option, equals, value = word.partition("=")
+        if option in ("--configfile", "--configfiles"):
+            yield from [value] if equals else takewhile(lambda word: not word.startswith("-"), given[number + 1 :])
 
 
 def _lab(arguments: argparse.Namespace) -> int:
