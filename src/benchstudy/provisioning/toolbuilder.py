@@ -35,7 +35,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 
 # Raised when the same request would be built into something else by a newer version of this file.
-RECIPE = 2
+RECIPE = 1
 BUILD_TIMEOUT_S = 3600.0
 SAY_EVERY_S = 10.0
 # Where Go's own installer, Homebrew and distributions put it; a login by SSH often has none of them on its PATH.
@@ -253,9 +253,7 @@ def build_go(tool, store, place, root, final):
     linker = ["-s", "-w"]
     for variable, value in tool.get("defines", {}).items():
         linker += ["-X", f"{variable}={value}"]
-    # What debuggers read is left out: the compiler need not make it first, which is a tenth of its processor time.
-    flags = ["-trimpath", "-buildvcs=false", "-modcacherw", "-v", "-gcflags=all=-dwarf=false"]
-    flags.append(f"-ldflags={' '.join(linker)}")
+    flags = ["-trimpath", "-buildvcs=false", "-modcacherw", "-v", f"-ldflags={' '.join(linker)}"]
     if tool["tags"]:
         flags.append("-tags=" + ",".join(tool["tags"]))
     program = root / "bin" / tool["name"]
