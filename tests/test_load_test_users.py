@@ -438,6 +438,7 @@ def test_a_load_host_gets_the_harness_and_the_systems_users_as_one_package():
 
 @pytest.mark.parametrize(("library", "folder"), [("load-users", "users"), ("load-data", "data")])
 def test_a_project_without_the_systems_files_is_told_which_folder_is_missing(bare_project, library, folder):
+    (bare_project / "workflow" / "scripts").mkdir()  # a checkout takes nothing from elsewhere
     with pytest.raises(BenchstudyError, match=f"no scripts in {bare_project}/envs/mattermost/{folder}:"):
         registry.get("load_test").libraries()[library]()
 

@@ -53,10 +53,9 @@ for page in snakemake_adapter.asked_pages(workflow):
     if page not in KNOWN_PAGES:
         raise WorkflowError(f"{page}: study {STUDY.study!r} has no such page: {nearest(page, KNOWN_PAGES)}")
 
-# With the workflow, wherever that lies.
-SCRIPTS = str(paths.nearest(Path(), "workflow/scripts"))
-# Jobs run under Snakemake's own interpreter, whatever PATH says.
-shell.prefix('python() {{ {sys.executable:q} "$@"; }}; ')
+# Jobs are scripts beside this workflow, under Snakemake's own interpreter, whatever PATH says.
+scripts = paths.nearest(Path(), "workflow/scripts")
+shell.prefix('script() {{ name=$1; shift; {sys.executable:q} {scripts:q}/"$name" "$@"; }}; ')
 
 
 wildcard_constraints:

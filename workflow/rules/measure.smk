@@ -17,7 +17,7 @@ rule measure_session:
         plan=plan_digest,
     shell:
         # No `script:`, here and in all rules, whose preamble would add a second to every job.
-        "python {SCRIPTS:q}/measure_session.py"
+        "script measure_session.py"
         " --target {wildcards.target:q}"
         " --family {wildcards.family:q}"
         " --study {wildcards.study:q}"

@@ -16,7 +16,7 @@ rule provision_target:
         hosts=hosts_of_target,
         programs=programs_of_family,
     shell:
-        "python {SCRIPTS:q}/provision_target.py"
+        "script provision_target.py"
         " --target {wildcards.target:q}"
         " --family {wildcards.family:q}"
         " --facts {output.facts:q}"

@@ -23,7 +23,7 @@ rule make_page:
         acknowledged=acknowledged_findings(),
         stands_out=STUDY.stands_out,
     shell:
-        "python {SCRIPTS:q}/make_page.py"
+        "script make_page.py"
         " --page {wildcards.page:q}"
         " --notebook {input.notebook:q}"
         " --tables {input.tables[0]:q}"
@@ -53,7 +53,7 @@ rule build_index:
         name=STUDY.study,
         study=STUDY.sha256,
     shell:
-        "python {SCRIPTS:q}/build_index.py" " --study {params.name:q}" " --log {log:q}"
+        "script build_index.py" " --study {params.name:q}" " --log {log:q}"
 
 
 rule build_crate:
@@ -74,4 +74,4 @@ rule build_crate:
         authors=[author.model_dump_json() for author in STUDY.authors],
         license=STUDY.license,
     shell:
-        "python {SCRIPTS:q}/build_crate.py" " --crate {output.crate:q}" " --study {params.name:q}" " --log {log:q}"
+        "script build_crate.py" " --crate {output.crate:q}" " --study {params.name:q}" " --log {log:q}"

@@ -16,7 +16,7 @@ rule tidy_family:
     params:
         cases=cases_of_family,
     shell:
-        "python {SCRIPTS:q}/tidy_family.py"
+        "script tidy_family.py"
         " --family {wildcards.family:q}"
         " --tables {output.tables:q}"
         " --study {wildcards.study:q}"
@@ -38,7 +38,7 @@ rule confirm_sessions:
     params:
         confirmed=str(paths.confirmed(Path(), STUDY.study)),
     shell:
-        "python {SCRIPTS:q}/confirm_sessions.py"
+        "script confirm_sessions.py"
         " --held {output.held:q}"
         " --confirmed {params.confirmed:q}"
         " --sessions {input.sessions:q}"
