@@ -2,13 +2,11 @@
 and what is made of the files of real loads (tests/data/load_users, recorded from a real Mattermost)."""
 
 import csv
-import importlib.util
 import json
 import math
 import random
 import shutil
 import subprocess
-import sys
 from collections import Counter
 from dataclasses import replace
 from pathlib import Path
@@ -218,38 +216,6 @@ def test_so_many_users_are_as_slow_as_the_study_says():
     for factor, share in rates.items():
         assert paces[factor] / 4000 == pytest.approx(share, abs=0.03)
     assert pace_of(random.Random(), list(Behaviour().rates.items())) == 1
-
-
-def test_a_client_knows_what_it_was_told_last(load_users):
-    """As the original's: what is told again takes a place again, so that fewer are known than there is place for."""
-    recent = load_users("memory").Recent(3)
-    for key in ("a", "b", "a", "a", "c"):
-        recent.put(key, key.upper())
-    assert sorted(recent) == ["a", "c"]
-    recent.forget("c")
-    assert (recent.get("a"), recent.get("c"), "b" in recent, len(recent)) == ("A", None, False, 1)
-
-
-def test_a_word_is_typed_letter_by_letter(load_users):
-    asked = list(load_users("wording").typed(random.Random(3), "abcdefgh"))
-    rightly = [part for part in asked if "abcdefgh".startswith(part)]
-    assert rightly == ["abcdefgh"[:end] for end in range(1, 9)]
-    # A wrong letter stands behind what was typed so far, and is gone with the next one.
-    assert all(part[:-1] in rightly and part.endswith("a") for part in asked if part not in rightly)
-
-
-@pytest.fixture
-def load_users():
-    """A module of Mattermost's users by its name; of those that need no Locust."""
-
-    def module(name: str):
-        path = CHECKOUT / "envs" / "mattermost" / "users" / f"{name}.py"
-        spec = importlib.util.spec_from_file_location(f"mattermost_users_{name}", path)
-        sys.modules[spec.name] = found = importlib.util.module_from_spec(spec)
-        spec.loader.exec_module(found)
-        return found
-
-    return module
 
 
 # --- alerts ------------------------------------------------------------------------------------------------------

@@ -41,11 +41,13 @@ WEBSOCKETS = "mattermost_http_websockets_total"
 
 
 def block() -> dict[str, Any]:
-    return block_of(
+    found = block_of(
         SMALL,
         versions=[{"name": name, "services": {"postgres": SERVER}} for name in ("one", "two")],
         loads=[{"name": "bounded", "users": 8, "ramp": "2s", "duration": "10s"}],
     )
+    found["services"][SERVER]["env"]["MM_FEATUREFLAGS_WEBSOCKETEVENTSCOPE"] = "true"  # as of itself in 10.2
+    return found
 
 
 @dataclass(frozen=True)
@@ -272,6 +274,21 @@ def test_what_nothing_limits_and_what_everything_limits_is_no_number_of_the_syst
     assert loaded.result["result"]["why"] == AT_MINIMUM
     assert "supported_users" not in read(loaded, folder).values
     assert "however few" in loaded.problems[0]
+
+
+def test_who_types_is_told_to_those_who_look_at_the_channel(place: Place):
+    """By the server's own counters: how often somebody typed, and to how many that was sent."""
+
+    def typing() -> tuple[float, float]:
+        kinds = ("mattermost_websocket_event_total", "mattermost_websocket_broadcasts_total")
+        said, sent = (place.count(rf'{kind}\{{[^}}]*="typing"[^}}]*\}}') for kind in kinds)
+        return said, sent
+
+    before = typing()
+    place.load(bounded(12), QUICK.model_copy(update={"actions": {"post": 1.0, "view_channel": 1.0}}))
+    said, sent = (now - was for now, was in zip(typing(), before, strict=True))
+    # Seven times as often while nobody says what is looked at.
+    assert said > 50 and sent < 3 * said
 
 
 # --- a load that does not ----------------------------------------------------------------------------------------

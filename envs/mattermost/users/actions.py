@@ -30,6 +30,7 @@ def log_in(session: Session) -> None:
     """Arrive: log in, connect, load all, look at a channel. Raises LookupError for a member of none."""
     session.disconnect()
     _enter(session)
+    session.tell_thread_shown("")
     if session.channel is None:
         raise LookupError(f"{session.account.username} is a member of no channel")
     session.arrived()
@@ -97,6 +98,7 @@ def view_channel(session: Session) -> None:
         _view(session, channel)
         session.channel = channel
         learn_bookmarks(session, channel)
+        session.tell_shown(channel_id=channel.id)
 
 
 def open_direct(session: Session) -> None:
@@ -201,6 +203,7 @@ def switch_team(session: Session) -> None:
 def _go_to_team(session: Session, team: str) -> None:
     session.load_team(team)
     session.team = team
+    session.tell_shown(team_id=team)
     view_channel(session)
 
 

@@ -6,6 +6,7 @@ import json
 import time
 from collections.abc import Callable
 from contextlib import suppress
+from typing import Any
 
 import gevent
 import websocket
@@ -55,7 +56,7 @@ class Socket:
                 raise ValueError("the server did not greet")
         self._on_event(message)
 
-    def tell(self, action: str, data: dict[str, str]) -> None:
+    def tell(self, action: str, data: dict[str, Any]) -> None:
         """Send the server a message, such as that the user types. Raises SocketBroken."""
         try:
             self._send(action, data)
@@ -81,7 +82,7 @@ class Socket:
         self._ws.shutdown()
         self._reader.kill(block=False)
 
-    def _send(self, action: str, data: dict[str, str]) -> None:
+    def _send(self, action: str, data: dict[str, Any]) -> None:
         self._sequence += 1
         self._ws.send(json.dumps({"seq": self._sequence, "action": action, "data": data}))
 

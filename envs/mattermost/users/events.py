@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import gevent
 from load_users.recording import Refused
 
-from .connection import EVENT_NAME_WITHIN, SocketBroken
+from .connection import EVENT_NAME_WITHIN
 from .memory import Post
 
 if TYPE_CHECKING:
@@ -17,7 +17,6 @@ if TYPE_CHECKING:
 
 _CHANNEL = b'"channel_id":"'  # quotes within a post are escaped: this one is of the event
 _ID = 26  # letters
-_MUST_ACKNOWLEDGE = b'"should_ack":true'
 
 
 def heard(session: Session, message: bytes) -> None:
@@ -25,13 +24,9 @@ def heard(session: Session, message: bytes) -> None:
     name = message[:EVENT_NAME_WITHIN]
     if b'"posted"' in name or b'"post_edited"' in name:
         channel = _channel(message)
-        acknowledged = _MUST_ACKNOWLEDGE in message
-        if acknowledged or (session.channel is not None and session.channel.id == channel):
+        if session.channel is not None and session.channel.id == channel:
             post = _post(message)
-            if session.channel is not None and session.channel.id == channel:
-                session.memory.posts.put(post.id, post)
-            if acknowledged:
-                _acknowledge(session, post)
+            session.memory.posts.put(post.id, post)
         if b'"posted"' in name and channel and channel not in session.memory.joined:
             gevent.spawn(_learn_membership, session, channel)
     elif b'"post_deleted"' in name:
@@ -50,11 +45,6 @@ def _channel(message: bytes) -> str:
 def _post(message: bytes) -> Post:
     told: dict[str, Any] = json.loads(json.loads(message)["data"]["post"])
     return Post.of(told)
-
-
-def _acknowledge(session: Session, post: Post) -> None:
-    with suppress(SocketBroken):  # whoever reads from it notices as well
-        session.tell("posted_ack", {"post_id": post.id, "status": "success", "reason": "", "data": ""})
 
 
 def _learn_membership(session: Session, channel: str) -> None:

@@ -110,7 +110,7 @@ class Thread:
 
 @dataclass
 class Channel:
-    """`seen_ms`: when it was viewed last, on the server's clock; 0: not yet. `members`: their number, once known."""
+    """`seen_ms`: when it was viewed last, by the load host's clock; 0: not yet. `members`: their number, once known."""
 
     id: str
     kind: str
@@ -159,8 +159,9 @@ class Memory:
         return threads
 
     def learn_posts(self, told: dict[str, Any]) -> list[Post]:
-        """Those of an answer, in its order."""
-        posts = [Post.of(told["posts"][post]) for post in told.get("order") or ()]
+        """Those of an answer, in its order, but for deleted ones: who asks for what is new is told of these, too."""
+        ordered = [told["posts"][post] for post in told.get("order") or ()]
+        posts = [Post.of(raw) for raw in ordered if not raw["delete_at"]]
         for post in posts:
             self.posts.put(post.id, post)
         return posts

@@ -114,6 +114,7 @@ class Session:
         self.memory = Memory()
         if self.channel is not None:
             self.channel.seen_ms = 0
+            self.memory.channels[self.channel.id] = self.channel  # else it would be loaded as another one
 
     def connect(self) -> None:
         """Open the websocket, which is timed as a whole: connection, login, greeting. Raises Refused.
@@ -162,10 +163,21 @@ class Session:
         except (ValueError, KeyError, TypeError) as error:
             self.recorder.records.fail("event/client", recording.UNEXPECTED, f"{type(error).__name__}: {error}")
 
-    def tell(self, action: str, data: dict[str, str]) -> None:
-        """By websocket, if there is one. Raises SocketBroken."""
+    def tell(self, action: str, data: dict[str, Any]) -> None:
+        """By websocket, if there is one. Whoever reads from it notices as well when it broke."""
         if self._socket is not None:
-            self._socket.tell(action, data)
+            with suppress(SocketBroken):
+                self._socket.tell(action, data)
+
+    def tell_shown(self, **shown: Any) -> None:
+        """What the user looks at from now on, where the server sends some events by that: who types, and reactions."""
+        if self.settings.get("FeatureFlagWebSocketEventScope") == "true":
+            self.tell("presence", shown)
+
+    def tell_thread_shown(self, channel: str) -> None:
+        """Beside its channel and in the list of threads at once, as the original's; of no channel: ""."""
+        for in_list in (True, False):
+            self.tell_shown(thread_channel_id=channel, is_thread_view=in_list)
 
     # --- time ------------------------------------------------------------------------------------------------
 

@@ -54,12 +54,15 @@ def read_thread(session: Session) -> None:
         return
     thread = session.chance.choice(known)
     posts, more = learn_thread(session, thread.id)
+    if not posts:
+        return
     for _ in range(session.chance.randint(1, _MOST_PAGES)):
         if not posts or not more:
-            return
+            break
         posts, more = learn_thread(session, thread.id, posts[-1])
         if more and not session.looks():
             return
+    session.tell_thread_shown(thread.channel)
 
 
 def learn_thread(session: Session, thread: str, after: Post | None = None) -> tuple[list[Post], bool]:

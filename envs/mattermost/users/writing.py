@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import re
-from contextlib import suppress
 
 from .attachments import FILES
-from .connection import SocketBroken
 from .memory import Channel
 from .session import Session
 from .wording import WORDS, sentence, typed
@@ -22,8 +20,7 @@ def tell_typing(session: Session, channel: Channel) -> None:
     most = int(session.settings["MaxNotificationsPerChannel"])
     is_small = channel.members is not None and channel.members < most
     if is_small and session.settings["EnableUserTypingMessages"] == "true":
-        with suppress(SocketBroken):  # whoever reads from it notices as well
-            session.tell("user_typing", {"channel_id": channel.id, "parent_id": ""})
+        session.tell("user_typing", {"channel_id": channel.id, "parent_id": ""})
 
 
 def compose(session: Session, channel: Channel, *, is_answer: bool = False) -> str:
