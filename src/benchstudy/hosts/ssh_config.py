@@ -142,7 +142,7 @@ def _ask_ssh(destination: str, options: list[str]) -> Endpoint:
         )
     # The two lists of files come in one line each, without quotes.
     known_hosts = " ".join(one(key) or "" for key in ("userknownhostsfile", "globalknownhostsfile"))
-    usual = _settings("localhost", ("-F", "none"))
+    usual = _usual_settings()
     return Endpoint(
         hostname=settings["hostname"][0],
         port=int(settings["port"][0]),
@@ -219,6 +219,12 @@ def _agent(said: str, tokens: Mapping[str, str]) -> Path | None:
     if variable == "SSH_AUTH_SOCK" or (said.startswith("$") and not said.startswith("${")):
         return Path(os.environ[variable]) if os.environ.get(variable) else None
     return _path("IdentityAgent", said, tokens)
+
+
+@cache
+def _usual_settings() -> Mapping[str, list[str]]:
+    """What ssh does by itself: no host and no file of the user's changes it."""
+    return _settings("localhost", ("-F", "none"))
 
 
 def _settings(destination: str, options: tuple[str, ...]) -> dict[str, list[str]]:
