@@ -11,6 +11,7 @@ from pathlib import Path
 
 import yaml
 from conftest import CHECKOUT, use_common_tool_store
+from s3_server import built_versitygw
 from sshd_hosts import SshdHost
 
 from benchstudy.model.study import Study, parse_study, with_systems
@@ -29,6 +30,10 @@ def main() -> None:
         here = {**sshd.host.model_dump(exclude_none=True, exclude_defaults=True), "work_dir": f"{folder}/work"}
         # What cannot be had is said, and is the tests' own affair, each in its words.
         provision_target(one_study(here), "all", Path(folder, "facts.json"))
+    try:
+        built_versitygw()  # no study starts it
+    except AssertionError as error:
+        logging.warning("versitygw: %s", error)
 
 
 def one_study(host: dict[str, str]) -> Study:

@@ -2,10 +2,13 @@
 
 import http.client
 import http.server
+import json
 import os
 import shutil
 import socket
 import subprocess
+import sys
+import tempfile
 import threading
 import time
 from pathlib import Path
@@ -14,11 +17,14 @@ from typing import Any
 import boto3
 import botocore.exceptions
 from botocore.config import Config
+from conftest import CHECKOUT, TOOL_STORE
 from file_size_study import file_size_study, measure
 from sshd_hosts import SshdHost
 
 from benchstudy.hosts import shipping
 from benchstudy.measuring.raw import StoredTrial
+from benchstudy.provisioning import toolbuilder
+from benchstudy.provisioning.deploy import GO_REQUIREMENTS
 
 ACCESS, SECRET = "canary-access-key-1", "canary-secret-key-2"
 
@@ -28,15 +34,13 @@ class S3Server:
 
     def __init__(self, folder: Path):
         self.folder = folder
-        (folder / "data").mkdir(parents=True)
+        (folder / "data").mkdir(parents=True, exist_ok=True)
         with socket.create_server(("127.0.0.1", 0)) as free:
             self.port = free.getsockname()[1]
         self.url = f"http://127.0.0.1:{self.port}"
-        rclone = next(path for _, path in shipping._rclone_files())
+        argv, environment = self._command()
         self._process = subprocess.Popen(
-            [rclone, "serve", "s3", "--addr", f"127.0.0.1:{self.port}", str(folder)],
-            env={**os.environ, "RCLONE_AUTH_KEY": f'"{ACCESS},{SECRET}"', "RCLONE_CONFIG": ""},
-            stderr=subprocess.DEVNULL,
+            argv, env={**os.environ, **environment}, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
         )
         self.client = boto3.client(
             "s3",
@@ -48,8 +52,14 @@ class S3Server:
         )
         deadline = time.monotonic() + 10
         while not self._answers():
-            assert time.monotonic() < deadline and self._process.poll() is None, "rclone did not start"
+            assert time.monotonic() < deadline and self._process.poll() is None, "the server did not start"
         self.client.put_object(Bucket="data", Key="benchstudy/sentinel", Body=b"not ours")
+
+    def _command(self) -> tuple[list[str | Path], dict[str, str]]:
+        """What starts it, and what that has in its environment."""
+        rclone = next(path for _, path in shipping._rclone_files())
+        argv = [rclone, "serve", "s3", "--addr", f"127.0.0.1:{self.port}", str(self.folder)]
+        return argv, {"RCLONE_AUTH_KEY": f'"{ACCESS},{SECRET}"', "RCLONE_CONFIG": ""}
 
     def _answers(self) -> bool:
         try:
@@ -73,14 +83,56 @@ class S3Server:
         self._process.wait(timeout=10)
 
 
+class VersityServer(S3Server):
+    """versitygw: it keeps to conditions, and tells the checksums of its objects."""
+
+    def _command(self) -> tuple[list[str | Path], dict[str, str]]:
+        keys = {"ROOT_ACCESS_KEY": ACCESS, "ROOT_SECRET_KEY": SECRET}
+        return [built_versitygw(), f"127.0.0.1:{self.port}", self.folder], keys
+
+
+def built_versitygw() -> Path:
+    """The program, from pins; built first where it is not among the tools yet, which takes a minute."""
+    store = Path(os.environ[TOOL_STORE])
+    tool = {
+        "kind": "go",
+        "name": "versitygw",
+        "version": "v1.8.0",
+        "module": "benchstudy.invalid/versitygw",
+        "package": ".",
+        "tags": [],
+        "pins": {path.name: path.read_text() for path in sorted((CHECKOUT / "tests/data/versitygw").iterdir())},
+        "share": [],
+        "go": "1.25.0",
+        "go_pin": (CHECKOUT / GO_REQUIREMENTS).read_text(),
+    }
+    with tempfile.TemporaryDirectory() as folder:
+        request = json.dumps({"folder": folder, "store": str(store), "tools": [tool]})
+        command = [sys.executable, toolbuilder.__file__]
+        with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as builder:
+            assert builder.stdin and builder.stdout
+            # Its input stays open: where that ends, so does the build.
+            builder.stdin.write(request + "\n")
+            builder.stdin.flush()
+            told = [json.loads(line) for line in builder.stdout]
+    assert "facts" in told[-1], told
+    return store / toolbuilder.name_of(tool) / "bin" / "versitygw"
+
+
 class Proxy:
     """Passes requests on to a server, but answers the first `failures` uploads of measured objects with 503.
 
-    `bytes_per_s` slows what is uploaded down. `refuses`: how a header begins that this store does not know.
+    `bytes_per_s` slows what is uploaded down. `refuses`: how a header begins that this store does not know; `code` is
+    what it answers then.
     """
 
     def __init__(
-        self, server: S3Server, failures: int = 0, bytes_per_s: float | None = None, refuses: str | None = None
+        self,
+        server: S3Server,
+        failures: int = 0,
+        bytes_per_s: float | None = None,
+        refuses: str | None = None,
+        code: str = "InvalidRequest",
     ):
         proxy = self
         self.refused = 0
@@ -110,7 +162,7 @@ class Proxy:
                 headers = {name.lower(): value for name, value in self.headers.items()}
                 proxy.requests.append((self.command, self.path, headers))
                 if refuses and any(name.startswith(refuses) for name in headers):
-                    self._answer(400, {}, b"<Error><Code>InvalidRequest</Code></Error>")
+                    self._answer(400, {}, f"<Error><Code>{code}</Code></Error>".encode())
                     return
                 if self.command == "PUT":
                     proxy.uploads.append(self.path)

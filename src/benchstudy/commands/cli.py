@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from benchstudy import __version__
+from benchstudy.commands.archiving import add_commands as add_archive_commands
 from benchstudy.commands.cases import print_cases
 from benchstudy.commands.comparing import add_command as add_compare_command
 from benchstudy.commands.completion import add_command as add_completion_command
@@ -126,6 +127,7 @@ def _parser() -> argparse.ArgumentParser:
         command.add_argument("--study", type=Path, default=hints.EMBEDDED, metavar="STUDY", help=_STUDY_HELP)
     add_plan_command(commands, _STUDY_HELP)
     add_provenance_commands(commands, hints.EMBEDDED, _STUDY_HELP)
+    add_archive_commands(commands, hints.EMBEDDED, _STUDY_HELP)
     add_completion_command(commands, parser)
     return parser
 

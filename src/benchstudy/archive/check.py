@@ -1,0 +1,63 @@
+"""`benchstudy archive verify`: every object that a manifest names, by what the server says of it, or read."""
+
+from dataclasses import dataclass, field
+from typing import IO, cast
+
+from benchstudy.archive.bucket import Bucket, DamagedObject, side_by_side
+from benchstudy.archive.manifests import SESSIONS, Entry, packs_of, read_all
+from benchstudy.archive.push import Advance
+
+
+class _Nowhere:
+    def write(self, piece: bytes) -> int:
+        return len(piece)
+
+
+@dataclass
+class Verified:
+    """`untold`: objects of which the server knows no SHA-256, so only their sizes were compared."""
+
+    archive: str
+    read: bool
+    manifests: int = 0
+    objects: int = 0
+    bytes: int = 0
+    untold: int = 0
+    differences: list[str] = field(default_factory=list)
+
+
+def verify_archive(bucket: Bucket, advance: Advance, *, read: bool = False) -> Verified:
+    """`read`: fetch and hash all of it. Raises ArchiveError; a damaged manifest is one."""
+    bucket.require()
+    told = Verified(bucket.url, read)
+    manifests = dict(read_all(bucket, bucket.objects(SESSIONS)))
+    packs = packs_of(manifests.values())
+    told.manifests, told.objects = len(manifests), len(packs)
+    told.bytes = sum(entry.size for entry in packs.values())
+
+    def check(item: tuple[str, Entry]) -> tuple[bool, str]:
+        return _check(bucket, *item, read=read)
+
+    for done, (was_told, difference) in enumerate(side_by_side(check, packs.items()), start=1):
+        advance("objects", done, len(packs))
+        told.untold += not was_told
+        told.differences += [difference] if difference else []
+    told.differences.sort()
+    return told
+
+
+def _check(bucket: Bucket, name: str, entry: Entry, *, read: bool) -> tuple[bool, str]:
+    """Whether its SHA-256 is known, and what is wrong with it."""
+    stored = bucket.told(name)
+    if stored is None:
+        return True, f"{bucket.url}/{name}: missing"
+    if stored.size != entry.size:
+        return True, f"{bucket.url}/{name}: has {stored.size} B there, not {entry.size}"
+    sha256 = stored.sha256
+    if read:
+        try:
+            sha256 = bucket.get(name, cast(IO[bytes], _Nowhere()))
+        except DamagedObject as error:
+            return True, str(error)
+    altered = sha256 not in (None, entry.pack)
+    return sha256 is not None, f"{bucket.url}/{name}: altered: its SHA-256 is another one" if altered else ""

@@ -1,0 +1,158 @@
+"""What belongs to a session: written last, named by its content, and never replaced. All of a session's manifests count
+together, because raw files are only ever added to: so no push can undo what another one did.
+"""
+
+import hashlib
+import io
+import json
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated, Literal
+
+from pydantic import BaseModel, ConfigDict, StringConstraints, ValidationError
+
+from benchstudy.archive.bucket import ArchiveError, Bucket, DamagedObject, Stored, side_by_side
+from benchstudy.measuring.sealed import SUMS
+from benchstudy.model.files import sha256_of
+from benchstudy.model.study import SessionPlan
+
+SEALED, SESSIONS = "sealed/", "sessions/"
+# Of a session without an index. The next run with hosts holds one, which measures what is missing or says otherwise.
+NOT_HELD = "its last session did not come to its end, or trials were discarded and no session was held since"
+
+Sha256 = Annotated[str, StringConstraints(pattern=r"^[0-9a-f]{64}$")]
+# Of a folder in a family's raw folder, such as "size=1MB/0001-3f2a91bc": neither part is hidden or leads out.
+Place = Annotated[
+    str, StringConstraints(pattern=r"^[^./\\\x00-\x1f][^/\\\x00-\x1f]*/[^./\\\x00-\x1f][^/\\\x00-\x1f]*$")
+]
+DiscardFile = Annotated[str, StringConstraints(pattern=r"^[0-9a-f]{8}\.json$")]
+
+
+class _Strict(BaseModel):
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+
+class Entry(_Strict):
+    """A sealed folder: the object with it, and the SHA-256 of its SHA256SUMS.
+
+    `rest`: files that no table needs, with their sizes; what is needed lies in the first `head` bytes then.
+    """
+
+    pack: Sha256
+    size: int
+    sums: Sha256
+    head: int
+    rest: dict[str, int] = {}
+
+    @property
+    def object(self) -> str:
+        return f"{SEALED}{self.pack}.tar"
+
+    def is_in(self, folder: Path) -> bool:
+        """Whether a folder holds what was packed, by its SHA256SUMS. Its files are not read."""
+        return (folder / SUMS).is_file() and sha256_of(folder / SUMS) == self.sums
+
+    def require_in(self, folder: Path) -> None:
+        """Raises ArchiveError for a folder that holds something else."""
+        if not self.is_in(folder):
+            raise ArchiveError(
+                f"{folder}: its {SUMS} is not the one that was pushed as {self.object}: it was altered after it was "
+                "sealed. Move the folder away, and `benchstudy pull` brings it back"
+            )
+
+
+class Manifest(_Strict):
+    """`problem`: why the session could not be held, if so. `discards`: files and their texts."""
+
+    format: Literal[1] = 1
+    study: str
+    target: str
+    family: str
+    problem: str | None
+    sealed: dict[Place, Entry]
+    discards: dict[DiscardFile, str]
+
+    @property
+    def content(self) -> bytes:
+        """The same for the same folders, so that a push without news writes nothing."""
+        return (json.dumps(self.model_dump(), sort_keys=True, indent=1, ensure_ascii=False) + "\n").encode()
+
+    @property
+    def object(self) -> str:
+        return f"{_folder(self.study, self.target, self.family)}{hashlib.sha256(self.content).hexdigest()}.json"
+
+
+@dataclass(frozen=True)
+class History:
+    """All manifests of a session, by name, the one that was stored first before the others."""
+
+    manifests: dict[str, Manifest]
+
+    @property
+    def sealed(self) -> dict[str, Entry]:
+        """Every folder that any of them has. Raises ArchiveError where two differ on one."""
+        found: dict[str, Entry] = {}
+        for manifest in self.manifests.values():
+            for place, entry in manifest.sealed.items():
+                if found.setdefault(place, entry).sums != entry.sums:
+                    raise ArchiveError(
+                        f"{manifest.study}, {manifest.family} on {manifest.target}: {place} was pushed with two "
+                        f"contents, {found[place].object} and {entry.object}: one was altered after it was sealed"
+                    )
+        return found
+
+    @property
+    def discards(self) -> dict[str, str]:
+        """Of two about one trial, the first."""
+        last_first = reversed(list(self.manifests.values()))
+        return {name: text for manifest in last_first for name, text in manifest.discards.items()}
+
+    @property
+    def problem(self) -> str | None:
+        """What the last one says that knows of all discards: no other can tell whether they were measured again."""
+        knowing = [each for each in self.manifests.values() if each.discards.keys() == self.discards.keys()]
+        return knowing[-1].problem if knowing else NOT_HELD
+
+
+def history_of(bucket: Bucket, plan: SessionPlan) -> History:
+    """Raises ArchiveError for a manifest that cannot be read, or is another session's."""
+    folder = _folder(plan.study.study, plan.target, plan.family_name)
+    found = dict(read_all(bucket, bucket.objects(folder)))
+    for name, manifest in found.items():
+        if not manifest.object.startswith(folder):
+            raise ArchiveError(f"{bucket.url}/{name}: is the manifest of another session")
+    return History(found)
+
+
+def read_all(bucket: Bucket, listed: dict[str, Stored]) -> Iterator[tuple[str, Manifest]]:
+    """Manifests with their names, the one that was stored first before the others. Raises ArchiveError."""
+    names = [name for name, _ in sorted(listed.items(), key=lambda item: (item[1].when, item[0]))]
+    found = dict(side_by_side(lambda name: (name, _read(bucket, name)), names))
+    yield from ((name, found[name]) for name in names)
+
+
+def _read(bucket: Bucket, name: str) -> Manifest:
+    file = io.BytesIO()
+    try:
+        digest = bucket.get(name, file)
+    except DamagedObject as error:
+        raise ArchiveError(str(error)) from None
+    if not name.endswith(f"/{digest}.json"):
+        raise ArchiveError(f"{bucket.url}/{name}: damaged: its SHA-256 is not the one in its name; restore it")
+    try:
+        return Manifest.model_validate_json(file.getvalue())
+    except ValidationError as error:
+        fields = ", ".join(".".join(map(str, problem["loc"])) for problem in error.errors())
+        raise ArchiveError(
+            f"{bucket.url}/{name}: no manifest that this version of benchstudy can read ({fields})"
+        ) from None
+
+
+def packs_of(manifests: Iterable[Manifest]) -> dict[str, Entry]:
+    """Objects that these manifests name."""
+    return {entry.object: entry for manifest in manifests for entry in manifest.sealed.values()}
+
+
+def _folder(study: str, target: str, family: str) -> str:
+    return f"{SESSIONS}{study}/{target}/{family}/"

@@ -1,0 +1,70 @@
+"""A sealed folder as one object: an uncompressed tar that has the same bytes whoever packs it, named by its SHA-256.
+
+What every reader needs comes first, the rest after it, so that the beginning of an object is worth having by itself.
+"""
+
+import hashlib
+import shutil
+import tarfile
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path, PurePosixPath
+from typing import IO
+
+from benchstudy.archive.bucket import DamagedObject, digest_of
+from benchstudy.measuring.raw import RECORD, verify
+from benchstudy.measuring.sealed import SUMS
+from benchstudy.model import interference, paths
+
+_FIRST = (SUMS, RECORD, paths.SESSION_INDEX, interference.FILE)
+_BLOCK = tarfile.BLOCKSIZE
+
+
+@dataclass(frozen=True)
+class Pack:
+    """`head`: bytes up to which it has what every reader needs. `rest`: what follows, as {name: size in bytes}."""
+
+    sha256: str
+    size: int
+    head: int
+    rest: Mapping[str, int]
+
+
+def pack(folder: Path, into: IO[bytes]) -> Pack:
+    """Write a sealed folder to a file that can be read again. Raises CorruptTrial where it is not what was sealed.
+
+    Order, times, owners and modes are fixed, and nothing is compressed: no version of a library decides the bytes.
+    """
+    head, rest = 0, dict[str, int]()
+    for name in sorted([SUMS, *(file.name for file in verify(folder))], key=lambda name: (name not in _FIRST, name)):
+        member = tarfile.TarInfo(name)
+        member.size, member.mode = (folder / name).stat().st_size, 0o444
+        into.write(member.tobuf(tarfile.PAX_FORMAT))
+        with (folder / name).open("rb") as file:
+            shutil.copyfileobj(file, into)
+        into.write(bytes(-into.tell() % _BLOCK))
+        if name in _FIRST:
+            head = into.tell()
+        else:
+            rest[name] = member.size
+    into.write(bytes(2 * _BLOCK))
+    return Pack(size=into.tell(), sha256=digest_of(into, hashlib.sha256()).hex(), head=head, rest=rest)
+
+
+def unpack(packed: IO[bytes], into: Path, name: str) -> None:
+    """The files of a pack, or of its beginning, into a folder. `name`: of the object. Raises DamagedObject.
+
+    Whether they are what was sealed is not looked at here.
+    """
+    try:
+        with tarfile.open(fileobj=packed, mode="r:") as members:
+            for member in members:
+                content, parts = members.extractfile(member), PurePosixPath(member.name).parts
+                if not member.isreg() or content is None or member.name.startswith("/") or ".." in parts:
+                    raise DamagedObject(f"{name}: {member.name!r} is no file, or would lead out of its folder")
+                target = into / member.name
+                target.parent.mkdir(parents=True, exist_ok=True)
+                with content, target.open("xb") as file:
+                    shutil.copyfileobj(content, file)
+    except (tarfile.TarError, FileExistsError, ValueError) as error:
+        raise DamagedObject(f"{name}: is no pack of a trial: {error}") from error

@@ -1,0 +1,157 @@
+"""`benchstudy push`: what the archive lacks of a study, then a manifest of each session."""
+
+import json
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+from tempfile import SpooledTemporaryFile
+from typing import NamedTuple
+
+from benchstudy.archive.bucket import LARGEST, Bucket, DamagedObject, side_by_side
+from benchstudy.archive.manifests import NOT_HELD, SEALED, Entry, History, Manifest, history_of
+from benchstudy.archive.packs import pack
+from benchstudy.measuring.raw import RECORD, CorruptTrial, TrialStore
+from benchstudy.measuring.sealed import DISCARDS, SESSIONS, SUMS, in_archive, look, read_index, trial_of
+from benchstudy.model.errors import BenchstudyError
+from benchstudy.model.files import sha256_of
+from benchstudy.model.study import SessionPlan, Study
+
+# Folders up to this size are packed in memory.
+IN_MEMORY = 8 << 20
+# Told how many folders of how many are done, of which session.
+Advance = Callable[[str, int, int], None]
+
+
+@dataclass
+class Pushed:
+    """`sent`, `there`: numbers of sealed folders; `bytes`: of those that were sent. `manifests`: those that are new.
+
+    `conditional`: whether the server itself refuses to overwrite; `compares`: whether it compares what arrives with its
+    SHA-256. `left_out`: discarded trials that are damaged here.
+    """
+
+    archive: str
+    study: str
+    dry_run: bool
+    sent: int = 0
+    bytes: int = 0
+    there: int = 0
+    manifests: list[str] = field(default_factory=list)
+    left_out: list[str] = field(default_factory=list)
+    conditional: bool | None = None
+    compares: bool | None = None
+
+
+class _Sent(NamedTuple):
+    """Of one folder. Without an entry, `problem` says why."""
+
+    place: str
+    entry: Entry | None = None
+    is_new: bool = False
+    problem: str = ""
+
+
+def push(root: Path, study: Study, bucket: Bucket, advance: Advance, *, dry_run: bool = False) -> Pushed:
+    """Raises ArchiveError; CorruptTrial for files that are not what was sealed, after all that is whole was sent."""
+    pushing = _Pushing(bucket, advance, Pushed(bucket.url, study.study, dry_run))
+    stores = zip(study.sessions(), study.stores(root), strict=True)
+    begun = [(plan, TrialStore(folder)) for plan, folder in stores if folder.is_dir()]
+    if not begun:
+        raise BenchstudyError(f"study {study.study}: nothing was measured or imported yet, so there is nothing to push")
+    for plan, store in begun:
+        pushing.session(plan, store)
+    return pushing.told
+
+
+class _Pushing:
+    def __init__(self, bucket: Bucket, advance: Advance, told: Pushed):
+        self._bucket, self._advance, self.told = bucket, advance, told
+        self._listed = bucket.objects(SEALED)
+        if not told.dry_run:
+            bucket.open_to_write()
+            told.conditional, told.compares = bucket.is_conditional, bucket.compares
+
+    def session(self, plan: SessionPlan, store: TrialStore) -> None:
+        # Looked at once: what a session that is held meanwhile adds belongs to the next push.
+        seen, index = look(store.folder), read_index(store.index)
+        discards = {name: (store.folder / DISCARDS / name).read_text() for name in seen.get(DISCARDS, ())}
+        history = history_of(self._bucket, plan)
+        places = [place for place in seen if "/" in place]
+        entries = {place: entry for place, entry in _known(store, places, history) if self._is_there(entry)}
+        self.told.there += len(entries)
+        damaged = []
+        missing = [place for place in places if place not in entries]
+        sending = side_by_side(lambda place: self._send(store.folder / place, place), missing)
+        for done, sent in enumerate(sending, start=1):
+            self._advance(f"{plan.family_name} on {plan.target}", done, len(missing))
+            if sent.entry:
+                entries[sent.place] = sent.entry
+                self.told.sent += sent.is_new
+                self.told.there += not sent.is_new
+                self.told.bytes += sent.entry.size * sent.is_new
+            elif f"{trial_of(sent.place)}.json" in discards:
+                self.told.left_out.append(sent.problem)
+            else:
+                damaged.append(sent.problem)
+        if damaged:
+            raise CorruptTrial(
+                "\n".join(["no manifest is pushed of a session whose raw files are not whole:", *damaged])
+            )
+        made = Manifest(
+            study=plan.study.study,
+            target=plan.target,
+            family=plan.family_name,
+            problem=index["problem"] if index else NOT_HELD,
+            sealed=entries,
+            discards=discards,
+        )
+        if entries and made.object not in history.manifests:
+            self.told.manifests.append(made.object)
+            if not self.told.dry_run:
+                self._bucket.put_if_absent(made.object, made.content, Path(made.object).stem)
+
+    def _send(self, folder: Path, place: str) -> _Sent:
+        if in_archive(folder):
+            return _Sent(
+                place, problem=f"{folder}: a part is in another archive: `benchstudy pull --all` it from there"
+            )
+        with SpooledTemporaryFile(IN_MEMORY) as file:
+            try:
+                packed = pack(folder, file)
+                rest = {} if _is_read(folder) else dict(packed.rest)
+            except (CorruptTrial, ValueError) as error:
+                return _Sent(place, problem=str(error))
+            if packed.size > LARGEST:
+                return _Sent(place, problem=f"{folder}: {packed.size} B are more than S3 takes in one request (5 GiB)")
+            sums = sha256_of(folder / SUMS)
+            entry = Entry(pack=packed.sha256, size=packed.size, sums=sums, head=packed.head, rest=rest)
+            if self._is_there(entry):
+                return _Sent(place, entry)
+            is_new = self.told.dry_run or self._bucket.put_if_absent(entry.object, file, entry.pack)
+            return _Sent(place, entry, is_new)
+
+    def _is_there(self, entry: Entry) -> bool:
+        stored = self._listed.get(entry.object)
+        if stored and stored.size != entry.size:
+            raise DamagedObject(
+                f"{self._bucket.url}/{entry.object}: has {stored.size} B there, not {entry.size}. Nothing is "
+                "overwritten: remove that object with the tools of your store, and push again"
+            )
+        return stored is not None
+
+
+def _known(store: TrialStore, places: list[str], history: History) -> list[tuple[str, Entry]]:
+    """What was pushed before is not read again. Raises ArchiveError where it is not what is here."""
+    known = history.sealed
+    found = [(place, known[place]) for place in places if place in known and (store.folder / place / SUMS).is_file()]
+    for place, entry in found:
+        entry.require_in(store.folder / place)
+    return found
+
+
+def _is_read(folder: Path) -> bool:
+    """Whether tables are made of all its files. Of a session, and of a trial without a result, the record will do."""
+    if folder.parent.name == SESSIONS:
+        return False
+    record = folder / RECORD
+    return not record.is_file() or json.loads(record.read_bytes())["status"] == "ok"

@@ -1,0 +1,117 @@
+"""The commands of `benchstudy` that keep raw files in object storage: push, pull, archive verify."""
+
+import argparse
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import asdict
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from benchstudy.model import paths
+from benchstudy.model.output import add_json, print_json
+from benchstudy.model.study import load_study
+
+if TYPE_CHECKING:
+    from benchstudy.archive.bucket import Bucket
+    from benchstudy.archive.push import Advance
+
+_ADDRESS = "s3://BUCKET/PREFIX; credentials and region are those of AWS_*, or of AWS_PROFILE"
+
+
+def add_commands(commands: Any, study: Path, study_help: str) -> None:
+    """Adds them to argparse's subcommands. `study`: the file when none is named."""
+    push = commands.add_parser("push", help="add what an archive in object storage lacks of a study's raw files")
+    pull = commands.add_parser("pull", help="fetch what is not here of a study's raw files, as far as tables need it")
+    pull.add_argument("--all", action="store_true", help="also what no table needs: logs, files of failed trials")
+    archive = commands.add_parser(
+        "archive", help="compare an archive's objects with the SHA-256 that they are named by"
+    )
+    archive.add_argument("action", choices=["verify"])
+    archive.add_argument("--read", action="store_true", help="fetch and hash all of it; else the server is asked")
+    for command, does in ((push, _push), (pull, _pull), (archive, _verify)):
+        command.add_argument("archive", metavar="S3-ADDRESS", help=_ADDRESS)
+        command.add_argument("--endpoint-url", metavar="URL", help="of a server that is not Amazon's")
+        add_json(command)
+        command.set_defaults(command=does)
+    for command in (push, pull):
+        command.add_argument("--study", type=Path, default=study, metavar="STUDY", help=study_help)
+        command.add_argument("--dry-run", action="store_true", help="say what would be done; write nothing")
+
+
+def _push(arguments: argparse.Namespace) -> int:
+    from benchstudy.archive.push import push
+
+    study = load_study(arguments.study)
+    with _progress("pushing") as advance:
+        told = push(paths.project_root(), study, _bucket(arguments), advance, dry_run=arguments.dry_run)
+    for line in told.left_out:
+        print(f"discarded, and left out: {line}", file=sys.stderr)
+    if arguments.json:
+        print_json(asdict(told))
+        return 0
+    would = "would send" if told.dry_run else "sent"
+    print(f"{would} {told.sent} trials, sessions and looks ({told.bytes} B); {told.there} were there")
+    print(f"{len(told.manifests)} new manifests")
+    if told.conditional is False:
+        print("this server overwrites when it is asked not to: each object was asked for before it was sent")
+    if told.compares is False:
+        print("this server compares no SHA-256: only `archive verify --read` says what it has")
+    return 0
+
+
+def _pull(arguments: argparse.Namespace) -> int:
+    from benchstudy.archive.pull import pull
+
+    study = load_study(arguments.study)
+    with _progress("pulling") as advance:
+        told = pull(
+            paths.project_root(), study, _bucket(arguments), advance, whole=arguments.all, dry_run=arguments.dry_run
+        )
+    if arguments.json:
+        print_json(asdict(told))
+        return 0
+    would = "would fetch" if told.dry_run else "fetched"
+    print(f"{would} {told.fetched} trials, sessions and looks ({told.bytes} B); {told.here} were here")
+    if told.in_archive:
+        print(f"{told.in_archive} files that no table needs are in the archive only; --all fetches them, too")
+    return 0
+
+
+def _verify(arguments: argparse.Namespace) -> int:
+    from benchstudy.archive.check import verify_archive
+
+    with _progress("comparing") as advance:
+        told = verify_archive(_bucket(arguments), advance, read=arguments.read)
+    for line in told.differences:
+        print(line, file=sys.stderr)
+    if told.untold:
+        print(
+            f"the server tells no SHA-256 of {told.untold} objects, so only their sizes were compared: add --read",
+            file=sys.stderr,
+        )
+    if arguments.json:
+        print_json(asdict(told))
+    else:
+        print(f"{told.objects} objects ({told.bytes} B) of {told.manifests} manifests: {len(told.differences)} differ")
+    return 1 if told.differences or told.untold else 0
+
+
+def _bucket(arguments: argparse.Namespace) -> "Bucket":
+    from benchstudy.archive.bucket import Bucket
+
+    return Bucket(arguments.archive, arguments.endpoint_url)
+
+
+@contextmanager
+def _progress(doing: str) -> Iterator["Advance"]:
+    from rich.console import Console
+    from rich.progress import MofNCompleteColumn, Progress, TimeRemainingColumn
+
+    columns = (*Progress.get_default_columns()[:2], MofNCompleteColumn(), TimeRemainingColumn())
+    console = Console(stderr=True)
+    with Progress(*columns, console=console, transient=True, disable=not console.is_terminal) as progress:
+        task = progress.add_task(doing)
+        yield lambda what, done, total: progress.update(
+            task, description=f"{doing} {what}", completed=done, total=total
+        )

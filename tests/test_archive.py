@@ -1,0 +1,361 @@
+"""Raw files in object storage: two real S3 servers, of which one refuses to overwrite and the other does not.
+
+What is pushed is the store of an older version, `tests/data/store-b9a61cf`.
+"""
+
+import io
+import json
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import tarfile
+from collections.abc import Iterator
+from contextlib import chdir, redirect_stderr, redirect_stdout
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+from conftest import as_project
+from s3_server import ACCESS, SECRET, Proxy, S3Server, VersityServer
+from test_old_store import STORES, different_cells, tables
+from waiting import until
+
+from benchstudy.archive.manifests import NOT_HELD
+from benchstudy.commands.cli import main
+from benchstudy.jobs.tidy import tidy_family
+from benchstudy.measuring.raw import TrialStore, index_problem
+from benchstudy.measuring.sealed import IN_ARCHIVE, SUMS
+from benchstudy.measuring.session import write_index
+from benchstudy.model.study import Study, load_study
+
+STUDY = ("--study", "study.yaml")
+SERVERS = {"rclone": S3Server, "versitygw": VersityServer}
+
+
+@dataclass(frozen=True)
+class Clone:
+    """A project with a study, and with raw files or none yet."""
+
+    root: Path
+
+    @property
+    def raw(self) -> Path:
+        return self.root / "data" / "raw"
+
+    @property
+    def study(self) -> Study:
+        return load_study(self.root / "study.yaml")
+
+    def run(self, *words: str, status: int = 0) -> Any:
+        """What a command says as JSON; its error where it is to end with another status than 0."""
+        out, err = io.StringIO(), io.StringIO()
+        with chdir(self.root), redirect_stdout(out), redirect_stderr(err):
+            ended = main([*words, "--json"])
+        assert ended == status, err.getvalue()
+        return json.loads(out.getvalue()) if out.getvalue() else err.getvalue()
+
+    def start(self, *words: str) -> subprocess.Popen[bytes]:
+        command = [sys.executable, "-m", "benchstudy.commands.cli", *words]
+        return subprocess.Popen(command, cwd=self.root, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE)
+
+    def sealed(self) -> list[Path]:
+        """Folders of trials, sessions and looks."""
+        return sorted(sums.parent for sums in self.raw.glob(f"*/*/*/*/[!.]*/{SUMS}"))
+
+    def files(self) -> dict[str, bytes]:
+        found = (p for p in self.raw.rglob("*") if p.is_file() and p.name not in (".lock", IN_ARCHIVE))
+        return {path.relative_to(self.root).as_posix(): path.read_bytes() for path in found}
+
+    def tables(self) -> dict[str, Any]:
+        shutil.rmtree(self.root / "tidy-now", ignore_errors=True)
+        for plan in self.study.sessions():
+            tidy_family(self.root, [plan], self.root / "tidy-now" / plan.family_name)
+        return tables(self.root / "tidy-now")
+
+    def index(self) -> None:
+        """Each session.json, of what is here."""
+        for plan, folder in zip(self.study.sessions(), self.study.stores(self.root), strict=True):
+            store = TrialStore(folder)
+            write_index(plan, store, store.trials(), None)
+
+
+@pytest.fixture(scope="module")
+def origin(tmp_path_factory: pytest.TempPathFactory) -> Clone:
+    """Where trials were measured."""
+    root = as_project(tmp_path_factory.mktemp("origin") / "project")
+    with tarfile.open(STORES / "embedded.tar.xz") as archive:
+        archive.extractall(root)  # no filter: the Python of Debian 12 knows none
+    clone = Clone(root)
+    clone.index()
+    return clone
+
+
+@pytest.fixture(scope="module")
+def tables_of_origin(origin: Clone) -> dict[str, Any]:
+    return origin.tables()
+
+
+@pytest.fixture(autouse=True)
+def credentials(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("AWS_PROFILE", "AWS_ENDPOINT_URL", "AWS_ENDPOINT_URL_S3", "AWS_SESSION_TOKEN"):
+        monkeypatch.delenv(name, raising=False)
+    for name in ("AWS_CONFIG_FILE", "AWS_SHARED_CREDENTIALS_FILE"):
+        monkeypatch.setenv(name, "/dev/null")
+    monkeypatch.setenv("AWS_EC2_METADATA_DISABLED", "true")
+    monkeypatch.setenv("AWS_ACCESS_KEY_ID", ACCESS)
+    monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", SECRET)
+
+
+@pytest.fixture(scope="module", params=SERVERS)
+def server(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[S3Server]:
+    server = SERVERS[request.param](tmp_path_factory.mktemp(request.param))
+    yield server
+    server.stop()
+
+
+@dataclass(frozen=True)
+class Archive:
+    """A prefix of its own on a server."""
+
+    server: S3Server
+    prefix: str
+
+    @property
+    def words(self) -> list[str]:
+        return self.at(self.server.url)
+
+    def at(self, url: str) -> list[str]:
+        return [f"s3://data/{self.prefix}", "--endpoint-url", url]
+
+    def keys(self, below: str) -> list[str]:
+        keys = self.server.keys()
+        return [key for key in keys if key.startswith(f"{self.prefix}/{below}/")]
+
+    def file(self, key: str) -> Path:
+        """Where both servers have an object on their disk."""
+        return self.server.folder / "data" / key
+
+
+@pytest.fixture
+def archive(server: S3Server, request: pytest.FixtureRequest) -> Archive:
+    return Archive(server, f"raw/{request.node.originalname}")
+
+
+@pytest.fixture
+def clone(origin: Clone, tmp_path: Path) -> Clone:
+    """Of the same study, without raw files."""
+    return copy(origin, tmp_path / "clone", raw=False)
+
+
+def copy(of: Clone, root: Path, *, raw: bool = True) -> Clone:
+    as_project(root)
+    shutil.copy(of.root / "study.yaml", root)
+    if raw:
+        shutil.copytree(of.raw, root / "data" / "raw")
+        for folder in root.rglob("*"):
+            folder.chmod(0o755)
+    return Clone(root)
+
+
+def test_a_clone_makes_the_same_tables_of_what_was_pushed(origin, clone, archive, tables_of_origin):
+    folders = origin.sealed()
+    planned = origin.run("push", *archive.words, *STUDY, "--dry-run")
+    assert planned["sent"] == len(folders) and archive.server.keys() == ["benchstudy/sentinel"]
+    pushed = origin.run("push", *archive.words, *STUDY)
+    assert (pushed["sent"], pushed["there"], pushed["bytes"]) == (len(folders), 0, planned["bytes"])
+    assert pushed["conditional"] is pushed["compares"] is isinstance(archive.server, VersityServer)
+    assert len(archive.keys("sealed")) == len(folders), "one object a folder"
+    again = origin.run("push", *archive.words, *STUDY)
+    assert (again["sent"], again["there"], again["manifests"]) == (0, len(folders), [])
+
+    planned = clone.run("pull", *archive.words, *STUDY, "--dry-run")
+    assert planned["fetched"] == len(folders) and not clone.raw.exists()
+    pulled = clone.run("pull", *archive.words, *STUDY)
+    assert (pulled["fetched"], pulled["bytes"]) == (len(folders), planned["bytes"])
+    had = origin.files()
+    assert clone.files().items() < had.items() and len(had) - len(clone.files()) == pulled["in_archive"]
+    assert pulled["bytes"] < pushed["bytes"]
+    now = clone.tables()
+    assert now.keys() == tables_of_origin.keys()
+    assert [cell for name in now for cell in different_cells(tables_of_origin[name], now[name])] == []
+    verified = clone.run("verify", "study.yaml")
+    assert (verified["altered"], verified["in_archive"]) == (0, pulled["in_archive"])
+    assert "fetch it with `benchstudy pull --all`" in clone.run("crate", "study.yaml", status=1)
+
+    whole = clone.run("pull", *archive.words, *STUDY, "--all")
+    assert 0 < whole["fetched"] < len(folders) and whole["in_archive"] == 0
+    assert clone.files() == had
+    assert clone.run("verify", "study.yaml")["in_archive"] == 0
+    assert {path.stat().st_mode & 0o222 for folder in clone.sealed() for path in (folder, *folder.rglob("*"))} == {0}
+    assert clone.run("pull", *archive.words, *STUDY, "--all")["sessions"] == []
+    assert clone.run("push", *archive.words, *STUDY)["manifests"] == [], "it has nothing else than the first"
+
+
+def test_the_server_is_asked_for_checksums_and_else_everything_is_read(origin, archive):
+    origin.run("push", *archive.words, *STUDY)
+    knows = isinstance(archive.server, VersityServer)
+    told = origin.run("archive", "verify", *archive.words, status=0 if knows else 1)
+    assert told["untold"] == (0 if knows else told["objects"]) and told["differences"] == []
+    read = origin.run("archive", "verify", *archive.words, "--read")
+    assert (read["untold"], read["objects"], read["differences"]) == (0, len(origin.sealed()), [])
+
+    altered, gone, cut = archive.keys("sealed")[:3]
+    flip(archive.file(altered))
+    archive.server.client.delete_object(Bucket="data", Key=gone)
+    os.truncate(archive.file(cut), 512)
+    found = origin.run("archive", "verify", *archive.words, "--read", status=1)["differences"]
+    assert [line.split(":")[2] for line in found[:2]] == [" altered", " missing"] and cut in found[2]
+
+
+@pytest.mark.parametrize("server", ["versitygw"], indirect=True)
+def test_a_flipped_byte_on_the_server_comes_into_no_clone(origin, clone, archive, tables_of_origin):
+    origin.run("push", *archive.words, *STUDY)
+    folder = next(f for f in origin.sealed() if json.loads((f / "trial.json").read_text())["status"] == "ok")
+    key = next(
+        k for k in archive.keys("sealed") if (folder / "trial.json").read_bytes() in archive.file(k).read_bytes()
+    )
+    flip(archive.file(key))
+    said = clone.run("pull", *archive.words, *STUDY, status=1)
+    assert f"s3://data/{key}: altered: its SHA-256 is not the one in its name" in said
+    here = clone.root / folder.relative_to(origin.root)
+    assert not here.exists() and not (here.parents[1] / "session.json").exists(), "no tables of a part"
+    # Nothing is overwritten: it takes the store's own tools to make room for the whole one.
+    assert origin.run("push", *archive.words, *STUDY)["sent"] == 0
+    archive.server.client.delete_object(Bucket="data", Key=key)
+    assert origin.run("push", *archive.words, *STUDY)["sent"] == 1
+    clone.run("pull", *archive.words, *STUDY)
+    assert clone.tables().keys() == tables_of_origin.keys()
+
+
+def flip(path: Path) -> None:
+    content = bytearray(path.read_bytes())
+    content[len(content) // 2] ^= 1
+    path.chmod(0o644)
+    with path.open("r+b") as file:
+        file.write(content)
+
+
+def test_two_controllers_push_at_once_and_nothing_is_lost(origin, clone, archive, tmp_path):
+    halves = [copy(origin, tmp_path / name) for name in ("even", "odd")]
+    for place, half in enumerate(halves):
+        for trial in [folder for folder in half.sealed() if (folder / "trial.json").is_file()][place::3]:
+            shutil.rmtree(trial)
+        half.index()
+    pushing = [half.start("push", *archive.words, *STUDY) for half in halves]
+    assert [(process.communicate()[1], process.returncode)[1] for process in pushing] == [0, 0]
+    pulled = clone.run("pull", *archive.words, *STUDY, "--all")
+    assert {f.relative_to(clone.root) for f in clone.sealed()} == {
+        f.relative_to(half.root) for half in halves for f in half.sealed()
+    }
+    assert len(archive.keys("sessions")) == 2 * len(pulled["sessions"])
+    assert clone.run("verify", "study.yaml")["altered"] == 0
+
+
+@pytest.mark.parametrize("server", ["rclone"], indirect=True)
+def test_a_killed_push_and_a_killed_pull_go_on_where_they_were(origin, clone, archive):
+    with Proxy(archive.server, bytes_per_s=2e5) as proxy:
+        push = origin.start("push", *archive.at(proxy.url), *STUDY)
+        until(lambda: len(archive.keys("sealed")) > 10)
+        push.send_signal(signal.SIGKILL)
+        push.communicate()
+    left = len(archive.keys("sealed"))
+    assert 10 < left < len(origin.sealed()), "it was killed too late to show anything"
+    told = origin.run("push", *archive.words, *STUDY)
+    assert told["there"] >= left and told["sent"] + told["there"] == len(origin.sealed())
+
+    pull = clone.start("pull", *archive.words, *STUDY)
+    until(lambda: clone.sealed())
+    pull.send_signal(signal.SIGKILL)
+    pull.communicate()
+    left = len(clone.sealed())
+    assert left < len(origin.sealed()), "it was killed too late to show anything"
+    told = clone.run("pull", *archive.words, *STUDY)
+    assert (told["here"], told["fetched"]) == (left, len(origin.sealed()) - left)
+    assert clone.run("verify", "study.yaml")["altered"] == 0
+    assert list(clone.raw.rglob(".received-*")) == []
+
+
+@pytest.mark.parametrize("server", ["versitygw"], indirect=True)
+def test_what_is_discarded_later_reaches_clones_that_pulled_before(origin, clone, archive, tmp_path):
+    author = copy(origin, tmp_path / "author")
+    author.run("push", *archive.words, *STUDY)
+    clone.run("pull", *archive.words, *STUDY)
+    author.run("discard", "--status", "failed", "--why", "the disk was being scrubbed", "--study", "study.yaml")
+    told = author.run("push", *archive.words, *STUDY)
+    assert told["sent"] == 0 and len(told["manifests"]) >= 1
+    assert len(archive.keys("sessions")) > len(author.study.sessions()), "what was pushed first stays"
+    assert clone.run("pull", *archive.words, *STUDY)["discards"] > 0
+    reasons = {
+        why for name, table in clone.tables().items() if name.endswith("/trials") for why in table["discarded_why"]
+    }
+    assert reasons == {None, "the disk was being scrubbed"}
+    # With hosts, sessions are held again; once one was, everybody is told.
+    assert {index_problem(path) for path in clone.raw.glob("*/*/*/session.json")} == {None, NOT_HELD}
+    author.index()
+    author.run("push", *archive.words, *STUDY)
+    for path in clone.raw.glob("*/*/*/session.json"):
+        path.unlink()
+    clone.run("pull", *archive.words, *STUDY)
+    assert {index_problem(path) for path in clone.raw.glob("*/*/*/session.json")} == {None}
+
+
+@pytest.mark.parametrize("server", ["rclone"], indirect=True)
+def test_no_altered_trial_is_pushed_and_no_pushed_one_is_replaced(origin, archive, tmp_path):
+    author = copy(origin, tmp_path / "author")
+    trial = next(f for f in author.sealed() if (f / "trial.json").is_file())
+    kept = (trial / "trial.json").read_bytes()
+    (trial / "trial.json").write_bytes(kept + b"\n")
+    said = author.run("push", *archive.words, *STUDY, status=1)
+    assert f"{trial}/trial.json: altered" in said and archive.keys("sessions") == []
+    (trial / "trial.json").write_bytes(kept)
+    author.run("push", *archive.words, *STUDY)
+    (trial / SUMS).write_text((trial / SUMS).read_text() + f"{'0' * 64}  added\n")
+    for command in ("push", "pull"):
+        assert "was altered after it was sealed" in author.run(command, *archive.words, *STUDY, status=1)
+
+
+@pytest.mark.parametrize("server", ["versitygw"], indirect=True)
+def test_a_server_that_refuses_the_condition_is_asked_before_each_object(origin, archive):
+    with Proxy(archive.server, refuses="if-none-match") as proxy:
+        assert origin.run("push", *archive.at(proxy.url), *STUDY)["conditional"] is False
+        asked = {path for method, path, _ in proxy.requests if method == "HEAD"}
+        assert asked >= set(proxy.uploads) and len(archive.keys("sealed")) == len(origin.sealed())
+
+
+@pytest.mark.parametrize("server", ["versitygw"], indirect=True)
+def test_errors_say_what_to_do_and_no_secret(origin, clone, archive, monkeypatch):
+    url = ["--endpoint-url", archive.server.url]
+    said = [
+        clone.run("pull", "s3://no-such-bucket/x", *url, *STUDY, status=1),
+        clone.run("pull", *archive.words, *STUDY, status=1),
+        clone.run("push", *archive.words, *STUDY, status=1),
+        clone.run("push", "data/x", *url, *STUDY, status=1),
+        clone.run("pull", *archive.at("http://127.0.0.1:9"), *STUDY, status=1),
+        clone.run("pull", *archive.at(f"http://{ACCESS}:{SECRET}@127.0.0.1:9"), *STUDY, status=1),
+    ]
+    with Proxy(archive.server, refuses="authorization", code="ExpiredToken") as proxy:
+        said.append(clone.run("pull", *archive.at(proxy.url), *STUDY, status=1))
+    with Proxy(archive.server, refuses="authorization", code="AccessDenied") as proxy:
+        said.append(origin.run("push", *archive.at(proxy.url), *STUDY, status=1))
+    monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", f"not-{SECRET}")
+    said.append(clone.run("pull", *archive.words, *STUDY, status=1))
+    monkeypatch.delenv("AWS_ACCESS_KEY_ID")
+    monkeypatch.delenv("AWS_SECRET_ACCESS_KEY")
+    said.append(clone.run("pull", *archive.words, *STUDY, status=1))
+    told = [
+        "there is no such bucket",
+        "no archive: nothing was pushed there yet",
+        "nothing was measured or imported yet",
+        "write s3://BUCKET/PREFIX",
+        "no server answers at http://127.0.0.1:9",
+        "leave them to AWS_*",
+        "log in again",
+        "s3:PutObject",
+        "unknown credentials",
+        "no credentials",
+    ]
+    assert [part for part, text in zip(told, said, strict=True) if part not in text] == [], said
+    assert ACCESS not in "".join(said) and SECRET not in "".join(said)
