@@ -414,3 +414,14 @@ def test_no_service_is_described_twice_in_the_studies():
                 if "system" not in service:
                     place = f"{file.name}: {name}"
                     assert seen.setdefault(json.dumps(service["argv"]), place) == place
+
+
+def test_a_thumbnail_is_told_from_the_picture_that_it_is_made_of():
+    """A server that cannot make one sends the picture itself: a PNG, with status 200."""
+    kinds = [
+        endpoint["expect"]["content_type"]
+        for found in CATALOGUE.values()
+        for endpoint in found.system.offers.get("http_concurrency", {}).get("servers", {}).get("endpoints", ())
+        if endpoint["name"] == "transcode"
+    ]
+    assert len(kinds) > 1 and not [kind for kind in kinds if "image/png".startswith(kind)]

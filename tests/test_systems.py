@@ -29,6 +29,20 @@ SERVICES = {
 }
 SERVICES["too-many-files"] = {"argv": ["sleep", "infinity"], "open_files": 2_000_000_000, "ready": {"file": "{{dir}}"}}
 GIVEN["mattermost-mariadb"] = {"data": "data-in-mariadb"}
+# Logs in at the SFTP server with what Filestash's configuration has, and lists the files.
+LISTED = """
+import json, os, subprocess, sys
+made = json.loads(subprocess.check_output(sys.argv[1:]))
+session = json.loads(made["middleware"]["attribute_mapping"]["params"])[made["connections"][0]["label"]]
+with open(os.open("key", os.O_WRONLY | os.O_CREAT, 0o600), "w") as key:
+    key.write(session["password"])
+account = f"{session['username']}@{session['hostname']}:{session['path']}/files"
+options = ["IdentityFile=key", "IdentitiesOnly=yes", "StrictHostKeyChecking=no", "UserKnownHostsFile=/dev/null"]
+words = [word for option in options for word in ("-o", option)]
+subprocess.run(["sftp", "-b", "-", "-P", session["port"], *words, account], input=b"ls -1", check=True)
+"""
+FILESTASH_CONFIG = ["python3", str(CHECKOUT / "envs/filestash/config.py")]
+STORAGE = ["{{system.dir}}/user_key", "{{system.port.ssh}}", "{{file-tree.dir}}/export"]
 
 
 def startable() -> list[str]:
@@ -70,6 +84,11 @@ def commands() -> list[dict[str, Any]]:
             "metrics": {"sets": {"regex": '"SET","([0-9.]+)"', "unit": "1/s", "better": "higher"}},
         },
         {"name": "files", "system": "too-many-files", "argv": ["true"]},
+        {
+            "name": "filestash-files",
+            "system": "openssh",
+            "argv": ["python3", "-c", LISTED, *FILESTASH_CONFIG, *STORAGE],
+        },
         {"name": "rows", "system": "mariadb", "argv": ["mariadb", "-u", "bench", "-e", "select 6 * 7 as answer"]},
     ]  # fmt: skip
 
@@ -149,6 +168,10 @@ def test_programs_find_the_server_by_what_its_system_offers(held: Held):
     assert held.values("bench")["tps"] > 10
     assert held.values("gets")["sets"] > 10
     assert "42" in held.out("rows")
+
+
+def test_filestash_is_configured_with_an_account_of_the_storage(held: Held):
+    assert "file-100.txt" in held.out("filestash-files").split()
 
 
 def test_sessions_leave_what_each_service_said(held: Held, tmp_path_factory: pytest.TempPathFactory):

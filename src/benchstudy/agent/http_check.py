@@ -36,7 +36,7 @@ def check(arguments: list[str]) -> None:
     Prints {"token", "problem", "answers": [as `ask` gives them]}; a login that fails is a "problem", with no answers.
     "{{token}}" in a request's headers stands for the token.
     """
-    request = json.loads(wire.Lines().next() or b"{}")
+    request = wire.read_spec(wire.Lines())
     token = None
     if request.get("login"):
         answer, body, received = ask(request["base"], _login(request["login"]), request["timeout_s"])
@@ -87,12 +87,8 @@ def ask(base: str, wanted: dict, timeout_s: float) -> tuple[dict, bytes, Message
 
 
 def _json_keys(body: bytes) -> list[str] | None:
-    if body[:1] != b"{":
-        return None
-    try:
-        return sorted(json.loads(body))
-    except ValueError:
-        return None
+    found = wire.document(body) if body[:1] == b"{" else None
+    return None if found is None else sorted(found)
 
 
 def _login(login: dict) -> dict:
@@ -120,10 +116,7 @@ def _token(login: dict, answer: dict, body: bytes, headers: Message) -> tuple[st
         )
     place = login["token"]
     if place["json_key"]:
-        try:
-            found = json.loads(body)[place["json_key"]]
-        except (ValueError, KeyError, TypeError):
-            found = None
+        found = (wire.document(body) or {}).get(place["json_key"])
         what = f"the JSON key {place['json_key']!r}"
     elif place["cookie"]:
         found, what = _cookie(headers, place["cookie"]), f"the cookie {place['cookie']!r}"
@@ -131,6 +124,8 @@ def _token(login: dict, answer: dict, body: bytes, headers: Message) -> tuple[st
         found, what = headers.get(place["header"]), f"the header {place['header']!r}"
     if not isinstance(found, str) or not found:
         return None, f"{where} was answered {answer['status']}, but without {what}"
+    if not (found.isascii() and found.isprintable()):
+        return None, f"{where}: what it gave as {what} can stand in no header"
     return found, None
 
 
