@@ -1,4 +1,4 @@
-"""Provisions this machine for one family, in the process that a session's provisioning uses for each host."""
+"""Provisions this machine for one family, in the process that a session's provisioning uses."""
 
 import json
 import subprocess
@@ -33,7 +33,7 @@ def provision_here(
     }
     done = subprocess.run(
         [sys.executable, "-m", "benchstudy.provisioning.host"],
-        input=json.dumps(request),
+        input=json.dumps({"requests": {"here": request}, "turns": [["here"]]}),
         capture_output=True,
         text=True,
         cwd=root,
@@ -41,6 +41,6 @@ def provision_here(
         timeout=timeout_s,
     )
     assert done.returncode == 0, done.stderr
-    facts = json.loads(done.stdout)["facts"]
+    facts = next(told["facts"] for _, told in map(json.loads, done.stdout.splitlines()) if "facts" in told)
     assert facts["problems"] == []
     return facts

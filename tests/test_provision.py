@@ -38,6 +38,7 @@ def here(project, monkeypatch):
     return project.root
 
 
+@pytest.mark.fault(29)
 def test_a_host_that_has_everything_is_not_changed(here, tmp_path):
     (here / "envs" / "file_size.py").write_text(
         "from benchstudy.provisioning.deploy import install\n"
@@ -78,6 +79,7 @@ def test_any_pyinfra_operation_may_be_used_and_runs_once(here, tmp_path):
     assert provision_target(study(tmp_path), "bench", here / "facts.json").changed == 0
 
 
+@pytest.mark.fault(33)
 def test_a_host_out_of_reach_is_a_problem_that_its_facts_tell(here, tmp_path):
     facts_path = here / "facts.json"
     known = tmp_path / "known_hosts"
@@ -89,6 +91,7 @@ def test_a_host_out_of_reach_is_a_problem_that_its_facts_tell(here, tmp_path):
     assert facts_problems(facts_path) == [problem.removeprefix("here: ")] and facts_path.exists()
 
 
+@pytest.mark.fault(33)
 def test_a_host_that_runs_no_command_is_its_own_problem(here, tmp_path):
     """Its login shell is /bin/false, as it were; its session says so too, and no other target is the worse for it."""
     with SshdHost(tmp_path / "sshd", options=["ForceCommand /bin/false"]) as sshd:
@@ -101,6 +104,7 @@ def test_a_host_that_runs_no_command_is_its_own_problem(here, tmp_path):
     assert words in problem and words in held["problem"] and held["trials"] == []
 
 
+@pytest.mark.fault(33)
 def test_a_provisioning_process_that_is_killed_is_a_problem_of_its_host(here, tmp_path):
     (here / "envs" / "file_size.py").write_text("import os\nos.kill(os.getpid(), 9)\n")
     with SshdHost(tmp_path / "sshd") as sshd:

@@ -11,13 +11,18 @@ from benchstudy.jobs import inputs, madetables, snakemake_adapter
 from benchstudy.jobs.running import begin
 from benchstudy.measuring import sealed
 from benchstudy.measuring.raw import index_problem
-from benchstudy.model import hints, paths, registry
-from benchstudy.model.catalogue.folders import Catalogue, decides_what_hosts_have, installing_files
+from benchstudy.model import groups, hints, paths, registry
 from benchstudy.model.errors import BenchstudyError
 from benchstudy.model.names import nearest
 from benchstudy.model.needs import programs_by_host
 from benchstudy.model.study import parse_study, refuse_repeated_keys, with_systems
-from benchstudy.provisioning.target import deploy_files, facts_problems, may_build
+from benchstudy.provisioning.target import (
+    asked_of_targets,
+    facts_problems,
+    files_that_install,
+    has_what_is_asked,
+    may_build,
+)
 from benchstudy.report.study.studypages import STUDY_PAGES
 
 snakemake_adapter.check_place(workflow)
@@ -44,6 +49,8 @@ except BenchstudyError as error:
     raise WorkflowError(str(error))
 
 PLANS = {(plan.target, plan.family_name): plan for plan in STUDY.sessions()}
+# Of a study with many targets, whose jobs are each of a group of them; none in all others.
+GROUPS = groups.groups(STUDY)
 FAMILIES = list(STUDY.families)
 PAGES = [*FAMILIES, *STUDY_PAGES]
 SESSIONS_HELD = f"data/tidy/{STUDY.study}/sessions-held.txt"
@@ -65,11 +72,15 @@ wildcard_constraints:
     page="|".join(PAGES),
 
 
+def session_index(target, family):
+    return f"data/raw/{STUDY.study}/{target}/{family}/session.json"
+
+
 def session_indexes(wildcards):
     """session.json of every session, or of one family's where the wildcards say so."""
     family = getattr(wildcards, "family", None)
     found = {
-        f"{plan_family} on {target}": f"data/raw/{STUDY.study}/{target}/{plan_family}/session.json"
+        f"{plan_family} on {target}": session_index(target, plan_family)
         for target, plan_family in PLANS
         if family in (None, plan_family)
     }
@@ -123,12 +134,43 @@ def facts_of_session(wildcards):
     """Of its hosts, where something is measured there. A session that could not be held is planned again, and its index
     stays until it is.
     """
-    if PLANS[wildcards.target, wildcards.family].config.import_only:
+    return needed_facts(wildcards.target, wildcards.family)
+
+
+def needed_facts(target, family):
+    if PLANS[target, family].config.import_only:
         return []
-    index = paths.session_index(Path(), STUDY.study, wildcards.target, wildcards.family)
-    if index_problem(index):
+    index = session_index(target, family)
+    if index_problem(Path(index)):
         snakemake_adapter.plan_again(workflow, index)
-    return facts_file(wildcards.target, wildcards.family)
+    return facts_file(target, family)
+
+
+def facts_of_group(job, wildcards):
+    """As of a session, of each target."""
+    return [facts for target in job.targets if (facts := needed_facts(target, job.family))]
+
+
+def deploys_of_group(job, wildcards):
+    """As of a target and family; the targets without a problem are left as they are by the job."""
+    for facts in job.facts:
+        if facts_problems(Path(facts)):
+            snakemake_adapter.plan_again(workflow, facts)
+    return deploys_of(job.family)
+
+
+def plan_of_group(job, wildcards):
+    return "\n".join(sorted({plan.digest for plan in job.plans}))
+
+
+def asked_of_group(job, wildcards):
+    """What is to be on its hosts."""
+    return [asked_of(job.family)[target] for target in job.targets]
+
+
+@cache
+def asked_of(family):
+    return asked_of_targets(Path(), STUDY, [family], STUDY.targets)
 
 
 def facts_file(target, family):
@@ -144,15 +186,13 @@ def deploys_of_family(wildcards):
     facts = facts_file(wildcards.target, wildcards.family)
     if facts_problems(Path(facts)):
         snakemake_adapter.plan_again(workflow, facts)
-    return list(dict.fromkeys([*map(str, deploy_files(Path(), [wildcards.family])), *files_that_install()]))
+    return deploys_of(wildcards.family)
 
 
 @cache
-def files_that_install():
-    """Pins, and what decides of each system; the same for every family and target."""
-    pins = [file for file in files_of("envs", "*") if decides_what_hosts_have(Path(file))]
-    systems = [relative(file) for file in installing_files(Catalogue([Path(folder) for folder in STUDY.systems]))]
-    return [*pins, *systems]
+def deploys_of(family):
+    """The same for every target."""
+    return [relative(file) for file in files_that_install(Path(), STUDY, [family])]
 
 
 def hosts_of_target(wildcards):
@@ -167,7 +207,9 @@ def programs_of_family(wildcards):
 
 def cases_of_family(wildcards):
     """What the study says there is to measure, and how it is read: a table has a row a case, measured or not."""
-    return [plan.digest + plan.family.reading for plan in PLANS.values() if plan.family_name == wildcards.family]
+    plans = [plan for plan in PLANS.values() if plan.family_name == wildcards.family]
+    reading = plans[0].family.reading
+    return [plan.digest + reading for plan in plans]
 
 
 def tables_of_page(wildcards):
@@ -217,12 +259,16 @@ IN_TURN = sorted(FAMILIES, key=lambda family: (may_build(STUDY, family), len(fam
 
 def turn_of_family(wildcards):
     """Its jobs' priority: the higher, the earlier."""
-    return len(IN_TURN) - IN_TURN.index(wildcards.family)
+    return turn_of(wildcards.family)
+
+
+def turn_of(family):
+    return len(IN_TURN) - IN_TURN.index(family)
 
 
 def turn_of_page(wildcards):
     """That of its family. Pages of the study as a whole need all families."""
-    return len(IN_TURN) - IN_TURN.index(wildcards.page) if wildcards.page in IN_TURN else 0
+    return turn_of(wildcards.page) if wildcards.page in IN_TURN else 0
 
 
 def relative(file):
@@ -237,11 +283,6 @@ def files_below(folder, pattern):
     )
 
 
-def files_of(part, pattern):
-    """Files of a part of the project to depend on, its own and those that ship."""
-    return [file for place in paths.places(Path(), part) for file in files_below(place, pattern)]
-
-
 def code_of_tables(wildcards):
     return inputs.code_of_tables(wildcards.family)
 
@@ -254,11 +295,12 @@ def code_of_crate(wildcards):
     return inputs.code_of_crate()
 
 
-# A host has many places. A job that measures or provisions there takes them all, so that no two ever overlap whatever the
-# number of cores. Where a host is this very machine, the jobs that compute here take one each: they may run side by
-# side, and never beside a measurement, which they would disturb. Not in the profile, because `--resources` on the
-# command line replaces a profile's limits as a whole.
+# A host, or a group of hosts where there are many, has many places. A job that measures or provisions there takes them
+# all, so that no two ever overlap whatever the number of cores. Where a host is this very machine, the jobs that compute
+# here take one each: they may run side by side, and never beside a measurement, which they would disturb. Not in the
+# profile, because `--resources` on the command line replaces a profile's limits as a whole.
 ALL_PLACES = 1000
+PLACES = groups.places(STUDY)
 
 
 def distance_of_blocks(wildcards):
@@ -266,13 +308,70 @@ def distance_of_blocks(wildcards):
     return f"{PLANS[wildcards.target, wildcards.family].blocks_apart_s:g}s"
 
 
-def places_taken(host, wildcards):
-    """All places on the hosts of the job's target, none on the others."""
-    return ALL_PLACES if host in STUDY.targets[wildcards.target].roles.values() else 0
+def places_taken(hosts, wildcards):
+    """All places where the job's target has a host, none elsewhere."""
+    return 0 if hosts.isdisjoint(STUDY.targets[wildcards.target].roles.values()) else ALL_PLACES
 
 
-snakemake_adapter.limit_resources(workflow, {f"host_{host}": ALL_PLACES for host in STUDY.hosts})
-WHOLE_HOSTS = {f"host_{host}": partial(places_taken, host) for host in STUDY.hosts}
+snakemake_adapter.limit_resources(workflow, dict.fromkeys(PLACES, ALL_PLACES))
+WHOLE_HOSTS = {name: partial(places_taken, hosts) for name, hosts in PLACES.items()}
 # No resource, but what `snakemake -n` is to show: it decides how long a session takes.
 SPREAD = {"blocks_apart": distance_of_blocks} if any(plan.blocks_apart_s for plan in PLANS.values()) else {}
-BESIDE_NO_MEASUREMENT = {f"host_{name}": 1 for name, host in STUDY.hosts.items() if host.loopback}
+BESIDE_NO_MEASUREMENT = {name: 1 for name, hosts in PLACES.items() if any(STUDY.hosts[host].loopback for host in hosts)}
+
+
+def is_forced(job, wildcards):
+    return int(snakemake_adapter.is_forced(workflow, [job.name, *job.indexes, *job.facts]))
+
+
+class JobOfGroup:
+    """What its rule says of a family's job on a group of targets. What was forced is done again whatever there is."""
+
+    def __init__(self, kind, group, family):
+        self.family = family
+        self.targets = group.targets_of(STUDY, family)
+        self.plans = [PLANS[target, family] for target in self.targets]
+        self.name = f"{kind}_{family}_{group.number}"
+        self.log = f"logs/{kind}/{STUDY.study}/{group.number}/{family}.log"
+        self.indexes = [session_index(target, family) for target in self.targets]
+        self.facts = [facts_file(target, family) for target in self.targets]
+        self.priority = turn_of(family)
+        few = ", ".join(self.targets[:3]) + (", …" if len(self.targets) > 3 else "")
+        self.resources = {f"group_{group.number}": ALL_PLACES, "targets": f"{len(self.targets)} ({few})"}
+        # What the script is told, which no parameter could be without making the job due.
+        self.resources |= {"family": family, "group": group.number, "again": partial(is_forced, self)}
+        if self.plans and self.plans[0].blocks_apart_s:
+            self.resources["blocks_apart"] = f"{self.plans[0].blocks_apart_s:g}s"
+        snakemake_adapter.print_as_one(workflow, self.name, f"{kind}_{family}_*")
+
+
+def jobs_of_groups(kind, *, hosts_needed):
+    """One a group and family; `hosts_needed`: no families of which outputs are only imported."""
+    for family, config in STUDY.families.items():
+        for group in [] if hosts_needed and config.import_only else GROUPS:
+            job = JobOfGroup(kind, group, family)
+            if job.targets:
+                yield job
+
+
+# The job of a group stands for one of each of its targets: by the name of its rule, what gives their rule and wildcards.
+STANDS_FOR = {}
+
+
+def planned_jobs():
+    """Rule and wildcards of each job that is about to run."""
+    for rule, wildcards in snakemake_adapter.planned_jobs(workflow):
+        yield from STANDS_FOR[rule]() if rule in STANDS_FOR else [(rule, wildcards)]
+
+
+def sessions_of_group(job):
+    return [("measure_session", {"target": target, "family": job.family}) for target in job.targets]
+
+
+def provisionings_of_group(job):
+    """Of the targets that it will provision: no other host needs to be asked what is built there."""
+    return [
+        ("provision_target", {"target": target, "family": job.family})
+        for target, facts in zip(job.targets, job.facts, strict=True)
+        if is_forced(job, {}) or not has_what_is_asked(Path(facts), asked_of(job.family)[target])
+    ]

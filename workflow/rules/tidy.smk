@@ -41,5 +41,5 @@ rule confirm_sessions:
         "script confirm_sessions.py"
         " --held {output.held:q}"
         " --confirmed {params.confirmed:q}"
-        " --sessions {input.sessions:q}"
+        f" --study {STUDY.study}"
         " 2> {log:q} || {{ cat {log:q} >&2; exit 1; }}"

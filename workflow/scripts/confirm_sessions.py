@@ -5,15 +5,17 @@ import sys
 from pathlib import Path
 
 from benchstudy.measuring import sealed
+from benchstudy.model import paths
 from benchstudy.model.files import disk_trouble
 
 parser = argparse.ArgumentParser(description=__doc__)
 parser.add_argument("--held", type=Path, required=True, help="written when all were held")
 parser.add_argument("--confirmed", type=Path, required=True, help="what is remembered of raw files")
-parser.add_argument("--sessions", type=Path, nargs="+", required=True, help="their session.json")
+parser.add_argument("--study", required=True, help="whose sessions the running command has written down")
 told = parser.parse_args()
+sessions = [Path(line) for line in paths.declared_sessions(Path(), told.study).read_text().splitlines()]
 held, problems = [], []
-for path in told.sessions:
+for path in sessions:
     index = sealed.read_index(path)
     if index is None:
         problems.append(f"{path} was damaged, and is made again")
@@ -24,7 +26,9 @@ for path in told.sessions:
     else:
         held.append(f"{name}: {len(index['trials'])} trials\n")
 try:
-    sealed.confirm(Path(), [path.parent for path in told.sessions], told.confirmed)
+    sealed.confirm(Path(), [path.parent for path in sessions], told.confirmed)
+    if not problems:
+        told.held.write_text("".join(held))
 except sealed.RawAltered as error:
     sys.exit(str(error))
 except OSError as error:
@@ -34,4 +38,3 @@ if problems:
         "these sessions could not be held (the reports show what there is; the same command tries again):\n"
         + "\n".join(problems)
     )
-told.held.write_text("".join(held))

@@ -2,7 +2,9 @@
 
 import argparse
 import logging
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from typing import Any
 
 from benchstudy.commands.cases import from_to
@@ -20,6 +22,7 @@ from benchstudy.model.study import SessionPlan, Study, load_study
 _MIN_FREE_BYTES = 1 << 30
 _MAX_CLOCK_OFFSET_S = 1.0
 _LOOKED_AT_S = 1.0
+_MOST_AT_ONCE = 32  # hosts, each of which is mostly waited for
 # Fine, or not, or None: it will pass, and spoils what is measured now; what was found; what to do.
 Finding = tuple[bool | None, str, str]
 _WORDS = {True: "ok", False: "PROBLEM", None: "BUSY"}
@@ -58,10 +61,19 @@ def check_study(arguments: argparse.Namespace) -> int:
 
 
 def _checked_hosts(study: Study, plans: Iterable[SessionPlan], say: Callable[[str], None]) -> Iterator[dict[str, Any]]:
-    for name in dict.fromkeys(host for plan in plans for host in plan.hosts):
-        for fine, text, fix in check_host(study, name):
-            say(f"  {name}: {_WORDS[fine]:7} {text}" + (f"\n      -> {fix}" if fix else ""))
-            yield {"host": name, "result": _WORDS[fine].lower(), "found": text, "remedy": fix}
+    of_hosts: dict[str, list[SessionPlan]] = {host: [] for plan in plans for host in plan.hosts}
+    for plan in plans:
+        for host in of_hosts.keys() & plan.roles.values():
+            of_hosts[host].append(plan)
+    pool = ThreadPoolExecutor(min(_MOST_AT_ONCE, len(of_hosts) or 1))
+    try:
+        findings_of_hosts = pool.map(partial(check_host, study), of_hosts, of_hosts.values())
+        for name, findings in zip(of_hosts, findings_of_hosts, strict=True):
+            for fine, text, fix in findings:
+                say(f"  {name}: {_WORDS[fine]:7} {text}" + (f"\n      -> {fix}" if fix else ""))
+                yield {"host": name, "result": _WORDS[fine].lower(), "found": text, "remedy": fix}
+    finally:
+        pool.shutdown(cancel_futures=True)  # Ctrl-C is not for a thousand hosts to be waited for
 
 
 def _tried(study: Study, say: Callable[[str], None]) -> Iterator[dict[str, Any]]:
@@ -76,8 +88,8 @@ def _tried(study: Study, say: Callable[[str], None]) -> Iterator[dict[str, Any]]
     say(f"{failed} could not be measured" if failed else "every case can be measured")
 
 
-def check_host(study: Study, name: str) -> list[Finding]:
-    """Key, login, Python, work folder, space, clock, then what each family measured there looks for."""
+def check_host(study: Study, name: str, plans: Sequence[SessionPlan]) -> list[Finding]:
+    """Key, login, Python, work folder, space, clock, then what each family measured there (`plans`) looks for."""
     host = study.hosts[name]
     try:
         with Remote(name, host) as remote:
@@ -87,13 +99,13 @@ def check_host(study: Study, name: str) -> list[Finding]:
                 lease_s=study.thresholds.lease,
                 reconnect_s=0,
                 on_event=lambda _: None,
-                extensions=[folder for plan in study.sessions() for folder in plan.family.extensions],
+                extensions=list(dict.fromkeys(folder for plan in plans for folder in plan.family.extensions)),
             )
             return (
                 findings
                 + _check_machine(remote, agent)
                 + _check_neighbours(agent, study.disturbance or DisturbancePolicy())
-                + _check_families(study, name, HostConnection(remote, agent))
+                + _check_families(plans, name, HostConnection(remote, agent))
             )
     except BenchstudyError as error:
         return [(False, str(error), "")]
@@ -133,12 +145,10 @@ def _check_neighbours(agent: HostAgent, policy: DisturbancePolicy) -> list[Findi
     return [(None, said[found.what], "end it before you measure, or declare `disturbance: {then: repeat}`")]
 
 
-def _check_families(study: Study, host_name: str, connection: HostConnection) -> list[Finding]:
+def _check_families(plans: Sequence[SessionPlan], host_name: str, connection: HostConnection) -> list[Finding]:
     findings: list[Finding] = []
-    for plan in study.sessions():
-        roles = [role for role, name in plan.roles.items() if name == host_name]
-        if roles:
-            check = HostCheck(connection, roles, plan.roles)
-            plan.family.check(plan.config, check)
-            findings += [(fine, f"{plan.family_name}: {text}", fix) for fine, text, fix in check.findings]
+    for plan in plans:
+        check = HostCheck(connection, [role for role, name in plan.roles.items() if name == host_name], plan.roles)
+        plan.family.check(plan.config, check)
+        findings += [(fine, f"{plan.family_name}: {text}", fix) for fine, text, fix in check.findings]
     return findings

@@ -32,9 +32,19 @@ def job(*names: str) -> Iterator[tuple[Path, Study, argparse.Namespace]]:
         undo = log_to(Path(told.log))
     except OSError as error:
         sys.exit(disk_trouble(error) or f"{told.log}: {error.strerror}")
+    try:
+        with said_in_log():
+            yield Path.cwd(), parse_study(json.loads(declared.read_text(encoding="utf-8"))), told
+    finally:
+        undo()
+
+
+@contextmanager
+def said_in_log() -> Iterator[None]:
+    """Around what a job does: what ends it stands in its log, and gives its exit status."""
     log = logging.getLogger("benchstudy")
     try:
-        yield Path.cwd(), parse_study(json.loads(declared.read_text(encoding="utf-8"))), told
+        yield
     except BenchstudyError as error:
         log.error("%s", error)
         sys.exit(1)
@@ -46,5 +56,3 @@ def job(*names: str) -> Iterator[tuple[Path, Study, argparse.Namespace]]:
             raise
         log.error("%s", trouble)
         sys.exit(1)
-    finally:
-        undo()

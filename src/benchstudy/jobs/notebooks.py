@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from benchstudy.model.errors import BenchstudyError
+from benchstudy.model.files import disk_trouble
 from benchstudy.report import prose
 
 if TYPE_CHECKING:
@@ -81,7 +82,10 @@ def _line_of(error: "PapermillExecutionError") -> str:
 
 def _said_by(error: "PapermillExecutionError") -> str:
     """What is wrong. Errors of our own say it in words; the name of another's is half of what it says."""
-    return error.evalue if error.ename in _own_errors(BenchstudyError) else f"{error.ename}: {error.evalue}"
+    if error.ename in _own_errors(BenchstudyError):
+        return error.evalue
+    trouble = disk_trouble(Exception(error.evalue))
+    return f"{error.ename}: {error.evalue}" + (f"\n{trouble}" if trouble else "")
 
 
 def _own_errors(kind: type[BenchstudyError]) -> set[str]:

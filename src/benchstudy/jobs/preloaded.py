@@ -22,7 +22,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from benchstudy.hosts.controller import CONTROLLER_PID
+from benchstudy.hosts.controller import CONTROLLER_PID, controller_is_here
 from benchstudy.model.paths import local_state
 
 if TYPE_CHECKING:
@@ -41,9 +41,9 @@ def hand_over() -> None:
 
     Without a running command of the user's, or when the forks' parent cannot be had, everything stays in this process.
     """
-    controller = os.environ.get(CONTROLLER_PID)
-    if _INSIDE in os.environ or not controller:
+    if _INSIDE in os.environ or not controller_is_here():
         return
+    controller = os.environ[CONTROLLER_PID]
     try:
         reached = connect(socket_of(controller), controller)
     except OSError:  # such as on a full disk, which the job itself can say

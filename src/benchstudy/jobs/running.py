@@ -16,7 +16,7 @@ from typing import Any
 
 from benchstudy.hosts.controller import announce_controller
 from benchstudy.measuring import sealed
-from benchstudy.measuring.progress import clock, under_way
+from benchstudy.measuring.progress import clock, forget_killed, under_way
 from benchstudy.model import paths
 from benchstudy.model.errors import BenchstudyError
 from benchstudy.model.files import disk_trouble, lock_if_free, now, write_atomically
@@ -28,6 +28,7 @@ THIS_MACHINE = "this machine"
 _PROVISION = "provision_target"
 _ON_HOSTS = {_PROVISION, "measure_session"}
 _NO_MATTER_OF_RAW = {_PROVISION, "provision"}
+_MOST_HOSTS_TOLD = 8
 _ONLY_LOOK = {"confirm_sessions", "report", "crate", "measure", "provision"}
 
 
@@ -68,8 +69,8 @@ def begin(
 
 
 def _begin(study: Study, declared: Mapping[str, Any], jobs: Sequence[tuple[str, Mapping[str, str]]]) -> Use:
-    announce_controller()
     root = Path.cwd()
+    announce_controller(paths.controller_beat(root, study.study))
     rules = {rule for rule, _ in jobs}
     targets = {wildcards["target"] for rule, wildcards in jobs if rule in _ON_HOSTS}
     use = Use(
@@ -82,10 +83,13 @@ def _begin(study: Study, declared: Mapping[str, Any], jobs: Sequence[tuple[str, 
         provisions=[(wildcards["target"], wildcards["family"]) for rule, wildcards in jobs if rule == _PROVISION],
     )
     _hold(root, use)
+    forget_killed(paths.progress(root, study.study))
     _mend_indexes(root, study)
     if rules - _NO_MATTER_OF_RAW:
         sealed.confirm(root, study.stores(root), paths.confirmed(root, study.study))
     write_atomically(paths.declared_study(root, study.study), json.dumps(declared, default=str))
+    indexes = (paths.session_index(Path(), study.study, plan.target, plan.family_name) for plan in study.sessions())
+    write_atomically(paths.declared_sessions(root, study.study), "".join(f"{index}\n" for index in indexes))
     return use
 
 
@@ -96,10 +100,15 @@ def _builds_ahead(study: Study, provisions: Sequence[tuple[str, str]]) -> Iterat
         found = what_is_ahead(study, building)
     except BenchstudyError:  # the job will say it
         return
+    alike: dict[str, list[str]] = {}
     for host, ahead in found.items():
         if ahead.builds:
             names = ", ".join(f"{name} {clock(takes_s)}" for name, takes_s in ahead.builds.items())
-            yield f"To build on {host}, about {clock(ahead.builds_s)} in all, after what needs no build: {names}"
+            told = f"about {clock(ahead.builds_s)} in all, after what needs no build: {names}"
+            alike.setdefault(told, []).append(host)
+    for told, hosts in alike.items():
+        for where in hosts if len(hosts) <= _MOST_HOSTS_TOLD else [f"each of {len(hosts)} hosts"]:
+            yield f"To build on {where}, {told}"
 
 
 def others_build_soon(root: Path, study: Study, target: str, family: str) -> bool:
@@ -170,7 +179,8 @@ def _hold(root: Path, use: Use) -> None:
                     json.dumps({"pid": computing.pid, "study": computing.study, "since": computing.since}) + "\n"
                 )
         os.truncate(descriptor, 0)
-        os.write(descriptor, json.dumps(asdict(use)).encode())
+        with open(descriptor, "w", closefd=False) as file:  # all of it, where a disk takes half at first
+            json.dump(asdict(use), file)
 
 
 def _may_stay(root: Path, use: Use, other: Use) -> bool:

@@ -3,13 +3,14 @@
 tests/test_side_by_side.py says what a release of Snakemake has not got any more.
 """
 
+import logging
 import os
 import re
 import shutil
 import signal
 import sys
 import threading
-from collections.abc import Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from itertools import pairwise
 from pathlib import Path
 from typing import Any, NoReturn, TextIO
@@ -86,11 +87,64 @@ def _on_screen() -> list[Any]:
     return [handler for handler in logger.handlers if handler.name == "DefaultStreamHandler"]
 
 
+def print_as_one(workflow: Any, rule: str, pattern: str) -> None:
+    """Where a plan is told, print this rule and all others of the same pattern, such as `measure_*`, as one."""
+    for handler in _on_screen():
+        if not isinstance(handler.formatter, _AsOne):
+            handler.setFormatter(_AsOne(workflow, handler.formatter))
+        handler.formatter.patterns[rule] = pattern
+
+
+class _AsOne(logging.Formatter):
+    """What Snakemake prints of a plan, with a line for each pattern in the place of one for each rule."""
+
+    def __init__(self, workflow: Any, snakemakes_own: logging.Formatter):
+        super().__init__()
+        self._workflow, self._own = workflow, snakemakes_own
+        self.patterns: dict[str, str] = {}
+        self._told: set[str] = set()
+
+    def format(self, record: logging.LogRecord) -> str:
+        pattern = self.patterns.get(getattr(record, "rule_name", ""))
+        if pattern and self._workflow.dryrun:
+            if pattern in self._told:
+                return ""
+            self._told.add(pattern)
+        return "\n".join(self._lines(self._own.format(record)))
+
+    def _lines(self, text: str) -> Iterator[str]:
+        """Rows of the table of jobs are added up, and lists of rules have each pattern once."""
+        counts: dict[str, int] = {}
+        rows = [(line, row) for line in text.split("\n") for row in [_ROW_OF_A_RULE.fullmatch(line)]]
+        for _, row in rows:
+            if row and row[1] in self.patterns:
+                counts[self.patterns[row[1]]] = counts.get(self.patterns[row[1]], 0) + int(row[2])
+        for line, row in rows:
+            if row and row[1] in self.patterns:
+                pattern = self.patterns[row[1]]
+                if pattern in counts:
+                    yield f"{pattern}{counts.pop(pattern):>{len(line) - len(pattern)}}"
+            elif line.startswith("        "):
+                names = dict.fromkeys(self.patterns.get(name, name) for name in line.strip().split(", "))
+                yield f"        {', '.join(names)}"
+            elif line.startswith("Command '"):  # it may name thousands of files
+                yield _cut(line)
+            else:
+                yield line
+
+
+_ROW_OF_A_RULE = re.compile(r"(\w+) +(\d+)")
+
+
 _WIDEST = 160
 
 
 def _job_line(msg: Mapping[str, Any]) -> str:
     line = ": ".join([f"rule {msg['rule_name']}", *_for_what(msg), " ".join(str(msg["reason"]).split())])
+    return _cut(line)
+
+
+def _cut(line: str) -> str:
     return line if len(line) <= _WIDEST else f"{line[: _WIDEST - 1]}…"
 
 
@@ -171,6 +225,11 @@ def restore_unfinished(folder: Path) -> None:
 def planned_jobs(workflow: Any) -> list[tuple[str, dict[str, str]]]:
     """Rule and wildcards of each job that is about to run; known when `onstart` is called."""
     return [(job.rule.name, dict(job.wildcards_dict)) for job in workflow.dag.needrun_jobs()]
+
+
+def is_forced(workflow: Any, names: Iterable[str]) -> bool:
+    """Whether somebody asked for one of these rules or files whatever there is, by --forcerun or --forceall."""
+    return workflow.dag_settings.forceall or not workflow.dag_settings.forcerun.isdisjoint(names)
 
 
 def end_timers() -> None:

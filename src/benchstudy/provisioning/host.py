@@ -1,15 +1,16 @@
-"""Provisions one host; a process of its own, because pyinfra keeps its state in globals.
+"""Provisions hosts, each in a fork of a process of its own, because pyinfra keeps its state in globals.
 
-Reads a request (JSON) on stdin, writes progress to stderr and the host's facts (JSON) to stdout. That
+Reads requests (JSON) on stdin, and writes what happens on which host, and its facts, to stdout, in lines of JSON. That
 packages could not be installed, or tools not built, is a fact too, and stands in `problems`.
 """
 
 import json
 import logging
+import os
 import re
 import runpy
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -25,6 +26,7 @@ from pyinfra.facts.deb import DebPackages
 from pyinfra.facts.rpm import RpmPackages
 
 from benchstudy.hosts.controller import ends_with_controller
+from benchstudy.hosts.forks import INTERRUPTED, Tell, in_forks
 from benchstudy.hosts.remote import Remote, RemoteError
 from benchstudy.model.errors import BenchstudyError
 from benchstudy.model.host import Host
@@ -32,6 +34,9 @@ from benchstudy.provisioning.pyinfra_remote import OneHost
 from benchstudy.provisioning.systems import install_systems
 from benchstudy.provisioning.tools import downloads, ensure_tools, missing_tools
 
+Say = Callable[[str], None]
+# At once: what a host lacks is fetched and compiled there, and a hundred of them would share one line to the mirrors.
+_MOST = 64
 # Colours, and the host's name in front: the log file has no colours, and the reader adds the name.
 _COLOURS = re.compile(r"\x1b\[[0-9;]*m")
 _DECORATION = re.compile(r"^\s*\[[^]]*\]\s+")
@@ -51,8 +56,8 @@ _REFRESH = {
 }
 
 
-def provision(request: dict[str, Any]) -> dict[str, Any]:
-    """The host's facts, as `ProvisionResult.hosts` describes them.
+def provision(request: dict[str, Any], say: Say) -> dict[str, Any]:
+    """The host's facts, as `ProvisionResult.hosts` describes them. `say` is told what happens.
 
     With `look` in the request nothing is changed, and what there is to do is the answer: `installs`, packages;
     `builds`, programs and about how many seconds each; and their `downloads`, in words.
@@ -62,14 +67,15 @@ def provision(request: dict[str, Any]) -> dict[str, Any]:
     host = Host.model_validate(request["host"])
     try:
         with Remote(request["name"], host) as remote:
-            return _provision(remote, host, request)
+            say("reached")
+            return _provision(remote, host, request, say)
     except RemoteError as error:
         # Out of reach, or not to be used: a login shell that runs nothing, a full disk, a command that hangs.
         cause = str(error).removeprefix(f"{request['name']}: ")
         return {"unreachable": cause, "changed": 0, "problems": [cause]}
 
 
-def _provision(remote: Remote, host: Host, request: dict[str, Any]) -> dict[str, Any]:
+def _provision(remote: Remote, host: Host, request: dict[str, Any], say: Say) -> dict[str, Any]:
     work_dir = f"{remote.home}/{host.work_dir[2:]}" if host.work_dir.startswith("~/") else host.work_dir
     is_root = remote.run(["id", "-u"]).text.strip() == "0"
     sudo = host.sudo and not is_root
@@ -98,7 +104,7 @@ def _provision(remote: Remote, host: Host, request: dict[str, Any]) -> dict[str,
             problems += [f"{_title(state, op)}: {_how_to_allow(remote.name, host)}" for op in pending]
         elif pending:
             if None in _versions(pyinfra_host).values():
-                problems += _refresh_package_lists(remote, sudo)
+                problems += _refresh_package_lists(remote, sudo, say)
             state.set_stage(StateStage.Execute)
             run_ops(state)
             results = {op: operations[op].operation_meta for op in pending}
@@ -106,7 +112,7 @@ def _provision(remote: Remote, host: Host, request: dict[str, Any]) -> dict[str,
             problems += [f"{_title(state, op)}: {_tail(r)}" for op, r in results.items() if r.did_error()]
         # After the packages, which may bring what a build needs; as the user who will run them, never as root by sudo.
         tools, built, unbuilt = ensure_tools(
-            remote, pyinfra_host.data.get("tools", []), _log, keep_downloads=request.get("keep_downloads", False)
+            remote, pyinfra_host.data.get("tools", []), say, keep_downloads=request.get("keep_downloads", False)
         )
         facts = {
             "os": _os_release(remote),
@@ -148,14 +154,14 @@ def _shown(path: Path) -> Path:
     return path.relative_to(Path.cwd()) if path.is_relative_to(Path.cwd()) else path
 
 
-def _refresh_package_lists(remote: Remote, sudo: bool) -> list[str]:
+def _refresh_package_lists(remote: Remote, sudo: bool, say: Say) -> list[str]:
     """Only called when a package is missing, so that a complete host needs no network."""
     prefix = ["sudo", "-n"] if sudo else []
     for manager, commands in _REFRESH.items():
         if remote.run(["sh", "-c", 'command -v "$1"', "sh", manager], check=False).exit_status != 0:
             continue
         for command in commands:
-            _log(f"{' '.join(command)}")
+            say(f"{' '.join(command)}")
             done = remote.run([*prefix, *command], timeout_s=1200.0, check=False)
             if done.exit_status != 0:
                 # Not the end: what is wanted may be in the lists that are there.
@@ -217,33 +223,57 @@ def _version(found: Any) -> str | None:
     return max(versions) if versions else None
 
 
-def _log(message: str) -> None:
-    plain = _DECORATION.sub("", _COLOURS.sub("", message)).strip()
-    if plain:
-        print(plain, file=sys.stderr, flush=True)
-
-
 class _PlainLines(logging.Handler):
     """pyinfra's log without colours: it goes to a file."""
 
+    def __init__(self, say: Say):
+        super().__init__()
+        self._say = say
+
     def emit(self, record: logging.LogRecord) -> None:
-        _log(record.getMessage())
+        self._say(_DECORATION.sub("", _COLOURS.sub("", record.getMessage())))
 
 
-def main() -> int:
-    pyinfra.logger.handlers = [_PlainLines()]
-    pyinfra.logger.setLevel(logging.INFO)
-    pyinfra.logger.propagate = False
-    request = json.load(sys.stdin)
+def _answer(request: dict[str, Any], tell: Tell) -> None:
+    """In a fork of its own."""
+    os.dup2(sys.stderr.fileno(), sys.stdout.fileno())  # what a deploy prints is no answer
+
+    def say(text: str) -> None:
+        if plain := text.strip():
+            tell(json.dumps({"said": plain}).encode())
+
+    pyinfra.logger.handlers = [_PlainLines(say)]
     reply: dict[str, Any]
     try:
         with ends_with_controller():
-            reply = {"facts": provision(request)}
+            reply = {"facts": provision(request, say)}
     except BenchstudyError as error:
         reply = {"error": str(error)}
+    tell(json.dumps(reply).encode())
+
+
+def main() -> int:
+    pyinfra.logger.setLevel(logging.INFO)
+    pyinfra.logger.propagate = False
+    asked = json.load(sys.stdin)
+
+    def answered(key: str, line: bytes) -> None:
+        print(json.dumps([key, json.loads(line)]), flush=True)
+
+    def ended(key: str, status: int) -> None:
+        if status:
+            print(json.dumps([key, {"ended": status}]), flush=True)
+
+    try:
+        in_forks(
+            asked["turns"],
+            lambda key, tell: _answer(asked["requests"][key], tell),
+            answered,
+            ended=ended,
+            at_once=_MOST,
+        )
     except KeyboardInterrupt:
-        return 130
-    json.dump(reply, sys.stdout)
+        return INTERRUPTED
     return 0
 
 

@@ -1,17 +1,23 @@
 """Makes hosts ready over SSH: installs and builds what its deploys ask for, and writes down what is there."""
 
+import hashlib
 import json
 import logging
+import os
 import subprocess
 import sys
-from collections.abc import Iterable, Mapping, Sequence
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 from typing import Any
 
+from benchstudy.hosts.controller import controlled_by_this_process, ends_with_controller
 from benchstudy.model import needs, paths, registry
+from benchstudy.model.catalogue.folders import Catalogue, decides_what_hosts_have, installing_files
 from benchstudy.model.errors import BenchstudyError
 from benchstudy.model.files import as_json, now, write_atomically
 from benchstudy.model.paths import project_root
@@ -84,17 +90,95 @@ def provision_target(
     in the facts, so that everything else goes on; the workflow tries such a target again in the next run.
     Raises ProvisionFailed when a deploy file is wrong.
     """
-    root = project_root()
     families = list(families) or [plan.family_name for plan in study.sessions() if plan.target == target]
-    requests = _requests(root, study, target, families)
-    result = ProvisionResult(_answers(root, [request | {"keep_downloads": keep_downloads} for request in requests]))
-    for problem in result.problems:
-        log.warning("%s", problem)
-    log.info("%s: %s: %d changed, %d problems", target, ", ".join(families), result.changed, len(result.problems))
-    facts = {"study": study.study, "target": target, "families": families, "provisioned": now()}
-    facts_path.parent.mkdir(parents=True, exist_ok=True)
-    write_atomically(facts_path, as_json({**facts, "hosts": result.hosts}))
-    return result
+    return provision_targets(study, {target: facts_path}, families, keep_downloads=keep_downloads)[target]
+
+
+def provision_targets(
+    study: Study,
+    facts_paths: Mapping[str, Path],
+    families: Sequence[str],
+    *,
+    keep_downloads: bool = False,
+    say: Callable[[str, str], None] = lambda target, line: log.info("%s", line),
+) -> dict[str, ProvisionResult]:
+    """As `provision_target`, several side by side: by target, as the path of its facts is given.
+
+    `say` is told what happens on a target's hosts.
+    """
+    root = project_root()
+    requests = {
+        f"{target}/{request['name']}": request | {"keep_downloads": keep_downloads}
+        for target in facts_paths
+        for request in _requests(root, study, target, families)
+    }
+    asked, wrong = asked_of_targets(root, study, families, facts_paths), []
+    left = {target: set(study.targets[target].roles.values()) for target in facts_paths}
+    found: dict[str, dict[str, Any]] = {target: {} for target in facts_paths}
+    results = {}
+    for key, answer in _answers(root, requests, say):
+        target, host = key.split("/")
+        if "error" in answer:
+            wrong.append(f"{host}: {answer['error']}")
+            continue
+        found[target][host] = answer["facts"]
+        left[target].remove(host)
+        if left[target]:
+            continue
+        result = ProvisionResult({name: found[target][name] for name in study.targets[target].roles.values()})
+        for problem in result.problems:
+            log.warning("%s", problem)
+        say(target, f"{target}: {', '.join(families)}: {result.changed} changed, {len(result.problems)} problems")
+        facts = {"study": study.study, "target": target, "families": families, "provisioned": now()}
+        facts_paths[target].parent.mkdir(parents=True, exist_ok=True)
+        write_atomically(facts_paths[target], as_json({**facts, "asked": asked[target], "hosts": result.hosts}))
+        results[target] = result
+    if wrong:
+        raise ProvisionFailed(wrong[0])
+    return results
+
+
+def files_that_install(root: Path, study: Study, families: Iterable[str]) -> list[Path]:
+    """What decides what hosts have for these families: deploys, pins that these read, and what systems say."""
+    pins = [
+        path
+        for place in paths.places(root, "envs")
+        for path in sorted(place.rglob("*"))
+        if path.is_file() and "__pycache__" not in path.parts and decides_what_hosts_have(path)
+    ]
+    systems = installing_files(Catalogue([Path(folder) for folder in study.systems]))
+    return list(dict.fromkeys([*deploy_files(root, families), *pins, *systems]))
+
+
+def asked_of_targets(root: Path, study: Study, families: Sequence[str], targets: Iterable[str]) -> dict[str, str]:
+    """By target a digest of what its hosts are to have for these families, and of who plays which role there."""
+    digest = hashlib.sha256()
+    for path in files_that_install(root, study, families):
+        digest.update(path.name.encode() + b"\0" + path.read_bytes() + b"\0")
+    files = digest.hexdigest()
+    blocks = [study.families[family].model_dump(mode="json", serialize_as_any=True) for family in families]
+
+    @cache
+    def programs(numbered: tuple[tuple[str, int], ...]) -> dict[str, list[str]]:
+        return needs.programs_of_blocks(blocks, {role: str(number) for role, number in numbered})
+
+    found = {}
+    for target in targets:
+        roles = study.targets[target].roles
+        hosts = list(dict.fromkeys(roles.values()))
+        # Targets that are made alike are asked for the same.
+        alike = programs(tuple((role, hosts.index(host)) for role, host in roles.items()))
+        found[target] = hashlib.sha256(json.dumps([files, dict(roles), alike], sort_keys=True).encode()).hexdigest()
+    return found
+
+
+def has_what_is_asked(facts_path: Path, asked: str) -> bool:
+    """Whether the facts of a target tell no problem, and are of just this digest of `asked_of_targets`."""
+    try:
+        facts = json.loads(facts_path.read_bytes())
+        return facts["asked"] == asked and not any(host["problems"] for host in facts["hosts"].values())
+    except (OSError, ValueError, LookupError, TypeError):
+        return False
 
 
 def what_is_ahead(study: Study, provisionings: Iterable[tuple[str, str]]) -> dict[str, Ahead]:
@@ -105,18 +189,23 @@ def what_is_ahead(study: Study, provisionings: Iterable[tuple[str, str]]) -> dic
     families: dict[str, list[str]] = {}
     for target, family in provisionings:
         families.setdefault(target, []).append(family)
-    found: dict[str, Ahead] = {}
-    for target, names in families.items():
-        root = project_root()
-        requests = [request | {"look": True} for request in _requests(root, study, target, names)]
-        for host, answer in _answers(root, requests).items():
-            known = found.get(host, Ahead({}, [], {}))
-            found[host] = Ahead(
-                {**known.builds, **answer.get("builds", {})},
-                sorted({*known.installs, *answer.get("installs", ())}),
-                {**known.downloads, **answer.get("downloads", {})},
-                answer.get("unreachable", known.unknown),
-            )
+    root, found = project_root(), dict[str, Ahead]()
+    requests = {
+        f"{target}/{request['name']}": request | {"look": True}
+        for target, names in families.items()
+        for request in _requests(root, study, target, names)
+    }
+    for key, reply in _answers(root, requests, lambda target, line: log.info("%s", line)):
+        host = key.partition("/")[2]
+        if "error" in reply:
+            raise ProvisionFailed(f"{host}: {reply['error']}")
+        answer, known = reply["facts"], found.get(host, Ahead({}, [], {}))
+        found[host] = Ahead(
+            {**known.builds, **answer.get("builds", {})},
+            sorted({*known.installs, *answer.get("installs", ())}),
+            {**known.downloads, **answer.get("downloads", {})},
+            answer.get("unreachable", known.unknown),
+        )
     return found
 
 
@@ -177,15 +266,47 @@ def _requests(root: Path, study: Study, target: str, families: Sequence[str]) ->
     ]
 
 
-def _answers(root: Path, requests: Sequence[Mapping[str, Any]]) -> dict[str, dict[str, Any]]:
-    """By host, all asked side by side."""
-    with ThreadPoolExecutor(max_workers=len(requests)) as pool:
-        answers = {request["name"]: pool.submit(_ask_host, request, root) for request in requests}
-    return {name: answer.result() for name, answer in answers.items()}
+def _answers(
+    root: Path, requests: Mapping[str, Mapping[str, Any]], say: Callable[[str, str], None]
+) -> Iterator[tuple[str, dict[str, Any]]]:
+    """What a worker process says of each request, as it comes: {"facts": …}, or {"error": text}.
+
+    Requests have keys `TARGET/HOST`. Those for one host are answered one after another, all others side by side.
+    """
+    if not requests:
+        return
+    turns: dict[str, list[str]] = {}
+    for key, request in requests.items():
+        turns.setdefault(request["name"], []).append(key)
+    with ends_with_controller(), _worker(root) as worker:
+        assert worker.stdin is not None and worker.stdout is not None and worker.stderr is not None, "all are pipes"
+        last_lines: deque[str] = deque(maxlen=4)
+        with ThreadPoolExecutor(max_workers=1) as reading:
+            reading.submit(_pass_on, worker.stderr, last_lines)
+            # Data, over a data channel: nothing of a study becomes an argument or code.
+            with suppress(BrokenPipeError):  # why it ended before it read all of it is said below
+                worker.stdin.write(json.dumps({"requests": requests, "turns": list(turns.values())}))
+                worker.stdin.close()
+            left, ended = dict.fromkeys(requests), dict[str, int]()
+            for line in worker.stdout:
+                key, told = json.loads(line)
+                target, host = key.split("/")
+                if "said" in told:
+                    say(target, f"{host}: {told['said']}")
+                elif "ended" in told:
+                    ended[key] = told["ended"]
+                else:
+                    del left[key]
+                    yield key, told
+        status = worker.wait()
+    for key in left:  # a defect, or killed: of this host's provisioning, and no other's
+        cause = f"the provisioning process ended with status {ended.get(key, status)}: {'; '.join(last_lines)}"
+        yield key, {"facts": {"unreachable": cause, "changed": 0, "problems": [cause]}}
 
 
-def _ask_host(request: Mapping[str, Any], root: Path) -> dict[str, Any]:
-    """The host's facts, by one worker process."""
+@contextmanager
+def _worker(root: Path) -> Iterator["subprocess.Popen[str]"]:
+    """It goes when this process does, however that ends."""
     worker = subprocess.Popen(
         [sys.executable, "-m", "benchstudy.provisioning.host"],
         stdin=subprocess.PIPE,
@@ -193,24 +314,17 @@ def _ask_host(request: Mapping[str, Any], root: Path) -> dict[str, Any]:
         stderr=subprocess.PIPE,
         text=True,
         cwd=root,
+        env={**os.environ, **controlled_by_this_process()},
     )
-    assert worker.stdin is not None and worker.stdout is not None and worker.stderr is not None, "all are pipes"
-    last_lines: list[str] = []
-    with worker, ThreadPoolExecutor(max_workers=1) as reading:
-        answer = reading.submit(worker.stdout.read)
-        # Data, over a data channel: nothing of a study becomes an argument or code.
-        with suppress(BrokenPipeError):  # why it ended before it read all of it is said below
-            worker.stdin.write(json.dumps(request))
-            worker.stdin.close()
-        for line in worker.stderr:
-            log.info("%s: %s", request["name"], line.rstrip())
-            last_lines = [*last_lines[-4:], line.rstrip()]
-        text = answer.result()
-    if worker.returncode != 0:  # a defect, or killed: of this host's provisioning, and no other's
-        ending = f"status {worker.returncode}: {'; '.join(last_lines)}"
-        cause = f"the provisioning process ended with {ending}"
-        return {"unreachable": cause, "changed": 0, "problems": [cause]}
-    reply = json.loads(text)
-    if "error" in reply:
-        raise ProvisionFailed(f"{request['name']}: {reply['error']}")
-    return reply["facts"]
+    with worker:
+        try:
+            yield worker
+        except BaseException:
+            worker.terminate()
+            raise
+
+
+def _pass_on(lines: Iterable[str], last_lines: "deque[str]") -> None:
+    for line in lines:
+        log.info("%s", line.rstrip())
+        last_lines.append(line.rstrip())

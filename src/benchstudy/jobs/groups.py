@@ -1,0 +1,132 @@
+"""The jobs of studies with many targets: one holds the sessions of a whole group of them, side by side."""
+
+import logging
+import os
+import time
+from collections.abc import Callable
+from contextlib import nullcontext
+from datetime import datetime
+from pathlib import Path
+
+from benchstudy.hosts import interrupts
+from benchstudy.hosts.forks import INTERRUPTED, Tell, in_forks
+from benchstudy.jobs.job import said_in_log
+from benchstudy.jobs.running import others_build_soon
+from benchstudy.measuring.instrument import instrument_sha256
+from benchstudy.measuring.progress import Drawing, log_to
+from benchstudy.measuring.raw import index_problem
+from benchstudy.measuring.session import hold_session, is_held
+from benchstudy.measuring.statuslines import live_terminal
+from benchstudy.model import paths, registry
+from benchstudy.model.errors import BenchstudyError
+from benchstudy.model.groups import connected, groups
+from benchstudy.model.study import Study
+from benchstudy.provisioning.target import asked_of_targets, has_what_is_asked, provision_targets
+
+log = logging.getLogger("benchstudy")
+
+# As the rule for a single target has it.
+_LOG = "logs/{rule}/{study}/{target}/{family}.log"
+_SAID_EVERY_S = 30.0
+
+
+def measure_group(root: Path, study: Study, family: str, group: int, *, again: bool) -> None:
+    """Hold the session of the family on each target of the group, each in a process and with a log of its own.
+
+    A session that has all its trials is left alone, and its index gets the time of now. `again`: none is left alone.
+    Raises BenchstudyError with the targets whose session left no index.
+    """
+    targets = groups(study)[group - 1].targets_of(study, family)
+    plans = {target: study.session(target, family) for target in targets}
+    due = [target for target in targets if again or not is_held(root, plans[target])]
+    for target in set(targets) - set(due):
+        os.utime(paths.session_index(root, study.study, target, family))
+    log.info("%s: %d sessions, %d of them have all their trials", family, len(targets), len(targets) - len(due))
+    if due:
+        _make_once(family)
+
+    def hold(target: str, tell: Tell) -> None:
+        for handler in list(log.handlers):
+            log.removeHandler(handler)
+        undo = log_to(
+            Path(_LOG.format(rule="measure_session", study=study.study, target=target, family=family)), one_of_many=True
+        )
+        try:
+            with said_in_log():
+                interrupts.install()
+                hold_session(root, plans[target], connected=lambda: tell(b"connected"))
+        finally:
+            undo()
+
+    turns = connected({target: study.targets[target].roles.values() for target in due})
+    with Drawing(paths.progress(root, study.study)) if live_terminal() else nullcontext() as drawing:
+        said = _Said(family, len(due))
+        meanwhile: Callable[[], None] = drawing.step if drawing else lambda: None
+        statuses = in_forks(turns, hold, ended=said.ended, meanwhile=meanwhile)
+    troubled = [t for t in due if index_problem(paths.session_index(root, study.study, t, family))]
+    if troubled:
+        log.warning("%s: sessions with a problem: %s", family, ", ".join(troubled))
+    failed = [f"{target} ({_ending(status)})" for target, status in statuses.items() if status]
+    if failed:
+        raise BenchstudyError(f"{family}: these sessions ended before their time: {', '.join(failed)}; see their logs")
+
+
+def provision_group(root: Path, study: Study, family: str, group: int, *, again: bool) -> None:
+    """Provision the targets of the group for the family, each with a log of its own.
+
+    A target that has what it is asked for, by its facts, is not contacted, unless it is to be done `again`.
+    """
+    targets = groups(study)[group - 1].targets_of(study, family)
+    logs = {
+        target: Path(_LOG.format(rule="provision_target", study=study.study, target=target, family=family))
+        for target in targets
+    }
+    facts = {target: paths.provision_facts(root, study.study, target, family) for target in targets}
+    asked = asked_of_targets(root, study, [family], targets)
+    due = [target for target in targets if again or not has_what_is_asked(facts[target], asked[target])]
+    for target in set(targets) - set(due):
+        os.utime(facts[target])
+    log.info("%s: %d targets, %d of them have what they need", family, len(targets), len(targets) - len(due))
+    for target in due:
+        logs[target].parent.mkdir(parents=True, exist_ok=True)
+        logs[target].write_text("")
+
+    def say(target: str, line: str) -> None:
+        with logs[target].open("a") as file:
+            file.write(f"{datetime.now():%Y-%m-%d %H:%M:%S} {line}\n")
+
+    soon = any(others_build_soon(root, study, target, family) for target in due)
+    results = provision_targets(
+        study, {target: facts[target] for target in due}, [family], keep_downloads=soon, say=say
+    )
+    for target, result in results.items():
+        for problem in result.problems:
+            say(target, problem)
+    changed = sum(result.changed > 0 for result in results.values())
+    troubled = sum(bool(result.problems) for result in results.values())
+    log.info("%s: %d of %d targets were changed, %d have a problem", family, changed, len(due), troubled)
+
+
+class _Said:
+    """How many sessions have ended, said now and then: a line for each would bury what matters."""
+
+    def __init__(self, family: str, count: int):
+        self._family, self._count, self._ended, self._next = family, count, 0, time.monotonic() + _SAID_EVERY_S
+
+    def ended(self, target: str, status: int) -> None:
+        self._ended += 1
+        if self._ended == self._count or time.monotonic() >= self._next:
+            self._next = time.monotonic() + _SAID_EVERY_S
+            log.info("%s: %d of %d sessions have ended", self._family, self._ended, self._count)
+
+
+def _make_once(family: str) -> None:
+    """What its sessions would each import, and the graph of imports by which each tells its instrument."""
+    os.environ["OPENBLAS_NUM_THREADS"] = "1"  # numpy's threads would not be there in a fork
+    for module in ("run", "parse"):
+        registry.part(family, module)
+    instrument_sha256(family)
+
+
+def _ending(status: int) -> str:
+    return "interrupted" if status == INTERRUPTED else f"signal {-status}" if status < 0 else f"status {status}"

@@ -1,0 +1,80 @@
+"""How a study of many hosts falls into groups, so that a job knows of its own hosts only."""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from functools import cached_property
+
+from benchstudy.model.study import Study
+
+# As many jobs as the documented `--cores 8` runs at once; each holds the sessions of all its targets side by side.
+MOST_GROUPS = 8
+# With more, jobs tell each other apart by what they share, and no longer host by host.
+MOST_HOSTS = 32
+
+
+@dataclass(frozen=True)
+class Group:
+    """Targets that one job of a family measures. `parts`: those of one part share hosts, and take turns."""
+
+    number: int
+    parts: tuple[tuple[str, ...], ...]
+
+    @cached_property
+    def targets(self) -> list[str]:
+        return [target for part in self.parts for target in part]
+
+    def targets_of(self, study: Study, family: str) -> list[str]:
+        """Those on which the family is measured."""
+        measured = study.families[family].targets
+        return self.targets if measured is None else [target for target in self.targets if target in measured]
+
+
+def connected(hosts: Mapping[str, Iterable[str]]) -> list[list[str]]:
+    """Targets that share hosts, directly or by way of others, together; `hosts` by target. In their order."""
+    towards: dict[str, str] = {}
+
+    def representative(host: str) -> str:
+        while towards.setdefault(host, host) != host:
+            towards[host] = host = towards[towards[host]]
+        return host
+
+    for names in hosts.values():
+        first, *others = map(representative, names)
+        for other in others:
+            towards[representative(other)] = first
+    found: dict[str, list[str]] = {}
+    for target, names in hosts.items():
+        found.setdefault(representative(next(iter(names))), []).append(target)
+    return list(found.values())
+
+
+def groups(study: Study, most: int = MOST_GROUPS) -> list[Group]:
+    """The groups of a study with more than `most` parts that share no host; [] where each target has jobs of its own.
+
+    Each part comes to the group that has the fewest targets so far: a target added at the end moves no other.
+    """
+    parts = connected(_hosts_of_targets(study))
+    if len(parts) <= most:
+        return []
+    filled: list[list[list[str]]] = [[] for _ in range(most)]
+    for part in parts:
+        min(filled, key=lambda group: sum(map(len, group))).append(part)
+    return [Group(number, tuple(map(tuple, group))) for number, group in enumerate(filled, start=1)]
+
+
+def places(study: Study) -> dict[str, set[str]]:
+    """What no two jobs use at once, by name: single hosts in a small study, else all hosts of a group, or of a part."""
+    of_targets = _hosts_of_targets(study)
+    together = [group.targets for group in groups(study)]
+    if not together:
+        if len(study.hosts) <= MOST_HOSTS:
+            return {f"host_{host}": {host} for host in study.hosts}
+        together = connected(of_targets)
+    return {
+        f"group_{number}": {host for target in targets for host in of_targets[target]}
+        for number, targets in enumerate(together, start=1)
+    }
+
+
+def _hosts_of_targets(study: Study) -> dict[str, list[str]]:
+    return {name: list(dict.fromkeys(target.roles.values())) for name, target in study.targets.items()}
