@@ -126,7 +126,8 @@ def test_a_plain_user_can_have_it_too(tmp_path):
     try:
         code = home / "code"
         subprocess.run(["cp", "-r", str(Path(loopback.__file__).parents[2]), str(code)], check=True)
-        # As that user, with this interpreter if it can be read by others, else the system's: loopback is stdlib only.
+        # With the system's interpreter, since others need not be able to read this one. -S keeps its packages out:
+        # loopback needs the standard library only.
         script = (
             "import getpass, subprocess, pathlib\n"
             "from benchstudy.hosts import loopback\n"
@@ -138,7 +139,7 @@ def test_a_plain_user_can_have_it_too(tmp_path):
             "assert loopback.running_sshd(pathlib.Path.home() / 'state') is None\n"
         )
         done = subprocess.run(
-            ["su", user, "-c", 'cd && PYTHONPATH=code exec python3 -c "$0"', script], capture_output=True, text=True
+            ["su", user, "-c", 'cd && PYTHONPATH=code exec python3 -S -c "$0"', script], capture_output=True, text=True
         )
         assert done.returncode == 0, done.stderr
         assert done.stdout.strip() == user

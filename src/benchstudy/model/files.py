@@ -2,11 +2,13 @@
 
 import errno
 import fcntl
+import glob
 import hashlib
 import json
 import os
 import re
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, suppress
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -20,20 +22,57 @@ def as_json(value: Mapping[str, Any]) -> str:
     return json.dumps(value, indent=2, default=str) + "\n"
 
 
+def json_of(content: str | bytes) -> Any:
+    """What a JSON text holds, whoever wrote it. Raises ValueError, also where it is nested deeper than can be read."""
+    try:
+        return json.loads(content)
+    except RecursionError as error:
+        raise ValueError("it is nested too deep") from error
+
+
 def write_atomically(path: Path, text: str) -> None:
     """`path` holds either its old content or all of `text`, also after a crash."""
-    temporary = path.with_name(f".{path.name}.{os.getpid()}")
-    with temporary.open("w") as file:
+    with whole_or_nothing(path) as temporary, temporary.open("w") as file:
         file.write(text)
         file.flush()
         os.fsync(file.fileno())
-    os.replace(temporary, path)
+
+
+def _runs(pid: int) -> bool:
+    """Asked without psutil: whoever has Python alone uses this module, too (hosts/loopback.py)."""
+    try:
+        os.kill(pid, 0)
+    except (ProcessLookupError, OverflowError):
+        return False
+    except PermissionError:  # another user's
+        pass
+    return True
+
+
+@contextmanager
+def whole_or_nothing(path: Path) -> Iterator[Path]:
+    """A file beside `path` to write to: it takes the place of `path` at the end, and is gone when that fails.
+
+    What processes that were killed left of theirs goes too.
+    """
+    for left in path.parent.glob(f".{glob.escape(path.name)}.*"):
+        pid = left.suffix[1:]
+        if pid.isdigit() and not _runs(int(pid)):
+            left.unlink(missing_ok=True)
+    temporary = path.with_name(f".{path.name}.{os.getpid()}")
+    try:
+        yield temporary
+        os.replace(temporary, path)
+    except BaseException:
+        with suppress(OSError):  # the same trouble, or it was never there
+            temporary.unlink()
+        raise
 
 
 def disk_trouble(error: Exception) -> str | None:
     """What to do about a disk of this machine that takes no more, in words; None for any other trouble."""
-    if not isinstance(error, OSError) or error.errno is None:  # as libraries in Rust, such as polars, say it
-        number = re.search(r"\(os error (\d+)\)", str(error))
+    if not isinstance(error, OSError) or error.errno is None:  # as libraries in Rust and executed notebooks say it
+        number = re.search(r"(?:\(os error |\[Errno )(\d+)[)\]]", str(error))
         error = OSError(int(number[1]), os.strerror(int(number[1]))) if number else OSError()
     ways = {
         errno.ENOSPC: "free some space there",
