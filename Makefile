@@ -16,7 +16,7 @@ BIN := .venv/bin
 # The commands below are of the environment.
 export PATH := $(CURDIR)/$(BIN):$(PATH)
 
-.PHONY: help environment report crate reproduce lint test-fast test test-long lab check format lock clean-reports clean-environment clean-loopback
+.PHONY: help environment report crate reproduce lint test-fast test faults test-long lab check format lock clean-reports clean-environment clean-loopback
 
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-18s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -61,10 +61,16 @@ test: ## set up what is missing, then run the whole test suite
 	@python tests/build_tools.py
 	@python -m pytest -n $(WORKERS) --no-loadscope-reorder $(PYTEST)
 
-INPUTS ?= 100000
-test-long: ## fuzz every parser and reader with INPUTS damaged files (100000: about an hour)
+faults: ## run the tests of faults alone, and write docs/faults.md
 	@sh setup/environment.sh test
-	@python tests/fuzzing.py --inputs $(INPUTS) --seed $$(date +%j)
+	@python tests/build_tools.py
+	@python -m pytest -n $(WORKERS) --no-loadscope-reorder -m fault --fault-table=docs/faults.md $(PYTEST)
+
+INPUTS ?= 100000
+test-long: ## fail every system call, then fuzz every parser and reader with INPUTS damaged files and answers
+	@sh setup/environment.sh test
+	@python tests/injections.py --seed $$(date +%j)
+	@python tests/fuzzing.py --inputs $(INPUTS) --jobs 2 --seed $$(date +%j) --keep .benchstudy/fuzz
 
 lab: environment ## JupyterLab on the notebooks; LAB="--no-browser --port=8890" hands it options
 	@benchstudy lab $(LAB)

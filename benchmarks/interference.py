@@ -129,6 +129,7 @@ def windows(root: Path, study: str, family: str, visits: list[Visit]) -> Iterato
         spans = [
             (readings[0]["wall"], readings[-1]["wall"])
             for command in document["commands"]
+            if command["measured"]
             for about in command["hosts"].values()
             if len(readings := about["readings"]) > 1
         ]
@@ -209,7 +210,9 @@ def main() -> None:
                 visitors.over.set()
                 if options.kinds:
                     visitors.join()
-            (project.root / "visits.json").write_text(json.dumps([asdict(visit) for visit in visitors.visits]))
+            (project.root / f"visits-{family}.json").write_text(
+                json.dumps([asdict(visit) for visit in visitors.visits])
+            )
             plan = parse_study(study).session("this-machine", family)
             tidy_family(project.root, [plan], project.root / "data" / "tidy" / study["study"] / family)
             found += windows(project.root, study["study"], family, visitors.visits)

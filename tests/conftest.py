@@ -11,6 +11,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import fault_table
+import nothing_lost
 import pytest
 import tiers
 import two_hosts
@@ -145,7 +147,13 @@ def use_common_tool_store() -> None:
     os.environ.setdefault(TOOL_STORE, str(CHECKOUT / ".benchstudy" / "tools"))
 
 
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption("--fault-table", type=Path, help="write the results of tests marked `fault` there")
+
+
 def pytest_configure(config: pytest.Config) -> None:
+    if file := config.getoption("--fault-table"):
+        config.pluginmanager.register(fault_table.FaultTable(file))
     os.environ.setdefault(TEST_RUN, str(uuid.uuid4()))
     use_common_tool_store()
 
@@ -183,37 +191,18 @@ def pytest_sessionfinish(session: pytest.Session, exitstatus: int) -> None:
     if hasattr(session.config, "workerinput"):
         return  # one of several pytest-xdist workers: the others may still be at work
     base = session.config._tmp_path_factory.getbasetemp()  # pytest offers no public way outside a fixture
-    left = [*left_processes(str(base)), *left_mounts(str(base)), *left_cables()]
+    left = [*left_processes(str(base)), *nothing_lost.mounts_below(base), *left_cables()]
     if left:
         session.exitstatus = pytest.ExitCode.TESTS_FAILED
         reporter = session.config.pluginmanager.get_plugin("terminalreporter")
         reporter.write_line("\nleft behind by the tests:\n  " + "\n  ".join(left), red=True)
 
 
-def left_processes(base: str) -> list[str]:
+def left_processes(base: str) -> set[str]:
     """Processes with this run's mark, or with one of its folders in their command, environment or place."""
-    marks = (f"{TEST_RUN}={os.environ[TEST_RUN]}".encode(), base.encode())
-    own = {os.getpid(), os.getppid()}
-    left = []
-    for folder in Path("/proc").glob("[0-9]*"):
-        try:
-            words = (folder / "cmdline").read_bytes()
-            traces = words + (folder / "environ").read_bytes() + os.fsencode(os.readlink(folder / "cwd"))
-            state = (folder / "stat").read_text().rpartition(")")[2].split()[0]
-        except (FileNotFoundError, ProcessLookupError, PermissionError):
-            continue  # it ended meanwhile, or is another user's
-        # Python's own helpers of multiprocessing go when pytest does.
-        if int(folder.name) in own or state == "Z" or b"from multiprocessing." in words:
-            continue
-        if any(mark in traces for mark in marks):
-            command = words.replace(b"\0", b" ").decode(errors="replace")
-            left.append(f"process {folder.name}: {command[:200]}")
-    return left
-
-
-def left_mounts(base: str) -> list[str]:
-    mounts = (line.split() for line in Path("/proc/self/mounts").read_text().splitlines())
-    return [f"mount {fields[1]} ({fields[2]})" for fields in mounts if fields[1].startswith(base)]
+    found = {*nothing_lost.processes(f"{TEST_RUN}={os.environ[TEST_RUN]}"), *nothing_lost.processes(base)}
+    # Python's own helpers of multiprocessing go when pytest does.
+    return {process for process in found if "from multiprocessing." not in process}
 
 
 def left_cables() -> list[str]:

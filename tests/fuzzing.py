@@ -1,43 +1,51 @@
 """Fuzzing by mutation: real captures, damaged in the ways in which files are, given to every parser and reader.
 
 `make test-long` runs it for as many inputs as one likes; a sample is in the suite (test_fuzzing.py). What it found
-lies in tests/data/fuzz as it was, and is tried each time.
+lies in tests/data/fuzz as it was, and is tried each time. fuzz_doors.py says what is given to whom.
 
-    python tests/fuzzing.py --inputs 100000 --seed 7 --only fio
+    python tests/fuzzing.py --inputs 100000 --seed 7 --only fio --jobs 2
+
+Every kind of door gets the same number of inputs. An input follows from the seed, its kind and its number alone. A
+Ctrl-C or SIGTERM ends the run with what it has seen so far; another seed goes on with other inputs.
 """
 
 import argparse
+import contextlib
+import functools
+import gc
+import importlib.metadata
 import json
 import math
+import mmap
+import multiprocessing
+import os
 import random
 import re
 import resource
-import shutil
 import signal
+import struct
 import sys
-import tarfile
 import tempfile
 import time
 import traceback
-from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from multiprocessing.connection import Connection, wait
 from pathlib import Path
 
-from benchstudy.families.load_test.prometheus_samples import read_matrix
-from benchstudy.measuring import sealed
-from benchstudy.measuring.raw import TrialRecord
-from benchstudy.model import registry
-from benchstudy.model.errors import BenchstudyError, StudyError
-from benchstudy.model.family import Parsed, ParseError
-from benchstudy.model.study import load_study
-from benchstudy.provenance.checks import check_crate
+from fuzz_doors import Door, doors
 
-DATA = Path(__file__).parent / "data"
-STORES = DATA / "store-b9a61cf"
-CORPUS = DATA / "fuzz"
+from benchstudy.model import registry
+from benchstudy.model.catalogue import expansion
+from benchstudy.model.family import Parsed
+
+CORPUS = Path(__file__).parent / "data" / "fuzz"
 MOST_S = 3
 MOST_BYTES = 500 << 20
+_TURN_S = 3.0  # how long a worker stays with one kind of door
+_LONGEST_TURN_S = 10.0
+_STUCK_S = 60.0  # of a worker that waits for what never comes, which takes no processor time
+_UNREAD_SHARE = 0.05  # of a trial's inputs: files that its parser does not open as long as all is well
 _NUMBER = re.compile(rb"-?\d+(?:\.\d+)?(?:[eE][+-]?\d+)?")
 _WORD = re.compile(rb'"[^"\n]{0,80}"')
 _NUMBERS = (
@@ -47,7 +55,7 @@ _NUMBERS = (
 )  # fmt: skip
 _PIECES = (
     b"\0", b"\xff\xfe", b"\r\n", b"\n\n\n", b"{", b"}", b"[" * 20000, b'{"a":' * 3000, b",", b'"', b"%", b"-", b":",
-    b"\\ud800", b"\x1b[2J", "\u202e".encode(), b"../../x", b"'", b";",
+    b"\n" * 20000, b" " * 20000, b"\\ud800", b"\x1b[2J", "\u202e".encode(), b"../../x", b"'", b";",
 )  # fmt: skip
 
 
@@ -55,14 +63,7 @@ class Hang(BaseException):
     """It took longer than it may."""
 
 
-@dataclass(frozen=True)
-class Door:
-    """One parser or reader with real inputs: `attempt` is given a damaged file, and may raise one of `declared`."""
-
-    name: str
-    original: bytes
-    attempt: Callable[[bytes], object]
-    declared: tuple[type[BaseException], ...]
+# --- damages -------------------------------------------------------------------------------------------------------
 
 
 def damaged(rng: random.Random, content: bytes) -> bytes:
@@ -119,108 +120,6 @@ _DAMAGES: tuple[Callable[[random.Random, bytes], bytes], ...] = (
 )  # fmt: skip
 
 
-# --- what is given to whom -----------------------------------------------------------------------------------------
-
-
-def doors(work: Path, stores: Iterable[str] = ("embedded", "endings")) -> list[Door]:
-    """All of them, with the trials of these stores; `work` takes the files that they read."""
-    return [*_trials(work, stores), *_imports(work), *_readers(work)]
-
-
-def _trials(work: Path, stores: Iterable[str]) -> Iterator[Door]:
-    """Each file of one good trial of each case of the stores that an older version measured."""
-    for name in stores:
-        with tarfile.open(STORES / f"{name}.tar.xz") as archive:
-            archive.extractall(work / name)
-    seen = set()
-    for record in sorted(work.glob("*/data/raw/*/*/*/*/*/trial.json")):
-        told = TrialRecord.model_validate_json(record.read_bytes())
-        if told.status != "ok" or (told.family, told.case) in seen:
-            continue
-        seen.add((told.family, told.case))
-        folder = work / "trials" / f"{len(seen)}"
-        shutil.copytree(record.parent, folder, copy_function=shutil.copyfile)
-        for path in (folder, *folder.rglob("*")):
-            path.chmod(0o755 if path.is_dir() else 0o644)
-        for path in sorted(p for p in folder.rglob("*") if p.is_file() and p.name not in (sealed.SUMS, "trial.json")):
-            yield _of_trial(told, folder, path)
-        yield Door(f"record of {told.family}", record.read_bytes(), _record(work / "record.json"), (ValueError,))
-
-
-def _of_trial(told: TrialRecord, folder: Path, path: Path) -> Door:
-    family, original = registry.get(told.family), path.read_bytes()
-
-    def attempt(content: bytes) -> object:
-        path.write_bytes(content)
-        try:
-            parsed = family.parse(told.levels, folder)
-            family.notes(folder)
-            return parsed
-        finally:
-            path.write_bytes(original)
-
-    return Door(f"{told.case}: {path.relative_to(folder)}", original, attempt, (ParseError,))
-
-
-def _record(path: Path) -> Callable[[bytes], object]:
-    return lambda content: TrialRecord.model_validate_json(content)
-
-
-def _imports(work: Path) -> Iterator[Door]:
-    for family in ("fio", "http_concurrency", "log_write"):
-        folder = {"fio": "fio", "http_concurrency": "http", "log_write": "tessera"}[family]
-        for path in sorted((DATA / folder).iterdir()):
-            copy = work / f"import-{path.name}"
-
-            def attempt(content: bytes, copy: Path = copy, family: str = family) -> object:
-                copy.write_bytes(content)
-                found = registry.get(family).parse_import(copy)
-                parsed = []
-                for run in found:
-                    files = copy.with_suffix(".files")
-                    shutil.rmtree(files, ignore_errors=True)
-                    files.mkdir()
-                    for name, text in {run.file_name: content, **run.files}.items():
-                        (files / name).write_bytes(text)
-                    if run.failure is None:
-                        parsed.append(registry.get(family).parse(run.levels, files))
-                return parsed
-
-            if path.suffix != ".md" and path.stat().st_size < 1 << 16:
-                yield Door(f"import of {family}: {path.name}", path.read_bytes(), attempt, (ParseError,))
-
-
-def _readers(work: Path) -> Iterator[Door]:
-    study = work / "study.yaml"
-
-    def read_study(content: bytes) -> None:
-        study.write_bytes(content)
-        load_study(study)
-
-    for path in sorted((DATA.parents[1] / "config").rglob("*.yaml")):
-        yield Door(f"study {path.name}", path.read_bytes(), read_study, (StudyError,))
-    index = work / "session.json"
-
-    def read_index(content: bytes) -> None:
-        index.write_bytes(content)
-        sealed.read_index(index)
-
-    yield Door("session.json", next(work.glob("*/data/raw/*/*/fio/session.json")).read_bytes(), read_index, ())
-    answer = b'{"status":"success","data":{"resultType":"matrix","result":[{"metric":{"instance":"a","le":"0.5"},"values":[[1700000000.1,"12"],[1700000005,"NaN"]]}]}}'  # noqa: E501
-    yield Door("answer of Prometheus", answer, read_matrix, (ParseError,))
-    crate = work / "crate"
-    crate.mkdir()
-    (crate / "a.txt").write_text("x")
-    (crate / "SHA256SUMS").write_text(f"{'0' * 64}  a.txt\n")
-
-    def read_crate(content: bytes) -> None:
-        (crate / "ro-crate-metadata.json").write_bytes(content)
-        check_crate(crate)
-
-    graph = json.dumps({"@graph": [{"@id": "./", "hasPart": [{"@id": "a.txt"}]}, {"@id": "a.txt", "@type": "File"}]})
-    yield Door("metadata of a crate", graph.encode(), read_crate, (BenchstudyError,))
-
-
 # --- what must hold ------------------------------------------------------------------------------------------------
 
 
@@ -229,8 +128,8 @@ def fault(door: Door, content: bytes) -> str | None:
     try:
         with _within(MOST_S):
             found = door.attempt(content)
-    except door.declared:
-        return None
+    except door.declared as error:
+        return f"took more than {MOST_BYTES >> 20} MiB" if _for_memory(error) else None
     except Hang:
         return f"took longer than {MOST_S} s"
     except (KeyboardInterrupt, SystemExit):
@@ -244,16 +143,33 @@ def fault(door: Door, content: bytes) -> str | None:
     return None
 
 
+def _for_memory(error: BaseException | None) -> bool:
+    """Whether an error came of memory that was not to be had, whatever was made of it since."""
+    while error is not None and not isinstance(error, MemoryError):
+        error = error.__cause__ or error.__context__
+    return error is not None
+
+
+_FAMILIES = tuple(map(registry.get, registry.names()))
+_SIGNED = {metric.name for family in _FAMILIES for metric in family.metrics.values() if metric.signed}
+_SIGNED |= {column for family in _FAMILIES for column in family.signed_columns}
+
+
 def _impossible(parsed: Parsed) -> Iterator[str]:
     for observation in parsed.observations:
-        value = observation.value
-        if value is not None and (not math.isfinite(value) or (value < 0 and observation.metric != "slope")):
-            yield f"{observation.metric} is {value}"
+        if _wrong(observation.metric, observation.value):
+            yield f"{observation.metric} is {observation.value}"
     for name, rows in parsed.series.items():
         for row in rows:
-            for column, value in row.items():
-                if isinstance(value, float) and not math.isfinite(value) and column != "le_s":
-                    yield f"{name}.{column} is {value}"
+            yield from (f"{name}.{column} is {value}" for column, value in row.items() if _wrong(column, value))
+
+
+def _wrong(name: str, value: object) -> bool:
+    if not isinstance(value, int | float) or 0 <= value < math.inf:
+        return False
+    if name == "le_s" and value == math.inf:  # the last bucket has no upper edge
+        return False
+    return not math.isfinite(value) or name not in _SIGNED
 
 
 class _within:
@@ -274,49 +190,239 @@ class _within:
         raise Hang
 
 
+# --- one process ---------------------------------------------------------------------------------------------------
+
+
+@dataclass
+class Seen:
+    """What came of some inputs, in so many seconds of processor time.
+
+    `found`: kind of fault to how often it was, and the door and input that showed it.
+    """
+
+    given: int = 0
+    seconds: float = 0.0
+    found: dict[str, tuple[int, str, bytes]] = field(default_factory=dict)
+
+    def add(self, door: str, wrong: str, content: bytes) -> None:
+        kind = re.sub(r": .*(?= \()|[\d.]+(?![^(]*\))", "#", wrong, flags=re.DOTALL)  # whatever the message says
+        count, *first = self.found.get(kind, (0, door, content))
+        self.found[kind] = count + 1, *first
+
+    def __iadd__(self, other: "Seen") -> "Seen":
+        self.given += other.given
+        self.seconds += other.seconds
+        for kind, (count, *first) in other.found.items():
+            before, *known = self.found.get(kind, (0, *first))
+            self.found[kind] = before + count, *known
+        return self
+
+
 def run(
-    chosen: Sequence[Door], inputs: int, seed: int, deadline: float = math.inf
-) -> tuple[int, dict[str, tuple[str, bytes]]]:
-    """How many inputs were given until the `deadline`, and what was found: fault to door and input, one a kind."""
-    found: dict[str, tuple[str, bytes]] = {}
-    kinds: Counter[str] = Counter()
-    given = 0
-    for number in range(inputs):
-        if time.monotonic() > deadline:
+    chosen: Sequence[Door], numbers: Iterable[int], seed: str, before: Callable[[int], object] = lambda number: None
+) -> Seen:
+    """Give the inputs of these `numbers` to these doors; `before` is told each number before it is given."""
+    seen, begun, used = Seen(), time.monotonic(), time.process_time()
+    read, unread = [d for d in chosen if d.read], [d for d in chosen if not d.read]
+    for number in numbers:
+        if time.monotonic() - begun > _LONGEST_TURN_S:  # of a rate that was misjudged; the rest comes in another turn
             break
-        given += 1
-        rng = random.Random(f"{seed}/{number}")  # of its number alone, so that any input can be made again
-        door = rng.choice(chosen)
-        content = damaged(rng, door.original)
+        before(number)
+        door, content = made(read, unread, seed, number)
         if wrong := fault(door, content):
-            kind = re.sub(r"[\d.]+(?![^(]*\))", "#", f"{door.name.split(':')[0]}: {wrong}")
-            kinds[kind] += 1
-            found.setdefault(kind, (door.name, content))
-    for kind, count in kinds.most_common():
-        print(f"{count:6d}  {kind}")
-    return given, found
+            seen.add(door.name, wrong, content)
+        seen.given += 1
+    seen.seconds = time.process_time() - used
+    return seen
+
+
+def made(read: Sequence[Door], unread: Sequence[Door], seed: str, number: int) -> tuple[Door, bytes]:
+    """The door and the input of this number: of these alone, so that any input can be made again."""
+    rng = random.Random(f"{seed}/{number}")
+    door = rng.choice(unread if unread and (not read or rng.random() < _UNREAD_SHARE) else read)
+    return door, damaged(rng, door.original)
+
+
+# --- several processes ---------------------------------------------------------------------------------------------
+
+
+class Worker:
+    """A process with all doors and files of its own, which takes turns: a kind of door and numbers of inputs."""
+
+    def __init__(self, only: str, seed: int):
+        self._only, self._seed = only, seed
+        self._number = mmap.mmap(-1, 8)  # of the input that is being read, for when it ends its reader
+        self.turn: tuple[str, range] | None = None
+        self._start()
+
+    def _start(self) -> None:
+        self.said, theirs = multiprocessing.Pipe()
+        self._process = multiprocessing.get_context("fork").Process(target=self._work, args=(theirs,), daemon=True)
+        self._process.start()
+        theirs.close()
+        self.kinds: dict[str, int] = self.said.recv()
+
+    def _work(self, said: Connection) -> None:
+        for number in (signal.SIGINT, signal.SIGTERM):  # the turn is ended first
+            signal.signal(number, signal.SIG_IGN)
+        _remember_what_stays()
+        with tempfile.TemporaryDirectory(prefix="benchstudy-fuzz-", dir=_memory_disk()) as folder:
+            by_kind: dict[str, list[Door]] = {}
+            for door in doors(Path(folder)):
+                if self._only in door.kind or self._only in door.name:
+                    by_kind.setdefault(door.kind, []).append(door)
+            for of_kind in by_kind.values():
+                run(of_kind, range(3), "what is imported late")
+            gc.collect()
+            gc.freeze()
+            most = _address_space() + MOST_BYTES
+            resource.setrlimit(resource.RLIMIT_AS, (most, most))
+            said.send({kind: len(of_kind) for kind, of_kind in by_kind.items()})
+            while turn := _received(said):
+                kind, numbers = turn
+                said.send(run(by_kind[kind], numbers, f"{self._seed}/{kind}", self._begins))
+
+    def _begins(self, number: int) -> None:
+        struct.pack_into("q", self._number, 0, number)
+
+    def take(self, kind: str, numbers: range) -> None:
+        self.turn, self._begun, self._last = (kind, numbers), time.monotonic(), (-1, time.monotonic())
+        self.said.send(self.turn)
+
+    def seen(self) -> Seen:
+        """What came of the turn. One that ended its process, or stuck, is itself what was found."""
+        assert self.turn is not None
+        kind, numbers = self.turn
+        self.turn = None
+        try:
+            return self.said.recv()
+        except (EOFError, ConnectionResetError):
+            self._process.join()
+            return self._ended(kind, numbers, f"ended its process with status {self._process.exitcode}")
+
+    def stuck(self) -> Seen | None:
+        """None as long as it goes on."""
+        number, now = struct.unpack_from("q", self._number)[0], time.monotonic()
+        if number != self._last[0]:
+            self._last = number, now
+        if now - self._last[1] < _STUCK_S or self.turn is None:
+            return None
+        (kind, numbers), self.turn = self.turn, None
+        self._process.kill()
+        self._process.join()
+        return self._ended(kind, numbers, f"waited for more than {_STUCK_S:.0f} s")
+
+    def _ended(self, kind: str, numbers: range, how: str) -> Seen:
+        number = struct.unpack_from("q", self._number)[0]
+        self._start()
+        seen = Seen(number - numbers[0] + 1, time.monotonic() - self._begun)
+        seen.add(kind, f"{how}: input {self._seed}/{kind}/{number}", b"")
+        return seen
+
+    def close(self) -> None:
+        with contextlib.suppress(OSError):  # it may be gone
+            self.said.send(None)
+        self._process.join(2 * _LONGEST_TURN_S)
+
+
+def _remember_what_stays() -> None:
+    """Packages and systems stay as they are: looking for them took two thirds of the time of a study."""
+    importlib.metadata.entry_points = functools.cache(importlib.metadata.entry_points)
+    catalogue = functools.cache(expansion.Catalogue)
+    expansion.Catalogue = lambda folders: catalogue(tuple(folders))
+
+
+def _received(said: Connection) -> tuple[str, range] | None:
+    try:
+        return said.recv()
+    except EOFError:  # the driver is gone
+        return None
+
+
+def _memory_disk() -> str | None:
+    return "/dev/shm" if os.access("/dev/shm", os.W_OK) else None
+
+
+def _address_space() -> int:
+    return int(Path("/proc/self/statm").read_text().split()[0]) * resource.getpagesize()
+
+
+class Run:
+    """All kinds of doors, shared out over workers: who had the least time is next, until each had its inputs."""
+
+    def __init__(self, only: str, inputs: int, seed: int, jobs: int, minutes: float):
+        self._deadline = time.monotonic() + 60 * minutes
+        self._workers = [Worker(only, seed) for _ in range(jobs)]
+        self.seen = {kind: Seen() for kind in self._workers[0].kinds}
+        self._each = math.ceil(inputs / max(1, len(self.seen)))
+        self._next = dict.fromkeys(self.seen, 0)
+        self._stopped = False
+
+    def stop(self, *_: object) -> None:
+        self._stopped = True
+
+    def go(self) -> None:
+        self._share_out()
+        while busy := [worker for worker in self._workers if worker.turn]:
+            ready = wait([worker.said for worker in busy], timeout=1.0)
+            for worker in busy:
+                kind = worker.turn[0] if worker.turn else ""
+                came = worker.seen() if worker.said in ready else worker.stuck()
+                if came is not None:
+                    self.seen[kind] += came
+            self._share_out()
+
+    def close(self) -> None:
+        for worker in self._workers:
+            worker.close()
+
+    def _share_out(self) -> None:
+        for worker in self._workers:
+            turns = [other.turn for other in self._workers if other.turn]
+            left = {kind: self._each - seen.given for kind, seen in self.seen.items()}
+            for kind, numbers in turns:
+                left[kind] -= len(numbers)
+            left = {kind: count for kind, count in left.items() if count > 0}
+            if worker.turn or self._stopped or not left or time.monotonic() > self._deadline:
+                continue
+            under_way = [kind for kind, _ in turns]
+            kind = min(left, key=lambda kind: self.seen[kind].seconds + _TURN_S * under_way.count(kind))
+            seen, first = self.seen[kind], self._next[kind]
+            count = round(_TURN_S * seen.given / max(seen.seconds, 0.01)) if seen.given else 10
+            self._next[kind] += min(left[kind], max(1, count))
+            worker.take(kind, range(first, self._next[kind]))
 
 
 def main(arguments: Iterable[str]) -> int:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--inputs", type=int, default=100_000)
     parser.add_argument("--seed", type=int, default=1)
-    parser.add_argument("--only", default="", help="doors whose name holds this")
+    parser.add_argument("--only", default="", help="doors whose kind or name holds this")
     parser.add_argument("--minutes", type=float, default=math.inf, help="and no longer than this")
+    parser.add_argument("--jobs", type=int, default=1, help="so many processes")
     parser.add_argument("--keep", type=Path, help="a folder for one input of each kind of fault")
     told = parser.parse_args(list(arguments))
-    resource.setrlimit(resource.RLIMIT_AS, (MOST_BYTES + (3 << 30), MOST_BYTES + (3 << 30)))
     begun = time.monotonic()
-    with tempfile.TemporaryDirectory(prefix="benchstudy-fuzz-") as folder:
-        chosen = [door for door in doors(Path(folder)) if told.only in door.name]
-        given, found = run(chosen, told.inputs, told.seed, begun + 60 * told.minutes)
-    for number, (door, content) in enumerate(found.values()) if told.keep else ():
-        told.keep.mkdir(parents=True, exist_ok=True)
-        (told.keep / f"{number:02d}").write_bytes(content)
-        (told.keep / f"{number:02d}.door").write_text(door)
-    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss << 10
-    print(f"{given} inputs, {len(found)} kinds of faults, {time.monotonic() - begun:.0f} s, {peak >> 20} MiB at most")
-    return 1 if found else 0
+    whole = Run(told.only, told.inputs, told.seed, told.jobs, told.minutes)
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, whole.stop)
+    print(f"seed {told.seed}, {len(whole.seen)} kinds of doors", flush=True)
+    try:
+        whole.go()
+    finally:
+        whole.close()
+    took_s, given = time.monotonic() - begun, sum(seen.given for seen in whole.seen.values())
+    faults = [(kind, what, *of) for kind, seen in whole.seen.items() for what, of in seen.found.items()]
+    for kind, seen in whole.seen.items():
+        print(f"{seen.given:9d} inputs {seen.given / max(seen.seconds, 1e-9):8.0f}/s of processor time  {kind}")
+    for number, (kind, what, count, door, content) in enumerate(faults):
+        print(f"{count:6d} × {kind}: {what} [{door}]")
+        if told.keep:
+            told.keep.mkdir(parents=True, exist_ok=True)
+            (told.keep / f"{told.seed}-{number:02d}").write_bytes(content)
+            (told.keep / f"{told.seed}-{number:02d}.json").write_text(json.dumps({"door": door, "what": what}))
+    print(f"{given} inputs, {len(faults)} kinds of faults, {took_s:.0f} s, {given / took_s:.0f}/s, seed {told.seed}")
+    return 1 if faults else 0
 
 
 if __name__ == "__main__":

@@ -149,6 +149,7 @@ def test_a_command_that_cannot_start_says_why(tmp_path, conversations):
     assert record["cause"] == "cannot start '/no/such/program': No such file or directory"
 
 
+@pytest.mark.fault(17, 18)
 def test_a_timeout_ends_a_double_forked_child_that_ignores_term(tmp_path, conversations):
     folder = tmp_path / "runs" / "u-1"
     record = conversations("run", folder, spec=spec("sh", "-c", STUBBORN, timeout_s=1.0)).final()
@@ -157,6 +158,7 @@ def test_a_timeout_ends_a_double_forked_child_that_ignores_term(tmp_path, conver
     assert not runs(int((folder / "files" / "hidden").read_text()))
 
 
+@pytest.mark.fault(18)
 def test_what_outlives_the_command_is_ended_with_it(tmp_path, conversations):
     folder = tmp_path / "runs" / "u-1"
     script = "setsid sleep 300 & echo $! > left; exit 0"
@@ -215,6 +217,7 @@ def test_a_request_to_stop_ends_the_command(tmp_path, conversations):
     assert begun.final()["state"] == "stopped"
 
 
+@pytest.mark.fault(35)
 def test_a_killed_supervisor_is_noticed_at_once_and_nothing_runs_on(tmp_path, conversations):
     folder = tmp_path / "runs" / "u-1"
     begun = conversations("run", folder, spec=spec("sh", "-c", "setsid sleep 300 & echo $! > left; wait"))
@@ -227,6 +230,7 @@ def test_a_killed_supervisor_is_noticed_at_once_and_nothing_runs_on(tmp_path, co
     assert not runs(int((folder / "files" / "left").read_text()))
 
 
+@pytest.mark.fault(10)
 def test_a_reboot_in_between_is_told(tmp_path, conversations):
     folder = tmp_path / "runs" / "u-1"
     conversations("run", folder, spec=spec("true")).final()
@@ -246,6 +250,7 @@ def test_cleanup_steps_run_after_a_timeout_and_a_failing_one_is_an_event(tmp_pat
     assert "exit status 4\nno" in event["detail"]
 
 
+@pytest.mark.fault(14)
 def test_a_full_disk_does_not_hang_the_command_and_is_told(tmp_path):
     # A file system of 256 KiB in a mount namespace of its own, gone with the process.
     folder = "/mnt/runs/u-1"
@@ -262,7 +267,7 @@ def test_a_full_disk_does_not_hang_the_command_and_is_told(tmp_path):
     record = json.loads(done.stdout.splitlines()[-1])
     assert (record["state"], record["exit_status"]) == ("exited", 7)
     assert record["stdout_bytes"] == 5_000_000
-    assert record["stdout_truncated"]
+    assert record["stdout_truncated"] and record["cause_kind"] == "disk-full"
     assert {"stdout incomplete", "disk full"} <= {event["event"] for event in record["events"]}
 
 
@@ -275,6 +280,7 @@ def lock_spec(tmp_path: Path, session: str, lease_s: float = 20.0) -> dict:
     return {"session": session, "owner": owner, "lease_s": lease_s, "beat_s": 0.2, "lock": lock}
 
 
+@pytest.mark.fault(5)
 def test_a_live_owner_is_named_and_never_robbed(tmp_path, conversations):
     first = conversations("lock", tmp_path / "sessions" / "a", spec=lock_spec(tmp_path, "a"))
     assert first.hear()["state"] == "held"
@@ -292,6 +298,7 @@ def test_a_live_owner_is_named_and_never_robbed(tmp_path, conversations):
     assert conversations("lock", tmp_path / "sessions" / "c", spec=lock_spec(tmp_path, "c")).hear()["state"] == "held"
 
 
+@pytest.mark.fault(5)
 def test_a_silent_owner_is_waited_for_and_everything_of_its_session_is_gone(tmp_path, conversations):
     first = conversations("lock", tmp_path / "sessions" / "a", spec=lock_spec(tmp_path, "a", lease_s=2.0))
     first.hear()
@@ -367,6 +374,7 @@ def test_a_marked_folder_is_removed_and_links_in_it_are_not_followed(tmp_path):
         ("/proc", "no .benchstudy marker"),
     ],
 )
+@pytest.mark.fault(23)
 def test_anything_else_is_refused_and_survives(tmp_path, path, reason):
     home = marked_folder(tmp_path / "home")
     real = marked_folder(tmp_path / "real")
@@ -384,6 +392,7 @@ def test_anything_else_is_refused_and_survives(tmp_path, path, reason):
     assert all(sentinel.exists() for sentinel in sentinels)
 
 
+@pytest.mark.fault(23)
 def test_a_folder_with_a_mount_in_it_is_refused(tmp_path):
     folder = marked_folder(tmp_path / "ours")
     (folder / "mnt").mkdir()

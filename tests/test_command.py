@@ -265,6 +265,7 @@ def test_a_program_is_asked_for_its_version_by_the_name_it_has_and_its_system_is
     assert record.commands[0].tool.version == "two 1.5"
 
 
+@pytest.mark.fault(17)
 def test_a_command_that_hangs_is_ended_by_its_name_and_leaves_nothing(measured: Measured):
     trial = measured.trials["command=hanging"]
     assert trial.record.status == "timeout" and "sh was ended at its timeout" in trial.record.cause
@@ -283,6 +284,7 @@ def test_memory_is_the_commands_own_or_nothing(measured: Measured):
     assert "peak_memory" not in measured.values("forgiven"), "a shell has less than what spawns it"
 
 
+@pytest.mark.fault(20)
 def test_a_metric_that_is_not_found_fails_the_trial_with_the_searched_text(measured: Measured):
     cause, failure = measured.failed("empty")
     assert "the metric tps is not found: regex 'tps = ([0-9.]+)' in stdout" in cause and "nothing of note" in cause

@@ -1,5 +1,6 @@
 """Faults during a whole study: nothing completed is lost, the report tells, the same command completes."""
 
+import html
 import json
 import os
 import signal
@@ -11,6 +12,7 @@ import calm_study
 import pytest
 from calm_study import sealed
 from conftest import Project
+from nothing_lost import nothing_lost, seen
 from sshd_hosts import SshdHost
 
 FILE_SIZE = {"sizes": ["100KB"], "sync": ["fsync"], "cache": ["cold"], "operations": 10}
@@ -73,7 +75,8 @@ def until(condition: Callable[[], object], process: subprocess.Popen, timeout_s:
         time.sleep(0.05)
 
 
-def test_a_host_that_goes_away_for_ever_takes_no_other_with_it(project, hosts, study):
+@pytest.mark.fault(8)
+def test_a_host_that_goes_away_for_ever_takes_no_other_with_it(project, hosts, study, tmp_path):
     config = project.write_study(study)
     process = begin(project)
     until(lambda: sealed(project, study, "far"), process)
@@ -82,19 +85,17 @@ def test_a_host_that_goes_away_for_ever_takes_no_other_with_it(project, hosts, s
     assert process.returncode != 0
     assert "fio on far: " in output, "the command says which session it was"
     assert len(results(project, "near")) == 6, "the other host's session is complete"
-    before = sealed(project, study, "far")
+    before = seen(project.root / "data/raw/faults", tmp_path / "work-near", tmp_path / "work-far")
     assert index(project, "far")["problem"]
     assert "aborted" in [trial["status"] for trial in index(project, "far")["trials"]]
     assert "could not be held" in (project.root / "reports/index.html").read_text()
 
     hosts["far"].start()
-    near = sealed(project, study, "near")
-    project.snakemake("measure", "--configfile", config)
-    assert before < sealed(project, study, "far"), "nothing is lost, what was missing is there"
-    assert len(set(results(project, "far"))) == len(results(project, "far")) == 6
-    assert sealed(project, study, "near") == near, "the complete session was not measured again"
+    project.snakemake("report", "--configfile", config)
+    nothing_lost(before, good=12, page=project.root / "reports/index.html", says="aborted: ")
 
 
+@pytest.mark.fault(7)
 def test_a_dropped_connection_is_an_event_and_the_same_trial_goes_on(project, hosts, study):
     project.write_study(study)
     process = begin(project, "measure")
@@ -109,18 +110,19 @@ def test_a_dropped_connection_is_an_event_and_the_same_trial_goes_on(project, ho
     assert any("connected again" in event for event in session["events"])
 
 
-def test_kill_9_while_a_notebook_runs_leaves_raw_alone_and_only_the_notebook_is_done_again(project, small):
+@pytest.mark.fault(3)
+def test_kill_9_while_a_notebook_runs_leaves_raw_alone_and_only_the_notebook_is_done_again(project, small, tmp_path):
     config = project.write_study(small)
     process = begin(project)
     trace = project.root / "logs/make_page/faults/file_size.ipynb"
     until(trace.exists, process)
     os.killpg(process.pid, signal.SIGKILL)
     process.communicate(timeout=60)
-    raw = {path: path.stat().st_mtime_ns for path in sealed(project, small, "near")}
+    before = seen(project.root / "data/raw/faults", tmp_path / "work-near")
     done = project.snakemake("report", "--configfile", config)
     assert "rule make_page" in done.stdout + done.stderr
     assert "rule measure_session" not in done.stdout + done.stderr
-    assert raw == {path: path.stat().st_mtime_ns for path in sealed(project, small, "near")}
+    nothing_lost(before, good=2, lock=tmp_path / "near.lock")
     assert (project.root / "reports/faults/file_size.html").is_file()
 
 
@@ -142,6 +144,7 @@ def test_a_missing_mount_fails_its_cases_and_no_other(project, small, tmp_path):
     assert "mount it or make it" in page
 
 
+@pytest.mark.fault(11)
 def test_what_stops_a_session_before_it_begins_is_said_and_nothing_is_half_written(project, hosts, small):
     config = project.write_study(small)
     hosts["near"].change_host_key()
@@ -153,3 +156,35 @@ def test_what_stops_a_session_before_it_begins_is_said_and_nothing_is_half_writt
     hosts["near"].pin()
     project.snakemake("measure", "--configfile", config)
     assert len(results(project, "near")) == 2
+
+
+@pytest.mark.fault(33)
+def test_hosts_that_cannot_be_set_up_are_named_and_all_others_are_reported(project, hosts, small, tmp_path):
+    old = tmp_path / "python3.8"
+    old.write_text(
+        "#!/usr/bin/env python3\nimport sys\nsys.version_info = (3, 8, 18, 'final', 0)\n"
+        "place = sys.argv.index('-c')\nscript, sys.argv[:] = sys.argv[place + 1], ['-c', *sys.argv[place + 2 :]]\n"
+        "exec(script)\n"
+    )
+    old.chmod(0o755)
+    good = small["hosts"]["near"]
+    with SshdHost(tmp_path / "false", options=["ForceCommand /bin/false"]) as shut:
+        described = {
+            "near": good,
+            "no-shell": shut.host.model_dump(exclude_none=True, exclude_defaults=True),
+            "no-python": good | {"python": "/nowhere/python3", "work_dir": str(tmp_path / "work-none")},
+            "old-python": good | {"python": str(old), "work_dir": str(tmp_path / "work-old")},
+        }
+        targets = {name: {"roles": {"sut": name}} for name in described}
+        config = project.write_study(small | {"hosts": described, "targets": targets})
+        done = project.snakemake("report", "--configfile", config, check=False)
+    assert done.returncode != 0
+    assert len(results(project, "near")) == 2
+    page = html.unescape((project.root / "reports/index.html").read_text())
+    for name, words in (
+        ("no-shell", "no command runs there"),
+        ("no-python", "there is no '/nowhere/python3'"),
+        ("old-python", "its Python is 3.8"),
+    ):
+        assert f"{name}: {words}" in index(project, name)["problem"] and words in page
+        assert words in done.stdout + done.stderr

@@ -59,6 +59,7 @@ def store(tmp_path: Path, study: Study) -> TrialStore:
 # --- one bad trial ------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.fault(37)
 def test_a_trial_that_cannot_be_is_a_failed_one_and_all_others_have_their_figures(tmp_path, study, store):
     """As it would come from a parser of before, which took such figures."""
     plan = study.session("machine", "fio")
@@ -90,6 +91,7 @@ def test_a_trial_that_cannot_be_is_a_failed_one_and_all_others_have_their_figure
 # --- imports --------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.fault(37)
 def test_one_absurd_file_among_good_ones_is_refused_and_the_others_are_stored(tmp_path, study):
     folder = tmp_path / "outputs"
     folder.mkdir()
@@ -118,6 +120,7 @@ def test_text_in_the_encodings_of_other_systems_is_read(tmp_path, study):
     assert len(outcome.imported) == 4 and not outcome.refused
 
 
+@pytest.mark.fault(39)
 def test_what_is_no_output_is_refused_with_what_it_is(tmp_path, study):
     (tmp_path / "empty").mkdir()
     os.mkfifo(tmp_path / "pipe")
@@ -143,6 +146,7 @@ def test_what_is_no_output_is_refused_with_what_it_is(tmp_path, study):
 
 
 @pytest.mark.parametrize("text", ["", '{"trials": [', "[]", "{}"])
+@pytest.mark.fault(36)
 def test_a_damaged_index_is_named_and_made_again(tmp_path, study, store, text):
     plan = study.session("machine", "fio")
     whole = json.loads(store.index.read_text())
@@ -156,6 +160,7 @@ def test_a_damaged_index_is_named_and_made_again(tmp_path, study, store, text):
     assert json.loads(store.index.read_text()) == whole
 
 
+@pytest.mark.fault(36)
 def test_a_trial_without_its_sums_is_damaged_and_not_passed_over(tmp_path, study, store):
     trial = store.trials()[0]
     trial.folder.chmod(0o755)
@@ -167,6 +172,7 @@ def test_a_trial_without_its_sums_is_damaged_and_not_passed_over(tmp_path, study
 
 
 @pytest.mark.parametrize("how", ["cut off", "edited", "deleted"])
+@pytest.mark.fault(36)
 def test_tables_that_are_not_as_they_were_made_are_known(tmp_path, study, store, how):
     tables = tmp_path / "tidy"
     assert madetables.are_whole(tables)
@@ -183,6 +189,7 @@ def test_tables_that_are_not_as_they_were_made_are_known(tmp_path, study, store,
 # --- a controller that is killed, and its disk -----------------------------------------------------------------------
 
 
+@pytest.mark.fault(38)
 def test_a_session_that_was_killed_leaves_its_record(tmp_path, study, store):
     plan = study.session("machine", "fio")
     record = SessionRecord(store.folder, "0123456789ab", plan, "instrument")
@@ -201,6 +208,7 @@ def test_a_session_that_was_killed_leaves_its_record(tmp_path, study, store):
 @pytest.mark.parametrize(
     ("number", "way"), [(errno.ENOSPC, "free some space"), (errno.EROFS, "mount it"), (errno.EIO, "dmesg")]
 )
+@pytest.mark.fault(38)
 def test_a_disk_that_takes_no_more_is_said_with_the_way_on(number, way):
     told = disk_trouble(OSError(number, os.strerror(number), "/data/raw/x"))
     assert told is not None and "/data/raw/x: " in told and way in told and "the same command again" in told
@@ -221,6 +229,7 @@ def full_disk(tmp_path):
     subprocess.run(["umount", folder], check=True)
 
 
+@pytest.mark.fault(15, 38)
 def test_an_import_onto_a_full_disk_says_what_to_free_and_the_same_command_goes_on(
     full_disk, tmp_path, capsys, monkeypatch
 ):
@@ -240,6 +249,7 @@ def test_an_import_onto_a_full_disk_says_what_to_free_and_the_same_command_goes_
     assert len(store.trials()) == 4 and not sealed.check(full_disk, store.folder).differences
 
 
+@pytest.mark.fault(15, 38)
 def test_a_job_on_a_full_disk_says_what_to_free(full_disk, tmp_path, study, store):
     declared = paths.declared_study(tmp_path, study.study)
     declared.parent.mkdir(parents=True)

@@ -120,6 +120,7 @@ def test_what_cannot_be_measured_says_why(
     assert [p.name for p in storage.iterdir()] == ["sentinel"]
 
 
+@pytest.mark.fault(14)
 def test_no_space_is_seen_before_anything_is_written(tmp_path: Path) -> None:
     answer = probe(tmp_path, action="write", size=10**15)
     assert re.match(
@@ -275,6 +276,7 @@ def test_a_wrong_backend_is_named_with_the_way_out(changed: dict[str, str], told
 
 
 @pytest.mark.parametrize("kept", [0, 1, 200, -3])
+@pytest.mark.fault(20)
 def test_truncated_output_is_no_result(trials: dict[str, StoredTrial], tmp_path: Path, kept: int) -> None:
     trial = trials["backend=local,op=write,size=1MB,sync=fsync"]
     (tmp_path / "stdout").write_bytes((trial.folder / "stdout").read_bytes()[:kept])

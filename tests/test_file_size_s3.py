@@ -10,8 +10,8 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from conftest import left_processes
 from file_size_study import file_size_study, measure, study_of, trials_by_case
+from nothing_lost import processes
 from s3_server import ACCESS, SECRET, Proxy, S3Server, backend, measured
 from sshd_hosts import SshdHost
 from waiting import until
@@ -63,6 +63,7 @@ def test_the_studys_own_server_with_and_without_parts(tmp_path: Path, sshd: Sshd
     assert all(len(t.record.verified["contents"]["sha256"]) == 64 for t in found.values())
 
 
+@pytest.mark.fault(26, 27)
 def test_only_our_prefix_is_cleaned_even_after_a_kill_in_mid_upload(
     sshd: SshdHost, server: S3Server, root: Path
 ) -> None:
@@ -76,6 +77,7 @@ def test_only_our_prefix_is_cleaned_even_after_a_kill_in_mid_upload(
     server.client.abort_multipart_upload(Bucket="data", Key="benchstudy/other/stray", UploadId=stray["UploadId"])
 
 
+@pytest.mark.fault(26)
 def test_refused_attempts_are_counted_and_their_waiting_is_not_measured(
     sshd: SshdHost, server: S3Server, root: Path
 ) -> None:
@@ -93,6 +95,7 @@ def test_refused_attempts_are_counted_and_their_waiting_is_not_measured(
     assert all(row["duration_s"] < 0.4 for row in found.series["operations"])
 
 
+@pytest.mark.fault(26)
 def test_a_service_that_only_fails_ends_the_trial(sshd: SshdHost, server: S3Server, root: Path) -> None:
     with Proxy(server, failures=100) as proxy:
         (trial,) = measured(root, sshd, [backend(proxy.url)], sizes=["100KB"], ops=["write"])
@@ -101,6 +104,7 @@ def test_a_service_that_only_fails_ends_the_trial(sshd: SshdHost, server: S3Serv
     assert proxy.refused == 5
 
 
+@pytest.mark.fault(25, 26)
 def test_wrong_keys_and_buckets_are_named_and_keys_are_told_nowhere(
     sshd: SshdHost, server: S3Server, root: Path, monkeypatch: pytest.MonkeyPatch, subtests: pytest.Subtests
 ) -> None:
@@ -153,6 +157,7 @@ def test_an_object_to_be_read_is_uploaded_once_a_session_and_removed_at_its_end(
     assert server.keys() == ["benchstudy/sentinel"]
 
 
+@pytest.mark.fault(27)
 def test_a_held_object_is_removed_when_the_controller_is_killed(
     sshd: SshdHost, server: S3Server, root: Path, tmp_path: Path
 ) -> None:
@@ -175,8 +180,7 @@ def test_a_held_object_is_removed_when_the_controller_is_killed(
     controller.kill()
     controller.wait()
     until(lambda: server.keys() == ["benchstudy/sentinel"], timeout_s=60)
-    agents = str(root / "work" / "agent-")
-    until(lambda: not [line for line in left_processes(str(root)) if agents in line], timeout_s=60)
+    until(lambda: not processes(str(root / "work" / "agent-")), timeout_s=60)
 
 
 def test_check_tries_every_bucket_with_its_keys_and_leaves_nothing(
@@ -194,7 +198,8 @@ def test_check_tries_every_bucket_with_its_keys_and_leaves_nothing(
         backend(server.url, "no-bucket", bucket="absent"),
         backend(nobody, "nobody"),
     ]
-    findings = check_host(study_of(sshd, config, root / "work"), "server")
+    study = study_of(sshd, config, root / "work")
+    findings = check_host(study, "server", study.sessions())
     told = {text.removeprefix("file_size: backend "): fine for fine, text, _ in findings if "backend" in text}
     assert "right: an object was put into bucket data, read back and removed" in told
     assert [fine for fine in told.values()] == [True, False, False, False, False]

@@ -284,6 +284,7 @@ def test_a_directory_of_a_service(tmp_path: Path, here: Host):
     assert "/services/" in trial.record.verified["directory"]
 
 
+@pytest.mark.fault(17)
 def test_a_hanging_job_is_ended_and_its_file_removed(tmp_path: Path, here: Host, data: Path):
     trials = measure(
         tmp_path, here, timeout="1s", size="1MiB", runtime="1h", directories=[{"name": "d", "path": str(data)}],

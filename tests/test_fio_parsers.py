@@ -104,6 +104,7 @@ def test_text_cut_off_anywhere_is_refused(name: str):
             observe(parse_fio_text(whole[:end]))
 
 
+@pytest.mark.fault(14)
 def test_text_of_a_full_disk_is_no_result():
     with pytest.raises(ParseError, match=r"job full ended in error 28: .*No space left on device"):
         observe(parse_fio_text(text("fio-3.33-disk-full.txt")))
@@ -168,6 +169,7 @@ def test_notes_around_the_document_are_passed_over(before: str, after: str):
     assert values(observe(parse_fio_json(before + whole + after)))["read_ios"] == 12276
 
 
+@pytest.mark.fault(20)
 def test_json_cut_off_anywhere_is_refused():
     whole = text("fio-3.33-latency-plus.json")
     for end in range(0, len(whole) - 3, 499):

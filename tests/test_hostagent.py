@@ -84,6 +84,7 @@ def test_the_agent_is_put_once_and_an_altered_one_is_refused(deploy):
         deploy()
 
 
+@pytest.mark.fault(23)
 def test_a_work_folder_that_is_a_link_is_refused_and_its_target_survives(deploy, tmp_path):
     (tmp_path / "elsewhere").mkdir()
     (tmp_path / "work").symlink_to(tmp_path / "elsewhere")
@@ -92,6 +93,7 @@ def test_a_work_folder_that_is_a_link_is_refused_and_its_target_survives(deploy,
     assert list((tmp_path / "elsewhere").iterdir()) == []
 
 
+@pytest.mark.fault(33)
 def test_a_missing_python_is_named_with_the_way_out(sshd, tmp_path):
     host = sshd.host.model_copy(update={"work_dir": str(tmp_path / "work"), "python": "python3.0"})
     with Remote("alpha", host) as remote, pytest.raises(HostRefused, match=r"no 'python3.0'.*hosts\.alpha\.python"):
@@ -109,6 +111,7 @@ def test_a_missing_python_is_named_with_the_way_out(sshd, tmp_path):
         ("#!/bin/sh\nexec python3 -c 'print(\"{}\")'\n", "is no Python"),
     ],
 )
+@pytest.mark.fault(33)
 def test_a_python_that_cannot_run_is_not_called_missing(sshd, tmp_path, text, words):
     python = tmp_path / "python"
     python.write_text(text)
@@ -136,6 +139,7 @@ def test_who_ended_before_it_was_spoken_to_is_heard_out(remote):
         assert (process.read_line(10), process.read_line(10)) == (b"gone\n", b"")
 
 
+@pytest.mark.fault(39)
 def test_what_a_host_sends_is_bounded_and_only_files(remote, tmp_path, monkeypatch):
     """Whatever it answers: a trial whose files are refused has failed, and nothing is lost but that trial."""
     monkeypatch.setattr(connection, "LONGEST_LINE", 1 << 16)
@@ -198,12 +202,14 @@ def test_a_command_and_its_files_come_back_and_nothing_stays(agent, tmp_path):
 
 
 @pytest.mark.parametrize("argument", ["; rm -rf x", "$(touch x)", "a\nb", "-rf", "../x", "`id`", "ü€", "'\""])
+@pytest.mark.fault(22)
 def test_hostile_arguments_stay_arguments(agent, argument, tmp_path):
     execution = agent.execute(SESSION, Command(["printf", "%s", argument]))
     agent.fetch(execution, tmp_path / "here")
     assert (tmp_path / "here" / "stdout").read_bytes() == argument.encode()
 
 
+@pytest.mark.fault(16)
 def test_50_mb_on_both_streams_are_capped_and_marked(agent, tmp_path):
     script = "head -c 50000000 /dev/zero | tee /dev/stderr"
     execution = agent.execute(SESSION, Command(["sh", "-c", script], max_output_bytes=1000, timeout_s=60))
@@ -215,6 +221,7 @@ def test_50_mb_on_both_streams_are_capped_and_marked(agent, tmp_path):
     assert json.loads((tmp_path / "here" / "supervisor.json").read_text())["stderr_bytes"] == 50_000_000
 
 
+@pytest.mark.fault(17)
 def test_a_hanging_command_that_ignores_term_is_a_timeout_without_survivors(agent):
     script = "trap '' TERM; setsid sleep 300 & echo $! > left; while :; do sleep 1; done"
     execution = agent.execute(SESSION, Command(["sh", "-c", script], timeout_s=0.7, grace_s=0.3))
@@ -274,6 +281,7 @@ def test_a_program_that_is_not_there_is_start_failed(agent):
     assert "no-such-program" in execution.cause
 
 
+@pytest.mark.fault(7)
 def test_the_same_command_goes_on_through_dropped_connections(agent, sshd, events, tmp_path):
     go = tmp_path / "go"
     script = f"echo once >> {tmp_path}/starts; until [ -e {go} ]; do sleep 0.05; done; echo done"
@@ -303,6 +311,7 @@ def test_a_broken_agent_is_told_and_not_taken_for_a_lost_connection(agent):
         agent.execute(SESSION, Command(["true"]))
 
 
+@pytest.mark.fault(35)
 def test_questions_are_answered_by_one_process_which_is_replaced_when_it_dies(agent, sshd, events):
     def desks() -> set[int]:
         return {pid for pid, argv in _processes() if argv[-1:] == ["serve"] and agent.directory in argv}
@@ -360,14 +369,16 @@ def test_a_lock_that_somebody_else_holds_in_silence_names_the_process_and_its_us
     assert told.stdout == f"process {os.getpid()} of user {os.getuid()}\n"
 
 
+@pytest.mark.fault(21)
 def test_a_clock_that_is_set_in_mid_session_is_told_once(agent, events):
     told, moment = len(events), time.time()
     for ahead_s in (0.0, 0.1, 7200.0, 7200.1):
-        agent.note_clock(moment, moment + 0.01, moment + ahead_s)
+        agent.note_clock(moment, moment + 0.01, {"wall": moment + ahead_s})
     assert [event for event in events[told:] if "clock" in event] == ["alpha: its clock was set by +7200.0 s"]
     assert agent.last_clock_offset_s == pytest.approx(7200, abs=1)
 
 
+@pytest.mark.fault(5, 6)
 def test_a_second_controller_is_refused_by_name_while_the_first_lives(deploy):
     first, second = deploy(lease_s=KEPT_S), deploy(lease_s=KEPT_S)
     with first.lock(SESSION, {**OWNER, "controller": "vega"}):
@@ -413,6 +424,7 @@ def doomed(remote, tmp_path) -> Iterator[tuple[subprocess.Popen, str, int, int]]
                 process.kill()
 
 
+@pytest.mark.fault(1, 5)
 def test_a_killed_controller_leaves_nothing_behind_and_its_silent_lock_is_waited_for(doomed, agent, events, tmp_path):
     process, scratch, port, hidden = doomed
     assert runs(hidden)
@@ -427,6 +439,7 @@ def test_a_killed_controller_leaves_nothing_behind_and_its_silent_lock_is_waited
         assert [Path(path).name for path in left_on_host(tmp_path)] == ["session-b"]
 
 
+@pytest.mark.fault(4)
 def test_an_interrupted_controller_ends_its_command_at_once(doomed, tmp_path):
     process, _, _, hidden = doomed
     process.send_signal(signal.SIGINT)
@@ -435,6 +448,7 @@ def test_an_interrupted_controller_ends_its_command_at_once(doomed, tmp_path):
     assert left_on_host(tmp_path) == []
 
 
+@pytest.mark.fault(35)
 def test_a_lost_lock_stops_the_session(deploy):
     agent = deploy(lease_s=2.0)
     with agent.lock(SESSION, OWNER) as lock:
@@ -462,6 +476,7 @@ def _raises(check: Callable[[], None]) -> bool:
     return False
 
 
+@pytest.mark.fault(35)
 def test_sweeping_ends_and_removes_what_a_lost_keeper_left_and_nothing_else(agent, remote, tmp_path):
     with agent.lock("session-b", OWNER):
         orphan = agent.execute("session-b", Command(["true"]))

@@ -632,6 +632,11 @@ def test_wrk_tells_a_login_page_from_the_page():
         assert status.errors.status == status.requests and status.statuses == {200: status.requests}
 
 
+def test_wrk_without_one_answer_is_a_failure_and_not_a_rate_of_nothing():
+    with _Recorder() as server, pytest.raises(ParseError, match=r"wrk completed no request in 1\.\d+ s"):
+        run_wrk(server, 2, 1)  # connected to, and answered by nobody
+
+
 def test_k6_asks_at_a_rate_for_numbers_of_their_own(tmp_path: Path):
     generators = [{"name": "k6", "tool": "k6", "duration": "1s"}]
     provision_here(CHECKOUT, "http_concurrency", {"generators": generators}, tmp_path / "work")

@@ -19,8 +19,11 @@ DATA = CHECKOUT / "tests" / "data"
 DOCUMENT = CHECKOUT / "docs" / "commands.md"
 # Where a test has what the others of this file lack: two studies with tables, a crate, a Prometheus.
 ELSEWHERE = {
+    "archive": "test_archive.py",
     "compare": "test_two_studies.py",
     "crate": "test_provenance.py",
+    "pull": "test_archive.py",
+    "push": "test_archive.py",
     "reproduce": "test_reproduce.py",
     "export": "test_load_test_scrape.py",
 }

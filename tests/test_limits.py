@@ -207,6 +207,7 @@ def test_peak_memory_and_cpu_time_are_those_of_the_server_also_without_a_limit(t
 
 
 @needs_root
+@pytest.mark.fault(19)
 def test_a_server_killed_at_its_limit_is_oom_and_not_the_refused_connection_that_followed(trial):
     with (
         pytest.raises(TrialFailed, match=r"^OOM: killed by the kernel at its memory limit of 48 MiB \(peak 4[78]") as e,
@@ -233,6 +234,7 @@ def test_who_was_killed_while_its_end_was_asked_for_is_no_lost_worker(trial):
 
 
 @needs_root
+@pytest.mark.fault(19)
 def test_a_lost_worker_is_oom_although_the_server_itself_went_on(trial):
     with (
         pytest.raises(
@@ -330,6 +332,7 @@ def test_cpus_that_are_not_there_are_refused(agent):
 
 
 @needs_root
+@pytest.mark.fault(19)
 def test_a_command_at_its_limit_says_oom(trial):
     eat = "x = bytearray(200 << 20)"
     done = trial.execute(Command(["python3", "-c", eat], limits=limits(memory="32MiB")))
@@ -343,6 +346,7 @@ def test_a_command_at_its_limit_says_oom(trial):
 
 
 @needs_root
+@pytest.mark.fault(18)
 def test_the_group_is_gone_after_a_timeout_with_everything_that_hid_in_it(agent):
     script = "env -i setsid sh -c \"trap '' TERM; echo $$ > hidden; exec sleep 300\" & sleep 300"
     execution = agent.execute(
@@ -355,6 +359,7 @@ def test_the_group_is_gone_after_a_timeout_with_everything_that_hid_in_it(agent)
 
 
 @needs_root
+@pytest.mark.fault(35)
 def test_the_next_session_removes_the_group_of_a_killed_supervisor_and_who_hides_in_it(agent):
     # Without our marks, and no child of the supervisor's child any more: only its group tells whose process this is.
     script = "env -i setsid sh -c 'echo $$ > hidden; exec sleep 300' & touch ready; sleep 300"

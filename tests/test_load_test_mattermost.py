@@ -21,7 +21,8 @@ from contextlib import contextmanager
 
 import pytest
 import yaml
-from conftest import CHECKOUT, copy_project, left_processes
+from conftest import CHECKOUT, copy_project
+from nothing_lost import processes
 from provisioning import provision_here
 from waiting import until
 
@@ -213,7 +214,7 @@ def test_check_names_what_a_host_lacks(studies, tmp_path):
         found = HostCheck(HostConnection(remote, agent), ["sut", "load"])
         plan.family.check(plan.config, found)
     # The agent's desk ends by itself once nobody talks to it. Other fixtures of this run may have processes of theirs.
-    until(lambda: not [line for line in left_processes(str(tmp_path)) if str(tmp_path) in line], 60.0)
+    until(lambda: not processes(str(tmp_path)), 60.0)
     lacking = {text.removesuffix(" is missing") for good, text, _ in found.findings if not good}
     tools = {"mattermost-9.9", "mattermost-10.2", "mattermost-9.9-import"}
     assert lacking >= {*(f"services: {tool}" for tool in tools), "users: locust"}

@@ -365,6 +365,7 @@ def test_the_right_password_opens_and_is_kept_nowhere(guarded, window, whole, tm
     assert abs(json.loads(answer.stdout)["offset_s"]) < 1
 
 
+@pytest.mark.fault(25)
 def test_wrong_and_missing_credentials_are_named_and_not_printed(guarded, window, tmp_path):
     said = refused(tmp_path, spec_of(guarded.url, window))
     assert "refused a question without credentials (401 Unauthorized); set user and password_env" in said

@@ -227,6 +227,7 @@ def events(found: Parsed, what: str) -> list[dict]:
     return [row for row in found.series["events"] if row["what"] == what]
 
 
+@pytest.mark.fault(28)
 def test_a_restart_is_told_and_the_panel_points_that_see_it_are_marked(window, begin_s):
     name, (start_s, *_), width_s, folder = window
     values, found = parsed(folder)
@@ -243,6 +244,7 @@ def test_a_restart_is_told_and_the_panel_points_that_see_it_are_marked(window, b
     assert any(problem.startswith("reset: app2:8067") for problem in problems_of(folder))
 
 
+@pytest.mark.fault(28)
 def test_a_gap_is_told_with_its_instance(window, begin_s):
     name, (start_s, *_), _, folder = window
     values, found = parsed(folder)
@@ -327,6 +329,7 @@ def test_without_up_other_samples_tell_of_a_gap(server, begin_s, tmp_path):
     assert gap["detail"] == f"app1:8067: no sample for {len(AWAY) + 1:.1f} s"
 
 
+@pytest.mark.fault(28)
 def test_a_server_away_to_the_end_of_the_window_is_told(server, begin_s, tmp_path):
     folder = trial(server, tmp_path, (begin_s + 660, begin_s + AWAY.start + 5), width_s=5.0)
     _, found = parsed(folder)

@@ -1,7 +1,6 @@
 """The family load_test run here: one session with Mattermost's real server on PostgreSQL, a good one and bad ones."""
 
 import json
-import os
 import re
 import subprocess
 import sys
@@ -13,6 +12,7 @@ from typing import Any
 import pytest
 from load_test_study import FAMILY, hold
 from mattermost_small import SERVER, block_of, provisioned
+from nothing_lost import left_on_host, processes, running
 from waiting import until
 
 from benchstudy.families.load_test.facts import FACTS
@@ -155,9 +155,8 @@ def test_a_database_that_refuses_connections_is_named(session: Session):
 
 
 def test_nothing_survives_the_session(session: Session):
-    left = [path for folder in ("services", "runs", "sessions") for path in (session.work / folder).glob("*")]
-    assert not left
-    assert not [name for name in _processes() if str(session.work / "services") in name]
+    folders = [path for folder in ("services", "runs", "sessions") for path in (session.work / folder).glob("*")]
+    assert not folders and not processes(str(session.work / "services"))
 
 
 def test_nothing_survives_a_controller_that_is_killed_under_load(session: Session, tmp_path: Path):
@@ -180,30 +179,18 @@ def test_nothing_survives_a_controller_that_is_killed_under_load(session: Sessio
     try:
         controller.stdin.write(json.dumps(study))
         controller.stdin.close()
-        until(lambda: controller.poll() is not None or _with(str(session.work), "locustfile.py"), 180)
+        until(lambda: controller.poll() is not None or processes(str(session.work), "locustfile.py"), 180)
         (mark,) = {
-            found for text in _with(str(session.work)) for found in re.findall(r"BENCHSTUDY_SESSION=[-\w]+", text)
+            found
+            for each in running(str(session.work))
+            for found in re.findall(r"BENCHSTUDY_SESSION=[-\w]+", each.traces)
         }
         # What is about to become Locust is seen before Locust is.
         programs = ("postgres", SERVER, "prometheus", "node-exporter", "locustfile.py")
-        until(lambda: controller.poll() is not None or all(_with(mark, program) for program in programs), 60)
+        until(lambda: controller.poll() is not None or all(processes(mark, program) for program in programs), 60)
         assert controller.poll() is None
     finally:
         controller.kill()
         controller.wait(60)
-        until(lambda: not _with(str(session.work)), 120)
-    until(lambda: not _with(mark))
-    until(lambda: not [path for name in ("services", "runs", "sessions") for path in (session.work / name).glob("*")])
-
-
-def _with(*words: str) -> list[str]:
-    """Processes that have all these words in their command or environment."""
-    return [text for text in _processes() if all(word in text for word in words)]
-
-
-def _processes() -> Iterator[str]:
-    for folder in Path("/proc").glob("[0-9]*"):
-        try:
-            yield os.fsdecode((folder / "cmdline").read_bytes() + (folder / "environ").read_bytes())
-        except OSError:
-            continue
+        until(lambda: not processes(str(session.work)), 120)
+    until(lambda: not processes(mark) and not left_on_host(session.work))

@@ -224,6 +224,7 @@ def test_what_a_prometheus_cannot_be_asked_fails_with_the_cause(past: Past, host
             assert text in cause, cause
 
 
+@pytest.mark.fault(25)
 def test_credentials_are_needed_sent_and_never_kept(
     data: tuple[Path, float], host: dict[str, Any], root: Path, monkeypatch: pytest.MonkeyPatch
 ):
@@ -259,6 +260,7 @@ def test_credentials_are_needed_sent_and_never_kept(
         assert PASSWORD.encode() not in path.read_bytes(), path
 
 
+@pytest.mark.fault(21)
 def test_a_clock_that_is_an_hour_off_is_refused_or_corrected(
     past: Past, host: dict[str, Any], root: Path, monkeypatch: pytest.MonkeyPatch
 ):

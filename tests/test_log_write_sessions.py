@@ -15,6 +15,7 @@ import polars as pl
 import pytest
 from conftest import CHECKOUT, Project
 from log_write_study import BACKEND, FAMILY, HAMMER, LOG, OPEN, POSIX, POSIX_ARGV, SERVICES
+from nothing_lost import left_on_host
 from sshd_hosts import SshdHost
 from waiting import until
 
@@ -316,7 +317,7 @@ def test_the_tables_have_every_trial(everything: Session):
 
 
 def test_nothing_of_a_session_is_left(everything: Session):
-    assert _left(everything.work) == []
+    assert left_on_host(everything.work) == []
     text = "".join(path.read_text(errors="replace") for path in everything.root.glob("data/raw/**/*") if path.is_file())
     assert "PRIVATE+KEY" not in text
 
@@ -341,21 +342,6 @@ def test_check_looks_for_programs_and_variables_without_measuring(
     assert problems == {"BENCHSTUDY_TEST_DSN is not set", "service posix-antispam: tessera-cephfs is missing"}
     found = {what.partition(":")[0] for fine, what, _ in look.findings if fine}
     assert {"generator logbench", "generator tessera-hammer", "service posix", "service log"} <= found
-
-
-def _left(work: Path) -> list[str]:
-    """What of a session is still on the host: folders, mounts, processes."""
-    folders = [str(path) for kind in ("runs", "services", "sessions") for path in (work / kind).glob("*")]
-    mounts = [line.split()[1] for line in Path("/proc/self/mounts").read_text().splitlines() if str(work) in line]
-    found = []
-    for folder in Path("/proc").glob("[0-9]*"):
-        try:
-            words = (folder / "cmdline").read_bytes().replace(b"\0", b" ").decode(errors="replace")
-        except OSError:
-            continue
-        if str(work) in words:
-            found.append(words)
-    return [*folders, *mounts, *found]
 
 
 @needs_root
@@ -390,12 +376,12 @@ def test_nothing_survives_a_controller_that_was_killed(
     }
     process: subprocess.Popen[str] = project.start("measure", "--configfile", project.write_study(study))
     try:
-        until(lambda: process.poll() is not None or any("logbench write" in line for line in _left(work)), 120)
+        until(lambda: process.poll() is not None or any("logbench write" in line for line in left_on_host(work)), 120)
         assert process.poll() is None, process.stdout.read()
-        there_was = " ".join(_left(work))
+        there_was = " ".join(left_on_host(work))
     finally:
         os.killpg(process.pid, signal.SIGKILL)
         process.communicate(timeout=60)
-        until(lambda: not _left(work), 90)
+        until(lambda: not left_on_host(work), 90)
     for what in ("tessera-posix", "mariadbd", "sshfs", "/mount"):
         assert what in there_was, f"{what} could have survived"

@@ -97,6 +97,7 @@ def test_a_page_is_small_and_names_nothing_outside_itself(texts, page):
 
 
 @pytest.mark.parametrize("page", SHOWN)
+@pytest.mark.fault(24)
 def test_a_page_without_network_shows_everything_and_complains_of_nothing(reports, texts, page):
     visit = browser.visit(reports / page)
     assert visit.console == []
@@ -198,6 +199,7 @@ def test_a_failure_is_a_cell_and_a_row_of_the_index(texts):
     assert row and "25 of 25 trials" in row[0] and "No space left on device" in row[0]
 
 
+@pytest.mark.fault(32)
 def test_the_index_says_what_was_changed_and_set_aside(texts):
     index = html.unescape(without_scripts(texts["embedded/index.html"]))
     study = load_study(CHECKOUT / "config" / "config.yaml")

@@ -230,6 +230,7 @@ SECRET = 'Wj7/kQ"x+29 z&'
     ids=["plain", "json", "address", "html", "base64"],
 )
 @pytest.mark.parametrize("where", ["raw", "report"])
+@pytest.mark.fault(25)
 def test_a_secret_that_the_study_names_is_never_packed(own_study, monkeypatch, written, where):
     monkeypatch.setenv("CRATE_TEST_SECRET", SECRET)
     first = pack(own_study)
@@ -461,6 +462,7 @@ def test_a_crate_that_was_damaged_on_its_way_is_named_file_by_file(packed, tmp_p
 
 @pytest.mark.parametrize("name", ["../outside", "/etc/outside", "a/../../outside", "data\\raw", "link", "study.json"])
 @pytest.mark.filterwarnings("ignore:Duplicate name")
+@pytest.mark.fault(39)
 def test_names_that_lead_out_of_a_crate_are_refused(packed, tmp_path, name):
     hostile = tmp_path / "hostile.zip"
     shutil.copyfile(packed.path, hostile)
@@ -469,6 +471,18 @@ def test_names_that_lead_out_of_a_crate_are_refused(packed, tmp_path, name):
         entry.external_attr = (0o120777 if name == "link" else 0o100644) << 16
         archive.writestr(entry, "/etc/passwd")
     with pytest.raises(BenchstudyError, match="not opened"):
+        check_crate(hostile)
+
+
+@pytest.mark.fault(39)
+@pytest.mark.parametrize(("size", "words"), [(300 << 20, "too many for it"), (3 << 30, "would become 3,2")])
+def test_a_crate_that_would_fill_memory_or_disk_is_refused(tmp_path, size, words):
+    hostile = tmp_path / "bomb.zip"
+    with zipfile.ZipFile(hostile, "w") as archive:
+        archive.writestr("ro-crate-metadata.json", "{}")
+        archive.writestr("SHA256SUMS", "")
+        archive.getinfo("SHA256SUMS").file_size = size  # what its directory says, and reading goes by
+    with pytest.raises(BenchstudyError, match=words):
         check_crate(hostile)
 
 

@@ -62,6 +62,7 @@ def test_a_committed_trial_is_read_back_read_only_and_sha256sum_agrees(store):
     subprocess.run(["sha256sum", "--check", "--quiet", "SHA256SUMS"], cwd=trial.folder, check=True)
 
 
+@pytest.mark.fault(22)
 def test_whatever_a_tool_leaves_behind_can_be_stored_and_read_back(store):
     partial = store.begin("size=1MB", 1)
     (partial.folder / "files" / "a\nfolder").mkdir(parents=True)
@@ -82,6 +83,7 @@ def test_whatever_a_tool_leaves_behind_can_be_stored_and_read_back(store):
 
 
 @pytest.mark.parametrize("name", ["stdout", "files/result.json", "trial.json"])
+@pytest.mark.fault(30)
 def test_one_flipped_bit_is_found_and_the_file_named(store, name):
     path = committed(store).folder / name
     path.chmod(0o644)
@@ -100,6 +102,7 @@ def test_a_missing_raw_file_is_found_and_named(store):
         store.trials()
 
 
+@pytest.mark.fault(2)
 def test_a_trial_that_was_never_committed_is_not_seen_and_goes_with_the_next_session(store):
     partial = store.begin("size=1MB", 1)
     (partial.folder / "stdout").write_text("half")
@@ -118,6 +121,7 @@ def _killed_while_committing(folder):
 
 
 @pytest.mark.parametrize("delay_s", [0.0, 0.01, 0.05])
+@pytest.mark.fault(2)
 def test_kill_9_during_a_commit_leaves_a_whole_trial_or_none(store, delay_s):
     process = multiprocessing.get_context("spawn").Process(target=_killed_while_committing, args=(store.folder,))
     process.start()
@@ -141,8 +145,8 @@ def test_a_second_session_is_refused_while_one_writes(store):
 @pytest.mark.parametrize("name", ["stdout", "trial.json"])
 def test_a_damaged_trial_that_is_discarded_is_left_out(store, name):
     damaged, whole = committed(store), committed(store)
-    index = {"trials": [{"path": str(damaged.folder.relative_to(store.folder)), **vars_of(damaged)}]}
-    index |= {"problem": None, "sessions": [], "discarded": []}
+    index = {"trials": [{"path": str(damaged.folder.relative_to(store.folder)), **vars_of(damaged), "files": []}]}
+    index |= {"target": "target", "family": "file_size", "problem": None, "sessions": [], "discarded": []}
     store.index.write_text(json.dumps(index))
     path = damaged.folder / name
     path.chmod(0o644)

@@ -62,6 +62,7 @@ def authentications(server: SshdHost) -> int:
 
 
 class TestHostKeys:
+    @pytest.mark.fault(12)
     def test_unknown_key_stops_before_authentication_and_says_how_to_pin(self, tmp_path):
         with SshdHost(tmp_path) as server:
             server.known_hosts.write_text("")
@@ -78,6 +79,7 @@ class TestHostKeys:
             with Remote("box", server.host) as remote:
                 assert remote.run(["echo", "in"]).text == "in\n"
 
+    @pytest.mark.fault(11)
     def test_changed_key_stops_before_authentication_with_both_fingerprints(self, tmp_path):
         with SshdHost(tmp_path) as server:
             with Remote("box", server.host) as remote:
@@ -112,6 +114,7 @@ class TestConnecting:
             Remote("box", host).reconnect(30)
         assert authentications(server) - before <= 1
 
+    @pytest.mark.fault(13)
     def test_revoked_user_key_is_final(self, tmp_path):
         with SshdHost(tmp_path) as server, Remote("box", server.host) as remote:
             (tmp_path / "authorized_keys").write_text("")
@@ -300,6 +303,7 @@ class TestCommands:
         assert remote.run(["no-such-program"], check=False).exit_status == 127
         assert remote.run(["sh", "-c", "kill -9 $$"], check=False).exit_status == -1
 
+    @pytest.mark.fault(16)
     def test_fifty_megabytes_on_both_streams(self, remote):
         size = 50 * 1000 * 1000
         script = f"head -c {size} /dev/zero & head -c {size} /dev/zero >&2; wait"
@@ -424,7 +428,11 @@ class TestFiles:
             subprocess.run(["umount", str(small)], check=True)
 
     @pytest.mark.parametrize("direction", ["put", "get"])
-    def test_a_drop_in_mid_transfer_is_resumed_and_verified(self, server, tmp_path, direction):
+    @pytest.mark.parametrize("how", [signal.SIGKILL, signal.SIGSTOP], ids=["dropped", "silent"])
+    @pytest.mark.fault(9)
+    def test_a_drop_in_mid_transfer_is_resumed_and_verified(self, server, tmp_path, monkeypatch, direction, how):
+        monkeypatch.setattr(ssh_transport, "PROBE_AFTER_S", 0.2)
+        monkeypatch.setattr(ssh_transport, "SILENCE_LIMIT_S", 2.0)
         source = random_file(tmp_path / "source", 128 * MIB)
         target = tmp_path / "target"
 
@@ -440,7 +448,8 @@ class TestFiles:
             while time.monotonic() < deadline and (part_size() or 0) < 32 * MIB:
                 pass
             seen.append(part_size())
-            server.drop_connections()
+            for pid in server.session_pids():  # killed, or stopped: nothing is taken and nothing answered any more
+                os.kill(pid, how)
             while (size := part_size()) is not None:
                 seen.append(size)
                 time.sleep(0.001)
@@ -451,6 +460,7 @@ class TestFiles:
         with Remote("box", server.host) as remote:
             moved = remote.put(source, str(target)) if direction == "put" else remote.get(str(source), target)
         thread.join()
+        server.drop_connections()  # those that are stopped do not go by themselves
         assert 32 * MIB <= seen[0] < source.stat().st_size
         assert min(seen) == seen[0], "it began again instead of going on"
         assert moved.sha256 == sha256(source) == sha256(target)
@@ -514,6 +524,7 @@ class TestTrees:
             assert os.access(tmp_path / "back" / "run; rm -rf me", os.X_OK)
 
     @pytest.mark.parametrize("direction", ["put", "get"])
+    @pytest.mark.fault(9)
     def test_a_drop_in_mid_transfer_ends_with_the_whole_tree(self, server, tmp_path, direction):
         source, target = tmp_path / "source", tmp_path / "target"
         source.mkdir()
@@ -539,6 +550,7 @@ class TestTrees:
         assert 16 <= arrived[0] < 64
         subprocess.run(["diff", "-r", str(source), str(target)], check=True)
 
+    @pytest.mark.fault(39)
     def test_what_leads_out_of_the_folder_is_refused(self, remote, tmp_path):
         (tmp_path / "there").mkdir()
         (tmp_path / "there" / "link").symlink_to("/etc")

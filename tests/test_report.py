@@ -183,6 +183,7 @@ TABLE = Table(
 )
 
 
+@pytest.mark.fault(24)
 def test_html_has_caption_scopes_links_and_no_markup_of_its_data():
     text = TABLE.html()
     assert "<caption>Caption &lt;b&gt;</caption>" in text
@@ -286,6 +287,7 @@ def test_causes_that_each_trial_has_one_of_its_own_are_counted_and_not_all_liste
     assert "20 more trials failed for other causes, which stand with each of them." in found
 
 
+@pytest.mark.fault(32)
 def test_mixed_instruments_and_edited_studies_are_told(tables):
     add(tables, 0.001, 0.002)
     add(tables, 0.003, instrument="b" * 64, study_sha256="c" * 64)

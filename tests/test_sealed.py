@@ -77,6 +77,7 @@ def test_what_nobody_touched_is_not_read(store):
     assert store.doubtful() == [] and store.confirm() is None and store.read == []
 
 
+@pytest.mark.fault(30)
 def test_a_flipped_bit_is_named_each_time_until_it_is_mended(store, trial):
     flip(trial / "stdout")
     for _ in range(2):

@@ -1,6 +1,7 @@
 """What a wrong study is told: the field, what is wrong, and what to write; before any host is contacted."""
 
 import copy
+from itertools import pairwise
 from pathlib import Path
 
 import pytest
@@ -13,6 +14,8 @@ from benchstudy.model.study import load_study, parse_study, with_systems
 # As if it described its services itself.
 EMBEDDED = with_systems(yaml.safe_load((Path(__file__).parent.parent / "config" / "config.yaml").read_text()))
 FILE_SIZE = "families.file_size.services"
+# Each line holds the one before nine times.
+ALIASES = "".join(f"{new}: &{new} [{', '.join([f'*{old}'] * 9)}]\n" for old, new in pairwise("abcdefghi"))
 
 
 def changed(path: str, value: object) -> dict:
@@ -77,11 +80,29 @@ def test_a_role_that_many_services_need_is_told_once():
     assert len(str(error.value).splitlines()) == 1
 
 
+@pytest.mark.fault(25)
 def test_a_value_where_a_secret_may_stand_is_not_repeated():
     with pytest.raises(StudyError) as error:
         parse_study(changed("families.http_concurrency.servers.0.login.password", 271828))
     assert "password: what is given: write text" in str(error.value)
     assert "271828" not in str(error.value)
+
+
+@pytest.mark.fault(39)
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("x: !!python/object/apply:os.system ['touch SENTINEL']", "could not determine a constructor"),
+        ("a: &a [1, 2, 3, 4, 5, 6, 7, 8, 9]\n" + ALIASES, "aliases make more than 1,000,000 values"),
+        ("study: &a [*a]", "aliases make more than"),
+    ],
+)
+def test_a_strangers_study_runs_nothing_and_fills_no_memory(tmp_path, monkeypatch, text, words):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "study.yaml").write_text(text)
+    with pytest.raises(StudyError, match=words):
+        load_study(tmp_path / "study.yaml")
+    assert not (tmp_path / "SENTINEL").exists()
 
 
 def test_what_is_no_study_file_is_told(tmp_path):

@@ -179,13 +179,13 @@ def test_folders_of_one_machine_share_builds_by_what_they_are_made_from(here, tm
 def test_a_folder_that_has_its_tools_waits_for_no_other_build(here, tmp_path, store, monkeypatch, caplog):
     caplog.set_level("INFO", logger="benchstudy")
     monkeypatch.setenv(TOOL_STORE, str(store))
-    provision(here, GO_TOOL, tmp_path / "work")
+    provision(here, PYTHON_TOOL, tmp_path / "work")
     (store / "cache").mkdir()  # as while a build is under way
     with open(store / ".lock", "a") as other:
         fcntl.flock(other, fcntl.LOCK_EX)
         ends = threading.Timer(20, other.close)
         ends.start()
-        assert provision(here, GO_TOOL, tmp_path / "work")["problems"] == []
+        assert provision(here, PYTHON_TOOL, tmp_path / "work")["problems"] == []
         ends.cancel()
         assert "waiting for another build" not in caplog.text and (store / "cache").is_dir()
     (store / "cache").rmdir()
@@ -242,12 +242,14 @@ def test_pins_of_another_version_are_an_error_that_names_both(here, tmp_path):
         provision(here, PYTHON_TOOL, tmp_path / "work")
 
 
+@pytest.mark.fault(33)
 def test_a_host_whose_python_is_missing_says_so(here, tmp_path, offline):
     facts = provision(here, GO_TOOL, tmp_path / "work", **{**offline, "python": "/nowhere/python3"})
     assert facts["tools"] == {"hello": None}
     assert any("hello: the builder (/nowhere/python3) ended with status 127" in text for text in facts["problems"])
 
 
+@pytest.mark.fault(29)
 def test_a_build_ends_with_its_controller(here, tmp_path):
     """Even one that was killed outright: nothing stays at work on the host, and the next run goes on."""
     (here / "envs" / "file_size.py").write_text(GO_TOOL)
@@ -267,7 +269,7 @@ def test_a_build_ends_with_its_controller(here, tmp_path):
             stderr=subprocess.PIPE,
             cwd=here,
         )
-        worker.stdin.write(json.dumps(request).encode())
+        worker.stdin.write(json.dumps({"requests": {"here": request}, "turns": [["here"]]}).encode())
         worker.stdin.close()
         try:
             _until(lambda: any("go" in argv for argv in _at_work(work)), "the build does not start")

@@ -75,6 +75,7 @@ def test_who_may_not_install_is_told_what_is_missing_and_what_to_do(bare_host, s
     assert any(re.search(r"bare: .*fio.*hosts\.bare\.sudo: true", problem) for problem in result.problems)
 
 
+@pytest.mark.fault(29)
 def test_a_package_that_is_nowhere_keeps_no_other_from_being_installed(study, in_project):
     for deploy in (in_project.root / "envs").glob("*.py"):
         deploy.unlink()
@@ -90,6 +91,7 @@ def test_a_package_that_is_nowhere_keeps_no_other_from_being_installed(study, in
     assert packages["netcat-openbsd"] and packages["no-such-package"] is None
 
 
+@pytest.mark.fault(29)
 def test_a_bare_host_is_made_ready_and_the_second_run_changes_nothing(study, in_project, caplog):
     caplog.set_level(logging.INFO, logger="benchstudy")
     typed = parse_study(study)

@@ -285,6 +285,7 @@ def state_of(project: Project) -> dict[str, tuple[int, int]]:
     return {str(path): (path.stat().st_ino, path.stat().st_mtime_ns) for path in files if path.is_file()}
 
 
+@pytest.mark.fault(30)
 def test_a_flipped_bit_is_refused_with_its_file_when_everything_is_up_to_date(measured):
     report(measured)
     discarded = {entry["uuid"] for entry in index(measured)["discarded"]}
@@ -318,6 +319,7 @@ def test_a_flipped_bit_is_refused_with_its_file_when_everything_is_up_to_date(me
     assert "Nothing to be done" in planned(measured)
 
 
+@pytest.mark.fault(36)
 def test_what_is_remembered_of_raw_files_may_be_deleted(measured):
     report(measured)
     (measured.root / ".benchstudy/studies/tiny/confirmed.json").unlink()

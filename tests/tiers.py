@@ -18,19 +18,20 @@ from xdist.scheduler import LoadScopeScheduling
 TESTS = Path(__file__).parent
 # Helper modules of the tests by what their functions and classes start.
 DOORS = {
-    "server": {"sshd_hosts", "two_hosts", "prometheus_server", "http_study", "tessera_logs", "s3_server"},
-    "build": {"provisioning", "tessera_logs", "mattermost_small", "two_hosts"},
+    "server": {"sshd_hosts", "two_hosts", "prometheus_server", "http_study", "tessera_logs", "s3_server", "injections"},
+    "build": {"provisioning", "tessera_logs", "mattermost_small", "two_hosts", "injections"},
     "slow": {"browser", "crate_study"},
 }
 # Of modules that hold more than that: what is named.
 NAMES = {
     **dict.fromkeys(("Popen", "Remote", "HostAgent", "loopback", "provision_target"), "server"),
+    "built_versitygw": "build",
     **dict.fromkeys(("Project", "copy_project", "pages_made_in"), "slow"),
 }
 # A test without a mark must not start these.
 SERVERS_AND_BUILDERS = re.compile(
     "apache2|caddy|cargo|cc|chromium|debootstrap|gcc|go|google-chrome|lighttpd|locust|mariadbd|mattermost|mysqld|nginx|"
-    "papermill|postgres|prometheus|rclone|sftpgo|snakemake|sshd"
+    "papermill|postgres|prometheus|rclone|sftpgo|snakemake|sshd|versitygw"
 )
 
 # Files whose set-up or tests take longest, by `--durations`: a worker that begins one last would be at work alone.

@@ -102,14 +102,16 @@ def running(root: Path, folder: Path) -> Iterator[BareHost]:
     subprocess.run(["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", str(identity)], check=True)
     (root / "root/.ssh").mkdir(mode=0o700, exist_ok=True)
     shutil.copy(identity.with_suffix(".pub"), root / "root/.ssh/authorized_keys")
-    ours, theirs = _free_addresses()
+    ours, theirs = free_addresses()
     known_hosts = keys / "known_hosts"
     known_hosts.write_text(f"{theirs} {(root / 'etc/ssh/ssh_host_ed25519_key.pub').read_text()}")
     host = BareHost(theirs, identity, known_hosts, root)
     with contextlib.ExitStack() as stack:
         machine = _start(root, theirs, folder / "sshd.log")
         stack.callback(_end, machine)
-        _connect_cable(machine, ours)
+        lay_cable(machine, ours)
+        machine.stdin.write(b"connected\n")
+        machine.stdin.close()
         _wait_until_it_answers(theirs, machine, folder / "sshd.log")
         tunnel = _start_tunnel(host)
         stack.callback(_end, tunnel)
@@ -140,7 +142,7 @@ def _own_mirror() -> tuple[str, str]:
     raise RuntimeError(f"apt knows no mirror of {suite} main; run apt-get update")
 
 
-def _free_addresses() -> tuple[str, str]:
+def free_addresses() -> tuple[str, str]:
     """Two addresses of a /30 that nothing here uses."""
     used = subprocess.run(["ip", "-o", "-4", "address"], check=True, capture_output=True, text=True).stdout
     used += subprocess.run(["ip", "-o", "-4", "route"], check=True, capture_output=True, text=True).stdout
@@ -175,7 +177,8 @@ def _start(root: Path, address: str, log: Path) -> subprocess.Popen:
     return machine
 
 
-def _connect_cable(machine: subprocess.Popen, address: str) -> None:
+def lay_cable(machine: subprocess.Popen, address: str) -> None:
+    """To the network of this process, where the device at its end is called `bare`; at ours it has the address."""
     cable = f"{CABLE}{machine.pid}"
     for command in (
         ["ip", "link", "add", cable, "type", "veth", "peer", "name", "bare", "netns", str(machine.pid)],
@@ -183,8 +186,6 @@ def _connect_cable(machine: subprocess.Popen, address: str) -> None:
         ["ip", "link", "set", cable, "up"],
     ):
         subprocess.run(command, check=True)
-    machine.stdin.write(b"connected\n")
-    machine.stdin.close()
 
 
 def _wait_until_it_answers(address: str, machine: subprocess.Popen, log: Path) -> None:

@@ -57,11 +57,13 @@ def _libraries() -> Path:
 
 def end() -> None:
     """Leave nothing behind."""
+    from nothing_lost import processes  # not above: it imports the package
+
     if not _libraries.cache_info().currsize:
         return
     with _command_that_never_ends() as command:
         command.kill()
-    until(lambda: not _libraries().exists())
+    until(lambda: not processes(str(_libraries())))  # its socket goes a moment before it does
     shutil.rmtree(_libraries().parent)
 
 

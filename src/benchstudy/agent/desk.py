@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import base64
 import importlib
-import json
 import os
 import sys
 import traceback
@@ -24,7 +23,7 @@ def serve(arguments: list[str]) -> None:
     wire.emit({"ready": True})
     lines = wire.Lines()
     while (line := lines.next()) is not None:
-        request = json.loads(line)
+        request = wire.message(line)
         module, function = located(request["command"])
         with suppress(ImportError):  # what is wrong with it, the command itself says
             if module and function:  # imported here, so that every later one finds it imported

@@ -31,12 +31,12 @@ def marker_of(path: str) -> dict | None:
     try:
         fd = os.open(MARKER, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC, dir_fd=folder)
         with open(fd, encoding="utf-8") as file:
-            marker = json.loads(file.read(4096))
+            marker = wire.document(file.read(4096)) or {}
     except (OSError, ValueError):
         return None
     finally:
         os.close(folder)
-    return marker if isinstance(marker, dict) and isinstance(marker.get("uuid"), str) else None
+    return marker if all(isinstance(marker.get(name), str) for name in ("uuid", "session", "kind")) else None
 
 
 def listing(parent: str) -> list[tuple[str, dict]]:

@@ -26,6 +26,7 @@ from accounts import Accounts
 _MARGIN_S = 1.0  # the keeper's lease over the supervisors'
 _UNKNOWN_OWNER_S = 10.0  # how long a lock held by nobody who says who they are is waited for
 _AFTER_LEASE_S = 90.0  # ending processes, cleanup steps and removing folders may take this long after the lease
+_LONGEST_LEASE_S = 86400.0  # that is believed of what anybody may have written
 _SIZE = 4096  # of the text in the lock file, so that each write replaces the one before as a whole
 
 
@@ -121,11 +122,7 @@ def _is_still(path: str, fd: int) -> bool:
 
 
 def _read_owner(fd: int) -> dict:
-    try:
-        content = json.loads(os.pread(fd, _SIZE, 0))
-    except ValueError:
-        return {}
-    return content if isinstance(content, dict) else {}
+    return wire.document(os.pread(fd, _SIZE, 0)) or {}
 
 
 def holder(fd: int) -> str:
@@ -154,10 +151,11 @@ class _Rival:
         now = time.monotonic()
         try:
             seen = (held["session"], int(held["beats"]))
-            silent_s = now - float(held["last_beat"])
-            lease_s, beat_s = float(held["lease_s"]), float(held["beat_s"])
-            owner = held["owner"]
-        except (KeyError, TypeError, ValueError):
+            # No beat came while we watched; whatever the file says of the last one, which anybody may have written.
+            silent_s = max(now - self.since, now - float(held["last_beat"]))
+            lease_s, beat_s = (min(_LONGEST_LEASE_S, float(held[name])) for name in ("lease_s", "beat_s"))
+            owner = dict(held["owner"])
+        except (KeyError, OverflowError, TypeError, ValueError):
             if now - self.since > _UNKNOWN_OWNER_S:
                 return {"state": "busy", "owner": {}, "why": f"{holder(fd)} holds {path} and does not say what for"}
             return None
@@ -184,9 +182,10 @@ def hold(arguments: list[str]) -> None:
 def _hold(folder: str, lines: wire.Lines) -> None:
     renewal = watcher.attach(folder)
     if renewal is None:
-        wire.emit({"state": "released"})
+        wire.emit({"state": "released", "boot_id": record.boot_id()})
         return
-    wire.emit({"state": "held", "lock": (folders.marker_of(folder) or {}).get("lock")})
+    lock = (folders.marker_of(folder) or {}).get("lock")
+    wire.emit({"state": "held", "lock": lock, "boot_id": record.boot_id()})
     watcher.serve(renewal, lines)
     if not lines.ended:
         wire.emit({"state": "released"})

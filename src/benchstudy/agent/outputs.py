@@ -14,7 +14,7 @@ class Copy:
         os.set_blocking(self.read_fd, False)
         self.file = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
         self.cap, self.seen, self.written = cap, 0, 0
-        self.failure: str | None = None
+        self.failure: OSError | None = None
 
     def pump(self) -> bool:
         """Take what is there; False once every writer is gone."""
@@ -30,7 +30,7 @@ class Copy:
                 self.written += done
                 wanted = wanted[done:]
         except OSError as error:  # a full disk must not stop us from reading, or the command would hang on its pipe
-            self.failure = f"output could not be written: {error.strerror}"
+            self.failure = error
         return bool(data)
 
     @property

@@ -9,10 +9,13 @@ import resource
 import signal
 import time
 
+import wire
+
 FILE = "supervisor.json"
 _RESERVE = ".reserve"
 # As benchstudy.model.causes.Cause has them on the controller.
-OOM, HOST_RESTARTED, LOST = "oom", "host-restarted", "lost"
+OOM, HOST_RESTARTED, LOST, DISK_FULL = "oom", "host-restarted", "lost", "disk-full"
+FULL = (errno.ENOSPC, errno.EDQUOT)
 
 
 def boot_id() -> str | None:
@@ -56,9 +59,10 @@ def read(folder: str) -> dict | None:
     """The record in `folder`; None when there is none, which no state of a living supervisor is."""
     try:
         with open(os.path.join(folder, FILE), encoding="utf-8") as file:
-            return json.load(file)
+            content = wire.document(file.read())
     except (OSError, ValueError):
         return None
+    return content if content and isinstance(content.get("state"), str) else None
 
 
 class Record:
@@ -69,7 +73,7 @@ class Record:
         self.content: dict = {
             "state": "starting",
             "cause": None,
-            "cause_kind": None,  # what a program may ask: OOM, HOST_RESTARTED or LOST; `cause` is for a person
+            "cause_kind": None,  # one of those above, which a program may ask; `cause` is for a person
             "uuid": spec["uuid"],
             "session": spec["session"],
             "label": spec["label"],
@@ -146,7 +150,10 @@ class Record:
             self.content[f"{name}_bytes"] = copy.seen
             self.content[f"{name}_truncated"] = copy.truncated
             if copy.failure:
-                self.event(f"{name} incomplete", copy.failure)
+                self.event(f"{name} incomplete", f"output could not be written: {copy.failure.strerror}")
+                if copy.failure.errno in FULL and not self.content["cause_kind"]:
+                    cause = f"the disk of the work folder was full: {name} is incomplete; free some space there"
+                    self.content.update(cause_kind=DISK_FULL, cause=cause)
 
     def reserve(self) -> None:
         """Set space aside, so that the last word can be written even when the benchmark filled the disk."""
@@ -158,7 +165,7 @@ class Record:
         try:
             self._write(durable)
         except OSError as error:
-            if error.errno not in (errno.ENOSPC, errno.EDQUOT):
+            if error.errno not in FULL:
                 raise
             os.unlink(reserve)
             self.event("disk full", "the file system of the work folder is full")

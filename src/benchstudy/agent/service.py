@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import http.client
 import json
 import os
 import re
@@ -205,7 +206,7 @@ def _answers(url: str) -> bool:
             return answer.status < 500
     except urllib.error.HTTPError as error:
         return error.code < 500
-    except (OSError, ValueError):
+    except (OSError, ValueError, http.client.HTTPException):
         return False
 
 

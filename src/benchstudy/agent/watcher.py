@@ -10,7 +10,6 @@ The end of stdin ends the watcher only: the supervisor goes on until its lease i
 from __future__ import annotations
 
 import base64
-import json
 import os
 import select
 import time
@@ -132,7 +131,7 @@ def serve(renewal: lease.Renewal, lines: wire.Lines) -> None:
             if renewal.fd in ready:
                 return
             for line in lines.available():
-                message = json.loads(line)
+                message = wire.message(line)
                 if message.get("stop"):
                     renewal.stop()
                 else:
@@ -146,7 +145,7 @@ def clock(arguments: list[str]) -> None:
     """`clock`: answer heartbeats only, which tells the time."""
     lines = wire.Lines()
     while (line := lines.next()) is not None:
-        wire.emit({"beat": json.loads(line).get("beat"), "wall": time.time()})
+        wire.emit({"beat": wire.message(line).get("beat"), "wall": time.time()})
 
 
 def last_word(folder: str) -> dict:
@@ -155,11 +154,11 @@ def last_word(folder: str) -> dict:
     if content is None:
         return {"state": "absent", "cause": f"{folder} holds no record of a run", "cause_kind": record.LOST}
     if content["state"] in UNFINISHED:
-        rebooted = content["boot_id"] != record.boot_id()
+        rebooted = content.get("boot_id") != record.boot_id()
         kind = record.HOST_RESTARTED if rebooted else record.LOST
         cause = "the host was rebooted" if rebooted else "the supervisor was killed on the host"
         # What the supervisor would have ended must not go on beside the next trial.
-        ended = processes.end(lambda: processes.marked(lambda marks: marks["BENCHSTUDY_RUN"] == content["uuid"]))
+        ended = processes.end(lambda: processes.marked(lambda marks: marks["BENCHSTUDY_RUN"] == content.get("uuid")))
         cgroups.remove_left(folder)
         content.update(state="lost", cause=cause, cause_kind=kind, survivors=ended)
     return content

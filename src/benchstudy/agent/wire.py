@@ -5,6 +5,11 @@ from __future__ import annotations
 import json
 import os
 import sys
+from contextlib import contextmanager
+
+TYPE_CHECKING = False  # typing takes long to import
+if TYPE_CHECKING:
+    from collections.abc import Iterator
 
 
 class AgentError(Exception):
@@ -17,6 +22,32 @@ def emit(message: object) -> None:
     sys.stdout.flush()
     while data:
         data = data[os.write(1, data) :]
+
+
+@contextmanager
+def understood(said: str) -> Iterator[None]:
+    """Raises AgentError, of what is `said`, where an answer is not as those who are asked give it."""
+    try:
+        yield
+    except (AttributeError, LookupError, RecursionError, TypeError, ValueError) as error:
+        raise AgentError(f"{said}: {type(error).__name__}: {str(error)[:200]}") from error
+
+
+def document(text: str | bytes) -> dict | None:
+    """The JSON object in a text that anybody may have written; None where there is none."""
+    try:
+        found = json.loads(text)
+    except (ValueError, RecursionError):
+        return None
+    return found if isinstance(found, dict) else None
+
+
+def message(line: bytes) -> dict:
+    """What the controller says in a line. Raises AgentError when it is none of its messages."""
+    found = document(line)
+    if found is None:
+        raise AgentError(f"this is no message of the controller: {line[:200]!r}")
+    return found
 
 
 class Lines:
@@ -59,4 +90,4 @@ def read_spec(lines: Lines) -> dict:
     line = lines.next()
     if line is None:
         raise AgentError("the input ended before the specification was complete")
-    return json.loads(line)
+    return message(line)

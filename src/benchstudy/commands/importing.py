@@ -151,13 +151,13 @@ class _Store:
         self._study, self._target, self._family, self._outcome = study, target, family, outcome
         self._store = TrialStore(paths.family_raw(root, study.study, target, family.name))
         self._instrument = instrument_sha256(family.name)
-        self._stack = ExitStack()
         self._filled: list[tuple[Path, PartialTrial, TrialRecord]] = []
 
     def __enter__(self) -> "_Store":
-        self._stack.enter_context(self._store.exclusive())
-        self._trials = self._store.trials()
-        discarded = self._store.discards()
+        with ExitStack() as stack:  # it is left where the trials cannot be read
+            stack.enter_context(self._store.exclusive())
+            self._trials, discarded = self._store.trials(), self._store.discards()
+            self._stack = stack.pop_all()
         self._held: dict[Contents, str] = {}
         self._blocks: dict[str, int] = {}
         for trial in self._trials:
@@ -175,6 +175,7 @@ class _Store:
             write_index(plan, self._store, self._trials, problem=None)
 
     def _commit(self) -> None:
+        self._store.forget_index()
         trials = PartialTrial.commit_together([(partial, record) for _, partial, record in self._filled])
         self._trials += trials
         self._outcome.imported += [(path, trial) for (path, _, _), trial in zip(self._filled, trials, strict=True)]

@@ -68,7 +68,7 @@ def _verify(arguments: argparse.Namespace) -> int:
             checked.differences += [f"{packed.relative_to(root)}: {line}" for line in of_crate.differences]
     for line in checked.differences:
         print(line, file=sys.stderr)
-    summary = {**name, "files": checked.files, "altered": len(checked.differences)}
+    summary = {**name, "files": checked.files, "in_archive": checked.in_archive, "altered": len(checked.differences)}
     if arguments.json:
         print_json({**summary, "differences": checked.differences})
     else:

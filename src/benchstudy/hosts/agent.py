@@ -8,7 +8,7 @@ from typing import Any
 from uuid import uuid4
 
 from benchstudy.hosts.commands import Command, Execution, SupervisedRun
-from benchstudy.hosts.errors import HostBusy, HostRefused, LockLost, ServiceFailed
+from benchstudy.hosts.errors import HostBusy, HostRefused, LockLost, ServiceFailed, understood
 from benchstudy.hosts.line import AgentLine
 from benchstudy.hosts.lock import HostLock
 from benchstudy.hosts.services import RunningService, check_addresses, fetch_logs, not_ready, with_log
@@ -131,30 +131,32 @@ class HostAgent(AgentLine):
             uuid, folder, answer = self.retrying(attempt)
         except HostRefused as error:
             raise ServiceFailed(str(error)) from error
-        if not answer["ready"]:
-            fetch_logs(self, folder, answer["logs"], into)
-            self.call("remove", uuid, folder)
-            failure = not_ready(answer["record"], name, answer["log"])
-            raise ServiceFailed(with_log(answer["cause"], answer["log"]), answer["record"], failure)
-        return RunningService(
-            name,
-            uuid,
-            folder,
-            answer["dir"],
-            answer["ports"],
-            secrets,
-            dict(libraries),
-            dict(needed),
-            host=self.remote.name,
-            bind=bind,
-            tools=self.tools_dir,
-            limits=answer["limits"],
-            agent=self,
-        )
+        with understood(self.remote.name):
+            if not answer["ready"]:
+                fetch_logs(self, folder, answer["logs"], into)
+                self.call("remove", uuid, folder)
+                failure = not_ready(answer["record"], name, answer["log"])
+                raise ServiceFailed(with_log(answer["cause"], answer["log"]), answer["record"], failure)
+            return RunningService(
+                name,
+                uuid,
+                folder,
+                answer["dir"],
+                answer["ports"],
+                secrets,
+                dict(libraries),
+                dict(needed),
+                host=self.remote.name,
+                bind=bind,
+                tools=self.tools_dir,
+                limits=answer["limits"],
+                agent=self,
+            )
 
     def scratch(self, session: str, parent: str) -> str:
         """The session's own folder below `parent`; it goes when the lock does, or when the lease is over."""
-        return self.call("scratch", f"{self.work_dir}/sessions/{session}", self.remote.expand(parent))["path"]
+        with understood(self.remote.name):
+            return self.call("scratch", f"{self.work_dir}/sessions/{session}", self.remote.expand(parent))["path"]
 
     def sweep(self) -> dict[str, list[str]]:
         """End and remove what earlier sessions left: {"ended", "removed", "kept"}. Only while holding the lock."""
@@ -162,14 +164,16 @@ class HostAgent(AgentLine):
             raise HostRefused(f"{self.remote.name}: sweeping needs the host's lock")
         self._lock.check()
         swept = self.call("sweep", self.work_dir, self._lock.session, self._lock.path, timeout_s=600.0)
-        for what in ("ended", "removed"):
-            if swept[what]:
-                self.on_event(f"{self.remote.name}: {what} what an earlier session left: {', '.join(swept[what])}")
+        with understood(self.remote.name):
+            for what in ("ended", "removed"):
+                if swept[what]:
+                    self.on_event(f"{self.remote.name}: {what} what an earlier session left: {', '.join(swept[what])}")
         return swept
 
     def join_accounts(self, session: str) -> str | None:
         """Have what this connection does on the host counted as the session's; the boot id of the host."""
-        return self.call("join-accounts", f"{self.work_dir}/sessions/{session}")["boot_id"]
+        with understood(self.remote.name):
+            return self.call("join-accounts", f"{self.work_dir}/sessions/{session}")["boot_id"]
 
     def read_host(self, session: str) -> dict[str, Any]:
         """What the host did up to now, and what of it was ours; see agent/interference.py."""
@@ -178,7 +182,8 @@ class HostAgent(AgentLine):
     def facts(self, tools: Sequence[str] = ()) -> dict[str, Any]:
         """The host's environment (agent/facts.py), with `clock.offset_s` to this machine; the unknown is None."""
         found = self.call("facts", *tools)
-        found["clock"]["offset_s"] = self.clock_offset_s()
+        with understood(self.remote.name):
+            found["clock"]["offset_s"] = self.clock_offset_s()
         return found
 
     def tool(self, program: str) -> dict[str, str | None]:

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field, fields
 from typing import Any
 from uuid import uuid4
 
-from benchstudy.hosts.errors import HostRefused
+from benchstudy.hosts.errors import HostRefused, understood
 from benchstudy.hosts.line import AgentLine
 from benchstudy.hosts.remote import ConnectionLost, RemoteProcess
 from benchstudy.model.services import Confinement, Limits
@@ -26,6 +26,7 @@ FINAL_STATES = (
     "absent",
 )
 _MOST_FRUITLESS_ATTEMPTS = 5
+_MOST_SHORT_ATTEMPTS = 50  # one after the other, each over before a heartbeat: a host that says the same for ever
 _STOP_SEEN_S = 0.5  # how soon `stop_when` is looked at
 
 
@@ -145,13 +146,14 @@ class SupervisedRun:
 
     def to_its_end(self) -> Execution:
         """Start it and wait. Raises as HostAgent.execute does."""
-        return self._execution(self._final_record())
+        with understood(self._agent.remote.name):
+            return self._execution(self._final_record())
 
     def _final_record(self) -> dict:
         accepted = False
-        fruitless = 0
+        fruitless = short = 0
         while True:
-            generation = self._agent.generation
+            generation, begun = self._agent.generation, time.monotonic()
             try:
                 with self._agent.remote.open(self._agent.argv("watch" if accepted else "run", self.run_dir)) as process:
                     for message in self._messages(process, first=not accepted):
@@ -160,7 +162,8 @@ class SupervisedRun:
                         accepted, fruitless = True, 0
             except ConnectionLost as error:
                 fruitless += 1
-                if fruitless == _MOST_FRUITLESS_ATTEMPTS:
+                short = short + 1 if time.monotonic() - begun < self._agent.beat_s else 0
+                if fruitless == _MOST_FRUITLESS_ATTEMPTS or short == _MOST_SHORT_ATTEMPTS:
                     raise
                 self._agent.reconnect(error, generation)
 
@@ -184,7 +187,7 @@ class SupervisedRun:
                     continue
                 message = self._agent.message(line)
                 if "beat" in message:
-                    self._agent.note_clock(sent, time.time(), message["wall"])
+                    self._agent.note_clock(sent, time.time(), message)
                 else:
                     yield message
         except ConnectionLost:

@@ -6,6 +6,7 @@ A command is a list of arguments and is quoted once, here; no study, file or hos
 import contextlib
 import math
 import random
+import re
 import shlex
 import threading
 import time
@@ -39,7 +40,7 @@ STDERR_KEPT = 64 << 10
 # How long a process that was told to end may take before it is killed.
 TERM_GRACE_S = 2.0
 # The first line of every command's output, so that it can be ended by its process id later.
-PID_LINE = b"benchstudy-pid "
+PID_LINE = re.compile(rb"benchstudy-pid (\d{1,10})\n")
 LAUNCHER = 'echo "benchstudy-pid $$"; exec "$@"'
 # $1: process group, $2: tenths of a second between TERM and KILL.
 END_GROUP = """exec 2>/dev/null
@@ -224,12 +225,11 @@ class RemoteProcess:
         """Cut the launcher's line off, and what a chatty shell start-up file wrote before it."""
         self._stdout += out
         self._refuse_endless()
-        start = self._stdout.find(PID_LINE)
-        end = self._stdout.find(b"\n", start)
-        if start < 0 or end < 0:
+        told = PID_LINE.search(self._stdout)
+        if told is None:
             return b""
-        self._pid = int(self._stdout[start + len(PID_LINE) : end])
-        rest = bytes(self._stdout[end + 1 :])
+        self._pid = int(told[1])
+        rest = bytes(self._stdout[told.end() :])
         self._stdout.clear()
         return rest
 

@@ -9,6 +9,7 @@ import threading
 from collections.abc import Callable
 
 from benchstudy.hosts.remote import CommandTimeout, Completed, Remote, RemoteProcess
+from benchstudy.model.files import json_of
 
 _START_S = 30.0
 
@@ -63,14 +64,14 @@ class HostDesk:
         if not line.endswith(b"\n"):  # it died, perhaps in the middle of a word
             self._drop()
             return self._ask(argv, given, timeout_s, generation, again=False) if again else None
-        said = json.loads(line)
+        said = json_of(line)
         return Completed(argv, said["status"], said["stdout"].encode(), said["stderr"].encode(), 0.0)
 
     def _open(self, generation: int) -> None:
         self._drop()
         self._generation = generation
         process = self._remote.open(self._agent_argv("serve"))
-        if "ready" in json.loads(process.read_line(_START_S) or b"{}"):
+        if "ready" in json_of(process.read_line(_START_S) or b"{}"):
             self._process = process
         else:  # a host on which it cannot be is slower, and no worse
             self._works = False

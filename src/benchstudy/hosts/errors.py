@@ -1,6 +1,7 @@
 """What can go wrong with the agent on a host. Import these from `benchstudy.hosts.agent`."""
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from typing import Any
 
 from benchstudy.hosts.remote import ConnectionFailed
@@ -14,6 +15,16 @@ class HostRefused(SessionFailed, TrialFailed):
     cause = Cause.REFUSED
 
 
+@contextmanager
+def understood(host: str) -> Iterator[None]:
+    """Raises HostRefused where what came from a host is not as the agent says it: then it was not the agent."""
+    try:
+        yield
+    except (ArithmeticError, AttributeError, LookupError, TypeError, ValueError) as error:
+        said = f"{type(error).__name__}: {str(error)[:200]}"
+        raise HostRefused(f"{host}: this is no answer of the agent there: {said}") from error
+
+
 class HostBusy(SessionFailed):
     """Another controller is measuring on the host; `owner` says who."""
 
@@ -23,7 +34,11 @@ class HostBusy(SessionFailed):
 
 
 class LockLost(ConnectionFailed):
-    """The host gave the lock up because it heard nothing from here for longer than the lease."""
+    """The host is not ours any more; `cause` says whether its lease expired, it was restarted, or its keeper went."""
+
+    def __init__(self, message: str, cause: Cause = Cause.LEASE_EXPIRED):
+        super().__init__(message)
+        self.cause = cause
 
 
 class ServiceFailed(TrialFailed):

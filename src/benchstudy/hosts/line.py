@@ -8,20 +8,22 @@ import os
 import tempfile
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import Any, Self, TypeVar
 
 from benchstudy.hosts.agent_files import BOOTSTRAP, agent_sources, digest, write_agent
 from benchstudy.hosts.desk import HostDesk
-from benchstudy.hosts.errors import HostRefused
+from benchstudy.hosts.errors import HostRefused, understood
 from benchstudy.hosts.remote import CommandFailed, ConnectionFailed, ConnectionLost, Remote
+from benchstudy.model.files import json_of
 
 T = TypeVar("T")
 
 MOST_ATTEMPTS = 5
 _NO_SUCH_PROGRAM = 127
+_FARTHEST_CLOCK_S = 1e10  # from this machine's: no clock of a host is centuries off
 _CLOCK_STEP_S = 1.0  # no clock drifts so far between two heartbeats
 
 
@@ -71,7 +73,7 @@ class AgentLine:
     def _present(self) -> str | None:
         argv = [self.remote.host.python, "-I", "-c", BOOTSTRAP, self.work_dir, self.directory]
         try:
-            answer = json.loads(self.remote.run(argv).text)
+            answer = json_of(self.remote.run(argv).stdout)
         except CommandFailed as error:
             python, status = self.remote.host.python, error.completed.exit_status
             other = f"name another as hosts.{self.remote.name}.python"
@@ -111,13 +113,14 @@ class AgentLine:
 
     def ask(self, command: str, *args: str, input: bytes = b"", timeout_s: float = 60.0) -> Any:
         """As `call`, but asked once. Raises also ConnectionLost."""
-        done = self._desk.ask((command, *args), input, timeout_s, self.generation)
+        with understood(self.remote.name):
+            done = self._desk.ask((command, *args), input, timeout_s, self.generation)
         answer = None
         with suppress(ValueError):
-            answer = json.loads(done.stdout)
+            answer = json_of(done.stdout)
         if isinstance(answer, dict) and "error" in answer and done.exit_status != 0:
             raise HostRefused(f"{self.remote.name}: {answer['error']}")
-        if done.exit_status != 0 or answer is None:
+        if done.exit_status != 0 or not isinstance(answer, dict):
             said = done.stderr.decode(errors="replace").strip()[-2000:] or f"no JSON: {done.text[:200]!r}"
             raise HostRefused(f"{self.remote.name}: the agent's {command} ended with status {done.exit_status}: {said}")
         return answer
@@ -159,9 +162,12 @@ class AgentLine:
         """The host's wall clock minus this machine's, as the heartbeats told it."""
         return self._offset[1] if self._offset else None
 
-    def note_clock(self, sent: float, received: float, host_wall: float) -> None:
-        """Learn from one question and answer; the quickest one told most about the clock."""
-        round_trip, offset = received - sent, host_wall - (sent + received) / 2
+    def note_clock(self, sent: float, received: float, answer: Mapping[str, Any]) -> None:
+        """Learn from one question and answer; the quickest one told most about the clock. Raises HostRefused."""
+        with understood(self.remote.name):
+            round_trip, offset = received - sent, answer["wall"] - (sent + received) / 2
+            if not abs(offset) < _FARTHEST_CLOCK_S:
+                raise ValueError(f"its clock is at {answer['wall']} s")
         self._tell_steps(round_trip, offset)
         if self._offset is None or round_trip <= self._offset[0] * 1.5:
             self._offset = (round_trip, offset)
@@ -189,7 +195,7 @@ class AgentLine:
                 line = process.read_line(30.0)
                 if not line:
                     raise HostRefused(f"{self.remote.name}: the agent does not tell the time: {process.stderr_tail}")
-                self.note_clock(sent, time.time(), json.loads(line)["wall"])
+                self.note_clock(sent, time.time(), self.message(line))
         assert self._offset is not None, "four answers were noted"
         return self._offset[1]
 
@@ -198,7 +204,7 @@ class AgentLine:
         if not line:
             raise ConnectionLost(f"{self.remote.name}: the agent's watcher ended")
         try:
-            message = json.loads(line)
+            message = json_of(line)
         except ValueError:
             message = None
         if not isinstance(message, dict):

@@ -7,9 +7,10 @@ from collections.abc import Mapping
 from contextlib import suppress
 from typing import Any
 
-from benchstudy.hosts.errors import HostBusy, LockLost
+from benchstudy.hosts.errors import HostBusy, LockLost, understood
 from benchstudy.hosts.line import AgentLine
 from benchstudy.hosts.remote import ConnectionFailed, ConnectionLost, RemoteProcess
+from benchstudy.model.causes import Cause
 
 _RELEASE_S = 120.0
 
@@ -31,6 +32,7 @@ class HostLock:
         self._answered, self._answer = threading.Condition(), 0  # how many heartbeats were
         self._heard = time.monotonic()
         self._problem: Exception | None = None
+        self._boot_id: str | None = None
         self._process: RemoteProcess | None = None
         self._generation = agent.generation
         self._thread = threading.Thread(target=self._keep, name=f"lock of {agent.remote.name}", daemon=True)
@@ -70,7 +72,8 @@ class HostLock:
     def check(self) -> None:
         """Raise LockLost when the host is not ours any more."""
         if self._problem is not None:
-            raise LockLost(f"{self._agent.remote.name}: the lock was lost: {self._problem}") from self._problem
+            cause = self._problem.cause if isinstance(self._problem, LockLost) else Cause.CONNECTION
+            raise LockLost(f"{self._agent.remote.name}: the lock was lost: {self._problem}", cause) from self._problem
 
     def confirm(self) -> None:
         """Ask the keeper now. Raises LockLost when the host is not ours any more."""
@@ -85,16 +88,18 @@ class HostLock:
     def _acquire(self, keeper: RemoteProcess) -> None:
         host = self._agent.remote.name
         while (message := self._read(keeper, None)) is not None:
-            if message["state"] == "held":
-                self.path = message["lock"]
-                return
-            who = _described(message["owner"])
-            if message["state"] == "busy":
-                why = f" ({message['why']})" if "why" in message else ""
-                raise HostBusy(f"{host} is in use by {who}{why}; try again when that has ended", message["owner"])
-            if message["state"] == "waiting":
-                left_s = message["seconds_left"]
-                self._agent.on_event(f"{host}: {who} is silent; waiting until its lease ends, {left_s:.0f} s at most")
+            with understood(host):
+                if message["state"] == "held":
+                    self.path, self._boot_id = message["lock"], message["boot_id"]
+                    return
+                who = _described(message["owner"])
+                if message["state"] == "busy":
+                    why = f" ({message['why']})" if "why" in message else ""
+                    raise HostBusy(f"{host} is in use by {who}{why}; try again when that has ended", message["owner"])
+                if message["state"] == "waiting":
+                    left_s = message["seconds_left"]
+                    said = f"{who} is silent; waiting until its lease ends, {left_s:.0f} s at most"
+                    self._agent.on_event(f"{host}: {said}")
 
     def _read(self, keeper: RemoteProcess, timeout_s: float | None) -> dict | None:
         """What the keeper says; None when it says nothing for `timeout_s`."""
@@ -122,8 +127,9 @@ class HostLock:
             return self._process
         generation = self._agent.generation
         self._process = keeper = self._agent.remote.open(self._agent.argv("hold", self._folder))
-        if (self._read(keeper, 30.0) or {}).get("state") != "held":
-            raise LockLost(self._why_gone())
+        answer = self._read(keeper, 30.0) or {}
+        if answer.get("state") != "held":
+            raise self._lost(answer)
         self._generation = generation
         return keeper
 
@@ -135,17 +141,19 @@ class HostLock:
         if message is None:
             return  # a dead line makes itself known as ConnectionLost
         if "beat" not in message:
-            raise LockLost(self._why_gone())
+            raise self._lost(message)
         self._heard = time.monotonic()
-        self._agent.note_clock(sent, time.time(), message["wall"])
+        self._agent.note_clock(sent, time.time(), message)
 
-    def _why_gone(self) -> str:
+    def _lost(self, answer: Mapping[str, Any]) -> LockLost:
+        """Why, by the last answer of the host and the time for which there was none."""
         silent_s, lease_s = time.monotonic() - self._heard, self._agent.lease_s
+        if answer.get("boot_id", self._boot_id) != self._boot_id:
+            return LockLost("the host was restarted", Cause.HOST_RESTARTED)
         if silent_s > lease_s:
-            return (
-                f"lease expired: the host heard nothing from here for {silent_s:.0f} s, and the lease is {lease_s:g} s"
-            )
-        return "its keeper on the host is gone; was it killed?"
+            heard = f"the host heard nothing from here for {silent_s:.0f} s, and the lease is {lease_s:g} s"
+            return LockLost(f"lease expired: {heard}", Cause.LEASE_EXPIRED)
+        return LockLost("its keeper on the host is gone; was it killed?", Cause.LOST)
 
     def _release(self) -> None:
         keeper = self._attached()

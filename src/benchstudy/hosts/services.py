@@ -6,7 +6,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from benchstudy.hosts.errors import ServiceFailed
+from benchstudy.hosts.errors import HostRefused, ServiceFailed, understood
 from benchstudy.hosts.line import AgentLine
 from benchstudy.model.causes import Cause, Failure, failure_of, ran_out_of_memory
 from benchstudy.model.services import PLACEHOLDER, Service
@@ -52,17 +52,19 @@ class RunningService:
     def stop(self, into: Path | None = None) -> Mapping[str, Any]:
         """End it, bring its logs into the folder `into`, remove its folder from the host; the `record` it now has."""
         answer = self._line.call("stop-service", self.folder, timeout_s=120.0)
-        self.record = record = {key: value for key, value in answer.items() if key != "logs"}
-        fetch_logs(self._line, self.folder, answer["logs"], into)
+        with understood(self.host):
+            self.record = record = {key: value for key, value in answer.items() if key != "logs"}
+            fetch_logs(self._line, self.folder, answer["logs"], into)
         self._line.call("remove", self.uuid, self.folder)
         return record
 
     def check(self) -> None:
         """Raise ServiceFailed with the cause and the end of its log when it does not run any more."""
         status = self.status()
-        if status["state"] != "running":
-            log = self.redacted(status["log"])
-            raise ServiceFailed(with_log(how_it_ended(status), log), status, died(status, self.name, log))
+        with understood(self.host):
+            if status["state"] != "running":
+                log = self.redacted(status["log"])
+                raise ServiceFailed(with_log(how_it_ended(status), log), status, died(status, self.name, log))
 
     def usage(self) -> Mapping[str, Any]:
         """What it used up to now: peak_memory_bytes, oom_kills, cpu_user_s, cpu_system_s, each None when unknown.
@@ -70,7 +72,8 @@ class RunningService:
         `monotonic`: the host's clock at that moment, in seconds. Two of these around a load leave the start-up out.
         """
         status = self.status()
-        return {**status["used"], "monotonic": status["monotonic"]}
+        with understood(self.host):
+            return {**status["used"], "monotonic": status["monotonic"]}
 
     def redacted(self, text: str) -> str:
         """`text` without the secrets of this service and of those it needs."""
@@ -154,9 +157,11 @@ def with_log(cause: str, log: str) -> str:
 
 
 def fetch_logs(agent: AgentLine, folder: str, logs: list[str], into: Path | None) -> None:
-    """Bring these files of a service's folder into the folder `into`, if there is one."""
+    """Bring these files of a service's folder into the folder `into`, if there is one. Raises HostRefused."""
     if into is not None:
         for log in logs:
+            if Path(log).name != log:
+                raise HostRefused(f"{agent.remote.name}: {log!r} is no name of a log, and is not copied")
             agent.remote.get(f"{folder}/{log}", into / log)
 
 

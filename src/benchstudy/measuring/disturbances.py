@@ -1,13 +1,14 @@
 """What stored trials keep of others on their hosts: what decides on them, and what tables say of them."""
 
-import json
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
-from benchstudy.measuring.raw import StoredTrial
+from benchstudy.measuring.raw import CorruptTrial, StoredTrial
 from benchstudy.model import interference
+from benchstudy.model.files import json_of
 
 
 def seen(trial: StoredTrial) -> Mapping[str, Any] | None:
@@ -18,7 +19,9 @@ def seen(trial: StoredTrial) -> Mapping[str, Any] | None:
 def values(trial: StoredTrial) -> dict[str, Mapping[str, float]]:
     """By host, its metrics (`interference.METRICS`) as they are made of its counters today."""
     document = _document(trial.folder) if _is_known(trial) else {"seen": {}}
-    return {host: window.values for host, window in interference.windows(document).items()} if document["seen"] else {}
+    with _readable(trial.folder):
+        found = interference.windows(document) if document["seen"] else {}
+        return {host: window.values for host, window in found.items()}
 
 
 def _is_known(trial: StoredTrial) -> bool:
@@ -27,9 +30,24 @@ def _is_known(trial: StoredTrial) -> bool:
 
 @lru_cache(maxsize=4096)  # a session asks again after each block; a committed trial never changes
 def _seen_in(folder: Path) -> Any:
-    return _document(folder)["seen"]
+    with _readable(folder):
+        found = _document(folder)["seen"]
+        interference.worst(found)
+        return found
 
 
 @lru_cache(maxsize=1)  # tables ask for both of one trial
 def _document(folder: Path) -> Any:
-    return json.loads((folder / interference.FILE).read_bytes())
+    with _readable(folder):
+        return json_of((folder / interference.FILE).read_bytes())
+
+
+@contextmanager
+def _readable(folder: Path) -> Iterator[None]:
+    try:
+        yield
+    except (ArithmeticError, AttributeError, LookupError, TypeError, ValueError) as error:
+        raise CorruptTrial(
+            f"{folder / interference.FILE}: what others did cannot be read ({type(error).__name__}: {error}); restore "
+            f"it from a copy, or have the trial measured again with `benchstudy discard {folder.name[-8:]} --why …`"
+        ) from error

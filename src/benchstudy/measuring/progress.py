@@ -4,7 +4,6 @@ Sessions run in processes of their own. Each writes its state to a small file; o
 a lock draws the lines of all, and when it ends another takes over. Warnings scroll above them, as Snakemake's lines do.
 """
 
-import fcntl
 import json
 import logging
 import os
@@ -12,23 +11,36 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
+from contextlib import suppress
 from pathlib import Path
-from typing import Any
+from typing import Any, TextIO
 
 from benchstudy.measuring.alive import still_runs
 from benchstudy.measuring.statuslines import StatusLines, live_terminal
+from benchstudy.model.files import lock_if_free, whole_or_nothing
 
 log = logging.getLogger("benchstudy")
 
 _REFRESH_S = 0.25
+_RESTS = 10  # times as long as it draws: a controller of a thousand sessions has other things to do
+_MANY = 12  # sessions, of which nobody reads every line
 
 
 class Progress:
     """Use as a context manager around one session. `folder` is shared by the sessions of one controller."""
 
-    def __init__(self, folder: Path, session: str, blocks: int, *, adaptive: bool = False, apart_s: float = 0.0):
+    def __init__(
+        self,
+        folder: Path,
+        session: str,
+        blocks: int,
+        *,
+        adaptive: bool = False,
+        apart_s: float = 0.0,
+        draws: bool = True,
+    ):
         """`adaptive`: `blocks` is the most there can be, and what is left only the least. `apart_s`: from the beginning
-        of a block to that of the next, at least."""
+        of a block to that of the next, at least. `draws`: False where another process draws for this one."""
         self._folder = folder
         self._state_file = folder / f"{os.getpid()}.json"
         # Times are of the monotonic clock, which all processes of a machine share: who draws can tell how long ago.
@@ -50,7 +62,7 @@ class Progress:
         self._stop = threading.Event()
         self._publishing = threading.Lock()
         self._drawer: threading.Thread | None = None
-        self._live = live_terminal()
+        self._live = draws and live_terminal()
 
     def __enter__(self) -> "Progress":
         self._folder.mkdir(parents=True, exist_ok=True)
@@ -121,38 +133,78 @@ class Progress:
         log.warning("%s: %s", self._state["session"], text)
 
     def _publish(self) -> None:
-        temporary = self._state_file.with_suffix(".tmp")
-        with self._publishing:  # events come from several threads
+        # Events come from several threads. A full disk is told where the next trial is stored, and this is no result.
+        with self._publishing, suppress(OSError), whole_or_nothing(self._state_file) as temporary:
             temporary.write_text(json.dumps(self._state))
-            os.replace(temporary, self._state_file)
 
     def _draw(self) -> None:
-        with (self._folder / "drawer.lock").open("a") as lock:
-            while not self._stop.is_set():
-                try:
-                    fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-                    break
-                except BlockingIOError:
-                    self._stop.wait(_REFRESH_S)
-            if self._stop.is_set():
-                return
-            lines = StatusLines()
-            try:
-                while not self._stop.wait(_REFRESH_S):
-                    lines.show([_cells(state) for state in _states(self._folder)], keep=_IMPORTANT_FIRST, shrink=_CASE)
-            finally:
-                lines.close()
+        with Drawing(self._folder) as drawing:
+            while not self._stop.wait(_REFRESH_S):
+                drawing.step()
+
+
+class Drawing:
+    """The lines of all sessions of a controller, drawn by whichever process is the first to have their lock."""
+
+    def __init__(self, folder: Path):
+        self._folder, self._lines, self._next = folder, StatusLines(), 0.0
+        self._lock: TextIO | None = None
+        self._locked = False
+
+    def __enter__(self) -> "Drawing":
+        self._folder.mkdir(parents=True, exist_ok=True)
+        self._lock = (self._folder / "drawer.lock").open("a")
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._lines.close()
+        if self._lock:
+            self._lock.close()
+
+    def step(self) -> None:
+        """Draw what there is now, unless that was done a moment ago; to be called again and again."""
+        began = time.monotonic()
+        if began < self._next or self._lock is None:
+            return
+        self._locked = self._locked or lock_if_free(self._lock.fileno())
+        if self._locked:
+            self._lines.show(_rows(list(_states(self._folder))), keep=_IMPORTANT_FIRST, shrink=_CASE)
+        took_s = time.monotonic() - began
+        self._next = began + max(_REFRESH_S, took_s * _RESTS)
+
+
+def _rows(states: list[dict[str, Any]]) -> list[list[str]]:
+    """A line a session. Of many, those first that have trouble, below a line of all of them together."""
+    rows = [_cells(state) for state in states]
+    if len(states) <= _MANY:
+        return rows
+    trouble = [state["failed"] + state["aborted"] for state in states]
+    begun = [state for state in states if "block" in state]
+    together = [
+        f"{len(states)} sessions",
+        f"{len(begun)} have begun",
+        f"trial {sum(state['done'] for state in states)}/{sum(state['total'] for state in states)}",
+        "",
+        f"{clock(time.monotonic() - min(state['begun'] for state in states))} elapsed",
+        f"{clock(max((left for state in begun if (left := _left_s(state)) is not None), default=None))} left",
+        f"trouble in {sum(map(bool, trouble))}" if any(trouble) else "",
+    ]
+    return [together, *(rows[at] for at in sorted(range(len(rows)), key=lambda at: -trouble[at]))]
 
 
 def _states(folder: Path) -> Iterator[dict[str, Any]]:
+    forget_killed(folder)
     for path in sorted(folder.glob("*.json")):
-        try:
-            if still_runs(int(path.stem), path.stat().st_mtime):
-                yield json.loads(path.read_text())
-            else:  # left by a session that was killed
+        with suppress(FileNotFoundError):  # that session has just ended
+            yield json.loads(path.read_text())
+
+
+def forget_killed(folder: Path) -> None:
+    """Remove what sessions left that were killed: their states, and what they were writing."""
+    for path in folder.glob("*.json*"):
+        with suppress(FileNotFoundError):
+            if not still_runs(int(path.name.strip(".").partition(".")[0]), path.stat().st_mtime):
                 path.unlink()
-        except FileNotFoundError:  # that session has just ended
-            continue
 
 
 def under_way(folder: Path) -> list[str]:
@@ -211,11 +263,13 @@ def clock(seconds: float | None) -> str:
     return f"{minutes // 60}:{minutes % 60:02d}:{rest:02d}" if minutes >= 60 else f"{minutes}:{rest:02d}"
 
 
-def log_to(path: Path | None) -> Callable[[], None]:
-    """One log file a job; the terminal gets warnings, or everything where no live line says it. Returns an undo."""
+def log_to(path: Path | None, *, one_of_many: bool = False) -> Callable[[], None]:
+    """One log file a job; the terminal gets warnings, or everything where no live line says it, unless there are many
+    beside it that would say as much. Returns an undo.
+    """
     handlers: list[logging.Handler] = []
     stream = logging.StreamHandler(sys.stderr)
-    stream.setLevel(logging.WARNING if live_terminal() else logging.INFO)
+    stream.setLevel(logging.WARNING if one_of_many or live_terminal() else logging.INFO)
     handlers.append(stream)
     if path is not None:
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -229,6 +283,7 @@ def log_to(path: Path | None) -> Callable[[], None]:
     def undo() -> None:
         for handler in handlers:
             log.removeHandler(handler)
-            handler.close()
+            with suppress(OSError):  # what a full disk did not take of it is told elsewhere
+                handler.close()
 
     return undo

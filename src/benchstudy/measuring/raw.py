@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any, Literal
 from uuid import uuid4
 
-from pydantic import BaseModel, ConfigDict, model_validator
+from pydantic import BaseModel, ConfigDict, TypeAdapter, model_validator
 
 from benchstudy.measuring.sealed import (
     DISCARDS,
@@ -27,6 +27,9 @@ from benchstudy.measuring.sealed import (
     SUMS,
     TRIAL_FOLDER,
     check_folder,
+    in_archive,
+    make_writable,
+    protect,
     read_index,
     seal,
     sums_in,
@@ -35,13 +38,14 @@ from benchstudy.measuring.sessionrecord import keep_interrupted
 from benchstudy.model import paths
 from benchstudy.model.causes import Failure, translated
 from benchstudy.model.errors import BenchstudyError, SessionFailed
-from benchstudy.model.files import as_json, fsync, now, write_atomically
+from benchstudy.model.files import as_json, fsync, json_of, now, write_atomically
 
 log = logging.getLogger("benchstudy")
 
 RECORD = "trial.json"
 _LOOK = "look.json"
 _PARTIAL = ".partial-"
+_RECEIVED = ".received-"
 
 Status = Literal["ok", "failed", "timeout", "aborted"]
 # Folders beside those of the cases.
@@ -56,7 +60,7 @@ class CorruptTrial(BenchstudyError):
 
 
 class _Record(BaseModel):
-    model_config = ConfigDict(extra="forbid", frozen=True)
+    model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)
 
 
 class ToolRecord(_Record):
@@ -183,6 +187,8 @@ class TrialStore:
             for abandoned in self.folder.glob(f"*/{_PARTIAL}*"):  # of a controller that was killed
                 if abandoned.parent.name != SESSIONS or not keep_interrupted(abandoned):
                     _remove(abandoned)
+            for abandoned in self.folder.glob(f"*/{_RECEIVED}*"):
+                _remove(abandoned)
             yield
 
     def begin(self, case: str, block: int) -> "PartialTrial":
@@ -221,7 +227,7 @@ class TrialStore:
                     f"{sums.parent / _LOOK}: what a session saw was altered or is missing; restore it from a copy, or "
                     f"remove {sums.parent} and the session looks again"
                 ) from error
-            found.append(json.loads((sums.parent / _LOOK).read_text()))
+            found.append(_look(sums.parent / _LOOK))
         return sorted(found, key=lambda look: (look["when"], look["uuid"]))
 
     def keep_look(self, look: Mapping[str, Any]) -> None:
@@ -234,6 +240,45 @@ class TrialStore:
         os.rename(folder, final)
         fsync(final.parent)
 
+    @contextmanager
+    def receiving(self, place: str) -> Iterator[Path]:
+        """A folder to be filled with what another store sealed as `place`; `commit_received` takes it.
+
+        Raises CorruptTrial where it is not what its sums say, and leaves nothing then.
+        """
+        folder = self._received(place)
+        folder.mkdir(parents=True)
+        try:
+            yield folder
+            if differences := check_folder(f"{place}/", folder).differences:
+                raise CorruptTrial("; ".join(differences))
+            protect(folder)
+        except BaseException:
+            _remove(folder)
+            raise
+
+    def commit_received(self, places: Sequence[str]) -> None:
+        """Make what was received durable, all at once, and then a part of the store.
+
+        What is there already is replaced: only a part of it was there.
+        """
+        os.sync()
+        for place in places:
+            if (self.folder / place).is_dir():
+                _remove(self.folder / place)
+            os.rename(self._received(place), self.folder / place)
+        os.sync()
+
+    def _received(self, place: str) -> Path:
+        final = self.folder / place
+        return final.with_name(f"{_RECEIVED}{final.name}")
+
+    def receive_discard(self, file: str, text: str) -> None:
+        """As it was written for another store."""
+        folder = self.folder / DISCARDS
+        folder.mkdir(exist_ok=True)
+        write_atomically(folder / file, text)
+
     def discards(self) -> dict[str, Discard]:
         """By trial uuid."""
         found = (_discard(path) for path in sorted((self.folder / DISCARDS).glob("*.json")))
@@ -244,10 +289,16 @@ class TrialStore:
         entry = Discard(trial.record.uuid, why, f"{getpass.getuser()}@{socket.gethostname()}", now())
         folder = self.folder / DISCARDS
         folder.mkdir(exist_ok=True)
+        self.forget_index()
         write_atomically(folder / f"{trial.short}.json", json.dumps(entry.__dict__, indent=2) + "\n")
-        # The index is derived; without it the workflow plans the session that fills the gap.
-        self.index.unlink(missing_ok=True)
         return entry
+
+    def forget_index(self) -> None:
+        """Before what it lists is changed: it is derived, and without it the workflow plans the session that makes it.
+
+        An old one beside new trials would say that somebody added them.
+        """
+        self.index.unlink(missing_ok=True)
 
 
 class PartialTrial:
@@ -305,8 +356,9 @@ def verify(folder: Path) -> list[StoredFile]:
 
 
 def _read_sums(folder: Path) -> list[StoredFile]:
-    sums = sums_in((folder / SUMS).read_text())
-    return [StoredFile(name, (folder / name).stat().st_size, digest) for name, digest in sums.items()]
+    sums, elsewhere = sums_in((folder / SUMS).read_text()), in_archive(folder)
+    sizes = {name: elsewhere[name] if name in elsewhere else (folder / name).stat().st_size for name in sums}
+    return [StoredFile(name, sizes[name], digest) for name, digest in sums.items()]
 
 
 def find_trials(raw: Path, prefix: str) -> list[tuple[TrialStore, StoredTrial]]:
@@ -331,15 +383,25 @@ def _record(folder: Path) -> TrialRecord:
             if index.parent / entry["path"] == folder:
                 return TrialRecord.model_construct(**{key: entry[key] for key in ("uuid", "case", "block", "status")})
         raise CorruptTrial(
-            f"{folder / RECORD}: cannot be read, and session.json has no such trial: restore it"
+            f"{folder / RECORD}: cannot be read ({error}), and session.json has no such trial: restore it"
         ) from error
 
 
 def _discard(path: Path) -> Discard:
     try:
-        return Discard(**json.loads(path.read_bytes()))
-    except (TypeError, ValueError) as error:
+        return TypeAdapter(Discard).validate_json(path.read_bytes())
+    except ValueError as error:
         raise CorruptTrial(f"{path}: says no more which trial was discarded; restore it from a copy") from error
+
+
+def _look(path: Path) -> dict[str, Any]:
+    try:
+        found = json_of(path.read_bytes())
+        if all(isinstance(found[name], str) for name in ("when", "uuid")):
+            return found
+    except (LookupError, TypeError, ValueError):
+        pass
+    raise CorruptTrial(f"{path}: says no more what a session saw; restore it from a copy")
 
 
 def index_problem(index: Path) -> str | None:
@@ -352,6 +414,5 @@ def index_problem(index: Path) -> str | None:
 
 def _remove(folder: Path) -> None:
     """Remove a folder of ours that was never committed, whatever its permissions."""
-    for path in (folder, *(p for p in folder.rglob("*") if p.is_dir() and not p.is_symlink())):
-        path.chmod(0o755)
+    make_writable(folder)
     shutil.rmtree(folder)

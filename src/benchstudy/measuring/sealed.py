@@ -16,19 +16,22 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import quote
 
+from pydantic import BaseModel, ValidationError
+
 from benchstudy.model import hints, paths
 from benchstudy.model.errors import BenchstudyError
-from benchstudy.model.files import fsync, sha256_of, write_atomically
+from benchstudy.model.files import disk_trouble, fsync, json_of, sha256_of, write_atomically
 
 SUMS = "SHA256SUMS"
 DISCARDS = "discards"
 LOOKS = "looks"
 SESSIONS = "sessions"
+# In a sealed folder of which only a part is here: {name: size in bytes} of its files that an archive has.
+IN_ARCHIVE = "IN_ARCHIVE"
 
 _LINE = re.compile(r"([0-9a-f]{64})  (.+)")
 TRIAL_FOLDER = re.compile(r"\d{4,}-([0-9a-f]{8})")
 _PLAIN = "".join(map(chr, range(32, 127))).replace("/", "").replace("%", "")
-_OF_AN_INDEX = {"problem", "sessions", "trials", "discarded"}
 _CHANGED = 2  # where a Stat has the time of the last change
 _MOST_NAMED = 40
 _GONE = "its folder is gone"
@@ -43,15 +46,56 @@ class RawAltered(BenchstudyError):
     """Raw files are not what was sealed."""
 
 
+class _Named(BaseModel):
+    uuid: str
+
+
+class _File(BaseModel):
+    name: str
+    sha256: str
+
+
+class _Trial(_Named):
+    path: str
+    case: str
+    block: int
+    status: str
+    files: list[_File]
+
+
+class _Session(_Named):
+    started: str
+
+
+class _Stopping(BaseModel):
+    looks: list[_Named]
+
+
+class _Index(BaseModel):
+    """What must be in a session.json, among other things, to be gone by."""
+
+    target: str
+    family: str
+    problem: str | None
+    sessions: list[_Session]
+    trials: list[_Trial]
+    discarded: list[_Named]
+    stopping: _Stopping | None = None
+
+
 @dataclass
 class Checked:
-    """`files` were compared; `differences` says what is not as it was stored, one line a file."""
+    """`files` were compared; `differences` says what is not as it was stored, one line a file. `in_archive`: files that
+    are not here, because only what tables need was pulled.
+    """
 
     files: int = 0
+    in_archive: int = 0
     differences: list[str] = field(default_factory=list)
 
     def __iadd__(self, other: "Checked") -> "Checked":
         self.files += other.files
+        self.in_archive += other.in_archive
         self.differences += other.differences
         return self
 
@@ -107,7 +151,7 @@ def confirm(root: Path, stores: Iterable[Path], index: Path) -> None:
 
 def _known(index: Path) -> dict[str, Seen]:
     try:
-        return json.loads(index.read_bytes())
+        return json_of(index.read_bytes())
     except (OSError, ValueError):
         return {}
 
@@ -126,7 +170,7 @@ def _refusal(differences: Mapping[str, list[str]]) -> str:
     )
     told += "\nRestore from a copy what was altered or is missing, and take away what was added."
     gone = {place for place, found in differences.items() if _GONE in found[0]}
-    trials = [trial for place in differences.keys() - gone if (trial := _trial_of(place))]
+    trials = [trial for place in differences.keys() - gone if (trial := trial_of(place))]
     if trials:
         told += f"\nOr have it measured again: `benchstudy discard {' '.join(sorted(trials)[:_MOST_NAMED])} --why …`"
     if gone:
@@ -134,7 +178,7 @@ def _refusal(differences: Mapping[str, list[str]]) -> str:
     return told
 
 
-def _trial_of(place: str) -> str | None:
+def trial_of(place: str) -> str | None:
     match = TRIAL_FOLDER.fullmatch(place.rpartition("/")[2])
     return match[1] if match else None
 
@@ -181,18 +225,28 @@ def _stat(entry: "os.DirEntry[str]") -> Stat:
 
 def seal(folder: Path, *, durable: bool = True) -> None:
     """Hash every file below `folder` into SHA256SUMS and make it read-only. `durable`: fsync all of it."""
+    (folder / SUMS).unlink(missing_ok=True)  # it would list itself, where a sealing before this one was killed
     _make_plain(folder)
     files = sorted(p for p in folder.rglob("*") if p.is_file() and not p.is_symlink())
     sums = "".join(f"{sha256_of(path)}  {path.relative_to(folder).as_posix()}\n" for path in files)
     (folder / SUMS).write_text(sums)
-    for path in (*files, folder / SUMS):
-        path.chmod(0o444)
-        if durable:
+    if durable:
+        for path in (*files, folder / SUMS, *(p for p in folder.rglob("*") if p.is_dir()), folder):
             fsync(path)
-    for path in (*sorted((p for p in folder.rglob("*") if p.is_dir()), reverse=True), folder):
-        if durable:
-            fsync(path)
-        path.chmod(0o555)
+    protect(folder)
+
+
+def protect(folder: Path) -> None:
+    """Make it read-only, with all that is in it."""
+    for path in sorted(folder.rglob("*"), reverse=True):  # what is in a folder before the folder
+        path.chmod(0o555 if path.is_dir() else 0o444)
+    folder.chmod(0o555)
+
+
+def make_writable(folder: Path) -> None:
+    """Of a folder that is not committed, whatever of it was made read-only already."""
+    for path in (folder, *(p for p in folder.rglob("*") if p.is_dir() and not p.is_symlink())):
+        path.chmod(0o755)
 
 
 def _make_plain(folder: Path) -> None:
@@ -237,7 +291,7 @@ def _differences(root: Path, store: Path, seen: Seen, known: Seen) -> dict[str, 
     discarded = _discarded(seen)
     found: dict[str, list[str]] = {}
     for place in sorted(changed & seen.keys()):
-        if "/" in place and _trial_of(place) not in discarded:
+        if "/" in place and trial_of(place) not in discarded:
             files, then = seen[place], known.get(place, {})
             # What is listed there may be listed otherwise than when the others were compared.
             same = then if SUMS in files and then.get(SUMS) == files[SUMS] else {}
@@ -248,7 +302,7 @@ def _differences(root: Path, store: Path, seen: Seen, known: Seen) -> dict[str, 
     if changed:
         wrong = set(found)
         for place, line in against_index(root, store, seen, None if "" in changed else changed):
-            if place not in wrong and _trial_of(place) not in discarded:
+            if place not in wrong and trial_of(place) not in discarded:
                 found.setdefault(place, []).append(line)
     return found
 
@@ -264,8 +318,18 @@ def check_folder(name: str, folder: Path, files: Iterable[str] | None = None, un
         return Checked(differences=[f"{name.rstrip('/')}: its {SUMS} is missing"])
     sums = sums_in((folder / SUMS).read_text(encoding="utf-8", errors="replace"))
     skipped = set(unread) & found & sums.keys()
-    listed = {file: digest for file, digest in sums.items() if file not in skipped}
-    return compared(name, listed, found - skipped - {SUMS}, lambda file: _sha256(folder / file))
+    elsewhere = in_archive(folder) if IN_ARCHIVE in found - sums.keys() else {}
+    listed = {file: digest for file, digest in sums.items() if file not in skipped and file not in elsewhere}
+    ours = {SUMS, IN_ARCHIVE} if elsewhere else {SUMS}
+    checked = compared(name, listed, found - skipped - ours, lambda file: _sha256(folder / file))
+    checked.in_archive = len(elsewhere)
+    return checked
+
+
+def in_archive(folder: Path) -> dict[str, int]:
+    """Files of a sealed folder that are not here but in an archive, with their sizes in bytes."""
+    found = _json(folder / IN_ARCHIVE)
+    return found if isinstance(found, dict) else {}
 
 
 def against_index(
@@ -292,11 +356,11 @@ def against_index(
             stored = sums_in((store / place / SUMS).read_text(encoding="utf-8", errors="replace"))
             for name in sorted(name for name in listed.keys() | stored.keys() if listed.get(name) != stored.get(name)):
                 yield place, f"{at}/{place}/{name}: {SUMS} and session.json do not agree on it"
-        elif place in sessions and _json(store / place / paths.SESSION_INDEX) != sessions[place]:
+        elif place in sessions and _stored(store / place / paths.SESSION_INDEX) != sessions[place]:
             yield place, f"{at}/{place}/session.json: it and {at}/session.json do not agree"
     discarded = _discarded(seen)
     for place in sorted(seen if asked is None else seen.keys() & asked):
-        trial = _trial_of(place)
+        trial = trial_of(place)
         # A damaged one is not listed any more when it was discarded.
         if trial and trial not in discarded and place not in trials and SUMS in seen[place]:
             way = f"remove {at}/session.json and run {hints.snakemake()}, which lists it"
@@ -319,20 +383,32 @@ def _discards(store: Path, at: str, index: Mapping[str, Any], seen: Seen) -> Ite
         elif file not in listed:
             way = f"remove {at}/session.json and run {hints.snakemake()}, which lists it"
             yield f"{at}/{DISCARDS}/{file}: was added; {way}"
-        elif _json(store / DISCARDS / file) != listed[file]:
+        elif _stored(store / DISCARDS / file) != listed[file]:
             yield f"{at}/{DISCARDS}/{file}: it and {at}/session.json do not agree"
 
 
 def read_index(path: Path) -> dict[str, Any] | None:
     """What a session.json holds; None where there is none, or a damaged one: it can be made again at any time."""
     found = _json(path)
-    return found if isinstance(found, dict) and found.keys() >= _OF_AN_INDEX else None
+    try:
+        _Index.model_validate(found)
+    except ValidationError:
+        return None
+    return found
 
 
 def _json(path: Path) -> Any:
     try:
-        return json.loads(path.read_bytes())
-    except (OSError, ValueError):
+        return _stored(path)
+    except OSError:
+        return None
+
+
+def _stored(path: Path) -> Any:
+    """What a file holds; None of a damaged one. One that cannot be read now is no altered one: raises OSError."""
+    try:
+        return json_of(path.read_bytes())
+    except ValueError:
         return None
 
 
@@ -349,7 +425,7 @@ def compared(place: str, listed: Mapping[str, str], found: Iterable[str], digest
             try:
                 same = digest(name) == listed[name]
             except (BenchstudyError, OSError) as error:
-                checked.differences.append(f"{place}{name}: {error}")
+                checked.differences.append(f"{place}{name}: {disk_trouble(error) or error}")
                 continue
             if not same:
                 checked.differences.append(f"{place}{name}: altered: its SHA-256 is not the one in {SUMS}")

@@ -24,6 +24,7 @@ from benchstudy.measuring.giving_up import GivenUp, given_up
 from benchstudy.measuring.instrument import instrument_sha256
 from benchstudy.measuring.progress import Progress
 from benchstudy.measuring.raw import RESULTS, CorruptTrial, Status, StoredTrial, TrialRecord, TrialStore, in_order
+from benchstudy.measuring.sealed import read_index
 from benchstudy.measuring.sessionrecord import SessionRecord
 from benchstudy.measuring.state import HostConnection, SessionState
 from benchstudy.measuring.trial import TrialContext
@@ -31,7 +32,7 @@ from benchstudy.model import hints, paths
 from benchstudy.model.causes import Cause, Failure
 from benchstudy.model.errors import BenchstudyError, SessionFailed, TrialFailed
 from benchstudy.model.family import Case, ParseError
-from benchstudy.model.files import as_json, now, write_atomically
+from benchstudy.model.files import as_json, disk_trouble, json_of, now, write_atomically
 from benchstudy.model.study import SessionPlan
 
 log = logging.getLogger("benchstudy")
@@ -176,8 +177,10 @@ def waiting_s(plan: SessionPlan, trials: Iterable[StoredTrial], block: int, mome
     return min(max(plan.blocks_apart_s - since, 0.0), plan.blocks_apart_s)
 
 
-def hold_session(root: Path, plan: SessionPlan) -> Path:
+def hold_session(root: Path, plan: SessionPlan, connected: Callable[[], None] | None = None) -> Path:
     """Measure what is missing and write the index `session.json`; returns its path.
+
+    `connected`: called when the hosts were had, by one of many sessions whose common parent says how far they are.
 
     Nothing missing: no host is contacted. A session that could not be held, or not to its end, still leaves an index
     of what there is, with `problem` saying why. Raises CorruptTrial for an altered raw file.
@@ -192,9 +195,10 @@ def hold_session(root: Path, plan: SessionPlan) -> Path:
             )
             fruitless = 0
             while missing:
+                store.forget_index()
                 before = _results_in(trials)
                 try:
-                    _Session(root, plan, store, trials).measure(missing)
+                    _Session(root, plan, store, trials, connected).measure(missing)
                     missing = []
                 except LockLost as error:  # the hosts may be had again: a session of its own goes on from here
                     fruitless = 0 if _results_in(trials) > before else fruitless + 1
@@ -213,6 +217,15 @@ def hold_session(root: Path, plan: SessionPlan) -> Path:
             problem = f"internal error: {type(error).__name__}: {error}"
             log.exception("%s on %s: %s", plan.family_name, plan.target, problem)
         return write_index(plan, store, trials, problem)
+
+
+def is_held(root: Path, plan: SessionPlan) -> bool:
+    """Whether a session's index says that it has all that the plan asks for. No trial is read for it."""
+    store = TrialStore(paths.family_raw(root, plan.study.study, plan.target, plan.family_name))
+    index = read_index(store.index)
+    if index is None or index["problem"] or index.get("plan") != plan.digest or plan.config.import_only:
+        return False
+    return {entry["uuid"] for entry in index["discarded"]} == store.discards().keys()
 
 
 def _results_in(trials: Iterable[StoredTrial]) -> int:
@@ -264,9 +277,12 @@ def write_index(plan: SessionPlan, store: TrialStore, trials: Iterable[StoredTri
 
 def _session(path: Path) -> dict[str, Any]:
     try:
-        return json.loads(path.read_bytes())
-    except ValueError as error:
-        raise CorruptTrial(f"{path}: cannot be read; restore it from a copy") from error
+        found = json_of(path.read_bytes())
+        if all(isinstance(found[name], str) for name in ("uuid", "started")):
+            return found
+    except (LookupError, TypeError, ValueError):
+        pass
+    raise CorruptTrial(f"{path}: says no more when a session was; restore it from a copy")
 
 
 def _stopping(plan: SessionPlan, store: TrialStore, trials: Iterable[StoredTrial]) -> dict[str, Any] | None:
@@ -282,8 +298,16 @@ def _stopping(plan: SessionPlan, store: TrialStore, trials: Iterable[StoredTrial
 class _Session:
     """The connection, lock and schedule of one run of `hold_session`."""
 
-    def __init__(self, root: Path, plan: SessionPlan, store: TrialStore, trials: list[StoredTrial]):
+    def __init__(
+        self,
+        root: Path,
+        plan: SessionPlan,
+        store: TrialStore,
+        trials: list[StoredTrial],
+        connected: Callable[[], None] | None,
+    ):
         """`trials`: what is measured is added to it, also when the session does not come to its end."""
+        self._connected = connected
         self._root, self._plan, self._store, self._trials = root, plan, store, trials
         self._uuid = str(uuid4())
         self._instrument = instrument_sha256(plan.family_name)
@@ -295,6 +319,7 @@ class _Session:
             plan.blocks,
             adaptive=plan.stopping is not None,
             apart_s=plan.blocks_apart_s,
+            draws=connected is None,
         )
 
     def measure(self, missing: list[Scheduled]) -> None:
@@ -302,6 +327,8 @@ class _Session:
             stack.enter_context(self._progress)
             stack.enter_context(ends_with_controller())
             hosts = self._connect(stack)
+            if self._connected:
+                self._connected()
             self._record.begin({name: host.agent.facts() for name, host in hosts.items()})
             state = SessionState(self._uuid, self._plan, hosts, self._record.folder, self._event)
             # Whatever happens, what the session started is ended and what it saw is recorded.
@@ -395,8 +422,10 @@ class _Session:
         try:
             status, cause, failure = self._run_and_parse(case, trial)
         except (ConnectionFailed, ConnectionLost) as error:
-            expired = isinstance(error, LockLost)
-            cause, failure = str(error), Failure(cause=Cause.LEASE_EXPIRED if expired else Cause.CONNECTION)
+            cause, failure = str(error), Failure(cause=error.cause if isinstance(error, LockLost) else Cause.CONNECTION)
+            raise
+        except OSError as error:
+            cause = disk_trouble(error) or str(error)
             raise
         except KeyboardInterrupt:
             cause = "interrupted"
@@ -452,6 +481,8 @@ class _Session:
         except RemoteError as error:  # such as files that did not come as they were sent: nothing is known of the trial
             return "aborted", str(error), Failure(cause=Cause.CONNECTION)
         except Exception as error:  # a defect of ours: it takes no other trial down, and it is no result either
+            if isinstance(error, OSError) and disk_trouble(error):  # no other trial could be stored either
+                raise
             log.exception("%s: internal error", case.id)
             words = f"internal error: {type(error).__name__}: {error}"
             return "aborted", words, Failure(cause=Cause.INTERNAL)

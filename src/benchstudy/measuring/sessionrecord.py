@@ -4,7 +4,6 @@ It is on disk from the first trial on. So a controller that is killed leaves it 
 which nothing is known.
 """
 
-import json
 import os
 import socket
 import threading
@@ -13,10 +12,10 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-from benchstudy.measuring.sealed import SESSIONS, seal
+from benchstudy.measuring.sealed import SESSIONS, make_writable, seal
 from benchstudy.model import paths
 from benchstudy.model.differences import environment_diff
-from benchstudy.model.files import as_json, now, write_atomically
+from benchstudy.model.files import as_json, json_of, now, write_atomically
 from benchstudy.model.study import SessionPlan
 
 _KILLED = "its controller was killed: what follows is not known"
@@ -77,13 +76,17 @@ def keep_interrupted(partial: Path) -> bool:
     """Whether `partial` was left by a session that was killed and has its record, which is sealed as it is then."""
     record = partial / paths.SESSION_INDEX
     try:
-        content = json.loads(record.read_bytes())
-    except (OSError, ValueError):
+        content = json_of(record.read_bytes())
+        events, kept = content["events"], partial.with_name(content["uuid"][:8])
+        if not events or not events[-1].endswith(_KILLED):
+            events.append(f"{content['finished']} {_KILLED}")
+    # One that cannot be read now may be so later.
+    except (AttributeError, FileNotFoundError, LookupError, TypeError, ValueError):
         return False
+    make_writable(partial)  # it may have been killed while it was sealed
     for unfinished in partial.glob(f".{paths.SESSION_INDEX}.*"):
         unfinished.unlink()
-    content["events"].append(f"{content['finished']} {_KILLED}")
     write_atomically(record, as_json(content))
     seal(partial)
-    os.rename(partial, partial.with_name(content["uuid"][:8]))
+    os.rename(partial, kept)
     return True

@@ -20,6 +20,8 @@ from benchstudy.model.services import Confinement, Limits, Service
 
 T = TypeVar("T")
 _CAUSE_TAIL_BYTES = 600
+# What the supervisor found: however the command ended, and whatever it said.
+_SAYS_IT_ALL = {Cause.OOM, Cause.DISK_FULL}
 
 
 @dataclass(frozen=True)
@@ -38,13 +40,13 @@ class TrialExecution:
     def require_success(self) -> None:
         """Raises TrialFailed with the way the command ended and the tail of what it said."""
         e = self.execution
-        if e.state == "exited" and e.exit_status == 0 and not ran_out_of_memory(vars(e)):
+        if e.state == "exited" and e.exit_status == 0 and e.cause_kind not in _SAYS_IT_ALL:
             return
         name = Path(self.program).name
         said = _said(self.stderr) or (_said(self.stdout) if e.state == "exited" else "")
         failure = failure_of(vars(e), name, said)
-        if failure.cause is Cause.OOM:
-            raise TrialFailed(e.cause or "", failure)
+        if failure.cause in _SAYS_IT_ALL:
+            raise TrialFailed(f"{name}: {e.cause}" if failure.cause is Cause.DISK_FULL else e.cause or "", failure)
         if e.state == "timeout":
             raise TrialFailed(f"{name} was ended at its timeout, after {e.duration_s:.0f} s", failure)
         if e.state != "exited":

@@ -9,6 +9,7 @@ from typing import Any, ClassVar
 
 class Cause(StrEnum):
     OOM = "oom"  # the kernel killed it, or a process of it, for want of memory
+    DISK_FULL = "disk-full"  # of the host: what it wrote is not all there
     TIMEOUT = "timeout"  # ended at its own timeout
     EXITED = "exited"  # with a status that says that it failed
     SIGNAL = "signal"  # ended by one that nobody of ours sent

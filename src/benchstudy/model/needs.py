@@ -54,12 +54,17 @@ def programs_by_host(study: Study, target: str, family: str | None = None) -> di
 
     Another one may have to be installed. `family`: of this one alone.
     """
-    target_roles = study.targets[target].roles
     blocks = [
-        plan.config.model_dump(mode="json", serialize_as_any=True)
-        for plan in study.sessions()
-        if plan.target == target and family in (None, plan.family_name)
+        config.model_dump(mode="json", serialize_as_any=True)
+        for name, config in study.families.items()
+        if family in (None, name) and target in (config.targets or study.targets)
     ]
+    return programs_of_blocks(blocks, study.targets[target].roles)
+
+
+def programs_of_blocks(blocks: Iterable[Mapping[str, Any]], target_roles: Mapping[str, str]) -> dict[str, list[str]]:
+    """As `programs_by_host`; `blocks`: of families, as plain data. `target_roles`: role to host."""
+    blocks = list(blocks)
     found: dict[str, set[str]] = {name: set() for name in target_roles.values()}
     for name, programs in found.items():
         roles = {role for role, host in target_roles.items() if host == name}

@@ -93,9 +93,19 @@ def declared_study(root: Path, study: str) -> Path:
     return local_state(root) / "studies" / study / "declared.json"
 
 
+def declared_sessions(root: Path, study: str) -> Path:
+    """The index of each of its sessions, a line each: of a thousand hosts too many for a job's command line."""
+    return local_state(root) / "studies" / study / "sessions.txt"
+
+
 def in_use(root: Path, study: str) -> Path:
     """Locked by the command that works on a study, and says what it uses."""
     return local_state(root) / "studies" / study / "command.json"
+
+
+def controller_beat(root: Path, study: str) -> Path:
+    """Renewed by the command that works on a study, for jobs that run on other machines."""
+    return local_state(root) / "studies" / study / "command.beat"
 
 
 def progress(root: Path, study: str) -> Path:

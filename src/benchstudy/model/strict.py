@@ -8,7 +8,7 @@ from pydantic import BaseModel, ConfigDict, GetJsonSchemaHandler, model_validato
 class Strict(BaseModel):
     """Every part of a study refuses what it does not know."""
 
-    model_config = ConfigDict(extra="forbid", frozen=True)
+    model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)
 
     # Fields of which a study gives one, and no second one.
     exactly_one: ClassVar[tuple[str, ...]] = ()

@@ -1,5 +1,6 @@
 """The one validated model of a study: everything else takes it typed."""
 
+import copy
 import hashlib
 import json
 from collections.abc import Mapping
@@ -182,11 +183,12 @@ class Study(Strict):
 
     def sessions(self) -> list["SessionPlan"]:
         """One a family and target, in the study's order."""
-        return [
-            SessionPlan(self, target, family)
-            for family, config in self.families.items()
-            for target in config.targets or self.targets
-        ]
+        found = []
+        for family, config in self.families.items():
+            first, *others = config.targets or self.targets
+            plan = SessionPlan(self, first, family)
+            found += [plan, *map(plan.on, others)]
+        return found
 
     def stores(self, root: Path) -> list[Path]:
         """The folders of raw files, one a session."""
@@ -229,6 +231,8 @@ class Study(Strict):
 class SessionPlan:
     """What one measuring job is to do: all blocks of one family on one target."""
 
+    _alike: "SessionPlan | None" = None  # of the same family on another target
+
     def __init__(self, study: Study, target: str, family: str):
         self.study, self.target, self.family_name = study, target, family
         self.config = study.families[family]
@@ -249,8 +253,16 @@ class SessionPlan:
         else:
             self.fewest_blocks = self.blocks = declared
 
+    def on(self, target: str) -> "SessionPlan":
+        """The same on another target; what both have in common is made once."""
+        other = copy.copy(self)
+        other.target, other.roles, other._alike = target, self.study.targets[target].roles, self
+        return other
+
     @cached_property
     def cases(self) -> list[Case]:
+        if self._alike is not None:
+            return self._alike.cases
         return [] if self.config.import_only else self.family.cases(self.config)
 
     @property
@@ -264,9 +276,11 @@ class SessionPlan:
         """How many trials the first `blocks` blocks have."""
         return sum(case.is_in(block) for block in range(1, blocks + 1) for case in self.cases)
 
-    @property
+    @cached_property
     def digest(self) -> str:
         """Changes exactly when the set of trials that must exist changes, or the rule that decides how many."""
+        if self._alike is not None:
+            return self._alike.digest
         blocks = asdict(self.stopping) if self.stopping else self.blocks
         content = [blocks, sorted((case.id, case.definition_sha256) for case in self.cases)]
         if self.disturbance.then == "repeat":
@@ -301,7 +315,7 @@ def parse_study(data: Mapping[str, Any], beside: Path | None = None) -> Study:
         nowhere = dangling(name, config.services, roles, family.runs_on, family.trial_names)
         if nowhere:
             raise StudyError("\n".join(nowhere))
-    for plan in study.sessions():
+    for plan in {plan.family_name: plan for plan in study.sessions()}.values():
         ids = [case.id for case in plan.cases]
         if not ids and not plan.config.import_only:
             raise StudyError(f"families.{plan.family_name}: its factors give no case at all")

@@ -26,6 +26,7 @@ _DURATION_UNITS = {
     "h": 3600.0,
     "d": 86400.0,
 }
+_MOST = 1e18  # bytes or seconds, so that what is reckoned with them stays finite
 _PERCENT = re.compile(r"\s*(\d+(?:\.\d+)?)\s*%\s*")
 
 # The same as expressions for JSON Schema, which looks for one anywhere in a text unless it says otherwise.
@@ -42,7 +43,10 @@ def _parse(value: Any, units: dict[str, float], what: str, example: str) -> floa
     if match is None or match[2] not in units:
         known = ", ".join(units)
         raise ValueError(f"{value!r} is not a {what}: write a number and a unit, such as {example} (units: {known})")
-    return float(match[1]) * units[match[2]]
+    found = float(match[1]) * units[match[2]]
+    if not found < _MOST:
+        raise ValueError(f"{value!r}: no {what} is so large")
+    return found
 
 
 class Size(str):

@@ -1,7 +1,7 @@
 """`benchstudy verify`: every file against the SHA-256 stored with it, on disk and in a crate; what differs is named."""
 
 import hashlib
-import json
+import struct
 import zipfile
 import zlib
 from collections.abc import Iterable, Iterator
@@ -9,10 +9,17 @@ from pathlib import Path, PurePosixPath
 
 from benchstudy.measuring.sealed import SUMS, Checked, check, compared, sums_in
 from benchstudy.model.errors import BenchstudyError
+from benchstudy.model.files import json_of
 from benchstudy.model.study import Study
 from benchstudy.provenance.entities import METADATA, address
 
 _CHUNK = 1 << 20
+# What a zip file may become: raw files shrink to a tenth, and not to a thousandth.
+_MOST_TIMES, _AND_BYTES = 200, 1 << 30
+# Of a file that is read as a whole, such as the list of sums.
+_LONGEST_TEXT = 256 << 20
+# What reading a damaged one raises; RuntimeError: encrypted, or compressed in a way that is not known here.
+_OF_A_ZIP = (zipfile.BadZipFile, zlib.error, OSError, EOFError, LookupError, ValueError, RuntimeError, struct.error)
 
 
 def check_study(root: Path, study: Study) -> Checked:
@@ -29,7 +36,7 @@ def check_study(root: Path, study: Study) -> Checked:
 class Crate:
     """A crate to read from: a zip file, or the folder it was unpacked into.
 
-    Raises BenchstudyError for what is no crate of benchstudy, or holds a name that would lead out of it.
+    Raises BenchstudyError for what is no crate of benchstudy, would fill a disk, or holds a name that leads out of it.
     """
 
     def __init__(self, path: Path):
@@ -40,7 +47,10 @@ class Crate:
                 p.relative_to(path).as_posix() for p in path.rglob("*") if p.is_file() and not p.is_symlink()
             )
         elif zipfile.is_zipfile(path):
-            self._zip = zipfile.ZipFile(path)
+            try:
+                self._zip = zipfile.ZipFile(path)
+            except _OF_A_ZIP as error:
+                raise BenchstudyError(f"{path}: a damaged zip file: {error}") from error
             self.names = frozenset(_members(path, self._zip))
         else:
             what = "neither a zip file nor a folder" if path.exists() else "there is no such file"
@@ -62,7 +72,7 @@ class Crate:
             with self._zip.open(name) if self._zip else (self.path / name).open("rb") as file:
                 while piece := file.read(_CHUNK):
                     yield piece
-        except (zipfile.BadZipFile, zlib.error, OSError, EOFError, KeyError, ValueError, RuntimeError) as error:
+        except _OF_A_ZIP as error:
             raise BenchstudyError(f"{name}: cannot be read: {error}") from error
 
     def size(self, name: str) -> int:
@@ -70,6 +80,8 @@ class Crate:
         return self._zip.getinfo(name).file_size if self._zip else (self.path / name).stat().st_size
 
     def read(self, name: str) -> bytes:
+        if name in self.names and self.size(name) > _LONGEST_TEXT:
+            raise BenchstudyError(f"{name}: {self.size(name):,} bytes are too many for it")
         return b"".join(self.pieces(name))
 
     def check(self) -> Checked:
@@ -91,7 +103,7 @@ class Crate:
     def _against_description(self) -> Iterator[str]:
         """ro-crate-metadata.json holds the sum of each file that it describes."""
         try:
-            graph = json.loads(self.read(METADATA))["@graph"]
+            graph = json_of(self.read(METADATA))["@graph"]
             described = {entity["@id"]: entity["sha256"] for entity in graph if entity.get("@type") == "File"}
         except (ValueError, KeyError, TypeError, AttributeError):
             yield f"{METADATA}: is not the description of a crate"
@@ -115,6 +127,9 @@ class Crate:
 
 def _members(path: Path, archive: zipfile.ZipFile) -> Iterator[str]:
     """Names in a zip file that was made by somebody else."""
+    unpacked, packed = sum(entry.file_size for entry in archive.infolist()), path.stat().st_size
+    if unpacked > _MOST_TIMES * packed + _AND_BYTES:
+        raise BenchstudyError(f"{path}: its {packed:,} bytes would become {unpacked:,}; not opened")
     seen: set[str] = set()
     for entry in archive.infolist():
         name = entry.filename

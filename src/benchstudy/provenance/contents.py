@@ -10,7 +10,7 @@ from typing import Any
 from benchstudy.measuring import disturbances
 from benchstudy.measuring.instrument import instrument_sha256
 from benchstudy.measuring.raw import RECORD, StoredFile, StoredTrial, TrialStore, verify
-from benchstudy.measuring.sealed import SUMS, against_index, look, read_index
+from benchstudy.measuring.sealed import SUMS, against_index, in_archive, look, read_index
 from benchstudy.model import hints, paths, sources
 from benchstudy.model.errors import BenchstudyError
 from benchstudy.model.interference import Disturbance
@@ -138,6 +138,10 @@ def _measured(root: Path, plan: SessionPlan) -> Measured:
     for sealed in sorted(sums.parent for sums in folder.glob(f"*/[!.]*/{SUMS}")):
         if sealed not in verified and (sealed / RECORD).is_file():
             continue  # altered, and discarded for it
+        if in_archive(sealed):
+            raise BenchstudyError(
+                f"{sealed}: a part of it is in an archive, and a crate holds all: fetch it with `benchstudy pull --all`"
+            )
         parts += _sealed(name, folder, sealed, verified.get(sealed) or verify(sealed))
         if sealed.parent.name == "sessions":
             place = f"{name}/sessions/{sealed.name}"

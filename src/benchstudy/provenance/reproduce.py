@@ -4,7 +4,6 @@ With the software that is here, never with that in the crate: who reads a crate 
 differ, that is said.
 """
 
-import json
 import os
 import shutil
 import subprocess
@@ -14,7 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from benchstudy.model.errors import BenchstudyError
-from benchstudy.model.files import sha256_of
+from benchstudy.model.files import json_of, sha256_of
 from benchstudy.model.paths import PUBLISHED
 from benchstudy.model.study import Study, parse_study
 from benchstudy.provenance import packages
@@ -77,7 +76,7 @@ def reproduce(path: Path, root: Path, into: Path | None = None, cores: int = 2) 
 
 def _study(crate: Crate) -> Study:
     try:
-        study = parse_study(json.loads(crate.read(STUDY_FILE)))
+        study = parse_study(json_of(crate.read(STUDY_FILE)))
     except (BenchstudyError, ValueError) as error:
         raise BenchstudyError(
             f"{crate.path}: this version of benchstudy cannot read its study ({error}); the crate holds the version "

@@ -1,9 +1,10 @@
 """Zip files that are the same bytes whenever and wherever the same content is packed."""
 
-import os
 import zipfile
 from collections.abc import Iterable, Iterator
 from pathlib import Path
+
+from benchstudy.model.files import whole_or_nothing
 
 # The earliest that the format knows: when a file was written says nothing about what is in it.
 _WRITTEN = (1980, 1, 1, 0, 0, 0)
@@ -30,21 +31,16 @@ def write_zip(archive: Path, files: Iterable[tuple[str, int, Iterable[bytes]]]) 
     `archive` appears whole or not at all; what was there stays when a content cannot be read to its end.
     """
     archive.parent.mkdir(parents=True, exist_ok=True)
-    temporary = archive.with_name(f".{archive.name}.{os.getpid()}")
-    try:
-        with zipfile.ZipFile(temporary, "w") as out:
-            for name, size, content in files:
-                entry = zipfile.ZipInfo(name, _WRITTEN)
-                entry.create_system = 3
-                if entry.is_dir():
-                    entry.external_attr = _FOLDER
-                    out.writestr(entry, b"")
-                    continue
-                entry.external_attr = _READABLE_BY_ALL
-                entry.compress_type, entry.file_size = zipfile.ZIP_DEFLATED, size
-                with out.open(entry, "w") as member:
-                    for chunk in content:
-                        member.write(chunk)
-        os.replace(temporary, archive)
-    finally:
-        temporary.unlink(missing_ok=True)
+    with whole_or_nothing(archive) as temporary, zipfile.ZipFile(temporary, "w") as out:
+        for name, size, content in files:
+            entry = zipfile.ZipInfo(name, _WRITTEN)
+            entry.create_system = 3
+            if entry.is_dir():
+                entry.external_attr = _FOLDER
+                out.writestr(entry, b"")
+                continue
+            entry.external_attr = _READABLE_BY_ALL
+            entry.compress_type, entry.file_size = zipfile.ZIP_DEFLATED, size
+            with out.open(entry, "w") as member:
+                for chunk in content:
+                    member.write(chunk)

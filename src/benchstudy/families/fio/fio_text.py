@@ -15,15 +15,16 @@ from benchstudy.families.fio.fio_result import Direction, FioJob, FioRun, Latenc
 from benchstudy.families.shared.files import damaged
 from benchstudy.model.family import ParseError
 
-_VERSION = re.compile(r"^\s*(fio-\d+\.\S+)\s*$", re.MULTILINE)
+# Blanks in front of a line are none of other lines: else a file of empty lines takes a time that grows with its square.
+_VERSION = re.compile(r"^[^\S\n]*(fio-\d+\.\S+)[^\S\n]*$", re.MULTILINE)
 # What stands in front of the version: the command, as a transcript has it, and the jobs as they were understood.
-_COMMAND = re.compile(r"^[\s`$#>]*((?:\S*/)?fio\s+-[^\n`]*)`?\s*$", re.MULTILINE)
+_COMMAND = re.compile(r"^[ \t\r`$#>]*((?:\S*/)?fio\s+-[^\n`]*)`?[^\S\n]*$", re.MULTILINE)
 _HEADER = re.compile(
-    r"^\s*(?P<name>.+): \(g=\d+\): rw=(?P<rw>[^,]+), bs=(?P<bs>.+?), ioengine=(?P<engine>[^,]+), "
-    r"iodepth=(?P<depth>\d+)\s*$",
+    r"^[^\S\n]*(?P<name>\S.*): \(g=\d+\): rw=(?P<rw>[^,]+), bs=(?P<bs>.+?), ioengine=(?P<engine>[^,]+), "
+    r"iodepth=(?P<depth>\d+)[^\S\n]*$",
     re.MULTILINE,
 )
-_BLOCKS = re.compile(r"(?:\([RWT]\) )?(?P<least>[\d.]+\w*)-(?P<most>[\d.]+\w*)")
+_BLOCKS = re.compile(r"(?:\([RWT]\) )?(?P<least>[\d.]{1,20}\w{0,5})-(?P<most>[\d.]{1,20}\w{0,5})")
 _JOB = re.compile(
     r"^(?P<name>.+): \(groupid=(?P<group>\d+), jobs=(?P<jobs>\d+)\): "
     r"err=\s*(?P<error>\d+)(?:\s*\((?P<detail>.*)\))?: pid=(?P<pid>\d+)(?:: (?P<when>.+))?"
@@ -37,7 +38,7 @@ _RATES_3 = re.compile(
 )
 _GROUP = re.compile(r"^Run status group (\d+)")
 _GROUP_TOTAL = re.compile(r"^(?P<op>READ|WRITE|TRIM): (?:.*, )?io=(?P<io>[^,\s]+).*?(?:run=\d+-|maxt=)(?P<ms>\d+)msec")
-_DISK = re.compile(r"^\s*(\S+): ios=\d+/\d+", re.MULTILINE)
+_DISK = re.compile(r"^[^\S\n]*(\S+): ios=\d+/\d+", re.MULTILINE)
 _ERRORS = re.compile(r"^errors\s*: total=(\d+), first_error=(\d+)")
 _LATENCY = re.compile(
     r"^(?P<kind>slat|clat|lat|sync) \((?P<unit>[num]sec)\)\s*: min=\s*(?P<min>[^\s,]+)\s*, "

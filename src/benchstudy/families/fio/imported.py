@@ -55,7 +55,7 @@ def recognise(path: Path) -> list[Imported]:
     text = text_of(path.read_bytes())
     if re.search(r'"fio version"\s*:', text):
         return _trials(split_fio_json(text), parse_fio_json, "fio.json", ())
-    if re.search(r"^\s*fio-\d+\.\d+\S*\s*$", text, re.MULTILINE) and "rw=" in text:
+    if re.search(r"^[^\S\n]*fio-\d+\.\d+\S*[^\S\n]*$", text, re.MULTILINE) and "rw=" in text:
         rounded = "plain text: bandwidth and latencies were rounded by fio to three or four digits"
         return _trials(split_fio_text(text), parse_fio_text, "fio.txt", (rounded,))
     if _TERSE.search(text):

@@ -31,8 +31,8 @@ __all__ = [
 _PHASES = {"Connect": "connect", "Processing": "processing", "Waiting": "waiting", "Total": "total"}
 _VERSION = re.compile(r"^This is ApacheBench, Version (?P<version>\S+)", re.M)
 # Also as a page or a shell shows it: in backquotes, or after a prompt.
-_COMMAND = re.compile(r"^[\s`$#>]*((?:\S*/)?ab\s+-[^\n`]*)`?", re.M)
-_FIELD = re.compile(r"^(?P<name>[A-Z][A-Za-z/0-9 -]+?):[ \t]*(?P<value>.*?)[ \t]*$")
+_COMMAND = re.compile(r"^[ \t\r`$#>]*((?:\S*/)?ab\s+-[^\n`]*)`?", re.M)
+_FIELD = re.compile(r"^(?P<name>[A-Z][A-Za-z/0-9 -]+?):[ \t]*+(?P<value>(?:.*\S)?)[ \t]*+$")
 _FAILURES = re.compile(r"^\s+\(Connect: (\d+), (?:Receive: (\d+), )?Length: (\d+), Exceptions: (\d+)\)\s*$")
 _TIMES = re.compile(r"^(Connect|Processing|Waiting|Total):((?:\s+-?\d+(?:\.\d+)?){3,5})\s*$")
 _PERCENTILE = re.compile(r"^\s*(?P<percent>\d+)%\s+<?(?P<ms>-?\d+)>?")

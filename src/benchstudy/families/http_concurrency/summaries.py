@@ -79,8 +79,8 @@ def parse_hey(text: str) -> Summary:
     took, most, least, mean, rate = (
         _field(text, name) for name in ("Total", "Slowest", "Fastest", "Average", "Requests/sec")
     )
-    answers = {int(status): int(n) for status, n in re.findall(r"^\s+\[(\d{3})\]\s+(\d+) responses", text, re.M)}
-    broken = sum(int(n) for n in re.findall(r"^\s+\[(\d+)\]\t(?!\d+ responses)", text, re.M))
+    answers = {int(status): int(n) for status, n in re.findall(r"^[^\S\n]+\[(\d{3})\]\s+(\d+) responses", text, re.M)}
+    broken = sum(int(n) for n in re.findall(r"^[^\S\n]+\[(\d+)\]\t(?!\d+ responses)", text, re.M))
     requests = sum(answers.values()) + broken
     # The duration has four decimals.
     if not took or abs(requests / took - rate) > 1e-4 + rate * 1e-4 / took:
@@ -88,14 +88,14 @@ def parse_hey(text: str) -> Summary:
             f"hey's summary: inconsistent: {requests} requests in {took:g} s are not {rate:g} requests/sec"
         )
     wrong = sum(n for status, n in answers.items() if not 200 <= status < 300)
-    percentiles = {float(p): float(s) for p, s in re.findall(r"^\s+(\d+)% in ([\d.]+) secs", text, re.M)}
+    percentiles = {float(p): float(s) for p, s in re.findall(r"^[^\S\n]+(\d+)% in ([\d.]+) secs", text, re.M)}
     values = _values(requests, wrong + broken, took, (least, mean, most), percentiles)
     values |= {"errors_status": (wrong, "1"), "errors_connect": (broken, "1")}
     return Summary(values, percentiles, {"requests": str(requests)})
 
 
 def _field(text: str, name: str) -> float:
-    match = re.search(rf"^\s+{re.escape(name)}:\s+([\d.]+)", text, re.M)
+    match = re.search(rf"^[^\S\n]+{re.escape(name)}:\s+([\d.]+)", text, re.M)
     if match is None:
         raise ParseError(f"hey's summary is truncated: it has no {name!r}")
     return float(match[1])

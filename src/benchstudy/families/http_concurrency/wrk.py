@@ -40,7 +40,7 @@ class WrkResult:
     errors: Errors
     statuses: Mapping[int, int]  # empty where answers were not looked at
     checked: bool  # whether status, length and text of each answer were looked at
-    latency: Latency | None  # None without any answer
+    latency: Latency
 
     @property
     def good(self) -> int:
@@ -57,17 +57,15 @@ class WrkResult:
         return self.read / self.duration
 
     @property
-    def concurrency_measured(self) -> float | None:
-        """Requests under way on average, by Little's law, from the latencies as recorded; None without an answer."""
-        return None if self.latency is None else self.latency.count / self.duration * self.latency.mean
+    def concurrency_measured(self) -> float:
+        """Requests under way on average, by Little's law, from the latencies as recorded."""
+        return self.latency.count / self.duration * self.latency.mean
 
     def problems(self) -> list[str]:
         """What a reader would not see in wrk's own summary, each by name: status, length, text, timeout, connection,
-        little, unchecked, empty.
+        little, unchecked.
         """
         errors, found = self.errors, []
-        if not self.requests:
-            found.append("empty: not one answer came")
         if errors.status:
             found.append(f"status: {errors.status} of {self.requests} answers had another status ({self._statuses()})")
         if errors.length:
@@ -84,7 +82,7 @@ class WrkResult:
         if not self.checked:
             found.append("unchecked: answers were not looked at; only statuses above 399 were counted")
         measured = self.concurrency_measured
-        if measured is not None and abs(measured - self.connections) > LITTLE * self.connections:
+        if abs(measured - self.connections) > LITTLE * self.connections:
             found.append(
                 f"little: throughput × mean latency is {rounding.shown(measured, trim=True)}, so on average not "
                 f"{self.connections} requests were under way: connections were never answered (wrk does not count "
@@ -103,7 +101,7 @@ def parse_wrk(text: str, stderr: str = "") -> WrkResult:
     """The run in wrk's standard output, by the line that our script adds at its end.
 
     `stderr` is only read for wrk's reason when there is no run. Raises ParseError when the output is cut off, not
-    wrk's, or holds two runs.
+    wrk's, or holds two runs, and when not one answer came.
     """
     runs = len(_RUNNING.findall(text))
     if runs != 1:
@@ -112,7 +110,10 @@ def parse_wrk(text: str, stderr: str = "") -> WrkResult:
         raise ParseError(f"wrk left {runs} reports instead of one; {why}")
     shape, total = _found(_SHAPE, text, "threads and connections"), _found(_TOTAL, text, "total of requests")
     with damaged("our script's JSON in wrk's output is damaged"):
-        result = _result(_our_line(text), int(shape[2]))
+        line = _our_line(text)
+        if not line["requests"]:
+            raise ParseError(f"wrk completed no request in {rounding.shown(line['duration_us'] * _US)} s")
+        result = _result(line, int(shape[2]))
     if result.duration <= 0:
         raise ParseError("wrk says that its run took no time")
     if (result.requests, result.threads) != (int(total[1]), int(shape[1])):
@@ -161,9 +162,7 @@ def _result(line: Mapping[str, Any], connections: int) -> WrkResult:
     )
 
 
-def _latency(found: Mapping[str, Any] | None) -> Latency | None:
-    if found is None:
-        return None
+def _latency(found: Mapping[str, Any]) -> Latency:
     return Latency(
         count=int(found["count"]),
         mean=found["mean"] * _US,

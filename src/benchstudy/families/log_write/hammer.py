@@ -33,8 +33,9 @@ _SCREEN_BEGINS = b"\x1b[?1049h"
 _ROWS, _COLUMNS = 200, 400
 _BOX_ROWS = 7
 
-# A line of a box as a page or a chat shows it: borders of any kind, quoted or not.
-_LINE = r"^[ \t>]*[│|x]?[ \t]*{}[ \t]*[│|x]?[ \t\r]*$"
+# A line of a box as a page or a chat shows it: borders of any kind, quoted or not. Blanks are never given back, or a
+# long row of them would take a time that grows with its square.
+_LINE = r"^[ \t>]*+(?:[│|x][ \t]*+)?{}[ \t]*+[│|x]?[ \t\r]*+$"
 _RATE = (
     r"\((?P<workers>\d{1,9}) workers\): Current max: (?P<max>\d{1,12})/s\. "
     r"Oversupply in last second: (?P<over>\d{1,12})"

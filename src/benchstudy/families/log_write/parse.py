@@ -58,26 +58,32 @@ def parse_trial(levels: Mapping[str, str], files: Path) -> Parsed:
 
 def note_trial(files: Path) -> Mapping[str, Any]:
     """Raises ParseError."""
-    return {"limited_by": limit_of(files), "problems": [problem.note for problem in problems_of(files)]}
+    facts, window = _window(files)
+    limit = _limit(facts, files, window, _samples(facts, files, window))
+    return {"limited_by": limit, "problems": [problem.note for problem in _problems(facts, window)]}
 
 
-def problems_of(files: Path) -> list[Problem]:
-    """What a reader must know beside a trial's figures. Raises ParseError."""
+def limit_of(files: Path) -> Limit:
+    """What limited the log in this trial, see limits.limited_by. Raises ParseError."""
+    facts, window = _window(files)
+    return _limit(facts, files, window, _samples(facts, files, window))
+
+
+def _window(files: Path) -> tuple[dict[str, Any], Measured]:
+    """What is known of a trial, and the window that its figures are of."""
     facts = read_facts(files / FACTS, _NEEDED)
-    found = list(measured(facts, files, _best(facts)["label"] if facts["mode"] == SEARCH else LOAD).problems)
+    return facts, measured(facts, files, _best(facts)["label"] if facts["mode"] == SEARCH else LOAD)
+
+
+def _problems(facts: Mapping[str, Any], window: Measured) -> list[Problem]:
+    """What a reader must know beside a trial's figures."""
+    found = list(window.problems)
     windows = [(row["rate_per_s"], reason_of(row)) for row in facts.get("steps", ())]
     died = [(rate, reason.said) for rate, reason in windows if reason and reason.missed is Missed.DIED]
     if died:
         rate, said = died[0]
         found.append(Problem(Rule.DIED, {"died": len(died), "windows": len(windows), "rate_per_s": rate, "said": said}))
     return found
-
-
-def limit_of(files: Path) -> Limit:
-    """What limited the log in this trial, see limits.limited_by. Raises ParseError."""
-    facts = read_facts(files / FACTS, _NEEDED)
-    window = measured(facts, files, _best(facts)["label"] if facts["mode"] == SEARCH else LOAD)
-    return _limit(facts, files, window, _samples(facts, files, window))
 
 
 def _limit(facts: Mapping[str, Any], files: Path, window: Measured, found: Found) -> Limit:

@@ -12,6 +12,7 @@ from benchstudy.model.strict import Strict
 from benchstudy.model.units import SizeField
 
 UNLIMITED = "none"  # the level of the factor limits without any
+_MOST = 1e12  # requests: no generator makes so many
 _RATE = re.compile(r"\s*(\d+(?:\.\d{1,3})?)\s*/\s*(s|min)\s*")  # no finer: generators ask at it exactly
 
 
@@ -43,7 +44,7 @@ class Rate(str):
 
     def __new__(cls, text: str) -> "Rate":
         match = _RATE.fullmatch(text) if isinstance(text, str) else None
-        if match is None or float(match[1]) <= 0:
+        if match is None or not 0 < float(match[1]) < _MOST:
             raise ValueError(f'{text!r} is not a rate: write it as "200/s" or "30/min", with three decimals at most')
         self = super().__new__(cls, f"{match[1]}/{match[2]}")
         self.per_s = float(match[1]) / (60 if match[2] == "min" else 1)

@@ -265,6 +265,7 @@ def classify(error):
     from botocore import exceptions as known
     from urllib3.exceptions import HTTPError
 
+    error = getattr(error, "last_exception", None) or error  # of parts, when a transfer gives up
     inner = error.__cause__ or error.__context__
     if not isinstance(error, (known.BotoCoreError, known.ClientError, HTTPError, OSError)) and isinstance(
         inner, (known.BotoCoreError, known.ClientError)
@@ -287,7 +288,8 @@ def classify(error):
             ),
             "connection",
         ),
-        ((known.BotoCoreError,), "client: " + type(error).__name__),
+        # What botocore itself trips over in an answer, such as a date that is none, it raises as it is.
+        ((known.BotoCoreError, ArithmeticError, LookupError, TypeError, ValueError), "client: " + type(error).__name__),
     ):
         if isinstance(error, types):
             return {"kind": kind, "status": None, "code": None}

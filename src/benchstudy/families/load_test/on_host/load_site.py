@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import json
 import os
 
 import http_check
@@ -41,9 +40,10 @@ def says(arguments: list[str]) -> None:
     answer, body, _ = http_check.ask(base, {"method": "GET", "path": path, "headers": {}}, _TIMEOUT_S)
     value = problem = None
     if answer.get("status") == 200:
-        try:
-            value = json.loads(body)[key]
-        except (ValueError, KeyError, TypeError):
+        found = wire.document(body) or {}
+        if key in found:
+            value = found[key]
+        else:
             problem = f"{base}{path} answers no JSON object with {key!r}"
     else:
         problem = f"{base}{path} answers {answer.get('error') or answer['status']}"

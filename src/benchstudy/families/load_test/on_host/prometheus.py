@@ -78,21 +78,20 @@ def targets(arguments: list[str]) -> None:
     """`prometheus:targets URL [CREDENTIALS]`: {"targets": [{"job", "instance", "health", "last_error",
     "last_scrape_s": how long the last one took}]}.
     """
-    content, _ = _client(arguments).json("/api/v1/targets", state="active")
-    wire.emit(
-        {
-            "targets": [
-                {
-                    "job": target["labels"].get("job"),
-                    "instance": target["labels"].get("instance"),
-                    "health": target["health"],
-                    "last_error": target.get("lastError", ""),
-                    "last_scrape_s": target.get("lastScrapeDuration"),
-                }
-                for target in content["data"]["activeTargets"]
-            ]
-        }
-    )
+    client = _client(arguments)
+    content, _ = client.json("/api/v1/targets", state="active")
+    with client.understood("/api/v1/targets"):
+        found = [
+            {
+                "job": target["labels"].get("job"),
+                "instance": target["labels"].get("instance"),
+                "health": target["health"],
+                "last_error": target.get("lastError", ""),
+                "last_scrape_s": target.get("lastScrapeDuration"),
+            }
+            for target in content["data"]["activeTargets"]
+        ]
+    wire.emit({"targets": found})
 
 
 def _fetch(spec: dict) -> dict:
@@ -243,14 +242,15 @@ class _Fetcher:
     def circumstances(self) -> None:
         """Which server it is and what it scrapes: not every place that answers queries tells."""
         for kind, path in (("buildinfo", "/api/v1/status/buildinfo"), ("targets", "/api/v1/targets")):
+            head = {"kind": kind}
             try:
                 content, answer = self._client.json(path)
+                if kind == "buildinfo":
+                    with self._client.understood(path):
+                        head["version"] = self.version = content["data"].get("version")
             except wire.AgentError as error:
                 self._problems.append(f"no {kind}: {error}")
                 continue
-            head = {"kind": kind}
-            if kind == "buildinfo":
-                head["version"] = self.version = content["data"].get("version")
             self._spool.add(head, answer)
 
     def metric(self, name: str, matchers: str) -> None:
@@ -285,7 +285,8 @@ class _Fetcher:
         match = _selector(name, matchers)
         times = {"start": _moment(self._begin_ms), "end": _moment(self._end_ms)}
         content, answer = self._client.json("/api/v1/series", **{"match[]": match, **times})
-        series = content["data"]
+        with self._client.understood("/api/v1/series"):
+            series = [dict(labels) for labels in content["data"]]
         if name not in self._series:
             self._spool.add({"kind": "series", "metric": name, "match": match, "count": len(series)}, answer)
             self._series[name] = len(series)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import http.client
 import json
+import math
 import os
 import ssl
 import time
@@ -12,6 +13,10 @@ import zlib
 from urllib.parse import urlencode, urlsplit
 
 import wire
+
+TYPE_CHECKING = False  # typing takes long to import
+if TYPE_CHECKING:
+    from contextlib import AbstractContextManager
 
 TOKEN, USER, PASSWORD = ("BENCHSTUDY_PROMETHEUS_" + name for name in ("TOKEN", "USER", "PASSWORD"))
 # Beyond the server's own limit of 2 minutes for a query, so that it is the server that says what was too much.
@@ -74,7 +79,12 @@ class Client:
             self.stream(path, parameters, take, body.clear)
         except TooMuch as error:
             raise wire.AgentError(f"Prometheus at {self.url}, asked for {path}: {error}") from None
-        return json.loads(body), bytes(body)
+        with self.understood(path):
+            return json.loads(body), bytes(body)
+
+    def understood(self, path: str) -> AbstractContextManager[None]:
+        """Where its answer to `path` is read."""
+        return wire.understood(f"Prometheus at {self.url}: what it answered to {path} is none of its answers")
 
     def stream(self, path: str, parameters: dict, take, again) -> None:
         """Hands an answer's body to `take`, piece by piece; `again()` before it starts anew after a broken connection.
@@ -113,7 +123,10 @@ class Client:
             sent = time.time()
             content, body = self.json("/api/v1/query", query="time()")
             received = time.time()
-            now_s = float(content["data"]["result"][1])
+            with self.understood("/api/v1/query"):
+                now_s = float(content["data"]["result"][1])
+                if not math.isfinite(now_s):
+                    raise ValueError(f"its clock is at {now_s}")
             half = (received - sent) / 2
             found = {"offset_s": now_s - sent - half, "uncertainty_s": half, "now_s": now_s, "asked_wall_s": sent}
             answers.append((found, body))
@@ -200,7 +213,7 @@ class Client:
         try:
             content = json.loads(body)
             kind, said = content.get("errorType", ""), str(content.get("error", ""))[:500]
-        except (ValueError, AttributeError):
+        except (ValueError, AttributeError, RecursionError):
             kind = said = ""
         if response.status in (401, 403):
             raise wire.AgentError(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import http.client
 import json
 import math
 import urllib.error
@@ -58,7 +59,7 @@ def ask_prometheus(url: str, query: str, timeout_s: float) -> float | None:
         said = error.read(2000).decode(errors="replace")
         kind = QueryRefused if error.code in _WRONG_QUERY else PrometheusSilent
         raise kind(f"{url} answered {error.code} to {query!r}: {said}") from error
-    except (OSError, ValueError, KeyError, IndexError, TypeError) as error:
+    except (OSError, ValueError, LookupError, TypeError, RecursionError, http.client.HTTPException) as error:
         raise PrometheusSilent(f"{url} gave no answer to {query!r}: {error}") from error
 
 

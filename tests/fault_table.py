@@ -1,0 +1,114 @@
+"""docs/faults.md: which fault costs what, by which test, and how that test ended last.
+
+Faults and promises are in faults.toml. A test says `@pytest.mark.fault(7, 9)`. `make faults` runs those that do, and
+writes the table; so does any run of tests with `--fault-table=docs/faults.md`. Of a test that did not run this time,
+the table keeps what it said before.
+"""
+
+import ast
+import re
+import subprocess
+import tomllib
+from collections import defaultdict
+from collections.abc import Iterator
+from datetime import UTC, datetime
+from pathlib import Path
+
+import pytest
+
+TESTS = Path(__file__).parent
+NOT_RUN = "not run"
+_ENTRY = re.compile(r"\[`(?P<name>[\w:]+)`\]\(\.\./(?P<file>tests/\w+\.py)\) \| (?P<result>.*) \|$", re.MULTILINE)
+_INTRO = """# Faults it survives
+
+What goes wrong, what benchstudy promises for it, the tests that do it to real processes, disks and networks, and how
+each test ended last, on which day, with which commit (`+`: and with changes that were not committed). `make faults`
+runs the tests and writes this page; nothing on it is written by hand.
+
+**Nothing lost** means: no finished trial is lost, altered or measured twice; the host is left clean; the next run
+measures only what is missing; and the report tells what failed. `tests/nothing_lost.py` checks it.
+
+| # | fault | promise | test | last result |
+|---|---|---|---|---|
+"""
+
+
+def faults() -> dict[int, dict[str, str]]:
+    """Of each number, `fault` and `promise`."""
+    rows = tomllib.loads((TESTS / "faults.toml").read_text())
+    return {int(number): row for number, row in rows.items()}
+
+
+def marked() -> dict[str, list[int]]:
+    """By id, such as "tests/test_raw.py::test_x": the numbers that a test's mark names. Nothing is imported for it."""
+    return {
+        f"tests/{file.name}::{name}": numbers
+        for file in sorted(TESTS.glob("test_*.py"))
+        for name, numbers in _marked_in(ast.parse(file.read_text()))
+    }
+
+
+def _marked_in(tree: ast.Module | ast.ClassDef, prefix: str = "") -> Iterator[tuple[str, list[int]]]:
+    for node in tree.body:
+        if isinstance(node, ast.ClassDef):
+            yield from _marked_in(node, f"{prefix}{node.name}::")
+        elif isinstance(node, ast.FunctionDef):
+            for mark in node.decorator_list:
+                if isinstance(mark, ast.Call) and ast.unparse(mark.func) == "pytest.mark.fault":
+                    yield f"{prefix}{node.name}", [ast.literal_eval(number) for number in mark.args]
+
+
+def results_in(text: str) -> dict[str, str]:
+    """What a table says of each test that it names."""
+    return {f"{entry['file']}::{entry['name']}": entry["result"] for entry in _ENTRY.finditer(text)}
+
+
+def table(results: dict[str, str]) -> str:
+    """The page, with these results by test."""
+    tests = marked()
+    lines = []
+    for number, row in faults().items():
+        first = f"{number} | {row['fault']} | {row['promise']}".replace("`|`", "`\\|`")
+        for test in (test for test, numbers in tests.items() if number in numbers):
+            file, _, name = test.partition("::")
+            lines.append(f"| {first} | [`{name}`](../{file}) | {results.get(test, NOT_RUN)} |")
+            first = " | | "
+    return _INTRO + "\n".join(lines) + "\n"
+
+
+class FaultTable:
+    """The part of pytest that writes the table to `file` at the end."""
+
+    def __init__(self, file: Path):
+        self._file = file
+        self._reports: dict[str, list[pytest.TestReport]] = defaultdict(list)
+
+    def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
+        self._reports[report.nodeid.partition("[")[0]].append(report)
+
+    def pytest_sessionfinish(self, session: pytest.Session) -> None:
+        if hasattr(session.config, "workerinput"):
+            return  # a worker of pytest-xdist: its reports go to the process that writes
+        ran = f"{datetime.now(UTC):%Y-%m-%d}, {_commit(session.config.rootpath, self._file)}"
+        before = results_in(self._file.read_text()) if self._file.exists() else {}
+        now = {test: f"{_outcome(reports)}, {ran}" for test, reports in self._reports.items()}
+        self._file.write_text(table(before | now))
+
+
+def _outcome(reports: list[pytest.TestReport]) -> str:
+    """Of a test with all of its parameters: failed where any of them did."""
+    if any(report.failed for report in reports):
+        return "failed"
+    reasons = {report.longrepr[2].removeprefix("Skipped: ") for report in reports if isinstance(report.longrepr, tuple)}
+    passed = ["passed"] if any(report.when == "call" and report.passed for report in reports) else []
+    skipped = [f"skipped: {'; '.join(sorted(reasons))}"] if reasons else []
+    return ", ".join(passed + skipped).replace("|", "/")
+
+
+def _commit(root: Path, table: Path) -> str:
+    def git(*words: str) -> subprocess.CompletedProcess[str]:
+        return subprocess.run(["git", *words], cwd=root, capture_output=True, text=True)
+
+    commit = git("rev-parse", "--short", "HEAD").stdout.strip() or "no commit"
+    changed = git("status", "--porcelain", "--", ".", f":(exclude,glob)**/{table.name}").stdout
+    return f"`{commit}{'+' if changed else ''}`"

@@ -1,0 +1,131 @@
+"""Nothing lost: what must hold after a fault, whatever it was; and what sessions leave behind on a host.
+
+A test calls `seen` when the fault has struck, runs the same command again to its end, and calls `nothing_lost`.
+"""
+
+import fcntl
+import hashlib
+import json
+import os
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from waiting import until
+
+from benchstudy.measuring import sealed
+
+# So begin the names of the control groups and scratch folders that the agent makes.
+OURS = "benchstudy-"
+
+
+@dataclass(frozen=True)
+class Seen:
+    """What there was when a fault had struck: of a study's folder in data/raw, and of the work folders of its hosts."""
+
+    raw: Path
+    works: tuple[Path, ...]
+    files: dict[Path, str]  # of sealed trials, by SHA-256
+    groups: list[Path]
+
+    @property
+    def trials(self) -> set[Path]:
+        return {path.parent for path in self.files if path.name == sealed.SUMS}
+
+
+def seen(raw: Path, *works: Path) -> Seen:
+    sums = raw.glob("*/*/*=*/[!.]*/" + sealed.SUMS)
+    files = {path: _sha256(path) for trial in sums for path in trial.parent.rglob("*") if path.is_file()}
+    return Seen(raw, works, files, [group for work in works for group in groups_of(work)])
+
+
+def nothing_lost(
+    before: Seen,
+    *,
+    good: int,
+    lock: Path | None = None,
+    scratch: Path | None = None,
+    page: Path | None = None,
+    says: str = "",
+) -> None:
+    """Fails unless, now that the same command has run again:
+
+    - every file of every trial that was sealed before is there, byte for byte, and all of raw is as it was sealed;
+    - each case has one good trial in each block, `good` in all: none lost, none twice, none measured again;
+    - nothing half-written is in raw, and hosts have no process, mount, group of processes, folder or lock (`lock`: its
+      file) of ours any more, nor a folder of ours in `scratch`, where trials had theirs;
+    - the report's `page` tells what happened, in the words `says`.
+
+    A test without a page says nothing of the report; one whose trials run without limits has no groups to look for.
+    """
+    after = seen(before.raw)
+    lost = [str(path) for path, digest in before.files.items() if after.files.get(path) != digest]
+    assert not lost, f"lost or altered: {lost}"
+    done = []
+    for index in before.raw.glob("*/*/session.json"):
+        store = index.parent
+        assert not (found := sealed.check(before.raw.parents[2], store).differences), found
+        assert not (half := [*store.glob(".partial*"), *store.glob("*/.partial*")]), half
+        told = json.loads(index.read_text())
+        discarded = {entry["uuid"] for entry in told["discarded"]}
+        good_ones = [t for t in told["trials"] if t["status"] == "ok" and t["uuid"] not in discarded]
+        done += [(store, trial["case"], trial["block"]) for trial in good_ones]
+    assert len(done) == len(set(done)), "a case has two good trials in one block"
+    assert len(done) == good, f"{len(done)} good trials"
+    until(lambda: not any(map(left_on_host, before.works)) and not any(map(Path.exists, before.groups)), 60)
+    assert scratch is None or not list(scratch.glob(f"{OURS}*"))
+    if lock is not None:
+        with lock.open() as file:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)  # BlockingIOError: somebody holds it
+    if page is not None:
+        assert says in page.read_text()
+
+
+def left_on_host(work: Path) -> list[str]:
+    """What sessions have in a host's work folder and run from it: folders, mounts, processes."""
+    folders = [str(path) for kind in ("runs", "services", "sessions") for path in (work / kind).glob("*")]
+    return [*folders, *mounts_below(work), *processes(str(work))]
+
+
+def processes(*words: str) -> list[str]:
+    """As "process PID: command" of each that has all of these words in its command, its environment or its place."""
+    return [f"process {found.pid}: {found.command}" for found in running(*words)]
+
+
+@dataclass(frozen=True)
+class Process:
+    pid: int
+    command: str
+    traces: str  # command, environment and place, with \0 between words
+
+
+def running(*words: str) -> Iterator[Process]:
+    """Processes with all of these words in their traces, but for this one and its parent."""
+    own = {os.getpid(), os.getppid()}
+    for folder in Path("/proc").glob("[0-9]*"):
+        try:
+            command = (folder / "cmdline").read_bytes()
+            place = os.fsencode(os.readlink(folder / "cwd"))
+            traces = os.fsdecode(b"\0".join([command, (folder / "environ").read_bytes(), place]))
+            state = (folder / "stat").read_text().rpartition(")")[2].split()[0]
+        except (FileNotFoundError, ProcessLookupError, PermissionError):
+            continue  # it ended meanwhile, or is another user's
+        if int(folder.name) not in own and state != "Z" and all(word in traces for word in words):
+            yield Process(int(folder.name), os.fsdecode(command).replace("\0", " "), traces)
+
+
+def mounts_below(folder: Path | str) -> list[str]:
+    mounts = (line.split() for line in Path("/proc/self/mounts").read_text().splitlines())
+    return [f"mount {fields[1]} ({fields[2]})" for fields in mounts if fields[1].startswith(str(folder))]
+
+
+def groups_of(work: Path) -> list[Path]:
+    """The control groups of what runs now on the host with this work folder."""
+    uuids = {folder.name for kind in ("runs", "services") for folder in (work / kind).glob("*")}
+    points = [line.split()[1] for line in Path("/proc/self/mounts").read_text().splitlines() if " cgroup" in line]
+    groups = [group for point in points for group in Path(point).rglob(f"{OURS}*")]
+    return [group for group in groups if group.name.removeprefix(OURS) in uuids]
+
+
+def _sha256(path: Path) -> str:
+    return hashlib.sha256(path.read_bytes()).hexdigest()
