@@ -25,6 +25,9 @@ CHECKOUT = Path(__file__).resolve().parents[1]
 TEST_RUN = "BENCHSTUDY_TEST_RUN"
 TOOL_STORE = "BENCHSTUDY_TOOL_STORE"
 
+# Containers set it. Then each process of the suite would compile anew all that it imports from tests/ and from copies.
+sys.dont_write_bytecode = False
+os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
 # sshd and ip live where a plain user's path does not look.
 os.environ["PATH"] = f"{Path(sys.executable).parent}:{os.environ['PATH']}:/usr/sbin:/sbin"
 

@@ -6,6 +6,7 @@ What each job imports is found here in a second way: by reading the sources them
 import ast
 import json
 from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -16,7 +17,7 @@ from benchstudy.model import registry
 
 SRC = CHECKOUT / "src"
 FAMILIES = ("file_size", "fio", "http_concurrency", "load_test", "log_write")
-MODULES = sorted(path.relative_to(SRC).as_posix() for path in SRC.rglob("*.py"))
+MODULES = {path.relative_to(SRC).as_posix(): None for path in sorted(SRC.rglob("*.py"))}
 # How a job starts, logs and fails decides no result.
 START = ("benchstudy.jobs.job.", "benchstudy.jobs.preloaded.", "benchstudy.jobs.running.")
 
@@ -129,7 +130,7 @@ def imported_by(job: Job) -> set[str]:
     while todo:
         if (file := todo.pop()) not in found:
             found[file] = None
-            todo += IMPORTS[file]
+            todo += imports_of(file)
     return set(found)
 
 
@@ -137,8 +138,15 @@ def files_of(name: str) -> list[str]:
     """Of a module and of the packages around it; nothing for a name that is no module of ours."""
     parts = name.split(".")
     paths = ["/".join(parts[:length]) for length in range(1, len(parts) + 1)]
-    own = [file for path in paths for file in (f"{path}.py", f"{path}/__init__.py") if file in IN_SRC]
+    own = [file for path in paths for file in (f"{path}.py", f"{path}/__init__.py") if file in MODULES]
     return own if len(own) == len(parts) else []
+
+
+@cache
+def imports_of(module: str) -> set[str]:
+    tree = ast.parse((SRC / module).read_bytes())
+    names = names_in(tree, module.rpartition("/")[0].replace("/", "."))
+    return {file for name in names for file in files_of(name)}
 
 
 def names_in(node: ast.AST, package: str = "") -> Iterator[str]:
@@ -161,13 +169,3 @@ def names_in_notebook(notebook: Path) -> list[str]:
     code = ["".join(cell["source"]) for cell in cells if cell["cell_type"] == "code"]
     return [name for source in code for name in names_in(ast.parse(source))]
 
-
-IN_SRC = frozenset(MODULES)
-IMPORTS = {
-    module: {
-        file
-        for name in names_in(ast.parse((SRC / module).read_bytes()), module.rpartition("/")[0].replace("/", "."))
-        for file in files_of(name)
-    }
-    for module in MODULES
-}

@@ -87,33 +87,39 @@ def _shares(file: str) -> bool:
 def marks_of(item: pytest.Function) -> set[str]:
     """The tiers of a test, from the code that it and its fixtures reach within tests/."""
     definitions = item._fixtureinfo.name2fixturedefs  # pytest offers no public way from a test to its fixtures
-    functions = [item.function, *(each.func for name in item.fixturenames for each in definitions.get(name, ()))]
-    seen: set[int] = set()
-    return {mark for function in functions for mark in _reached(function, seen)}
+    todo = [item.function, *(each.func for name in item.fixturenames for each in definitions.get(name, ()))]
+    seen: set[Any] = set()
+    marks: set[str] = set()
+    while todo:
+        thing = todo.pop()
+        thing = getattr(thing, "__wrapped__", getattr(thing, "__func__", thing))
+        if isinstance(thing, FunctionType | type) and thing not in seen:
+            seen.add(thing)
+            own, used = _step(thing)
+            marks |= own
+            todo += used
+    return marks
 
 
-def _reached(thing: Any, seen: set[int]) -> Iterator[str]:
-    thing = getattr(thing, "__wrapped__", getattr(thing, "__func__", thing))
-    if id(thing) in seen or not isinstance(thing, FunctionType | type):
-        return
-    seen.add(id(thing))
-    yield from (mark for mark, modules in DOORS.items() if thing.__module__ in modules)
+@cache
+def _step(thing: FunctionType | type) -> tuple[set[str], list[Any]]:
+    """The marks that a function or class has by itself, and what of tests/ it uses."""
+    marks = {mark for mark, modules in DOORS.items() if thing.__module__ in modules}
     if thing.__name__ in NAMES:
-        yield NAMES[thing.__name__]
+        marks.add(NAMES[thing.__name__])
+    used: list[Any] = []
     if isinstance(thing, type):
         if _is_ours(sys.modules[thing.__module__]):
-            for member in vars(thing).values():
-                yield from _reached(member, seen)
+            used += vars(thing).values()
     elif Path(thing.__code__.co_filename).parent == TESTS:
-        for name in _names(thing.__code__):
-            if name in NAMES:
-                yield NAMES[name]
-            value = thing.__globals__.get(name)
+        names = set(_names(thing.__code__))
+        marks |= {NAMES[name] for name in names if name in NAMES}
+        for value in (thing.__globals__.get(name) for name in names):
             if isinstance(value, ModuleType) and _is_ours(value):
-                for attribute in _names(thing.__code__):
-                    yield from _reached(getattr(value, attribute, None), seen)
+                used += (getattr(value, name, None) for name in names)
             else:
-                yield from _reached(value, seen)
+                used.append(value)
+    return marks, used
 
 
 def _is_ours(module: ModuleType) -> bool:
