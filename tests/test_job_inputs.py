@@ -168,4 +168,3 @@ def names_in_notebook(notebook: Path) -> list[str]:
     cells = json.loads(notebook.read_bytes())["cells"]
     code = ["".join(cell["source"]) for cell in cells if cell["cell_type"] == "code"]
     return [name for source in code for name in names_in(ast.parse(source))]
-
