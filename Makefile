@@ -58,13 +58,11 @@ test-fast: ## the tests that start no server and compile nothing: under two minu
 
 test: ## set up what is missing, then run the whole test suite
 	@sh setup/environment.sh test
-	@python tests/build_tools.py
-	@python -m pytest -n $(WORKERS) --no-loadscope-reorder $(PYTEST)
+	@python -m pytest -n $(WORKERS) --no-loadscope-reorder --build-tools $(PYTEST)
 
 faults: ## run the tests of faults alone, and write docs/faults.md
 	@sh setup/environment.sh test
-	@python tests/build_tools.py
-	@python -m pytest -n $(WORKERS) --no-loadscope-reorder -m fault --fault-table=docs/faults.md $(PYTEST)
+	@python -m pytest -n $(WORKERS) --no-loadscope-reorder --build-tools -m fault --fault-table=docs/faults.md $(PYTEST)
 
 INPUTS ?= 100000
 test-long: ## fail every system call, then fuzz every parser and reader with INPUTS damaged files and answers

@@ -1,7 +1,6 @@
-"""Builds the programs that tests start, before any of them does: `python tests/build_tools.py`, first in `make test`.
+"""Builds the programs that tests start: `python tests/build_tools.py`, from the start of `make test` on (builds.py).
 
-Compilers keep every processor busy for minutes. A test beside them that has a real server meet its memory limit, or a
-real load its rate, fails for reasons that are not its own. What is there already takes seconds.
+What is there already takes seconds.
 """
 
 import logging

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import builds
 import fault_table
 import nothing_lost
 import pytest
@@ -151,6 +152,7 @@ def use_common_tool_store() -> None:
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption("--build-tools", action="store_true", help="first build the programs that tests start")
     parser.addoption("--fault-table", type=Path, help="write the results of tests marked `fault` there")
 
 
@@ -159,6 +161,8 @@ def pytest_configure(config: pytest.Config) -> None:
         config.pluginmanager.register(fault_table.FaultTable(file))
     os.environ.setdefault(TEST_RUN, str(uuid.uuid4()))
     use_common_tool_store()
+    if config.getoption("--build-tools") and not hasattr(config, "workerinput"):
+        config.pluginmanager.register(builds.Builds(Path(os.environ[TOOL_STORE])))
 
 
 GUARD = tiers.Guard()
@@ -173,14 +177,17 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
         if isinstance(item, pytest.Function):
             for mark in tiers.marks_of(item):
                 item.add_marker(mark)
-    tiers.in_order(items)
+    tiers.in_order(items, fast_first=builds.pending())
 
 
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_protocol(item: pytest.Item) -> Generator[None, Any, Any]:
     """A test marked `alone` has the machine for itself, its fixtures included; a fast one starts no server."""
+    fast = not any(item.get_closest_marker(mark) for mark in tiers.DOORS)
+    if not fast:
+        builds.wait()
     with shared_or_alone(CHECKOUT / ".benchstudy", item.get_closest_marker("alone") is not None):
-        GUARD.fast = not any(item.get_closest_marker(mark) for mark in tiers.DOORS)
+        GUARD.fast = fast
         try:
             return (yield)
         finally:

@@ -55,16 +55,20 @@ LONGEST = (
 )
 
 
-def in_order(items: list[pytest.Item]) -> None:
+def in_order(items: list[pytest.Item], *, fast_first: bool) -> None:
     """The longest first, fast ones to fill the gaps, and at the end those that want the machine for themselves.
 
     A test that is to be alone waits for all others, and none begins meanwhile: in between it would cost minutes.
+    `fast_first`: the others cannot begin yet.
     """
     places = {name: place for place, name in enumerate(LONGEST)}
+    slow = {item for item in items if any(item.get_closest_marker(mark) for mark in DOORS)}
+    if fast_first:
+        scopes = {scope_of(item.nodeid) for item in slow}
+        slow |= {item for item in items if scope_of(item.nodeid) in scopes}
 
     def place(item: pytest.Item) -> tuple[int, int, str]:
-        slow = any(item.get_closest_marker(mark) for mark in DOORS)
-        turn = 2 if item.get_closest_marker("alone") else 0 if slow else 1
+        turn = 3 if item.get_closest_marker("alone") else 1 if item in slow else 0 if fast_first else 2
         return turn, places.get(item.path.name, len(LONGEST)), item.path.name
 
     items.sort(key=place)
@@ -74,8 +78,12 @@ class Dealer(LoadScopeScheduling):
     """Deals tests to workers one by one, but those of a file whose tests share a set-up to one of them."""
 
     def _split_scope(self, nodeid: str) -> str:
-        file = nodeid.partition("::")[0]
-        return file if _shares(file) else nodeid
+        return scope_of(nodeid)
+
+
+def scope_of(nodeid: str) -> str:
+    file = nodeid.partition("::")[0]
+    return file if _shares(file) else nodeid
 
 
 @cache
