@@ -207,7 +207,7 @@ def _trial_row(root: Path, trial: StoredTrial, discarded_why: str | None) -> dic
         "argv": "\n".join(shlex.join(command.argv) for command in record.commands)
         or record.verified.get("command", ""),
         "raw": str(trial.folder.resolve().relative_to(root.resolve())),
-        "raw_files": json.dumps([vars(file) for file in trial.files]),
+        "raw_files": json.dumps([file._asdict() for file in trial.files]),
         # What was imported tells both in its record.
         "tool": first.tool.name if first else record.verified.get("tool"),
         "tool_version": first.tool.version if first else record.verified.get("tool_version"),
