@@ -129,6 +129,11 @@ def remembered(store: Path, what: str) -> Path | None:
     return local_state(root) / "studies" / study / what / store.parent.name / f"{store.name}.json"
 
 
+def parts(root: Path, study: str, family: str) -> Path:
+    """What was parsed of each session of a family, a folder each; derived."""
+    return local_state(root) / "studies" / study / "parts" / family
+
+
 def beside(root: Path, study: str) -> Path:
     """Who computed on this machine beside the study's trials, because somebody said that it may be so."""
     return local_state(root) / "studies" / study / "beside.jsonl"
