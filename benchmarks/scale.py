@@ -71,6 +71,8 @@ class Scale:
         yield "adopt, nothing known", self._python("adopt, nothing known", _HOLD)
         yield "adopt", self._python("adopt", _HOLD)
         yield "benchstudy cases", self._command("benchstudy cases", "benchstudy", "cases")
+        # A session wrote its index anew, which has to be compared with the sums of every trial once.
+        self._command("benchstudy verify, a new index", "benchstudy", "verify")
         yield "benchstudy verify", self._command("benchstudy verify", "benchstudy", "verify")
         yield "verify --read", self._command("verify --read", "benchstudy", "verify", "--read")
         yield "tidy of everything", self._python("tidy of everything", _TIDY)
