@@ -14,9 +14,9 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from benchstudy.measuring import disturbances, sealed, session
+from benchstudy.measuring import confirmed, disturbances, sealed, session
 from benchstudy.measuring.raw import TrialRecord, TrialStore, find_trials, index_problem, load_trial
-from benchstudy.model import registry
+from benchstudy.model import paths, registry
 from benchstudy.model.errors import BenchstudyError, StudyError
 from benchstudy.model.family import Family, ParseError
 from benchstudy.model.study import Study, load_study
@@ -258,28 +258,29 @@ def _in_store(work: Path) -> Iterator[Door]:
     root = work / "store"
     store = root / "data/raw/s/t/fio"
     trial = next(store.glob("[!.]*/*/trial.json")).parent
-    trials, remembered = TrialStore(store), root / "confirmed.json"
+    trials = TrialStore(store)
 
     def all_of_it() -> None:
-        sealed.check(root, store)
+        confirmed.check(root, store)
         index_problem(store / "session.json")
         find_trials(root / "data/raw", trial.name[-8:])
 
-    def confirmed() -> None:
+    def confirm() -> None:
         try:
-            sealed.confirm(root, [store], remembered)
+            confirmed.confirm(root, [store])
         finally:
-            sealed.doubtful(root, [store], remembered)
+            confirmed.doubtful(root, [store])
 
-    remembered.write_text("{}")
-    confirmed()
+    confirm()
     session_record = next(store.glob("sessions/*/session.json"))
     yield _beside("session.json", store / "session.json", all_of_it)
     yield _beside("session.json", session_record, lambda: session._session(session_record), resealed=False)
     yield _beside("trial.json", trial / "trial.json", lambda: _finite_record(load_trial(trial).record))
     yield _beside("raw store", trial / sealed.SUMS, trials.trials, resealed=False)
     yield _beside("raw store", next(store.glob("discards/*.json")), trials.discards)
-    yield _beside("raw store", remembered, confirmed)
+    trials.trials()
+    for what in (paths.CONFIRMED, paths.READ):
+        yield _beside("raw store", paths.remembered(store, what), lambda: (confirm(), trials.trials()))
     if (trial / "interference.json").is_file():
 
         def others() -> None:

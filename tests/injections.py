@@ -134,7 +134,7 @@ def measure() -> None:
     """As the workflow does: it begins, the session is held, and then it is told whether it could be."""
     begin()
     script("measure_session", target="near", family="command", study="small", log="logs/measure.log")
-    told = {"held": "data/held.txt", "confirmed": ".benchstudy/studies/small/confirmed.json"}
+    told = {"held": "data/held.txt"}
     script("confirm_sessions", **told, study="small")
 
 
@@ -469,6 +469,10 @@ def twice(root: Path) -> Iterator[str]:
     yield from (f"{what} is there {count} times" for what, count in seen.items() if count > 1)
 
 
+# What is remembered of raw files is written where the disk takes it; nobody is told.
+_NO_MATTER = re.compile(r"\.snakemake|src|\.benchstudy/studies/[^/]+/(confirmed|read)/")
+
+
 def listing(root: Path) -> Counter[str]:
     """How often each file is there; ids that are drawn are all the same. Aborted trials are evidence and no result."""
     aborted = set()
@@ -477,7 +481,7 @@ def listing(root: Path) -> Counter[str]:
             aborted.add(record.parent)
     files = (path for path in root.rglob("*") if not path.is_dir() and not aborted.intersection(path.parents))
     names = (str(path.relative_to(root)) for path in files)
-    return Counter(_DRAWN.sub("X", name) for name in names if not name.startswith((".snakemake", "src")))
+    return Counter(_DRAWN.sub("X", name) for name in names if not _NO_MATTER.match(name))
 
 
 def content(root: Path, patterns: Iterable[str]) -> dict[str, str]:

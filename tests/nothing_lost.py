@@ -13,7 +13,7 @@ from pathlib import Path
 
 from waiting import until
 
-from benchstudy.measuring import sealed
+from benchstudy.measuring import confirmed, sealed
 
 # So begin the names of the control groups and scratch folders that the agent makes.
 OURS = "benchstudy-"
@@ -64,7 +64,7 @@ def nothing_lost(
     done = []
     for index in before.raw.glob("*/*/session.json"):
         store = index.parent
-        assert not (found := sealed.check(before.raw.parents[2], store).differences), found
+        assert not (found := confirmed.check(before.raw.parents[2], store, read=True).differences), found
         assert not (half := [*store.glob(".partial*"), *store.glob("*/.partial*")]), half
         told = json.loads(index.read_text())
         discarded = {entry["uuid"] for entry in told["discarded"]}

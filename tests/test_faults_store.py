@@ -16,7 +16,7 @@ from benchstudy.commands.cli import main
 from benchstudy.commands.importing import Outcome, import_outputs
 from benchstudy.jobs import madetables
 from benchstudy.jobs.tidy import tidy_family
-from benchstudy.measuring import sealed
+from benchstudy.measuring import confirmed, sealed
 from benchstudy.measuring.raw import CorruptTrial, TrialStore, index_problem
 from benchstudy.measuring.session import hold_session, write_index
 from benchstudy.measuring.sessionrecord import SessionRecord
@@ -154,8 +154,8 @@ def test_a_damaged_index_is_named_and_made_again(tmp_path, study, store, text):
     assert "made again" in index_problem(store.index), "so its session is planned"
     with pytest.raises(BenchstudyError, match=r"session\.json: is missing or damaged"):
         tidy_family(tmp_path, [plan], tmp_path / "tidy")
-    assert any("session.json: cannot be read" in line for line in sealed.check(tmp_path, store.folder).differences)
-    sealed.confirm(tmp_path, [store.folder], tmp_path / "confirmed.json")  # is no altered raw file
+    assert any("session.json: cannot be read" in line for line in confirmed.check(tmp_path, store.folder).differences)
+    confirmed.confirm(tmp_path, [store.folder])  # is no altered raw file
     hold_session(tmp_path, plan)
     assert json.loads(store.index.read_text()) == whole
 
@@ -201,7 +201,7 @@ def test_a_session_that_was_killed_leaves_its_record(tmp_path, study, store):
     assert session["uuid"] == "0123456789ab" and session["seed"] == 1 and session["finished"] >= session["started"]
     assert session["hosts"]["gone"]["before"]["kernel"]["release"] == "6.1"
     assert "something happened" in session["events"][0] and "its controller was killed" in session["events"][1]
-    assert not sealed.check(tmp_path, store.folder).differences
+    assert not confirmed.check(tmp_path, store.folder).differences
     assert not list(store.folder.glob("sessions/.partial*"))
 
 
@@ -246,13 +246,13 @@ def test_an_import_onto_a_full_disk_says_what_to_free_and_the_same_command_goes_
     subprocess.run(["mount", "-o", "remount,size=4m", full_disk], check=True)
     main(["import", *files, "--study", "study.yaml"])
     store = TrialStore(full_disk / "data/raw/archive/machine/fio")
-    assert len(store.trials()) == 4 and not sealed.check(full_disk, store.folder).differences
+    assert len(store.trials()) == 4 and not confirmed.check(full_disk, store.folder).differences
 
 
 @pytest.mark.fault(15, 38)
 def test_a_job_on_a_full_disk_says_what_to_free(full_disk, tmp_path, study, store):
     declared = paths.declared_study(tmp_path, study.study)
-    declared.parent.mkdir(parents=True)
+    declared.parent.mkdir(parents=True, exist_ok=True)
     declared.write_text(json.dumps(study.model_dump(mode="json", serialize_as_any=True, exclude_unset=True)))
     (full_disk / "filler").write_bytes(bytes(1 << 16)[: 60 << 10])
     script = CHECKOUT / "workflow" / "scripts" / "tidy_family.py"

@@ -21,12 +21,13 @@ from crate_study import LOST, SESSION, CrateStudy
 
 from benchstudy.commands.cli import main
 from benchstudy.measuring.raw import CorruptTrial
+from benchstudy.model import paths
 from benchstudy.model.errors import BenchstudyError, StudyError
 from benchstudy.model.study import load_study, parse_study
 from benchstudy.provenance import tables
 from benchstudy.provenance.checks import check_crate, check_study
 from benchstudy.provenance.contents import as_declared
-from benchstudy.provenance.crate import Packed, build_crate, crate_path
+from benchstudy.provenance.crate import Packed, build_crate
 from benchstudy.provenance.leaks import SecretFound, Secrets
 
 
@@ -51,7 +52,7 @@ def packed(study: CrateStudy) -> Packed:
 
 
 def pack(study: CrateStudy, *accepted: str) -> Packed:
-    return build_crate(study.root, study.study, crate_path(study.root, study.study), accepted)
+    return build_crate(study.root, study.study, paths.crate(study.root, study.study.study), accepted)
 
 
 @pytest.fixture(scope="module")
@@ -338,7 +339,7 @@ def test_one_flipped_bit_is_named_and_nothing_is_packed(own_study, file, monkeyp
     ]
     with pytest.raises(CorruptTrial, match=re.escape(file)):
         pack(own_study)
-    assert not crate_path(own_study.root, own_study.study).exists()
+    assert not paths.crate(own_study.root, own_study.study.study).exists()
     monkeypatch.chdir(own_study.root)
     assert main(["verify", "config/study.yaml"]) == 1
     assert name in capsys.readouterr().err

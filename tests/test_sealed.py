@@ -8,8 +8,9 @@ from pathlib import Path
 import pytest
 from crate_study import SESSION, CrateStudy
 
-from benchstudy.measuring import sealed
-from benchstudy.measuring.sealed import RawAltered
+from benchstudy.measuring import confirmed, sealed
+from benchstudy.measuring.confirmed import RawAltered
+from benchstudy.measuring.raw import CorruptTrial, StoredTrial, TrialFacts, TrialStore
 from benchstudy.model import paths
 
 
@@ -23,7 +24,7 @@ class Store:
 
     def __init__(self, root: Path, folder: Path, monkeypatch: pytest.MonkeyPatch):
         self.root, self.folder, self.read = root, folder, []
-        self.index = root / ".benchstudy" / "studies" / "small" / "confirmed.json"
+        self.index = paths.remembered(folder, paths.CONFIRMED)
         self.index.parent.mkdir(parents=True)
         until_times_differ(self.index.parent, folder)
         sha256 = sealed._sha256
@@ -32,12 +33,12 @@ class Store:
         self.read.clear()
 
     def doubtful(self) -> list[str]:
-        return sealed.doubtful(self.root, [self.folder], self.index)
+        return confirmed.doubtful(self.root, [self.folder])
 
     def confirm(self) -> str | None:
         """What is told of altered files; None when all is well."""
         try:
-            sealed.confirm(self.root, [self.folder], self.index)
+            confirmed.confirm(self.root, [self.folder])
         except RawAltered as error:
             return str(error)
         return None
@@ -61,7 +62,7 @@ def trial(store: Store, original: CrateStudy) -> Path:
 def until_times_differ(folder: Path, *changed: Path) -> None:
     """Until a new file's time is later than any time of what lies below `changed`."""
     last = max(path.stat().st_ctime_ns for top in changed for path in (top, *top.rglob("*")))
-    while sealed._clock_ns(folder) <= last:
+    while confirmed.clock_ns(folder) <= last:
         pass
 
 
@@ -110,7 +111,7 @@ def test_a_file_that_changed_in_the_moment_it_was_read_is_read_again(store, tria
     """The second change is within the same tick of the file system's clock: nothing tells it from the first."""
     (trial / "stdout").touch()
     then = (trial / "stdout").stat().st_ctime_ns
-    monkeypatch.setattr(sealed, "_clock_ns", lambda folder: then)
+    monkeypatch.setattr(confirmed, "clock_ns", lambda folder: then)
     assert store.confirm() is None
     assert store.doubtful() == [(trial / "stdout").relative_to(store.root).as_posix()]
     monkeypatch.undo()
@@ -178,11 +179,59 @@ def test_a_discarded_trial_may_be_damaged(store, original):
     flip(path)
     until_times_differ(store.index.parent, path)
     assert store.confirm() is None and store.doubtful() == []
-    assert len(sealed.check(store.root, store.folder).differences) == 1, "`benchstudy verify` names it all the same"
+    assert len(confirmed.check(store.root, store.folder).differences) == 1, "`benchstudy verify` names it all the same"
 
 
-@pytest.mark.parametrize("text", ["", "{"])
-def test_a_spoilt_memory_is_made_again(store, text):
-    store.index.write_text(text)
+@pytest.mark.parametrize("spoil", [lambda content: b"", lambda content: content.replace(b"stdout", b"stdouT")])
+def test_a_spoilt_memory_is_made_again(store, spoil):
+    store.index.write_bytes(spoil(store.index.read_bytes()))
     assert store.confirm() is None and len(store.read) > 10
     assert store.doubtful() == []
+
+
+# -- whoever asks for trials ----------------------------------------------------------------------
+
+
+def facts_of(trials: list[StoredTrial]) -> list[dict[str, object]]:
+    return [trial.facts.model_dump(include=set(TrialFacts.model_fields)) | {"files": trial.files} for trial in trials]
+
+
+def test_trials_are_read_once_and_discarded_ones_each_time(store, original):
+    discarded = sorted(file.name.rpartition("/")[2] for file in original.discarded.files)
+    first = TrialStore(store.folder).trials()
+    assert sorted(store.read) == discarded
+    again = TrialStore(store.folder).trials()
+    assert facts_of(again) == facts_of(first) and sorted(store.read) == sorted(2 * discarded)
+    assert [trial.record for trial in again] == [trial.record for trial in first]
+    store.read.clear()
+    checked = confirmed.check(store.root, store.folder)
+    assert sorted(store.read) == discarded and not checked.differences
+    assert checked == confirmed.check(store.root, store.folder, read=True) and len(store.read) > checked.files
+
+
+@pytest.mark.parametrize(
+    ("how", "words"),
+    [
+        (flip, "stdout: altered"),
+        (gone, "stdout: missing"),
+        (lambda path: path.with_name("nicer.txt").write_text("x"), "nicer.txt: was added"),
+    ],
+)
+def test_whoever_asks_for_trials_notices_what_is_not_as_it_was(store, trial, how, words):
+    TrialStore(store.folder).trials()
+    how(trial / "stdout")
+    for _ in range(2):
+        with pytest.raises(CorruptTrial, match=words):
+            TrialStore(store.folder).trials()
+        assert any(words in line for line in confirmed.check(store.root, store.folder).differences)
+
+
+def test_a_trial_whose_discard_was_taken_back_is_compared(store, original):
+    path = store.folder / original.discarded.folder.relative_to(original.store.folder) / "stdout"
+    flip(path)
+    assert store.confirm() is None
+    shutil.rmtree(store.folder / "discards")
+    (store.folder / paths.SESSION_INDEX).unlink()
+    assert "stdout: altered" in store.confirm()
+    with pytest.raises(CorruptTrial, match="stdout: altered"):
+        TrialStore(store.folder).trials()

@@ -3,6 +3,7 @@
 import json
 import os
 import re
+import shutil
 import subprocess
 import time
 from pathlib import Path
@@ -322,7 +323,7 @@ def test_a_flipped_bit_is_refused_with_its_file_when_everything_is_up_to_date(me
 @pytest.mark.fault(36)
 def test_what_is_remembered_of_raw_files_may_be_deleted(measured):
     report(measured)
-    (measured.root / ".benchstudy/studies/tiny/confirmed.json").unlink()
+    shutil.rmtree(measured.root / ".benchstudy/studies/tiny/confirmed")
     assert "rule confirm_sessions:" in planned(measured)
     report(measured)
     assert "Nothing to be done" in planned(measured)

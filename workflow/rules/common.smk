@@ -9,7 +9,7 @@ from snakemake.exceptions import WorkflowError
 
 from benchstudy.jobs import inputs, madetables, snakemake_adapter
 from benchstudy.jobs.running import begin
-from benchstudy.measuring import sealed
+from benchstudy.measuring import confirmed
 from benchstudy.measuring.raw import index_problem
 from benchstudy.model import groups, hints, paths, registry
 from benchstudy.model.errors import BenchstudyError
@@ -104,7 +104,7 @@ def sessions_of_tables(wildcards):
 @cache
 def doubtful_files():
     """Raw files that may not be what they were when they were compared last. Nothing is read or written for it."""
-    found = sealed.doubtful(Path(), STUDY.stores(Path()), paths.confirmed(Path(), STUDY.study))
+    found = confirmed.doubtful(Path(), STUDY.stores(Path()))
     if found:
         more = f" and {len(found) - 3} more" if len(found) > 3 else ""
         snakemake_adapter.say(f"Raw files to compare with their SHA-256: {', '.join(found[:3])}{more}")

@@ -35,11 +35,8 @@ rule confirm_sessions:
         held=SESSIONS_HELD,
     log:
         f"logs/confirm_sessions/{STUDY.study}.log",
-    params:
-        confirmed=str(paths.confirmed(Path(), STUDY.study)),
     shell:
         "script confirm_sessions.py"
         " --held {output.held:q}"
-        " --confirmed {params.confirmed:q}"
         f" --study {STUDY.study}"
         " 2> {log:q} || {{ cat {log:q} >&2; exit 1; }}"

@@ -4,19 +4,19 @@ import argparse
 import sys
 from pathlib import Path
 
-from benchstudy.measuring import sealed
+from benchstudy.measuring.confirmed import RawAltered, confirm
+from benchstudy.measuring.sealed import read_index
 from benchstudy.model import paths
 from benchstudy.model.files import disk_trouble
 
 parser = argparse.ArgumentParser(description=__doc__)
 parser.add_argument("--held", type=Path, required=True, help="written when all were held")
-parser.add_argument("--confirmed", type=Path, required=True, help="what is remembered of raw files")
 parser.add_argument("--study", required=True, help="whose sessions the running command has written down")
 told = parser.parse_args()
 sessions = [Path(line) for line in paths.declared_sessions(Path(), told.study).read_text().splitlines()]
 held, problems = [], []
 for path in sessions:
-    index = sealed.read_index(path)
+    index = read_index(path)
     if index is None:
         problems.append(f"{path} was damaged, and is made again")
         continue
@@ -26,10 +26,10 @@ for path in sessions:
     else:
         held.append(f"{name}: {len(index['trials'])} trials\n")
 try:
-    sealed.confirm(Path(), [path.parent for path in sessions], told.confirmed)
+    confirm(Path(), [path.parent for path in sessions])
     if not problems:
         told.held.write_text("".join(held))
-except sealed.RawAltered as error:
+except RawAltered as error:
     sys.exit(str(error))
 except OSError as error:
     sys.exit(disk_trouble(error) or str(error))

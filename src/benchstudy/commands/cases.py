@@ -30,7 +30,7 @@ def _session(plan: SessionPlan) -> dict[str, Any]:
 
     store = TrialStore(paths.family_raw(paths.project_root(), plan.study.study, plan.target, plan.family_name))
     discarded = store.discards()
-    done = [trial.record for trial in store.trials() if trial.record.uuid not in discarded]
+    done = [trial.facts for trial in store.trials() if trial.facts.uuid not in discarded]
     stopping = (read_index(store.index) or {}).get("stopping") or {}
     cases = [
         {

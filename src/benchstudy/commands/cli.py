@@ -181,11 +181,11 @@ def _discard(arguments: argparse.Namespace) -> int:
         study = load_study(arguments.study)
         for plan in study.sessions():
             store = TrialStore(_raw(study, plan.target, plan.family_name))
-            cases |= {trial.record.case for trial in store.trials()}
+            cases |= {trial.facts.case for trial in store.trials()}
             chosen += [
                 (store, trial)
                 for trial in store.trials()
-                if arguments.case in (None, trial.record.case) and arguments.status in (None, trial.record.status)
+                if arguments.case in (None, trial.facts.case) and arguments.status in (None, trial.facts.status)
             ]
     else:
         raise BenchstudyError("name the trials: TRIAL …, --case CASE or --status failed")
@@ -196,7 +196,7 @@ def _discard(arguments: argparse.Namespace) -> int:
     chosen = [
         (store, trial)
         for store, trial in chosen
-        if trial.record.uuid not in store.discards() and trial.record.status in RESULTS
+        if trial.facts.uuid not in store.discards() and trial.facts.status in RESULTS
     ]
     if not chosen:
         raise BenchstudyError("nothing to discard: no such trial has a result, or each is discarded already")

@@ -24,6 +24,9 @@ def add_commands(commands: Any, study: Path, study_help: str) -> None:
         "what", nargs="?", type=Path, default=study, metavar="STUDY|CRATE",
         help=f"{study_help}; or a crate, packed or unpacked",
     )  # fmt: skip
+    verify.add_argument(
+        "--read", action="store_true", help="also files that nobody touched since they were compared last"
+    )
     add_json(verify)
     verify.set_defaults(command=_verify)
 
@@ -48,7 +51,6 @@ def add_commands(commands: Any, study: Path, study_help: str) -> None:
 
 def _verify(arguments: argparse.Namespace) -> int:
     from benchstudy.provenance.checks import Checked, check_crate, check_study
-    from benchstudy.provenance.crate import crate_path
 
     what = arguments.what
     checked = Checked()
@@ -58,10 +60,10 @@ def _verify(arguments: argparse.Namespace) -> int:
     else:
         root, study = paths.project_root(), load_study(what)
         name = {"study": study.study}
-        checked += check_study(root, study)
+        checked += check_study(root, study, read=arguments.read)
         if not checked.files and not checked.differences:  # no difference in nothing would be taken for a check
             raise BenchstudyError(f"{what}: nothing to verify: data/raw/{study.study} has no file yet")
-        packed = crate_path(root, study)
+        packed = paths.crate(root, study.study)
         if packed.is_file():
             of_crate = check_crate(packed)
             checked.files += of_crate.files
@@ -77,10 +79,10 @@ def _verify(arguments: argparse.Namespace) -> int:
 
 
 def _crate(arguments: argparse.Namespace) -> int:
-    from benchstudy.provenance.crate import build_crate, crate_path
+    from benchstudy.provenance.crate import build_crate
 
     root, study = paths.project_root(), load_study(arguments.study)
-    packed = build_crate(root, study, crate_path(root, study), frozenset(arguments.accept))
+    packed = build_crate(root, study, paths.crate(root, study.study), frozenset(arguments.accept))
     for name in packed.not_looked_for:
         print(f"note: {name} is not set here (or very short), so its value was not looked for", file=sys.stderr)
     if arguments.json:

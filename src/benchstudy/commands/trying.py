@@ -31,7 +31,7 @@ def try_study(study: Study, root: Path) -> Iterator[Outcome]:
             continue
         index = read_index(hold_session(apart, plan))
         store = TrialStore(paths.family_raw(apart, study.study, plan.target, plan.family_name))
-        last = {trial.record.case: trial.record for trial in sorted(store.trials(), key=lambda t: t.record.started)}
+        last = {trial.record.case: trial.record for trial in sorted(store.trials(), key=lambda t: t.facts.started)}
         where = f"{plan.family_name} on {plan.target}"
         yield from ((*_came_of(plan, record), f"{where}: {case}") for case, record in last.items())
         if index is not None and index["problem"]:

@@ -20,7 +20,7 @@ def code_of_tables(family: str) -> list[str]:
 
 def code_of_confirmation() -> list[str]:
     """Of confirm_sessions: what compares raw files."""
-    return _code("confirm_sessions", ["benchstudy.measuring.sealed"])
+    return _code("confirm_sessions", ["benchstudy.measuring.confirmed"])
 
 
 def code_of_page(page: str, notebook: Path, families: Iterable[str]) -> list[str]:

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from benchstudy.hosts.controller import announce_controller
-from benchstudy.measuring import sealed
+from benchstudy.measuring import confirmed, sealed
 from benchstudy.measuring.progress import clock, forget_killed, under_way
 from benchstudy.model import paths
 from benchstudy.model.errors import BenchstudyError
@@ -86,7 +86,7 @@ def _begin(study: Study, declared: Mapping[str, Any], jobs: Sequence[tuple[str, 
     forget_killed(paths.progress(root, study.study))
     _mend_indexes(root, study)
     if rules - _NO_MATTER_OF_RAW:
-        sealed.confirm(root, study.stores(root), paths.confirmed(root, study.study))
+        confirmed.confirm(root, study.stores(root))
     write_atomically(paths.declared_study(root, study.study), json.dumps(declared, default=str))
     indexes = (paths.session_index(Path(), study.study, plan.target, plan.family_name) for plan in study.sessions())
     write_atomically(paths.declared_sessions(root, study.study), "".join(f"{index}\n" for index in indexes))

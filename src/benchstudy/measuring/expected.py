@@ -33,10 +33,10 @@ def expected(plan: SessionPlan, store: TrialStore) -> Expected:
     missing = missing_trials(plan, store, trials, say=lambda _: None, may_look=False)
     adopted = len(adopt(plan, trials, store.discards()))
     most = plan.trials(plan.blocks) - adopted if missing else 0
-    done = [t for t in trials if t.record.status in RESULTS and t.record.imported_from is None]
+    done = [t for t in trials if t.facts.status in RESULTS and t.facts.imported_from is None]
     seen: dict[str, list[float]] = {}
     for trial in done:
-        seen.setdefault(trial.record.case, []).append(trial.record.duration_s)
+        seen.setdefault(trial.facts.case, []).append(trial.facts.duration_s)
     seconds, untold, sources = 0.0, 0, set()
     of_others_s = median(map(median, seen.values())) if seen else None
     for scheduled in missing:
@@ -58,8 +58,8 @@ def expected(plan: SessionPlan, store: TrialStore) -> Expected:
 def _between_s(trials: Sequence[StoredTrial]) -> float:
     """What usually lies between the end of a trial and the start of the next one of its session."""
     gaps = []
-    for before, after in pairwise(sorted(trials, key=lambda t: t.record.started)):
-        if before.record.session == after.record.session and before.record.block == after.record.block:
-            ended, begun = (datetime.fromisoformat(t) for t in (before.record.finished, after.record.started))
+    for before, after in pairwise(sorted(trials, key=lambda t: t.facts.started)):
+        if before.facts.session == after.facts.session and before.facts.block == after.facts.block:
+            ended, begun = (datetime.fromisoformat(t) for t in (before.facts.finished, after.facts.started))
             gaps.append(max(0.0, (begun - ended).total_seconds()))
     return median(gaps) if gaps else 0.0

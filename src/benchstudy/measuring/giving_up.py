@@ -34,14 +34,14 @@ def given_up(plan: SessionPlan, found: Mapping[tuple[str, int], Sequence[StoredT
     after = plan.give_up_after
     by_case: dict[str, list[StoredTrial]] = {}
     for (name, _), trials in sorted(found.items()) if after else ():
-        by_case.setdefault(name, []).extend(t for t in trials if t.record.imported_from is None)
+        by_case.setdefault(name, []).extend(t for t in trials if t.facts.imported_from is None)
     given = {}
     for case in plan.cases:
         trials = by_case.get(case.id, [])
         first = trials[:after]
-        causes = {t.record.failure.cause if t.record.failure else Cause.TOLD for t in first}
-        if len(first) == after and len(causes) == 1 and all(t.record.status != "ok" for t in first):
-            blocks = {t.record.block for t in trials}
+        causes = {t.facts.failure.cause if t.facts.failure else Cause.TOLD for t in first}
+        if len(first) == after and len(causes) == 1 and all(t.facts.status != "ok" for t in first):
+            blocks = {t.facts.block for t in trials}
             left = sum(case.is_in(block) and block not in blocks for block in range(1, plan.blocks + 1))
-            given[case.id] = GivenUp(case.id, causes.pop().value, first[0].record.cause or "", len(trials), left)
+            given[case.id] = GivenUp(case.id, causes.pop().value, first[0].facts.cause or "", len(trials), left)
     return {name: case for name, case in given.items() if case.left_out}

@@ -60,7 +60,7 @@ class Known:
 
 def begun(adopted: Adopted) -> int:
     """The highest block that has a result measured here: blocks that were begun are completed before anyone looks."""
-    return max((block for (_, block), t in adopted.items() if t.record.imported_from is None), default=0)
+    return max((block for (_, block), t in adopted.items() if t.facts.imported_from is None), default=0)
 
 
 def find_look(looks: Iterable[Mapping[str, Any]], plan: SessionPlan, blocks: int, adopted: Adopted) -> Any | None:
@@ -69,7 +69,7 @@ def find_look(looks: Iterable[Mapping[str, Any]], plan: SessionPlan, blocks: int
     It must have seen every case as it is described now, and no trial that was discarded since. What the study asks
     for, and how trials are parsed, may have changed: the look is what was seen, not what was decided.
     """
-    present = {trial.record.uuid for trial in adopted.values()}
+    present = {trial.facts.uuid for trial in adopted.values()}
     wanted = {case.id: case.definition_sha256 for case in plan.cases}
     holding = [look for look in looks if look["blocks"] == blocks and _holds(look["cases"], wanted, present)]
     return holding[-1] if holding else None
@@ -92,7 +92,7 @@ def take_look(plan: SessionPlan, blocks: int, adopted: Adopted) -> dict[str, Any
         trials = [adopted[case.id, block] for block in range(1, blocks + 1) if (case.id, block) in adopted]
         cases[case.id] = {
             "definition_sha256": case.definition_sha256,
-            "trials": [trial.record.uuid for trial in trials],
+            "trials": [trial.facts.uuid for trial in trials],
             "known": [asdict(known) for known in known_of(plan.family, case, trials)],
         }
     return {
@@ -122,7 +122,7 @@ def _values(family: Family, trial: StoredTrial) -> dict[str, tuple[float, str]]:
 
     Raises SessionFailed for one that cannot be read any more: it would count as a failure, and decide as one.
     """
-    if trial.record.status != "ok":
+    if trial.facts.status != "ok":
         return {}
     try:
         parsed = family.parse(trial.record.levels, trial.folder)

@@ -12,33 +12,38 @@ import os
 import shutil
 import socket
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
-from dataclasses import dataclass
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, field
+from functools import cached_property
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 from uuid import uuid4
 
 from pydantic import BaseModel, ConfigDict, TypeAdapter, model_validator
 
+from benchstudy.measuring import confirmed
 from benchstudy.measuring.sealed import (
     DISCARDS,
     LOOKS,
     SESSIONS,
     SUMS,
-    TRIAL_FOLDER,
+    Seen,
     check_folder,
+    discarded_in,
     in_archive,
+    look,
     make_writable,
     protect,
     read_index,
     seal,
     sums_in,
+    trial_of,
 )
 from benchstudy.measuring.sessionrecord import keep_interrupted
 from benchstudy.model import paths
 from benchstudy.model.causes import Failure, translated
 from benchstudy.model.errors import BenchstudyError, SessionFailed
-from benchstudy.model.files import as_json, fsync, json_of, now, write_atomically
+from benchstudy.model.files import as_json, fsync, json_of, nothing_collected, now, write_atomically
 
 log = logging.getLogger("benchstudy")
 
@@ -96,37 +101,45 @@ class CommandRecord(_Record):
     limits: dict[str, Any] | None = None
 
 
-class TrialRecord(_Record):
-    """What `trial.json` holds. Times are UTC, ISO 8601.
+class TrialFacts(_Record):
+    """What of a trial's record decides whether there is anything left to measure. Times are UTC, ISO 8601.
 
-    `cause`: why it failed in a person's words, and `failure` as a value, both None of one that did not. Records of
-    schema 1 have the words alone: what they say is translated here, when one is read, and nowhere else.
+    `cause`: why it failed in a person's words, and `failure` as a value, both None of one that did not.
     """
 
     schema_version: Literal[1, 2] = 2
     uuid: str
-    study: str
-    study_sha256: str
     target: str
-    family: str
     case: str
-    levels: dict[str, str]
-    definition: dict[str, Any]
     definition_sha256: str
     block: int
     position: int
     session: str
-    roles: dict[str, str]
     status: Status
     cause: str | None
     failure: Failure | None = None
     started: str
     finished: str
     duration_s: float
+    imported_from: str | None = None
+
+
+class TrialRecord(TrialFacts):
+    """What `trial.json` holds.
+
+    Records of schema 1 have the words of a failure alone: what they say is translated here, when one is read, and
+    nowhere else.
+    """
+
+    study: str
+    study_sha256: str
+    family: str
+    levels: dict[str, str]
+    definition: dict[str, Any]
+    roles: dict[str, str]
     commands: list[CommandRecord]
     verified: dict[str, Any]
     instrument: str
-    imported_from: str | None = None
 
     @model_validator(mode="before")
     @classmethod
@@ -136,8 +149,7 @@ class TrialRecord(_Record):
         return data
 
 
-@dataclass(frozen=True)
-class StoredFile:
+class StoredFile(NamedTuple):
     name: str
     size: int
     sha256: str
@@ -145,15 +157,20 @@ class StoredFile:
 
 @dataclass(frozen=True)
 class StoredTrial:
-    """A committed trial, its files verified against SHA256SUMS."""
+    """A committed trial, its files compared with SHA256SUMS."""
 
     folder: Path
-    record: TrialRecord
+    facts: TrialFacts = field(compare=False)
     files: tuple[StoredFile, ...]
+
+    @cached_property
+    def record(self) -> TrialRecord:
+        """All of `trial.json`, read when it is asked for. Raises CorruptTrial."""
+        return self.facts if isinstance(self.facts, TrialRecord) else _record_in(self.folder)
 
     @property
     def short(self) -> str:
-        return self.record.uuid[:8]
+        return self.facts.uuid[:8]
 
 
 @dataclass(frozen=True)
@@ -198,22 +215,29 @@ class TrialStore:
         folder.mkdir(parents=True)
         return PartialTrial(uuid, folder, self.folder / case / f"{block:04d}-{uuid[:8]}")
 
-    def trials(self) -> list[StoredTrial]:
+    @nothing_collected()
+    def trials(self, *, read: bool = False) -> list[StoredTrial]:
         """Every committed trial, by case, block and start. Raises CorruptTrial that names the file.
 
-        A discarded one that was altered is left out: no figure rests on it, and nothing can be said of it any more.
+        Files that are as they were when they were compared are not read again, unless all are to be `read`. A discarded
+        trial that was altered is left out: no figure rests on it, and nothing can be said of it any more.
         """
-        discarded, trials = {path.stem for path in (self.folder / DISCARDS).glob("*.json")}, []
-        for folder in self.folder.glob("*/[!.]*-*"):
+        moment, seen = confirmed.Moment(self.folder), look(self.folder)
+        known = {} if read else confirmed.known(self.folder, seen)
+        facts, discarded = confirmed.recall(self.folder, paths.READ), discarded_in(seen)
+        reading = _Reading(self.folder, moment, seen, known, facts)
+        trials = []
+        for place in seen:
             # One without its sums is a damaged trial, and would be measured again if it were passed over.
-            if folder.parent.name in _NO_CASES or not TRIAL_FOLDER.fullmatch(folder.name):
+            if place.partition("/")[0] in _NO_CASES or not trial_of(place):
                 continue
             try:
-                trials.append(load_trial(folder))
+                trials.append(reading.trial(place))
             except CorruptTrial as error:
-                if folder.name[-8:] not in discarded:
+                if trial_of(place) not in discarded:
                     raise
                 log.warning("discarded, and left out: %s", error)
+        reading.remember()
         return in_order(trials)
 
     def looks(self) -> list[dict[str, Any]]:
@@ -330,29 +354,72 @@ class PartialTrial:
         _remove(self.folder)
 
 
+class _Reading:
+    """Of a store's trials. What is `known`, and the `facts` remembered of a trial, hold as long as its files stay."""
+
+    def __init__(self, store: Path, moment: confirmed.Moment, seen: Seen, known: Seen, facts: Mapping[str, Any]):
+        self._store, self._moment, self._seen, self._known = store, moment, seen, known
+        self._before, self._facts, self._sure = facts, dict[str, Any](), dict(known)
+
+    def trial(self, place: str) -> StoredTrial:
+        folder, files = self._store / place, self._seen[place]
+        if files != self._known.get(place):
+            checked = confirmed.check_place(f"{folder}/", folder, files, self._known.get(place, {}))
+            if checked.differences:
+                raise _corrupt(folder, checked.differences[0])
+            self._sure[place] = self._moment.certain(files)
+        sums, before = files[SUMS], self._before.get(place)
+        with suppress(LookupError, TypeError, ValueError):  # spoilt, or of another version
+            if before and before["sums"] == sums:
+                stored = tuple(map(StoredFile._make, before["files"]))
+                trial = StoredTrial(folder, TrialFacts.model_validate(before["facts"]), stored)
+                self._facts[place] = before
+                return trial
+        record = _record_in(folder)
+        trial = StoredTrial(folder, record, tuple(_read_sums(folder)))
+        # A failure that is translated today may be translated better by another version.
+        if SUMS in self._sure[place] and not (record.failure and record.schema_version == 1):
+            told = record.model_dump(mode="json", include=set(TrialFacts.model_fields))
+            self._facts[place] = {"sums": sums, "files": list(map(list, trial.files)), "facts": told}
+        return trial
+
+    def remember(self) -> None:
+        if self._facts != self._before:
+            confirmed.remember(self._store, paths.READ, self._facts)
+        if self._sure != self._known:
+            confirmed.remember(self._store, paths.CONFIRMED, self._sure)
+
+
 def in_order(trials: Iterable[StoredTrial]) -> list[StoredTrial]:
     """By case, block and start."""
-    return sorted(trials, key=lambda t: (t.record.case, t.record.block, t.record.started))
+    return sorted(trials, key=lambda t: (t.facts.case, t.facts.block, t.facts.started))
 
 
 def load_trial(folder: Path) -> StoredTrial:
     """A committed trial, verified. Raises CorruptTrial that names the file and what is wrong with it."""
     files = tuple(verify(folder))
+    return StoredTrial(folder, _record_in(folder), files)
+
+
+def _record_in(folder: Path) -> TrialRecord:
     try:
-        record = TrialRecord.model_validate_json((folder / RECORD).read_bytes())
+        return TrialRecord.model_validate_json((folder / RECORD).read_bytes())
     except (OSError, ValueError) as error:
         raise CorruptTrial(f"{folder / RECORD}: not a trial record this version can read: {error}") from error
-    return StoredTrial(folder, record, files)
 
 
 def verify(folder: Path) -> list[StoredFile]:
     """The files of a sealed folder, each checked against SHA256SUMS. Raises CorruptTrial."""
     if differences := check_folder(f"{folder}/", folder).differences:
-        raise CorruptTrial(
-            f"{differences[0]}; restore the folder from a copy, or have the trial measured again with "
-            f"`benchstudy discard {folder.name[-8:]} --why …`"
-        )
+        raise _corrupt(folder, differences[0])
     return _read_sums(folder)
+
+
+def _corrupt(folder: Path, difference: str) -> CorruptTrial:
+    return CorruptTrial(
+        f"{difference}; restore the folder from a copy, or have the trial measured again with "
+        f"`benchstudy discard {folder.name[-8:]} --why …`"
+    )
 
 
 def _read_sums(folder: Path) -> list[StoredFile]:

@@ -1,15 +1,8 @@
-"""Whether raw files are still what was sealed: each against its SHA-256, without reading those that nobody touched.
+"""Sealed folders: how raw files are sealed with their SHA-256, and what differs from what was sealed."""
 
-A report asks this each time. It remembers size, times and inode of every file that it compared, in the way version
-control does, and reads a file again only when one of these differs. What it remembers may be deleted at any time.
-`benchstudy verify` and crates read every file.
-"""
-
-import json
 import os
 import re
 import shutil
-import tempfile
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -20,7 +13,7 @@ from pydantic import BaseModel, ValidationError
 
 from benchstudy.model import hints, paths
 from benchstudy.model.errors import BenchstudyError
-from benchstudy.model.files import disk_trouble, fsync, json_of, sha256_of, write_atomically
+from benchstudy.model.files import disk_trouble, fsync, json_of, nothing_collected, sha256_of
 
 SUMS = "SHA256SUMS"
 DISCARDS = "discards"
@@ -32,18 +25,12 @@ IN_ARCHIVE = "IN_ARCHIVE"
 _LINE = re.compile(r"([0-9a-f]{64})  (.+)")
 TRIAL_FOLDER = re.compile(r"\d{4,}-([0-9a-f]{8})")
 _PLAIN = "".join(map(chr, range(32, 127))).replace("/", "").replace("%", "")
-_CHANGED = 2  # where a Stat has the time of the last change
-_MOST_NAMED = 40
-_GONE = "its folder is gone"
+GONE = "its folder is gone"
 
 # Size in bytes, times of modification and of change in ns, inode: lists, as JSON gives them back.
 Stat = list[int]
 # {folder in a store: {file in it: Stat}}. A sealed folder is "<case>/<trial>"; "" has session.json.
 Seen = Mapping[str, Mapping[str, Stat]]
-
-
-class RawAltered(BenchstudyError):
-    """Raw files are not what was sealed."""
 
 
 class _Named(BaseModel):
@@ -100,84 +87,6 @@ class Checked:
         return self
 
 
-# -- what a report asks ----------------------------------------------------------------------
-
-
-def doubtful(root: Path, stores: Iterable[Path], index: Path) -> list[str]:
-    """Files and folders that are new, gone, or not as they were when they were compared last. Writes nothing.
-
-    `stores`: the raw folders of families; `index`: what `confirm` remembers. Names are paths from `root`.
-    """
-    known = _known(index)
-    found = []
-    for store in stores:
-        name, seen = store.relative_to(root).as_posix(), look(store)
-        before = known.get(name, {})
-        for place in sorted(seen.keys() | before.keys()):
-            now, then = seen.get(place, {}), before.get(place, {})
-            if now != then:
-                changed = (file for file in now.keys() | then.keys() if now.get(file) != then.get(file))
-                found += [Path(name, place, file).as_posix() for file in changed]
-    return sorted(found)
-
-
-def confirm(root: Path, stores: Iterable[Path], index: Path) -> None:
-    """Compare what is doubtful, and remember what is as it was sealed. Raises RawAltered that names the files.
-
-    A discarded trial is not compared: no figure rests on it.
-    """
-    index.parent.mkdir(parents=True, exist_ok=True)
-    # A file that changes from here on gets a time that is not before this one.
-    began = _clock_ns(index.parent)
-    known, sure = _known(index), dict[str, Seen]()
-    differences: dict[str, list[str]] = {}
-    for store in stores:
-        name, seen = store.relative_to(root).as_posix(), look(store)
-        wrong = _differences(root, store, seen, known.get(name, {}))
-        differences |= {f"{name}/{place}": lines for place, lines in wrong.items()}
-        remembered = {
-            place: {file: stat for file, stat in files.items() if stat[_CHANGED] < began}
-            for place, files in seen.items()
-            if place not in wrong
-        }
-        if wrong.keys() - seen.keys():  # what is gone is asked for again as long as session.json lists it
-            remembered.pop("", None)
-        sure[name] = remembered
-    if sure != known:
-        write_atomically(index, json.dumps(sure, separators=(",", ":")))
-    if differences:
-        raise RawAltered(_refusal(differences))
-
-
-def _known(index: Path) -> dict[str, Seen]:
-    try:
-        return json_of(index.read_bytes())
-    except (OSError, ValueError):
-        return {}
-
-
-def _clock_ns(folder: Path) -> int:
-    """The time of a file made now. Times of files are coarser than clocks, and may be those of another machine."""
-    with tempfile.TemporaryFile(dir=folder) as file:
-        return os.fstat(file.fileno()).st_ctime_ns
-
-
-def _refusal(differences: Mapping[str, list[str]]) -> str:
-    lines = [line for found in differences.values() for line in found]
-    more = [f"and {len(lines) - _MOST_NAMED} more"] if len(lines) > _MOST_NAMED else []
-    told = "\n  ".join(
-        ["raw files are not what was stored, so no report is made of them:", *lines[:_MOST_NAMED], *more]
-    )
-    told += "\nRestore from a copy what was altered or is missing, and take away what was added."
-    gone = {place for place, found in differences.items() if _GONE in found[0]}
-    trials = [trial for place in differences.keys() - gone if (trial := trial_of(place))]
-    if trials:
-        told += f"\nOr have it measured again: `benchstudy discard {' '.join(sorted(trials)[:_MOST_NAMED])} --why …`"
-    if gone:
-        told += f"\nOr, for a folder that is lost, remove session.json: {hints.snakemake()} then lists what there is."
-    return told
-
-
 def trial_of(place: str) -> str | None:
     match = TRIAL_FOLDER.fullmatch(place.rpartition("/")[2])
     return match[1] if match else None
@@ -186,6 +95,7 @@ def trial_of(place: str) -> str | None:
 # -- what there is ----------------------------------------------------------------------
 
 
+@nothing_collected()
 def look(store: Path) -> dict[str, dict[str, Stat]]:
     """Every file that counts of a family's raw folder, unread. What is hidden is a lock, or not committed yet."""
     seen: dict[str, dict[str, Stat]] = {}
@@ -271,42 +181,6 @@ def _make_plain(folder: Path) -> None:
 # -- against what was stored ----------------------------------------------------------------------
 
 
-def check(root: Path, store: Path) -> Checked:
-    """Every file of a family's raw folder, read, those of discarded trials too."""
-    checked, seen, wrong = Checked(), look(store), set()
-    for place in sorted(place for place in seen if "/" in place):
-        of_folder = check_folder(f"{(store / place).relative_to(root)}/", store / place, seen[place])
-        checked += of_folder
-        wrong |= {place} if of_folder.differences else set()
-    checked.differences += [line for place, line in against_index(root, store, seen) if place not in wrong]
-    index = store / paths.SESSION_INDEX
-    if "" in seen and read_index(index) is None:
-        checked.differences.append(f"{index.relative_to(root)}: cannot be read; {hints.snakemake()} makes it again")
-    return checked
-
-
-def _differences(root: Path, store: Path, seen: Seen, known: Seen) -> dict[str, list[str]]:
-    """By folder. Files that are in `known` as they are seen now are not read."""
-    changed = {place for place in seen.keys() | known.keys() if seen.get(place) != known.get(place)}
-    discarded = _discarded(seen)
-    found: dict[str, list[str]] = {}
-    for place in sorted(changed & seen.keys()):
-        if "/" in place and trial_of(place) not in discarded:
-            files, then = seen[place], known.get(place, {})
-            # What is listed there may be listed otherwise than when the others were compared.
-            same = then if SUMS in files and then.get(SUMS) == files[SUMS] else {}
-            unread = {file for file, stat in files.items() if same.get(file) == stat}
-            checked = check_folder(f"{(store / place).relative_to(root)}/", store / place, files, unread)
-            if checked.differences:
-                found[place] = checked.differences
-    if changed:
-        wrong = set(found)
-        for place, line in against_index(root, store, seen, None if "" in changed else changed):
-            if place not in wrong and trial_of(place) not in discarded:
-                found.setdefault(place, []).append(line)
-    return found
-
-
 def check_folder(name: str, folder: Path, files: Iterable[str] | None = None, unread: Iterable[str] = ()) -> Checked:
     """A sealed folder against its sums. Files that nobody sealed are named as well: they look like evidence.
 
@@ -322,6 +196,7 @@ def check_folder(name: str, folder: Path, files: Iterable[str] | None = None, un
     listed = {file: digest for file, digest in sums.items() if file not in skipped and file not in elsewhere}
     ours = {SUMS, IN_ARCHIVE} if elsewhere else {SUMS}
     checked = compared(name, listed, found - skipped - ours, lambda file: _sha256(folder / file))
+    checked.files += len(skipped)
     checked.in_archive = len(elsewhere)
     return checked
 
@@ -350,7 +225,7 @@ def against_index(
     what = dict.fromkeys(trials, "trial") | dict.fromkeys(sessions, "session") | dict.fromkeys(looks, "look")
     for place in sorted(what if asked is None else what.keys() & asked):
         if SUMS not in seen.get(place, ()):
-            yield place, f"{at}/{place}: session.json lists this {what[place]}, and {_GONE}"
+            yield place, f"{at}/{place}: session.json lists this {what[place]}, and {GONE}"
         elif place in trials:
             listed = {file["name"]: file["sha256"] for file in trials[place]["files"]}
             stored = sums_in((store / place / SUMS).read_text(encoding="utf-8", errors="replace"))
@@ -358,7 +233,7 @@ def against_index(
                 yield place, f"{at}/{place}/{name}: {SUMS} and session.json do not agree on it"
         elif place in sessions and _stored(store / place / paths.SESSION_INDEX) != sessions[place]:
             yield place, f"{at}/{place}/session.json: it and {at}/session.json do not agree"
-    discarded = _discarded(seen)
+    discarded = discarded_in(seen)
     for place in sorted(seen if asked is None else seen.keys() & asked):
         trial = trial_of(place)
         # A damaged one is not listed any more when it was discarded.
@@ -369,7 +244,7 @@ def against_index(
         yield from ((DISCARDS, line) for line in _discards(store, at, index, seen))
 
 
-def _discarded(seen: Seen) -> set[str]:
+def discarded_in(seen: Seen) -> set[str]:
     """Short ids of trials."""
     return {Path(file).stem for file in seen.get(DISCARDS, ())}
 
@@ -387,6 +262,7 @@ def _discards(store: Path, at: str, index: Mapping[str, Any], seen: Seen) -> Ite
             yield f"{at}/{DISCARDS}/{file}: it and {at}/session.json do not agree"
 
 
+@nothing_collected()
 def read_index(path: Path) -> dict[str, Any] | None:
     """What a session.json holds; None where there is none, or a damaged one: it can be made again at any time."""
     found = _json(path)

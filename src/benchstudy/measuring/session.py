@@ -15,6 +15,8 @@ from pathlib import Path
 from typing import Any
 from uuid import uuid4
 
+import orjson
+
 from benchstudy.hosts.agent import HostAgent, LockLost
 from benchstudy.hosts.controller import ends_with_controller
 from benchstudy.hosts.remote import ConnectionFailed, ConnectionLost, Remote, RemoteError
@@ -95,21 +97,21 @@ def results(
     cases = {case.id: case for case in plan.cases}
     found: dict[tuple[str, int], list[StoredTrial]] = {}
     for trial in trials:
-        record = trial.record
-        if record.uuid in discarded or record.status not in RESULTS or record.case not in cases:
+        facts = trial.facts
+        if facts.uuid in discarded or facts.status not in RESULTS or facts.case not in cases:
             continue
-        case = cases[record.case].in_block(record.block)
-        if record.definition_sha256 != case.definition_sha256 and record.imported_from is None:
-            was, is_now = record.definition, dict(case.definition)
+        case = cases[facts.case].in_block(facts.block)
+        if facts.definition_sha256 != case.definition_sha256 and facts.imported_from is None:
+            was, is_now = trial.record.definition, dict(case.definition)
             changed = sorted(
                 k for k in {*was, *is_now} if was.get(k) != json.loads(json.dumps(is_now, default=str)).get(k)
             )
             raise SessionFailed(
-                f"{record.case}: the study now describes this case in another way ({', '.join(changed) or 'levels'} "
+                f"{facts.case}: the study now describes this case in another way ({', '.join(changed) or 'levels'} "
                 f"changed) than when trial {trial.short} measured it. Give the study a new name to measure afresh, or "
-                f"put the old value back, or {hints.benchstudy('discard', '--case', record.case, '--why', '…')}"
+                f"put the old value back, or {hints.benchstudy('discard', '--case', facts.case, '--why', '…')}"
             )
-        found.setdefault((record.case, record.block), []).append(trial)
+        found.setdefault((facts.case, facts.block), []).append(trial)
     return found
 
 
@@ -118,7 +120,7 @@ def set_aside(plan: SessionPlan, trials: Iterable[StoredTrial], discarded: Conta
     aside: dict[str, str] = {}
     for found in results(plan, trials, discarded).values():
         standing = _standing(plan, found)
-        aside |= {t.record.uuid: standing.record.uuid for t in found if t is not standing and _disturbed(plan, t)}
+        aside |= {t.facts.uuid: standing.facts.uuid for t in found if t is not standing and _disturbed(plan, t)}
     return aside
 
 
@@ -167,9 +169,9 @@ def waiting_s(plan: SessionPlan, trials: Iterable[StoredTrial], block: int, mome
     """How long a block has to wait at this moment, in seconds: 0 when it was begun before, or needs no distance."""
     begun: dict[int, datetime] = {}
     for trial in trials if plan.blocks_apart_s else ():
-        if trial.record.imported_from is None:
-            started = datetime.fromisoformat(trial.record.started)
-            begun[trial.record.block] = min(started, begun.get(trial.record.block, started))
+        if trial.facts.imported_from is None:
+            started = datetime.fromisoformat(trial.facts.started)
+            begun[trial.facts.block] = min(started, begun.get(trial.facts.block, started))
     if block in begun or not begun:
         return 0.0
     since = (moment - max(begun.values())).total_seconds()
@@ -188,7 +190,7 @@ def hold_session(root: Path, plan: SessionPlan, connected: Callable[[], None] | 
     store = TrialStore(paths.family_raw(root, plan.study.study, plan.target, plan.family_name))
     with store.exclusive():
         problem = None
-        trials = store.trials()  # once: every file is hashed
+        trials = store.trials()
         try:
             missing = missing_trials(
                 plan, store, trials, partial(log.warning, "%s on %s: %s", plan.family_name, plan.target)
@@ -229,24 +231,25 @@ def is_held(root: Path, plan: SessionPlan) -> bool:
 
 
 def _results_in(trials: Iterable[StoredTrial]) -> int:
-    return sum(trial.record.status in RESULTS for trial in trials)
+    return sum(trial.facts.status in RESULTS for trial in trials)
 
 
 def write_index(plan: SessionPlan, store: TrialStore, trials: Iterable[StoredTrial], problem: str | None) -> Path:
     """`session.json`: every trial with the SHA-256 of each of its files, every session, every discard."""
     listed = []
     for trial in in_order(trials):
-        record = trial.record
+        facts = trial.facts
         listed.append(
             {
-                "uuid": record.uuid,
-                "case": record.case,
-                "block": record.block,
-                "position": record.position,
-                "status": record.status,
-                "cause": record.cause,
+                "uuid": facts.uuid,
+                "case": facts.case,
+                "block": facts.block,
+                "position": facts.position,
+                "session": facts.session,
+                "status": facts.status,
+                "cause": facts.cause,
                 "path": str(trial.folder.relative_to(store.folder)),
-                "files": [vars(file) for file in trial.files],
+                "files": [file._asdict() for file in trial.files],
             }
         )
     try:
@@ -270,9 +273,16 @@ def write_index(plan: SessionPlan, store: TrialStore, trials: Iterable[StoredTri
         "discarded": [vars(d) for d in store.discards().values()],
         "given_up": given,
     }
-    path = store.index
-    write_atomically(path, as_json(index))
-    return path
+    write_atomically(store.index, _as_json(index))
+    return store.index
+
+
+def _as_json(index: Mapping[str, Any]) -> str:
+    """As `as_json` writes it, which takes seconds for the files of ten thousand trials."""
+    try:
+        return orjson.dumps(index, default=str, option=orjson.OPT_INDENT_2 | orjson.OPT_APPEND_NEWLINE).decode()
+    except TypeError:  # a tool's words that are no Unicode
+        return as_json(index)
 
 
 def _session(path: Path) -> dict[str, Any]:

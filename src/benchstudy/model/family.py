@@ -25,6 +25,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Collection, Container, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
+from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Generic, Literal
 
@@ -122,7 +123,7 @@ class Case:
         digest = hashlib.sha256(whole.encode()).hexdigest()[:16]
         return f"{whole[: _LONGEST_ID - 17]}-{digest}"
 
-    @property
+    @cached_property
     def definition_sha256(self) -> str:
         content: dict[str, Any] = {"levels": dict(self.levels), "definition": self.definition}
         further = {"by_block": self.by_block, "most_blocks": self.most_blocks}
@@ -134,6 +135,8 @@ class Case:
 
     def in_block(self, block: int) -> "Case":
         """The case as it is executed in a block, counted from 1. One that lists no such block is as in every other."""
+        if not self.by_block and self.most_blocks is None:  # itself, so that its digest is made once
+            return self
         own = self.by_block[block - 1] if block <= len(self.by_block) else {}
         return Case(self.levels, {**self.definition, **own})
 

@@ -2,6 +2,7 @@
 
 import errno
 import fcntl
+import gc
 import glob
 import hashlib
 import json
@@ -28,6 +29,18 @@ def json_of(content: str | bytes) -> Any:
         return json.loads(content)
     except RecursionError as error:
         raise ValueError("it is nested too deep") from error
+
+
+@contextmanager
+def nothing_collected() -> Iterator[None]:
+    """While much is read that stays: Python would look through all of it again and again for what is gone."""
+    collects = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if collects:
+            gc.enable()
 
 
 def write_atomically(path: Path, text: str) -> None:

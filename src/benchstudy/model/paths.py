@@ -78,6 +78,10 @@ def reports(root: Path) -> Path:
     return root / "reports"
 
 
+def crate(root: Path, study: str) -> Path:
+    return reports(root) / f"{study}.crate.zip"
+
+
 def comparisons(root: Path) -> Path:
     """Pages of two studies."""
     return reports(root) / "comparisons"
@@ -113,9 +117,21 @@ def progress(root: Path, study: str) -> Path:
     return local_state(root) / "studies" / study / "progress"
 
 
-def confirmed(root: Path, study: str) -> Path:
-    """Size, times and inode of each raw file of a study when its SHA-256 was compared last; derived."""
-    return local_state(root) / "studies" / study / "confirmed.json"
+# What is remembered of a raw store: files when they were compared last, and what was read of its trials.
+CONFIRMED, READ = "confirmed", "read"
+
+
+def remembered(store: Path, what: str) -> Path | None:
+    """Of a family's raw folder; derived. None where that lies in no project."""
+    if [folder.name for folder in store.parents[2:4]] != ["raw", "data"]:
+        return None
+    root, study = store.parents[4], store.parents[1].name
+    return local_state(root) / "studies" / study / what / store.parent.name / f"{store.name}.json"
+
+
+def parts(root: Path, study: str, family: str) -> Path:
+    """What was parsed of each session of a family, a folder each; derived."""
+    return local_state(root) / "studies" / study / "parts" / family
 
 
 def beside(root: Path, study: str) -> Path:

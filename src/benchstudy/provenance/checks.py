@@ -7,7 +7,8 @@ import zlib
 from collections.abc import Iterable, Iterator
 from pathlib import Path, PurePosixPath
 
-from benchstudy.measuring.sealed import SUMS, Checked, check, compared, sums_in
+from benchstudy.measuring.confirmed import check
+from benchstudy.measuring.sealed import SUMS, Checked, compared, sums_in
 from benchstudy.model.errors import BenchstudyError
 from benchstudy.model.files import json_of
 from benchstudy.model.study import Study
@@ -22,11 +23,14 @@ _LONGEST_TEXT = 256 << 20
 _OF_A_ZIP = (zipfile.BadZipFile, zlib.error, OSError, EOFError, LookupError, ValueError, RuntimeError, struct.error)
 
 
-def check_study(root: Path, study: Study) -> Checked:
-    """The raw files of a study: those of each trial and session, and whether all that session.json lists are there."""
+def check_study(root: Path, study: Study, *, read: bool = False) -> Checked:
+    """The raw files of a study: those of each trial and session, and whether all that session.json lists are there.
+
+    `read`: also those that are as they were when they were compared last.
+    """
     checked = Checked()
     for store in study.stores(root):
-        checked += check(root, store)
+        checked += check(root, store, read=read)
     return checked
 
 

@@ -127,7 +127,7 @@ def _measured(root: Path, plan: SessionPlan) -> Measured:
             f"{plan.family_name} on {plan.target}: {name}/session.json is missing or damaged; run "
             f"{hints.snakemake()} first"
         )
-    trials = store.trials()
+    trials = store.trials(read=True)
     # Reports are made from what the index lists: a crate with other trials could not make them again.
     for _, difference in against_index(root, folder, look(folder)):
         raise BenchstudyError(difference)

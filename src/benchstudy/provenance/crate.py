@@ -30,10 +30,6 @@ class Packed:
     not_looked_for: tuple[str, ...]
 
 
-def crate_path(root: Path, study: Study) -> Path:
-    return root / "reports" / f"{study.study}.crate.zip"
-
-
 def build_crate(root: Path, study: Study, archive: Path, accepted: Collection[str] = ()) -> Packed:
     """Pack `study` into `archive`; the same files give the same bytes.
 

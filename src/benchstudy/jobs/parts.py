@@ -1,0 +1,341 @@
+"""What was parsed of a session's trials, kept: tables are made of such parts, and a further session costs its own.
+
+A part is a folder of Parquet tables. Its name is a digest of all that it is made from: the sums of its trials' files,
+the code that parses them, and what the study says of reading. So a part is right or it is not there, and all of them
+may be deleted at any time. What a session's index says of trials beside that, such as discards, is no part of it.
+"""
+
+import hashlib
+import io
+import json
+import logging
+import platform
+import shlex
+import shutil
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import orjson
+import polars as pl
+
+from benchstudy.measuring import disturbances
+from benchstudy.measuring.raw import CorruptTrial, StoredTrial, load_trial
+from benchstudy.model import hints, interference, registry, sources
+from benchstudy.model.errors import BenchstudyError
+from benchstudy.model.family import Family, ParseError
+from benchstudy.model.files import sha256_of
+from benchstudy.model.parsing import damaged
+
+if TYPE_CHECKING:
+    from benchstudy.model.disturbance import DisturbancePolicy
+    from benchstudy.model.study import SessionPlan
+
+log = logging.getLogger("benchstudy")
+
+OBSERVATIONS = {
+    "study": pl.String,
+    "target": pl.String,
+    "family": pl.String,
+    "case": pl.String,
+    "block": pl.Int64,
+    "trial": pl.String,
+    "metric": pl.String,
+    "value": pl.Float64,
+    "unit": pl.String,
+    "status": pl.String,
+}
+_SERIES_KEYS = ("target", "case", "block", "trial")
+TRIALS = {
+    "trial": pl.String,
+    "target": pl.String,
+    "case": pl.String,
+    "block": pl.Int64,
+    "position": pl.Int64,
+    "status": pl.String,
+    "cause": pl.String,
+    "cause_kind": pl.String,
+    "started": pl.String,
+    "duration_s": pl.Float64,
+    "argv": pl.String,
+    "raw": pl.String,
+    "raw_files": pl.String,
+    "tool": pl.String,
+    "tool_version": pl.String,
+    "tool_sha256": pl.String,
+    "study_sha256": pl.String,
+    "session": pl.String,
+    "instrument": pl.String,
+    "imported": pl.Boolean,
+    "discarded_why": pl.String,
+    "load_before": pl.Float64,
+    "load_after": pl.Float64,
+    "verified": pl.String,
+    "disturbed": pl.Boolean,
+    "disturbance": pl.String,
+    "set_aside": pl.String,
+}
+# What each host of a trial did beside it: `interference.METRICS`, for every family.
+HOSTS = {
+    **{name: pl.String for name in ("target", "case", "trial", "host", "metric", "unit")},
+    "block": pl.Int64,
+    "value": pl.Float64,
+}
+# Of every family; what else there is are its own series.
+SCHEMAS = {"trials": TRIALS, "observations": OBSERVATIONS, "hosts": HOSTS}
+_CONTENT = "part.json"
+# By table.
+_Rows = dict[str, list[dict[str, Any]]]
+
+
+@dataclass
+class Part:
+    """`tables` by name, without those that have no row. Of each trial, in their order there: `uuids`; `unreadable`,
+    what its parser says against it, or None; and `rows`, by table how many. `levels` by case.
+    """
+
+    tables: Mapping[str, pl.DataFrame]
+    uuids: list[str] = field(default_factory=list)
+    unreadable: list[str | None] = field(default_factory=list)
+    rows: dict[str, list[int]] = field(default_factory=dict)
+    levels: dict[str, dict[str, str]] = field(default_factory=dict)
+
+
+class Parts:
+    """Of a family of a study, below `folder`. The names of those that were asked for are `used`."""
+
+    def __init__(self, root: Path, folder: Path, family: Family):
+        self._root, self._folder, self._family = root, folder, family
+        self._code, self.used = _digest_of_code(family.name), set[str]()
+
+    def part(
+        self, plan: "SessionPlan", store: Path, entries: Sequence[Mapping[str, Any]], discarded: Mapping[str, str]
+    ) -> Part:
+        """Of the trials that `entries` of the index name. Raises CorruptTrial, but for a trial that is discarded: it is
+        left out then, with a warning.
+        """
+        sums = [[entry["path"], *((file["name"], file["sha256"]) for file in entry["files"])] for entry in entries]
+        about = [
+            self._code,
+            self._family.reading,
+            plan.disturbance.model_dump(mode="json"),
+            store.relative_to(self._root).as_posix(),
+            sums,
+        ]
+        name = hashlib.sha256(orjson.dumps(about)).hexdigest()
+        self.used.add(name)
+        part = _kept(self._folder / name)
+        if part is None:
+            part = _Making(self._root, plan, self._family).part(store, entries, discarded)
+            # What a discarded trial is when somebody mends its files must not be forgotten.
+            if len(part.uuids) == len(entries):
+                _keep(self._folder / name, part)
+        return part
+
+    def remove_others(self) -> None:
+        """What no session needs any more."""
+        for folder in self._folder.glob("*"):
+            if folder.name not in self.used:
+                shutil.rmtree(folder)
+
+
+def _digest_of_code(family: str) -> str:
+    """Of what makes parts, and of what it is executed by."""
+    package = registry.packages()[family]
+    files = sources.files(sources.closure([__name__, f"{package}.family", f"{package}.parse"]))
+    named = [(sources.name_of(file), sha256_of(file)) for file in files]
+    return hashlib.sha256(orjson.dumps([platform.python_version(), pl.__version__, named])).hexdigest()
+
+
+# -- on disk ----------------------------------------------------------------------
+
+
+def _kept(folder: Path) -> Part | None:
+    """None where there is none, or a damaged one."""
+    try:
+        content = orjson.loads((folder / _CONTENT).read_bytes())
+        tables = {}
+        for name, digest in content.pop("sha256").items():
+            whole = (folder / f"{name}.parquet").read_bytes()
+            if hashlib.sha256(whole).hexdigest() != digest:
+                return None
+            tables[name] = pl.read_parquet(io.BytesIO(whole))
+        return Part(tables, **content)
+    except (OSError, LookupError, TypeError, ValueError, pl.exceptions.PolarsError):
+        return None
+
+
+def _keep(folder: Path, part: Part) -> None:
+    """All of it or nothing: a part that a killed job began has another name."""
+    begun = folder.with_name(f".{folder.name}")
+    for left in (begun, folder):
+        shutil.rmtree(left, ignore_errors=True)
+    begun.mkdir(parents=True)
+    content = {name: getattr(part, name) for name in ("uuids", "unreadable", "rows", "levels")} | {"sha256": {}}
+    for name, table in part.tables.items():
+        whole = parquet_of(table)
+        (begun / f"{name}.parquet").write_bytes(whole)
+        content["sha256"][name] = hashlib.sha256(whole).hexdigest()
+    (begun / _CONTENT).write_bytes(orjson.dumps(content))
+    begun.rename(folder)
+
+
+def parquet_of(table: pl.DataFrame) -> bytes:
+    """Written by Python, whose errors say that a disk is full; those of polars may not."""
+    whole = io.BytesIO()
+    table.write_parquet(whole)
+    return whole.getvalue()
+
+
+# -- made from raw files ----------------------------------------------------------------------
+
+
+class _Making:
+    def __init__(self, root: Path, plan: "SessionPlan", family: Family):
+        self._root, self._plan, self._family = root, plan, family
+        self._rows: _Rows = {name: [] for name in SCHEMAS}
+        self._series: dict[str, list[pl.DataFrame]] = {name: [] for name in family.series_schemas}
+
+    def part(self, store: Path, entries: Iterable[Mapping[str, Any]], discarded: Mapping[str, str]) -> Part:
+        made = Part({}, rows={name: [] for name in (*self._rows, *self._series)})
+        for entry in entries:
+            try:
+                trial = _load(store / entry["path"], entry)
+            except CorruptTrial as error:
+                if entry["uuid"] not in discarded:
+                    raise
+                log.warning("discarded, and left out: %s", error)
+                continue
+            rows, long, unreadable = self._of_trial(trial)
+            made.uuids.append(trial.record.uuid)
+            made.unreadable.append(unreadable)
+            made.levels[trial.record.case] = trial.record.levels
+            for name in self._rows:
+                self._rows[name] += rows[name]
+                made.rows[name].append(len(rows[name]))
+            for name, frames in self._series.items():
+                frames += [long[name]] if name in long else []
+                made.rows[name].append(long[name].height if name in long else 0)
+        tables = {name: pl.DataFrame(rows, schema=SCHEMAS[name]) for name, rows in self._rows.items()}
+        tables |= {name: pl.concat(frames, rechunk=True) for name, frames in self._series.items() if frames}
+        made.tables = {name: table for name, table in tables.items() if table.height}
+        return made
+
+    def _of_trial(
+        self, trial: StoredTrial
+    ) -> tuple[dict[str, list[dict[str, Any]]], dict[str, pl.DataFrame], str | None]:
+        """Rows, long tables, and what its parser says against it."""
+        record = trial.record
+        row = _trial_row(self._root, trial) | _disturbance(trial, self._plan.disturbance)
+        rows: _Rows = {"trials": [row], "observations": [], "hosts": []}
+        if record.status == "aborted":
+            return rows, {}, None
+        common = {"target": record.target, "case": record.case, "block": record.block, "trial": trial.short}
+        unreadable = None
+        try:
+            rows["hosts"] = _host_rows(trial, common)
+            seen, long = _parse(self._family, trial, common)
+        except ParseError as error:
+            seen, long, unreadable = _failure("failed"), {}, str(error)
+        head = {"study": record.study, "family": record.family, **common}
+        rows["observations"] = [head | row for row in seen]
+        return rows, long, unreadable
+
+
+def _load(folder: Path, entry: Mapping[str, Any]) -> StoredTrial:
+    if not folder.is_dir():
+        raise BenchstudyError(
+            f"{folder}: session.json names this trial, but its folder is gone; restore it, or remove session.json and "
+            f"run {hints.snakemake()}, which lists what there is"
+        )
+    trial = load_trial(folder)
+    stored = {file["name"]: file["sha256"] for file in entry["files"]}
+    for file in trial.files:
+        if stored.get(file.name) != file.sha256:
+            raise BenchstudyError(f"{folder / file.name}: its SHA-256 differs from the one in session.json")
+    return trial
+
+
+def table_of(schema: Mapping[str, str], common: Mapping[str, Any], rows: Iterable[Mapping[str, Any]]) -> pl.DataFrame:
+    """Rows of a family's long table, with what all of them have in `common` in front."""
+    keys = [pl.lit(common.get(name), dtype=OBSERVATIONS[name]).alias(name) for name in _SERIES_KEYS]
+    return pl.DataFrame([dict(row) for row in rows], schema=_types(schema)).select(*keys, pl.all())
+
+
+def _types(schema: Mapping[str, str]) -> dict[str, Any]:
+    return {column: getattr(pl, type_name) for column, type_name in schema.items()}
+
+
+def _parse(
+    family: Family, trial: StoredTrial, common: Mapping[str, Any]
+) -> tuple[list[dict[str, Any]], dict[str, pl.DataFrame]]:
+    """What a trial says: observations, and its long tables. Raises ParseError."""
+    if trial.record.status != "ok":
+        return _failure(trial.record.status), {}
+    parsed = family.parse(trial.record.levels, trial.folder)
+    rows = [{"metric": o.metric, "value": o.value, "unit": o.unit, "status": "ok"} for o in parsed.observations]
+    # As rows in Python, those of a thousand trials would take gigabytes.
+    with damaged("its rows make no table"):
+        return rows, {
+            name: table_of(family.series_schemas[name], common, long_rows) for name, long_rows in parsed.series.items()
+        }
+
+
+def _failure(status: str) -> list[dict[str, Any]]:
+    """A failure is a row with a null value: never a zero, never absent."""
+    return [{"metric": "trial", "value": None, "unit": "1", "status": status}]
+
+
+def _trial_row(root: Path, trial: StoredTrial) -> dict[str, Any]:
+    """Without what the index says of it."""
+    record = trial.record
+    first, last = (record.commands[0], record.commands[-1]) if record.commands else (None, None)
+    return {
+        "trial": trial.short,
+        "target": record.target,
+        "case": record.case,
+        "block": record.block,
+        "position": record.position,
+        "status": record.status,
+        "cause": record.cause,
+        "cause_kind": record.failure and record.failure.cause,
+        # Of an output that does not tell it, the record has when it was imported.
+        "started": None if record.started == record.verified.get("imported") else record.started,
+        "duration_s": record.duration_s,
+        "argv": "\n".join(shlex.join(command.argv) for command in record.commands)
+        or record.verified.get("command", ""),
+        "raw": str(trial.folder.resolve().relative_to(root.resolve())),
+        "raw_files": json.dumps([file._asdict() for file in trial.files]),
+        # What was imported tells both in its record.
+        "tool": first.tool.name if first else record.verified.get("tool"),
+        "tool_version": first.tool.version if first else record.verified.get("tool_version"),
+        "tool_sha256": first.tool.sha256 if first else None,
+        "study_sha256": record.study_sha256,
+        "session": record.session,
+        "instrument": record.instrument,
+        "imported": record.imported_from is not None,
+        "load_before": first.load_before if first else None,
+        "load_after": last.load_after if last else None,
+        "verified": json.dumps(record.verified, default=str),
+    }
+
+
+def _disturbance(trial: StoredTrial, policy: "DisturbancePolicy") -> dict[str, Any]:
+    """`disturbed` is null where nobody looked."""
+    seen = disturbances.seen(trial)
+    worst = interference.worst(seen)
+    return {
+        "disturbed": None if worst is None else policy.disturbed(seen) is not None,
+        "disturbance": None if worst is None else json.dumps(asdict(worst)),
+    }
+
+
+def _host_rows(trial: StoredTrial, common: Mapping[str, Any]) -> list[dict[str, Any]]:
+    """Raises ParseError for counters that cannot be a host's."""
+    with damaged(interference.FILE):
+        return [
+            {**common, "host": host, "metric": name, "unit": interference.METRICS[name].unit, "value": float(value)}
+            for host, values in disturbances.values(trial).items()
+            for name, value in values.items()
+        ]
