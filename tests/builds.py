@@ -1,7 +1,6 @@
 """The programs that tests start are built first. Tests that start none run meanwhile: builds wait for the network now
 and then.
 
-
 A real server that meets its memory limit, or a real load its rate, fails beside compilers for reasons that are not its
 own. So all other tests wait for the last build.
 """
