@@ -3,7 +3,6 @@
 import json
 import os
 import subprocess
-import sys
 import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -209,52 +208,3 @@ def test_a_full_disk_of_the_controller_ends_the_session_and_the_next_one_goes_on
         filler.unlink()
         assert lab.hold()["problem"] is None
         nothing_lost(before[0], good=2)
-
-
-HEAD_NODE = """
-import json, os, sys, time
-from pathlib import Path
-from benchstudy.hosts import controller
-controller.BEAT_S = 0.2
-controller.announce_controller(Path(sys.argv[1]))
-print(json.dumps(dict(os.environ)), flush=True)
-time.sleep(600)
-"""
-JOB = """
-import json, sys
-from pathlib import Path
-from benchstudy.hosts import controller
-from benchstudy.measuring.session import hold_session
-from benchstudy.model.study import parse_study
-controller.LOST_AFTER_S = 2.0
-hold_session(Path(sys.argv[1]), parse_study(json.load(sys.stdin)).session("one", "command"))
-"""
-
-
-@needs_root
-@pytest.mark.fault(40)
-def test_a_job_on_another_machine_ends_with_the_machine_of_its_command(tmp_path):
-    """In a namespace of process ids, where the command's number is nobody's."""
-    lock = tmp_path / "lock"
-    with SshdHost(tmp_path / "sshd", environment={"BENCHSTUDY_HOST_LOCK": str(lock)}) as sshd:
-        lab = Lab(tmp_path, sshd.host)
-        head = subprocess.Popen([sys.executable, "-c", HEAD_NODE, tmp_path / "beat"], stdout=subprocess.PIPE)
-        try:
-            environment = json.loads(head.stdout.readline())
-            elsewhere = ["unshare", "--pid", "--fork", "--kill-child", "--mount-proc"]
-            job = subprocess.Popen(
-                [*elsewhere, sys.executable, "-c", JOB, tmp_path], env=environment, stdin=subprocess.PIPE
-            )
-            job.stdin.write(json.dumps(lab.study).encode())
-            job.stdin.close()
-            lab.wait_for_trial(2)
-            time.sleep(3)  # longer than it waits for a sign of life
-            assert job.poll() is None
-            before = lab.seen()
-        finally:
-            head.kill()
-            head.communicate()
-        assert job.wait(30) != 0
-        lab.go()
-        assert lab.hold()["problem"] is None
-        nothing_lost(before, good=2, lock=lock)

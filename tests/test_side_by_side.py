@@ -21,13 +21,14 @@ from waiting import until
 
 from benchstudy.measuring.beside import Beside
 from benchstudy.measuring.progress import under_way
+from benchstudy.model import machine
 from benchstudy.model.files import now
 
 LOOK = [("-n", "report"), ("--summary",), ("--dag",), ("--list-rules",), ("--unlock",), ("--report", "seen.html")]
 
 
 def test_a_process_that_was_given_the_number_of_an_ended_one_is_another(tmp_path):
-    noted, progress = tmp_path / "beside", tmp_path / f"{os.getpid()}.json"
+    noted, progress = tmp_path / "beside", tmp_path / f"{machine.process()}.json"
     command = {"pid": os.getpid(), "study": "other"}
     noted.write_text(json.dumps(command | {"since": "2020-01-01T00:00:00.000+00:00"}) + "\n")
     assert list(Beside(noted).news()) == [], "it ended years ago, and this process was given its number"

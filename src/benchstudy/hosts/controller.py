@@ -8,40 +8,57 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
+from uuid import uuid4
+
+from benchstudy.model.machine import place
 
 CONTROLLER_PID = "BENCHSTUDY_CONTROLLER_PID"
 _PLACE = "BENCHSTUDY_CONTROLLER_PLACE"
-_BEAT = "BENCHSTUDY_CONTROLLER_BEAT"
 # For jobs on another machine, which see the command's folder and not its process.
-BEAT_S = 5.0
-LOST_AFTER_S = 30.0
+_BEAT = "BENCHSTUDY_CONTROLLER_BEAT"
+_RUN = "BENCHSTUDY_CONTROLLER_RUN"
+_LEASE = "BENCHSTUDY_CONTROLLER_LEASE"
+_BEATS_PER_LEASE = 6
 
 
-def announce_controller(beat: Path) -> None:
-    """Called once by the process whose end is the end of everything it started. It renews the file `beat` meanwhile."""
+def announce_controller(beat: Path, lease_s: float) -> None:
+    """Called once by the process whose end is the end of everything it started.
+
+    It renews the file `beat`, which holds its run's id: jobs on other machines end when that is not renewed for
+    `lease_s`, and when another run has taken its place.
+    """
     if CONTROLLER_PID in os.environ:
         return
-    os.environ |= {CONTROLLER_PID: str(os.getpid()), _PLACE: _place(), _BEAT: str(beat.absolute())}
+    run = uuid4().hex
+    os.environ |= {CONTROLLER_PID: str(os.getpid()), _PLACE: place()}
+    os.environ |= {_BEAT: str(beat.absolute()), _RUN: run, _LEASE: str(lease_s)}
     beat.parent.mkdir(parents=True, exist_ok=True)
-    beat.touch()
+    beat.write_text(run)
 
     def renew() -> None:
         while True:
-            time.sleep(BEAT_S)
+            time.sleep(lease_s / _BEATS_PER_LEASE)
             with suppress(OSError):  # such as a file system that is away: then jobs elsewhere cannot work either
-                beat.touch()
+                os.utime(beat)
 
     threading.Thread(target=renew, daemon=True).start()
 
 
 def controller_is_here() -> bool:
     """Whether there is an announced controller whose process id means that process here, too."""
-    return CONTROLLER_PID in os.environ and os.environ.get(_PLACE, _place()) == _place()
+    return CONTROLLER_PID in os.environ and os.environ.get(_PLACE, place()) == place()
 
 
 def controlled_by_this_process() -> dict[str, str]:
     """Environment of what is to end with this process, whoever announced itself before."""
-    return {CONTROLLER_PID: str(os.getpid()), _PLACE: _place()}
+    return {CONTROLLER_PID: str(os.getpid()), _PLACE: place()}
+
+
+def end_jobs_elsewhere() -> None:
+    """Called by the announced controller on a Ctrl-C, of which no terminal tells its jobs on other machines."""
+    if beat := os.environ.get(_BEAT):
+        with suppress(OSError):
+            Path(beat).write_text("ended")
 
 
 def watched_controller() -> Callable[[], bool]:
@@ -51,11 +68,6 @@ def watched_controller() -> Callable[[], bool]:
     """
     controller = _controller()
     return controller.has_gone if controller else lambda: False
-
-
-def _place() -> str:
-    """This boot of this machine and the namespace of process ids: within one, a number is one process."""
-    return f"{Path('/proc/sys/kernel/random/boot_id').read_text().strip()} {os.readlink('/proc/self/ns/pid')}"
 
 
 @contextmanager
@@ -90,7 +102,7 @@ def _controller() -> "_Process | _Beat | None":
     if not pid or (here and pid == os.getpid()):
         return None
     if not here:
-        return _Beat(Path(os.environ[_BEAT]))
+        return _Beat(Path(os.environ[_BEAT]), os.environ[_RUN], float(os.environ[_LEASE]))
     try:
         return _Process(os.pidfd_open(pid))
     except ProcessLookupError:
@@ -117,19 +129,22 @@ class _Process:
 class _Beat:
     """Of a controller elsewhere, by this machine's steady clock: that of the other one may differ."""
 
-    def __init__(self, file: Path):
-        self._file, self._told, self._heard = file, 0, time.monotonic()
+    def __init__(self, file: Path, run: str, lease_s: float):
+        self._file, self._run, self._lease_s = file, run, lease_s
+        self._told, self._heard = 0, time.monotonic()
 
     def has_gone(self) -> bool:
         with suppress(OSError), self._file.open() as file:  # opened: a network file system asks its server then
-            now = os.fstat(file.fileno()).st_mtime_ns
+            now, run = os.fstat(file.fileno()).st_mtime_ns, file.read()
+            if run and run != self._run:  # such as of a job that waited in a queue while its command was killed
+                return True
             if now != self._told:
                 self._told, self._heard = now, time.monotonic()
-        return time.monotonic() - self._heard > LOST_AFTER_S
+        return time.monotonic() - self._heard > self._lease_s
 
     def goes_before(self, stop: int) -> bool:
         """As of a process."""
-        while not select.select([stop], [], [], min(BEAT_S, LOST_AFTER_S / 4))[0]:
+        while not select.select([stop], [], [], self._lease_s / _BEATS_PER_LEASE)[0]:
             if self.has_gone():
                 return True
         return False

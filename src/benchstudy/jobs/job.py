@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+from benchstudy.hosts.controller import watched_controller
 from benchstudy.measuring.progress import log_to
 from benchstudy.model import paths
 from benchstudy.model.errors import BenchstudyError
@@ -34,6 +35,8 @@ def job(*names: str) -> Iterator[tuple[Path, Study, argparse.Namespace]]:
         sys.exit(disk_trouble(error) or f"{told.log}: {error.strerror}")
     try:
         with said_in_log():
+            if watched_controller()():
+                raise KeyboardInterrupt
             yield Path.cwd(), parse_study(json.loads(declared.read_text(encoding="utf-8"))), told
     finally:
         undo()

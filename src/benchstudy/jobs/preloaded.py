@@ -23,6 +23,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from benchstudy.hosts.controller import CONTROLLER_PID, controller_is_here
+from benchstudy.model import machine
 from benchstudy.model.paths import local_state
 
 if TYPE_CHECKING:
@@ -34,14 +35,17 @@ _LIBRARIES = (
 )
 _INSIDE = "BENCHSTUDY_PRELOADED"
 _BEGUN = b"b"
+# Set by the command: its jobs may be on other machines, or each be ended with all that it started.
+JOBS_ELSEWHERE = "BENCHSTUDY_JOBS_ELSEWHERE"
 
 
 def hand_over() -> None:
     """Go on in the fork: there this returns at once. Here it ends the process, with the exit status of the fork.
 
-    Without a running command of the user's, or when the forks' parent cannot be had, everything stays in this process.
+    Everything stays in this process without a running command of the user's on this machine, with an executor that may
+    bring jobs to others, and when the forks' parent cannot be had.
     """
-    if _INSIDE in os.environ or not controller_is_here():
+    if _INSIDE in os.environ or JOBS_ELSEWHERE in os.environ or not controller_is_here():
         return
     controller = os.environ[CONTROLLER_PID]
     try:
@@ -77,7 +81,7 @@ def report_job(*names: str) -> Iterator[tuple[Path, "Study", argparse.Namespace]
 
 def socket_of(controller: str) -> Path:
     """Where jobs of the command with this process id ask. Relative to the project: a socket's path must be short."""
-    return Path(local_state(Path()).name, f"preloaded-{controller}.sock")
+    return Path(local_state(Path()).name, f"preloaded-{machine.process(controller)}.sock")
 
 
 def connect(path: Path, controller: str) -> socket.socket:

@@ -8,13 +8,15 @@ nothing else computes on a machine that is being measured unless somebody says `
 import fcntl
 import json
 import os
+import socket
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
 from benchstudy.hosts.controller import announce_controller
+from benchstudy.jobs.preloaded import JOBS_ELSEWHERE
 from benchstudy.measuring import confirmed, sealed
 from benchstudy.measuring.progress import clock, forget_killed, under_way
 from benchstudy.model import paths
@@ -46,6 +48,7 @@ class Use:
     computes: bool
     beside: bool
     provisions: Sequence[tuple[str, str]] = ()
+    machine: str = field(default_factory=socket.gethostname)
 
 
 def begin(
@@ -53,24 +56,28 @@ def begin(
     declared: Mapping[str, Any],
     jobs: Iterable[tuple[str, Mapping[str, str]]],
     say: Callable[[str], None],
+    *,
+    elsewhere: bool = False,
 ) -> None:
     """Called once by a command that is about to run `jobs` (rule and wildcards), in the project's folder.
 
     Until its process ends the study is its own; jobs find the study as `declared`. What will be built is told by `say`.
+    `elsewhere`: an executor brings the jobs to other machines.
     Raises BenchstudyError that names the command which is in the way, its study, and when it may be done; RawAltered
     that names raw files.
     """
     try:
-        use = _begin(study, declared, list(jobs))
+        use = _begin(study, declared, list(jobs), elsewhere)
         for line in _builds_ahead(study, use.provisions):
             say(line)
     except OSError as error:
         raise BenchstudyError(disk_trouble(error) or str(error)) from error
 
 
-def _begin(study: Study, declared: Mapping[str, Any], jobs: Sequence[tuple[str, Mapping[str, str]]]) -> Use:
+def _begin(
+    study: Study, declared: Mapping[str, Any], jobs: Sequence[tuple[str, Mapping[str, str]]], elsewhere: bool
+) -> Use:
     root = Path.cwd()
-    announce_controller(paths.controller_beat(root, study.study))
     rules = {rule for rule, _ in jobs}
     targets = {wildcards["target"] for rule, wildcards in jobs if rule in _ON_HOSTS}
     use = Use(
@@ -82,8 +89,12 @@ def _begin(study: Study, declared: Mapping[str, Any], jobs: Sequence[tuple[str, 
         beside=study.beside,
         provisions=[(wildcards["target"], wildcards["family"]) for rule, wildcards in jobs if rule == _PROVISION],
     )
+    if elsewhere:
+        _refuse_this_machine(study, use)
+        os.environ[JOBS_ELSEWHERE] = "1"
     _hold(root, use)
-    forget_killed(paths.progress(root, study.study))
+    announce_controller(paths.controller_beat(root, study.study), study.thresholds.lease)
+    forget_killed(paths.progress(root, study.study), elsewhere=True)
     _mend_indexes(root, study)
     if rules - _NO_MATTER_OF_RAW:
         confirmed.confirm(root, study.stores(root))
@@ -91,6 +102,16 @@ def _begin(study: Study, declared: Mapping[str, Any], jobs: Sequence[tuple[str, 
     indexes = (paths.session_index(Path(), study.study, plan.target, plan.family_name) for plan in study.sessions())
     write_atomically(paths.declared_sessions(root, study.study), "".join(f"{index}\n" for index in indexes))
     return use
+
+
+def _refuse_this_machine(study: Study, use: Use) -> None:
+    if THIS_MACHINE in use.hosts:
+        names = " and ".join(repr(name) for name, host in study.hosts.items() if host.loopback)
+        raise BenchstudyError(
+            f"host {names} of study {study.study!r} is loopback: whatever machine a session runs on, which an executor "
+            "chooses. Write which one you mean in the place of `loopback: true`, such as `address: bench1.example`, or "
+            "leave --executor and --profile out to measure this machine"
+        )
 
 
 def _builds_ahead(study: Study, provisions: Sequence[tuple[str, str]]) -> Iterator[str]:
@@ -165,7 +186,7 @@ def _hold(root: Path, use: Use) -> None:
         own.parent.mkdir(exist_ok=True)
         descriptor = os.open(own, os.O_RDWR | os.O_CREAT, 0o644)  # open until the process ends, and not inherited
         if not lock_if_free(descriptor):
-            _refuse(root, _read(own), "is already working on")
+            _refuse(root, use, _read(own), "is already working on")
         try:
             beside = [other for other in _others(root, own) if _may_stay(root, use, other)]
         except BenchstudyError:
@@ -186,7 +207,7 @@ def _hold(root: Path, use: Use) -> None:
 def _may_stay(root: Path, use: Use, other: Use) -> bool:
     """Whether one of both computes on this machine while the other measures it; raises where that may not be."""
     for host in sorted({*use.hosts} & {*other.hosts}):
-        _refuse(root, other, "is measuring", f" on {host}, which this command would use too")
+        _refuse(root, use, other, "is measuring", f" on {host}, which this command would use too")
     if THIS_MACHINE in other.hosts and use.computes:
         does, where = "is measuring", " on this machine, and making tables and pages would disturb that"
     elif THIS_MACHINE in use.hosts and other.computes:
@@ -194,14 +215,15 @@ def _may_stay(root: Path, use: Use, other: Use) -> bool:
     else:
         return False
     if not use.beside:
-        _refuse(root, other, does, where, "or go on all the same with --config beside=true, which trials record")
+        _refuse(root, use, other, does, where, "or go on all the same with --config beside=true, which trials record")
     return True
 
 
-def _refuse(root: Path, other: Use, does: str, where: str = "", instead: str = "") -> None:
+def _refuse(root: Path, use: Use, other: Use, does: str, where: str = "", instead: str = "") -> None:
     told = "; ".join([f"since {other.since}", *under_way(paths.progress(root, other.study))])
     ways = ", ".join(["wait for it", "end it", *([instead] if instead else [])])
-    raise BenchstudyError(f"process {other.pid} {does} study {other.study!r}{where} ({told}): {ways}")
+    process = f"process {other.pid}{'' if other.machine == use.machine else f' on {other.machine}'}"
+    raise BenchstudyError(f"{process} {does} study {other.study!r}{where} ({told}): {ways}")
 
 
 def _others(root: Path, own: Path) -> Iterator[Use]:
@@ -211,7 +233,14 @@ def _others(root: Path, own: Path) -> Iterator[Use]:
             continue
         with path.open("rb") as file:
             if not lock_if_free(file.fileno()):
-                yield _read(path)
+                yield _as_seen_here(_read(path))
+
+
+def _as_seen_here(other: Use) -> Use:
+    """What a command on another machine does there disturbs nothing here."""
+    if other.machine == socket.gethostname():
+        return other
+    return replace(other, hosts=[host for host in other.hosts if host != THIS_MACHINE], computes=False)
 
 
 def _read(path: Path) -> Use:

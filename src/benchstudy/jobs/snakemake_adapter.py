@@ -15,6 +15,8 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Any, NoReturn, TextIO
 
+from benchstudy.hosts.controller import end_jobs_elsewhere
+
 # Snakemake has nbformat tell a script's language; below it, a JSON schema library builds a grammar of IRIs that nobody
 # here needs, for more than a second at each start. Without this optional part it goes on.
 _UNNEEDED = "rfc3987_syntax"
@@ -149,7 +151,9 @@ def _cut(line: str) -> str:
 
 
 def _error_line(msg: Mapping[str, Any]) -> str:
-    return ": ".join([f"Error in rule {msg['rule_name']}", *_for_what(msg), f"see {', '.join(msg['log'])}"])
+    line = ": ".join([f"Error in rule {msg['rule_name']}", *_for_what(msg), f"see {', '.join(msg['log'])}"])
+    # What an executor says, such as why a queue takes no such job: then there is no log to see.
+    return f"{line}\n    {msg['rule_msg'].strip()}" if msg.get("rule_msg") else line
 
 
 def _for_what(msg: Mapping[str, Any]) -> list[str]:
@@ -182,6 +186,7 @@ def _on_ctrl_c(number: int, frame: Any) -> None:
     begin_no_more = signal.getsignal(signal.SIGTERM)
     if not callable(begin_no_more):  # nothing runs yet
         raise KeyboardInterrupt
+    end_jobs_elsewhere()
     # On a thread of its own: it waits for a lock that this one may hold.
     threading.Thread(target=begin_no_more, args=[number, None], daemon=True).start()
 
@@ -214,6 +219,11 @@ class _Printing:
         return getattr(self._stream, name)
 
 
+def runs_elsewhere(workflow: Any) -> bool:
+    """Whether an executor brings jobs to other machines; known when `onstart` is called."""
+    return not workflow.local_exec
+
+
 def restore_unfinished(folder: Path) -> None:
     """Have back what a job was making anew below `folder` when its command was killed; the job itself is done again."""
     kept = Path(".snakemake") / "backups" / folder
@@ -228,8 +238,19 @@ def planned_jobs(workflow: Any) -> list[tuple[str, dict[str, str]]]:
 
 
 def is_forced(workflow: Any, names: Iterable[str]) -> bool:
-    """Whether somebody asked for one of these rules or files whatever there is, by --forcerun or --forceall."""
-    return workflow.dag_settings.forceall or not workflow.dag_settings.forcerun.isdisjoint(names)
+    """Whether somebody asked for one of these rules or files whatever there is, by --forcerun or --forceall.
+
+    Snakemake does not tell the one that runs a job on another machine.
+    """
+    if workflow.is_main_process:
+        asked = [_ALL] if workflow.dag_settings.forceall else map(str, workflow.dag_settings.forcerun)
+        os.environ[_FORCED] = os.pathsep.join(asked)
+    forced = os.environ.get(_FORCED, "").split(os.pathsep)
+    return _ALL in forced or not {*names}.isdisjoint(forced)
+
+
+_FORCED = "BENCHSTUDY_JOBS_FORCED"
+_ALL = "*"
 
 
 def end_timers() -> None:

@@ -6,7 +6,6 @@ a lock draws the lines of all, and when it ends another takes over. Warnings scr
 
 import json
 import logging
-import os
 import sys
 import threading
 import time
@@ -17,6 +16,7 @@ from typing import Any, TextIO
 
 from benchstudy.measuring.alive import still_runs
 from benchstudy.measuring.statuslines import StatusLines, live_terminal
+from benchstudy.model import machine
 from benchstudy.model.files import lock_if_free, whole_or_nothing
 
 log = logging.getLogger("benchstudy")
@@ -42,9 +42,10 @@ class Progress:
         """`adaptive`: `blocks` is the most there can be, and what is left only the least. `apart_s`: from the beginning
         of a block to that of the next, at least. `draws`: False where another process draws for this one."""
         self._folder = folder
-        self._state_file = folder / f"{os.getpid()}.json"
+        self._state_file = folder / f"{machine.process()}.json"
         # Times are of the monotonic clock, which all processes of a machine share: who draws can tell how long ago.
         self._state: dict[str, Any] = {
+            "unix": _unix(),
             "session": session,
             "blocks": f"≤{blocks}" if adaptive else str(blocks),
             "adaptive": adaptive,
@@ -196,14 +197,28 @@ def _states(folder: Path) -> Iterator[dict[str, Any]]:
     forget_killed(folder)
     for path in sorted(folder.glob("*.json")):
         with suppress(FileNotFoundError):  # that session has just ended
-            yield json.loads(path.read_text())
+            state = json.loads(path.read_text())
+            ahead_s = state["unix"] - _unix() if machine.pid_here(path.stem) is None else 0.0
+            yield state | {name: state[name] + ahead_s for name in _MOMENTS if name in state}
 
 
-def forget_killed(folder: Path) -> None:
-    """Remove what sessions left that were killed: their states, and what they were writing."""
+_MOMENTS = ("begun", "trials_begun", "last_done", "wait_until")
+
+
+def _unix() -> float:
+    """What this machine's monotonic clock lacks to the time of day, by which moments of two machines are compared."""
+    return time.time() - time.monotonic()
+
+
+def forget_killed(folder: Path, *, elsewhere: bool = False) -> None:
+    """Remove what sessions left that were killed: their states, and what they were writing.
+
+    `elsewhere`: all that sessions on other machines left, too. Who says so knows that none is held there.
+    """
     for path in folder.glob("*.json*"):
+        pid = machine.pid_here(path.name.strip(".").partition(".")[0])
         with suppress(FileNotFoundError):
-            if not still_runs(int(path.name.strip(".").partition(".")[0]), path.stat().st_mtime):
+            if elsewhere if pid is None else not still_runs(pid, path.stat().st_mtime):
                 path.unlink()
 
 

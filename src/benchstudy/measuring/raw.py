@@ -4,14 +4,13 @@ A trial is a folder that appears whole: it is filled as `.partial-…`, hashed, 
 `SHA256SUMS` in it covers every other file and can be checked with `sha256sum -c`.
 """
 
-import fcntl
 import getpass
 import json
 import logging
 import os
 import shutil
 import socket
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -43,7 +42,7 @@ from benchstudy.measuring.sessionrecord import keep_interrupted
 from benchstudy.model import paths
 from benchstudy.model.causes import Failure, translated
 from benchstudy.model.errors import BenchstudyError, SessionFailed
-from benchstudy.model.files import as_json, fsync, json_of, nothing_collected, now, write_atomically
+from benchstudy.model.files import as_json, fsync, json_of, lock_if_free, nothing_collected, now, write_atomically
 
 log = logging.getLogger("benchstudy")
 
@@ -189,15 +188,17 @@ class TrialStore:
         self.index = folder / paths.SESSION_INDEX
 
     @contextmanager
-    def exclusive(self) -> Iterator[None]:
-        """One session of this controller at a time may write here; the lock goes with its process, however it ends."""
+    def exclusive(self, again: Callable[[], bool] = lambda: False) -> Iterator[None]:
+        """One session at a time may write here; the lock goes with its process, however it ends.
+
+        Raises SessionFailed when another one has it and `again`, which may take its time, is not for asking once more.
+        """
         self.folder.mkdir(parents=True, exist_ok=True)
         with (self.folder / ".lock").open("a+") as lock:
-            try:
-                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            except BlockingIOError:
-                lock.seek(0)
-                raise SessionFailed(f"{self.folder}: another session is writing here ({lock.read().strip()})") from None
+            while not lock_if_free(lock.fileno()):
+                if not again():
+                    lock.seek(0)
+                    raise SessionFailed(f"{self.folder}: another session is writing here ({lock.read().strip()})")
             lock.truncate(0)
             lock.write(f"process {os.getpid()} on {socket.gethostname()} since {now()}")
             lock.flush()

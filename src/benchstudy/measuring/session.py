@@ -17,6 +17,7 @@ from uuid import uuid4
 
 import orjson
 
+from benchstudy.hosts import interrupts
 from benchstudy.hosts.agent import HostAgent, LockLost
 from benchstudy.hosts.controller import ends_with_controller
 from benchstudy.hosts.remote import ConnectionFailed, ConnectionLost, Remote, RemoteError
@@ -41,6 +42,7 @@ log = logging.getLogger("benchstudy")
 
 
 _MOST_NAMED = 5
+_ASKED_EVERY_S = 0.2
 _MOST_FRUITLESS_SESSIONS = 3  # that lost their hosts one after another, and measured nothing
 # How a command ends when its supervisor or its controller went away under it.
 _NOT_THE_TOOLS_DOING = {"lease-expired", "lost", "stopped"}
@@ -179,6 +181,20 @@ def waiting_s(plan: SessionPlan, trials: Iterable[StoredTrial], block: int, mome
     return min(max(plan.blocks_apart_s - since, 0.0), plan.blocks_apart_s)
 
 
+def _while_another_ends(plan: SessionPlan) -> Callable[[], bool]:
+    """That of a command that was killed on another machine ends by the lease, and its end takes some time."""
+    deadline, first = time.monotonic() + 2 * plan.study.thresholds.lease, iter([True])
+
+    def again() -> bool:
+        if next(first, False):
+            log.info("%s on %s: waiting for another session of it to end", plan.family_name, plan.target)
+        with interrupts.interruptible():
+            time.sleep(_ASKED_EVERY_S)
+        return time.monotonic() < deadline
+
+    return again
+
+
 def hold_session(root: Path, plan: SessionPlan, connected: Callable[[], None] | None = None) -> Path:
     """Measure what is missing and write the index `session.json`; returns its path.
 
@@ -188,7 +204,7 @@ def hold_session(root: Path, plan: SessionPlan, connected: Callable[[], None] | 
     of what there is, with `problem` saying why. Raises CorruptTrial for an altered raw file.
     """
     store = TrialStore(paths.family_raw(root, plan.study.study, plan.target, plan.family_name))
-    with store.exclusive():
+    with store.exclusive(_while_another_ends(plan)):
         problem = None
         trials = store.trials()
         try:

@@ -8,11 +8,17 @@ import hashlib
 import json
 import os
 import re
+import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
+
+from benchstudy.model import machine
+
+# No process takes so long to write a file, whatever the clocks of two machines say.
+_LONG_AGO_S = 86_400
 
 
 def now() -> str:
@@ -62,17 +68,25 @@ def _runs(pid: int) -> bool:
     return True
 
 
+def _is_left(file: Path) -> bool:
+    """Whether nobody writes it any more. Of other machines, nobody here knows what runs there."""
+    if (pid := machine.pid_here(file.suffix[1:])) is not None:
+        return not _runs(pid)
+    with suppress(FileNotFoundError):
+        return time.time() - file.stat().st_mtime > _LONG_AGO_S
+    return False
+
+
 @contextmanager
 def whole_or_nothing(path: Path) -> Iterator[Path]:
     """A file beside `path` to write to: it takes the place of `path` at the end, and is gone when that fails.
 
     What processes that were killed left of theirs goes too.
     """
-    for left in path.parent.glob(f".{glob.escape(path.name)}.*"):
-        pid = left.suffix[1:]
-        if pid.isdigit() and not _runs(int(pid)):
-            left.unlink(missing_ok=True)
-    temporary = path.with_name(f".{path.name}.{os.getpid()}")
+    for found in path.parent.glob(f".{glob.escape(path.name)}.{machine.ANY_PROCESS}"):
+        if _is_left(found):
+            found.unlink(missing_ok=True)
+    temporary = path.with_name(f".{path.name}.{machine.process()}")
     try:
         yield temporary
         os.replace(temporary, path)

@@ -1,0 +1,32 @@
+"""Which machine this is, where several work in one folder. Standard library only, as model/files.py, which uses it."""
+
+import hashlib
+import os
+import re
+from functools import cache
+from pathlib import Path
+
+_PROCESS = re.compile(r"([0-9a-f]{8})-([0-9]+)")
+ANY_PROCESS = f"{'[0-9a-f]' * 8}-[0-9]*"
+
+
+@cache
+def place() -> str:
+    """This boot of this machine and the namespace of process ids: within one, a number is one process."""
+    return f"{Path('/proc/sys/kernel/random/boot_id').read_text().strip()} {os.readlink('/proc/self/ns/pid')}"
+
+
+@cache
+def _short() -> str:
+    return hashlib.sha256(place().encode()).hexdigest()[:8]
+
+
+def process(pid: str = "") -> str:
+    """A name for files of this process, or of another one here, which no process on any machine has at this time."""
+    return f"{_short()}-{pid or os.getpid()}"
+
+
+def pid_here(name: str) -> int | None:
+    """The process id in such a name; None of a process of another machine, and where there is none in it."""
+    found = _PROCESS.fullmatch(name)
+    return int(found[2]) if found and found[1] == _short() else None
