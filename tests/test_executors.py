@@ -1,10 +1,13 @@
 """Jobs on other machines: each in namespaces of its own, from which it sees the project's folder and nothing else."""
 
+import errno
+import fcntl
 import json
 import os
 import signal
 import socket
 import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -16,7 +19,7 @@ from waiting import until
 
 from benchstudy.measuring.progress import under_way
 from benchstudy.model import machine, paths
-from benchstudy.model.files import write_atomically
+from benchstudy.model.files import keeps_locks, write_atomically
 
 NODE = Path(__file__).with_name("on_a_node.sh")
 long = pytest.mark.skipif("BENCHSTUDY_TEST_LONG" not in os.environ, reason="it takes minutes: `make test-long` runs it")
@@ -86,3 +89,64 @@ def test_what_another_machine_is_writing_stays(tmp_path: Path):
     os.utime(elsewhere, (0, 0))
     write_atomically(file, "{}")
     assert {*tmp_path.iterdir()} == {file}, "nobody writes a file for years"
+
+
+HEAD_NODE = """
+import fcntl, json, os, sys, time
+from pathlib import Path
+from benchstudy.hosts.controller import announce_controller
+held = open(sys.argv[1], "w")
+fcntl.flock(held, fcntl.LOCK_EX)
+announce_controller(Path(sys.argv[1] + ".beat"), 1.0)
+print(json.dumps(dict(os.environ)), flush=True)
+time.sleep(600)
+"""
+JOB = """
+import sys
+from pathlib import Path
+from benchstudy.jobs.job import require_locks
+require_locks(Path(sys.argv[1]))
+"""
+SSHFS = (
+    'mount -t tmpfs none /run; sshfs -p "$2" -o IdentityFile="$3",UserKnownHostsFile="$4" 127.0.0.1:"$1" "$1"; '
+    'shift 4; exec "$@"'
+)
+
+
+@needs_root
+def test_locks_that_hold_on_one_machine_only_are_refused_by_a_job_on_another(tmp_path: Path):
+    held = tmp_path / "project" / "held"
+    held.parent.mkdir()
+    with host_of_its_own(tmp_path / "host") as sshd:
+        head = subprocess.Popen([sys.executable, "-c", HEAD_NODE, held], stdout=subprocess.PIPE)
+        try:
+            environment = json.loads(head.stdout.readline())
+            node = ["unshare", "--pid", "--fork", "--kill-child", "--mount", "--mount-proc"]
+            reached = [str(sshd.port), str(sshd.identity_file), str(sshd.known_hosts)]
+            sshfs = ["sh", "-c", SSHFS, "sh", str(held.parent), *reached]
+            job = [sys.executable, "-c", JOB, str(held)]
+            kept, not_kept = (
+                subprocess.run([*node, *how, *job], env=environment, capture_output=True, text=True)
+                for how in ([], sshfs)
+            )
+        finally:
+            head.kill()
+            head.communicate()
+    assert kept.returncode == 0, kept.stderr
+    assert (
+        not_kept.returncode == 1 and "two sessions could write the same trials. Put the project on" in not_kept.stderr
+    )
+
+
+@pytest.mark.parametrize("lock", [OSError(errno.ENOLCK, "No locks available"), None])
+def test_a_file_system_that_grants_no_lock_or_every_lock_is_told(tmp_path: Path, monkeypatch, lock):
+    """NFS without its lock daemon does the one; there is no such file system here."""
+    assert keeps_locks(tmp_path)
+
+    def flock(descriptor: int, how: int) -> None:
+        if lock:
+            raise lock
+
+    monkeypatch.setattr(fcntl, "flock", flock)
+    assert not keeps_locks(tmp_path)
+    assert not list(tmp_path.iterdir())

@@ -61,6 +61,19 @@ def end_jobs_elsewhere() -> None:
             Path(beat).write_text("ended")
 
 
+def heard_elsewhere() -> bool:
+    """Whether this is another machine than the announced controller's, which is heard from now; takes a beat.
+
+    Raises KeyboardInterrupt when it is not heard any more.
+    """
+    controller = _controller()
+    if not isinstance(controller, _Beat):
+        return False
+    if not controller.is_heard():
+        raise KeyboardInterrupt
+    return True
+
+
 def watched_controller() -> Callable[[], bool]:
     """What says whether the announced controller has gone; to be asked again and again, without a thread.
 
@@ -141,6 +154,14 @@ class _Beat:
             if now != self._told:
                 self._told, self._heard = now, time.monotonic()
         return time.monotonic() - self._heard > self._lease_s
+
+    def is_heard(self) -> bool:
+        """Wait for a beat, or until it has gone."""
+        gone, first = self.has_gone(), self._told
+        while not gone and self._told == first:
+            time.sleep(self._lease_s / _BEATS_PER_LEASE / 2)
+            gone = self.has_gone()
+        return not gone
 
     def goes_before(self, stop: int) -> bool:
         """As of a process."""

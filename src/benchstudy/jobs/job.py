@@ -3,16 +3,17 @@
 import argparse
 import json
 import logging
+import socket
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from benchstudy.hosts.controller import watched_controller
+from benchstudy.hosts.controller import controller_is_here, heard_elsewhere, watched_controller
 from benchstudy.measuring.progress import log_to
 from benchstudy.model import paths
 from benchstudy.model.errors import BenchstudyError
-from benchstudy.model.files import disk_trouble
+from benchstudy.model.files import WHERE_LOCKS_HOLD, disk_trouble, lock_if_free
 from benchstudy.model.study import Study, parse_study
 
 
@@ -37,9 +38,26 @@ def job(*names: str) -> Iterator[tuple[Path, Study, argparse.Namespace]]:
         with said_in_log():
             if watched_controller()():
                 raise KeyboardInterrupt
+            require_locks(paths.in_use(Path(), told.study))
             yield Path.cwd(), parse_study(json.loads(declared.read_text(encoding="utf-8"))), told
     finally:
         undo()
+
+
+def require_locks(held: Path) -> None:
+    """Called by a job. `held`: what its command holds the lock of, which must hold on whatever machine the job runs.
+
+    Raises BenchstudyError when it does not.
+    """
+    if controller_is_here() or not held.exists():
+        return
+    with held.open("a") as file:
+        free = lock_if_free(file.fileno())
+    if free and heard_elsewhere():
+        raise BenchstudyError(
+            f"{held.absolute()}: its lock, held by a command on another machine, is free on {socket.gethostname()}: "
+            f"two sessions could write the same trials. {WHERE_LOCKS_HOLD}"
+        )
 
 
 @contextmanager

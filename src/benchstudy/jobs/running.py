@@ -21,7 +21,7 @@ from benchstudy.measuring import confirmed, sealed
 from benchstudy.measuring.progress import clock, forget_killed, under_way
 from benchstudy.model import paths
 from benchstudy.model.errors import BenchstudyError
-from benchstudy.model.files import disk_trouble, lock_if_free, now, write_atomically
+from benchstudy.model.files import WHERE_LOCKS_HOLD, disk_trouble, keeps_locks, lock_if_free, now, write_atomically
 from benchstudy.model.study import Study
 from benchstudy.provisioning.target import may_build, what_is_ahead
 
@@ -89,6 +89,11 @@ def _begin(
         beside=study.beside,
         provisions=[(wildcards["target"], wildcards["family"]) for rule, wildcards in jobs if rule == _PROVISION],
     )
+    paths.local_state(root).mkdir(exist_ok=True)
+    if not keeps_locks(paths.local_state(root)):
+        raise BenchstudyError(
+            f"{root}: its file system keeps no locks, so nothing would keep two commands apart. {WHERE_LOCKS_HOLD}"
+        )
     if elsewhere:
         _refuse_this_machine(study, use)
         os.environ[JOBS_ELSEWHERE] = "1"

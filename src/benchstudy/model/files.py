@@ -13,12 +13,18 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from datetime import UTC, datetime
 from pathlib import Path
+from tempfile import NamedTemporaryFile
 from typing import Any
 
 from benchstudy.model import machine
 
 # No process takes so long to write a file, whatever the clocks of two machines say.
 _LONG_AGO_S = 86_400
+
+WHERE_LOCKS_HOLD = (
+    "Put the project on a file system that keeps locks between machines: NFS 4, NFS 3 mounted without `nolock` and "
+    "`local_lock`, CephFS, Lustre with `flock`, GPFS. What sshfs and object storage mount keeps none"
+)
 
 
 def now() -> str:
@@ -129,6 +135,15 @@ def lock_if_free(descriptor: int) -> bool:
     except BlockingIOError:
         return False
     return True
+
+
+def keeps_locks(folder: Path) -> bool:
+    """Whether a lock on a file there is refused to whoever comes second. Some file systems grant none, others all."""
+    with NamedTemporaryFile(dir=folder, prefix=".lock-") as first, open(first.name, "a") as second:
+        try:
+            return lock_if_free(first.fileno()) and not lock_if_free(second.fileno())
+        except OSError:
+            return False
 
 
 def fsync(path: Path) -> None:
