@@ -65,8 +65,11 @@ faults: ## run the tests of faults alone, and write docs/faults.md
 	@python -m pytest -n $(WORKERS) --no-loadscope-reorder --build-tools -m fault --fault-table=docs/faults.md $(PYTEST)
 
 INPUTS ?= 100000
-test-long: ## fail every system call, then fuzz every parser and reader with INPUTS damaged files and answers
+test-long: export BENCHSTUDY_TEST_LONG=1
+test-long: ## reports by Slurm, then fail every system call, then fuzz every parser with INPUTS damaged files and answers
 	@sh setup/environment.sh test
+	@uv pip install --quiet --target .benchstudy/executors --require-hashes --no-deps -r requirements-executors.lock
+	@python -m pytest tests/test_executors.py $(PYTEST)
 	@python tests/injections.py --seed $$(date +%j)
 	@python tests/fuzzing.py --inputs $(INPUTS) --jobs 2 --seed $$(date +%j) --keep .benchstudy/fuzz
 
@@ -79,12 +82,14 @@ check: environment ## try every host of the study without measuring anything
 format: environment ## format the code
 	@ruff check --fix . && ruff format . && snakefmt workflow
 
-# The one of tests holds that of users, pin for pin.
+# The one of tests holds that of users, pin for pin. That of executors holds what they need beside it.
 RESOLVE = uv pip compile --quiet --universal --generate-hashes --override setup/overrides.txt -p 3.11 pyproject.toml
 lock: ## what pyproject.toml asks for, resolved and pinned by hash; UPGRADE="-P rich" takes a newer one
 	@sh setup/environment.sh lint
 	@$(RESOLVE) $(UPGRADE) --extra setup -o requirements.lock
 	@$(RESOLVE) $(UPGRADE) --extra dev -c requirements.lock -o requirements-dev.lock
+	@$(RESOLVE) $(UPGRADE) --extra slurm --extra kubernetes -c requirements.lock --no-header -o requirements-executors.lock \
+		$$(sed -n 's/^\([a-z0-9._-]*\)==.*/--no-emit-package \1/p' requirements.lock)
 
 clean-reports: ## remove what the workflow can make again; raw results are never touched
 	@rm -rf data/tidy reports/* logs

@@ -27,6 +27,13 @@ require_commands() { # report|reproduce|test|lint
     require wrk wrk
     require sshfs sshfs
     require fusermount3 fuse3
+    # Of `make test-long` alone.
+    if [ -n "${BENCHSTUDY_TEST_LONG:-}" ]; then
+        require munged munge
+        require slurmctld slurmctld
+        require slurmd slurmd
+        require sbatch slurm-client
+    fi
     # Ubuntu's own chromium is a snap that cannot start in a container; Chrome does as well.
     command -v google-chrome >/dev/null || command -v chromium-browser >/dev/null || require chromium chromium
 }

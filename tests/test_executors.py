@@ -8,10 +8,12 @@ import signal
 import socket
 import subprocess
 import sys
+from collections.abc import Mapping
 from pathlib import Path
 
 import pytest
-from conftest import Project
+import slurm_cluster
+from conftest import CHECKOUT, Project
 from nothing_lost import left_on_host, nothing_lost, processes, seen
 from sshd_hosts import host_of_its_own
 from test_faults_host import Lab
@@ -150,3 +152,51 @@ def test_a_file_system_that_grants_no_lock_or_every_lock_is_told(tmp_path: Path,
     monkeypatch.setattr(fcntl, "flock", flock)
     assert not keeps_locks(tmp_path)
     assert not list(tmp_path.iterdir())
+
+
+# -- make test-long ------------------------------------------------------------
+
+PLUGINS = CHECKOUT / ".benchstudy" / "executors"
+
+
+def report_of_two_targets(project: Project, folder: Path, environment: Mapping[str, str], *how: str) -> None:
+    """To the end, from provisioning two real hosts to the pages; then there is nothing left to do."""
+    with host_of_its_own(folder / "one") as one, host_of_its_own(folder / "two") as two:
+        study = {
+            "study": "fleet",
+            "blocks": 2,
+            "thresholds": {"lease": "10s"},
+            "hosts": {
+                name: sshd.host.model_dump(exclude_none=True, exclude_defaults=True) | {"work_dir": f"{folder}/{name}"}
+                for name, sshd in (("h1", one), ("h2", two))
+            },
+            "targets": {"t1": {"roles": {"sut": "h1"}}, "t2": {"roles": {"sut": "h2"}}},
+            "families": {"command": {"commands": [{"name": "x", "argv": ["true"]}]}},
+        }
+        command = ["snakemake", "report", "--configfile", str(project.write_study(study)), *how]
+        for expected in ("steps (100%) done", "Nothing to be done"):
+            done = subprocess.run(
+                command, cwd=project.root, env={**project.environment, **environment}, capture_output=True, text=True
+            )
+            assert done.returncode == 0 and expected in done.stderr, done.stdout + done.stderr
+    held = [json.loads(index.read_text()) for index in project.root.glob("data/raw/fleet/*/*/session.json")]
+    assert [len(index["trials"]) for index in held] == [2, 2]
+    assert "t2" in (project.root / "reports" / "fleet" / "command.html").read_text()
+
+
+@long
+@needs_root
+def test_every_job_of_a_report_may_run_on_a_machine_of_its_own(project: Project):
+    report_of_two_targets(project, project.root / "hosts", {}, *on_nodes(project))
+
+
+@long
+@needs_root
+@pytest.mark.skipif(slurm_cluster.missing() != [], reason=f"not installed: {', '.join(slurm_cluster.missing())}")
+@pytest.mark.skipif(not PLUGINS.is_dir(), reason=f"no {PLUGINS.relative_to(CHECKOUT)}: `make test-long` makes it")
+def test_slurm_runs_a_report_with_the_profile_that_ships(project: Project, tmp_path: Path):
+    with slurm_cluster.slurm_cluster(tmp_path / "slurm") as found_by:
+        environment = {**found_by, "PYTHONPATH": f"{project.root / 'src'}:{PLUGINS}"}
+        report_of_two_targets(project, tmp_path / "hosts", environment, "--profile", "workflow/profiles/slurm")
+        jobs = slurm_cluster.asked(["squeue", "--states=all", "--noheader", "--format=%T"], found_by).split()
+        assert len(jobs) == 7 and set(jobs) == {"COMPLETED"}, "two tiny ones are done here"

@@ -91,6 +91,9 @@ def test_the_lock_of_tests_is_that_of_users_and_more():
     for_users, for_tests = pins("requirements.lock"), pins("requirements-dev.lock")
     assert for_users < for_tests
     assert not [pin for pin in for_users if pin.startswith(("pytest", "ruff", "mypy"))]
+    for_executors = pins("requirements-executors.lock")
+    assert for_executors and for_executors.isdisjoint(for_users), "it is installed beside that of users"
+    assert "://" not in (CHECKOUT / "requirements-executors.lock").read_text()
 
 
 def test_make_help_names_every_target():
