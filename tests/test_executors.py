@@ -13,6 +13,7 @@ from pathlib import Path
 
 import pytest
 import slurm_cluster
+import yaml
 from conftest import CHECKOUT, Project
 from nothing_lost import left_on_host, nothing_lost, processes, seen
 from sshd_hosts import host_of_its_own
@@ -91,6 +92,34 @@ def test_what_another_machine_is_writing_stays(tmp_path: Path):
     os.utime(elsewhere, (0, 0))
     write_atomically(file, "{}")
     assert {*tmp_path.iterdir()} == {file}, "nobody writes a file for years"
+
+
+KUBECTL = """#!/bin/sh
+cat
+"""
+
+
+def test_the_profile_for_kubernetes_is_understood_and_hands_on_what_a_job_needs(project: Project, tmp_path: Path):
+    """There is no cluster here: the job is read as a document, where kubectl would send it."""
+    study = {
+        "study": "pods",
+        "blocks": 1,
+        "hosts": {"far": {"address": "127.0.0.1"}},
+        "targets": {"one": {"roles": {"sut": "far"}}},
+        "families": {"command": {"commands": [{"name": "x", "argv": ["true"]}]}},
+    }
+    profile = "workflow/profiles/kubernetes"
+    plan = project.snakemake("-n", "report", "--profile", profile, "--configfile", project.write_study(study))
+    assert "measure_session" in plan.stdout
+    (tmp_path / "kubectl").write_text(KUBECTL)
+    (tmp_path / "kubectl").chmod(0o755)
+    told = {"BENCHSTUDY_CONTROLLER_RUN": "abc", "BENCHSTUDY_CONTROLLER_PLACE": "boot pid:[1]", "BENCHSTUDY_OTHER": "x"}
+    told |= {"BENCHSTUDY_IMAGE": "study:1", "BENCHSTUDY_VOLUME": "shared", "PATH": f"{tmp_path}:{os.environ['PATH']}"}
+    argv = [project.root / profile / "submit.sh", "job.sh"]
+    done = subprocess.run(argv, cwd=project.root, env=told, capture_output=True, text=True, check=True)
+    (pod,) = yaml.safe_load(done.stdout)["spec"]["template"]["spec"]["containers"]
+    assert {entry["name"]: entry["value"] for entry in pod["env"]} == {name: told[name] for name in list(told)[:2]}
+    assert pod["image"] == "study:1" and pod["command"] == ["sh", "job.sh"] and pod["workingDir"] == str(project.root)
 
 
 HEAD_NODE = """
