@@ -503,7 +503,7 @@ def test_sweeping_ends_and_removes_what_a_lost_keeper_left_and_nothing_else(agen
 def test_scratch_is_made_once_and_gone_with_the_lock(agent, tmp_path):
     with agent.lock(SESSION, OWNER):
         path = Path(agent.scratch(SESSION, str(tmp_path)))
-        assert path == tmp_path / f"benchstudy-{SESSION}"
+        assert path.parent == tmp_path and path.name.startswith("benchstudy-")
         assert agent.scratch(SESSION, str(tmp_path)) == str(path)
         (path / "file").write_text("x")
         with pytest.raises(HostRefused, match="cannot make a folder in /proc"):

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import importlib
 import os
+import resource
 import sys
 
 import wire
@@ -75,6 +76,8 @@ def main(arguments: list[str]) -> int:
         return 2
     path = os.environ.get("PATH", os.defpath).split(os.pathsep)
     os.environ["PATH"] = os.pathsep.join([*path, *(folder for folder in _OF_SERVERS if folder not in path)])
+    # A dump of a server that crashed would hold its secrets, and lie among the files of a trial.
+    resource.setrlimit(resource.RLIMIT_CORE, (0, resource.getrlimit(resource.RLIMIT_CORE)[1]))
     try:
         return command(arguments[1:]) or 0
     except wire.AgentError as error:

@@ -12,6 +12,7 @@ import stat
 import wire
 
 MARKER = ".benchstudy"
+SCRATCH = "benchstudy-"  # so begin the names of folders that lie among those of others
 
 
 def create(path: str, uuid: str, session: str, kind: str, lock: str = "") -> None:
@@ -20,6 +21,10 @@ def create(path: str, uuid: str, session: str, kind: str, lock: str = "") -> Non
     marker = {"uuid": uuid, "session": session, "kind": kind, "lock": lock}
     with open(os.path.join(path, MARKER), "x", encoding="ascii") as file:
         json.dump(marker, file)
+
+
+def uuid_of_scratch(path: str) -> str:
+    return os.path.basename(path)[len(SCRATCH) :]
 
 
 def marker_of(path: str) -> dict | None:

@@ -49,9 +49,11 @@ def open_lock(path: str) -> int:
                 raise wire.AgentError(f"cannot make the lock file {path}: {error.strerror}") from error
         except OSError as error:
             raise wire.AgentError(f"cannot open the lock file {path}: {error.strerror}; remove it") from error
-        if not stat.S_ISREG(os.fstat(fd).st_mode):
+        info = os.fstat(fd)
+        # It is written to: by another name it might be a file that somebody wants destroyed.
+        if not stat.S_ISREG(info.st_mode) or info.st_nlink > 1:
             os.close(fd)
-            raise wire.AgentError(f"{path} is not a regular file; remove it")
+            raise wire.AgentError(f"{path} is not a regular file with this name alone; remove it")
         return fd
     raise wire.AgentError(f"the lock file {path} comes and goes; somebody else uses this path")
 
@@ -209,7 +211,8 @@ class _Keeper:
         poller = select.poll()
         poller.register(self.lease.fd, select.POLLIN)
         try:
-            while self.lease.remaining_s > 0 and not self.lease.stop_asked:
+            # Once its file is gone another session can lock a new one, and two loads would mix.
+            while self.lease.remaining_s > 0 and not self.lease.stop_asked and _is_still(self.path, self.fd):
                 self._publish()
                 if poller.poll(max(0.0, self.lease.remaining_s) * 1000 + 1):
                     self.lease.read()
@@ -234,7 +237,8 @@ class _Keeper:
 def scratch(arguments: list[str]) -> None:
     """`scratch SESSION_DIR PARENT`: the marked folder of this session below PARENT, made at the first call.
 
-    It is registered with the keeper before it is made, so that no moment exists in which it could be forgotten.
+    It is registered with the keeper before it is made, so that no moment exists in which it could be forgotten. Its
+    name is drawn: in a folder such as /tmp another user could have put a folder of his own there before.
     """
     session_dir, parent = arguments
     marker = folders.marker_of(session_dir)
@@ -244,14 +248,18 @@ def scratch(arguments: list[str]) -> None:
     if not os.path.isabs(parent) or ".." in parent.split("/"):
         raise wire.AgentError(f"{parent!r} must be an absolute path without '..'")
     parent = os.path.realpath(parent)  # a mount given by a symbolic link is the user's good right
-    path = os.path.join(parent, f"benchstudy-{session}")
     entry = os.path.join(session_dir, "scratch", record.safe_name(parent))
-    with open(entry, "w", encoding="utf-8") as file:
-        file.write(path)
+    if os.path.exists(entry):
+        with open(entry, encoding="utf-8") as file:
+            path = file.read()
+    else:
+        path = os.path.join(parent, folders.SCRATCH + os.urandom(16).hex())
+        with open(entry, "w", encoding="utf-8") as file:
+            file.write(path)
     try:
-        folders.create(path, session, session, "scratch", marker["lock"])
-    except FileExistsError as error:
-        if (folders.marker_of(path) or {}).get("session") != session:
+        folders.create(path, folders.uuid_of_scratch(path), session, "scratch", marker["lock"])
+    except FileExistsError as error:  # at an earlier call
+        if (folders.marker_of(path) or {}).get("uuid") != folders.uuid_of_scratch(path):
             raise wire.AgentError(f"{path} exists and is not ours") from error
     except OSError as error:
         os.unlink(entry)

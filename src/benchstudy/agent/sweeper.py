@@ -90,17 +90,14 @@ def stop_daemon(folder: str) -> bool:
 
 def _remove_scratch(session_dir: str) -> list[str]:
     """Remove the scratch folders that the session registered."""
-    marker = folders.marker_of(session_dir)
-    if marker is None:  # it went meanwhile
-        return []
-    session = marker["session"]
     register = os.path.join(session_dir, "scratch")
     removed = []
     for name in os.listdir(register) if os.path.isdir(register) else ():
         with open(os.path.join(register, name), encoding="utf-8") as file:
             path = file.read()
         # A process of its own: on a mount whose server is gone it would hang, and the host's lock with it.
-        argv = [sys.executable, "-I", os.path.dirname(os.path.abspath(__file__)), "remove", session, path]
+        agent = os.path.dirname(os.path.abspath(__file__))
+        argv = [sys.executable, "-I", agent, "remove", folders.uuid_of_scratch(path), path]
         try:
             done = subprocess.run(argv, timeout=_SCRATCH_S, capture_output=True)
             removed += json.loads(done.stdout).get("removed", [])

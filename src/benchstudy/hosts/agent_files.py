@@ -26,6 +26,14 @@ else:
             problem = "the work folder %s belongs to another user; give one of your own as work_dir" % work
         elif not os.access(work, os.W_OK | os.X_OK):
             problem = "the work folder %s is not writable" % work
+        above = os.path.dirname(os.path.realpath(work))
+        while problem is None and above != "/":
+            found = os.stat(above)
+            # Who may rename what is in it can put a folder of his own in our place; in /tmp its mode forbids that.
+            if found.st_uid not in (0, os.geteuid()) or found.st_mode & (0o1000 | 0o002) == 0o002:
+                problem = "the work folder %s lies in %s, where another user may exchange it; give one " % (work, above)
+                problem += "as work_dir that is below folders of root and of your own"
+            above = os.path.dirname(above)
     except OSError as error:
         problem = "the work folder %s cannot be made: %s" % (work, error.strerror)
 digest = None

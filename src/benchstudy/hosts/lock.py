@@ -153,7 +153,7 @@ class HostLock:
         if silent_s > lease_s:
             heard = f"the host heard nothing from here for {silent_s:.0f} s, and the lease is {lease_s:g} s"
             return LockLost(f"lease expired: {heard}", Cause.LEASE_EXPIRED)
-        return LockLost("its keeper on the host is gone; was it killed?", Cause.LOST)
+        return LockLost("its keeper on the host is gone; was it killed, or the file of the lock removed?", Cause.LOST)
 
     def _release(self) -> None:
         keeper = self._attached()
