@@ -19,6 +19,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
+from agent_folders import OnHosts
 from fuzz_doors import DATA, Door
 
 from benchstudy.families.load_test.prometheus_samples import pages, read_matrix
@@ -26,45 +27,22 @@ from benchstudy.hosts.agent import Command, HostAgent
 from benchstudy.hosts.commands import SupervisedRun
 from benchstudy.hosts.remote import Remote
 from benchstudy.hosts.services import RunningService
-from benchstudy.model import interference, registry
+from benchstudy.model import interference
 from benchstudy.model.errors import BenchstudyError
 from benchstudy.model.family import ParseError
 from benchstudy.model.host import Host
 from benchstudy.model.parsing import damaged
 from benchstudy.model.services import Service
 
-AGENT = DATA.parents[1] / "src" / "benchstudy" / "agent"
 _END = b"\n--- the next answer ---\n"
 
 
 def peers(work: Path) -> Iterator[Door]:
-    on_hosts = _OnHosts()
+    on_hosts = OnHosts()
     yield from _of_prometheus(work, on_hosts)
     yield from _of_s3(work, on_hosts)
     yield from _of_hosts(work)
     yield from _to_hosts(work, on_hosts)
-
-
-class _OnHosts:
-    """Modules that run on hosts, where each imports the others by their bare names."""
-
-    def __init__(self) -> None:
-        families = [folder for name in registry.names() for folder in registry.get(name).extensions]
-        self._folders = [str(folder) for folder in (AGENT, *families)]
-        self._known: dict[str, ModuleType] = {}
-
-    def module(self, name: str) -> ModuleType:
-        """Imported beside nothing else: what other packages call by such a name stays theirs."""
-        ours = {path.stem for folder in self._folders for path in Path(folder).glob("*.py") if path.stem != "__main__"}
-        theirs = {known: sys.modules.pop(known) for known in ours & sys.modules.keys()}
-        sys.modules.update(self._known)
-        sys.path[:0] = self._folders
-        try:
-            return importlib.import_module(name)
-        finally:
-            del sys.path[: len(self._folders)]
-            self._known.update({known: sys.modules.pop(known) for known in ours & sys.modules.keys()})
-            sys.modules.update(theirs)
 
 
 # --- over HTTP -----------------------------------------------------------------------------------------------------
@@ -121,7 +99,7 @@ _ERRORS = {
 }
 
 
-def _of_prometheus(work: Path, on_hosts: _OnHosts) -> Iterator[Door]:
+def _of_prometheus(work: Path, on_hosts: OnHosts) -> Iterator[Door]:
     """Answers as a real one gave them: to the parser here, and to the client on a host that fetches them."""
     kind = "answer of Prometheus"
     raw = next(DATA.glob("prometheus/*/metrics/files/metrics.ndjson.gz"))
@@ -205,7 +183,7 @@ def _on(call: Callable[[str, bytes], None], path: str) -> Callable[[bytes], None
 # --- S3 ------------------------------------------------------------------------------------------------------------
 
 
-def _of_s3(work: Path, on_hosts: _OnHosts) -> Iterator[Door]:
+def _of_s3(work: Path, on_hosts: OnHosts) -> Iterator[Door]:
     """Conversations with a real server (tests/data/s3/README.md), as the code that measures it reads them."""
     objects, refused = on_hosts.module("s3_objects"), on_hosts.module("refused").Refused
     made: list[tuple[Answers, Any]] = []
@@ -404,7 +382,7 @@ def _spoken(said: bytes) -> Iterator[None]:
             os.close(descriptor)
 
 
-def _to_hosts(work: Path, on_hosts: _OnHosts) -> Iterator[Door]:
+def _to_hosts(work: Path, on_hosts: OnHosts) -> Iterator[Door]:
     """What the agent reads: lines of the controller, and files that any user of the host may have written."""
     names = ("watcher", "wire", "keeper", "folders", "record", "http_check", "lease")
     watcher, wire, keeper, folders, record, http_check, lease = map(on_hosts.module, names)

@@ -11,12 +11,14 @@ from concurrent.futures import ThreadPoolExecutor, as_completed
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import datetime
+from itertools import count
 from typing import IO, Any, TypeVar
 
 from benchstudy.model.errors import BenchstudyError
 
 # Requests under way at once: small objects wait for answers most of the time.
 REQUESTS = 16
+_ATTEMPTS, _SILENT_S = 6, 60
 # What S3 takes in one request. Of more it would tell a checksum of checksums, which is no object's name.
 LARGEST = 5 << 30
 _CHUNK = 1 << 20
@@ -146,7 +148,7 @@ class Bucket:
             try:
                 self._client.put_object(Bucket=self._bucket, Key=self._prefix + name, Body=file, **more)
             except ClientError as error:
-                if _status(error) in _TELLING and error.response.get("Error", {}).get("Code") not in _WAYS:
+                if _status(error) in _TELLING and _code(error) not in _WAYS:
                     return _status(error)
                 raise
         return _DONE
@@ -159,30 +161,30 @@ class Bucket:
         return False
 
     def get(self, name: str, into: IO[bytes], first: int | None = None) -> str:
-        """Write an object, or its `first` bytes, to a file, and give their SHA-256.
+        """Write an object, or its `first` bytes, to an empty file, and give their SHA-256.
 
-        Raises DamagedObject where it is gone, or ends early.
+        Raises DamagedObject where it is gone.
         """
-        from botocore.exceptions import ClientError, IncompleteReadError, ResponseStreamingError
+        from botocore.exceptions import ClientError, HTTPClientError, IncompleteReadError
 
         part = {} if first is None else {"Range": f"bytes=0-{first - 1}"}
-        digest = hashlib.sha256()
         with self._in_words():
-            try:
-                body = self._client.get_object(Bucket=self._bucket, Key=self._prefix + name, **part)["Body"]
-            except ClientError as error:
-                if _status(error) == 404:
-                    raise DamagedObject(f"{self.url}/{name}: is gone") from None
-                raise
-            try:
-                for piece in body.iter_chunks(_CHUNK):
-                    digest.update(piece)
-                    into.write(piece)
-            except (IncompleteReadError, ResponseStreamingError):
-                raise DamagedObject(f"{self.url}/{name}: did not come to its end") from None
-            finally:
-                body.close()
-        return digest.hexdigest()
+            for attempt in count(1):
+                try:
+                    found = self._client.get_object(Bucket=self._bucket, Key=self._prefix + name, **part)
+                except ClientError as error:
+                    if _status(error) == 404 and _code(error) not in _WAYS:
+                        raise DamagedObject(f"{self.url}/{name}: is gone") from None
+                    raise
+                try:
+                    return _copied(found["Body"], into)
+                except (HTTPClientError, IncompleteReadError):
+                    # An answer that was cut off says nothing of the object; boto3 asks again only before it begins.
+                    if attempt == _ATTEMPTS:
+                        raise
+                into.seek(0)
+                into.truncate()
+        raise AssertionError("it counts for ever")
 
     @contextmanager
     def _in_words(self) -> Iterator[None]:
@@ -192,7 +194,7 @@ class Bucket:
         try:
             yield
         except known.ClientError as error:
-            code = str(error.response.get("Error", {}).get("Code", ""))[:64]
+            code = _code(error)
             way = _WAYS.get(code) or f"the server answered {_status(error)} {code}; {_AGAIN}"
             raise ArchiveError(f"{self.url}: {way}") from None
         except (known.NoCredentialsError, known.PartialCredentialsError, known.ProfileNotFound):
@@ -201,7 +203,7 @@ class Bucket:
             raise ArchiveError(f"{self.url}: {_EXPIRED}") from None
         except known.ParamValidationError:
             raise ArchiveError(f"{self.url}: no name of a bucket, or not of S3") from None
-        except (known.ConnectionError, known.HTTPClientError, HTTPError) as error:
+        except (known.ConnectionError, known.HTTPClientError, known.IncompleteReadError, HTTPError) as error:
             where = f" at {self._client.meta.endpoint_url}" if hasattr(self, "_client") else ""
             raise ArchiveError(
                 f"{self.url}: no server answers{where}, or not to the end ({type(error).__name__}); look at "
@@ -220,8 +222,9 @@ def _client(endpoint_url: str | None) -> Any:
         raise ArchiveError("the address of the server holds credentials: leave them to AWS_*")
     settings = Config(
         max_pool_connections=REQUESTS,
-        retries={"mode": "standard", "total_max_attempts": 6},
+        retries={"mode": "standard", "total_max_attempts": _ATTEMPTS},
         connect_timeout=10,
+        read_timeout=_SILENT_S,
         # What is fetched is hashed here, and there are servers that tell the whole object's checksum of a part.
         response_checksum_validation="when_required",
         # A server of one's own rarely has a name for each bucket.
@@ -230,8 +233,24 @@ def _client(endpoint_url: str | None) -> Any:
     return Session().client("s3", endpoint_url=endpoint_url, config=settings)
 
 
+def _copied(body: Any, into: IO[bytes]) -> str:
+    """The SHA-256 of what came."""
+    digest = hashlib.sha256()
+    try:
+        for piece in body.iter_chunks(_CHUNK):
+            digest.update(piece)
+            into.write(piece)
+    finally:
+        body.close()
+    return digest.hexdigest()
+
+
 def _status(error: Any) -> int:
     return int(error.response.get("ResponseMetadata", {}).get("HTTPStatusCode", 0))
+
+
+def _code(error: Any) -> str:
+    return str(error.response.get("Error", {}).get("Code", ""))[:64]
 
 
 def _hex(checksum: str | None) -> str | None:
