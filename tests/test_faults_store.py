@@ -3,6 +3,7 @@
 import errno
 import json
 import os
+import runpy
 import shutil
 import subprocess
 import sys
@@ -14,7 +15,9 @@ from conftest import CHECKOUT
 
 from benchstudy.commands.cli import main
 from benchstudy.commands.importing import Outcome, import_outputs
+from benchstudy.hosts.controller import CONTROLLER_PID
 from benchstudy.jobs import madetables
+from benchstudy.jobs.running import begin
 from benchstudy.jobs.tidy import tidy_family
 from benchstudy.measuring import confirmed, sealed
 from benchstudy.measuring.raw import CorruptTrial, TrialStore, index_problem
@@ -154,10 +157,40 @@ def test_a_damaged_index_is_named_and_made_again(tmp_path, study, store, text):
     assert "made again" in index_problem(store.index), "so its session is planned"
     with pytest.raises(BenchstudyError, match=r"session\.json: is missing or damaged"):
         tidy_family(tmp_path, [plan], tmp_path / "tidy")
-    assert any("session.json: cannot be read" in line for line in confirmed.check(tmp_path, store.folder).differences)
+    assert any("session.json: is damaged" in line for line in confirmed.check(tmp_path, store.folder).differences)
     confirmed.confirm(tmp_path, [store.folder])  # is no altered raw file
     hold_session(tmp_path, plan)
     assert json.loads(store.index.read_text()) == whole
+
+
+@pytest.mark.fault(36, 38)
+def test_an_index_that_cannot_be_read_is_not_called_damaged_nor_made_again(tmp_path, study, store, monkeypatch):
+    plan = study.session("machine", "fio")
+    write_index(plan, store, store.trials(), problem=None)
+    whole = tmp_path / "whole"
+    store.index.rename(whole)
+    store.index.symlink_to("/proc/self/mem")  # whose first byte is an I/O error
+    told = os.strerror(errno.EIO)
+    assert told in index_problem(store.index)
+    assert confirmed.check(tmp_path, store.folder).differences == [
+        disk_trouble(OSError(errno.EIO, told, str(store.index)))
+    ]
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv(CONTROLLER_PID, str(os.getpid()))  # else this process would be announced as a command
+    declared = paths.declared_sessions(Path(), "archive")
+    declared.parent.mkdir(parents=True, exist_ok=True)
+    declared.write_text(f"{store.index.relative_to(tmp_path)}\n")
+    argv = ["confirm_sessions", "--held", "held", "--study", "archive"]
+    monkeypatch.setattr(sys, "argv", argv)
+    with pytest.raises(SystemExit, match=f"session.json: {told}: look what is wrong with the disk"):
+        runpy.run_path(str(CHECKOUT / "workflow" / "scripts" / "confirm_sessions.py"))
+    with pytest.raises(BenchstudyError, match=told):
+        begin(study, {}, [("tidy_family", {})], print)
+    with pytest.raises(OSError, match=told):
+        tidy_family(tmp_path, [plan], tmp_path / "tidy")
+    assert store.index.is_symlink(), "nothing was put in its place"
+    whole.rename(store.index)
+    assert index_problem(store.index) is None
 
 
 @pytest.mark.fault(36)

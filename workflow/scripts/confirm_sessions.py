@@ -15,17 +15,17 @@ parser.add_argument("--study", required=True, help="whose sessions the running c
 told = parser.parse_args()
 sessions = [Path(line) for line in paths.declared_sessions(Path(), told.study).read_text().splitlines()]
 held, problems = [], []
-for path in sessions:
-    index = read_index(path)
-    if index is None:
-        problems.append(f"{path} was damaged, and is made again")
-        continue
-    name = f"{index['family']} on {index['target']}"
-    if index["problem"]:
-        problems.append(f"{name}: {index['problem']}")
-    else:
-        held.append(f"{name}: {len(index['trials'])} trials\n")
 try:
+    for path in sessions:
+        index = read_index(path)
+        if index is None:
+            problems.append(f"{path} was damaged, and is made again")
+            continue
+        name = f"{index['family']} on {index['target']}"
+        if index["problem"]:
+            problems.append(f"{name}: {index['problem']}")
+        else:
+            held.append(f"{name}: {len(index['trials'])} trials\n")
     confirm(Path(), [path.parent for path in sessions])
     if not problems:
         told.held.write_text("".join(held))

@@ -33,7 +33,7 @@ from benchstudy.measuring.sealed import (
 )
 from benchstudy.model import hints, paths
 from benchstudy.model.errors import BenchstudyError
-from benchstudy.model.files import nothing_collected, whole_or_nothing
+from benchstudy.model.files import disk_trouble, nothing_collected, whole_or_nothing
 
 _CHANGED = 2  # where a Stat has the time of the last change
 _MOST_NAMED = 40
@@ -77,7 +77,10 @@ def confirm(root: Path, stores: Iterable[Path]) -> None:
 def check(root: Path, store: Path, *, read: bool = False) -> Checked:
     """All of a family's raw folder, discarded trials too. `read`: every file, whatever is known of it."""
     seen = look(store)
-    found = _compared(root, store, seen, {} if read else known(store, seen))
+    try:
+        found = _compared(root, store, seen, {} if read else known(store, seen))
+    except OSError as error:  # of session.json: without it nothing can be said of what is listed
+        return Checked(differences=[disk_trouble(error) or str(error)])
     checked = Checked(differences=[line for _, lines in sorted(found.differences.items()) for line in lines])
     for place, files in seen.items():
         if "/" in place:
@@ -85,7 +88,7 @@ def check(root: Path, store: Path, *, read: bool = False) -> Checked:
             checked.files += found.files.get(place, len(files) - len({SUMS, IN_ARCHIVE} & files.keys()))
     if not found.readable:
         index = (store / paths.SESSION_INDEX).relative_to(root)
-        checked.differences.append(f"{index}: cannot be read; {hints.snakemake()} makes it again")
+        checked.differences.append(f"{index}: is damaged; {hints.snakemake()} makes it again")
     return checked
 
 

@@ -42,7 +42,16 @@ from benchstudy.measuring.sessionrecord import keep_interrupted
 from benchstudy.model import paths
 from benchstudy.model.causes import Failure, translated
 from benchstudy.model.errors import BenchstudyError, SessionFailed
-from benchstudy.model.files import as_json, fsync, json_of, lock_if_free, nothing_collected, now, write_atomically
+from benchstudy.model.files import (
+    as_json,
+    disk_trouble,
+    fsync,
+    json_of,
+    lock_if_free,
+    nothing_collected,
+    now,
+    write_atomically,
+)
 
 log = logging.getLogger("benchstudy")
 
@@ -405,7 +414,7 @@ def load_trial(folder: Path) -> StoredTrial:
 def _record_in(folder: Path) -> TrialRecord:
     try:
         return TrialRecord.model_validate_json((folder / RECORD).read_bytes())
-    except (OSError, ValueError) as error:
+    except (FileNotFoundError, ValueError) as error:
         raise CorruptTrial(f"{folder / RECORD}: not a trial record this version can read: {error}") from error
 
 
@@ -445,7 +454,7 @@ def _record(folder: Path) -> TrialRecord:
     """Of one that cannot be read any more: the little that session.json has of it."""
     try:
         return TrialRecord.model_validate_json((folder / RECORD).read_bytes())
-    except (OSError, ValueError) as error:
+    except (FileNotFoundError, ValueError) as error:
         index = folder.parents[1] / paths.SESSION_INDEX
         for entry in (read_index(index) or {"trials": ()})["trials"]:
             if index.parent / entry["path"] == folder:
@@ -476,7 +485,10 @@ def index_problem(index: Path) -> str | None:
     """Why a session could not be held, by its index; None when it was, or when there is no index."""
     if not index.exists():
         return None
-    found = read_index(index)
+    try:
+        found = read_index(index)
+    except OSError as error:
+        return disk_trouble(error) or str(error)
     return found["problem"] if found else "session.json was damaged, and is made again"
 
 

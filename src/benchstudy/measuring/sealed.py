@@ -264,7 +264,10 @@ def _discards(store: Path, at: str, index: Mapping[str, Any], seen: Seen) -> Ite
 
 @nothing_collected()
 def read_index(path: Path) -> dict[str, Any] | None:
-    """What a session.json holds; None where there is none, or a damaged one: it can be made again at any time."""
+    """What a session.json holds; None where there is none, or a damaged one: it can be made again at any time.
+
+    One that cannot be read now may be whole, and nothing is made in its place: raises OSError.
+    """
     found = _json(path)
     try:
         _Index.model_validate(found)
@@ -276,7 +279,7 @@ def read_index(path: Path) -> dict[str, Any] | None:
 def _json(path: Path) -> Any:
     try:
         return _stored(path)
-    except OSError:
+    except (FileNotFoundError, NotADirectoryError):
         return None
 
 
@@ -286,6 +289,9 @@ def _stored(path: Path) -> Any:
         return json_of(path.read_bytes())
     except ValueError:
         return None
+    except OSError as error:
+        error.filename = error.filename or str(path)  # a read that fails does not tell
+        raise
 
 
 def compared(place: str, listed: Mapping[str, str], found: Iterable[str], digest: Callable[[str], str]) -> Checked:
