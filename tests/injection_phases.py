@@ -1,0 +1,291 @@
+"""Commands whose system calls are failed one by one, and the projects that they begin with."""
+
+import json
+import os
+import runpy
+import shutil
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from uuid import uuid4
+
+import yaml
+from injected import PRELOADED, run
+
+TESTS = Path(__file__).parent
+CHECKOUT = TESTS.parent
+
+
+@dataclass(frozen=True)
+class Phase:
+    """`command` is called in the project that `prepare` made, and ends as a script does.
+
+    `finished`: what the same command may say, with a failing status, where nothing is left to do.
+    `same`: files that are to have the same bytes as without any fault. `most`: injections at random; None for all.
+    """
+
+    name: str
+    prepare: Callable[["Lab", Path], None]
+    command: Callable[[], object]
+    most: int | None = None
+    finished: str | None = None
+    same: Sequence[str] = ()
+    patience_s: float = 0.0
+    of_many: bool = False  # a command of several processes: one that is killed is not the command itself
+
+
+# --- what is run --------------------------------------------------------------------------------------------------
+
+SMALL = {
+    "study": "small",
+    "blocks": {"min": 6, "max": 7},
+    "until": "99 %",
+    "thresholds": {"lease": "2s", "reconnect": "2s"},
+    "targets": {"near": {"roles": {"sut": "near"}}},
+    "families": {"command": {"commands": [{"name": "sleep", "argv": ["sleep", "0.02"]}]}},
+}
+ARCHIVE = {
+    "study": "archive",
+    "hosts": {"gone": {"address": "nobody@192.0.2.1"}},
+    "targets": {"machine": {"roles": {"sut": "gone"}}},
+    "families": {"fio": {}},
+}
+STORE = Path("data/raw/small/near/command")
+OUTPUTS = [TESTS / "data" / "fio" / f"fio-3.33-{name}.json" for name in ("page", "latency-plus", "fdatasync-plus")]
+
+
+def script(name: str, **told: object) -> None:
+    """A job of the workflow, as Snakemake calls it."""
+    sys.argv = [name, *(word for key, value in told.items() for word in (f"--{key}", str(value)))]
+    runpy.run_path(str(CHECKOUT / "workflow" / "scripts" / f"{name}.py"), run_name="__main__")
+
+
+def benchstudy(*argv: object) -> int:
+    from benchstudy.commands.cli import main
+
+    return main([*map(str, argv), "--study", "config/study.yaml"])
+
+
+def measure() -> None:
+    """As the workflow does: it begins, the session is held, and then it is told whether it could be."""
+    begin()
+    script("measure_session", target="near", family="command", study="small", log="logs/measure.log")
+    told = {"held": "data/held.txt"}
+    script("confirm_sessions", **told, study="small")
+
+
+def seal() -> None:
+    """What a session does here for the trials that are missing, with the files of one that was measured on a host."""
+    from benchstudy.jobs.job import job
+    from benchstudy.measuring.raw import TrialStore
+    from benchstudy.measuring.session import missing_trials, write_index
+    from benchstudy.measuring.sessionrecord import SessionRecord
+
+    sys.argv = ["seal", "--study", "small", "--log", "logs/measure.log"]
+    with job() as (_, study, _):
+        plan = study.session("near", "command")
+        store = TrialStore(STORE.absolute())
+        with store.exclusive():
+            trials = store.trials()
+            if missing := missing_trials(plan, store, trials, print):
+                record = SessionRecord(store.folder, str(uuid4()), plan, "instrument")
+                record.begin({"near": {}})
+                for scheduled in missing:
+                    partial = store.begin(scheduled.case.id, scheduled.block)
+                    for file in trials[0].files:
+                        if file.name != "trial.json":
+                            (partial.folder / file.name).parent.mkdir(parents=True, exist_ok=True)
+                            (partial.folder / file.name).write_bytes((trials[0].folder / file.name).read_bytes())
+                    told = {"uuid": partial.uuid, "block": scheduled.block, "position": scheduled.position}
+                    trials.append(partial.commit(trials[0].record.model_copy(update=told)))
+                    record.save()
+                record.end({"near": {}})
+            write_index(plan, store, trials, None)
+
+
+def begin() -> None:
+    from benchstudy.jobs.running import begin as begin_command
+    from benchstudy.model.errors import BenchstudyError
+    from benchstudy.model.study import parse_study
+
+    try:
+        declared = yaml.safe_load(Path("config/study.yaml").read_text())
+        begin_command(parse_study(declared), declared, [("tidy_family", {})], print)
+    except (BenchstudyError, OSError) as error:  # of ours, OSErrors are those of the first line alone
+        sys.exit(str(error))
+
+
+def tidy() -> None:
+    script("tidy_family", family="command", tables="data/tidy/small/command", study="small", log="logs/tidy.log")
+
+
+def page() -> None:
+    own = "reports/small"
+    script(
+        "make_page",
+        **{"page": "command", "notebook": CHECKOUT / "notebooks" / "command.ipynb"},
+        **{"tables": "data/tidy/small/command", "trace": "logs/command.ipynb"},
+        **{"executed": f"{own}/notebooks/command.ipynb", "exports": f"{own}/command", "html": f"{own}/command.html"},
+        **{"study": "small", "log": "logs/page.log"},
+    )
+
+
+def overview() -> None:
+    script("build_index", study="small", log="logs/index.log")
+
+
+def crate() -> None:
+    script("build_crate", crate="reports/small.crate.zip", study="small", log="logs/crate.log")
+
+
+def workflow() -> None:
+    """The whole command, in whose processes the shim is armed as they start."""
+    os.environ["LD_PRELOAD"] = os.environ[PRELOADED]
+    os.environ["PYTHONPATH"] = "src"
+    argv = ["snakemake", "--cores", "2", "measure", "--configfile", "config/study.yaml"]
+    os.execvp(argv[0], argv)
+
+
+def discard() -> int:
+    return benchstudy("discard", "--case", "command=sleep", "--why", "it was hot")
+
+
+# --- what it begins with ------------------------------------------------------------------------------------------
+
+
+class Lab:
+    """Makes what phases begin with, each once; `folder` is for all that it needs. `close` ends its host."""
+
+    def __init__(self, folder: Path):
+        from sshd_hosts import SshdHost
+
+        self.folder = folder
+        lock = {"BENCHSTUDY_HOST_LOCK": str(folder / "host.lock")}
+        self.host = SshdHost(folder / "sshd", environment=lock)
+        self.host.start()
+
+    def close(self) -> None:
+        self.host.stop()
+
+    def run(self, root: Path, command: Callable[[], object]) -> str:
+        """The command without a fault; what it said."""
+        ended = run(root, command, None, self.folder / "plan", of_many=command is workflow)
+        assert ended.code == 0, ended
+        return ended.said
+
+    def small(self, root: Path, **changes: object) -> None:
+        """A project with the study, of which nothing was measured."""
+        host = self.host.host.model_dump(exclude_none=True, exclude_defaults=True)
+        study = {**SMALL, "hosts": {"near": host | {"work_dir": str(self.folder / "work")}}, **changes}
+        as_project(root, study)
+
+    def measured(self, root: Path) -> None:
+        """The same, when it was measured; made once, so that its trials are the same ones everywhere."""
+        made = self.folder / "measured"
+        if not made.exists():
+            self.small(made)
+            self.run(made, measure)
+        shutil.copytree(made, root)
+
+    def interrupted(self, root: Path) -> None:
+        """The same, when its controller was killed in a further session before the look was taken."""
+        self.measured(root)
+        store = root / STORE
+        (store / "session.json").unlink()
+        remove(store / "looks")
+        (session,) = (store / "sessions").iterdir()
+        shutil.copytree(session, store / "sessions" / ".partial-01234567")
+        for path in (store / "sessions" / ".partial-01234567", store / "sessions" / ".partial-01234567/session.json"):
+            path.chmod(0o755 if path.is_dir() else 0o644)
+        record = store / "sessions" / ".partial-01234567" / "session.json"
+        record.write_text(json.dumps(json.loads(record.read_text()) | {"uuid": "01234567-abcd"}))
+        (record.parent / "SHA256SUMS").unlink()
+        case = next(store.glob("*=*"))
+        (case / ".partial-89abcdef" / "files").mkdir(parents=True)
+        (case / ".partial-89abcdef" / "stdout").write_text("half of it")
+
+    def one_more_block(self, root: Path) -> None:
+        """A study with one block measured that asks for two."""
+        self.small(root, blocks=1, until=None)
+        self.run(root, measure)
+        self.small(root, blocks=2, until=None)
+
+    def tidied(self, root: Path) -> None:
+        made = self.folder / "tidied"
+        if not made.exists():
+            self.measured(made)
+            self.run(made, tidy)
+        shutil.copytree(made, root)
+
+    def paged(self, root: Path) -> None:
+        made = self.folder / "paged"
+        if not made.exists():
+            self.tidied(made)
+            self.run(made, page)
+        shutil.copytree(made, root)
+
+    def reported(self, root: Path) -> None:
+        made = self.folder / "reported"
+        if not made.exists():
+            self.paged(made)
+            self.run(made, overview)
+        shutil.copytree(made, root)
+
+    def project(self, root: Path) -> None:
+        """A whole project whose study asks for one more block than was measured."""
+        from conftest import copy_project
+
+        copy_project(root)
+        self.small(root, blocks=1, until=None)
+        self.run(root, workflow)
+        self.small(root, blocks=2, until=None)
+
+    def archive(self, root: Path) -> None:
+        """A study with one output imported."""
+        as_project(root, ARCHIVE)
+        self.run(root, lambda: benchstudy("import", OUTPUTS[0]))
+
+
+def as_project(root: Path, study: Mapping[str, object]) -> None:
+    from benchstudy.model import paths
+
+    study = {key: value for key, value in study.items() if value is not None}
+    for folder in ("workflow", "config", "logs", "data", "reports"):
+        (root / folder).mkdir(parents=True, exist_ok=True)
+    (root / "workflow" / "Snakefile").touch()
+    (root / "config" / "study.yaml").write_text(yaml.safe_dump(study, sort_keys=False))
+    declared = paths.declared_study(root, str(study["study"]))
+    declared.parent.mkdir(parents=True, exist_ok=True)
+    declared.write_text(json.dumps(study))
+
+
+PHASES = {
+    phase.name: phase
+    for phase in (
+        Phase("seal", Lab.one_more_block, seal),
+        Phase("session", Lab.one_more_block, measure, 120, patience_s=15),
+        Phase("adopt", Lab.interrupted, measure, 400),
+        Phase("begin", Lab.measured, begin, 250),
+        Phase(
+            "import",
+            Lab.archive,
+            lambda: benchstudy("import", *OUTPUTS),
+            finished="holds the same content already",
+        ),
+        Phase("discard", Lab.measured, discard, finished="is discarded already"),
+        Phase("tidy", Lab.measured, tidy, 300, same=["data/tidy/**/*.parquet"]),
+        Phase("page", Lab.tidied, page, 60, same=["reports/**/*"]),
+        Phase("overview", Lab.paged, overview, 60, same=["reports/**/*"]),
+        Phase("crate", Lab.reported, crate, 60, same=["reports/*.crate.zip"]),
+        Phase("workflow", Lab.project, workflow, 24, patience_s=30, of_many=True),
+    )
+}
+
+
+def remove(folder: Path) -> None:
+    """Whatever its permissions."""
+    if folder.exists():
+        for path in (folder, *(p for p in folder.rglob("*") if p.is_dir() and not p.is_symlink())):
+            path.chmod(0o755)
+        shutil.rmtree(folder)
