@@ -4,17 +4,20 @@ import json
 import os
 import runpy
 import shutil
+import subprocess
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from uuid import uuid4
 
+import s3_server
 import yaml
 from injected import PRELOADED, run
 
 TESTS = Path(__file__).parent
 CHECKOUT = TESTS.parent
+_ARCHIVE_URL = "BENCHSTUDY_TEST_ARCHIVE"
 
 
 @dataclass(frozen=True)
@@ -147,6 +150,33 @@ def workflow() -> None:
     os.execvp(argv[0], argv)
 
 
+def at_archive(*words: str) -> int:
+    from benchstudy.archive import bucket
+
+    bucket.REQUESTS = 1  # in several threads the same call would be another one each time
+    access = {"ACCESS_KEY_ID": s3_server.ACCESS, "SECRET_ACCESS_KEY": s3_server.SECRET, "CONFIG_FILE": "/dev/null"}
+    os.environ |= {f"AWS_{name}": value for name, value in access.items()}
+    return benchstudy(*words, "s3://data/archive", "--endpoint-url", os.environ[_ARCHIVE_URL])
+
+
+def pull() -> int:
+    return at_archive("pull")
+
+
+def pull_all() -> int:
+    return at_archive("pull", "--all")
+
+
+def reproduce() -> int:
+    """Without Snakemake's part, whose jobs are other phases: pages and tables are copied from where they were made."""
+    from benchstudy.commands.cli import main
+    from benchstudy.provenance import reproduce as command
+
+    made = Path("made").absolute()
+    command._make_reports = lambda into, cores: subprocess.run(["cp", "-r", made, into / "reports"], check=True)
+    return main(["reproduce", "made/small.crate.zip"])
+
+
 def discard() -> int:
     return benchstudy("discard", "--case", "command=sleep", "--why", "it was hot")
 
@@ -164,9 +194,12 @@ class Lab:
         lock = {"BENCHSTUDY_HOST_LOCK": str(folder / "host.lock")}
         self.host = SshdHost(folder / "sshd", environment=lock)
         self.host.start()
+        self._archive: s3_server.S3Server | None = None
 
     def close(self) -> None:
         self.host.stop()
+        if self._archive is not None:
+            self._archive.stop()
 
     def run(self, root: Path, command: Callable[[], object]) -> str:
         """The command without a fault; what it said."""
@@ -241,6 +274,39 @@ class Lab:
         self.run(root, workflow)
         self.small(root, blocks=2, until=None)
 
+    def pushed(self, root: Path) -> None:
+        """A study that an archive has, with a trial that failed; here is nothing of it."""
+        bad = {"name": "bad", "argv": ["false"]}
+        families = {"command": {"commands": [*SMALL["families"]["command"]["commands"], bad]}}
+        changes = {"blocks": 1, "until": None, "families": families}
+        if self._archive is None:
+            self._archive = s3_server.S3Server(self.folder / "s3")
+            os.environ[_ARCHIVE_URL] = self._archive.url
+            made = self.folder / "pushed"
+            self.small(made, **changes)
+            self.run(made, measure)
+            self.run(made, lambda: at_archive("push"))
+        self.small(root, **changes)
+
+    def pulled(self, root: Path) -> None:
+        """The same, and here is what tables need."""
+        self.pushed(root)
+        self.run(root, pull)
+
+    def packed(self, root: Path) -> None:
+        """A project with a crate and its reports in another folder."""
+        made = self.folder / "packed"
+        if not made.exists():
+            self.reported(made)
+            self.run(made, crate)
+        self.small(root)
+        shutil.copytree(made / "reports", root / "made")
+
+    def reproduced(self, root: Path) -> None:
+        """Where that was reproduced before."""
+        self.packed(root)
+        self.run(root, reproduce)
+
     def archive(self, root: Path) -> None:
         """A study with one output imported."""
         as_project(root, ARCHIVE)
@@ -278,6 +344,10 @@ PHASES = {
         Phase("page", Lab.tidied, page, 60, same=["reports/**/*"]),
         Phase("overview", Lab.paged, overview, 60, same=["reports/**/*"]),
         Phase("crate", Lab.reported, crate, 60, same=["reports/*.crate.zip"]),
+        Phase("pull", Lab.pushed, pull, 250),
+        Phase("pull-all", Lab.pulled, pull_all, 250),
+        Phase("reproduce", Lab.packed, reproduce, 150, same=["reproduced/**/*"]),
+        Phase("reproduce-again", Lab.reproduced, reproduce, 150, same=["reproduced/**/*"]),
         Phase("workflow", Lab.project, workflow, 24, patience_s=30, of_many=True),
     )
 }

@@ -1,6 +1,7 @@
 """What may be wrong with a store, its index, its tables and imports: one bad file costs its own trial only."""
 
 import errno
+import itertools
 import json
 import os
 import runpy
@@ -191,6 +192,38 @@ def test_an_index_that_cannot_be_read_is_not_called_damaged_nor_made_again(tmp_p
     assert store.index.is_symlink(), "nothing was put in its place"
     whole.rename(store.index)
     assert index_problem(store.index) is None
+
+
+@pytest.mark.fault(38)
+@pytest.mark.parametrize("ends", ["killed", "refused"])
+def test_a_part_of_a_trial_that_is_replaced_by_all_of_it_is_there_whatever_happens(store, ends):
+    """The process is killed, or the disk refuses, between what was there and what comes in its place."""
+    trial = store.trials()[0]
+    place, files = trial.folder.relative_to(store.folder).as_posix(), {p.name for p in trial.folder.iterdir()}
+    if (pid := os.fork()) == 0:
+        rename, calls = os.rename, itertools.count()
+
+        def second(*paths: Path) -> None:
+            if next(calls) == 1:
+                if ends == "killed":
+                    os._exit(9)
+                raise OSError(errno.EIO, os.strerror(errno.EIO))
+            rename(*paths)
+
+        try:
+            with store.receiving(place) as folder:
+                shutil.copytree(trial.folder, folder, dirs_exist_ok=True)
+            os.rename = second
+            store.commit_received([place])
+        except OSError:
+            os._exit(9)
+        finally:
+            os._exit(0)
+    assert os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == 9
+    assert trial.folder.exists() == (ends == "refused")
+    with store.exclusive():
+        assert {path.name for path in trial.folder.iterdir()} == files
+    assert [path.name for path in trial.folder.parent.iterdir()] == [trial.folder.name]
 
 
 @pytest.mark.fault(36)

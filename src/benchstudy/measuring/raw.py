@@ -58,7 +58,7 @@ log = logging.getLogger("benchstudy")
 RECORD = "trial.json"
 _LOOK = "look.json"
 _PARTIAL = ".partial-"
-_RECEIVED = ".received-"
+_RECEIVED, _REPLACED = ".received-", ".replaced-"
 
 Status = Literal["ok", "failed", "timeout", "aborted"]
 # Folders beside those of the cases.
@@ -214,7 +214,10 @@ class TrialStore:
             for abandoned in self.folder.glob(f"*/{_PARTIAL}*"):  # of a controller that was killed
                 if abandoned.parent.name != SESSIONS or not keep_interrupted(abandoned):
                     _remove(abandoned)
-            for abandoned in self.folder.glob(f"*/{_RECEIVED}*"):
+            for replaced in self.folder.glob(f"*/{_REPLACED}*"):
+                if not (final := replaced.with_name(replaced.name.removeprefix(_REPLACED))).exists():
+                    os.rename(replaced, final)
+            for abandoned in (*self.folder.glob(f"*/{_RECEIVED}*"), *self.folder.glob(f"*/{_REPLACED}*")):
                 _remove(abandoned)
             yield
 
@@ -298,10 +301,11 @@ class TrialStore:
         """
         os.sync()
         for place in places:
-            if (self.folder / place).is_dir():
-                _remove(self.folder / place)
-            os.rename(self._received(place), self.folder / place)
+            _exchange(self._received(place), self.folder / place)
         os.sync()
+        for place in places:
+            if (replaced := _aside(self.folder / place)).exists():
+                _remove(replaced)
 
     def _received(self, place: str) -> Path:
         final = self.folder / place
@@ -490,6 +494,22 @@ def index_problem(index: Path) -> str | None:
     except OSError as error:
         return disk_trouble(error) or str(error)
     return found["problem"] if found else "session.json was damaged, and is made again"
+
+
+def _aside(final: Path) -> Path:
+    return final.with_name(f"{_REPLACED}{final.name}")
+
+
+def _exchange(folder: Path, final: Path) -> None:
+    """Put a folder in the place of what may be there, which is aside then."""
+    if final.is_dir():
+        os.rename(final, _aside(final))
+    try:
+        os.rename(folder, final)
+    except OSError:
+        if _aside(final).is_dir():
+            os.rename(_aside(final), final)
+        raise
 
 
 def _remove(folder: Path) -> None:

@@ -91,7 +91,11 @@ def _prepare(into: Path) -> None:
             raise BenchstudyError(
                 f"{into}: is there and holds no earlier reproduction; name another folder with --into"
             )
-        shutil.rmtree(into)
+        for entry in into.iterdir():  # the marker stays: whoever was killed here may go on
+            if entry.is_dir() and not entry.is_symlink():
+                shutil.rmtree(entry)
+            elif entry.name != _MARKER:
+                entry.unlink()
     into.mkdir(parents=True, exist_ok=True)
     (into / _MARKER).write_text("Made by `benchstudy reproduce`, which may replace this folder.\n")
 
