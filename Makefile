@@ -65,13 +65,15 @@ faults: ## run the tests of faults alone, and write docs/faults.md
 	@python -m pytest -n $(WORKERS) --no-loadscope-reorder --build-tools -m fault --fault-table=docs/faults.md $(PYTEST)
 
 INPUTS ?= 100000
+MINUTES ?= 60
 test-long: export BENCHSTUDY_TEST_LONG=1
-test-long: ## reports by Slurm, then fail every system call, then fuzz every parser with INPUTS damaged files and answers
+test-long: ## reports by Slurm, failed system calls, INPUTS damaged inputs for parsers and readers, a soak of MINUTES
 	@sh setup/environment.sh test
 	@uv pip install --quiet --target .benchstudy/executors --require-hashes --no-deps -r requirements-executors.lock
 	@python -m pytest tests/test_executors.py $(PYTEST)
 	@python tests/injections.py --seed $$(date +%j)
 	@python tests/fuzzing.py --inputs $(INPUTS) --jobs 2 --seed $$(date +%j) --keep .benchstudy/fuzz
+	@python tests/soak.py --minutes $(MINUTES) --seed $$(date +%j)
 
 lab: environment ## JupyterLab on the notebooks; LAB="--no-browser --port=8890" hands it options
 	@benchstudy lab $(LAB)

@@ -1,0 +1,345 @@
+"""Sessions that are killed at random moments and gone on with, for as long as one likes, against the same hosts.
+
+Each worker has a host and a project. A round is a command as the workflow gives it: it begins, holds what is missing of
+a session, and ends; or one of its processes is killed, here or on the host. Every few rounds one is left alone. Then
+nothing that was stored may be lost, altered, half or twice, and there may be no file, process, connection, control
+group, descriptor or memory more than at one of the first stops. The last sessions are held by one process, which must
+not grow.
+
+    python tests/soak.py --sessions 2000 --minutes 60 --seed 7
+"""
+
+import argparse
+import ctypes
+import json
+import os
+import random
+import select
+import signal
+import sys
+import tempfile
+import threading
+import time
+import traceback
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator
+from pathlib import Path
+from typing import Any
+
+import injection_phases
+import injections
+import nothing_lost
+from sshd_hosts import SshdHost
+from waiting import until
+
+_PR_SET_PDEATHSIG = 1
+_MOST_S = 120
+_STORE_OF = 40  # rounds: a session hashes what there is, and would take longer each time
+_RESIDENT = 24  # sessions at the end, held by one process
+_GROWN = 1.25  # of memory, that is not counted as growing
+_STUDY = {
+    "thresholds": {"lease": "2s", "reconnect": "2s"},
+    "targets": {"near": {"roles": {"sut": "near"}}},
+    "families": {"command": {"commands": [{"name": n, "argv": ["sleep", "0.01"]} for n in ("one", "two")]}},
+}
+
+
+class Soak:
+    """One worker's. `seen`: figures at each stop; `faults`: what should not be."""
+
+    def __init__(self, folder: Path, rng: random.Random, host: SshdHost):
+        self.folder, self.rng, self.host = folder, rng, host
+        self.root, self.work = folder / "project", folder / "work"
+        self.kills: Counter[str] = Counter()
+        self.faults: list[str] = []
+        self.stops: list[dict[str, int]] = []
+        self.rounds = self.generation = self.blocks = 0
+        self.takes_s = 1.0  # what the last command took that was left alone
+        self.good: dict[str, int] = {}
+        self._said = folder / "said"
+        self._before: dict[str, dict[str, str]] = {}
+
+    @property
+    def study(self) -> str:
+        return f"soak{self.generation}"
+
+    def more(self) -> None:
+        """The study asks for more than it did."""
+        if self.rounds >= self.generation * _STORE_OF:
+            self.generation, self.blocks = self.generation + 1, 0
+        self.blocks += self.rng.randint(1, 2)
+        host = self.host.host.model_dump(exclude_none=True, exclude_defaults=True)
+        hosts = {"near": host | {"work_dir": str(self.work)}}
+        injection_phases.as_project(self.root, {**_STUDY, "study": self.study, "blocks": self.blocks, "hosts": hosts})
+        self.good[self.study] = self.blocks * len(_STUDY["families"]["command"]["commands"])
+
+    def round(self, *, alone: bool) -> None:
+        self.rounds += 1
+        begun, pid = time.monotonic(), self._fork(self._command)
+        descriptor = os.pidfd_open(pid)
+        killed = [] if alone else list(self._kill(pid, descriptor))
+        if not select.select([descriptor], [], [], _MOST_S)[0]:
+            self._fault(f"a command hangs after {killed}")
+            os.kill(pid, signal.SIGKILL)
+        os.close(descriptor)
+        code = os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
+        said = self._said.read_text(errors="replace")
+        if "Traceback (most recent call last)" in said or "internal error" in said:
+            self._fault(f"after {killed}: {said[-1500:]}")
+        if alone and code:
+            self._fault(f"a command that was left alone ended with {code}: {said[-1500:]}")
+        self._compare()
+        if alone:
+            self.takes_s = time.monotonic() - begun
+        if code == 0:
+            self.more()
+
+    def _command(self) -> None:
+        injection_phases.begin()
+        told = {"study": self.study, "log": "logs/measure.log"}
+        injection_phases.script("measure_session", target="near", family="command", **told)
+        told = {"held": "data/held.txt", "confirmed": f".benchstudy/studies/{self.study}/confirmed.json"}
+        injection_phases.script("confirm_sessions", **told, study=self.study)
+
+    def _fork(self, command: Callable[[], object]) -> int:
+        """As a job of its own: a Ctrl-C for it is for nobody else."""
+        if (pid := os.fork()) == 0:
+            status = 1
+            try:
+                os.setsid()
+                streams = [
+                    os.open(os.devnull, os.O_RDONLY),
+                    *[os.open(self._said, os.O_WRONLY | os.O_CREAT | os.O_TRUNC)] * 2,
+                ]
+                for number, stream in enumerate(streams):
+                    os.dup2(stream, number)
+                os.chdir(self.root)
+                signal.signal(signal.SIGTERM, signal.SIG_DFL)
+                command()
+                status = 0
+            except SystemExit as end:
+                if isinstance(end.code, str):
+                    print(end.code, file=sys.stderr)
+                status = end.code if isinstance(end.code, int) else int(bool(end.code))
+            except KeyboardInterrupt:
+                status = 130
+            except BaseException:
+                traceback.print_exc()
+            finally:
+                sys.stdout.flush()
+                sys.stderr.flush()
+                os._exit(status & 0xFF)
+        return pid
+
+    def _kill(self, pid: int, descriptor: int) -> Iterator[str]:
+        """One process of ours, or two, at random moments, unless the command has ended before."""
+        for _ in range(self.rng.choice([1, 1, 1, 2])):
+            if select.select([descriptor], [], [], self.rng.uniform(0.0, self.takes_s))[0]:
+                return
+            ours = {"job": [pid], "connection": self.host.session_pids()}
+            for process in nothing_lost.running(str(self.work)):
+                words = process.command.split()
+                at = next((n for n, word in enumerate(words) if "/agent-" in word), None)
+                if at is not None and words[at + 1 :]:
+                    ours.setdefault(f"agent's {words[at + 1]}", []).append(process.pid)
+            kind = self.rng.choice(sorted(kind for kind, pids in ours.items() if pids))
+            how = self.rng.choice(["KILL", "KILL", "TERM", "INT"] if kind == "job" else ["KILL", "KILL", "TERM"])
+            try:
+                os.kill(self.rng.choice(ours[kind]), signal.Signals[f"SIG{how}"])
+            except ProcessLookupError:
+                continue
+            self.kills[f"{kind} {how}"] += 1
+            yield f"{kind} {how}"
+
+    def _compare(self) -> None:
+        """What was stored of the study before, with what is stored now."""
+        now = injections.sealed(self.root, f"data/raw/{self.study}/**")
+        lost = [place for place, files in self._before.items() if place in now and now[place] != files]
+        lost += [place for place in self._before.keys() - now.keys() if f"/{self.study}/" in place]
+        if lost:
+            self._fault(f"lost or altered: {lost}")
+        self._before = now
+
+    def stop(self) -> None:
+        """All is done, and then looked at."""
+        self.round(alone=True)
+        until(lambda: not nothing_lost.left_on_host(self.work), 60)
+        good = dict(self.good)
+        if good[self.study] and not (self.root / f"data/raw/{self.study}").exists():
+            del good[self.study]
+        for study, wanted in list(good.items())[-2:]:
+            raw = self.root / "data/raw" / study
+            done = wanted if study != self.study else self._measured(raw)
+            try:
+                nothing_lost.nothing_lost(nothing_lost.seen(raw, self.work), good=done, lock=self.folder / "host.lock")
+            except AssertionError as error:
+                self._fault(f"{study}: {error}")
+        for problem in injections.broken(self.root):
+            self._fault(problem)
+        self.stops.append(self._figures())
+
+    def _measured(self, raw: Path) -> int:
+        """Of the study that was already asked for more: what its index lists."""
+        told = json.loads((raw / "near/command/session.json").read_text())
+        return len({(t["case"], t["block"]) for t in told["trials"] if t["status"] == "ok"})
+
+    def _figures(self) -> dict[str, int]:
+        own, listener = Path("/proc/self"), Path(f"/proc/{self.host._process.pid}")
+        outside = [p for p in self.root.rglob("*") if not p.is_dir() and not p.is_relative_to(self.root / "data/raw")]
+        per_study = sum(f"/studies/{self.study[:4]}" in str(path) for path in outside)
+        return {
+            "files outside raw": len(outside) - per_study,
+            "files of one study": per_study // max(1, self.generation),
+            "files on the host": sum(1 for path in self.work.rglob("*") if not path.is_dir()),
+            "files of TMPDIR": sum(1 for _ in Path(os.environ["TMPDIR"]).rglob("*")),
+            "processes": len(list(nothing_lost.running(str(self.folder)))),
+            "connections": sum(_is_on(line, self.host.port) for line in Path("/proc/net/tcp").read_text().splitlines()),
+            "control groups": len(nothing_lost.groups_of(self.work)),
+            "descriptors": len(os.listdir(own / "fd")) + len(os.listdir(listener / "fd")),
+            "KiB of the listener": _resident_kib(listener),
+            "KiB of this process": _resident_kib(own),
+        }
+
+    def _fault(self, text: str) -> None:
+        self.faults.append(f"round {self.rounds}: {text}")
+        print(f"  FAULT in {self.folder.name}, round {self.rounds}: {text}", flush=True)
+
+    def resident(self) -> dict[str, list[int]]:
+        """Figures of one process that holds session after session, at four moments."""
+        told = self.folder / "resident.json"
+        pid = self._fork(lambda: self._hold(told))
+        if os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]):
+            self._fault(f"one process for {_RESIDENT} sessions: {self._said.read_text()[-1500:]}")
+            return {}
+        return json.loads(told.read_text())
+
+    def _hold(self, told: Path) -> None:
+        from benchstudy.measuring.session import hold_session
+        from benchstudy.model.study import load_study
+
+        figures: dict[str, list[int]] = {"KiB": [], "descriptors": [], "threads": []}
+        for number in range(1, _RESIDENT + 1):
+            if number % (_RESIDENT // 4) == 1:
+                self.generation, self.blocks = self.generation + 1, 0
+            self.rounds = self.generation * _STORE_OF - 1
+            self.more()
+            hold_session(Path.cwd(), load_study(Path("config/study.yaml")).session("near", "command"))
+            if number % (_RESIDENT // 4) == 0:
+                figures["KiB"].append(_resident_kib(Path("/proc/self")))
+                figures["descriptors"].append(len(os.listdir("/proc/self/fd")))
+                figures["threads"].append(threading.active_count())
+        told.write_text(json.dumps(figures))
+
+
+def _is_on(line: str, port: int) -> bool:
+    """Whether a line of /proc/net/tcp is an open connection with this port at either end."""
+    words = line.split()
+    return words[3] == "01" and f":{port:04X}" in (words[1][-5:], words[2][-5:])
+
+
+def _resident_kib(process: Path) -> int:
+    return int(next(line.split()[1] for line in (process / "status").read_text().splitlines() if "VmRSS" in line))
+
+
+def growing(first: dict[str, int], last: dict[str, int]) -> list[str]:
+    found = []
+    for name, was in first.items():
+        most = was * _GROWN if name.startswith("KiB") else was
+        if last[name] > most:
+            found.append(f"{name}: {was}, and {last[name]} at the end")
+    return found
+
+
+def work(number: int, told: argparse.Namespace, folder: Path) -> dict[str, Any]:
+    rng = random.Random(f"{told.seed}/{number}")
+    os.environ["TMPDIR"] = str(folder / "tmp")
+    tempfile.tempdir = None
+    (folder / "tmp").mkdir()
+    with SshdHost(folder / "sshd", environment={"BENCHSTUDY_HOST_LOCK": str(folder / "host.lock")}) as host:
+        soak = Soak(folder, rng, host)
+        soak.more()
+        soak.stop()
+        share = told.sessions / told.workers
+        while sessions_in(soak.root) < share and time.time() < told.until:
+            for _ in range(told.between):
+                soak.round(alone=rng.random() < 0.1)
+            soak.stop()
+            print(f"  worker {number}: {sessions_in(soak.root)} sessions, {sum(soak.kills.values())} kills", flush=True)
+        resident = soak.resident()
+        trials = sum(1 for _ in soak.root.glob("data/raw/*/*/*/*/*/trial.json"))
+    grown = growing(soak.stops[min(1, len(soak.stops) - 1)], soak.stops[-1])
+    grown += [f"one process: {name}: {values}" for name, values in resident.items() if values[-1] > values[0] * _GROWN]
+    return {
+        "rounds": soak.rounds,
+        "sessions": sessions_in(soak.root),
+        "trials": trials,
+        "kills": soak.kills,
+        "faults": soak.faults,
+        "grown": grown,
+        "first": soak.stops[min(1, len(soak.stops) - 1)],
+        "last": soak.stops[-1],
+        "resident": resident,
+    }
+
+
+def sessions_in(root: Path) -> int:
+    return sum(1 for _ in root.glob("data/raw/*/*/*/sessions/*/session.json"))
+
+
+def main(arguments: Iterable[str]) -> int:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--sessions", type=int, default=2000, help="of all workers (%(default)s)")
+    parser.add_argument("--minutes", type=float, default=60, help="and no longer than this (%(default)s)")
+    parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--workers", type=int, default=2, help="each with a host of its own (%(default)s)")
+    parser.add_argument("--between", type=int, default=12, help="rounds between two stops (%(default)s)")
+    told = parser.parse_args(list(arguments))
+    told.until, begun = time.time() + 60 * told.minutes, time.monotonic()
+    print(f"seed {told.seed}", flush=True)
+    injections.warm_up()
+    results = []
+    with tempfile.TemporaryDirectory(prefix="benchstudy-soak-") as folder:
+        workers = {}
+        for number in range(told.workers):
+            own = Path(folder, str(number))
+            own.mkdir()
+            if (pid := os.fork()) == 0:
+                status = 1
+                # So that its server ends when whoever started all of this does.
+                ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGTERM)
+                try:
+                    (own / "result.json").write_text(json.dumps(work(number, told, own)))
+                    status = 0
+                except BaseException:
+                    traceback.print_exc()
+                finally:
+                    os._exit(status)
+            workers[pid] = own / "result.json"
+        for pid, result in workers.items():
+            if os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]):
+                raise SystemExit("a worker ended with an error")
+            results.append(json.loads(result.read_text()))
+        injection_phases.remove(Path(folder))
+        Path(folder).mkdir()
+    faults = [fault for result in results for fault in (*result["faults"], *result["grown"])]
+    kills = sum((Counter(result["kills"]) for result in results), Counter())
+    for result in results:
+        for name, figures in (
+            ("first", result["first"]),
+            ("last", result["last"]),
+            ("one process", result["resident"]),
+        ):
+            print(f"  {name}: {', '.join(f'{key} {value}' for key, value in figures.items())}")
+    print(f"  kills: {', '.join(f'{kind} {count}' for kind, count in sorted(kills.items()))}")
+    print("\n".join(f"  {fault}" for fault in faults))
+    sums = {name: sum(result[name] for result in results) for name in ("rounds", "sessions", "trials")}
+    print(
+        f"{sums['sessions']} sessions in {sums['rounds']} commands, {sums['trials']} trials, {kills.total()} kills, "
+        f"{len(faults)} faults, {time.monotonic() - begun:.0f} s"
+    )
+    return 1 if faults else 0
+
+
+if __name__ == "__main__":
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))  # so that servers and folders go
+    sys.exit(main(sys.argv[1:]))
