@@ -168,11 +168,17 @@ def pull_all() -> int:
 
 
 def reproduce() -> int:
-    """Without Snakemake's part, whose jobs are other phases: pages and tables are copied from where they were made."""
+    """Without Snakemake's part, whose jobs are other phases: pages and tables are copied from where they were made.
+
+    Of the software, a folder stands for all of it: one file is copied as the other.
+    """
     from benchstudy.commands.cli import main
     from benchstudy.provenance import reproduce as command
 
-    made = Path("made").absolute()
+    made, software = Path("made").absolute(), command.software
+    command.software = lambda root: {
+        n: path for n, path in software(root).items() if n.startswith("src/benchstudy/agent/")
+    }
     command._make_reports = lambda into, cores: subprocess.run(["cp", "-r", made, into / "reports"], check=True)
     return main(["reproduce", "made/small.crate.zip"])
 
