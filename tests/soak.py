@@ -98,8 +98,7 @@ class Soak:
         injection_phases.begin()
         told = {"study": self.study, "log": "logs/measure.log"}
         injection_phases.script("measure_session", target="near", family="command", **told)
-        told = {"held": "data/held.txt", "confirmed": f".benchstudy/studies/{self.study}/confirmed.json"}
-        injection_phases.script("confirm_sessions", **told, study=self.study)
+        injection_phases.script("confirm_sessions", held="data/held.txt", study=self.study)
 
     def _fork(self, command: Callable[[], object]) -> int:
         """As a job of its own: a Ctrl-C for it is for nobody else."""
