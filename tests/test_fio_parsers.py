@@ -237,6 +237,37 @@ def test_json_plus_of_2_10_has_microseconds_and_bins_by_number():
     assert rows == [(100e-6, 101e-6, 800), (300e-6, 304e-6, 200)]
 
 
+def fios_bins() -> list[tuple[int, int]]:
+    """As fio's stat.h has it: a bin for each value below 128, then 64 equal ones to each power of two."""
+    wide = [
+        (low, low + (1 << power) // 64)
+        for power in range(7, 12)
+        for low in range(1 << power, 2 << power, (1 << power) // 64)
+    ]
+    return [(n, n + 1) for n in range(128)] + wide
+
+
+def test_every_bin_has_the_edges_that_fio_gives_it():
+    bins = fios_bins()
+
+    def parsed(**bins: int) -> list[tuple[int, int, int]]:
+        def edit(document):
+            read = document["jobs"][0]["read"]
+            read["clat_ns"]["bins"] = bins
+
+        document = parse_fio_json(edited("fio-3.33-latency-plus.json", edit))
+        found = document.jobs[0].directions["read"].latencies["clat"].bins
+        return [(round(one.lower_s * 1e9), round(one.upper_s * 1e9), one.count) for one in found]
+
+    counted = [(low, high, number + 1) for number, (low, high) in enumerate(bins)]
+    assert parsed(**{str((low + high) // 2): count for low, high, count in counted}) == counted, "by a value in it"
+    numbered = {str(number): count for number, (_, _, count) in enumerate(counted)}
+    assert parsed(FIO_IO_U_PLAT_BITS=6, **numbered) == counted, "by its number"
+    assert parsed(**{"100": 0, "200": 7}) == [(200, 202, 7)]
+    with pytest.raises(ParseError, match="with 7 bits a bin"):
+        parsed(FIO_IO_U_PLAT_BITS=7, **numbered)
+
+
 # --- histograms ---------------------------------------------------------------------------------------------
 
 
