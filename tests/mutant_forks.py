@@ -8,6 +8,7 @@ read that file, too.
 import contextlib
 import gc
 import json
+import math
 import os
 import resource
 import signal
@@ -16,6 +17,7 @@ import time
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from types import CodeType, FunctionType
+from typing import Any
 
 import psutil
 import pytest
@@ -25,7 +27,9 @@ KILLED, SURVIVED, TIMEOUT = "killed", "survived", "timeout"
 _OF_A_FUNCTION = 0x1  # CO_OPTIMIZED, which the code of modules and classes is not
 _MOST_BYTES = 6 << 30
 _LOOK_S = 0.02
+_WAITING = 6  # times as long on the clock: others compute, too
 
+Order = Mapping[str, Any]
 Functions = Mapping[tuple[str, str, int], list[FunctionType]]
 Swaps = list[tuple[FunctionType, CodeType]]
 
@@ -35,7 +39,7 @@ def pytest_configure(config: pytest.Config) -> None:
 
 
 class _Forks:
-    """`orders`: a mutant in each line, with path, text, imported, tests (ids in their order) and most_s.
+    """`orders`: a mutant in each line, with path, text, imported, tests (ids in their order) and processor's most_s.
 
     A line with the outcome of each goes to the pipe `results`.
     """
@@ -56,20 +60,20 @@ class _Forks:
                 swaps = None if order["imported"] else _swaps(order["path"], original, order["text"], functions)
                 self._failed.write_text("")
                 if swaps is None:
-                    child = self._fresh(order["tests"])
+                    child = self._fresh(order)
                 else:
-                    child = self._fork(session, [items[test] for test in order["tests"]], swaps)
-                outcome = _outcome(child, begun + order["most_s"])
+                    child = self._fork(session, order, [items[test] for test in order["tests"]], swaps)
+                outcome = _outcome(child, begun + _WAITING * order["most_s"])
             how = {"fresh": swaps is None, "failed": self._failed.read_text(), "took_s": time.monotonic() - begun}
             self._results.write(json.dumps({"outcome": outcome, **how}) + "\n")
         return True
 
-    def _fork(self, session: pytest.Session, items: list[pytest.Item], swaps: Swaps) -> int:
+    def _fork(self, session: pytest.Session, order: Order, items: list[pytest.Item], swaps: Swaps) -> int:
         if child := os.fork():
             return child
         try:
             self._results.close()
-            _begin_alone()
+            _begin_alone(order)
             for function, code in swaps:
                 function.__code__ = code
             for item, following in zip(items, [*items[1:], None], strict=True):
@@ -83,20 +87,21 @@ class _Forks:
         finally:
             os._exit(1)
 
-    def _fresh(self, tests: list[str]) -> int:
+    def _fresh(self, order: Order) -> int:
         if child := os.fork():
             return child
         try:
-            _begin_alone()
+            _begin_alone(order)
             options = ("-x", "-q", "-p", "no:cacheprovider", f"--basetemp={self._failed.with_name('fresh')}")
-            os.execv(sys.executable, [sys.executable, "-m", "pytest", *options, *tests])
+            os.execv(sys.executable, [sys.executable, "-m", "pytest", *options, *order["tests"]])
         finally:
             os._exit(1)
 
 
-def _begin_alone() -> None:
+def _begin_alone(order: Order) -> None:
     os.setsid()
     resource.setrlimit(resource.RLIMIT_DATA, (_MOST_BYTES, _MOST_BYTES))
+    resource.setrlimit(resource.RLIMIT_CPU, (math.ceil(order["most_s"]),) * 2)
 
 
 @contextlib.contextmanager
@@ -125,7 +130,9 @@ def _outcome(child: int, until: float) -> str:
         os.waitpid(child, 0)
     with contextlib.suppress(ProcessLookupError):
         os.killpg(child, signal.SIGKILL)
-    return TIMEOUT if not ended else KILLED if status else SURVIVED
+    if not ended or (os.WIFSIGNALED(status) and os.WTERMSIG(status) in (signal.SIGXCPU, signal.SIGKILL)):
+        return TIMEOUT
+    return KILLED if status else SURVIVED
 
 
 def _functions() -> Functions:

@@ -33,8 +33,8 @@ CHECKOUT = TESTS.parent
 NAMED = TESTS / "mutants.toml"
 FAST = ("-m", "not (server or build or slow)")  # as `make test-fast`
 _PYTEST = (sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", *FAST)
-# Not to be waited for: a mutant of a loop may never end it. Times were taken beside a tracer.
-_LEAST_S, _TIMES = 20.0, 5.0
+# A mutant of a loop may never end it. Times were taken beside a tracer.
+_LEAST_S, _TIMES = 10.0, 2.0
 # A fork computes one thing at a time, and one that has threads must not fork.
 _SINGLE = dict.fromkeys(("POLARS_MAX_THREADS", "OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS"), "1")
 
@@ -83,11 +83,10 @@ class Reached:
         """For mutant_forks.py. Tests of a file lie together, as they share set-ups; what takes less comes first."""
         sites, lines = _sites(mutant.module), self._lines(mutant.module)
         body = sites.body_at(mutant.line)
-        tests = self._tests(lines, sites.statement_at(mutant.line))
-        if not tests and body:  # its head, which importing executes
-            tests = self._tests(lines, body) if "" in lines.get(mutant.line, ()) else set()
-        elif not tests:
+        if body is None:
             tests = self._of_module(mutant.module)
+        else:  # the head of a function is executed when it is imported
+            tests = self._tests(lines, sites.statement_at(mutant.line) if mutant.line in body else body)
         per_file = Counter()
         for test in tests:
             per_file[_file(test)] += self._took_s[test]
@@ -96,7 +95,7 @@ class Reached:
             "path": str(self._copy / _path(mutant.module)),
             "text": mutant.text,
             "imported": imported,
-            "tests": sorted(tests, key=lambda test: (per_file[_file(test)], _file(test))),
+            "tests": sorted(tests, key=lambda test: (per_file[_file(test)], _file(test), self._took_s[test])),
             "most_s": _LEAST_S + _TIMES * sum(per_file.values()),
         }
 
