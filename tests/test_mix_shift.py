@@ -119,6 +119,8 @@ def test_a_quantile_at_an_edge_of_empty_buckets_is_that_edge():
     assert quantile({0.1: 0.0, 0.2: 10.0, math.inf: 10.0}, 0.0).value == 0.1
     assert quantile({0.1: 4.0, math.inf: 10.0}, 0.4).bucket == (0, 0.1)
     assert quantile({math.inf: 10.0}, 0.4) is None, "no edge to name"
+    assert quantile({0.1: 1.0, 0.2: 2.0, math.inf: 2.0}, 0.75).value == pytest.approx(0.15), "one call in a bucket"
+    assert quantile({0.1: 0.1, 0.2: 0.2, math.inf: 0.2}, 0.75).value == pytest.approx(0.15), "or a tenth a second"
     assert quantile({0.1: 4.0, math.inf: 4.0}, 1.0).value == 0.1
 
 
