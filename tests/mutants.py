@@ -23,10 +23,18 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import mutant_forks
-import mutant_lines
-from mutations import Mutant, Sites, modules
 
 from benchstudy.model import sources
+
+# In no lock: what else cosmic-ray brings would change the packages that users get.
+_NEEDED = "cosmic-ray==8.7.0 coverage==7.17.3"
+try:
+    import mutant_lines
+    from mutations import Mutant, Sites, modules
+except ModuleNotFoundError as error:
+    sys.exit(
+        f"{error.name} is missing: `.venv/bin/uv pip install --python .venv/bin/python {_NEEDED}`, and run it again"
+    )
 
 TESTS = Path(__file__).parent
 CHECKOUT = TESTS.parent

@@ -4,9 +4,7 @@ import importlib.util
 import sys
 
 import mutant_forks
-import mutants
 import pytest
-from mutations import Sites
 
 GROWTH = "benchstudy.families.log_write.growth"
 TEXT = """
@@ -47,6 +45,9 @@ def test_functions_become_the_mutants_wherever_they_are_held_and_more_than_that_
 
 
 def test_thresholds_of_modules_slopes_and_conditions_are_mutated():
+    pytest.importorskip("cosmic_ray", reason="in no lock")
+    from mutations import Sites
+
     sites = Sites(GROWTH)
     slope = "return float((t * (size - size.mean())).sum() / (t * t).sum())"
     assert {("", "_STALLED = 3.5"), ("", "_STALLED = 1.5")} == {
@@ -59,6 +60,9 @@ def test_thresholds_of_modules_slopes_and_conditions_are_mutated():
 
 
 def test_an_entry_is_refused_that_the_code_does_not_have_any_more(tmp_path):
+    pytest.importorskip("cosmic_ray", reason="in no lock")
+    import mutants
+
     entry = '[[mutant]]\nmodule = "{}"\nfunction = "{}"\nwas = "t -= t.mean()"\nnow = "t {} t.mean()"\nwhy = "a test"\n'
     file = tmp_path / "mutants.toml"
     for function, now in (("growth", "+="), ("_slope", "+")):
