@@ -16,7 +16,7 @@ BIN := .venv/bin
 # The commands below are of the environment.
 export PATH := $(CURDIR)/$(BIN):$(PATH)
 
-.PHONY: help environment report crate reproduce lint test-fast test faults test-long lab check format lock clean-reports clean-environment clean-loopback
+.PHONY: help environment report crate reproduce lint test-fast test faults test-long mutants lab check format lock clean-reports clean-environment clean-loopback
 
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-18s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -74,6 +74,11 @@ test-long: ## reports by Slurm, failed system calls, INPUTS damaged inputs for p
 	@python tests/injections.py --seed $$(date +%j)
 	@python tests/fuzzing.py --inputs $(INPUTS) --jobs 2 --seed $$(date +%j) --keep .benchstudy/fuzz
 	@python tests/soak.py --minutes $(MINUTES) --seed $$(date +%j)
+
+MUTANTS ?= 600
+mutants: ## change the code in MUTANTS places, one at a time, and see whether the fast tests notice
+	@sh setup/environment.sh test
+	@python tests/mutants.py --mutants $(MUTANTS) --seed $$(date +%j)
 
 lab: environment ## JupyterLab on the notebooks; LAB="--no-browser --port=8890" hands it options
 	@benchstudy lab $(LAB)

@@ -2,6 +2,7 @@
 
 import json
 import re
+import statistics
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
@@ -12,8 +13,9 @@ from conftest import CHECKOUT, as_project
 from sshd_hosts import SshdHost
 
 from benchstudy.commands.importing import import_outputs
-from benchstudy.families.command.extract import figure
-from benchstudy.families.command.sources import OwnMetric
+from benchstudy.families.command.extract import figure, points
+from benchstudy.families.command.parse import parse_trial
+from benchstudy.families.command.sources import OwnMetric, OwnSeries
 from benchstudy.hosts.agent import HostAgent
 from benchstudy.hosts.remote import Remote
 from benchstudy.jobs.tidy import tidy_family
@@ -24,6 +26,7 @@ from benchstudy.measuring.session import hold_session
 from benchstudy.measuring.state import HostConnection
 from benchstudy.model.causes import Cause
 from benchstudy.model.errors import StudyError
+from benchstudy.model.family import ParseError
 from benchstudy.model.host import Host
 from benchstudy.model.study import SessionPlan, Study, parse_study
 from benchstudy.model.units import base_of
@@ -369,6 +372,163 @@ UNITS = {"us": (1e-6, "s"), "Mbit/s": (125_000, "B/s"), "1/min": (1 / 60, "1/s")
 def test_printed_units_become_base_units(unit):
     factor, base = base_of(unit)
     assert (pytest.approx(factor), base) == UNITS[unit]
+
+
+# --- what a trial left ------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def answered(tmp_path: Path) -> tuple[Path, dict[str, Any]]:
+    """A trial's folder and what command_runs answered, with outputs of each run."""
+    answer = json.loads((DATA / "command_runs.json").read_text())
+    for number, run in enumerate(answer["runs"], start=1):
+        folder = tmp_path / "files" / f"run-{number}"
+        folder.mkdir(parents=True)
+        (folder / "stdout").write_text(f"tps = {100 * number * number}\n0.5 s, {number} kB\n1.5 s, 7 kB\n")
+        (folder / "stderr").write_text(f"took {number} ms")
+        (folder / "file-kept").write_text('{"p95": 4}')
+        run["sizes"] = {"left": 1000 * number}
+    (tmp_path / "stdout").write_text(json.dumps(answer))
+    return tmp_path, answer
+
+
+def figures(files: Path, *commands: Mapping[str, Any]) -> tuple[dict[str, tuple[float, str]], Mapping[str, Any]]:
+    config = plan_of(*commands).config if commands else None
+    parsed = parse_trial({"command": "bench"}, files, config)
+    return {o.metric: (o.value, o.unit) for o in parsed.observations}, parsed.series
+
+
+def test_what_every_command_gives_is_the_median_of_its_runs(answered):
+    files, answer = answered
+    found, series = figures(files)
+    runs, empty = answer["runs"], answer["empty"]
+    asked = {
+        "wall_time": ("wall_ns", 1e9, "s"),
+        "user_time": ("user_s", 1, "s"),
+        "storage_read": ("storage_read_bytes", 1, "B"),
+    }
+    asked |= {
+        "minor_faults": ("minor_faults", 1, "1"),
+        "system_time": ("system_s", 1, "s"),
+        "bytes_written": ("written_bytes", 1, "B"),
+    }
+    for metric, (key, per_unit, unit) in asked.items():
+        assert found[metric] == (pytest.approx(statistics.median(run[key] for run in runs) / per_unit), unit)
+    assert found["start_up"][0] == pytest.approx(statistics.median(run["wall_ns"] for run in empty) / 1e9)
+    assert found["first_run"][0] == pytest.approx(runs[0]["wall_ns"] / 1e9) and found["runs"] == (len(runs), "1")
+    second = {
+        "run": 2,
+        "wall_s": pytest.approx(runs[1]["wall_ns"] / 1e9),
+        "user_s": runs[1]["user_s"],
+        "system_s": runs[1]["system_s"],
+    }
+    assert series["runs"][1] == second and [row["run"] for row in series["runs"]] == list(range(1, len(runs) + 1))
+
+
+def test_memory_is_told_from_256_kib_above_what_spawns_a_command(answered):
+    files, answer = answered
+    least = max(run["peak_bytes"] for run in answer["empty"]) + 256 * 1024
+    for peak, told in ((least, None), (least + 1, (least + 1, "B"))):
+        for run in answer["runs"]:
+            run["peak_bytes"] = peak
+        (files / "stdout").write_text(json.dumps(answer))
+        assert figures(files)[0].get("peak_memory") == told
+    (files / "stdout").write_text(json.dumps(answer | {"runs": answer["runs"][:1]}))
+    assert "first_run" not in figures(files)[0], "the only run is no first one"
+
+
+def test_a_studys_own_metrics_are_the_median_of_what_each_run_left(answered):
+    files, answer = answered
+    metrics = {
+        "tps": {"regex": "tps = ([0-9.]+)", "unit": "1/s"},
+        "took": {"regex": "took ([0-9]+)", "in": "stderr", "unit": "ms"},
+        "kept": {"json": "p95", "file": "out.json", "unit": "us"},
+        "left": {"size_of": "out", "unit": "B"},
+    }
+    series = {"growing": {"regex": "([0-9.]+) s, ([0-9]+) kB", "unit": "kB"}}
+    bench = {"name": "bench", "argv": ["true"], "metrics": metrics, "series": series}
+    found, tables = figures(files, bench)
+    middle = statistics.median(range(1, len(answer["runs"]) + 1))
+    assert found["tps"] == (statistics.median(100 * n * n for n in range(1, len(answer["runs"]) + 1)), "1/s")
+    assert found["took"] == (pytest.approx(middle / 1000), "s") and found["kept"] == (pytest.approx(4e-6), "s")
+    assert found["left"] == (1000 * middle, "B")
+    samples = [(row["run"], row["x_s"], row["value"], row["unit"]) for row in tables["samples"]]
+    assert samples[:4] == [(1, 0.5, 1000, "B"), (1, 1.5, 7000, "B"), (2, 0.5, 2000, "B"), (2, 1.5, 7000, "B")]
+    (files / "files" / "run-2" / "file-kept").unlink()
+    with pytest.raises(ParseError, match=r"metric kept is not found: the command left no file out\.json"):
+        figures(files, bench)
+    answer["runs"][0]["sizes"] = {}
+    (files / "stdout").write_text(json.dumps(answer))
+    with pytest.raises(ParseError, match="metric left is not found: the command left no out"):
+        figures(files, bench)
+
+
+@pytest.mark.parametrize(
+    "changed", [{"stopped": "by signal 9"}, {"runs": [], "stopped": "at its timeout"}, {"runs": []}]
+)
+def test_a_command_without_a_whole_run_is_no_result(answered, changed):
+    files, answer = answered
+    (files / "stdout").write_text(json.dumps(answer | changed))
+    with pytest.raises(ParseError, match=f"no run came to its end: {changed.get('stopped')}"):
+        figures(files)
+
+
+@pytest.mark.parametrize(
+    ("series", "text"),
+    [
+        ({"regex": r"(\d+) ms (\d+)"}, "500 ms 3\nx\n1500 ms 1250"),
+        ({"csv": ["t", "n"]}, "a note\nn;x;t\n3;0;500\n1250;0;1500\n"),
+        ({"json": ["rows[].t", "rows[].n"]}, '{"rows": [{"t": 500, "n": 3}, {"t": 1500, "n": "1,250"}]}'),
+    ],
+)
+def test_points_of_a_series_come_in_seconds_and_base_units(series, text):
+    wanted = OwnSeries.model_validate({**series, "x_unit": "ms", "unit": "KiB"})
+    assert points("s", wanted, text, "it") == [(0.5, 3 * 1024.0), (1.5, 1250 * 1024.0)]
+    with pytest.raises(ParseError, match="metric s is not found"):
+        points("s", wanted, "", "it")
+
+
+def test_a_point_that_is_no_number_is_told():
+    wanted = OwnSeries.model_validate({"regex": "(.+) s (.+)"})
+    with pytest.raises(ParseError, match="'x' is no number"):
+        points("s", wanted, "1 s 2\n3 s x", "it")
+
+
+@pytest.mark.parametrize(
+    ("metric", "text", "told"),
+    [
+        ({"regex": "x (.+)"}, "x many", "'many' is no number"),
+        ({"regex": "x ([0-9]+)"}, "x 1,250", "ends within a number: '1,250'"),
+        ({"regex": "x ([0-9]+)"}, "x 1\nx 2", "2 figures are found; say which one with `take`"),
+        (
+            {"regex": "x ([0-9]+) ([a-z]+)", "unit": "B"},
+            "x 1 ms",
+            "'ms' is behind the figure, and its metric is in 'B'",
+        ),
+        ({"json": "a"}, '{"a": true}', "True is no number"),
+        ({"json": "a.b"}, '{"a": {}}', "nothing is found"),
+        ({"json": "a"}, '{"a": {}}', "'{}' is no number"),
+        ({"csv": "a", "where": {"b": "1"}}, "a,b\n3,2\n", "nothing is found"),
+        ({"csv": "a", "where": {"c": "1"}}, "a,b\n3,2\n", "no line is a heading with the columns a, c"),
+        ({"csv": "a"}, "", "it is empty"),
+    ],
+)
+def test_a_figure_that_is_not_there_is_told_with_the_searched_text(metric, text, told):
+    with pytest.raises(ParseError, match=re.escape(told)) as error:
+        figure("m", OwnMetric.model_validate(metric), text, "it")
+    assert (error.value.failure.cause, error.value.failure.said) == (Cause.NOT_FOUND, text.strip() or None)
+
+
+@pytest.mark.parametrize(
+    ("take", "value"), [("first", 4), ("last", 9), ("sum", 15), ("mean", 5), ("min", 2), ("max", 9)]
+)
+def test_one_of_several_figures_is_taken_as_the_study_says(take, value):
+    wanted = OwnMetric.model_validate({"regex": "x ([0-9.]+)", "take": take, "unit": "KiB"})
+    assert figure("m", wanted, "x 4\nx 2\nx 9", "it") == value * 1024
+    assert (
+        figure("m", OwnMetric.model_validate({"regex": "x ([0-9]+) ?([a-z]*)", "unit": "s"}), "x 4 ms\nx 4 ms", "")
+        == 0.004
+    )
 
 
 # --- imports ----------------------------------------------------------------------------------------------------------

@@ -4,9 +4,10 @@ import json
 import os
 import re
 import shutil
+import statistics
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +17,7 @@ from file_size_study import file_size_study, measure, trials_by_case
 from pydantic import ValidationError
 from sshd_hosts import SshdHost
 
+from benchstudy.families.file_size.parse import parse_trial
 from benchstudy.measuring.raw import StoredTrial
 from benchstudy.model import registry
 from benchstudy.model.errors import StudyError
@@ -24,6 +26,7 @@ from benchstudy.model.study import parse_study
 from benchstudy.report.comparisons.comparison import twins
 
 FAMILY = registry.get("file_size")
+CAPTURED = Path(__file__).parent / "data" / "file_size"
 
 
 @pytest.fixture(scope="module")
@@ -282,6 +285,82 @@ def test_truncated_output_is_no_result(trials: dict[str, StoredTrial], tmp_path:
     (tmp_path / "stdout").write_bytes((trial.folder / "stdout").read_bytes()[:kept])
     with pytest.raises(ParseError, match="stdout is truncated or no JSON"):
         FAMILY.parse(trial.record.levels, tmp_path)
+
+
+# --- what the probe answers ---------------------------------------------------------------------------------------
+
+
+def captured(name: str) -> dict[str, Any]:
+    return json.loads((CAPTURED / f"{name}.json").read_text())
+
+
+def parsed(
+    folder: Path, answer: Mapping[str, Any], size: str
+) -> tuple[dict[str, tuple[float, str]], Mapping[str, Any]]:
+    (folder / "stdout").write_text(json.dumps(answer))
+    found = parse_trial({"size": size}, folder)
+    return {o.metric: (o.value, o.unit) for o in found.observations}, found.series
+
+
+def mean(answer: Mapping[str, Any], *names: str, per_unit: float = 1e9) -> float:
+    return statistics.fmean(sum(operation[name] for name in names) for operation in answer["operations"]) / per_unit
+
+
+PARTS = ("open_ns", "transfer_ns", "sync_ns", "close_ns")
+
+
+def test_the_time_of_a_file_is_that_of_its_parts(tmp_path: Path) -> None:
+    answer = captured("local-read-cold")
+    answer["operations"][3]["cached_before"], answer["operations"][4]["cached_before"] = 0.25, 0.125
+    found, series = parsed(tmp_path, answer, "1MB")
+    duration = mean(answer, *PARTS)
+    assert found["duration"] == (pytest.approx(duration, rel=1e-12), "s")
+    assert found["throughput"] == (pytest.approx(1e6 / duration, rel=1e-12), "B/s")
+    for part in PARTS:
+        assert found[part.removesuffix("_ns")] == (pytest.approx(mean(answer, part), rel=1e-12), "s")
+    assert found["operations"] == (10, "1") and found["cached_before"] == (0.25, "1"), "the least cold of all"
+    assert found["device_read"] == (mean(answer, "device_read_bytes", per_unit=1), "B")
+    assert not {"first_byte", "source", "errors", "attempts"} & found.keys() and set(series) == {"operations"}
+    second, raw = series["operations"][1], answer["operations"][1]
+    assert (second["operation"], second["open_s"], second["source_s"]) == (1, raw["open_ns"] / 1e9, None)
+    answer["request"]["cache"] = "warm"
+    assert parsed(tmp_path, answer, "1MB")[0]["cached_before"] == (0.0, "1"), "the least warm of all"
+    del answer["operations"][0]["device_read_bytes"]
+    assert "device_read" not in parsed(tmp_path, answer, "1MB")[0], "one is not known"
+
+
+def test_the_time_of_an_object_is_its_own_and_errors_are_those_of_operations(tmp_path: Path) -> None:
+    answer = captured("s3-read")
+    error = {"operation": 2, "attempt": 1, "kind": "status", "status": 503, "duration_s": 0.5, "more": "x"}
+    answer["errors"] = [error, error | {"operation": None}, error | {"operation": 0}]
+    answer["operations"][2]["attempts"] = 3
+    found, series = parsed(tmp_path, answer, "100KB")
+    assert found["duration"] == (pytest.approx(mean(answer, "duration_ns"), rel=1e-12), "s")
+    assert found["first_byte"] == (pytest.approx(mean(answer, "first_byte_ns"), rel=1e-12), "s")
+    assert (found["errors"], found["attempts"]) == ((2, "1"), (12, "1"))
+    assert [row["operation"] for row in series["errors"]] == [2, None, 0] and "more" not in series["errors"][0]
+    assert not {"open", "cached_before", "device_read"} & found.keys()
+    written = captured("s3-write")
+    found, _ = parsed(tmp_path, written, "100KB")
+    assert found["source"] == (pytest.approx(mean(written, "source_ns"), rel=1e-12), "s") and "first_byte" not in found
+
+
+@pytest.mark.parametrize(
+    ("edit", "told"),
+    [
+        (lambda a: a["operations"].pop(), "9 of 10 operations: the rest is missing"),
+        (lambda a: a.update(problem="no space"), "10 of 10 operations: no space"),
+        (lambda a: a["request"].update(size=10**6 + 1), "measured 1000001 bytes, and the case says 1000000"),
+        (lambda a: a["operations"][9].update(dict.fromkeys(PARTS, 0)), "took no time at all"),
+        (lambda a: a["operations"][9].update(duration_ns=-1), "took no time at all"),
+        (lambda a: a.update(operations="x"), "not an answer of the file-size probe"),
+    ],
+)
+def test_an_answer_that_cannot_be_is_no_result(tmp_path: Path, edit: Callable, told: str) -> None:
+    answer = captured("local-write")
+    edit(answer)
+    with pytest.raises(ParseError, match=told):
+        parsed(tmp_path, answer, "1MB")
 
 
 def request_of(folder: Path, **changed: Any) -> str:

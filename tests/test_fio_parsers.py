@@ -2,14 +2,21 @@
 
 import json
 import math
+import os
+import re
+import statistics
+from collections import Counter
+from dataclasses import replace
 from pathlib import Path
 
+import numpy as np
 import polars as pl
 import pytest
 
-from benchstudy.families.fio.fio_json import parse_fio_json
-from benchstudy.families.fio.fio_result import MIN_OPERATIONS, observe
-from benchstudy.families.fio.fio_text import parse_fio_text
+from benchstudy.families.fio import fio_printed, fio_text
+from benchstudy.families.fio.fio_json import parse_fio_json, split_fio_json
+from benchstudy.families.fio.fio_result import MIN_OPERATIONS, Bin, Direction, FioJob, FioRun, Latency, observe
+from benchstudy.families.fio.fio_text import parse_fio_text, split_fio_text
 from benchstudy.families.fio.small_files import parse_no_fork, parse_shell_loop
 from benchstudy.model.family import Parsed, ParseError
 from benchstudy.statistics import stats
@@ -237,6 +244,145 @@ def test_json_plus_of_2_10_has_microseconds_and_bins_by_number():
     assert rows == [(100e-6, 101e-6, 800), (300e-6, 304e-6, 200)]
 
 
+def fios_bins() -> list[tuple[int, int]]:
+    """As fio's stat.h has it: a bin for each value below 128, then 64 equal ones to each power of two."""
+    wide = [
+        (low, low + (1 << power) // 64)
+        for power in range(7, 12)
+        for low in range(1 << power, 2 << power, (1 << power) // 64)
+    ]
+    return [(n, n + 1) for n in range(128)] + wide
+
+
+def test_every_bin_has_the_edges_that_fio_gives_it():
+    bins = fios_bins()
+
+    def parsed(**bins: int) -> list[tuple[int, int, int]]:
+        def edit(document):
+            read = document["jobs"][0]["read"]
+            read["clat_ns"]["bins"] = bins
+
+        document = parse_fio_json(edited("fio-3.33-latency-plus.json", edit))
+        found = document.jobs[0].directions["read"].latencies["clat"].bins
+        return [(round(one.lower_s * 1e9), round(one.upper_s * 1e9), one.count) for one in found]
+
+    counted = [(low, high, number + 1) for number, (low, high) in enumerate(bins)]
+    assert parsed(**{str((low + high) // 2): count for low, high, count in counted}) == counted, "by a value in it"
+    numbered = {str(number): count for number, (_, _, count) in enumerate(counted)}
+    assert parsed(FIO_IO_U_PLAT_BITS=6, **numbered) == counted, "by its number"
+    assert parsed(**{"100": 0, "200": 7}) == [(200, 202, 7)]
+    with pytest.raises(ParseError, match="with 7 bits a bin"):
+        parsed(FIO_IO_U_PLAT_BITS=7, **numbered)
+
+
+def test_shares_of_a_core_are_told_of_both_kinds():
+    job = json.loads(text("fio-3.33-latency-plus.json"))["jobs"][0]
+    found = from_json("fio-3.33-latency-plus.json")
+    assert (found["cpu_user"], found["cpu_system"]) == pytest.approx((job["usr_cpu"] / 100, job["sys_cpu"] / 100))
+
+
+@pytest.mark.parametrize(
+    ("name", "right", "wrong"),
+    [("fio-2.10-constructed-plus.json", 0.009, 0.013), ("fio-3.33-latency-plus.json", 5e-5, 1e-3)],
+)
+def test_a_rate_may_be_off_by_what_is_lost_in_printing_it(name, right, wrong):
+    def off_by(iops: float) -> str:
+        def edit(document):
+            read = document["jobs"][0]["read"]
+            read["iops"] = 1000 * read["total_ios"] / read["runtime"] + iops
+
+        return edited(name, edit)
+
+    assert parse_fio_json(off_by(right)) and parse_fio_json(off_by(-right))
+    for off in (wrong, -wrong):
+        with pytest.raises(ParseError, match="iops: inconsistent"):
+            parse_fio_json(off_by(off))
+
+
+@pytest.mark.parametrize(
+    ("fields", "failed"),
+    [
+        ({"error": 5}, True),
+        ({"error": 5, "total_err": 3, "first_error": 5}, False),
+        ({"error": 5, "total_err": 3, "first_error": 28}, True),
+        ({"error": 5, "total_err": 0, "first_error": 5}, True),
+        ({"error": 28, "total_err": 3, "first_error": 28}, True),
+        ({"error": 0, "total_err": 3, "first_error": 5}, False),
+    ],
+)
+def test_a_job_that_went_on_after_errors_did_not_fail_by_them(fields, failed):
+    run = parse_fio_json(edited("fio-3.33-latency-plus.json", lambda d: d["jobs"][0].update(fields)))
+    assert (run.failure is not None) is failed and run.jobs[0].io_errors == fields.get("total_err", 0)
+    if failed:
+        assert run.failure == f"fio job test ended in error {fields['error']}: {os.strerror(fields['error'])}"
+
+
+@pytest.mark.parametrize(
+    ("printed", "factor", "step"),
+    [("11.9MiB", 2**20, 0.1), ("784996KB", 1000, 1), ("95.4Mibit", 2**20 / 8, 0.1), ("66.2k", 1000, 0.1), ("8", 1, 1)],
+)
+def test_a_printed_amount_is_known_to_its_last_digit(printed, factor, step):
+    found = fio_text._figure(printed, "an amount", pow2=False)
+    assert found.value == pytest.approx(float(re.match(r"[\d.]+", printed)[0]) * factor)
+    assert found.step == pytest.approx(step * factor)
+    assert fio_text._figure("784996KB", "an amount", pow2=True).value == 784996 * 1024
+
+
+@pytest.mark.parametrize(
+    ("given", "in_s"),
+    [("10", 10), ("500ms", 0.5), ("90us", 90e-6), ("2m", 120), ("3H", 10800), ("1d", 86400), ("x", None)],
+)
+def test_times_of_fios_options_are_in_seconds(given, in_s):
+    assert fio_printed.seconds(given) == (None if in_s is None else pytest.approx(in_s))
+
+
+@pytest.mark.parametrize(
+    ("was", "now", "told"),
+    [
+        ("  read :", "  raed :", "'raed' hides which operation"),
+        (
+            "read : io=784996KB, bw=133662KB/s, iops=33415, runt=  5873msec",
+            "",
+            "196249 operations of 'read' were issued",
+        ),
+        ("total=r=196249", "total=r=196269", "read: iops: inconsistent"),
+        ("io=784996KB", "io=774996KB", "inconsistent"),
+        ("mint=5873msec, maxt=5873msec", "mint=5873msec, maxt=5883msec", "run time: inconsistent"),
+        ("Run status group 0", "Run status group 1", "summary"),
+    ],
+)
+def test_text_whose_figures_contradict_each_other_is_refused(was, now, told):
+    whole = text("fio-2.2.10-page.txt")
+    assert was in whole
+    with pytest.raises(ParseError, match=told):
+        parse_fio_text(whole.replace(was, now))
+
+
+@pytest.mark.parametrize(
+    ("command", "options"),
+    [
+        (
+            "fio --name=x --rw=read --bs=4k --direct 1 --thread",
+            {"name": "x", "rw": "read", "bs": "4k", "direct": "1", "thread": "1"},
+        ),
+        ("fio --thread --name=x", {"thread": "1", "name": "x"}),
+        ("fio --name 'a b' --ioengine=libaio", {"name": "a b", "ioengine": "libaio"}),
+        ("fio job.fio", None),
+        ("fio --name='x", None),
+    ],
+)
+def test_options_of_a_command_line_are_read_as_fio_reads_them(command, options):
+    assert fio_text._options_of(command) == options
+
+
+def test_several_texts_are_cut_where_the_next_run_begins():
+    page, latency = text("fio-2.2.10-page.txt"), text("fio-3.33-latency.txt")
+    assert split_fio_text(page) == [page]
+    parts = split_fio_text(page + latency)
+    assert "".join(parts) == page + latency
+    assert [parse_fio_text(part).version for part in parts] == ["fio-2.2.10", "fio-3.33"]
+
+
 # --- histograms ---------------------------------------------------------------------------------------------
 
 
@@ -284,6 +430,135 @@ def test_bins_of_different_instruments_become_one_that_holds_both():
     assert not merged.filter(pl.col("lower_s") < pl.col("upper_s").shift(1).over("op")).height
     with pytest.raises(ValueError, match="between 0 and 1"):
         quantile_interval_from_histogram(old, 0.0, ["op"])
+
+
+def ran(name: str, *, group: int = 0, **took_s: list[float]) -> FioJob:
+    """A job of which each operation's time is known, by direction."""
+    directions = {}
+    for op, times in took_s.items():
+        bins = [
+            Bin(low, low + 0.01, count)
+            for low, count in sorted(Counter(math.floor(t * 100) / 100 for t in times).items())
+        ]
+        moments = (len(times), min(times), max(times), statistics.fmean(times), statistics.stdev(times))
+        directions[op] = Direction(
+            len(times) / 2,
+            8 * len(times),
+            16 * len(times),
+            2.0 + group,
+            len(times),
+            1,
+            2,
+            {"clat": Latency(*moments, {}, bins)},
+        )
+    return FioJob(name, group, directions, None, 0.25, None, io_errors=3)
+
+
+def test_jobs_side_by_side_are_one_sample_of_all_their_operations():
+    random = np.random.default_rng(3)
+    one, other = (list(random.gamma(2, 0.1, n)) for n in (500, 200))
+    both = sorted([*one, *other])
+    found = values(observe(FioRun("fio-3.33", [ran("a", read=one), ran("b", read=other)])))
+    assert (found["read_clat_min"], found["read_clat_max"]) == (both[0], both[-1])
+    assert found["read_clat_mean"] == pytest.approx(statistics.fmean(both), rel=1e-12)
+    assert found["read_clat_stddev"] == pytest.approx(statistics.stdev(both), rel=1e-9)
+    for percent in (50, 90, 95, 99):
+        nearest_rank = both[math.ceil(percent / 100 * 700) - 1]
+        assert found[f"read_clat_p{percent}"] == pytest.approx(math.floor(nearest_rank * 100) / 100 + 0.005), percent
+    assert "read_clat_p99.9" not in found
+    assert (found["read_iops"], found["read_bandwidth"], found["read_bytes"]) == (350, 5600, 11200)
+    assert (found["read_ios"], found["read_short_ios"], found["read_dropped_ios"]) == (700, 2, 4)
+    assert (found["read_runtime"], found["cpu_user"], found["io_errors"]) == (2, 0.25, 6) and "cpu_system" not in found
+
+
+def test_the_latencies_of_jobs_are_given_where_each_of_them_has_some_and_says_of_how_many():
+    one, other = ran("a", read=[0.1] * 9 + [0.2]), ran("b", read=[0.3] * 10)
+    silent = replace(other, directions={"read": replace(other.directions["read"], latencies={})})
+    assert "read_clat_min" not in values(observe(FioRun("", [one, silent])))
+    latency = other.directions["read"].latencies["clat"]
+    untold = replace(
+        other, directions={"read": replace(other.directions["read"], latencies={"clat": replace(latency, count=None)})}
+    )
+    found = values(observe(FioRun("", [one, untold])))
+    assert (found["read_clat_max"], "read_clat_mean" in found, "read_clat_p50" in found) == (0.3, False, False)
+    binless = replace(
+        other, directions={"read": replace(other.directions["read"], latencies={"clat": replace(latency, bins=())})}
+    )
+    found = values(observe(FioRun("", [one, binless])))
+    assert found["read_clat_mean"] == pytest.approx(0.205) and "read_clat_p50" not in found
+
+
+def test_groups_ran_one_after_the_other():
+    run = FioRun(
+        "",
+        [ran("a", read=[1, 2]), ran("b", write=[1, 2]), ran("c", group=4, read=[1, 2])],
+        ended=100.0,
+        interrupted="x",
+    )
+    assert (run.name, run.groups, run.runtime) == ("a+b+c", [0, 4], 2 + 6)
+    first, last = run.only(0), run.only(4)
+    assert (first.name, first.runtime, first.ended, first.interrupted) == ("a+b", 2, 94, None)
+    assert (last.name, last.runtime, last.ended, last.interrupted) == ("c", 6, 100, "x")
+    assert last.failure == "fio was interrupted: x" and first.failure is None
+    assert replace(run, ended=None).only(0).ended is None
+    with pytest.raises(ParseError, match="no group 1 of jobs: 0, 4"):
+        run.only(1)
+    with pytest.raises(ParseError, match="in groups one after another"):
+        observe(replace(run, interrupted=None))
+
+
+@pytest.mark.parametrize(
+    ("asked", "times", "numjobs", "cut"),
+    [
+        (8.8, 1.02, None, False),
+        (9.0, 1.02, None, True),
+        (9.0, 1.0, None, False),
+        (9.0, 1.02, 2, False),
+        (9.0, 2.04, 2, True),
+    ],
+)
+def test_a_run_that_went_over_its_file_again_and_ended_early_was_cut_short(asked, times, numjobs, cut):
+    """8 s were run, of which 0.9 are enough."""
+
+    def edit(document):
+        (job,) = document["jobs"]
+        done = sum(job[op]["io_bytes"] for op in ("read", "write"))
+        job["job options"] |= {"runtime": f"{asked:g}", "size": f"{round(done / times)}"}
+        if numjobs:
+            job["job options"] |= {"numjobs": str(numjobs), "group_reporting": "1"}
+        for op in ("read", "write"):
+            slower = 8000 / job[op]["runtime"]
+            job[op] |= {"runtime": 8000, "iops": job[op]["iops"] / slower}
+            job[op] |= {name: int(job[op][name] / slower) for name in ("bw", "bw_bytes")}
+
+    run = parse_fio_json(edited("fio-3.33-latency-plus.json", edit))
+    assert run.interrupted == (f"it ran for 8 s of {asked:g} s" if cut else None)
+
+
+@pytest.mark.parametrize(("later_s", "of_the_same"), [(-0.4, True), (0.17, True), (0.19, False), (20, False)])
+def test_a_later_document_is_of_the_same_run_when_it_began_before_the_first_was_written(later_s, of_the_same):
+    def at(written: float, runtime_ms: int) -> str:
+        def edit(document):
+            document["timestamp_ms"] = round(1000 * written)
+            for op in ("read", "write"):
+                values = document["jobs"][0][op]
+                ios, size = (round(values[name] * runtime_ms / 168) for name in ("total_ios", "io_bytes"))
+                rates = {"iops": 1000 * ios / runtime_ms, "bw_bytes": 1000 * size // runtime_ms}
+                values |= {"runtime": runtime_ms, "total_ios": ios, "io_bytes": size, "io_kbytes": size // 1024}
+                values |= rates | {"bw": rates["bw_bytes"] // 1024}
+
+        return edited("fio-3.33-latency-plus.json", edit)
+
+    first, second = at(1000.0, 168), at(1001.0 + later_s, 1680)
+    if of_the_same:
+        assert parse_fio_json(f"{first}\n{second}").runtime == 1.68
+        assert split_fio_json(f"{first}\n{second}") == [f"{first}\n{second}"]
+    else:
+        with pytest.raises(ParseError, match="several runs of fio are in one text, of 2 documents"):
+            parse_fio_json(f"{first}\n{second}")
+        assert split_fio_json(f"x{first}\n{second}\n") == [f"x{first}", f"\n{second}\n"]
+    with pytest.raises(ParseError, match="several runs"):
+        parse_fio_json(f"{second}\n{first}")
 
 
 # --- the small-file test ------------------------------------------------------------------------------------

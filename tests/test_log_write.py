@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 from log_write_study import BACKEND, FAMILY, HAMMER, OPEN, SERVICES, family, plan_of, study_of
+from scipy.stats import linregress
 
 from benchstudy.commands import cli
 from benchstudy.commands.importing import import_outputs
@@ -321,6 +322,23 @@ def test_a_log_that_stops_does_not_look_fast():
     assert growth([(0.0, 0), (20.0, 9000)], 10, 30, 1.0).qps < 9000 / 12
     assert growth([], 0, 30, 1.0) is None
     assert growth([(50.0, 7)], 0, 30, 1.0) is None
+
+
+def test_growth_is_of_the_checkpoints_inside_and_its_slope_the_least_squares_of_all():
+    seen = [(0.0, 0), (1.0, 900), (2.5, 3000), (3.1, 3300), (5.0, 6000), (7.0, 9000)]
+    found = growth(seen, 1.0, 5.0, 2.0)
+    line = linregress([1.0, 2.5, 3.1, 5.0], [900, 3000, 3300, 6000])
+    assert found.slope == pytest.approx(line.slope, rel=1e-12)
+    assert (found.qps, found.duration_s, found.grew) == ((6000 - 900) / 4, 4.0, (2100, 300, 2700))
+    assert found.took_s == pytest.approx((1.5, 0.6, 1.9))
+
+
+@pytest.mark.parametrize(("end", "stalled"), [(5.0, False), (5.1, True)])
+def test_a_log_stalls_after_two_and_a_half_publish_steps(end, stalled):
+    found = growth([(0.0, 0), (1.0, 10), (2.0, 20)], 0.0, end, 1.2)
+    assert found.duration_s == (end if stalled else 2.0) and found.grew == ((10, 10, 0) if stalled else (10, 10))
+    before = growth([(0.0, 0), (1.0, 10)], 1.0 + 1e-9, 1.0 + end - 2.0, 1.2)
+    assert before is None if not stalled else (before.grew, before.qps) == ((0,), 0)
 
 
 # --- what was the limit -------------------------------------------------------------------------------------

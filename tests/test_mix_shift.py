@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from load_fixture import DRIVER, EDGES, OTHERS, store_calls
 
-from benchstudy.statistics.mix_shift import Calls, Shift, quantile
+from benchstudy.statistics.mix_shift import Calls, Quantile, Shift, quantile
 
 MS = 1e-3
 
@@ -106,6 +106,131 @@ def test_quantiles_are_known_to_lie_within_a_bucket_only():
     assert quantile(buckets, 0.99).apart(middle) and middle.apart(quantile(buckets, 0.99))
     assert quantile({}, 0.99) is None and quantile({0.1: 0.0, math.inf: 0.0}, 0.99) is None
     assert quantile({0.1: 5.0, 0.2: 6.0}, 0.99) is None, "without +Inf nobody knows how many calls there were"
+
+
+@pytest.mark.parametrize("q", [0.0, 0.1, 0.2, 0.5, 0.6, 0.75, 0.9])
+def test_a_quantile_lies_on_the_line_between_the_edges_of_its_bucket(q):
+    edges, counts = (0.1, 0.2, 0.4, math.inf), (20.0, 60.0, 90.0, 100.0)
+    between = np.interp(100 * q, (0.0, *counts[:3]), (0.0, *edges[:3]))
+    assert quantile(dict(zip(edges, counts, strict=True)), q).value == pytest.approx(between)
+
+
+def test_a_quantile_at_an_edge_of_empty_buckets_is_that_edge():
+    assert quantile({0.1: 0.0, 0.2: 10.0, math.inf: 10.0}, 0.0).value == 0.1
+    assert quantile({0.1: 4.0, math.inf: 10.0}, 0.4).bucket == (0, 0.1)
+    assert quantile({math.inf: 10.0}, 0.4) is None, "no edge to name"
+    assert quantile({0.1: 1.0, 0.2: 2.0, math.inf: 2.0}, 0.75).value == pytest.approx(0.15), "one call in a bucket"
+    assert quantile({0.1: 0.1, 0.2: 0.2, math.inf: 0.2}, 0.75).value == pytest.approx(0.15), "or a tenth a second"
+    assert quantile({0.1: 4.0, math.inf: 4.0}, 1.0).value == 0.1
+
+
+def test_quantiles_are_apart_only_where_their_buckets_do_not_overlap():
+    low, wide, high, above = Quantile(1, 0, 2), Quantile(2, 1, 3), Quantile(3, 2, 4), Quantile(4, 4, None)
+    assert low.apart(high) and high.apart(low) and above.apart(high) and high.apart(above)
+    assert not low.apart(wide) and not wide.apart(high) and not above.apart(above)
+    assert not Quantile(3, 3, None).apart(high) and not high.apart(Quantile(3, 3, None))
+
+
+def half_and_half(shifted: float, slower: float) -> Shift:
+    """Two labels of 3 ms and 1 ms, as often as each other; `shifted` of all calls go to the first, and the second takes
+    `slower` ms longer. So mix = shifted * (2 - slower / 2), within = (0.5 - shifted / 2) * slower."""
+    base = side(a=(1000, 3), b=(1000, 1))
+    return Shift(base, side(a=(1000 + 2000 * shifted, 3), b=(1000 - 2000 * shifted, 1 + slower)))
+
+
+@pytest.mark.parametrize(
+    ("shifted", "slower", "alarm"),
+    [
+        (0.1, 0.39, True),  # the mix is 0.506 of the change
+        (0.1, 0.41, False),  # 0.494
+        (-0.1, -0.39, True),
+        (-0.1, -0.41, False),
+        (0.01, -0.49, True),  # against the change, 0.102 of it
+        (0.01, -0.51, False),  # 0.098
+        (0.0, 0.0, False),
+    ],
+)
+def test_the_alarm_begins_at_half_of_the_change_or_a_tenth_against_it(shifted, slower, alarm):
+    shift = half_and_half(shifted, slower)
+    assert shift.mix == pytest.approx(shifted * (2 - slower / 2) * MS, abs=1e-12)
+    assert shift.within == pytest.approx((0.5 - shifted / 2) * slower * MS, abs=1e-12)
+    assert shift.alarm is alarm
+
+
+@pytest.mark.parametrize(
+    ("base", "new", "state"),
+    [
+        (1000, 10, ("both", False)),
+        (1000, 9.9, ("left", True)),
+        (10, 1000, ("both", False)),
+        (9.9, 1000, ("entered", True)),
+        (1000, 0, ("left", False)),
+        (0, 1000, ("entered", False)),
+    ],
+)
+def test_a_label_of_less_than_a_hundredth_of_the_calls_is_all_but_gone(base, new, state):
+    shift = Shift(side(a=(base, 1), b=(1, 1)), side(a=(new * 2, 1), b=(1, 1)), 10, 20)
+    assert shift.state("a") == state
+
+
+def test_what_a_label_adds_to_the_change_is_what_the_change_would_lack_without_it():
+    shift = Shift(side(a=(300, 4), b=(100, 8)), side(a=(100, 6), c=(100, 1)))
+    assert (shift.base_count, shift.new_count) == (400, 200)
+    assert shift.change == pytest.approx(-1.5 * MS), "from 5 to 3.5"
+    a, b, c = (next(p for p in shift.parts if p.label == label) for label in "abc")
+    assert (a.base_share, a.new_share, b.new_share, c.base_share) == (0.75, 0.5, 0.0, 0.0)
+    assert a.within == pytest.approx(0.625 * 2 * MS) and a.mix == pytest.approx(-0.25 * (5 - 4.25) * MS)
+    assert (b.within, b.mix) == pytest.approx((0, -0.25 * (8 - 4.25) * MS))
+    assert (c.within, c.mix) == pytest.approx((0, 0.5 * (1 - 4.25) * MS))
+    assert (a.without, b.without, c.without) == pytest.approx((-7 * MS, -0.5 * MS, 1 * MS))
+    assert (a.influence, b.influence, c.influence) == pytest.approx((5.5 * MS, -1 * MS, -2.5 * MS))
+    assert [part.label for part in shift.parts] == ["a", "c", "b"]
+    assert shift.standardised_mean == pytest.approx(6.25 * MS)
+
+
+def gone(rest_ms: float) -> Shift:
+    """Two labels of 10 ms are no longer called; the others, of 1 ms, take `rest_ms`."""
+    base = side(x=(100, 10), y=(100, 10), z1=(500, 1), z2=(500, 1))
+    return Shift(base, side(z1=(500, rest_ms), z2=(500, rest_ms)))
+
+
+@pytest.mark.parametrize("rest_ms", [0.951, 1.0, 1.049])
+def test_the_fewest_labels_without_which_little_changes_are_named(rest_ms):
+    shift = gone(rest_ms)
+    assert [part.label for part in shift.drivers(0.05)] == ["x", "y"]
+    assert shift.drivers(0.05, most=2) != [] and shift.drivers(0.05, most=1) == []
+    assert shift.drivers(0.04) == [] or rest_ms == 1.0
+
+
+@pytest.mark.parametrize("rest_ms", [0.949, 1.051])
+def test_labels_without_which_still_much_changes_explain_nothing(rest_ms):
+    assert gone(rest_ms).drivers(0.05) == []
+
+
+def test_a_label_that_pulls_the_other_way_is_no_driver():
+    """s is called as before and a little slower, while the mean falls."""
+    base = side(x=(100, 10), s=(100, 10), z1=(500, 1), z2=(500, 1))
+    shift = Shift(base, side(s=(100, 10.2), z1=(500, 1), z2=(500, 1)))
+    assert [part.label for part in shift.drivers(0.05)] == ["x"]
+
+
+def test_a_standardised_quantile_gives_labels_the_calls_that_they_had():
+    """a is called ten times as often and takes as long, b twice as long, c no more, d is new."""
+    edges = (0.1, 0.2, math.inf)
+
+    def calls(*counts: float) -> Calls:
+        return Calls(counts[-1], 1.0, dict(zip(edges, counts, strict=True)))
+
+    base = {"a": calls(60, 100, 100), "b": calls(50, 50, 50), "c": calls(0, 50, 50)}
+    shift = Shift(base, {"a": calls(600, 1000, 1000), "b": calls(0, 25, 25), "d": calls(0, 0, 9)})
+    # Of 200 calls, 60 + 0 + 0 take less than 0.1, and all of them less than 0.2.
+    assert shift.standardised_quantile(0.5).value == pytest.approx(0.1 + 0.1 * (100 - 60) / 140)
+    assert shift.base_quantile(0.5).value == pytest.approx(0.1 * 100 / 110)
+    assert shift.new_quantile(0.5).value == pytest.approx(0.1 * 517 / 600)
+    other = Shift(base | {"b": Calls(50, 1.0)}, base)
+    assert other.base_quantile() is None, "one label has no histogram"
+    edgeless = Shift({"a": calls(1, 2, 3), "b": Calls(3, 1.0, {0.1: 2, math.inf: 3}), "c": calls(1, 2, 3)}, base)
+    assert edgeless.base_quantile(0.3).value == pytest.approx(0.1 * 2.7 / 4), "at the edges that all of them have"
 
 
 def test_a_bucket_that_is_a_call_behind_the_one_before_breaks_nothing():

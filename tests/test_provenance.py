@@ -17,7 +17,8 @@ import offline_validator
 import pytest
 import yaml
 from conftest import CHECKOUT
-from crate_study import LOST, SESSION, CrateStudy
+from crate_study import CrateStudy
+from stored_study import LOST, SESSION
 
 from benchstudy.commands.cli import main
 from benchstudy.measuring.raw import CorruptTrial

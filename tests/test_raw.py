@@ -160,6 +160,17 @@ def test_a_damaged_trial_that_is_discarded_is_left_out(store, name):
     assert store.trials() == [whole] and damaged.folder.is_dir()
 
 
+def test_a_trial_is_found_by_how_its_id_begins_in_whatever_study(store, tmp_path):
+    one, other = committed(store), committed(TrialStore(tmp_path / "raw" / "another" / "target" / "fio"))
+    raw = tmp_path / "raw"
+    for prefix in (one.record.uuid[:5], one.short, one.record.uuid[:12], one.record.uuid):
+        ((found_in, found),) = find_trials(raw, prefix)
+        assert (found_in.folder, found.folder, found.record) == (store.folder, one.folder, one.record)
+    assert [found.record.uuid for _, found in find_trials(raw, other.short)] == [other.record.uuid]
+    assert {found.record.uuid for _, found in find_trials(raw, "")} == {one.record.uuid, other.record.uuid}
+    assert find_trials(raw, f"{one.short}-0000-0000") == [] == find_trials(raw, "x")
+
+
 def vars_of(trial):
     return {key: getattr(trial.record, key) for key in ("uuid", "case", "block", "status")}
 

@@ -6,7 +6,7 @@ import shutil
 from pathlib import Path
 
 import pytest
-from crate_study import SESSION, CrateStudy
+from stored_study import SESSION, StoredStudy
 
 from benchstudy.measuring import confirmed, sealed
 from benchstudy.measuring.confirmed import RawAltered
@@ -15,8 +15,8 @@ from benchstudy.model import paths
 
 
 @pytest.fixture(scope="module")
-def original(tmp_path_factory: pytest.TempPathFactory) -> CrateStudy:
-    return CrateStudy(tmp_path_factory.mktemp("sealed") / "project")
+def original(tmp_path_factory: pytest.TempPathFactory) -> StoredStudy:
+    return StoredStudy(tmp_path_factory.mktemp("sealed"))
 
 
 class Store:
@@ -45,7 +45,7 @@ class Store:
 
 
 @pytest.fixture
-def store(original: CrateStudy, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Store:
+def store(original: StoredStudy, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Store:
     root = tmp_path / "project"
     folder = root / original.store.folder.relative_to(original.root)
     shutil.copytree(original.store.folder, folder)
@@ -55,7 +55,7 @@ def store(original: CrateStudy, tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
 
 
 @pytest.fixture
-def trial(store: Store, original: CrateStudy) -> Path:
+def trial(store: Store, original: StoredStudy) -> Path:
     return store.folder / original.ok.folder.relative_to(original.store.folder)
 
 

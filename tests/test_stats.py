@@ -1,6 +1,7 @@
 """Estimates against what can be worked out by hand or by counting."""
 
 import math
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -65,6 +66,7 @@ def test_failed_trials_are_counted_and_never_a_number():
 )
 def test_values_that_allow_no_estimate_say_so_in_words(values, note):
     summary = summarise(values)
+    assert summary.n == len([value for value in values if value is not None])
     assert summary.mean is None and summary.median is None and summary.interval_low is None
     assert note in summary.note
 
@@ -89,6 +91,15 @@ def test_one_zero_is_a_value_like_any_other():
     summary = summarise([0.0, 1.0, 2.0, 3.0, 4.0, 5.0])
     assert (summary.median, summary.interval_low, summary.note) == (2.5, 0.0, "")
     assert precision(summarise([0.0] * 4 + [1.0] * 2)) is None, "nothing is a share of zero"
+
+
+def test_precision_is_half_the_width_over_the_median_of_whatever_sign():
+    summary = summarise([1.0, 2.0, 3.0, 5.0, 6.0, 9.0])
+    assert (summary.median, summary.interval_low, summary.interval_high, precision(summary)) == (4.0, 1.0, 9.0, 1.0)
+    assert precision(summarise([-1.0, -2.0, -3.0, -5.0, -6.0, -9.0])) == 1.0
+    assert precision(summarise([1.0, 2.0])) is None
+    for end in ("interval_low", "interval_high"):
+        assert precision(replace(summary, **{end: None})) is None
 
 
 @pytest.mark.parametrize(

@@ -111,7 +111,8 @@ def _memory_and_noise(ranks: np.ndarray) -> tuple[float, float, float]:
     if np.count_nonzero(differences) <= len(differences) - int(_KEPT * len(differences)):  # clean steps
         near, kept = float((differences**2).mean()), unsure
     else:
-        slope = float(np.polynomial.Polynomial.fit(np.arange(len(ranks)), ranks, 1).convert().coef[-1])
+        # Not the last coefficient after convert(), which drops one of exactly zero.
+        slope = float(np.polynomial.Polynomial.fit(np.arange(len(ranks)), ranks, 1).deriv()(0))
         near, far = (_usual(_squared_differences(ranks, lag, slope)) for lag in (1, 2))
         kept = max(0.0, far / near - 1) + unsure
     return kept, near / 2 * (1 + kept) / (1 - kept) ** 2 if kept < 1 else math.inf, near / 2

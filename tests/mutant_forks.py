@@ -1,0 +1,175 @@
+"""A pytest plugin of mutants.py: once all tests are collected, each mutant meets those that reach it, in a fork.
+
+A fork has everything imported, so the mutant's functions are put in the place of what they were. Where a mutant is more
+than a function, and in what importing executes, a fresh pytest imports the mutated file. Processes that a test starts
+read that file, too.
+"""
+
+import contextlib
+import gc
+import json
+import math
+import os
+import resource
+import signal
+import sys
+import time
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from types import CodeType, FunctionType
+from typing import Any
+
+import psutil
+import pytest
+
+ORDERS, RESULTS = "BENCHSTUDY_TEST_ORDERS", "BENCHSTUDY_TEST_RESULTS"
+KILLED, SURVIVED, TIMEOUT = "killed", "survived", "timeout"
+_OF_A_FUNCTION = 0x1  # CO_OPTIMIZED, which the code of modules and classes is not
+_MOST_BYTES = 6 << 30
+_LOOK_S = 0.02
+_WAITING = 6  # times as long on the clock: others compute, too
+
+Order = Mapping[str, Any]
+Functions = Mapping[tuple[str, str, int], list[FunctionType]]
+Swaps = list[tuple[FunctionType, CodeType]]
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    config.pluginmanager.register(_Forks(Path(os.environ.pop(ORDERS)), int(os.environ.pop(RESULTS))))
+
+
+class _Forks:
+    """`orders`: a mutant in each line, with path, text, imported, tests (ids in their order) and processor's most_s.
+
+    A line with the outcome of each goes to the pipe `results`.
+    """
+
+    def __init__(self, orders: Path, results: int):
+        self._orders, self._results = orders, os.fdopen(results, "w", buffering=1)
+        os.set_inheritable(results, False)
+        self._failed = orders.with_name("failed")
+
+    @pytest.hookimpl(tryfirst=True)
+    def pytest_runtestloop(self, session: pytest.Session) -> bool:
+        items, functions = {item.nodeid: item for item in session.items}, _functions()
+        gc.collect()
+        gc.freeze()  # a fork's collector would write to, and so copy, all of it
+        for number, line in enumerate(self._orders.read_text().splitlines(), start=1):
+            order, begun = json.loads(line), time.monotonic()
+            with _mutated(Path(order["path"]), order["text"], number) as original:
+                swaps = None if order["imported"] else _swaps(order["path"], original, order["text"], functions)
+                self._failed.write_text("")
+                if swaps is None:
+                    child = self._fresh(order)
+                else:
+                    child = self._fork(session, order, [items[test] for test in order["tests"]], swaps)
+                outcome = _outcome(child, begun + _WAITING * order["most_s"])
+            how = {"fresh": swaps is None, "failed": self._failed.read_text(), "took_s": time.monotonic() - begun}
+            self._results.write(json.dumps({"outcome": outcome, **how}) + "\n")
+        return True
+
+    def _fork(self, session: pytest.Session, order: Order, items: list[pytest.Item], swaps: Swaps) -> int:
+        if child := os.fork():
+            return child
+        try:
+            self._results.close()
+            _begin_alone(order)
+            for function, code in swaps:
+                function.__code__ = code
+            for item, following in zip(items, [*items[1:], None], strict=True):
+                item.config.hook.pytest_runtest_protocol(item=item, nextitem=following)
+                if session.testsfailed:
+                    self._failed.write_text(item.nodeid)
+                    break
+            os._exit(bool(session.testsfailed))
+        except BaseException as error:
+            self._failed.write_text(repr(error))
+        finally:
+            os._exit(1)
+
+    def _fresh(self, order: Order) -> int:
+        if child := os.fork():
+            return child
+        try:
+            _begin_alone(order)
+            options = ("-x", "-q", "-p", "no:cacheprovider", f"--basetemp={self._failed.with_name('fresh')}")
+            os.execv(sys.executable, [sys.executable, "-m", "pytest", *options, *order["tests"]])
+        finally:
+            os._exit(1)
+
+
+def _begin_alone(order: Order) -> None:
+    os.setsid()
+    resource.setrlimit(resource.RLIMIT_DATA, (_MOST_BYTES, _MOST_BYTES))
+    resource.setrlimit(resource.RLIMIT_CPU, (math.ceil(order["most_s"]),) * 2)
+
+
+@contextlib.contextmanager
+def _mutated(path: Path, text: str, number: int) -> Iterator[str]:
+    original, times = path.read_text(), path.stat()
+    path.write_text(text)
+    # A compiled module is believed by size and second of its source.
+    os.utime(path, (times.st_atime, times.st_mtime + number))
+    try:
+        yield original
+    finally:
+        path.write_text(original)
+        os.utime(path, (times.st_atime, times.st_mtime))
+
+
+def _outcome(child: int, until: float) -> str:
+    """It and all that it started are gone afterwards."""
+    ended, status = 0, 0
+    while not ended and time.monotonic() < until:
+        time.sleep(_LOOK_S)
+        ended, status = os.waitpid(child, os.WNOHANG)
+    if not ended:
+        for process in (*psutil.Process(child).children(recursive=True), psutil.Process(child)):
+            with contextlib.suppress(psutil.NoSuchProcess):
+                process.kill()
+        os.waitpid(child, 0)
+    with contextlib.suppress(ProcessLookupError):
+        os.killpg(child, signal.SIGKILL)
+    if not ended or (os.WIFSIGNALED(status) and os.WTERMSIG(status) in (signal.SIGXCPU, signal.SIGKILL)):
+        return TIMEOUT
+    return KILLED if status else SURVIVED
+
+
+def _functions() -> Functions:
+    """All that there are, by where their code comes from."""
+    found: dict[tuple[str, str, int], list[FunctionType]] = {}
+    for thing in gc.get_objects():
+        if isinstance(thing, FunctionType):
+            found.setdefault(_place(thing.__code__), []).append(thing)
+    return found
+
+
+def _place(code: CodeType) -> tuple[str, str, int]:
+    return code.co_filename, code.co_qualname, code.co_firstlineno
+
+
+def _swaps(path: str, original: str, text: str, functions: Functions) -> Swaps | None:
+    """Which functions become the mutant's; None where the mutant is more than functions that there are."""
+    if not any(getattr(module, "__file__", None) == path for module in list(sys.modules.values())):
+        return []  # a test imports it, and that reads the mutant
+    swaps: Swaps = []
+    for old, new in _changed(*(compile(each, path, "exec", dont_inherit=True) for each in (original, text))):
+        mutated = functions.get(_place(old), ()) if old.co_flags & _OF_A_FUNCTION else ()
+        if not mutated or old.co_freevars != new.co_freevars:
+            return None
+        swaps += ((function, new) for function in mutated)
+    return swaps
+
+
+def _changed(old: CodeType, new: CodeType) -> Iterator[tuple[CodeType, CodeType]]:
+    """The outermost functions that differ, and a module or class that differs in itself."""
+    if old == new:
+        return
+    inner = [[each for each in code.co_consts if isinstance(each, CodeType)] for code in (old, new)]
+    own = [[each for each in code.co_consts if not isinstance(each, CodeType)] for code in (old, new)]
+    itself = own[0] != own[1] or (old.co_code, old.co_names) != (new.co_code, new.co_names)
+    if old.co_flags & _OF_A_FUNCTION or itself:
+        yield old, new
+    else:
+        for pair in zip(*inner, strict=True):
+            yield from _changed(*pair)
