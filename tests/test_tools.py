@@ -9,6 +9,7 @@ import fcntl
 import json
 import os
 import re
+import shutil
 import signal
 import subprocess
 import sys
@@ -19,6 +20,19 @@ from pathlib import Path
 import pytest
 from conftest import TOOL_STORE
 from provisioning import provision_here
+from small_tools import (
+    GO_SUM,
+    GO_TOOL,
+    HELLO,
+    HELLO_HASH,
+    PYTHON_TOOL,
+    REQUIREMENTS,
+    WHEEL_HASH,
+    build,
+    provision,
+    study_of,
+    with_pins,
+)
 from sshd_hosts import SshdHost
 
 from benchstudy.model.needs import generator_tools, programs_by_host
@@ -26,26 +40,6 @@ from benchstudy.model.study import parse_study
 from benchstudy.provisioning import toolbuilder
 from benchstudy.provisioning.target import ProvisionFailed, provision_target, what_is_ahead
 
-HELLO = "v0.0.0-20250915201037-7f05d217867b"
-HELLO_HASH = "h1:+gZE2jOdiscYByu0606Uw8Ldir2Cecd39Vq/3IEasRA="
-GO_MOD = f"module test.invalid/hello\n\ngo 1.22\n\nrequire golang.org/x/example/hello {HELLO} // indirect\n"
-GO_SUM = (
-    f"golang.org/x/example/hello {HELLO} {HELLO_HASH}\n"
-    f"golang.org/x/example/hello {HELLO}/go.mod h1:UhUKOXx5fMcLZxwL20DUrWWBBoRYG9Jvc8FiwZhRHCI=\n"
-)
-GO_TOOL = (
-    "from pathlib import Path\n"
-    "from benchstudy.provisioning.deploy import go_tool\n"
-    f"go_tool('a greeting', 'hello', 'golang.org/x/example/hello', {HELLO!r}, pins=Path('envs/hello'),\n"
-    "        share=['reverse'])\n"
-)
-WHEEL_HASH = "708e7481cc80179af0e556bbf0cc00b8444c7321e2700b8d8580231d13017248"
-REQUIREMENTS = f"# A comment.\nwheel==0.45.1 \\\n    --hash=sha256:{WHEEL_HASH}\n    # via nothing\n"
-PYTHON_TOOL = (
-    "from pathlib import Path\n"
-    "from benchstudy.provisioning.deploy import python_tool\n"
-    "python_tool('a tool for wheels', 'wheel', Path('envs/wheel-requirements.txt'))\n"
-)
 # No registry can be reached from a host with these, and it fails at once.
 OFFLINE = {"GOPROXY": "off", "PIP_NO_INDEX": "1", "PIP_FIND_LINKS": "/nowhere"}
 
@@ -53,16 +47,12 @@ OFFLINE = {"GOPROXY": "off", "PIP_NO_INDEX": "1", "PIP_FIND_LINKS": "/nowhere"}
 @pytest.fixture
 def here(project, monkeypatch):
     """A project with the pins of two small tools, and no deploy but the one a test writes."""
-    monkeypatch.chdir(project.root)
-    monkeypatch.delenv(TOOL_STORE)
-    envs = project.root / "envs"
-    for deploy in envs.glob("*.py"):
-        deploy.unlink()
-    (envs / "hello").mkdir()
-    (envs / "hello" / "go.mod").write_text(GO_MOD)
-    (envs / "hello" / "go.sum").write_text(GO_SUM)
-    (envs / "wheel-requirements.txt").write_text(REQUIREMENTS)
-    return project.root
+    return with_pins(project.root, monkeypatch)
+
+
+@pytest.fixture(scope="module")
+def built(tmp_path_factory):
+    return build(tmp_path_factory.mktemp("built"))
 
 
 @pytest.fixture(scope="module")
@@ -73,30 +63,12 @@ def offline(tmp_path_factory):
 
 
 @pytest.fixture(scope="module")
-def store(tmp_path_factory):
+def store(built, tmp_path_factory):
     """For the tests in which it does not matter who built a tool."""
-    return tmp_path_factory.mktemp("store")
-
-
-def study_of(work_dir, **host):
-    return parse_study(
-        {
-            "study": "tools",
-            "hosts": {"here": {**(host or {"loopback": True}), "work_dir": str(work_dir)}},
-            "targets": {"bench": {"roles": {"sut": "here"}}},
-            "families": {
-                "file_size": {"backends": [{"name": "disk", "kind": "path", "path": "/var/tmp"}], "sizes": ["1MB"]},
-                "fio": {"directories": [{"name": "disk", "path": "/var/tmp"}], "size": "1MiB"},
-            },
-        }
-    )
-
-
-def provision(root, deploy, work_dir, **host):
-    (root / "envs" / "file_size.py").write_text(deploy)
-    result = provision_target(study_of(work_dir, **host), "bench", root / "facts.json", ["file_size"])
-    assert json.loads((root / "facts.json").read_text())["hosts"]["here"] == result.hosts["here"]
-    return result.hosts["here"]
+    store = tmp_path_factory.mktemp("store")
+    for tool in (built.work / "tools").glob("*-*"):
+        shutil.copytree(tool, store / tool.name, symlinks=True)
+    return store
 
 
 def output(*argv):
@@ -111,10 +83,8 @@ def everything_below(folder):
     return sorted((str(path), path.lstat().st_mtime_ns) for path in folder.rglob("*"))
 
 
-def test_tools_are_built_below_the_work_folder_once_and_need_no_registry_afterwards(here, tmp_path, offline, caplog):
-    caplog.set_level("INFO", logger="benchstudy")
-    work = tmp_path / "work"
-    first = provision(here, GO_TOOL + PYTHON_TOOL, work)
+def test_tools_are_built_below_the_work_folder_once_and_need_no_registry_afterwards(here, built, offline):
+    work, first = built.work, built.facts
     assert first["problems"] == []
     assert first["changed"] == 2
     tools = work / "tools"
@@ -130,9 +100,10 @@ def test_tools_are_built_below_the_work_folder_once_and_need_no_registry_afterwa
     assert wheel["sha256"] == toolbuilder.sha256_of(tools / "bin" / "wheel")
     # The launcher's hash is what a trial records: it stands for all that is launched.
     assert wheel["contents_sha256"] in (tools / "bin" / "wheel").read_text()
-    assert f"hello {HELLO}: building in {tools}" in caplog.text
-    assert re.search(rf"hello {HELLO}: built in \d+ s", caplog.text)
-    assert not (tools / "cache").exists() and not list(tools.glob(".building-*"))
+    said = "\n".join(built.said)
+    assert f"hello {HELLO}: building in {tools}" in said
+    assert re.search(rf"hello {HELLO}: built in \d+ s", said)
+    assert not list(tools.glob(".building-*"))
 
     before = everything_below(work)
     second = provision(here, GO_TOOL + PYTHON_TOOL, work, **offline)
@@ -141,7 +112,7 @@ def test_tools_are_built_below_the_work_folder_once_and_need_no_registry_afterwa
     assert everything_below(work) == before
 
 
-def test_a_go_tool_of_our_own_sources_has_the_values_that_the_deploy_defines(here, tmp_path, store, monkeypatch):
+def test_a_go_tool_of_our_own_sources_has_the_values_that_the_deploy_defines(here, tmp_path, built, store, monkeypatch):
     monkeypatch.setenv(TOOL_STORE, str(store))
     (here / "envs" / "hello" / "says").mkdir()
     program = 'package main\n\nvar version, commit = "none", "none"\n\nfunc main() { println(version, commit) }\n'
@@ -152,9 +123,11 @@ def test_a_go_tool_of_our_own_sources_has_the_values_that_the_deploy_defines(her
         "go_tool('what it was told', 'says', 'test.invalid/hello', 'v1', package='./says', pins=Path('envs/hello'),\n"
         "        sources=['says'], defines={'main.version': 'dev', 'main.commit': '63c97f5a6d8f'})\n"
     )
+    built.lend_compiled(store)
     facts = provision(here, deploy, tmp_path / "work")
-    assert facts["problems"] == []
+    assert facts["problems"] == [] and not (store / "cache").exists()
     assert output(tmp_path / "work" / "tools" / "bin" / "says") == "dev 63c97f5a6d8f\n"
+    built.lend_compiled(store)
     other = provision(here, deploy.replace("'dev'", "'release'"), tmp_path / "work")
     assert (other["changed"], other["problems"]) == (1, [])
     assert output(tmp_path / "work" / "tools" / "bin" / "says") == "release 63c97f5a6d8f\n"
@@ -193,13 +166,13 @@ def test_a_folder_that_has_its_tools_waits_for_no_other_build(here, tmp_path, st
 
 def test_a_program_that_was_altered_is_built_again(here, tmp_path, store, monkeypatch):
     monkeypatch.setenv(TOOL_STORE, str(store))
-    provision(here, PYTHON_TOOL, tmp_path / "work")
+    before = provision(here, PYTHON_TOOL, tmp_path / "work")
     launcher = tmp_path / "work" / "tools" / "bin" / "wheel"
-    content = launcher.read_text()
-    launcher.write_text(content + "# altered\n")
+    launcher.write_text(launcher.read_text() + "# altered\n")
     again = provision(here, PYTHON_TOOL, tmp_path / "work")
     assert again["changed"] == 1
-    assert launcher.read_text() == content
+    assert again["tools"]["wheel"]["contents_sha256"] == before["tools"]["wheel"]["contents_sha256"]
+    assert "# altered" not in launcher.read_text() and output(launcher, "version") == "wheel 0.45.1\n"
 
 
 def test_a_tool_that_cannot_be_built_is_named_with_its_cause_and_keeps_no_other_away(
@@ -250,10 +223,11 @@ def test_a_host_whose_python_is_missing_says_so(here, tmp_path, offline):
 
 
 @pytest.mark.fault(29)
-def test_a_build_ends_with_its_controller(here, tmp_path):
+def test_a_build_ends_with_its_controller(here, tmp_path, built):
     """Even one that was killed outright: nothing stays at work on the host, and the next run goes on."""
     (here / "envs" / "file_size.py").write_text(GO_TOOL)
     work = tmp_path / "work"
+    built.lend_compiled(work / "tools")
     with SshdHost(tmp_path / "sshd") as sshd:
         request = {
             "name": "here",
@@ -280,7 +254,7 @@ def test_a_build_ends_with_its_controller(here, tmp_path):
         _until(lambda: not _at_work(work), "the build goes on without its controller")
     facts = provision(here, GO_TOOL, work)
     assert facts["problems"] == []
-    assert not list((work / "tools").glob(".building-*"))
+    assert not (work / "tools" / "cache").exists() and not list((work / "tools").glob(".building-*"))
 
 
 def _at_work(work):
@@ -363,7 +337,7 @@ def test_the_servers_and_generators_of_http_concurrency_are_installed_and_run(pr
     assert "ApacheBench" in output(facts["programs"]["ab"]["path"], "-V")
 
 
-def test_who_only_looks_builds_nothing_and_knows_what_others_took(here, tmp_path):
+def test_who_only_looks_builds_nothing_and_knows_what_others_took(here, tmp_path, built):
     """Before anything is there the builder's own figures count, then those of the newest build of each name."""
     envs, work = here / "envs", tmp_path / "work"
     (envs / "file_size.py").write_text(GO_TOOL + PYTHON_TOOL)
@@ -372,19 +346,20 @@ def test_who_only_looks_builds_nothing_and_knows_what_others_took(here, tmp_path
     ahead = what_is_ahead(study, [("bench", "file_size")])["here"]
     assert (ahead.builds, ahead.installs, ahead.unknown) == ({"hello": 60.0, "wheel": 8.0}, [], "")
     assert ahead.downloads["wheel"] == "1 wheel" and not (work / "tools").exists()
+    shutil.copytree(built.work, work, symlinks=True, dirs_exist_ok=True)
     provision_target(study, "bench", here / "facts.json", ["file_size"])  # the deploy of the other family is broken
     assert json.loads((here / "facts.json").read_text())["families"] == ["file_size"]
     assert what_is_ahead(study, [("bench", "file_size")])["here"].builds == {}
     (envs / "file_size.py").write_text(GO_TOOL + PYTHON_TOOL.replace("txt'))", "txt'), module='wheel.cli')"))
-    (built,) = (work / "tools").glob("wheel-*/tool.json")
+    (wheel,) = (work / "tools").glob("wheel-*/tool.json")
     seen = what_is_ahead(study, [("bench", "file_size")])["here"].builds
-    assert seen == {"wheel": json.loads(built.read_text())["built_in_s"]}
+    assert seen == {"wheel": json.loads(wheel.read_text())["built_in_s"]}
 
 
-def test_downloads_stay_for_the_next_family_that_builds(here, tmp_path):
-    (here / "envs" / "file_size.py").write_text(GO_TOOL)
-    study = study_of(tmp_path / "work")
-    provision_target(study, "bench", here / "facts.json", ["file_size"], keep_downloads=True)
-    assert (tmp_path / "work" / "tools" / "cache").is_dir()
-    provision_target(study, "bench", here / "facts.json", ["file_size"])
-    assert not (tmp_path / "work" / "tools" / "cache").exists()
+def test_downloads_stay_for_the_next_family_that_builds(here, tmp_path, built):
+    assert any(built.downloads.iterdir()), "they were to be kept"
+    work = tmp_path / "work"
+    shutil.copytree(built.work, work, symlinks=True)
+    built.lend_compiled(work / "tools")
+    assert provision(here, GO_TOOL, work)["changed"] == 0
+    assert not (work / "tools" / "cache").exists()
