@@ -3,6 +3,7 @@
 What is pushed is the store of an older version, `tests/data/store-b9a61cf`.
 """
 
+import hashlib
 import io
 import json
 import os
@@ -14,9 +15,11 @@ import tarfile
 from collections.abc import Iterator
 from contextlib import chdir, redirect_stderr, redirect_stdout
 from dataclasses import dataclass
+from functools import cache, cached_property
 from pathlib import Path
 from typing import Any
 
+import botocore.session
 import pytest
 from conftest import as_project
 from s3_server import ACCESS, SECRET, Proxy, S3Server, VersityServer
@@ -33,6 +36,7 @@ from benchstudy.model.study import Study, load_study
 
 STUDY = ("--study", "study.yaml")
 SERVERS = {"rclone": S3Server, "versitygw": VersityServer}
+_TABLES: dict[str, dict[str, Any]] = {}
 
 
 @dataclass(frozen=True)
@@ -45,7 +49,7 @@ class Clone:
     def raw(self) -> Path:
         return self.root / "data" / "raw"
 
-    @property
+    @cached_property
     def study(self) -> Study:
         return load_study(self.root / "study.yaml")
 
@@ -70,10 +74,14 @@ class Clone:
         return {path.relative_to(self.root).as_posix(): path.read_bytes() for path in found}
 
     def tables(self) -> dict[str, Any]:
-        shutil.rmtree(self.root / "tidy-now", ignore_errors=True)
-        for plan in self.study.sessions():
-            tidy_family(self.root, [plan], self.root / "tidy-now" / plan.family_name)
-        return tables(self.root / "tidy-now")
+        """Made once of the same raw files: several clones pull the same."""
+        digest = hashlib.sha256(repr(sorted(self.files().items())).encode()).hexdigest()
+        if digest not in _TABLES:
+            shutil.rmtree(self.root / "tidy-now", ignore_errors=True)
+            for plan in self.study.sessions():
+                tidy_family(self.root, [plan], self.root / "tidy-now" / plan.family_name)
+            _TABLES[digest] = tables(self.root / "tidy-now")
+        return _TABLES[digest]
 
     def index(self) -> None:
         """Each session.json, of what is here."""
@@ -107,6 +115,14 @@ def credentials(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("AWS_EC2_METADATA_DISABLED", "true")
     monkeypatch.setenv("AWS_ACCESS_KEY_ID", ACCESS)
     monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", SECRET)
+
+
+@pytest.fixture(scope="module", autouse=True)
+def one_loader() -> Iterator[None]:
+    """Commands run in this process: what botocore knows of S3 is read once, not by the client of each."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(botocore.session, "create_loader", cache(botocore.session.create_loader))
+        yield
 
 
 @pytest.fixture(scope="module", params=SERVERS)
