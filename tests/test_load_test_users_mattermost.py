@@ -36,6 +36,8 @@ from benchstudy.model.errors import TrialFailed
 
 SMALL = {"users": 24, "teams": 2, "channels": 4, "posts": 200, "direct-posts": 40}
 QUICK = Behaviour(think_time={"least": "50ms", "mean": "150ms"}, pauses=0.01)
+# Where it matters how many users there are, or that each action comes up, and not how much they ask for.
+CALM = Behaviour(think_time={"least": "100ms", "mean": "400ms"}, pauses=0.01)
 SESSION = "11111111-2222-4333-8444-555555555555"
 WEBSOCKETS = "mattermost_http_websockets_total"
 
@@ -160,7 +162,7 @@ def good(place: Place) -> tuple[Loaded, Path, float]:
     actions = {action: 1.0 for action in ORIGINAL_ACTIONS if action != "log_in_again"}
     before = place.count("mattermost_api_time_count")
     doing = {"actions": actions, "workers": 2, "like": "v1.23.0"}  # which has all of them
-    loaded, folder = place.load(bounded(10, "10s"), QUICK.model_copy(update=doing))
+    loaded, folder = place.load(bounded(10, "10s"), CALM.model_copy(update=doing))
     return loaded, folder, place.count("mattermost_api_time_count") - before
 
 
@@ -249,7 +251,8 @@ def test_the_rule_finds_how_many_a_real_server_takes_by_what_prometheus_sees_of_
     changes: fourteen, of which a swing by alerts that come late is less than half.
     """
     alerts = {"sockets": {"above": 14.0, "query": f"sum({WEBSOCKETS})"}, "client_errors": "2.5 %", "memory": "99 %"}
-    loaded, folder = place.load(unbounded(max_users=24, slope=0.4, window="12s", at_most="120s", alerts=alerts))
+    load = unbounded(max_users=24, slope=0.4, window="12s", at_most="120s", alerts=alerts)
+    loaded, folder = place.load(load, CALM)
     result = loaded.result["result"]
     assert (result["why"], result["limited_by"], result["first_alert"]) == (SETTLED, "sockets", "sockets")
     values = read(loaded, folder).values
@@ -285,7 +288,7 @@ def test_who_types_is_told_to_those_who_look_at_the_channel(place: Place):
         return said, sent
 
     before = typing()
-    place.load(bounded(12), QUICK.model_copy(update={"actions": {"post": 1.0, "view_channel": 1.0}}))
+    place.load(bounded(12, "4s"), QUICK.model_copy(update={"actions": {"post": 1.0, "view_channel": 1.0}}))
     said, sent = (now - was for now, was in zip(typing(), before, strict=True))
     # Seven times as often while nobody says what is looked at.
     assert said > 50 and sent < 3 * said
