@@ -62,6 +62,11 @@ def ask(page: Path, script: str, *, fragment: str = "", width: int = 390) -> str
 
     Chromium's own window does not become narrower than 500 pixels; a frame does.
     """
+    return told(page, script, fragment=fragment, width=width)[0]
+
+
+def told(page: Path, script: str, *, fragment: str = "", width: int = 390) -> tuple[str, list[str]]:
+    """What `script` returns, as `ask`, and every line that the page wrote to the console."""
     holder = page.with_name(f"ask-{os.getpid()}.html")
     holder.write_text(
         f"""<body><iframe style="width:{width}px;height:2000px;border:0" src="{page.name}{fragment}"></iframe>
@@ -81,8 +86,9 @@ document.querySelector("iframe").onload = async (event) => {{
         encoding="utf-8",
     )
     try:
-        found = re.search(r"<output>(.*?)</output>", visit(holder).dom, re.DOTALL)
+        visited = visit(holder)
     finally:
         holder.unlink()
+    found = re.search(r"<output>(.*?)</output>", visited.dom, re.DOTALL)
     assert found, "the page did not load in its frame"
-    return found[1]
+    return found[1], visited.console

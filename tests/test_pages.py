@@ -1,18 +1,32 @@
-"""The pages as a reader gets them: executed notebooks and the index, opened in a browser without network."""
+"""The pages as a reader gets them: executed notebooks and the index, opened in a browser without network.
+
+The notebooks are run in our own process, and once more in a kernel of Jupyter, papermill's standard engine.
+"""
 
 import html
 import json
 import re
+import shutil
+from collections.abc import Callable
+from contextlib import chdir
+from dataclasses import dataclass, field
+from functools import cache
 from itertools import pairwise
+from pathlib import Path
+from typing import Any
 
-import browser
 import nbformat
+import nbformat.v4 as v4
+import papermill
 import pytest
 import yaml
 from conftest import CHECKOUT, pages_made_in
+from http_fixture import write_http
 from load_fixture import write_load
 from log_fixture import write_log
-from tidy_fixture import HOSTILE, write_file_size, write_fio
+from notebook_outputs import code_of, told
+from page_looks import CASE, Shown, show
+from tidy_fixture import HOSTILE, write_command, write_file_size, write_fio
 
 from benchstudy.jobs import notebooks
 from benchstudy.model import paths
@@ -29,38 +43,68 @@ PAGES = (
 )
 # The two indexes differ in their links only: a browser need not open both.
 SHOWN = PAGES[:-1]
+NOTEBOOKS = sorted(path.stem for path in (CHECKOUT / "notebooks").glob("*.ipynb"))
+BLOCKS = 8
 MEGABYTE = 1_000_000
 
 
+@dataclass(frozen=True)
+class Made:
+    """What the notebooks made of two made-up studies. By notebook: `executed`, and the `files` that it left."""
+
+    root: Path
+    executed: dict[str, Path] = field(default_factory=dict)
+    files: dict[str, dict[str, bytes]] = field(default_factory=dict)
+
+
 @pytest.fixture(scope="module")
-def reports(tmp_path_factory):
-    """The reports of a made-up study: 1 000 trials of one family, every kind of failure, evil names."""
+def made(tmp_path_factory: pytest.TempPathFactory) -> Made:
+    """One study with every kind of failure and evil names, the other with the families that are not shown here."""
     root = tmp_path_factory.mktemp("project")
-    write_file_size(root, blocks=25)
+    write_file_size(root, blocks=BLOCKS)
     write_fio(root)
     write_log(root)
     write_load(root, databases=("mariadb",))
+    write_file_size(root, study="other", blocks=3, hostile=False)
+    write_command(root, study="other", blocks=3)
+    write_http(root, study="other", blocks=3)
     declare_ceilings(root)
+    made = Made(root)
     with pages_made_in(root):
-        folder = root / "reports" / "embedded"
-        for page in (*FAMILIES, *STUDY_PAGES):
-            executed = folder / "notebooks" / f"{page}.ipynb"
-            parameters = {
-                "study": "embedded",
-                "tidy": f"data/tidy/embedded/{page if page in FAMILIES else ''}",
-                "output": f"reports/embedded/{page}",
-            }
+        for page in NOTEBOOKS:
+            parameters = parameters_of(page)
+            made.executed[page] = Path(root / parameters["output"]).parent / "notebooks" / f"{page}.ipynb"
             notebook = CHECKOUT / "notebooks" / f"{page}.ipynb"
-            notebooks.execute(notebook, root / f"{page}-trace.ipynb", executed, parameters)
-            htmlpages.render_notebook(executed, folder / f"{page}.html", title=f"A title {HOSTILE}")
-        study = load_study(CHECKOUT / "config" / "config.yaml")
+            notebooks.execute(notebook, root / f"{page}-trace.ipynb", made.executed[page], parameters)
+            made.files[page] = files_below(root / parameters["output"])
+    return made
+
+
+def parameters_of(page: str) -> dict[str, Any]:
+    if page == "two_studies":
+        return {"base": "embedded", "other": "other", "tidy": "data/tidy", "output": "reports/embedded/two_studies"}
+    study = "embedded" if page in (*FAMILIES, *STUDY_PAGES) else "other"
+    tidy = f"data/tidy/{study}/{'' if page in STUDY_PAGES else page}"
+    return {"study": study, "tidy": tidy, "output": f"reports/{study}/{page}"}
+
+
+def files_below(folder: Path) -> dict[str, bytes]:
+    return {str(path.relative_to(folder)): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
+
+
+@pytest.fixture(scope="module")
+def reports(made: Made) -> Path:
+    folder = made.root / "reports" / "embedded"
+    with chdir(made.root):
+        for page in (*FAMILIES, *STUDY_PAGES):
+            htmlpages.render_notebook(made.executed[page], folder / f"{page}.html", title=f"A title {HOSTILE}")
         indexpages.build_index(
-            study,
-            tidy={family: root / "data" / "tidy" / "embedded" / family for family in FAMILIES},
-            sessions=[root / f"data/raw/embedded/this-machine/{family}/session.json" for family in FAMILIES],
-            reports=root / "reports",
+            load_study(CHECKOUT / "config" / "config.yaml"),
+            tidy={family: made.root / "data" / "tidy" / "embedded" / family for family in FAMILIES},
+            sessions=[made.root / f"data/raw/embedded/this-machine/{family}/session.json" for family in FAMILIES],
+            reports=made.root / "reports",
         )
-    return root / "reports"
+    return made.root / "reports"
 
 
 def declare_ceilings(root):
@@ -81,8 +125,35 @@ def texts(reports):
     return {page: (reports / page).read_text(encoding="utf-8") for page in PAGES}
 
 
+@cache
 def without_scripts(text):
     return re.sub(r"<(script|style)\b.*?</\1>", "", text, flags=re.DOTALL)
+
+
+@pytest.fixture(scope="module")
+def by_kernel(made: Made, tmp_path_factory: pytest.TempPathFactory) -> Made:
+    """The same cells, of all notebooks in one kernel: its start and imports take as long as a page."""
+    again = Made(tmp_path_factory.mktemp("kernel"))
+    cells = {page: code_of(executed) for page, executed in made.executed.items()}
+    python = {"kernelspec": {"name": "python3", "display_name": "Python 3"}}
+    every = v4.new_notebook(cells=[v4.new_code_cell(c.source) for of in cells.values() for c in of], metadata=python)
+    with pages_made_in(again.root):
+        shutil.copytree(made.root, again.root, dirs_exist_ok=True, ignore=shutil.ignore_patterns("reports"))
+        nbformat.write(every, again.root / "every.ipynb")
+        papermill.execute_notebook("every.ipynb", "executed.ipynb", progress_bar=False, start_timeout=180)
+    executed = iter(code_of(again.root / "executed.ipynb"))
+    for page, of_page in cells.items():
+        again.executed[page] = again.root / f"{page}.ipynb"
+        nbformat.write(v4.new_notebook(cells=[next(executed) for _ in of_page]), again.executed[page])
+        again.files[page] = files_below(again.root / parameters_of(page)["output"])
+    return again
+
+
+@pytest.mark.parametrize("page", NOTEBOOKS)
+def test_every_page_is_the_same_by_a_kernel_of_jupyter(made: Made, by_kernel: Made, page: str):
+    assert told(code_of(made.executed[page])) == told(code_of(by_kernel.executed[page]))
+    ours, theirs = made.files[page], by_kernel.files[page]
+    assert ours and [name for name in ours | theirs if ours.get(name) != theirs.get(name)] == []
 
 
 @pytest.mark.parametrize("page", PAGES)
@@ -96,14 +167,20 @@ def test_a_page_is_small_and_names_nothing_outside_itself(texts, page):
     assert not re.findall(r"<script[^>]*\bsrc=", text)
 
 
+@pytest.fixture(scope="module")
+def shown(reports: Path) -> Callable[[str], Shown]:
+    """A page, opened once for all tests: that takes seconds of processor time."""
+    return cache(lambda page: show(reports / page))
+
+
 @pytest.mark.parametrize("page", SHOWN)
 @pytest.mark.fault(24)
-def test_a_page_without_network_shows_everything_and_complains_of_nothing(reports, texts, page):
-    visit = browser.visit(reports / page)
+def test_a_page_without_network_shows_everything_and_complains_of_nothing(shown, texts, page):
+    visit = shown(page)
     assert visit.console == []
     panels = 0 if page.endswith("index.html") else visit.dom.count('class="panel"')  # the overview's figures are static
     assert visit.dom.count('data-rendered="yes"') == visit.dom.count('class="spec"') == panels
-    assert html.unescape(re.search(r"<title>(.*?)</title>", visit.dom, re.DOTALL)[1]) != "owned"
+    assert visit.title != "owned"
     assert HOSTILE not in texts[page] and HOSTILE not in without_scripts(visit.dom)
 
 
@@ -115,15 +192,8 @@ def test_figures_are_there_without_scripts(texts, family):
 
 
 @pytest.mark.parametrize("page", SHOWN)
-def test_a_page_is_never_wider_than_its_window(reports, page):
-    script = """
-      const narrow = document.documentElement.scrollWidth;
-      window.frameElement.style.width = "1440px";
-      await new Promise((done) => setTimeout(done, 500));
-      return narrow + " " + document.documentElement.scrollWidth;
-    """
-    narrow, wide = map(int, browser.ask(reports / page, script, width=390).split())
-    assert (narrow, wide) == (390, 1440)
+def test_a_page_is_never_wider_than_its_window(shown, page):
+    assert shown(page).widths == [390, 1440]
 
 
 @pytest.mark.parametrize("page", PAGES)
@@ -166,25 +236,13 @@ def test_every_figure_of_a_table_leads_to_its_trials(texts, family):
     assert {cell[:9] for cell in cells} == {'<a href="'}
 
 
-def test_a_link_to_trials_opens_them(reports):
-    case = "case-backend=local,op=write,size=1MB,sync=fsync"
-    opened = "return [...document.querySelectorAll('details.case[open]')].map((d) => d.id).join(' ')"
-    assert browser.ask(reports / "embedded/file_size.html", opened, fragment=f"#{case}") == case
-    inside = "return document.querySelector(':target').closest('details.case').open"
-    trial = re.search(r'<tr id="(trial-\w+)"', (reports / "embedded/fio.html").read_text(encoding="utf-8"))[1]
-    assert browser.ask(reports / "embedded/fio.html", inside, fragment=f"#{trial}") == "true"
+def test_a_link_to_trials_opens_them(shown):
+    assert shown("embedded/file_size.html").seen["open"] == [CASE]
+    assert shown("embedded/fio.html").seen is True
 
 
-def test_the_legend_hides_a_series(reports):
-    script = """
-      const figure = document.querySelector("#figure-duration");
-      const marks = () => figure.querySelectorAll(".view svg .mark-symbol path").length;
-      const before = marks();
-      [...figure.querySelectorAll(".legend button")].find((b) => b.dataset.series === "local").click();
-      await new Promise((done) => setTimeout(done, 500));
-      return before + " " + marks();
-    """
-    before, after = map(int, browser.ask(reports / "embedded/file_size.html", script).split())
+def test_the_legend_hides_a_series(shown):
+    before, after = shown("embedded/file_size.html").seen["marks"]
     assert 0 < after < before
 
 
@@ -196,7 +254,7 @@ def test_a_failure_is_a_cell_and_a_row_of_the_index(texts):
         index,
         re.DOTALL,
     )
-    assert row and "25 of 25 trials" in row[0] and "No space left on device" in row[0]
+    assert row and f"{BLOCKS} of {BLOCKS} trials" in row[0] and "No space left on device" in row[0]
 
 
 @pytest.mark.fault(32)
@@ -266,7 +324,7 @@ def test_figures_and_tables_are_files_too(reports):
     assert "href" not in svg and "<script" not in svg
     assert (exports / "figures" / "duration.png").read_bytes().startswith(b"\x89PNG")
     grid = (exports / "tables" / "write-sync-fsync.rst").read_text(encoding="utf-8")
-    assert grid.startswith("+---") and "n = 25, 95 %" in grid
+    assert grid.startswith("+---") and f"n = {BLOCKS}, 95 %" in grid
 
 
 @pytest.mark.parametrize("family", FAMILIES)
@@ -296,22 +354,8 @@ def test_every_family_page_has_a_section_of_lints(texts):
     assert "10MB" in settled and f"Acknowledged: it has a cache {html.escape(HOSTILE, quote=False)}" in settled
 
 
-def test_a_cross_hair_tells_what_every_line_says_at_the_time_under_the_pointer(reports):
-    script = """
-      const svg = document.querySelector("[id^=figure-panels-bounded] .view svg");
-      svg.scrollIntoView({ block: "center" });
-      const box = svg.getBoundingClientRect();
-      const at = { bubbles: true, clientX: box.left + box.width * 0.7, clientY: box.top + box.height * 0.5 };
-      const under = document.elementFromPoint(at.clientX, at.clientY);
-      const tip = () => document.querySelector("#vg-tooltip-element.visible");
-      for (let i = 0; i < 200 && !tip(); i++) {
-        for (const kind of ["pointerover", "pointermove"])
-          under.dispatchEvent(new window.PointerEvent(kind, { ...at, view: window }));
-        await new Promise((done) => setTimeout(done, 50));
-      }
-      return tip().innerText.replace(/\\s+/g, " ");
-    """
-    said = browser.ask(reports / "embedded" / "load_test.html", script, width=1100)
+def test_a_cross_hair_tells_what_every_line_says_at_the_time_under_the_pointer(shown):
+    said = shown("embedded/load_test.html").seen
     assert re.fullmatch(r"time [\d.]+ s 9\.11\.0 [\d.]+ ms 10\.0\.0-rc2 [\d.]+ ms", said), said
 
 

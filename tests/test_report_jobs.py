@@ -9,8 +9,11 @@ import sys
 from pathlib import Path
 
 import nbformat
+import papermill
 import pytest
 from conftest import CHECKOUT
+from notebook_outputs import code_of, told
+from nothing_lost import processes
 from waiting import until
 
 from benchstudy.hosts.controller import CONTROLLER_PID
@@ -85,18 +88,70 @@ def test_an_executed_notebook_is_the_same_bytes_and_its_log_tells_when_it_ran(tm
     assert runs[0] == runs[1]
 
 
+# What a page of somebody's own may do besides: streams, values, what is cleared, a picture, a failing cell.
+EVERYTHING = """
+print("one"); print("two", end=""); print(" and more")
+%
+import sys
+print("three", file=sys.stderr)
+%
+None
+%
+sum(range(4))
+%
+from IPython.display import Image, Markdown, clear_output, display
+display("gone"); clear_output(); display(Markdown("**kept**"), 3); "last"
+%
+display(Image(b"\\x89PNG\\r\\n\\x1a\\n" + bytes(16), format="png"))
+%
+%%capture caught
+print("not shown")
+%
+class Odd:
+    def _repr_html_(self): return "<b>odd</b>"
+    def __repr__(self): return "odd"
+Odd()
+%
+Odd(); 5;
+%
+print(_, __name__, caught.stdout)
+def deeper(): raise ValueError("as meant")
+deeper()
+%
+print("never")
+"""
+
+
+def test_the_command_line_of_papermill_can_choose_it(tmp_path):
+    """And outputs are those of a kernel of Jupyter, papermill's standard engine."""
+    cells = [nbformat.v4.new_code_cell(source.strip()) for source in EVERYTHING.split("\n%\n")]
+    python = {"kernelspec": {"name": "python3", "display_name": "Python 3"}}
+    every, ours, kernel = (tmp_path / f"{name}.ipynb" for name in ("every", "ours", "kernel"))
+    nbformat.write(nbformat.v4.new_notebook(cells=cells, metadata=python), every)
+    command = [sys.executable, "-m", "papermill", every, ours, "--no-progress-bar", "--engine", "benchstudy-in-process"]
+    ended = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True)
+    assert ended.returncode == 1 and "ValueError: as meant" in ended.stderr, ended.stderr
+    with pytest.raises(papermill.PapermillExecutionError, match="as meant"):
+        papermill.execute_notebook(every, kernel, progress_bar=False, start_timeout=180)
+    said = told(code_of(ours))
+    assert said == told(code_of(kernel))
+    assert said[-2]["outputs"][-1]["evalue"] == "as meant" and said[-1]["outputs"] == []
+
+
 # -- jobs ----------------------------------------------------------------------
 
 
-@pytest.fixture
-def jobs(tmp_path):
-    """A folder for job scripts, and a command of the user's that they belong to until the test ends."""
+@pytest.fixture(scope="module")
+def jobs(tmp_path_factory):
+    """A folder for job scripts, and a command of the user's that they belong to until the last test ends."""
+    folder = tmp_path_factory.mktemp("jobs")
     controller = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(600)"])
-    yield tmp_path, controller
+    yield folder, controller
     controller.kill()
     controller.wait()
     # What it started goes with it, and takes its socket along.
-    until(lambda: not list((tmp_path / ".benchstudy").glob("preloaded-*.sock")))
+    until(lambda: not processes(str(folder)))
+    assert not list((folder / ".benchstudy").glob("preloaded-*.sock"))
 
 
 def start(jobs, text, *arguments, controller=True):

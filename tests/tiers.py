@@ -39,7 +39,7 @@ LONGEST = (
     "test_log_write_sessions.py",
     "test_load_test_users_mattermost.py",
     "test_load_test_mattermost.py",
-    "test_notebook_engines.py",
+    "test_pages.py",
     "test_two_hosts.py",
     "test_workflow.py",
     "test_reproduce.py",

@@ -1,0 +1,32 @@
+"""What executed notebooks say, in a form in which two engines can be compared."""
+
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any
+
+import nbformat
+from nbformat import NotebookNode
+
+
+def code_of(notebook: Path) -> list[NotebookNode]:
+    return [cell for cell in nbformat.read(notebook, as_version=4).cells if cell.cell_type == "code"]
+
+
+def told(cells: Iterable[NotebookNode]) -> list[dict[str, Any]]:
+    """What code cells say. Prints that follow one another count as one, for a kernel sends them as they come; how
+    tracebacks are coloured and how much of the code stands in them is left out."""
+    said: list[dict[str, Any]] = []
+    first = 0
+    for cell in cells:
+        outputs: list[dict[str, Any]] = []
+        for output in cell.outputs:
+            last = outputs[-1] if outputs else {}
+            if output.output_type == last.get("output_type") == "stream" and output.name == last["name"]:
+                last["text"] += output.text
+            else:
+                outputs.append({name: value for name, value in output.items() if name != "traceback"})
+        # A kernel may have run other cells before.
+        first = first or cell.execution_count
+        count = cell.execution_count and cell.execution_count - first
+        said.append({"source": cell.source, "count": count, "outputs": outputs})
+    return said
