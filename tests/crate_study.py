@@ -3,7 +3,7 @@
 import json
 from pathlib import Path
 
-from conftest import copy_project
+from conftest import Project, copy_project
 from stored_study import STUDY, StoredStudy
 
 CSV = "Size,disk,bucket\n100KB,0.57 ms,failed: 403 (2 of 2)\n"
@@ -12,8 +12,8 @@ CSV = "Size,disk,bucket\n100KB,0.57 ms,failed: 403 (2 of 2)\n"
 class CrateStudy(StoredStudy):
     """The project at `root`, with the study measured and reported."""
 
-    def __init__(self, root: Path):
-        self.project = copy_project(root)
+    def __init__(self, root: Path, project: Project | None = None):
+        self.project = project or copy_project(root)
         self.file = self.project.write_study(STUDY)
         super().__init__(root)
         self._reports()

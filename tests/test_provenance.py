@@ -16,7 +16,7 @@ from urllib.parse import quote
 import offline_validator
 import pytest
 import yaml
-from conftest import CHECKOUT
+from conftest import CHECKOUT, Project, copy_project
 from crate_study import CrateStudy
 from stored_study import LOST, SESSION
 
@@ -38,13 +38,19 @@ def study(tmp_path_factory: pytest.TempPathFactory) -> CrateStudy:
     return CrateStudy(tmp_path_factory.mktemp("crate") / "project")
 
 
-@pytest.fixture
-def own_study(tmp_path: Path) -> CrateStudy:
-    """One to alter, with little software in it."""
-    study = CrateStudy(tmp_path / "project")
+@pytest.fixture(scope="module")
+def little_software(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    root = copy_project(tmp_path_factory.mktemp("little") / "project").root
     for folder in ("envs", "src/benchstudy", "data/published"):
-        shutil.rmtree(study.root / folder)
-    return study
+        shutil.rmtree(root / folder)
+    return root
+
+
+@pytest.fixture
+def own_study(little_software: Path, tmp_path: Path) -> CrateStudy:
+    """One to alter."""
+    shutil.copytree(little_software, tmp_path / "project")
+    return CrateStudy(tmp_path / "project", Project(tmp_path / "project"))
 
 
 @pytest.fixture(scope="module")
