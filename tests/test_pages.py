@@ -17,7 +17,6 @@ from typing import Any
 
 import nbformat
 import nbformat.v4 as v4
-import papermill
 import pytest
 import yaml
 from conftest import CHECKOUT, pages_made_in
@@ -133,6 +132,8 @@ def without_scripts(text):
 @pytest.fixture(scope="module")
 def by_kernel(made: Made, tmp_path_factory: pytest.TempPathFactory) -> Made:
     """The same cells, of all notebooks in one kernel: its start and imports take as long as a page."""
+    import papermill  # not above: tests are collected by each worker
+
     again = Made(tmp_path_factory.mktemp("kernel"))
     cells = {page: code_of(executed) for page, executed in made.executed.items()}
     python = {"kernelspec": {"name": "python3", "display_name": "Python 3"}}

@@ -9,7 +9,6 @@ import sys
 from pathlib import Path
 
 import nbformat
-import papermill
 import pytest
 from conftest import CHECKOUT
 from notebook_outputs import code_of, told
@@ -122,8 +121,11 @@ print("never")
 """
 
 
+@pytest.mark.slow  # a kernel
 def test_the_command_line_of_papermill_can_choose_it(tmp_path):
     """And outputs are those of a kernel of Jupyter, papermill's standard engine."""
+    import papermill  # not above: tests are collected by each worker
+
     cells = [nbformat.v4.new_code_cell(source.strip()) for source in EVERYTHING.split("\n%\n")]
     python = {"kernelspec": {"name": "python3", "display_name": "Python 3"}}
     every, ours, kernel = (tmp_path / f"{name}.ipynb" for name in ("every", "ours", "kernel"))
