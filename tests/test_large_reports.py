@@ -5,6 +5,7 @@ import html
 import json
 import os
 import re
+from functools import cache
 from itertools import pairwise
 from pathlib import Path
 from urllib.parse import unquote
@@ -67,6 +68,7 @@ def trial_pages(texts):
     return {path: text for path, text in texts.items() if path.parent.name == "trials"}
 
 
+@cache
 def markup(text):
     return re.sub(r"<(script|style)\b.*?</\1>", "", text, flags=re.DOTALL)
 

@@ -20,7 +20,7 @@ from benchstudy.families.load_test.fetch import RAW
 from benchstudy.measuring.raw import StoredTrial
 from benchstudy.model import registry
 
-SMALL = {"users": 40, "teams": 1, "channels": 5, "posts": 300, "direct-posts": 30}
+SMALL = {"users": 10, "teams": 1, "channels": 3, "posts": 60, "direct-posts": 10}
 # Holds a session of the study on standard input, in the project of its argument.
 HOLD = """
 import json, pathlib, sys
@@ -57,7 +57,7 @@ def block() -> dict[str, Any]:
         ],
         # So long that the one whose server dies could not be over by itself.
         loads=[{"name": "bounded", "users": 8, "ramp": "1s", "duration": "7s"}],
-        behaviour={"think_time": {"least": "100ms", "mean": "300ms"}},
+        behaviour={"think_time": {"least": "100ms", "mean": "500ms"}},
     )
     found["services"] |= bad_servers(found["services"][SERVER])
     return found

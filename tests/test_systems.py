@@ -57,9 +57,12 @@ def startable() -> list[str]:
 
 
 def commands() -> list[dict[str, Any]]:
-    """One a system, which is up for its own trial; beside them what programs say of levels."""
-    plain = [{"name": name, "system": name, "argv": ["true"], "system_for": "trial"} for name in startable()]
+    """One a system, which is up for its own trial; beside them what programs say of levels. Rows take long to make, and
+    are those of the servers that stand on them.
+    """
+    plain: list[dict[str, Any]] = [{"name": name, "system": name, "argv": ["true"]} for name in startable()]
     for each in plain:
+        each |= {} if each["name"] in SERVICES else {"system_for": "trial"}
         each |= {"with": GIVEN[each["name"]]} if each["name"] in GIVEN else {}
     return [
         *plain,
