@@ -2,12 +2,11 @@
 
 import base64
 import contextlib
+import io
 import json
-import os
 import re
 import shutil
 import subprocess
-import sys
 import time
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
@@ -24,6 +23,7 @@ from prometheus_server import Prometheus, backfill, free_port, prometheus
 from sshd_hosts import SshdHost
 from waiting import until
 
+from benchstudy.commands.cli import main
 from benchstudy.families.load_test.facts import FACTS
 from benchstudy.families.load_test.fetch import RAW
 from benchstudy.hosts.agent import HostAgent
@@ -140,15 +140,12 @@ def test_windows_become_trials_and_the_server_is_never_asked_again(
     assert "describes this case in another way (select, window changed)" in json.loads(index.read_text())["problem"]
 
 
-def export(root: Path, *words: str, **environment: str) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        [sys.executable, "-m", "benchstudy.commands.cli", "export", *words],
-        cwd=root,
-        env={**os.environ, **environment},
-        capture_output=True,
-        text=True,
-        timeout=120,
-    )
+def export(root: Path, *words: str) -> subprocess.CompletedProcess[str]:
+    """`benchstudy export …`, in this process: a new one would import for longer than it works."""
+    out, err = io.StringIO(), io.StringIO()
+    with contextlib.chdir(root), contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
+        status = main(["export", *words])
+    return subprocess.CompletedProcess(words, status, out.getvalue(), err.getvalue())
 
 
 def test_the_shipped_export_makes_tables_without_any_server(host: dict[str, Any], root: Path):
