@@ -2,14 +2,13 @@
 
 import json
 import re
-import subprocess
-import sys
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import pytest
+from held_session import start_session
 from load_test_study import FAMILY, hold
 from mattermost_small import SERVER, block_of, provisioned
 from nothing_lost import left_on_host, processes, running
@@ -21,13 +20,6 @@ from benchstudy.measuring.raw import StoredTrial
 from benchstudy.model import registry
 
 SMALL = {"users": 10, "teams": 1, "channels": 3, "posts": 60, "direct-posts": 10}
-# Holds a session of the study on standard input, in the project of its argument.
-HOLD = """
-import json, pathlib, sys
-from benchstudy.measuring.session import hold_session
-from benchstudy.model.study import parse_study
-hold_session(pathlib.Path(sys.argv[1]), parse_study(json.load(sys.stdin)).session("bench", "load_test"))
-"""
 LAST_WORDS = "five users are there: it ends here"
 # Starts the server, and kills it once users have connected.
 DIES = f"""
@@ -175,10 +167,8 @@ def test_nothing_survives_a_controller_that_is_killed_under_load(session: Sessio
             )
         },
     }
-    controller = subprocess.Popen([sys.executable, "-c", HOLD, tmp_path], stdin=subprocess.PIPE, text=True)
+    controller = start_session(tmp_path, study)
     try:
-        controller.stdin.write(json.dumps(study))
-        controller.stdin.close()
         until(lambda: controller.poll() is not None or processes(str(session.work), "locustfile.py"), 180)
         (mark,) = {
             found

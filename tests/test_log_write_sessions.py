@@ -2,9 +2,7 @@
 
 import json
 import os
-import signal
 import socket
-import subprocess
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -13,7 +11,8 @@ from typing import Any
 import log_write_study
 import polars as pl
 import pytest
-from conftest import CHECKOUT, Project
+from conftest import CHECKOUT
+from held_session import start_session
 from log_write_study import BACKEND, FAMILY, HAMMER, LOG, OPEN, POSIX, POSIX_ARGV, SERVICES
 from nothing_lost import left_on_host
 from sshd_hosts import SshdHost
@@ -37,6 +36,7 @@ RATE = "200/s"
 # The hammer's screens speak of half a minute: some of them must have seen a whole one.
 SLOW_HAMMER = {**HAMMER, "warm_up": "4s", "duration": "36s", "cpus": 1}
 SHORT = {"window": "5s", "warm_up": "1s", "windows": 1}
+BRIEF = {**OPEN, "name": "brief", "warm_up": "0s", "duration": "2s"}
 BURST = {**OPEN, "name": "burst", "leaf": "16kB", "warm_up": "0s", "drain": "3s", "request_timeout": "5s"}
 
 
@@ -135,7 +135,7 @@ def block(taken_port: int) -> dict[str, Any]:
     return log_write_study.family(
         backends=backends,
         services=services,
-        generators=[OPEN, SLOW_HAMMER, BURST],
+        generators=[OPEN, SLOW_HAMMER, BRIEF, BURST],
         rates=[RATE],
         timeout="120s",
         # So low a bar that a machine with other work passes it.
@@ -149,7 +149,7 @@ def block(taken_port: int) -> dict[str, Any]:
             {"backends": bad, "generators": ["open"], "limits": ["none"]},
             {"backends": ["disk-full"], "generators": ["burst"], "limits": ["none"]},
             # Fast enough that more than a dozen leaves look at the database at once, on any machine.
-            {"backends": ["few-connections"], "generators": ["open"], "limits": ["none"], "rates": ["3000/s"]},
+            {"backends": ["few-connections"], "generators": ["brief"], "limits": ["none"], "rates": ["3000/s"]},
         ],
     )
 
@@ -345,9 +345,7 @@ def test_check_looks_for_programs_and_variables_without_measuring(
 
 
 @needs_root
-def test_nothing_survives_a_controller_that_was_killed(
-    project: Project, sshd: SshdHost, everything: Session, tmp_path: Path
-):
+def test_nothing_survives_a_controller_that_was_killed(sshd: SshdHost, everything: Session, tmp_path: Path):
     work = tmp_path / "work"
     work.mkdir()
     (work / "tools").symlink_to(everything.work / "tools")
@@ -374,14 +372,16 @@ def test_nothing_survives_a_controller_that_was_killed(
         "targets": {"bench": {"roles": {"sut": "here"}}},
         "families": {FAMILY: family},
     }
-    process: subprocess.Popen[str] = project.start("measure", "--configfile", project.write_study(study))
+    controller = start_session(tmp_path / "project", study)
     try:
-        until(lambda: process.poll() is not None or any("logbench write" in line for line in left_on_host(work)), 120)
-        assert process.poll() is None, process.stdout.read()
+        until(
+            lambda: controller.poll() is not None or any("logbench write" in line for line in left_on_host(work)), 120
+        )
+        assert controller.poll() is None
         there_was = " ".join(left_on_host(work))
     finally:
-        os.killpg(process.pid, signal.SIGKILL)
-        process.communicate(timeout=60)
+        controller.kill()
+        controller.wait(60)
         until(lambda: not left_on_host(work), 90)
     for what in ("tessera-posix", "mariadbd", "sshfs", "/mount"):
         assert what in there_was, f"{what} could have survived"
