@@ -4,7 +4,6 @@ import html
 import json
 import os
 import signal
-import subprocess
 import time
 from collections.abc import Callable
 
@@ -14,6 +13,7 @@ from calm_study import sealed
 from conftest import Project
 from nothing_lost import nothing_lost, seen
 from sshd_hosts import SshdHost
+from warm_snakemake import Started
 
 FILE_SIZE = {"sizes": ["100KB"], "sync": ["fsync"], "cache": ["cold"], "operations": 10}
 
@@ -63,11 +63,11 @@ def results(project: Project, target: str) -> list[tuple[str, int]]:
     return sorted((t["case"], t["block"]) for t in index(project, target)["trials"] if t["status"] == "ok")
 
 
-def begin(project: Project, what: str = "report") -> subprocess.Popen:
+def begin(project: Project, what: str = "report") -> Started:
     return project.start(what, "--configfile", "config/study.yaml")
 
 
-def until(condition: Callable[[], object], process: subprocess.Popen, timeout_s: float = 180) -> None:
+def until(condition: Callable[[], object], process: Started, timeout_s: float = 180) -> None:
     deadline = time.monotonic() + timeout_s
     while not condition():
         assert process.poll() is None, process.stdout.read()

@@ -12,6 +12,7 @@ import pytest
 from conftest import Project, copy_project
 from nothing_lost import nothing_lost, processes, seen
 from waiting import until
+from warm_snakemake import Started
 
 
 @pytest.fixture
@@ -41,7 +42,7 @@ def measure(project: Project) -> subprocess.CompletedProcess[str]:
     return project.snakemake("measure", "--configfile", "config/study.yaml")
 
 
-def start(project: Project) -> subprocess.Popen:
+def start(project: Project) -> Started:
     """The command in a process group of its own, as a shell starts it, once it measures its second trial."""
     process = project.start("measure", "--configfile", "config/study.yaml")
     deadline = time.monotonic() + 120

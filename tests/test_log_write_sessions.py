@@ -4,7 +4,6 @@ import json
 import os
 import signal
 import socket
-import subprocess
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -374,7 +373,7 @@ def test_nothing_survives_a_controller_that_was_killed(
         "targets": {"bench": {"roles": {"sut": "here"}}},
         "families": {FAMILY: family},
     }
-    process: subprocess.Popen[str] = project.start("measure", "--configfile", project.write_study(study))
+    process = project.start("measure", "--configfile", project.write_study(study))
     try:
         until(lambda: process.poll() is not None or any("logbench write" in line for line in left_on_host(work)), 120)
         assert process.poll() is None, process.stdout.read()

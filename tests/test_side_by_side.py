@@ -4,7 +4,6 @@ import inspect
 import json
 import os
 import signal
-import subprocess
 import sys
 from collections.abc import Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
@@ -18,6 +17,7 @@ from calm_study import sealed
 from conftest import Project
 from sshd_hosts import SshdHost
 from waiting import until
+from warm_snakemake import Started
 
 from benchstudy.measuring.beside import Beside
 from benchstudy.measuring.progress import under_way
@@ -72,7 +72,7 @@ def at(sshd: SshdHost) -> dict[str, Any]:
 
 
 @contextmanager
-def measuring(project: Project, declared: Mapping[str, Any]) -> Iterator[subprocess.Popen[str]]:
+def measuring(project: Project, declared: Mapping[str, Any]) -> Iterator[Started]:
     """A measurement under way, with a trial done and not nearly at its end; ended by Ctrl-C."""
     file = project.write_study(declared, f"{declared['study']}.yaml")
     process = project.start("measure", "--configfile", file)
