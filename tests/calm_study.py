@@ -1,6 +1,6 @@
 """A study that measures for as long as a test wants, and leaves the machine to other tests meanwhile."""
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +22,11 @@ def calm(folder: Path, **changes: Any) -> dict[str, Any]:
         "jobs": [{"name": name, **job} for name in ("one", "two")],
     }
     return {FAMILY: {**block, **changes}}
+
+
+def asleep(names: Iterable[str] = ("one", "two")) -> dict[str, Any]:
+    """Cases whose trials last a second and read nothing, of the family whose page costs least."""
+    return {"command": {"commands": [{"name": n, "argv": ["sleep", "1"], "warm_up": 0, "repeat": 1} for n in names]}}
 
 
 def sealed(project: Project, study: Mapping[str, Any], target: str) -> set[Path]:

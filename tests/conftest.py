@@ -64,17 +64,9 @@ class Project:
         done = warm_snakemake.run(["--cores", "8", *map(str, arguments)], self.root, self.environment, timeout_s)
         return _succeeded(done) if check else done
 
-    def start(self, *arguments: str | Path) -> subprocess.Popen[str]:
+    def start(self, *arguments: str | Path) -> warm_snakemake.Started:
         """`snakemake --cores 8 …`, not waited for, in a process group of its own as a shell starts it."""
-        return subprocess.Popen(
-            ["snakemake", "--cores", "8", *map(str, arguments)],
-            cwd=self.root,
-            env=self.environment,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
-            text=True,
-            start_new_session=True,
-        )
+        return warm_snakemake.Started(["--cores", "8", *map(str, arguments)], self.root, self.environment)
 
     def write_study(self, study: Mapping[str, Any], name: str = "study.yaml") -> Path:
         file = self.root / "config" / name

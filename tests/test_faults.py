@@ -3,71 +3,91 @@
 import html
 import json
 import os
+import shutil
 import signal
-import subprocess
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import ExitStack
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
 
 import calm_study
 import pytest
-from calm_study import sealed
-from conftest import Project
-from nothing_lost import nothing_lost, seen
+from conftest import Project, copy_project
+from nothing_lost import Seen, nothing_lost, seen
 from sshd_hosts import SshdHost
+from warm_snakemake import Started
 
-FILE_SIZE = {"sizes": ["100KB"], "sync": ["fsync"], "cache": ["cold"], "operations": 10}
-
-
-@pytest.fixture
-def hosts(tmp_path):
-    """Two sshd hosts with locks of their own, as on two machines."""
-    with (
-        SshdHost(tmp_path / "near", environment={"BENCHSTUDY_HOST_LOCK": f"{tmp_path}/near.lock"}) as near,
-        SshdHost(tmp_path / "far", environment={"BENCHSTUDY_HOST_LOCK": f"{tmp_path}/far.lock"}) as far,
-    ):
-        yield {"near": near, "far": far}
+CONFIG = ("--configfile", "config/study.yaml")
 
 
-@pytest.fixture
-def study(hosts, tmp_path) -> dict:
+@dataclass(frozen=True)
+class Hosts:
+    """By name: sshd hosts with locks of their own, as on machines of their own. `folder`: with their work folders."""
+
+    folder: Path
+    sshd: Mapping[str, SshdHost]
+
+    def __getitem__(self, name: str) -> SshdHost:
+        return self.sshd[name]
+
+    def work(self, name: str) -> Path:
+        return self.folder / f"work-{name}"
+
+    def described(self, name: str, at: str = "", **more: str) -> dict[str, Any]:
+        """As a study declares it; `at`: the name of the machine that it is."""
+        declared = self[at or name].host.model_dump(exclude_none=True, exclude_defaults=True)
+        return declared | {"work_dir": str(self.work(name))} | more
+
+
+def study(families: Mapping[str, Any], hosts: Mapping[str, Mapping[str, Any]]) -> dict[str, Any]:
     """Of a target on each host."""
-    (tmp_path / "data").mkdir()
     return {
         "study": "faults",
-        "blocks": 3,
+        "blocks": 2,
         "thresholds": {"lease": "4s", "reconnect": "3s"},
-        "hosts": {
-            name: sshd.host.model_dump(exclude_none=True, exclude_defaults=True)
-            | {"work_dir": str(tmp_path / f"work-{name}")}
-            for name, sshd in hosts.items()
-        },
+        "hosts": dict(hosts),
         "targets": {name: {"roles": {"sut": name}} for name in hosts},
-        "families": calm_study.calm(tmp_path / "data"),
+        "families": dict(families),
     }
 
 
-@pytest.fixture
-def small(study, tmp_path) -> dict:
-    """Of one target, with two trials of file_size."""
-    backends = [{"name": "disk", "kind": "path", "path": str(tmp_path / "data")}]
-    families = {"file_size": FILE_SIZE | {"backends": backends}}
-    return study | {"blocks": 1, "targets": {"near": study["targets"]["near"]}, "families": families}
+@pytest.fixture(scope="module")
+def hosts(tmp_path_factory) -> Iterator[Hosts]:
+    folder = tmp_path_factory.mktemp("hosts")
+    options = {"near": [], "far": [], "moved": [], "no-shell": ["ForceCommand /bin/false"]}
+    with ExitStack() as stack:
+        started = {}
+        for name, given in options.items():
+            lock = {"BENCHSTUDY_HOST_LOCK": str(folder / f"{name}.lock")}
+            started[name] = stack.enter_context(SshdHost(folder / name, options=given, environment=lock))
+        yield Hosts(folder, started)
 
 
-def index(project: Project, target: str) -> dict:
-    (file,) = project.root.glob(f"data/raw/faults/{target}/*/session.json")
-    return json.loads(file.read_text())
+@dataclass(frozen=True)
+class Reported:
+    """What a command came to, and what there was when it had ended: session.json of each target, and a page."""
+
+    project: Project
+    returncode: int
+    output: str
+    raw: Seen
+    indexes: Mapping[str, Any]
+    page: Path
+
+    def results(self, target: str) -> list[tuple[str, int]]:
+        return sorted((t["case"], t["block"]) for t in self.indexes[target]["trials"] if t["status"] == "ok")
 
 
-def results(project: Project, target: str) -> list[tuple[str, int]]:
-    return sorted((t["case"], t["block"]) for t in index(project, target)["trials"] if t["status"] == "ok")
+def ended(project: Project, process: Started, hosts: Hosts, page: str) -> Reported:
+    output, _ = process.communicate(timeout=300)
+    raw = seen(project.root / "data/raw/faults", hosts.work("near"), hosts.work("far"))
+    indexes = {file.parents[1].name: json.loads(file.read_text()) for file in raw.raw.glob("*/*/session.json")}
+    return Reported(project, process.returncode, output, raw, indexes, project.root / page)
 
 
-def begin(project: Project, what: str = "report") -> subprocess.Popen:
-    return project.start(what, "--configfile", "config/study.yaml")
-
-
-def until(condition: Callable[[], object], process: subprocess.Popen, timeout_s: float = 180) -> None:
+def until(condition: Callable[[], object], process: Started, timeout_s: float = 180) -> None:
     deadline = time.monotonic() + timeout_s
     while not condition():
         assert process.poll() is None, process.stdout.read()
@@ -75,116 +95,147 @@ def until(condition: Callable[[], object], process: subprocess.Popen, timeout_s:
         time.sleep(0.05)
 
 
-@pytest.mark.fault(8)
-def test_a_host_that_goes_away_for_ever_takes_no_other_with_it(project, hosts, study, tmp_path):
-    config = project.write_study(study)
-    process = begin(project)
-    until(lambda: sealed(project, study, "far"), process)
-    hosts["far"].stop()
-    output, _ = process.communicate(timeout=300)
-    assert process.returncode != 0
-    assert "fio on far: " in output, "the command says which session it was"
-    assert len(results(project, "near")) == 6, "the other host's session is complete"
-    before = seen(project.root / "data/raw/faults", tmp_path / "work-near", tmp_path / "work-far")
-    assert index(project, "far")["problem"]
-    assert "aborted" in [trial["status"] for trial in index(project, "far")["trials"]]
-    assert "could not be held" in (project.root / "reports/index.html").read_text()
-
-    hosts["far"].start()
-    project.snakemake("report", "--configfile", config)
-    nothing_lost(before, good=12, page=project.root / "reports/index.html", says="aborted: ")
-
-
-@pytest.mark.fault(7)
-def test_a_dropped_connection_is_an_event_and_the_same_trial_goes_on(project, hosts, study):
-    project.write_study(study)
-    process = begin(project, "measure")
-    until(lambda: sealed(project, study, "far"), process)
-    dropped = hosts["far"].drop_connections()
-    output, _ = process.communicate(timeout=300)
-    assert dropped
-    assert process.returncode == 0, output
-    assert {trial["status"] for trial in index(project, "far")["trials"]} == {"ok"}
-    assert len(results(project, "far")) == 6
-    (session,) = index(project, "far")["sessions"]
-    assert any("connected again" in event for event in session["events"])
-
-
-@pytest.mark.fault(3)
-def test_kill_9_while_a_notebook_runs_leaves_raw_alone_and_only_the_notebook_is_done_again(project, small, tmp_path):
-    config = project.write_study(small)
-    process = begin(project)
-    trace = project.root / "logs/make_page/faults/file_size.ipynb"
-    until(trace.exists, process)
-    os.killpg(process.pid, signal.SIGKILL)
-    process.communicate(timeout=60)
-    before = seen(project.root / "data/raw/faults", tmp_path / "work-near")
-    done = project.snakemake("report", "--configfile", config)
-    assert "rule make_page" in done.stdout + done.stderr
-    assert "rule measure_session" not in done.stdout + done.stderr
-    nothing_lost(before, good=2, lock=tmp_path / "near.lock")
-    assert (project.root / "reports/faults/file_size.html").is_file()
-
-
-def test_a_missing_mount_fails_its_cases_and_no_other(project, small, tmp_path):
-    backends = small["families"]["file_size"]["backends"]
-    backends.append({"name": "gone", "kind": "path", "path": str(tmp_path / "not-mounted")})
-    backends.append({"name": "wrong", "kind": "path", "path": str(tmp_path / "data"), "expect_fs": "nfs4"})
-    config = project.write_study(small)
-    project.snakemake("report", "--configfile", config)  # exit status 0: failed cases are results
-    by_backend: dict[str, set] = {}
-    for trial in index(project, "near")["trials"]:
-        by_backend.setdefault(trial["case"].split(",")[0], set()).add((trial["status"], trial["cause"]))
-    assert by_backend["backend=disk"] == {("ok", None)}
-    ((status, cause),) = by_backend["backend=gone"]
-    assert status == "failed" and "not-mounted is not a folder on the host: mount it or make it" in cause
-    ((status, cause),) = by_backend["backend=wrong"]
-    assert status == "failed" and "expects nfs4" in cause
-    page = (project.root / "reports/faults/file_size.html").read_text()
-    assert "mount it or make it" in page
-
-
-@pytest.mark.fault(11)
-def test_what_stops_a_session_before_it_begins_is_said_and_nothing_is_half_written(project, hosts, small):
-    config = project.write_study(small)
-    hosts["near"].change_host_key()
-    hosts["near"].restart()
-    done = project.snakemake("report", "--configfile", config, check=False)
-    assert done.returncode != 0
-    assert "is not the pinned one" in done.stdout + done.stderr
-    assert sealed(project, small, "near") == set()
-    hosts["near"].pin()
-    project.snakemake("measure", "--configfile", config)
-    assert len(results(project, "near")) == 2
-
-
-@pytest.mark.fault(33)
-def test_hosts_that_cannot_be_set_up_are_named_and_all_others_are_reported(project, hosts, small, tmp_path):
-    old = tmp_path / "python3.8"
+@pytest.fixture(scope="module")
+def old_python(tmp_path_factory) -> Path:
+    old = tmp_path_factory.mktemp("old") / "python3.8"
     old.write_text(
         "#!/usr/bin/env python3\nimport sys\nsys.version_info = (3, 8, 18, 'final', 0)\n"
         "place = sys.argv.index('-c')\nscript, sys.argv[:] = sys.argv[place + 1], ['-c', *sys.argv[place + 2 :]]\n"
         "exec(script)\n"
     )
     old.chmod(0o755)
-    good = small["hosts"]["near"]
-    with SshdHost(tmp_path / "false", options=["ForceCommand /bin/false"]) as shut:
-        described = {
-            "near": good,
-            "no-shell": shut.host.model_dump(exclude_none=True, exclude_defaults=True),
-            "no-python": good | {"python": "/nowhere/python3", "work_dir": str(tmp_path / "work-none")},
-            "old-python": good | {"python": str(old), "work_dir": str(tmp_path / "work-old")},
-        }
-        targets = {name: {"roles": {"sut": name}} for name in described}
-        config = project.write_study(small | {"hosts": described, "targets": targets})
-        done = project.snakemake("report", "--configfile", config, check=False)
-    assert done.returncode != 0
-    assert len(results(project, "near")) == 2
-    page = html.unescape((project.root / "reports/index.html").read_text())
+    return old
+
+
+@pytest.fixture(scope="module")
+def struck(tmp_path_factory, hosts, old_python) -> Reported:
+    """Six hosts, of which one goes away and four cannot be set up."""
+    project = copy_project(tmp_path_factory.mktemp("struck") / "project")
+    described = {name: hosts.described(name) for name in hosts.sshd} | {
+        "no-shell": hosts["no-shell"].host.model_dump(exclude_none=True, exclude_defaults=True),
+        "no-python": hosts.described("no-python", at="near", python="/nowhere/python3"),
+        "old-python": hosts.described("old-python", at="near", python=str(old_python)),
+    }
+    declared = study(calm_study.asleep(), described)
+    project.write_study(declared)
+    hosts["moved"].change_host_key()
+    hosts["moved"].restart()
+    process = project.start("report", *CONFIG)
+    until(lambda: calm_study.sealed(project, declared, "far"), process)
+    hosts["far"].stop()
+    return ended(project, process, hosts, "reports/index.html")
+
+
+@pytest.fixture(scope="module")
+def mended(struck, hosts) -> Reported:
+    """The same again: one host is back, another is pinned, and those for which there is no hope are left out.
+
+    Then the connection to the one that is back drops.
+    """
+    hosts["far"].start()
+    hosts["moved"].pin()
+    # Sessions that could not be held are half-written until they are.
+    for hopeless in ("no-shell", "no-python", "old-python"):
+        shutil.rmtree(struck.project.root / "data/raw/faults" / hopeless)
+    declared = study(calm_study.asleep(), {name: hosts.described(name) for name in ("near", "far", "moved")})
+    struck.project.write_study(declared)
+    there = calm_study.sealed(struck.project, declared, "far")
+    page = "reports/faults/command.html"  # the others are made by `struck`
+    process = struck.project.start("measure", page, *CONFIG)
+    until(lambda: calm_study.sealed(struck.project, declared, "far") > there, process)
+    assert hosts["far"].drop_connections()
+    return ended(struck.project, process, hosts, page)
+
+
+@pytest.mark.fault(8)
+def test_a_host_that_goes_away_for_ever_takes_no_other_with_it(struck, mended):
+    assert struck.returncode != 0
+    assert "command on far: " in struck.output, "the command says which session it was"
+    assert len(struck.results("near")) == 4, "the other host's session is complete"
+    far = struck.indexes["far"]
+    assert far["problem"]
+    assert "could not be held" in struck.page.read_text()
+    assert "aborted" in [trial["status"] for trial in far["trials"]]
+    assert mended.returncode == 0, mended.output
+    nothing_lost(struck.raw, good=12, page=mended.page, says="aborted: ")
+
+
+@pytest.mark.fault(7)
+def test_a_dropped_connection_is_an_event_and_the_same_trial_goes_on(struck, mended):
+    assert mended.returncode == 0, mended.output
+    far = mended.indexes["far"]
+    assert {trial["status"] for trial in far["trials"] if trial not in struck.indexes["far"]["trials"]} == {"ok"}
+    assert len(mended.results("far")) == 4
+    earlier = {session["uuid"] for session in struck.indexes["far"]["sessions"]}
+    (session,) = [session for session in far["sessions"] if session["uuid"] not in earlier]
+    assert any("connected again" in event for event in session["events"])
+
+
+@pytest.mark.fault(11)
+def test_what_stops_a_session_before_it_begins_is_said_and_nothing_is_half_written(struck, mended):
+    assert struck.returncode != 0
+    assert "is not the pinned one" in struck.output
+    assert not [trial for trial in struck.raw.trials if "moved" in trial.parts]
+    assert len(mended.results("moved")) == 4
+
+
+@pytest.mark.fault(33)
+def test_hosts_that_cannot_be_set_up_are_named_and_all_others_are_reported(struck):
+    assert struck.returncode != 0
+    assert len(struck.results("near")) == 4
+    page = html.unescape(struck.page.read_text())
     for name, words in (
         ("no-shell", "no command runs there"),
         ("no-python", "there is no '/nowhere/python3'"),
         ("old-python", "its Python is 3.8"),
     ):
-        assert f"{name}: {words}" in index(project, name)["problem"] and words in page
-        assert words in done.stdout + done.stderr
+        assert f"{name}: {words}" in struck.indexes[name]["problem"] and words in page
+        assert words in struck.output
+
+
+@pytest.fixture(scope="module")
+def measured(tmp_path_factory, hosts) -> Project:
+    """Two good trials of file_size; of four, the folder is not there, or is on another file system than it says."""
+    folder = tmp_path_factory.mktemp("measured")
+    (folder / "data").mkdir()
+    backends = [
+        {"name": "disk", "kind": "path", "path": str(folder / "data")},
+        {"name": "gone", "kind": "path", "path": str(folder / "not-mounted")},
+        {"name": "wrong", "kind": "path", "path": str(folder / "data"), "expect_fs": "nfs4"},
+    ]
+    sizes = {"sizes": ["100KB"], "sync": ["fsync"], "cache": ["cold"], "operations": 10, "backends": backends}
+    project = copy_project(folder / "project")
+    project.write_study(study({"file_size": sizes}, {"near": hosts.described("near")}) | {"blocks": 1})
+    project.snakemake("measure", *CONFIG)  # exit status 0: failed cases are results
+    return project
+
+
+PAGE = "reports/faults/file_size.html"
+
+
+@pytest.mark.fault(3)
+def test_kill_9_while_a_notebook_runs_leaves_raw_alone_and_only_the_notebook_is_done_again(measured, hosts):
+    process = measured.start(PAGE, *CONFIG)
+    until((measured.root / "logs/make_page/faults/file_size.ipynb").exists, process)
+    os.killpg(process.pid, signal.SIGKILL)
+    process.communicate(timeout=60)
+    before = seen(measured.root / "data/raw/faults", hosts.work("near"))
+    done = measured.snakemake(PAGE, *CONFIG)
+    assert "rule make_page" in done.stdout + done.stderr
+    assert "rule measure_session" not in done.stdout + done.stderr
+    nothing_lost(before, good=2, lock=hosts.folder / "near.lock")
+    assert (measured.root / PAGE).is_file()
+
+
+def test_a_missing_mount_fails_its_cases_and_no_other(measured):
+    (index,) = measured.root.glob("data/raw/faults/near/*/session.json")
+    by_backend: dict[str, set] = {}
+    for trial in json.loads(index.read_text())["trials"]:
+        by_backend.setdefault(trial["case"].split(",")[0], set()).add((trial["status"], trial["cause"]))
+    assert by_backend["backend=disk"] == {("ok", None)}
+    ((status, cause),) = by_backend["backend=gone"]
+    assert status == "failed" and "not-mounted is not a folder on the host: mount it or make it" in cause
+    ((status, cause),) = by_backend["backend=wrong"]
+    assert status == "failed" and "expects nfs4" in cause
+    measured.snakemake(PAGE, *CONFIG)
+    assert "mount it or make it" in (measured.root / PAGE).read_text()

@@ -19,7 +19,8 @@ from waiting import runs, until
 from benchstudy.model.groups import MOST_GROUPS, connected, groups, places
 from benchstudy.model.study import parse_study
 
-ALIVE, DEAD = 10, "t10"
+# Of groups of two: one that is whole, one with a dead host, and one of which only one target is measured.
+TARGETS, ALIVE, DEAD = 11, ("t0", "t1", "t2", "t9"), "t10"
 COMMANDS = {"commands": [{"name": "x", "argv": ["true"], "warm_up": 0, "repeat": 1}]}
 
 
@@ -56,19 +57,20 @@ def test_a_small_study_has_jobs_of_its_own_and_places_by_host():
 
 @pytest.fixture
 def fleet(project: Project, tmp_path: Path) -> Iterator[tuple[Project, dict[str, Any]]]:
-    """Real hosts, and one that answers nobody."""
+    """Real hosts, and others that answer nobody, of which one is to be measured."""
     with contextlib.ExitStack() as stack:
-        hosts = {}
-        for number in range(ALIVE):
+        hosts = {f"h{n}": {"address": "127.0.0.1", "port": 1, "known_hosts": os.devnull} for n in range(TARGETS)}
+        for target in ALIVE:
+            number = target.removeprefix("t")
             folder = tmp_path / f"h{number}"
             sshd = SshdHost(folder / "sshd", environment={"BENCHSTUDY_HOST_LOCK": f"{folder}/host.lock"})
             stack.enter_context(sshd)
             hosts[f"h{number}"] = sshd.host.model_dump(exclude_none=True, exclude_defaults=True) | {
                 "work_dir": f"{folder}/work"
             }
-        hosts[f"h{ALIVE}"] = {"address": "127.0.0.1", "port": 1, "known_hosts": os.devnull}
-        roles = {f"t{number}": {"sut": f"h{number}"} for number in range(ALIVE + 1)}
-        yield project, declared(roles, hosts, thresholds={"lease": "4s"})
+        roles = {f"t{number}": {"sut": f"h{number}"} for number in range(TARGETS)}
+        family = {"command": COMMANDS | {"targets": [*ALIVE, DEAD]}}
+        yield project, declared(roles, hosts, thresholds={"lease": "4s"}, families=family)
     until(lambda: subprocess.run(["pgrep", "-f", str(tmp_path)], stdout=subprocess.DEVNULL).returncode == 1)
 
 
@@ -84,12 +86,13 @@ def test_one_dead_host_holds_no_other_and_what_is_complete_is_left_alone(fleet):
     assert len(plan.splitlines()) < 50 and "measure_group_command_*" in plan and "measure_session" not in plan
 
     commands = project.snakemake("-n", "-p", "report", "--configfile", file).stdout.splitlines()
-    of_all = [line for line in commands if "script " in line and "t3/" in line and "t4/" in line]
+    of_all = [line for line in commands if "script " in line and "t1/" in line and "t2/" in line]
     assert of_all == [], "a shell takes no command of a thousand targets"
 
     done = project.snakemake("measure", "--configfile", file, check=False)
     assert done.returncode == 1 and f"command on {DEAD}: " in done.stdout + done.stderr
     first = indexes(project)
+    assert first.keys() == {*ALIVE, DEAD}
     assert {target for target, index in first.items() if index["problem"]} == {DEAD}
     assert all(len(index["trials"]) == 1 for target, index in first.items() if target != DEAD)
     logs = project.root / "logs"

@@ -2,9 +2,11 @@
 
 import json
 import os
+import shutil
 import signal
 import subprocess
 import time
+from collections.abc import Iterator
 from pathlib import Path
 
 import calm_study
@@ -12,20 +14,43 @@ import pytest
 from conftest import Project, copy_project
 from nothing_lost import nothing_lost, processes, seen
 from waiting import until
+from warm_snakemake import Started
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory) -> Iterator[Path]:
+    """Of the host, which is this machine. Another suite on it must not look like a second controller."""
+    folder = tmp_path_factory.mktemp("interrupted")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("BENCHSTUDY_HOST_LOCK", str(folder / "host.lock"))
+        yield folder
+
+
+@pytest.fixture(scope="module")
+def study(folder) -> dict:
+    """Four trials that take a second each."""
+    return {
+        "study": "tiny",
+        "blocks": 2,
+        "hosts": {"local": {"loopback": True, "work_dir": str(folder / "work")}},
+        "targets": {"one": {"roles": {"sut": "local"}}},
+        "thresholds": {"lease": "4s"},
+        "families": calm_study.calm(folder / "data"),
+    }
+
+
+@pytest.fixture(scope="module")
+def provisioned(folder, study) -> Project:
+    project = copy_project(folder / "project")
+    project.write_study(study)
+    project.snakemake("provision", "--configfile", "config/study.yaml")
+    return project
 
 
 @pytest.fixture
-def study(tmp_path, monkeypatch) -> dict:
-    """Six trials that take a second each. Another suite on this machine must not look like a second controller."""
-    monkeypatch.setenv("BENCHSTUDY_HOST_LOCK", str(tmp_path / "host.lock"))
-    return {
-        "study": "tiny",
-        "blocks": 3,
-        "hosts": {"local": {"loopback": True, "work_dir": str(tmp_path / "work")}},
-        "targets": {"one": {"roles": {"sut": "local"}}},
-        "thresholds": {"lease": "4s"},
-        "families": calm_study.calm(tmp_path / "data"),
-    }
+def project(provisioned, tmp_path) -> Project:
+    """A copy in which nothing is measured, and all is installed that has to be."""
+    return Project(shutil.copytree(provisioned.root, tmp_path / "project"))
 
 
 def trials(project: Project) -> set[Path]:
@@ -41,7 +66,7 @@ def measure(project: Project) -> subprocess.CompletedProcess[str]:
     return project.snakemake("measure", "--configfile", "config/study.yaml")
 
 
-def start(project: Project) -> subprocess.Popen:
+def start(project: Project) -> Started:
     """The command in a process group of its own, as a shell starts it, once it measures its second trial."""
     process = project.start("measure", "--configfile", "config/study.yaml")
     deadline = time.monotonic() + 120
@@ -53,48 +78,45 @@ def start(project: Project) -> subprocess.Popen:
 
 
 @pytest.mark.fault(1)
-def test_kill_9_in_mid_trial_then_the_same_command_completes_what_is_missing(project, study, tmp_path):
-    project.write_study(study)
+def test_kill_9_in_mid_trial_then_the_same_command_completes_what_is_missing(project, folder):
     process = start(project)
     os.kill(process.pid, signal.SIGKILL)
     process.communicate(timeout=60)
-    before = seen(project.root / "data/raw/tiny", tmp_path / "work")
+    before = seen(project.root / "data/raw/tiny", folder / "work")
     measure(project)
-    nothing_lost(before, good=6, lock=tmp_path / "host.lock", scratch=tmp_path / "data")
+    nothing_lost(before, good=4, lock=folder / "host.lock", scratch=folder / "data")
     of_trials = {json.loads((trial / "trial.json").read_text())["session"] for trial in trials(project)}
     known = {session["uuid"]: session for session in index(project)["sessions"]}
     assert of_trials == known.keys() and all(session["hosts"]["local"]["before"] for session in known.values())
 
 
 @pytest.mark.fault(1)
-def test_kill_9_of_everything_here_then_the_same_command_waits_for_the_lease_and_goes_on(project, study, tmp_path):
-    project.write_study(study)
+def test_kill_9_of_everything_here_then_the_same_command_waits_for_the_lease_and_goes_on(project, folder):
     process = start(project)
     os.killpg(process.pid, signal.SIGKILL)
     process.communicate(timeout=60)
-    before = seen(project.root / "data/raw/tiny", tmp_path / "work")
+    before = seen(project.root / "data/raw/tiny", folder / "work")
     measure(project)
-    nothing_lost(before, good=6, lock=tmp_path / "host.lock", scratch=tmp_path / "data")
+    nothing_lost(before, good=4, lock=folder / "host.lock", scratch=folder / "data")
 
 
 @pytest.mark.fault(4)
-def test_ctrl_c_leaves_nothing_running_and_records_the_trial_as_aborted(project, study, tmp_path):
-    project.write_study(study)
+def test_ctrl_c_leaves_nothing_running_and_records_the_trial_as_aborted(project, folder):
     process = start(project)
     os.killpg(process.pid, signal.SIGINT)
     os.killpg(process.pid, signal.SIGINT)  # an impatient person
     process.communicate(timeout=90)
     assert process.returncode != 0
-    assert not processes(str(tmp_path / "work" / "agent")), "nothing of the session runs on the host"
-    before = seen(project.root / "data/raw/tiny", tmp_path / "work")
+    assert not processes(str(folder / "work" / "agent")), "nothing of the session runs on the host"
+    before = seen(project.root / "data/raw/tiny", folder / "work")
     measure(project)
     assert "aborted" in [trial["status"] for trial in index(project)["trials"]]
-    nothing_lost(before, good=6, lock=tmp_path / "host.lock", scratch=tmp_path / "data")
+    nothing_lost(before, good=4, lock=folder / "host.lock", scratch=folder / "data")
 
 
 @pytest.mark.parametrize("reader_goes", ["with it", "before it"])
 @pytest.mark.fault(4)
-def test_ctrl_c_ends_it_also_behind_a_reader_that_is_gone(project, study, tmp_path, reader_goes):
+def test_ctrl_c_ends_it_also_behind_a_reader_that_is_gone(project, study, folder, reader_goes):
     """As in `snakemake … 2>&1 | tee seen`, where Ctrl-C ends both."""
     project.write_study(study | {"blocks": 100})
     command = "snakemake --cores 8 measure --configfile config/study.yaml 2>&1 | tee seen"
@@ -110,18 +132,22 @@ def test_ctrl_c_ends_it_also_behind_a_reader_that_is_gone(project, study, tmp_pa
     os.killpg(process.pid, signal.SIGINT)
     process.wait(timeout=60)
     until(lambda: not alive_in_group(process.pid), timeout_s=60)
-    assert not processes(str(tmp_path / "work" / "agent"))
+    assert not processes(str(folder / "work" / "agent"))
     statuses = {trial: json.loads((trial / "trial.json").read_text())["status"] for trial in trials(project)}
     assert set(statuses.values()) <= {"ok", "aborted"} and len(statuses) < 100
 
 
-# Snakemake's own handler on a screen in which the Ctrl-C comes, and then on one whose reader is gone.
+# Snakemake's own handler on a screen in which the Ctrl-C comes, and then on one whose reader is gone: by itself, in a
+# fork, and then with what the adapter adds.
 PRINTING = """
-import os, signal, sys, threading, types
+import os, signal, threading, types
 import snakemake.api
 from snakemake.logging import ColorizingTextHandler, logger
 from benchstudy.jobs import snakemake_adapter
 
+ours = os.fork()
+if ours:
+    os.waitpid(ours, 0)
 reading, writing = os.pipe()
 screen = os.fdopen(writing, "w", buffering=1)
 
@@ -139,7 +165,7 @@ logger.addHandler(handler)
 logger.setLevel("INFO")
 no_more_jobs = threading.Event()
 signal.signal(signal.SIGTERM, lambda *_: no_more_jobs.set())
-if sys.argv[1:] == ["ours"]:
+if ours:
     snakemake_adapter.end_with_ctrl_c(types.SimpleNamespace(is_main_process=True))
 logger.info("Select jobs to execute...")
 print("asked to end" if no_more_jobs.wait(2) else "lost")
@@ -151,10 +177,8 @@ print("goes on")
 
 def test_a_ctrl_c_is_not_lost_while_snakemake_prints_and_a_reader_may_go(project):
     """By itself Snakemake loses the one and fails on the other: should it not any more, the adapter may shrink."""
-    ours = project.run("python", "-c", PRINTING, "ours")
-    assert ours.stdout.splitlines() == ["asked to end", "goes on"]
-    own = project.run("python", "-c", PRINTING, check=False)
-    assert own.stdout.splitlines() == ["lost"] and "BrokenPipeError" in own.stderr
+    done = project.run("python", "-c", PRINTING)
+    assert done.stdout.splitlines() == ["lost", "asked to end", "goes on"] and "BrokenPipeError" in done.stderr
 
 
 def alive_in_group(group: int) -> str:
@@ -165,7 +189,8 @@ def alive_in_group(group: int) -> str:
 def test_a_second_controller_from_elsewhere_is_refused_by_the_host(project, study, tmp_path):
     project.write_study(study | {"blocks": 100})
     other = copy_project(tmp_path / "other")
-    other.write_study(study | {"hosts": {"local": {"loopback": True, "work_dir": str(tmp_path / "other-work")}}})
+    elsewhere = {"local": {"loopback": True, "work_dir": str(tmp_path / "other-work")}}
+    other.write_study(study | {"hosts": elsewhere, "blocks": 1, "families": calm_study.asleep()})
     process = start(project)
     try:
         done = other.snakemake("report", "--configfile", "config/study.yaml", check=False)
@@ -177,4 +202,4 @@ def test_a_second_controller_from_elsewhere_is_refused_by_the_host(project, stud
     assert trials(other) == set(), "nothing was measured beside the other"
     assert "is in use by" in (other.root / "reports/index.html").read_text(), "the report says so too"
     measure(other)
-    assert len(trials(other)) == 6
+    assert len(trials(other)) == 2

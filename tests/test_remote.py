@@ -34,8 +34,8 @@ MIB = 1 << 20
 
 @pytest.fixture(scope="module")
 def server(tmp_path_factory):
-    # Re-keying every 64 MiB, so that every test of bulk data goes through it.
-    with SshdHost(tmp_path_factory.mktemp("sshd"), options=["RekeyLimit 64M"]) as host:
+    # Re-keying every 16 MiB, so that every test of bulk data goes through it.
+    with SshdHost(tmp_path_factory.mktemp("sshd"), options=["RekeyLimit 16M"]) as host:
         yield host
 
 
@@ -433,7 +433,7 @@ class TestFiles:
     def test_a_drop_in_mid_transfer_is_resumed_and_verified(self, server, tmp_path, monkeypatch, direction, how):
         monkeypatch.setattr(ssh_transport, "PROBE_AFTER_S", 0.2)
         monkeypatch.setattr(ssh_transport, "SILENCE_LIMIT_S", 2.0)
-        source = random_file(tmp_path / "source", 128 * MIB)
+        source = random_file(tmp_path / "source", 64 * MIB)
         target = tmp_path / "target"
 
         def part_size() -> int | None:
@@ -445,8 +445,8 @@ class TestFiles:
 
         def drop_when_half_way() -> None:
             deadline = time.monotonic() + 30
-            while time.monotonic() < deadline and (part_size() or 0) < 32 * MIB:
-                pass
+            while time.monotonic() < deadline and (part_size() or 0) < 16 * MIB:
+                time.sleep(0.001)
             seen.append(part_size())
             for pid in server.session_pids():  # killed, or stopped: nothing is taken and nothing answered any more
                 os.kill(pid, how)
@@ -461,19 +461,19 @@ class TestFiles:
             moved = remote.put(source, str(target)) if direction == "put" else remote.get(str(source), target)
         thread.join()
         server.drop_connections()  # those that are stopped do not go by themselves
-        assert 32 * MIB <= seen[0] < source.stat().st_size
+        assert 16 * MIB <= seen[0] < source.stat().st_size
         assert min(seen) == seen[0], "it began again instead of going on"
         assert moved.sha256 == sha256(source) == sha256(target)
         assert sorted(path.name for path in tmp_path.iterdir()) == ["source", "target"]
 
     def test_key_exchanges_neither_stall_nor_drop(self, tmp_path):
-        """A key for 16 MiB: sixteen exchanges each way, in the middle of other commands that start and end."""
+        """A key for 4 MiB: sixteen exchanges each way, in the middle of other commands that start and end."""
         longest = {"a": 0.0, "b": 0.0}
         source = tmp_path / "source"
         with open(source, "wb") as file:
-            file.truncate(256 * MIB)
+            file.truncate(64 * MIB)
         with (
-            SshdHost(tmp_path / "sshd", options=["RekeyLimit 16M"]) as server,
+            SshdHost(tmp_path / "sshd", options=["RekeyLimit 4M"]) as server,
             Remote("box", server.host) as remote,
         ):
 
@@ -529,12 +529,12 @@ class TestTrees:
         source, target = tmp_path / "source", tmp_path / "target"
         source.mkdir()
         for number in range(64):
-            (source / str(number)).write_bytes(os.urandom(2 * MIB))
+            (source / str(number)).write_bytes(os.urandom(MIB))
 
         def drop_when_half_way() -> None:
             deadline = time.monotonic() + 30
             while time.monotonic() < deadline and len(list(target.glob("*"))) < 16:
-                pass
+                time.sleep(0.001)
             arrived.append(len(list(target.glob("*"))))
             server.drop_connections()
 

@@ -4,20 +4,20 @@ import inspect
 import json
 import os
 import signal
-import subprocess
-import sys
 from collections.abc import Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import calm_study
 import pytest
 from calm_study import sealed
-from conftest import Project
+from conftest import Project, copy_project
 from sshd_hosts import SshdHost
 from waiting import until
+from warm_snakemake import Started
 
 from benchstudy.measuring.beside import Beside
 from benchstudy.measuring.progress import under_way
@@ -41,30 +41,29 @@ def test_a_process_that_was_given_the_number_of_an_ended_one_is_another(tmp_path
     assert under_way(tmp_path) == [] and not progress.exists()
 
 
-@pytest.fixture
-def here(tmp_path, monkeypatch):
+@pytest.fixture(scope="module")
+def here(tmp_path_factory) -> Iterator[dict[str, Any]]:
     """This machine as a host. Another suite on it must not look like a second controller."""
-    monkeypatch.setenv("BENCHSTUDY_HOST_LOCK", str(tmp_path / "host.lock"))
-    return {"loopback": True}
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("BENCHSTUDY_HOST_LOCK", str(tmp_path_factory.mktemp("lock") / "host.lock"))
+        yield {"loopback": True}
 
 
-def study(name: str, host: Mapping[str, Any], tmp_path: Path, blocks: int = 1) -> dict[str, Any]:
-    (tmp_path / "data").mkdir(exist_ok=True)
-    backend = {"name": "disk", "kind": "path", "path": str(tmp_path / "data")}
-    sizes = {"sizes": ["100KB"], "sync": ["fsync"], "cache": ["cold"], "operations": 10}
+def study(name: str, host: Mapping[str, Any], folder: Path, blocks: int = 1) -> dict[str, Any]:
+    commands = [{"name": text, "argv": ["echo", text], "warm_up": 0, "repeat": 1} for text in ("a", "b")]
     return {
         "study": name,
         "blocks": blocks,
-        "hosts": {"there": {"work_dir": str(tmp_path / f"work-{name}")} | host},
+        "hosts": {"there": {"work_dir": str(folder / f"work-{name}")} | host},
         "targets": {"one": {"roles": {"sut": "there"}}},
         "thresholds": {"lease": "4s"},
-        "families": {"file_size": sizes | {"backends": [backend]}},
+        "families": {"command": {"commands": commands}},
     }
 
 
-def endless(name: str, host: Mapping[str, Any], tmp_path: Path) -> dict[str, Any]:
+def endless(name: str, host: Mapping[str, Any], folder: Path) -> dict[str, Any]:
     """One that measures until it is interrupted."""
-    return study(name, host, tmp_path, blocks=1000) | {"families": calm_study.calm(tmp_path / "data")}
+    return study(name, host, folder, blocks=1000) | {"families": calm_study.asleep()}
 
 
 def at(sshd: SshdHost) -> dict[str, Any]:
@@ -72,7 +71,7 @@ def at(sshd: SshdHost) -> dict[str, Any]:
 
 
 @contextmanager
-def measuring(project: Project, declared: Mapping[str, Any]) -> Iterator[subprocess.Popen[str]]:
+def measuring(project: Project, declared: Mapping[str, Any]) -> Iterator[Started]:
     """A measurement under way, with a trial done and not nearly at its end; ended by Ctrl-C."""
     file = project.write_study(declared, f"{declared['study']}.yaml")
     process = project.start("measure", "--configfile", file)
@@ -109,90 +108,112 @@ def everything(project: Project, name: str) -> dict[Path, int]:
     return {path: path.stat().st_mtime_ns for path in files}
 
 
-def test_looking_on_takes_no_lock_and_changes_nothing_beside_a_measurement(project, here, tmp_path):
-    unreachable = study("held-up", {"address": "127.0.0.1", "port": 1, "known_hosts": os.devnull}, tmp_path)
+@dataclass(frozen=True)
+class Shared:
+    """A project that several tests look at. `small` is measured, and `running` may be under way."""
+
+    project: Project
+    folder: Path
+    small: Mapping[str, Any]
+    running: Mapping[str, Any]
+
+
+@pytest.fixture(scope="module")
+def shared(here, tmp_path_factory) -> Shared:
+    folder = tmp_path_factory.mktemp("shared")
+    project = copy_project(folder / "project")
+    small = study("small", here, folder)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("PATH", "/usr/bin:/bin:/usr/sbin:/sbin")
+        command(project, small, "measure", "data/tidy/small/command")
+    return Shared(project, folder, small, endless("running", here, folder))
+
+
+@pytest.fixture(scope="module")
+def process(shared) -> Iterator[Started]:
+    """That measures `running`."""
+    with measuring(shared.project, shared.running) as process:
+        yield process
+
+
+def test_jobs_run_under_the_interpreter_of_snakemake_whatever_the_path_says(shared):
+    assert len(sealed(shared.project, shared.small, "one")) == 2
+    assert (shared.project.root / "data/tidy/small/command").is_dir()
+
+
+def test_looking_on_takes_no_lock_and_changes_nothing_beside_a_measurement(shared, process):
+    project = shared.project
+    unreachable = study("held-up", {"address": "127.0.0.1", "port": 1, "known_hosts": os.devnull}, shared.folder)
     assert "could not be held" in refused(project, unreachable, "measure")
     before = everything(project, "held-up")
-    index, facts = "data/raw/held-up/one/file_size/session.json", "data/provision/held-up/one/file_size.json"
+    index, facts = "data/raw/held-up/one/command/session.json", "data/provision/held-up/one/command.json"
     assert {project.root / index, project.root / facts} <= set(before)
     assert json.loads((project.root / index).read_text())["problem"]
 
-    running = endless("running", here, tmp_path)
-    with measuring(project, running) as process:
-        with ThreadPoolExecutor(max_workers=4) as people:
-            looks = [(arguments, "held-up") for arguments in LOOK] + [(arguments, "running") for arguments in LOOK[:2]]
-            list(people.map(lambda look: project.snakemake(*look[0], "--configfile", f"config/{look[1]}.yaml"), looks))
-        assert everything(project, "held-up") == before
-        plan = command(project, unreachable, "-n", "report")
-        assert "rule measure_session" in plan and "rule provision_target" in plan, "what a real run would do"
-        assert "rule measure_session" not in command(project, unreachable, "-n", "report", "--config", "measure=false")
-        findings = refused(project, unreachable, "--lint")
-        assert set(line for line in findings.splitlines() if line.startswith("    * ")) == {
-            "    * Specify a conda environment or container for each rule.:"
-        }, "its exit status tells findings, and the environment is the set-up's affair"
-        assert everything(project, "held-up") == before
-        assert process.poll() is None
+    with ThreadPoolExecutor(max_workers=4) as people:
+        looks = [(arguments, "held-up") for arguments in LOOK] + [(arguments, "running") for arguments in LOOK[:2]]
+        list(people.map(lambda look: project.snakemake(*look[0], "--configfile", f"config/{look[1]}.yaml"), looks))
+    assert everything(project, "held-up") == before
+    plan = command(project, unreachable, "-n", "report")
+    assert "rule measure_session" in plan and "rule provision_target" in plan, "what a real run would do"
+    assert "rule measure_session" not in command(project, unreachable, "-n", "report", "--config", "measure=false")
+    findings = refused(project, unreachable, "--lint")
+    assert set(line for line in findings.splitlines() if line.startswith("    * ")) == {
+        "    * Specify a conda environment or container for each rule.:"
+    }, "its exit status tells findings, and the environment is the set-up's affair"
+    assert everything(project, "held-up") == before
+    assert process.poll() is None
     assert "could not be held" in refused(project, unreachable, "measure"), "it was tried again"
     assert everything(project, "held-up")[project.root / index] > before[project.root / index]
 
 
-def test_a_second_command_for_the_same_study_is_refused_by_name(project, here, tmp_path):
-    running = endless("running", here, tmp_path)
-    with measuring(project, running) as process:
-        said = refused(project, running, "measure")
-        assert f"process {process.pid} is already working on study 'running' (since 2" in said
-        assert "; fio on one, " in said and " left): wait for it, end it" in said
-        declared = json.loads((project.root / ".benchstudy/studies/running/declared.json").read_text())
-        assert "measure" not in declared
-        assert "is already working on study 'running'" in refused(project, running, "report", "--config", "blocks=7")
-        assert json.loads((project.root / ".benchstudy/studies/running/declared.json").read_text()) == declared
+def test_a_second_command_for_the_same_study_is_refused_by_name(shared, process):
+    project, running = shared.project, shared.running
+    said = refused(project, running, "measure")
+    assert f"process {process.pid} is already working on study 'running' (since 2" in said
+    assert "; command on one, " in said and " left): wait for it, end it" in said
+    declared = json.loads((project.root / ".benchstudy/studies/running/declared.json").read_text())
+    assert "measure" not in declared
+    assert "is already working on study 'running'" in refused(project, running, "report", "--config", "blocks=7")
+    assert json.loads((project.root / ".benchstudy/studies/running/declared.json").read_text()) == declared
 
 
-def test_a_page_is_made_beside_a_measurement_of_this_machine_only_by_request_and_trials_record_it(
-    project, here, tmp_path
-):
-    small = study("small", here, tmp_path)
-    command(project, small, "measure")
-    running = endless("running", here, tmp_path)
-    with measuring(project, running) as process:
-        said = refused(project, small, "report", "--config", "measure=false")
-        assert f"process {process.pid} is measuring study 'running' on this machine" in said
-        assert "; fio on one, " in said and "--config beside=true" in said
-        assert "is measuring study 'running' on this machine, which" in refused(
-            project, small | {"blocks": 2}, "measure", "--config", "beside=true"
-        ), "two measurements of one host: never"
-        command(project, small, "report", "--config", "measure=false", "beside=true")
-        assert (project.root / "reports/small/file_size.html").is_file()
-        done = len(sealed(project, running, "one"))
-        until(lambda: len(sealed(project, running, "one")) > done, timeout_s=60)
-    (session,) = project.root.glob("data/raw/running/one/fio/sessions/[!.]*/session.json")
-    events = [event for event in json.loads(session.read_text())["events"] if "beside the trials" in event]
-    assert len(events) == 2 and all("makes tables and pages of study small" in event for event in events)
-    assert "no longer beside" in events[1]
+def test_a_page_is_made_beside_a_measurement_of_this_machine_only_by_request_and_trials_record_it(shared, process):
+    project, small = shared.project, shared.small
+    said = refused(project, small, "report", "--config", "measure=false")
+    assert f"process {process.pid} is measuring study 'running' on this machine" in said
+    assert "; command on one, " in said and "--config beside=true" in said
+    assert "is measuring study 'running' on this machine, which" in refused(
+        project, small | {"blocks": 2}, "measure", "--config", "beside=true"
+    ), "two measurements of one host: never"
+    page = "reports/small/command.html"
+    command(project, small, page, "--config", "measure=false", "beside=true")
+    assert (project.root / page).is_file()
+    (session,) = project.root.glob("data/raw/running/one/command/sessions/*/session.json")
+
+    def events() -> list[str]:
+        return [event for event in json.loads(session.read_text())["events"] if "beside the trials" in event]
+
+    until(lambda: len(events()) == 2, timeout_s=60)
+    assert all("makes tables and pages of study small" in event for event in events())
+    assert "no longer beside" in events()[1]
 
 
-def test_studies_of_different_hosts_are_measured_and_reported_at_once(project, tmp_path):
+def test_studies_of_different_hosts_are_measured_and_reported_at_once(project, tmp_path, monkeypatch):
+    monkeypatch.delenv("BENCHSTUDY_HOST_LOCK", raising=False)  # each has its own
     with (
         SshdHost(tmp_path / "near", environment={"BENCHSTUDY_HOST_LOCK": f"{tmp_path}/near.lock"}) as near,
         SshdHost(tmp_path / "far", environment={"BENCHSTUDY_HOST_LOCK": f"{tmp_path}/far.lock"}) as far,
         measuring(project, endless("running", at(near), tmp_path)) as process,
     ):
         other = study("other", at(far), tmp_path)
-        command(project, other, "report")
+        page = "reports/other/command.html"
+        command(project, other, "measure", page)
         assert len(sealed(project, other, "one")) == 2
-        assert (project.root / "reports/other/file_size.html").is_file()
+        assert (project.root / page).is_file()
         said = refused(project, study("third", at(near), tmp_path), "measure")
         assert f"process {process.pid} is measuring study 'running' on 127.0.0.1:{near.host.port}" in said
         assert not (project.root / "data/raw/third").exists()
-
-
-def test_jobs_run_under_the_interpreter_of_snakemake_whatever_the_path_says(project, here, tmp_path, monkeypatch):
-    small = study("small", here, tmp_path)
-    file = project.write_study(small, "small.yaml")
-    monkeypatch.setenv("PATH", "/usr/bin:/bin:/usr/sbin:/sbin")
-    snakemake = Path(sys.executable).with_name("snakemake")
-    project.run(snakemake, "--cores", "8", "data/tidy/small/file_size", "--configfile", file)
-    assert len(sealed(project, small, "one")) == 2
 
 
 def test_it_works_only_in_its_own_folder_and_as_a_whole(project, tmp_path):

@@ -2,6 +2,7 @@
 
 import json
 import re
+import shutil
 import signal
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -84,7 +85,7 @@ SHAPES: Mapping[str, Callable[[np.random.Generator, Any], np.ndarray]] = {
 @pytest.mark.parametrize("shape", SHAPES)
 def test_the_interval_that_is_printed_still_covers_after_stopping_when_it_is_narrow(shape):
     """At the spreads where peeking hurts most; benchmarks/adaptive_stopping.py has all of them, and more sessions."""
-    random, rule, repeats = np.random.default_rng(11), Stopping(6, 30, 0.05), 4000
+    random, rule, repeats = np.random.default_rng(11), Stopping(6, 30, 0.05), 2000
     truth = float(np.median(SHAPES[shape](random, 1_000_000)))
     sessions = SHAPES[shape](random, (repeats, rule.most))
     covered = early = 0
@@ -262,6 +263,27 @@ def lab(tmp_path, sshd, monkeypatch) -> Lab:
     return Lab(tmp_path, sshd)
 
 
+@pytest.fixture(scope="module")
+def kept(tmp_path_factory) -> dict[str, Path]:
+    """Folders in which sessions were held, by what they measured."""
+    return {}
+
+
+@pytest.fixture
+def held(lab, kept, tmp_path_factory) -> Callable[..., dict[str, Any]]:
+    """As `lab.hold`, for a session that tests begin with: it is held once, and each has a copy of what it left."""
+
+    def held(values: Mapping[str, Sequence[float | None]], **changes: Any) -> dict[str, Any]:
+        key = json.dumps([values, changes])
+        if key not in kept:
+            kept[key] = tmp_path_factory.mktemp("held")
+            Lab(kept[key], lab.host).hold(values, **changes)
+        shutil.copytree(kept[key], lab.root, dirs_exist_ok=True)
+        return lab.hold(values, **changes)
+
+    return held
+
+
 def first(n: int) -> list[int]:
     return list(range(1, n + 1))
 
@@ -283,8 +305,8 @@ def test_a_session_stops_when_every_case_is_known_well_enough_and_the_same_again
     assert again == index, "nothing was measured, no host was asked, and no look was taken"
 
 
-def test_a_finished_session_stays_finished_whatever_a_parser_says_later(lab, monkeypatch):
-    index = lab.hold({"quiet": QUIET})
+def test_a_finished_session_stays_finished_whatever_a_parser_says_later(lab, held, monkeypatch):
+    index = held({"quiet": QUIET})
     assert lab.results("quiet") == first(6)
     for edited in (lambda value: value**40, lambda value: -value):
         monkeypatch.setattr(Scripted, "edited", staticmethod(edited))
@@ -313,16 +335,16 @@ def forget_looks(lab: Lab) -> None:
         look.rmdir()
 
 
-def test_killed_between_the_last_trial_and_the_look_it_is_taken_next_time_and_no_host_is_asked(lab):
-    index = lab.hold({"quiet": QUIET})
+def test_killed_between_the_last_trial_and_the_look_it_is_taken_next_time_and_no_host_is_asked(lab, held):
+    index = held({"quiet": QUIET})
     forget_looks(lab)
     again = lab.hold({"quiet": QUIET})
     assert again["stopping"]["known"] == index["stopping"]["known"]
     assert again["sessions"] == index["sessions"]
 
 
-def test_nothing_is_decided_on_trials_that_can_no_longer_be_read(lab, monkeypatch):
-    index = lab.hold({"quiet": QUIET})
+def test_nothing_is_decided_on_trials_that_can_no_longer_be_read(lab, held, monkeypatch):
+    index = held({"quiet": QUIET})
     forget_looks(lab)
     with monkeypatch.context() as newer:
         newer.setattr(Scripted, "edited", staticmethod(lambda value: -value))
@@ -333,9 +355,9 @@ def test_nothing_is_decided_on_trials_that_can_no_longer_be_read(lab, monkeypatc
     assert mended["problem"] is None and mended["stopping"]["known"] == index["stopping"]["known"]
 
 
-def test_the_most_is_the_end_and_it_is_said_what_was_not_reached(lab, monkeypatch, capsys):
+def test_the_most_is_the_end_and_it_is_said_what_was_not_reached(lab, held, monkeypatch, capsys):
     values, blocks = {"quiet": QUIET, "never": NEVER}, {"min": 6, "max": 7}
-    index = lab.hold(values, blocks=blocks)
+    index = held(values, blocks=blocks)
     assert lab.results("never") == first(7)
     assert index["stopping"]["reached"] is False
     assert "1 of 2 cases are not known to ±5 %, and that is the most allowed" in index["stopping"]["verdict"]
@@ -381,8 +403,8 @@ def test_a_changed_rule_goes_by_what_was_seen_before_it_measures(lab, monkeypatc
     assert lab.results("wild")[15:] in ([16], [16, 17, 18]), "at least the new least"
 
 
-def test_a_new_case_is_measured_in_every_block_and_then_all_are_looked_at(lab):
-    lab.hold({"quiet": QUIET})
+def test_a_new_case_is_measured_in_every_block_and_then_all_are_looked_at(lab, held):
+    held({"quiet": QUIET})
     index = lab.hold({"quiet": QUIET, "new": WILD})
     assert lab.results("new") == lab.results("quiet") == first(9)
     assert len(index["stopping"]["known"]) == 2
@@ -390,8 +412,8 @@ def test_a_new_case_is_measured_in_every_block_and_then_all_are_looked_at(lab):
     assert fewer["sessions"] == index["sessions"] and len(fewer["stopping"]["known"]) == 1
 
 
-def test_a_discarded_trial_is_replaced_and_what_was_seen_with_it_no_longer_counts(lab):
-    lab.hold({"quiet": QUIET})
+def test_a_discarded_trial_is_replaced_and_what_was_seen_with_it_no_longer_counts(lab, held):
+    held({"quiet": QUIET})
     (chosen,) = [trial for trial in lab.trials if trial.record.block == 2]
     lab.store.discard(chosen, "a backup was running")
     index = lab.hold({"quiet": QUIET})
@@ -400,8 +422,8 @@ def test_a_discarded_trial_is_replaced_and_what_was_seen_with_it_no_longer_count
     assert chosen.record.uuid not in json.dumps(lab.store.looks()[-1])
 
 
-def test_an_altered_look_is_named(lab):
-    lab.hold({"quiet": QUIET})
+def test_an_altered_look_is_named(lab, held):
+    held({"quiet": QUIET})
     (path,) = lab.store.folder.glob("looks/*/look.json")
     path.chmod(0o644)
     path.write_text(path.read_text().replace('"blocks": 6', '"blocks": 9'))
@@ -422,9 +444,11 @@ def test_trials_without_a_named_metric_are_judged_by_their_first_time(lab, monke
     assert "all values are equal" in known["why"]
 
 
-def test_a_page_says_by_what_rule_it_stopped_what_was_not_reached_and_what_a_newer_parser_makes_of_it(lab, monkeypatch):
+def test_a_page_says_by_what_rule_it_stopped_what_was_not_reached_and_what_a_newer_parser_makes_of_it(
+    lab, held, monkeypatch
+):
     values = {"quiet": QUIET, "never": NEVER}
-    index = lab.hold(values, blocks={"min": 6, "max": 7})
+    index = held(values, blocks={"min": 6, "max": 7})
 
     def page() -> tuple[str, str]:
         plan = lab.study(values).session("t", "scripted")

@@ -28,13 +28,15 @@ def study(bare_host, tmp_path_factory):
     }
     return {
         "study": "two-hosts",
-        "blocks": 2,
+        "blocks": 1,
         "hosts": {"here": {"loopback": True, "work_dir": str(work / "work")}, "bare": bare},
         "targets": {"near": {"roles": {"sut": "here"}}, "far": {"roles": {"sut": "bare"}}},
         "families": {
             "file_size": {
                 "backends": [{"name": "disk", "kind": "path", "path": "/var/tmp"}],
                 "sizes": ["100KB"],
+                "sync": ["fsync"],
+                "cache": ["cold"],
                 "operations": 2,
             },
             "fio": {
@@ -116,8 +118,7 @@ def test_one_command_measures_both_hosts_side_by_side_and_each_by_one_session_at
     config = project.write_study(study)
     # First, so that no session waits for packages while another host's is over.
     project.snakemake("provision", "--configfile", config)
-    project.snakemake("report", "--configfile", config)
-    assert (project.root / "reports" / "index.html").is_file()
+    project.snakemake("measure", "--configfile", config)
     raw = project.root / "data" / "raw" / "two-hosts"
     indexes = [json.loads(path.read_text()) for path in raw.glob("*/*/session.json")]
     assert {(index["target"], index["family"]) for index in indexes} == {
@@ -137,7 +138,7 @@ def test_one_command_measures_both_hosts_side_by_side_and_each_by_one_session_at
     assert (bare_host.root / "var/lib/benchstudy").is_dir()
 
     before = trial_folders(raw)
-    again = project.snakemake("report", "--configfile", project.root / "config" / "study.yaml")
+    again = project.snakemake("measure", "--configfile", config)
     assert "Nothing to be done" in again.stdout + again.stderr
     assert trial_folders(raw) == before
 

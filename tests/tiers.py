@@ -46,6 +46,7 @@ LONGEST = (
     "test_side_by_side.py",
     "test_http_concurrency_file_servers.py",
     "test_faults.py",
+    "test_interrupted.py",
     "test_only_what_is_asked.py",
     "test_systems.py",
     "test_systems_project.py",

@@ -2,19 +2,23 @@
 
 Most commands of the suite work for half a second, and would import for more than twice as long before: four minutes of
 processor time in all. What is tested is imported by each fork, from the project that it runs in. The process in which
-jobs of a report find their libraries is one for all these commands, too. `Project.start` and `Project.run` use the
-program that users have, with such a process of its own.
+jobs of a report find their libraries is one for all these commands, too. `Project.run` uses the program that users
+have, with such a process of its own.
 """
 
 import functools
 import multiprocessing
 import os
 import shutil
+import signal
 import subprocess
 import sys
 import tempfile
+import time
 from collections.abc import Mapping, Sequence
+from multiprocessing.connection import Connection, wait
 from pathlib import Path
+from typing import Any
 
 from waiting import until
 
@@ -29,7 +33,7 @@ def run(
     argv = ["snakemake", *arguments]
     with tempfile.TemporaryDirectory() as said:
         streams = [Path(said, name) for name in ("stdout", "stderr")]
-        fork = FORKS.Process(target=_command, args=(argv, folder, dict(environment), streams, _libraries()))
+        fork = FORKS.Process(target=_in_files, args=(streams, argv, folder, dict(environment), _libraries()))
         fork.start()
         fork.join(timeout_s)
         if fork.exitcode is None:
@@ -37,6 +41,48 @@ def run(
             fork.join()
             raise subprocess.TimeoutExpired(argv, timeout_s)
         return subprocess.CompletedProcess(argv, fork.exitcode, *(stream.read_text() for stream in streams))
+
+
+class Started:
+    """A command that is not waited for, in a session and process group of its own; used as subprocess.Popen is.
+
+    What it and its jobs say, on both streams, is `stdout`.
+    """
+
+    def __init__(self, arguments: Sequence[str], folder: Path, environment: Mapping[str, str]):
+        self.args = ["snakemake", *arguments]
+        reading, writing = FORKS.Pipe(duplex=False)
+        given = (writing, self.args, folder, dict(environment), _libraries())
+        self._fork = FORKS.Process(target=_in_session_of_its_own, args=given)
+        self._fork.start()
+        writing.close()
+        self.stdout = os.fdopen(os.dup(reading.fileno()), errors="replace")
+        reading.close()
+
+    @property
+    def pid(self) -> int:
+        return self._fork.pid
+
+    @property
+    def returncode(self) -> int | None:
+        return self._fork.exitcode
+
+    def poll(self) -> int | None:
+        return self.returncode
+
+    def communicate(self, timeout: float) -> tuple[str, None]:
+        """All that is said until it and every process with its streams has ended. Raises TimeoutExpired."""
+        end = time.monotonic() + timeout
+        said = []
+        with self.stdout:
+            while not said or said[-1]:
+                if not wait([self.stdout], max(0, end - time.monotonic())):
+                    raise subprocess.TimeoutExpired(self.args, timeout)
+                said.append(os.read(self.stdout.fileno(), 1 << 16))
+        self._fork.join(max(0, end - time.monotonic()))
+        if self.returncode is None:
+            raise subprocess.TimeoutExpired(self.args, timeout)
+        return b"".join(said).decode(), None
 
 
 @functools.cache
@@ -48,11 +94,23 @@ def _command_that_never_ends() -> subprocess.Popen[bytes]:
 @functools.cache
 def _libraries() -> Path:
     """The socket of the process that has imported what jobs of a report need."""
+    path = Path(tempfile.mkdtemp(), "socket")
+    fork = FORKS.Process(target=_import_libraries, args=(path, str(_command_that_never_ends().pid)))
+    fork.start()
+    fork.join()
+    return path
+
+
+def _import_libraries(path: Path, controller: str) -> None:
     from benchstudy.jobs import preloaded  # not above: a fork imports this file before it knows its project
 
-    path = Path(tempfile.mkdtemp(), "socket")
-    preloaded.connect(path, str(_command_that_never_ends().pid)).close()
-    return path
+    _hear_ctrl_c()
+    preloaded.connect(path, controller).close()
+
+
+def _hear_ctrl_c() -> None:
+    """As what a shell starts; a worker of pytest ignores it, and so would its children."""
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 def end() -> None:
@@ -67,12 +125,23 @@ def end() -> None:
     shutil.rmtree(_libraries().parent)
 
 
-def _command(
-    argv: list[str], folder: Path, environment: Mapping[str, str], streams: list[Path], libraries: Path
-) -> None:
+def _in_files(streams: list[Path], *given: Any) -> None:
     for number, stream in enumerate(streams, start=1):
         with stream.open("wb") as file:
             os.dup2(file.fileno(), number)
+    _command(*given)
+
+
+def _in_session_of_its_own(writing: Connection, *given: Any) -> None:
+    os.setsid()
+    _hear_ctrl_c()
+    for number in (1, 2):
+        os.dup2(writing.fileno(), number)
+    writing.close()
+    _command(*given)
+
+
+def _command(argv: list[str], folder: Path, environment: Mapping[str, str], libraries: Path) -> None:
     os.environ.clear()
     os.environ.update(environment)
     os.chdir(folder)
