@@ -642,14 +642,16 @@ def test_nothing_survives_a_controller_that_was_killed_while_a_load_ran(
         **http_study.block([http_study.NGINX_SERVER]),
         "services": {"nginx": nginx, **{name: STORAGE[name] for name in ("file-tree", "openssh", "sshfs")}},
         "limits": [{"name": "small", "cpus": 1, "memory": "32MiB"}],
-        "generators": [{**WRK, "duration": "300s"}],
+        # A load that leaves the machine to other tests while the host waits for its controller.
+        "generators": [{**K6, "duration": "300s"}],
+        "rates": ["2/s"],
     }
     declared = http_study.declared(config, http_study.described(sshd, work))
     study = project.write_study({**declared, "thresholds": {"lease": "3s", "reconnect": "3s"}})
     process = project.start("measure", "--configfile", study)
 
     def loading() -> bool:
-        return "wrk" in {Path(process.command.split()[0]).name for process in running(str(work)) if process.command}
+        return "k6" in {Path(process.command.split()[0]).name for process in running(str(work)) if process.command}
 
     try:
         until(lambda: process.poll() is not None or loading(), 60)

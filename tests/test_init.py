@@ -240,10 +240,14 @@ def test_a_study_from_the_wheel_goes_all_the_way(installed: Installed, tmp_path:
     job = yaml.safe_load((clone / ".github" / "workflows" / "study.yml").read_text())["jobs"]["report"]
     steps = [step["run"] for step in job["steps"] if "run" in step]
     assert steps[0] == f"pip install benchstudy=={__version__}" and len(steps) == 4
-    for step in steps[1:]:
+    for step in steps[1:3]:
         installed.run(clone, "sh", "-ec", step)
-    tables = sorted(path.relative_to(clone) for path in (clone / "reports" / "my-study").rglob("*.csv"))
-    assert tables and all((clone / table).read_bytes() == (project / table).read_bytes() for table in tables)
+    # The crate's reports are made again below, of the same raw files.
+    planned = installed.run(clone, "sh", "-ec", f"{steps[3]} -n").stdout
+    assert {"tidy_family", "make_page", "build_index"} == set(
+        re.findall(r"^rule (tidy\w+|\w+_page|\w+_index)", planned, re.M)
+    )
+    assert "measure_session" not in planned and "provision_target" not in planned
 
     installed.run(project, "make", "crate")
     crate = shutil.move(project / "reports" / "my-study.crate.zip", tmp_path)
@@ -254,5 +258,6 @@ def test_a_study_from_the_wheel_goes_all_the_way(installed: Installed, tmp_path:
     elsewhere = tmp_path / "elsewhere"
     elsewhere.mkdir()
     done = installed.run(elsewhere, "benchstudy", "reproduce", crate, "--cores", "2")
-    assert f"{len(tables)} tables, the same in every cell" in done.stdout
+    tables = list((project / "reports" / "my-study").rglob("*.csv"))
+    assert tables and f"{len(tables)} tables, the same in every cell" in done.stdout
     assert "not that of the crate" not in done.stdout and "not those of the crate" not in done.stdout
