@@ -106,20 +106,15 @@ def test_what_cannot_be_written_leaves_nothing_behind(tmp_path, monkeypatch, cap
     assert list(tmp_path.iterdir()) == []
 
 
-def test_run_is_snakemake_and_belongs_where_the_workflow_lies(tmp_path):
+def test_run_is_snakemake_and_belongs_where_the_workflow_lies(tmp_path, monkeypatch, capsys):
     project = tmp_path / "mine"
     assert cli.main(["init", str(project)]) == 0
-    done = benchstudy(project, "run", "--version")
+    command = [sys.executable, "-m", "benchstudy.commands.cli", "run", "--version"]
+    done = subprocess.run(command, cwd=project, capture_output=True, text=True, timeout=60)
     assert done.returncode == 0 and re.fullmatch(r"9\.\d+\.\d+\n", done.stdout)
-    below = benchstudy(project / "notebooks", "run", "report", "-n")
-    assert below.returncode == 1 and f"cd {project}" in below.stderr
-    outside = benchstudy(tmp_path, "run", "report", "-n")
-    assert outside.returncode == 1 and "`benchstudy init` makes one" in outside.stderr
-
-
-def benchstudy(folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
-    command = [sys.executable, "-m", "benchstudy.commands.cli", *arguments]
-    return subprocess.run(command, cwd=folder, capture_output=True, text=True, timeout=60)
+    for folder, said in ((project / "notebooks", f"cd {project}"), (tmp_path, "`benchstudy init` makes one")):
+        monkeypatch.chdir(folder)
+        assert cli.main(["run", "report", "-n"]) == 1 and said in capsys.readouterr().err
 
 
 # --- from a wheel ----------------------------------------------------------------------------------------------------
@@ -196,7 +191,7 @@ def test_a_wheel_has_what_a_crate_of_a_checkout_has(installed: Installed):
 @FROM_WHEEL
 def test_the_instruments_are_those_of_the_checkout(installed: Installed, tmp_path: Path):
     families = sorted({family for path in TEMPLATES.values() for family in load_study(path).families} | {"load_test"})
-    installed.run(tmp_path, "benchstudy", "init", "mine")
+    assert cli.main(["init", str(tmp_path / "mine")]) == 0
     code = (
         "import sys; from benchstudy.measuring.instrument import instrument_sha256 as i; print(*map(i, sys.argv[1:]))"
     )
