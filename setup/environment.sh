@@ -60,11 +60,13 @@ make_venv() {
     "$venv/bin/python" -m pip install --quiet --disable-pip-version-check --require-hashes --no-deps \
         -r "$venv/uv-requirement.txt"
     say "installing what $lock pins"
-    # Compiled once, here: where PYTHONDONTWRITEBYTECODE is set, as in many containers, every start of every job would
-    # compile all that it imports, which is half of its time.
-    "$venv/bin/uv" pip sync --quiet --compile-bytecode --python "$venv/bin/python" --require-hashes "$lock"
+    # Python keeps what it compiles, unless PYTHONDONTWRITEBYTECODE is set, as in many containers: then every start of
+    # every job would compile all that it imports, which is half of its time, so all is compiled here, once.
+    compile=${PYTHONDONTWRITEBYTECODE:+--compile-bytecode}
+    # shellcheck disable=SC2086  # an option or nothing
+    "$venv/bin/uv" pip sync --quiet $compile --python "$venv/bin/python" --require-hashes "$lock"
     "$venv/bin/uv" pip install --quiet --python "$venv/bin/python" --no-deps --no-build-isolation --editable .
-    "$venv/bin/python" -m compileall -q src
+    [ -z "$compile" ] || "$venv/bin/python" -m compileall -q src
 }
 
 python=$(find_python)

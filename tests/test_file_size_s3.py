@@ -148,7 +148,7 @@ def test_an_object_to_be_read_is_uploaded_once_a_session_and_removed_at_its_end(
     sshd: SshdHost, server: S3Server, root: Path
 ) -> None:
     with Proxy(server) as proxy:
-        trials = measured(root, sshd, [backend(proxy.url)], sizes=["100KB"], blocks=3)
+        trials = measured(root, sshd, [backend(proxy.url)], sizes=["100KB"], blocks=2)
     assert {t.record.status for t in trials} == {"ok"}, [t.record.cause for t in trials]
     assert len([path for path in proxy.uploads if path.endswith("/object-s3-100000/read")]) == 1
     reads = sorted((t for t in trials if t.record.levels["op"] == "read"), key=lambda t: t.record.block)

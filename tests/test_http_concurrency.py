@@ -599,16 +599,17 @@ def test_a_host_without_a_generator_and_with_few_files(tmp_path: Path, capsys, m
 # --- existing outputs ---------------------------------------------------------------------------------------------
 
 
-def test_existing_reports_of_ab_become_trials_and_the_contradictory_one_is_flagged(project: Project):
-    study = project.write_study(http_study.declared(SOUND))
+def test_existing_reports_of_ab_become_trials_and_the_contradictory_one_is_flagged(bare_project: Path, capsys):
+    study = bare_project / "study.yaml"
+    study.write_text(json.dumps(http_study.declared(SOUND)))
     reports = sorted(DATA.glob("filestash-*-c*.txt"))
-    done = project.run("benchstudy", "import", *reports, DATA / "ab-404.txt", "--study", study)
-    assert done.stdout.count("imported ") == len(reports) + 1
-    twice = project.run("benchstudy", "import", reports[0], DATA / "README.md", "--study", study, check=False)
-    assert twice.returncode == 1
-    assert "holds the same content already" in twice.stderr and "knows this output" in twice.stderr
+    assert cli.main(["import", *map(str, reports), str(DATA / "ab-404.txt"), "--study", str(study)]) == 0
+    assert capsys.readouterr().out.count("imported ") == len(reports) + 1
+    assert cli.main(["import", str(reports[0]), str(DATA / "README.md"), "--study", str(study)]) == 1
+    complaint = capsys.readouterr().err
+    assert "holds the same content already" in complaint and "knows this output" in complaint
 
-    imported = {trial.record.imported_from: trial for trial in http_study.trials_of(project.root)}
+    imported = {trial.record.imported_from: trial for trial in http_study.trials_of(bare_project)}
     flagged = imported["filestash-static-c4000.txt"].record
     assert flagged.levels["concurrency"] == "4000" and flagged.levels["generator"] == "ab"
     assert "concurrency: the command says -c 3000, but ab reports a level of 4000" in flagged.verified["notes"]
@@ -642,14 +643,16 @@ def test_nothing_survives_a_controller_that_was_killed_while_a_load_ran(
         **http_study.block([http_study.NGINX_SERVER]),
         "services": {"nginx": nginx, **{name: STORAGE[name] for name in ("file-tree", "openssh", "sshfs")}},
         "limits": [{"name": "small", "cpus": 1, "memory": "32MiB"}],
-        "generators": [{**WRK, "duration": "300s"}],
+        # A load that leaves the machine to other tests while the host waits for its controller.
+        "generators": [{**K6, "duration": "300s"}],
+        "rates": ["2/s"],
     }
     declared = http_study.declared(config, http_study.described(sshd, work))
     study = project.write_study({**declared, "thresholds": {"lease": "3s", "reconnect": "3s"}})
     process = project.start("measure", "--configfile", study)
 
     def loading() -> bool:
-        return "wrk" in {Path(process.command.split()[0]).name for process in running(str(work)) if process.command}
+        return "k6" in {Path(process.command.split()[0]).name for process in running(str(work)) if process.command}
 
     try:
         until(lambda: process.poll() is not None or loading(), 60)

@@ -12,10 +12,12 @@ from pathlib import Path
 import pytest
 from conftest import Project, copy_project
 
+from benchstudy.commands import cli
 from benchstudy.measuring.raw import TrialStore
 from benchstudy.measuring.session import write_index
 from benchstudy.model import paths
 from benchstudy.model.study import load_study
+from benchstudy.provenance import reproduce as provenance
 from benchstudy.provenance.checks import check_crate
 
 STUDY = {
@@ -74,11 +76,12 @@ def clone(measured: Project, tmp_path_factory: pytest.TempPathFactory) -> Projec
     return Project(root)
 
 
-def reproduce(clone: Project, crate: Path, into: Path | None = None, *words: str, **options):
-    where = ["--into", into] if into else []
-    return clone.run(
-        "python", "-m", "benchstudy.commands.cli", "reproduce", crate, *where, *words, "--cores", "2", **options
-    )
+def reproduce(capsys: pytest.CaptureFixture[str], root: Path, crate: Path, *words: str | Path) -> tuple[int, str, str]:
+    """`benchstudy reproduce` in the clone at `root`: its exit status, and what it prints and complains of."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.chdir(root)
+        status = cli.main(["reproduce", str(crate), *map(str, words), "--cores", "2"])
+    return status, *capsys.readouterr()
 
 
 def test_a_crate_holds_every_trial_of_a_study_that_partly_failed(measured, crate):
@@ -104,44 +107,75 @@ def test_packing_again_plans_nothing_and_gives_the_same_bytes(measured, crate):
     assert crate.read_bytes() == before
 
 
-def test_a_second_clone_makes_the_same_tables_without_any_host(clone, crate):
-    (clone.root / "src/benchstudy/report/human.py").open("a").write("# An edit that changes no figure.\n")
-    lock = clone.root / "requirements.lock"
-    lock.write_text(re.sub(r"(?m)^rich==\S+", "rich==1.2.3", lock.read_text()))
-    done = reproduce(clone, crate)
-    into = clone.root / "reproduced" / "tiny"
+@pytest.fixture(scope="module")
+def again(clone: Project, crate: Path) -> tuple[Project, str]:
+    """What the clone made of the crate, and what was said."""
+    done = clone.run("python", "-m", "benchstudy.commands.cli", "reproduce", crate, "--cores", "2")
+    return Project(clone.root / "reproduced" / "tiny"), done.stdout
+
+
+def test_a_second_clone_makes_the_same_tables_without_any_host(again, crate):
+    project, said = again
+    into = project.root
     with zipfile.ZipFile(crate) as archive:
         tables = [name for name in archive.namelist() if name.startswith("reports/tiny/") and name.endswith(".csv")]
         for name in tables:
             assert (into / name).read_bytes() == archive.read(name), name
-        pinned = re.search(r"(?m)^rich==(\S+)", archive.read("requirements.lock").decode())[1]
     assert len(tables) > 3
-    assert f"{len(tables)} tables, the same in every cell" in done.stdout
-    assert "no host contacted" in done.stdout
-    assert "the software here is not that of the crate:\n  src/benchstudy/report/human.py\n" in done.stdout
-    assert f"packages here are not those of the crate:\n  rich {pinned}, here 1.2.3\n" in done.stdout
+    assert f"{len(tables)} tables, the same in every cell" in said
+    assert "no host contacted" in said and "those of the crate" not in said and "that of the crate" not in said
     log = (into / "snakemake.log").read_text()
     assert "make_page" in log and not re.search("measure_session|provision_target", log)
     assert not (into / ".benchstudy" / "loopback").exists(), "no key, no sshd, no connection"
     assert PROBLEM in (into / "reports/index.html").read_text()
+    # The strongest form of "the same": what is made again, packed by the same software, is the very same file.
+    project.run("python", "-m", "benchstudy.commands.cli", "crate", "study.json")
+    assert (into / "reports" / "tiny.crate.zip").read_bytes() == crate.read_bytes()
 
 
-def test_tables_that_raw_files_do_not_give_are_named_and_the_true_crate_comes_out_again(measured, crate, tmp_path):
+@pytest.fixture
+def made_before(again, monkeypatch) -> None:
+    """Reports are those that were made above: what is in question is what they are compared with."""
+    made = again[0].root / "reports"
+    monkeypatch.setattr(provenance, "_make_reports", lambda into, cores: shutil.copytree(made, into / "reports"))
+
+
+@pytest.fixture
+def edited(clone: Project, tmp_path: Path) -> Path:
+    """A clone with other software, and with a package of another version."""
+    root = tmp_path / "edited"
+    shutil.copytree(clone.root, root, ignore=shutil.ignore_patterns("reproduced"))
+    (root / "src/benchstudy/report/human.py").open("a").write("# An edit that changes no figure.\n")
+    lock = root / "requirements.lock"
+    lock.write_text(re.sub(r"(?m)^rich==\S+", "rich==1.2.3", lock.read_text()))
+    return root
+
+
+def test_tables_that_raw_files_do_not_give_are_named(made_before, clone, crate, tmp_path, capsys):
     into = tmp_path / "again"
-    done = reproduce(measured, altered(crate, tmp_path / "altered.zip"), into, "--json", check=False)
-    assert done.returncode == 1
-    told = json.loads(done.stdout)
+    status, printed, complaint = reproduce(
+        capsys, clone.root, altered(crate, tmp_path / "altered.zip"), "--into", into, "--json"
+    )
+    assert status == 1
+    told = json.loads(printed)
     cell = r"file_size/tables/\S+\.csv, row 1 \(.*\), .*: '.*, but faster' in the crate, '.*' now"
     assert re.search(
-        rf"TABLES DIFFER:\n  {cell}\n  file_size/tables/invented\.csv: a table in the crate, none now", done.stderr
+        rf"TABLES DIFFER:\n  {cell}\n  file_size/tables/invented\.csv: a table in the crate, none now", complaint
     )
     assert told["others_differ"] == [], "pages, figures, tables in other formats: the same bytes"
     assert told["code"] == []
     assert {"where", "was", "now"} == set(told["differences"][0])
     assert (told["study"], told["folder"]) == ("tiny", str(into))
-    # The strongest form of "the same": what is made again, packed by the same software, is the very same file.
-    Project(into).run("python", "-m", "benchstudy.commands.cli", "crate", "study.json")
-    assert (into / "reports" / "tiny.crate.zip").read_bytes() == crate.read_bytes()
+
+
+def test_software_that_is_not_that_of_the_crate_is_named(made_before, edited, crate, capsys):
+    status, printed, _ = reproduce(capsys, edited, crate)
+    assert status == 0
+    with zipfile.ZipFile(crate) as archive:
+        pinned = re.search(r"(?m)^rich==(\S+)", archive.read("requirements.lock").decode())[1]
+    assert "tables, the same in every cell" in printed
+    assert "the software here is not that of the crate:\n  src/benchstudy/report/human.py\n" in printed
+    assert f"packages here are not those of the crate:\n  rich {pinned}, here 1.2.3\n" in printed
 
 
 def altered(crate: Path, into: Path) -> Path:
@@ -174,32 +208,32 @@ def resealed(crate: Path, into: Path, changes: dict[str, bytes]) -> Path:
     return into
 
 
-def test_a_study_of_a_newer_version_is_left_to_the_software_in_its_crate(clone, crate, tmp_path):
+def test_a_study_of_a_newer_version_is_left_to_the_software_in_its_crate(clone, crate, tmp_path, capsys):
     with zipfile.ZipFile(crate) as archive:
         study = json.loads(archive.read("study.json")) | {"telepathy": True}
     newer = resealed(crate, tmp_path / "newer.zip", {"study.json": json.dumps(study).encode()})
-    done = reproduce(clone, newer, check=False)
-    assert done.returncode == 1
-    assert "cannot read its study (telepathy: unknown key" in done.stderr and "unpack it, and run" in done.stderr
+    status, _, complaint = reproduce(capsys, clone.root, newer)
+    assert status == 1
+    assert "cannot read its study (telepathy: unknown key" in complaint and "unpack it, and run" in complaint
 
 
 @pytest.mark.fault(39)
-def test_nothing_is_made_of_a_crate_that_is_not_as_it_was_packed(clone, crate, tmp_path):
+def test_nothing_is_made_of_a_crate_that_is_not_as_it_was_packed(clone, crate, tmp_path, capsys):
     copy = tmp_path / "altered.zip"
     with zipfile.ZipFile(crate) as archive, zipfile.ZipFile(copy, "w") as out:
         for entry in archive.infolist():
             content = archive.read(entry)
             out.writestr(entry.filename, content + b" " if entry.filename.endswith("/trial.json") else content)
-    done = reproduce(clone, copy, tmp_path / "into", check=False)
-    assert done.returncode == 1
-    assert done.stderr.count("trial.json: altered: its SHA-256 is not the one in SHA256SUMS") == 8
+    status, _, complaint = reproduce(capsys, clone.root, copy, "--into", tmp_path / "into")
+    assert status == 1
+    assert complaint.count("trial.json: altered: its SHA-256 is not the one in SHA256SUMS") == 8
     assert not (tmp_path / "into").exists()
 
 
-def test_no_folder_of_anybody_else_is_replaced(clone, crate, tmp_path):
+def test_no_folder_of_anybody_else_is_replaced(clone, crate, tmp_path, capsys):
     (tmp_path / "precious").write_text("mine")
-    done = reproduce(clone, crate, tmp_path, check=False)
-    assert done.returncode == 1 and "holds no earlier reproduction; name another folder with --into" in done.stderr
+    status, _, complaint = reproduce(capsys, clone.root, crate, "--into", tmp_path)
+    assert status == 1 and "holds no earlier reproduction; name another folder with --into" in complaint
     assert (tmp_path / "precious").read_text() == "mine"
 
 

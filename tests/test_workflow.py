@@ -13,9 +13,11 @@ import pytest
 from conftest import Project, copy_project
 from planned import Job, following, jobs_in
 
+from benchstudy.commands import cli
+
 STUDY = {
     "study": "tiny",
-    "blocks": 2,
+    "blocks": 1,
     "hosts": {"local": {"loopback": True, "work_dir": "/var/tmp/benchstudy-test-workflow"}},
     "targets": {"one": {"roles": {"sut": "local"}}},
     "thresholds": {"lease": "4s"},
@@ -64,16 +66,44 @@ def host_lock_of_this_test(tmp_path, monkeypatch):
     monkeypatch.setenv("BENCHSTUDY_HOST_LOCK", str(tmp_path / "host.lock"))
 
 
+# At the end of every Python process: what it was started as, and the package's files that it imported.
+TELLING = """
+import atexit, json, os, sys
+def tell():
+    files = [getattr(module, "__file__", None) or "" for name, module in sys.modules.items() if "benchstudy" in name]
+    with open(os.path.join(os.environ["IMPORTED_INTO"], f"{os.getpid()}.json"), "w") as told:
+        json.dump({"argv": sys.argv, "files": files}, told)
+if "IMPORTED_INTO" in os.environ:
+    atexit.register(tell)
+"""
+STARTING = """
+import benchstudy.jobs.job, benchstudy.jobs.preloaded, benchstudy.jobs.running
+from benchstudy.model import registry
+registry.get("file_size")
+"""
+
+
+def imported_into(project: Project) -> Path:
+    return project.root.parent / "imported"
+
+
 @pytest.fixture(scope="module")
 def measured(tmp_path_factory) -> Project:
-    """A project with the tiny study measured and reported. Tests leave it complete."""
+    """A project with the tiny study measured and reported, and what its jobs imported beside it."""
     folder = tmp_path_factory.mktemp("workflow")
     project = copy_project(folder / "project")
     project.write_study(STUDY)
+    telling = project.root / "src/sitecustomize.py"
+    telling.write_text(TELLING)
+    imported_into(project).mkdir()
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("BENCHSTUDY_HOST_LOCK", str(folder / "host.lock"))
+        patch.setenv("IMPORTED_INTO", str(imported_into(project)))
+        patch.setenv("BENCHSTUDY_PRELOADED", "1")  # each in a process of its own: a fork ends without a word
+        project.run("python", "-c", STARTING)
         report(project)
-    assert len(trials(project)) == 4  # 2 cases, 2 blocks
+    telling.unlink()
+    assert len(trials(project)) == 2  # cases
     assert (project.root / "reports/index.html").is_file()
     return project
 
@@ -88,6 +118,19 @@ def all_jobs(measured) -> list[Job]:
 
 
 PAGES = {"make_page file_size", "build_index", "report"}
+
+
+def test_jobs_import_nothing_beside_their_inputs_and_what_starts_them(measured, all_jobs):
+    told = [json.loads(path.read_text()) for path in imported_into(measured).glob("*.json")]
+    files = {tuple(one["argv"]): {os.path.relpath(f, measured.root) for f in one["files"]} for one in told}
+    started = files[("-c",)]
+    seen = set()
+    for argv, imported in files.items():
+        for job in all_jobs:
+            if Path(argv[0]).stem == job.rule and (not job.of or job.of in argv) and imported:
+                seen.add(job.name)
+                assert imported - started - job.inputs == set(), job.name
+    assert seen >= {"tidy_family file_size", *PAGES} - {"report"}
 
 
 @pytest.mark.parametrize(
@@ -115,79 +158,6 @@ def test_an_edit_makes_the_jobs_due_that_import_the_module(measured, all_jobs, m
         os.utime(path, ns=(times.st_atime_ns, times.st_mtime_ns))
     assert due == following(all_jobs, f"src/benchstudy/{module}")
     assert due >= least and bool(due) == bool(least)
-
-
-# At the end of every Python process: what it was started as, and the package's files that it imported.
-TELLING = """
-import atexit, json, os, sys
-def tell():
-    files = [getattr(module, "__file__", None) or "" for name, module in sys.modules.items() if "benchstudy" in name]
-    with open(os.path.join(os.environ["IMPORTED_INTO"], f"{os.getpid()}.json"), "w") as told:
-        json.dump({"argv": sys.argv, "files": files}, told)
-if "IMPORTED_INTO" in os.environ:
-    atexit.register(tell)
-"""
-STARTING = """
-import benchstudy.jobs.job, benchstudy.jobs.preloaded, benchstudy.jobs.running
-from benchstudy.model import registry
-registry.get("file_size")
-"""
-
-
-def test_jobs_import_nothing_beside_their_inputs_and_what_starts_them(measured, all_jobs, tmp_path, monkeypatch):
-    telling = measured.root / "src/sitecustomize.py"
-    telling.write_text(TELLING)
-    monkeypatch.setenv("IMPORTED_INTO", str(tmp_path))
-    monkeypatch.setenv("BENCHSTUDY_PRELOADED", "1")  # each in a process of its own: a fork ends without a word
-    try:
-        measured.run("python", "-c", STARTING)
-        report(measured, "--forcerun", "tidy_family")
-    finally:
-        telling.unlink()
-    told = [json.loads(path.read_text()) for path in tmp_path.glob("*.json")]
-    files = {tuple(one["argv"]): {os.path.relpath(f, measured.root) for f in one["files"]} for one in told}
-    started = files[("-c",)]
-    seen = set()
-    for argv, imported in files.items():
-        for job in all_jobs:
-            if Path(argv[0]).stem == job.rule and (not job.of or job.of in argv) and imported:
-                seen.add(job.name)
-                assert imported - started - job.inputs == set(), job.name
-    assert seen >= {"tidy_family file_size", *PAGES} - {"report"}
-
-
-CODE = ("notebooks/*.ipynb", "src/benchstudy/**/*.py", "workflow/scripts/*.py", "workflow/rules/*.smk")
-
-
-def edit(file: Path) -> None:
-    if file.suffix != ".ipynb":
-        file.write_text(file.read_text() + "\n# edited\n")
-        return
-    notebook = json.loads(file.read_text())
-    notebook["cells"].append({"cell_type": "markdown", "id": f"n{time.time_ns()}", "metadata": {}, "source": "!"})
-    file.write_text(json.dumps(notebook))
-
-
-@pytest.mark.parametrize("change", [Path.touch, edit])
-def test_no_edit_of_code_and_no_touch_plans_a_measurement(measured, change):
-    for pattern in CODE if change is edit else (*CODE, "envs/*.py"):
-        files = sorted(measured.root.glob(pattern))
-        assert files
-        for file in files:
-            change(file)
-    plan = planned(measured)
-    assert "measure_session" not in plan
-    assert "provision_target" not in plan
-
-
-def test_an_edit_of_what_is_installed_provisions_and_adopts_everything(measured):
-    """Provisioning comes before measuring, so Snakemake plans the job that then adopts everything."""
-    for file in measured.root.glob("envs/*.py"):
-        edit(file)
-    assert "provision_target" in planned(measured)
-    before = trials(measured)
-    report(measured)
-    assert trials(measured) == before
 
 
 def test_an_acknowledged_finding_makes_pages_again_and_measures_nothing(measured):
@@ -226,51 +196,6 @@ def test_measure_false_with_nothing_measured_says_so(measured):
     assert "Traceback" not in done.stdout + done.stderr
 
 
-def test_adding_a_block_or_a_case_measures_only_what_is_new(measured):
-    before = trials(measured)
-    measured.write_study(STUDY | {"blocks": 3})
-    measure(measured)
-    after_block = trials(measured)
-    assert before < after_block
-    assert all("/0003-" in trial for trial in after_block - before)
-    measured.write_study(study(sizes=["100KB", "200KB"]) | {"blocks": 3})
-    measure(measured)
-    new = trials(measured) - after_block
-    assert len(new) == 6
-    assert all("size=200KB" in trial for trial in new)
-
-
-def test_a_case_described_anew_is_not_measured_again_by_itself(measured):
-    before = trials(measured)
-    original = (measured.root / "config/study.yaml").read_text()
-    measured.write_study(study(operations=3))
-    done = measure(measured, check=False)
-    (measured.root / "config/study.yaml").write_text(original)
-    assert done.returncode != 0
-    told = done.stdout + done.stderr
-    assert "describes this case in another way (operations changed)" in told
-    assert re.search(r"`benchstudy discard --case \S+ --why … --study config/study\.yaml`", told)
-    assert trials(measured) == before
-    measure(measured)
-
-
-def test_a_discarded_trial_is_kept_and_replaced_by_one(measured):
-    before = trials(measured)
-    chosen = index(measured)["trials"][0]
-    discarded = measured.run(
-        "python", "-m", "benchstudy.commands.cli", "discard", chosen["uuid"][:8], "--why", "a backup was running",
-        "--study", "config/study.yaml",
-    )  # fmt: skip
-    assert "`snakemake --cores 8 report --configfile config/study.yaml` measures what is missing" in discarded.stdout
-    report(measured)
-    (replacement,) = trials(measured) - before
-    assert before < trials(measured)
-    assert replacement.startswith(f"{chosen['case']}/{chosen['block']:04d}-")
-    (discard,) = index(measured)["discarded"]
-    assert (discard["uuid"], discard["why"]) == (chosen["uuid"], "a backup was running")
-    assert "a backup was running" in (measured.root / "reports/tiny/file_size.html").read_text()
-
-
 def flip(path: Path) -> bytes:
     """One bit, with the file's times and size as they were; returns what it held."""
     content, times = path.read_bytes(), path.stat()
@@ -287,10 +212,8 @@ def state_of(project: Project) -> dict[str, tuple[int, int]]:
 
 
 @pytest.mark.fault(30)
-def test_a_flipped_bit_is_refused_with_its_file_when_everything_is_up_to_date(measured):
-    report(measured)
-    discarded = {entry["uuid"] for entry in index(measured)["discarded"]}
-    entry = next(entry for entry in index(measured)["trials"] if entry["uuid"] not in discarded)
+def test_a_flipped_bit_is_refused_with_its_file_when_everything_is_up_to_date(measured, monkeypatch, capsys):
+    entry = index(measured)["trials"][0]
     path = measured.root / "data/raw/tiny/one/file_size" / entry["path"] / "stdout"
     content = flip(path)
     before = state_of(measured)
@@ -310,8 +233,8 @@ def test_a_flipped_bit_is_refused_with_its_file_when_everything_is_up_to_date(me
             f"benchstudy discard {entry['uuid'][:8]}" in told
             and "rule tidy_family:" not in told.partition("altered")[2]
         )
-    checked = measured.run("python", "-m", "benchstudy.commands.cli", "verify", "config/study.yaml", check=False)
-    assert checked.returncode == 1 and f"{name}: altered" in checked.stderr
+    monkeypatch.chdir(measured.root)
+    assert cli.main(["verify", "config/study.yaml"]) == 1 and f"{name}: altered" in capsys.readouterr().err
     path.write_bytes(content)
     report(measured)
     assert "Nothing to be done" in planned(measured)
@@ -322,23 +245,104 @@ def test_a_flipped_bit_is_refused_with_its_file_when_everything_is_up_to_date(me
 
 @pytest.mark.fault(36)
 def test_what_is_remembered_of_raw_files_may_be_deleted(measured):
-    report(measured)
     shutil.rmtree(measured.root / ".benchstudy/studies/tiny/confirmed")
     assert "rule confirm_sessions:" in planned(measured)
     report(measured)
     assert "Nothing to be done" in planned(measured)
 
 
-@pytest.mark.parametrize("file", ["stdout", "trial.json"])
-def test_a_damaged_trial_that_is_discarded_is_measured_again(measured, file):
-    before, entry = trials(measured), index(measured)["trials"][-1]
-    path = measured.root / "data/raw/tiny/one/file_size" / entry["path"] / file
-    flip(path)
-    discard = ("discard", entry["uuid"][:8], "--why", "its disk was failing", "--study", "config/study.yaml")
-    measured.run("python", "-m", "benchstudy.commands.cli", *discard)
+def test_a_case_described_anew_is_not_measured_again_by_itself(measured):
+    before = trials(measured)
+    original = (measured.root / "config/study.yaml").read_text()
+    measured.write_study(study(operations=3))
+    done = measure(measured, check=False)
+    (measured.root / "config/study.yaml").write_text(original)
+    assert done.returncode != 0
+    told = done.stdout + done.stderr
+    assert "describes this case in another way (operations changed)" in told
+    assert re.search(r"`benchstudy discard --case \S+ --why … --study config/study\.yaml`", told)
+    assert trials(measured) == before
     measure(measured)
+
+
+def discard(project: Project, trial: dict, why: str, monkeypatch, capsys) -> str:
+    monkeypatch.chdir(project.root)
+    assert cli.main(["discard", trial["uuid"][:8], "--why", why, "--study", "config/study.yaml"]) == 0
+    return capsys.readouterr().out
+
+
+def test_a_discarded_trial_is_kept_and_replaced_by_one(measured, monkeypatch, capsys):
+    before = trials(measured)
+    chosen = index(measured)["trials"][0]
+    said = discard(measured, chosen, "a backup was running", monkeypatch, capsys)
+    assert "`snakemake --cores 8 report --configfile config/study.yaml` measures what is missing" in said
+    measured.snakemake("measure", "reports/tiny/file_size.html", "--configfile", "config/study.yaml")
     (replacement,) = trials(measured) - before
-    assert replacement.startswith(f"{entry['case']}/{entry['block']:04d}-")
-    assert entry["uuid"] in [discard["uuid"] for discard in index(measured)["discarded"]]
+    assert before < trials(measured)
+    assert replacement.startswith(f"{chosen['case']}/{chosen['block']:04d}-")
+    (discarded,) = index(measured)["discarded"]
+    assert (discarded["uuid"], discarded["why"]) == (chosen["uuid"], "a backup was running")
+    assert "a backup was running" in (measured.root / "reports/tiny/file_size.html").read_text()
+
+
+def test_damaged_trials_that_are_discarded_are_measured_again(measured, monkeypatch, capsys):
+    before, gone = trials(measured), [entry["uuid"] for entry in index(measured)["discarded"]]
+    entries = [entry for entry in index(measured)["trials"] if entry["uuid"] not in gone]
+    for entry, file in zip(entries, ("trial.json", "stdout"), strict=True):
+        flip(measured.root / "data/raw/tiny/one/file_size" / entry["path"] / file)
+    for entry in entries:
+        discard(measured, entry, "its disk was failing", monkeypatch, capsys)
+    measure(measured)
+    replaced = {replacement.rpartition("-")[0] for replacement in trials(measured) - before}
+    assert replaced == {f"{entry['case']}/{entry['block']:04d}" for entry in entries}
+    assert {entry["uuid"] for entry in entries} <= {discarded["uuid"] for discarded in index(measured)["discarded"]}
     done = measure(measured, "-n")
     assert "Nothing to be done" in done.stdout + done.stderr
+
+
+def test_adding_a_block_or_a_case_measures_only_what_is_new(measured):
+    before = trials(measured)
+    measured.write_study(STUDY | {"blocks": 2})
+    measure(measured)
+    after_block = trials(measured)
+    assert before < after_block
+    assert all("/0002-" in trial for trial in after_block - before)
+    measured.write_study(study(sizes=["100KB", "200KB"]) | {"blocks": 2})
+    measure(measured)
+    new = trials(measured) - after_block
+    assert len(new) == 4
+    assert all("size=200KB" in trial for trial in new)
+
+
+CODE = ("notebooks/*.ipynb", "src/benchstudy/**/*.py", "workflow/scripts/*.py", "workflow/rules/*.smk")
+
+
+def edit(file: Path) -> None:
+    if file.suffix != ".ipynb":
+        file.write_text(file.read_text() + "\n# edited\n")
+        return
+    notebook = json.loads(file.read_text())
+    notebook["cells"].append({"cell_type": "markdown", "id": f"n{time.time_ns()}", "metadata": {}, "source": "!"})
+    file.write_text(json.dumps(notebook))
+
+
+@pytest.mark.parametrize("change", [Path.touch, edit])
+def test_no_edit_of_code_and_no_touch_plans_a_measurement(measured, change):
+    for pattern in CODE if change is edit else (*CODE, "envs/*.py"):
+        files = sorted(measured.root.glob(pattern))
+        assert files
+        for file in files:
+            change(file)
+    plan = planned(measured)
+    assert "measure_session" not in plan
+    assert "provision_target" not in plan
+
+
+def test_an_edit_of_what_is_installed_provisions_and_adopts_everything(measured):
+    """Provisioning comes before measuring, so Snakemake plans the job that then adopts everything."""
+    for file in measured.root.glob("envs/*.py"):
+        edit(file)
+    assert "provision_target" in planned(measured)
+    before = trials(measured)
+    measure(measured)
+    assert trials(measured) == before

@@ -30,8 +30,8 @@ if TYPE_CHECKING:
     from benchstudy.model.study import Study
 
 _LIBRARIES = (
-    *("altair", "IPython.core.interactiveshell", "jinja2", "nbconvert", "nbformat", "numpy", "papermill.engines"),
-    *("polars", "pydantic", "scipy.optimize", "scipy.stats", "vl_convert", "yaml"),
+    *("altair", "IPython.core.completer", "IPython.core.interactiveshell", "jinja2", "nbconvert", "nbformat", "numpy"),
+    *("papermill.engines", "polars", "psutil", "pydantic.main", "scipy.optimize", "scipy.stats", "vl_convert", "yaml"),
 )
 _INSIDE = "BENCHSTUDY_PRELOADED"
 _BEGUN = b"b"

@@ -33,17 +33,12 @@ def lint(subject: Material | str | Path, acknowledged: Iterable[Acknowledged] = 
     acknowledgements; findings they name stay in the list, with the reason. Raises BenchstudyError for a path without
     a table.
     """
+    materials = [subject] if isinstance(subject, Material) else published.read_all(Path(subject))
     found = [
         Finding(rule.name, rule.severity, what, f"{material.name}: {where}", rule.why, rule.action)
         for rule in rules().values()
-        for material in _materials(subject)
+        for material in materials
         for where, what in rule.find(material)
     ]
     order = {severity: i for i, severity in enumerate(("error", "warning", "note"))}
     return acknowledge(sorted(found, key=lambda finding: order[finding.severity]), acknowledged)
-
-
-def _materials(subject: Material | str | Path) -> list[Material]:
-    if isinstance(subject, Material):
-        return [subject]
-    return published.read_all(Path(subject))
