@@ -236,9 +236,8 @@ class TrialStore:
         trial that was altered is left out: no figure rests on it, and nothing can be said of it any more.
         """
         moment, seen = confirmed.Moment(self.folder), look(self.folder)
-        known = {} if read else confirmed.known(self.folder, seen)
-        facts, discarded = confirmed.recall(self.folder, paths.READ), discarded_in(seen)
-        reading = _Reading(self.folder, moment, seen, known, facts)
+        discarded = discarded_in(seen)
+        reading = _Reading(self.folder, moment, seen, read)
         trials = []
         for place in seen:
             # One without its sums is a damaged trial, and would be measured again if it were passed over.
@@ -369,17 +368,23 @@ class PartialTrial:
 
 
 class _Reading:
-    """Of a store's trials. What is `known`, and the `facts` remembered of a trial, hold as long as its files stay."""
+    """Of a store's trials. What is known and what is remembered of a trial hold as long as its files stay.
 
-    def __init__(self, store: Path, moment: confirmed.Moment, seen: Seen, known: Seen, facts: Mapping[str, Any]):
-        self._store, self._moment, self._seen, self._known = store, moment, seen, known
-        self._before, self._facts, self._sure = facts, dict[str, Any](), dict(known)
+    `read`: its files are compared all the same.
+    """
+
+    def __init__(self, store: Path, moment: confirmed.Moment, seen: Seen, read: bool):
+        self._store, self._moment, self._seen, self._read = store, moment, seen, read
+        self._known, self._before = confirmed.known(store, seen), confirmed.recall(store, paths.READ)
+        self._sure, self._facts = dict(self._known), dict[str, Any]()
 
     def trial(self, place: str) -> StoredTrial:
         folder, files = self._store / place, self._seen[place]
-        if files != self._known.get(place):
-            checked = confirmed.check_place(f"{folder}/", folder, files, self._known.get(place, {}))
+        known = {} if self._read else self._known.get(place, {})
+        if files != known:
+            checked = confirmed.check_place(f"{folder}/", folder, files, known)
             if checked.differences:
+                self._sure.pop(place, None)
                 raise _corrupt(folder, checked.differences[0])
             self._sure[place] = self._moment.certain(files)
         sums, before = files[SUMS], self._before.get(place)
