@@ -462,10 +462,12 @@ def test_a_lost_lock_stops_the_session(deploy):
 
 
 def _open_files(process: Path) -> list[str]:
-    try:
-        return [os.readlink(descriptor) for descriptor in (process / "fd").iterdir()]
-    except OSError:
-        return []
+    found = []
+    with suppress(OSError):
+        for descriptor in (process / "fd").iterdir():
+            with suppress(OSError):  # closed meanwhile
+                found.append(os.readlink(descriptor))
+    return found
 
 
 def _raises(check: Callable[[], None]) -> bool:

@@ -11,6 +11,7 @@ from test_report_jobs import code, run
 from benchstudy.measuring import sealed
 from benchstudy.measuring.raw import TrialStore
 from benchstudy.measuring.sessionrecord import SessionRecord
+from benchstudy.model import machine
 from benchstudy.model.errors import BenchstudyError
 from benchstudy.model.files import write_atomically
 
@@ -35,10 +36,11 @@ def test_a_session_that_was_killed_while_it_was_sealed_is_sealed_all_the_same(tm
 def test_what_a_killed_process_was_writing_goes_when_the_same_file_is_written(tmp_path):
     killed = subprocess.Popen(["true"])
     killed.wait()
-    (tmp_path / f".x.json.{killed.pid}").touch()
-    (tmp_path / f".x.json.{os.getppid()}").touch()
+    left, begun = (tmp_path / f".x.json.{machine.process(str(pid))}" for pid in (killed.pid, os.getppid()))
+    left.touch()
+    begun.touch()
     write_atomically(tmp_path / "x.json", "{}")
-    assert {path.name for path in tmp_path.iterdir()} == {"x.json", f".x.json.{os.getppid()}"}
+    assert {path.name for path in tmp_path.iterdir()} == {"x.json", begun.name}
 
 
 def test_a_cell_that_meets_a_full_disk_says_what_to_free(tmp_path):

@@ -452,6 +452,8 @@ def test_a_page_says_by_what_rule_it_stopped_what_was_not_reached_and_what_a_new
 
     def page() -> tuple[str, str]:
         plan = lab.study(values).session("t", "scripted")
+        # Parts go with the files of their parser, and this one is edited in memory.
+        shutil.rmtree(paths.parts(lab.root, "s", "scripted"), ignore_errors=True)
         tidy_family(lab.root, [plan], lab.root / "tidy")
         results = Results(lab.root / "tidy", study="s", family="scripted")
         return evidence.method(results, [index]), evidence.weakness_list(evidence.weak_points(results, [index]))

@@ -132,7 +132,8 @@ class Moment:
 
     def __init__(self, store: Path):
         self._began = 0
-        if path := paths.remembered(store, paths.CONFIRMED):
+        path = paths.remembered(store, paths.CONFIRMED)
+        if path and store.is_dir():
             with suppress(OSError):  # nothing can be remembered there either
                 path.parent.mkdir(parents=True, exist_ok=True)
                 self._began = clock_ns(path.parent)

@@ -13,7 +13,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from datetime import UTC, datetime
 from pathlib import Path
-from tempfile import NamedTemporaryFile
+from tempfile import TemporaryFile
 from typing import Any
 
 from benchstudy.model import machine
@@ -139,7 +139,7 @@ def lock_if_free(descriptor: int) -> bool:
 
 def keeps_locks(folder: Path) -> bool:
     """Whether a lock on a file there is refused to whoever comes second. Some file systems grant none, others all."""
-    with NamedTemporaryFile(dir=folder, prefix=".lock-") as first, open(first.name, "a") as second:
+    with TemporaryFile(dir=folder) as first, open(f"/proc/self/fd/{first.fileno()}", "r+b") as second:
         try:
             return lock_if_free(first.fileno()) and not lock_if_free(second.fileno())
         except OSError:
