@@ -2,7 +2,7 @@
 
 What families run beside the agent lies in the same folder, and is called as `module:function`. A command is a
 function that takes the list of its arguments, prints JSON on stdout and may return an exit status. An AgentError or
-OSError becomes `{"error": text}` and exit status 3, and a command that there is not the same with 2.
+OSError becomes `{"error": text}` with exit status 3; an unknown command gets the same with exit status 2.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ COMMANDS = {
 }
 
 
-# Servers such as nginx and mariadbd lie where the path of a user who is not root does not lead.
+# Servers such as nginx and mariadbd are not on the PATH of an ordinary user.
 _OF_SERVERS = ("/usr/local/sbin", "/usr/sbin", "/sbin")
 
 
@@ -55,7 +55,7 @@ def located(command: str) -> tuple[str, str]:
 
 
 def _found(command: str) -> Callable[[list[str]], int | None] | None:
-    """The function of a command; None where there is no such module or function."""
+    """The function of a command; None if the module or function does not exist."""
     module, function = located(command)
     if not module or not function:
         return None
@@ -63,7 +63,7 @@ def _found(command: str) -> Callable[[list[str]], int | None] | None:
         found = getattr(importlib.import_module(module), function, None)
     except ModuleNotFoundError as error:
         if not f"{module}.".startswith(f"{error.name}."):
-            raise  # the module is there, and another that it needs is not
+            raise  # the module exists, but one that it imports does not
         return None
     return found if callable(found) else None
 
@@ -76,7 +76,7 @@ def main(arguments: list[str]) -> int:
         return 2
     path = os.environ.get("PATH", os.defpath).split(os.pathsep)
     os.environ["PATH"] = os.pathsep.join([*path, *(folder for folder in _OF_SERVERS if folder not in path)])
-    # A dump of a server that crashed would hold its secrets, and lie among the files of a trial.
+    # The core dump of a crashed server would hold its secrets and lie among the files of a trial.
     resource.setrlimit(resource.RLIMIT_CORE, (0, resource.getrlimit(resource.RLIMIT_CORE)[1]))
     try:
         return command(arguments[1:]) or 0

@@ -1,7 +1,7 @@
-"""Which processes are a session's: those that joined its accounts, with all that descend from them.
+"""Which processes belong to a session: those registered in its accounts, and all their descendants.
 
-Supervisors join, the keeper, the desk with its SSH connection. A process that ends leaves its times with the one that
-waited for it, and the last of these leaves them in the books, so none is lost between two readings.
+Supervisors register, and so do the keeper and the desk with its SSH connection. A process that ends leaves its times
+with the process that waited for it, and the last of these writes them to the books, so none is lost between readings.
 """
 
 from __future__ import annotations
@@ -19,9 +19,9 @@ _ENDED = "ended"
 
 
 class Accounts:
-    """Which processes are a session's, in a folder of the session's own: a file for each that others descend from.
+    """Which processes belong to a session: a folder of the session, with one file per registered process.
 
-    Without a session's folder, as of a command under no lock, there is nobody but the reader itself.
+    Without a session's folder, as for a command under no lock, only the reader itself counts.
     """
 
     def __init__(self, session_dir: str):
@@ -29,14 +29,14 @@ class Accounts:
         self._entries: dict[str, dict] = {}  # never written twice
 
     def join(self, pid: int, run_folder: str = "", alone: bool = False) -> None:
-        """From now on `pid` is ours, with all below it unless `alone`. `run_folder`: of the command it supervises."""
+        """Count `pid` as ours, with its descendants unless `alone`. `run_folder`: of the command that it supervises."""
         with suppress(OSError, IndexError):
             started = kernel.stat(pid)[19]
             with open(os.path.join(self.folder, str(pid)), "x", encoding="ascii") as file:
                 json.dump({"started": int(started), "run": run_folder, "alone": alone}, file)
 
     def leave(self) -> None:
-        """This process ends: what it used, with all it waited for, stays in the books."""
+        """Record what this process, and those it waited for, used; called before it ends."""
         mine = resource.getrusage(resource.RUSAGE_SELF), resource.getrusage(resource.RUSAGE_CHILDREN)
         used = {"cpu_s": sum(r.ru_utime + r.ru_stime for r in mine), **(kernel.io(os.getpid()) or {})}
         with suppress(OSError, ValueError), self._ended("r+") as file:
@@ -54,7 +54,7 @@ class Accounts:
             file.write("{}")
 
     def roots(self) -> tuple[dict, dict]:
-        """Those that live, by pid, and what those used that ended."""
+        """The live ones, by pid, and what the ended ones used."""
         try:
             fd = kernel.kept(os.path.join(self.folder, _ENDED))
             fcntl.flock(fd, fcntl.LOCK_EX)
@@ -74,7 +74,7 @@ class Accounts:
 
     def _ended(self, mode: str):
         file = open(os.path.join(self.folder, _ENDED), mode, encoding="ascii")  # noqa: SIM115 the caller closes it
-        fcntl.flock(file, fcntl.LOCK_EX)  # who leaves must not be counted twice, nor not at all
+        fcntl.flock(file, fcntl.LOCK_EX)  # a process that leaves must be counted exactly once
         return file
 
 
@@ -84,7 +84,7 @@ def of_run(run_folder: str, session: str) -> Accounts:
 
 
 def join_desk(accounts: Accounts, desk: int) -> None:
-    """The desk is ours, with the SSH connection that it came by and all else that this connection started."""
+    """Count the desk as ours, with the SSH connection that it came over and everything else this connection started."""
     accounts.join(desk)
     above = desk
     servers = []
@@ -93,12 +93,12 @@ def join_desk(accounts: Accounts, desk: int) -> None:
             if kernel.comm(above).startswith(kernel.SSH_SERVERS):
                 servers.append(above)
     for number, pid in enumerate(servers):
-        # The next one listens for others, too.
+        # The next process up also listens for other users' connections.
         accounts.join(pid, alone=number > 0)
 
 
 def join(arguments: list[str]) -> None:
-    """`join-accounts SESSION_DIR`, asked at the desk: {"boot_id"} of the host that the readings are of."""
+    """`join-accounts SESSION_DIR`, asked at the desk: {"boot_id"} of the host that the readings describe."""
     import wire
 
     join_desk(Accounts(arguments[0]), os.getppid())

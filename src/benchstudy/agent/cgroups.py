@@ -1,11 +1,11 @@
-"""Control groups: one made for one command, by whichever of three ways this host offers.
+"""Control groups: one group for one command, made in whichever of three ways this host offers.
 
 - `cgroup-v1`: a folder in each of the hierarchies memory, cpuset and cpuacct, below this process's own group.
-- `systemd-run`: where systemd rules a v2 tree, a transient scope. It would undo what others change in its tree.
-- `cgroup-v2`: a folder in the unified hierarchy, below the nearest group that can give memory and CPUs to others.
+- `systemd-run`: a transient scope, where systemd manages a v2 tree. systemd would undo changes made by others there.
+- `cgroup-v2`: a folder in the unified hierarchy, below the nearest group that can delegate memory and CPUs.
 
-A group is known by the file `.cgroup` in the command's own folder, written before it is made, so that the next session
-finds and removes what a killed supervisor left.
+A group is known by the file `.cgroup` in the command's own folder, written before the group is made, so that the next
+session finds and removes what a killed supervisor left.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ class Unavailable(Exception):
 
 
 class Hierarchy:
-    """One mounted cgroup file system: where, with which controllers, and which folder of it is this process's own."""
+    """One mounted cgroup file system: its mount point, its controllers, and this process's own folder in it."""
 
     def __init__(self, point: str, own: str, controllers: list[str]):
         self.point, self.own, self.controllers = point, own, controllers
@@ -64,7 +64,7 @@ def hierarchies() -> tuple[list[Hierarchy], Hierarchy | None]:
 
 
 def _below(point: str, root: str, own: str) -> str:
-    """The own group's folder; the mount itself when, in a container, only a part without it is mounted."""
+    """The own group's folder; the mount itself if, in a container, the mounted part does not contain it."""
     relative = os.path.relpath(own, root)
     return point if relative == "." or relative.startswith("..") else os.path.join(point, relative)
 
@@ -79,28 +79,28 @@ class Group(ABC):
         self.folders: list[str] = []
 
     def admit(self, pid: int) -> None:
-        """Put a process, which does not run its program yet, into the group. Raises OSError."""
+        """Put a process, before it executes its program, into the group. Raises OSError."""
         for folder in self.folders:
             _write(folder, "cgroup.procs", str(pid))
 
     @abstractmethod
     def effective_cpus(self) -> list[int] | None:
-        """The CPUs that the group is held to, as the kernel says; None when it is not."""
+        """The CPUs that the group is limited to, read back from the kernel; None when it has no limit."""
 
     @abstractmethod
     def effective_memory_bytes(self) -> int | None:
-        """The lowest limit of the group and those above it, as the kernel says; None without any."""
+        """The lowest limit of the group and those above it, read back from the kernel; None without any."""
 
     def usage(self) -> dict:
         """See usage_of."""
         return usage_of(self.folders)
 
     def close(self) -> str | None:
-        """End what is still in it and remove it. None, or why it is still there."""
+        """End the processes still in it and remove it. None, or why it is still there."""
         return remove_left(self.run_folder)
 
     def _make(self, folder: str) -> str:
-        """One folder of the group; registered first, so that no moment exists in which it could be forgotten."""
+        """One folder of the group, registered before it exists, so that it cannot be forgotten."""
         self.folders.append(folder)
         _register(self.run_folder, self.folders)
         try:
@@ -115,7 +115,7 @@ class Group(ABC):
         try:
             _write(folder, file, value)
         except OSError as error:
-            raise Unavailable(f"{os.path.join(folder, file)} does not take {value!r}: {error.strerror}") from error
+            raise Unavailable(f"{os.path.join(folder, file)} rejects {value!r}: {error.strerror}") from error
 
 
 class OldGroup(Group):
@@ -147,7 +147,7 @@ class OldGroup(Group):
     def _limit_cpus(self, cpus: list[int]) -> None:
         folder, parent = self._of["cpuset"], self._parents["cpuset"]
         mems = _text(parent, "cpuset.effective_mems") or _text(parent, "cpuset.mems") or ""
-        self._set(folder, "cpuset.mems", mems)  # without it no process can be put in
+        self._set(folder, "cpuset.mems", mems)  # without it no process can join
         self._set(folder, "cpuset.cpus", list_of(cpus))
 
     def _limit_memory(self, memory_bytes: int) -> None:
@@ -201,13 +201,13 @@ class UnifiedGroup(Group):
         self._make(os.path.join(parent, self.name))
 
     def _parent(self, found: Hierarchy, needed: list[str]) -> str:
-        """The nearest group, from the own one upwards, that can give the needed controllers to a group below it."""
+        """The nearest group, from this process's own upwards, that can delegate the needed controllers to a child."""
         why = []
         candidate = found.own
         while True:
             problem = _hand_on(candidate, needed)
             if problem is None:
-                # Accounting for memory is welcome where it costs nothing to have.
+                # Memory accounting is enabled where it costs nothing.
                 _hand_on(candidate, ["memory"])
                 return candidate
             why.append(problem)
@@ -230,7 +230,7 @@ class UnifiedGroup(Group):
         limits = []
         folder = self.folder
         while folder.startswith(self._point):
-            limits.append(_number(folder, "memory.max"))  # "max" and no such file (the root's) are None
+            limits.append(_number(folder, "memory.max"))  # "max" and a missing file (in the root) both give None
             folder = os.path.dirname(folder)
         return min((limit for limit in limits if limit is not None), default=None)
 
@@ -244,7 +244,7 @@ class ScopeGroup(UnifiedGroup):
         self._limits = (cpus, memory_bytes)
         self._holder: subprocess.Popen[bytes] | None = None
         if not os.path.isdir("/run/systemd/system"):
-            raise Unavailable("systemd does not run here")
+            raise Unavailable("systemd is not running here")
         if os.geteuid() != 0:
             raise Unavailable("only root may move a process into a scope of systemd")
         super().__init__(run_folder, name, None, None)
@@ -295,7 +295,7 @@ class ScopeGroup(UnifiedGroup):
 
     def _release(self) -> None:
         if self._holder is not None:
-            self._holder.communicate()  # its input ends, and so does it
+            self._holder.communicate()  # it ends when its input does
             self._holder = None
 
     def close(self) -> str | None:
@@ -304,12 +304,12 @@ class ScopeGroup(UnifiedGroup):
         self._release()
         deadline = time.monotonic() + _REMOVAL_S
         while os.path.exists(self.folder) and time.monotonic() < deadline:
-            time.sleep(0.01)  # systemd removes a scope that is empty
+            time.sleep(0.01)  # systemd removes an empty scope
         return remove_left(self.run_folder)
 
 
 def make(run_folder: str, uuid: str, cpus: list[int] | None, memory_bytes: int | None) -> Group:
-    """A group for one command, with its limits set and not yet read back. Raises Unavailable with all reasons."""
+    """A group for one command, with its limits set but not yet read back. Raises Unavailable with all reasons."""
     old, _ = hierarchies()
     ways: list[type[OldGroup] | type[UnifiedGroup]] = (
         [OldGroup] if any("memory" in h.controllers for h in old) else [ScopeGroup, UnifiedGroup]
@@ -325,9 +325,9 @@ def make(run_folder: str, uuid: str, cpus: list[int] | None, memory_bytes: int |
 
 
 def usage_of(group: list[str]) -> dict:
-    """What the group of these folders used up to now: peak_memory_bytes, oom_kills, cpu_user_s, cpu_system_s.
+    """What this group has used so far: peak_memory_bytes, oom_kills, cpu_user_s, cpu_system_s.
 
-    None for what the kernel does not tell. The peak holds the page cache too, as the limit does.
+    None for what the kernel does not report. The peak includes the page cache, as the limit does.
     """
     peaks = [_number(folder, name) for folder in group for name in ("memory.peak", "memory.max_usage_in_bytes")]
     kills = [_pairs(f, name).get("oom_kill") for f in group for name in ("memory.events", "memory.oom_control")]
@@ -348,7 +348,7 @@ def _cpu_s(folder: str) -> tuple[float, float] | None:
     total_ns, ticks = _number(folder, "cpuacct.usage"), _pairs(folder, "cpuacct.stat")
     if total_ns is None or not {"user", "system"} <= ticks.keys():
         return None
-    # The sum is exact; how it divides is what the kernel saw at its ticks. v2 makes its figures in the same way.
+    # The sum is exact; the split is what the kernel sampled at its ticks. v2 computes its figures in the same way.
     seen = ticks["user"] + ticks["system"]
     user_s = total_ns / 1e9 * (ticks["user"] / seen if seen else 1.0)
     return user_s, total_ns / 1e9 - user_s
@@ -361,12 +361,12 @@ def counter_of(group: list[str]) -> str | None:
 
 
 def counted_s(text: bytes) -> float:
-    """Seconds of all processors, of what such a file holds."""
+    """CPU seconds, summed over all CPUs, from the content of such a file."""
     return int(text) / 1e9 if text.strip().isdigit() else int(text.split()[1]) / 1e6  # usage_usec is the first
 
 
 def registered(run_folder: str) -> list[str]:
-    """The folders of the group that belongs to a command's own folder; none when it has no group (any more)."""
+    """The folders of the group that belongs to a command's own folder; none when it has none (any more)."""
     try:
         with open(os.path.join(run_folder, REGISTER), encoding="utf-8") as file:
             return json.load(file)["folders"]
@@ -375,10 +375,10 @@ def registered(run_folder: str) -> list[str]:
 
 
 def remove_left(run_folder: str) -> str | None:
-    """End what is in the group registered in `run_folder` and remove it. None, or why it is still there."""
+    """End the processes of the group registered in `run_folder` and remove it. None, or why it is still there."""
     problems = []
     for folder in registered(run_folder):
-        # Never a folder of somebody else's, whatever the register says; rmdir removes nothing but a group anyway.
+        # Never a folder of somebody else's, whatever the register says. rmdir removes nothing but a group anyway.
         if os.path.basename(folder).startswith(PREFIX):
             problem = _remove(folder)
             problems += [problem] if problem else []
@@ -422,7 +422,7 @@ def _register(run_folder: str, paths: list[str]) -> None:
 
 
 def _hand_on(folder: str, controllers: list[str]) -> str | None:
-    """Let groups below `folder` have the controllers. None, or why that cannot be."""
+    """Enable the controllers for groups below `folder`. None, or why that is impossible."""
     missing = [name for name in controllers if name not in (_text(folder, "cgroup.subtree_control") or "").split()]
     if not missing:
         return None
@@ -432,8 +432,8 @@ def _hand_on(folder: str, controllers: list[str]) -> str | None:
     try:
         _write(folder, "cgroup.subtree_control", " ".join(f"+{name}" for name in missing))
     except OSError as error:
-        holds = "it holds processes itself" if error.errno == errno.EBUSY else error.strerror
-        return f"{folder} cannot hand on {' and '.join(missing)}: {holds}"
+        holds = "it contains processes itself" if error.errno == errno.EBUSY else error.strerror
+        return f"{folder} cannot delegate {' and '.join(missing)}: {holds}"
     return None
 
 
@@ -477,7 +477,7 @@ def _pairs(folder: str, name: str) -> dict[str, int]:
 
 
 def _write(folder: str, name: str, value: str) -> None:
-    # One write, unbuffered: the kernel takes each write as one order, and the answer is that write's error.
+    # One unbuffered write: the kernel takes each write as one request and reports its error.
     fd = os.open(os.path.join(folder, name), os.O_WRONLY | os.O_TRUNC | os.O_CLOEXEC)
     try:
         os.write(fd, value.encode("ascii"))

@@ -1,4 +1,4 @@
-"""Answers one command after another: a new Python for each would take ten times as long as most of the answers do."""
+"""Answers one command after another. Starting Python for each would take ten times as long as most answers do."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ import wire
 
 
 def serve(arguments: list[str]) -> None:
-    """`serve`: for each line {"command", "arguments", "input" (base64)} on stdin, one line {"status", "stdout",
-    "stderr"} when it has ended; the first line is {"ready": true}. Ends with its input.
+    """`serve`: for each line {"command", "arguments", "input" (base64)} on stdin, prints one line {"status", "stdout",
+    "stderr"} when the command has ended. The first line is {"ready": true}. Ends when its input does.
     """
     from __main__ import located, main
 
@@ -25,14 +25,14 @@ def serve(arguments: list[str]) -> None:
     while (line := lines.next()) is not None:
         request = wire.message(line)
         module, function = located(request["command"])
-        with suppress(ImportError):  # what is wrong with it, the command itself says
-            if module and function:  # imported here, so that every later one finds it imported
+        with suppress(ImportError):  # the command itself reports what is wrong
+            if module and function:  # imported here, so that later forks find it imported
                 importlib.import_module(module)
         wire.emit(_answer(main, [request["command"], *request["arguments"]], base64.b64decode(request["input"])))
 
 
 def _answer(main, argv: list[str], given: bytes) -> dict:
-    """Run a command in a process of its own: what it changes, leaks or breaks is gone with it."""
+    """Run a command in its own process, so that what it changes, leaks or breaks ends with it."""
     streams = [os.memfd_create(name) for name in ("stdin", "stdout", "stderr")]
     try:
         with open(streams[0], "wb", closefd=False) as stdin:

@@ -1,4 +1,4 @@
-"""What this host is: every fact is a value or null, since no tool and no file is on every host."""
+"""Facts about this host. Each is a value or null, because not every host has every tool and file."""
 
 from __future__ import annotations
 
@@ -19,10 +19,10 @@ import record
 import wire
 
 _COMMAND_TIMEOUT_S = 10.0
-# Only what no program takes for something to do; `touch version` would make a file.
+# Only options that no program takes for an action; `touch version` would make a file.
 _VERSION_ARGUMENTS = (["--version"], ["-V"])
 _VERSION_ARGUMENTS_OF = {"go": (["version"],), "versitygw": (["--version"],), "rclone": (["--version"],)}
-_STATUS_OF = {"wrk": 1}  # what it ends with after it has told its version
+_STATUS_OF = {"wrk": 1}  # its exit status after it has printed its version
 
 
 def facts(arguments: list[str]) -> None:
@@ -84,13 +84,13 @@ def tool(program: str) -> dict[str, Any]:
     path = os.path.realpath(called)
     name, sha256 = os.path.basename(path), _sha256(path)
     ways = _VERSION_ARGUMENTS_OF.get(name, _VERSION_ARGUMENTS)
-    # By the name that it is called by: one file may be many programs, as busybox and Debian's pgbench are.
+    # Called by the name given: one file may be many programs, as busybox and Debian's pgbench are.
     versions = (_first_line_of([called, *arguments], _STATUS_OF.get(name, 0)) for arguments in ways)
     return {"path": path, "version": next(filter(None, versions), None) or _built(path, sha256), "sha256": sha256}
 
 
 def _built(path: str, sha256: str | None) -> str | None:
-    """The version of a program that was built here, which its builder wrote beside it with the SHA-256 of this file."""
+    """The version of a program that was built here. Its builder wrote it beside the file, with the file's SHA-256."""
     beside = _text(os.path.join(os.path.dirname(os.path.dirname(path)), "tool.json"))
     try:
         built = json.loads(beside or "null")
@@ -101,7 +101,7 @@ def _built(path: str, sha256: str | None) -> str | None:
 
 
 def path_info(arguments: list[str]) -> None:
-    """`path-info PATH`: exists, is_dir, writable, fs_type, mount_point, free_bytes, of the nearest one there is."""
+    """`path-info PATH`: exists, is_dir, writable, fs_type, mount_point, free_bytes, of PATH or its nearest parent."""
     path = os.path.expanduser(arguments[0])
     exists = os.path.lexists(path)
     near = os.path.realpath(path)
@@ -149,7 +149,7 @@ def _json_of(argv: list[str]) -> Any:
 
 
 def _flat(lscpu: Any) -> dict[str, str] | None:
-    """`lscpu -J` is a list of field and data, nested in newer versions; the current clock speed is no property."""
+    """`lscpu -J` prints a list of field and data, nested in newer versions; the current clock speed is left out."""
     if not isinstance(lscpu, dict):
         return None
     flat: dict[str, str] = {}
@@ -172,7 +172,7 @@ def _text(path: str) -> str | None:
 
 
 def _unique(pattern: str) -> list[str] | None:
-    """The different contents of many files."""
+    """The distinct contents of many files."""
     values = {text for path in glob.glob(pattern) if (text := _text(path)) is not None}
     return sorted(values) or None
 

@@ -1,4 +1,4 @@
-"""Marked folders: the only ones that are ever deleted.
+"""Marked folders: the only folders that are ever deleted.
 
 A folder of ours holds a file `.benchstudy`, a JSON object with `uuid`, `session`, `kind` and `lock`.
 """
@@ -12,7 +12,7 @@ import stat
 import wire
 
 MARKER = ".benchstudy"
-SCRATCH = "benchstudy-"  # so begin the names of folders that lie among those of others
+SCRATCH = "benchstudy-"  # prefix of our folders that lie among those of others
 
 
 def create(path: str, uuid: str, session: str, kind: str, lock: str = "") -> None:
@@ -55,7 +55,7 @@ def listing(parent: str) -> list[tuple[str, dict]]:
 
 
 def mounts() -> list[dict[str, str]]:
-    """{"source", "point", "type", "options"} of all that this process sees, the latest last."""
+    """{"source", "point", "type", "options"} of every mount that this process sees, the latest last."""
     with open("/proc/self/mounts", encoding="utf-8", errors="surrogateescape") as file:
         fields = [[unescape(field) for field in line.split(" ")] for line in file]
     return [{"source": f[0], "point": f[1], "type": f[2], "options": f[3]} for f in fields]
@@ -71,19 +71,19 @@ def is_within(path: str, folder: str) -> bool:
 
 
 def mount_of(path: str) -> dict[str, str] | None:
-    """The mount that holds a real path: a file system that is mounted over another hides it."""
+    """The mount that holds a real path: a file system mounted later over the same path hides it."""
     inside = [mount for mount in mounts() if is_within(path, mount["point"])]
     return max(reversed(inside), key=lambda mount: len(mount["point"]), default=None)
 
 
 def unescape(field: str) -> str:
-    """The kernel writes blanks and backslashes in mount tables as three octal digits."""
+    """The kernel writes spaces and backslashes in mount tables as three octal digits."""
     parts = field.split("\\")
     return parts[0] + "".join(chr(int(part[:3], 8)) + part[3:] for part in parts[1:])
 
 
 def mounts_below(path: str) -> list[str]:
-    """Mount points inside `path` or at it, the deepest first, so that they can be unmounted in this order."""
+    """Mount points inside `path` or at it, deepest first, in the order in which they can be unmounted."""
     real = os.path.realpath(path)
     return sorted((point for point in mount_points() if is_within(point, real)), key=len, reverse=True)
 
@@ -104,14 +104,14 @@ def check_removable(path: str, uuid: str) -> None:
     if marker is None:
         raise wire.AgentError(f"{path!r} is not removed: it has no {MARKER} marker of ours")
     if marker["uuid"] != uuid:
-        raise wire.AgentError(f"{path!r} is not removed: its marker says {marker['uuid']}, not {uuid}")
+        raise wire.AgentError(f"{path!r} is not removed: its marker has the UUID {marker['uuid']}, not {uuid}")
     mounts = mounts_below(path)
     if mounts:
         raise wire.AgentError(f"{path!r} is not removed: {mounts[0]!r} is a mount point")
 
 
 def remove(path: str, uuid: str) -> None:
-    """Delete the marked folder `path`. The marker goes last: a removal cut short can be done again."""
+    """Delete the marked folder `path`. The marker goes last, so an interrupted removal can be repeated."""
     check_removable(path, uuid)
     for entry in list(os.scandir(path)):
         if entry.name == MARKER:
@@ -125,11 +125,11 @@ def remove(path: str, uuid: str) -> None:
 
 
 def _remove_tree(path: str) -> None:
-    """As shutil.rmtree, which takes longer to import than all else that happens at the end of a trial."""
+    """Like shutil.rmtree, which takes longer to import than everything else at the end of a trial."""
     try:
         _remove_below(path)
     except OSError:
-        # Tools leave read-only folders behind (Go's module cache does); a plain user, unlike root, meets this.
+        # Tools leave read-only folders behind (Go's module cache does); only root can delete these as they are.
         os.chmod(path, 0o700)
         for _, inner, _, descriptor in os.fwalk(path):
             for name in inner:
@@ -140,7 +140,7 @@ def _remove_tree(path: str) -> None:
 
 
 def _remove_below(path: str) -> None:
-    # By descriptor, so that a folder exchanged for a link meanwhile leads nowhere.
+    # By descriptor, so that a folder replaced by a link meanwhile leads nowhere.
     for _, inner, files, descriptor in os.fwalk(path, topdown=False):
         for name in files:
             os.unlink(name, dir_fd=descriptor)
@@ -152,7 +152,7 @@ def _remove_below(path: str) -> None:
 
 
 def remove_command(arguments: list[str]) -> None:
-    """`remove UUID PATH`: delete the folder, which must be marked with UUID; one that is gone already is fine."""
+    """`remove UUID PATH`: delete the folder, which must be marked with UUID; a missing folder is fine."""
     uuid, path = arguments
     there = os.path.lexists(path)
     if there:

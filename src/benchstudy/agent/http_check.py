@@ -1,6 +1,6 @@
-"""Looks at a server from where the load will come: logs in, asks, and tells what it got. Measures nothing.
+"""Checks a server from where the load will come: logs in, sends requests, prints the answers. Measures nothing.
 
-What is asked for arrives on stdin, headers included, because the arguments of a process can be read by everybody.
+Requests arrive on stdin, headers included, because everybody can read the arguments of a process.
 """
 
 from __future__ import annotations
@@ -22,8 +22,8 @@ import record
 import sockets
 import wire
 
-HEAD = 300  # bytes of a body that a person is shown
-_MOST = 64 << 20  # of a body that is read at all
+HEAD = 300  # bytes of a body that are shown to a person
+_MOST = 64 << 20  # bytes of a body that are read
 _SHOWN = ("Content-Type", "Content-Length", "Content-Encoding", "Server", "Location", "Cache-Control", "Connection")
 _TOKEN = "{{token}}"
 
@@ -53,10 +53,10 @@ def check(arguments: list[str]) -> None:
 
 
 def ask(base: str, wanted: dict, timeout_s: float) -> tuple[dict, bytes, Message]:
-    """One request on a connection of its own: (what came, the body, all headers).
+    """One request on a connection of its own: (the answer, the body, all headers).
 
-    What came: {"url", "error"} or {"url", "status", "reason", "length", "content_type", "headers", "sha256", "head",
-    "json_keys": of an object, "has_text": whether the asked text is in it, "duration_s"}.
+    The answer: {"url", "error"} or {"url", "status", "reason", "length", "content_type", "headers", "sha256", "head",
+    "json_keys": of an object, "has_text": whether the requested text is in it, "duration_s"}.
     """
     parts = urlsplit(base)
     kind = http.client.HTTPSConnection if parts.scheme == "https" else http.client.HTTPConnection
@@ -105,7 +105,7 @@ def _login(login: dict) -> dict:
 
 
 def _token(login: dict, answer: dict, body: bytes, headers: Message) -> tuple[str | None, str | None]:
-    """The token, or why there is none. No text of the answer's body: it may hold what is secret."""
+    """The token, or why there is none. The reason quotes no body, which may hold a secret."""
     where = f"the login {login['method']} {answer['url']}"
     if "error" in answer:
         return None, f"{where} failed: {answer['error']}"
@@ -125,7 +125,7 @@ def _token(login: dict, answer: dict, body: bytes, headers: Message) -> tuple[st
     if not isinstance(found, str) or not found:
         return None, f"{where} was answered {answer['status']}, but without {what}"
     if not (found.isascii() and found.isprintable()):
-        return None, f"{where}: what it gave as {what} can stand in no header"
+        return None, f"{where}: the value of {what} is not valid in a header"
     return found, None
 
 
@@ -148,13 +148,13 @@ def server_files(arguments: list[str]) -> None:
 
 
 def server_listens(arguments: list[str]) -> None:
-    """`server-listens SERVICE_DIR NAME PORT`: prints {"problem": why the port called NAME is not the service's alone,
-    None when it is, "open_files": the most files that one of the service's processes may have open}.
+    """`server-listens SERVICE_DIR NAME PORT`: prints {"problem", "open_files"}. "problem": why the port called NAME
+    does not belong to the service alone, else None. "open_files": the highest limit among the service's processes.
     """
     folder, name, port = arguments[0], arguments[1], int(arguments[2])
     content = record.read(folder) or {}
     if "supervisor_pid" not in content:
-        raise wire.AgentError(f"{folder}: no server runs there")
+        raise wire.AgentError(f"{folder}: no server is running there")
     supervisor = content["supervisor_pid"]
     if sockets.listening_inodes(port):
         problem = sockets.foreign_listener({f"port {name}": port}, supervisor)
@@ -173,10 +173,10 @@ def _open_files(pid: int) -> int:
 
 
 def _count(folder: str, pattern: str) -> int:
-    # Escaped, so that only the pattern is one; hidden folders count only when the pattern names them.
+    # The folder is escaped, so only the pattern matches. Hidden folders count only if the pattern names them.
     return sum(1 for _ in glob.iglob(os.path.join(glob.escape(folder), pattern), recursive=True))
 
 
 def cpus(arguments: list[str]) -> None:
-    """`cpus`: {"cpus": the numbers of those that a process of this user may run on}."""
+    """`cpus`: {"cpus": the numbers of the CPUs that a process of this user may run on}."""
     wire.emit({"cpus": sorted(os.sched_getaffinity(0))})

@@ -1,9 +1,9 @@
-"""What the whole host did, and what of it was ours: counters that are read before and after a command.
+"""What the whole host did, and how much of it was ours: counters that are read before and after a command.
 
-Ours are the processes below those that joined the session's accounts: supervisors, the keeper, the desk with its SSH
-connection. A process that ends leaves its times with the one that waited for it, so none is lost between two readings;
-where a command has a control group, that counts also those that nobody waited for. Who of the others was busiest is
-told by name, because that is what a person asks next.
+Ours are the registered processes of the session's accounts and their descendants: supervisors, the keeper, the desk
+with its SSH connection. A process that ends leaves its times with the one that waited for it, so none is lost between
+two readings. A command's control group also counts processes that nobody waited for. The busiest of the other
+processes is reported by name, because that is what a person asks next.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ _FIRST_POINT_S = 1.0
 _MOST_POINTS = 16
 _BUSIEST = 8
 _WORTH_NAMING = 0.01  # processors
-_MOST_TRIED = 256  # new process numbers, of which each is tried; it takes as long as a look at all processes
+_MOST_TRIED = 256  # new process numbers that are tried one by one; more would take longer than listing all processes
 
 
 def read_command(arguments: list[str]) -> None:
@@ -38,7 +38,7 @@ def read_command(arguments: list[str]) -> None:
 
 
 def watch(arguments: list[str]) -> None:
-    """`watch-host SECONDS`: {"boot_id", "readings"} of so long a window, in which we do nothing."""
+    """`watch-host SECONDS`: {"boot_id", "readings"} of a window of this length, in which we do nothing."""
     import wire
 
     reader = Reader(Accounts(""))
@@ -49,7 +49,7 @@ def watch(arguments: list[str]) -> None:
 
 
 class Own:
-    """One of our processes. `waited_s` and `io` were read when it had run for `ran_s`, and stay until it runs."""
+    """One of our processes. `waited_s` and `io` were read when it had run for `ran_s`, and are valid until it runs."""
 
     __slots__ = ("alone", "io", "is_exact", "ran_s", "root", "waited_s")
 
@@ -61,21 +61,21 @@ class Own:
     def update(self, pid: int, ran_s: float) -> None:
         if ran_s != self.ran_s or pid == os.getpid():
             self.ran_s, self.io = ran_s, kernel.io(pid)
-            # What an earlier listener gave to others is not ours, only what it did itself.
+            # Only what a shared listener did itself is ours, not what it did for others.
             self.waited_s, self.is_exact = (0.0, True) if self.alone else kernel.waited_s(pid)
 
 
 class Reader:
-    """Readings of one window. It remembers what others had used at the first, to name the busiest at the last.
+    """Readings of one window. It remembers what others had used at the start, to name the busiest at the end.
 
-    A reading inside the window costs what is measured, so it opens no file that it has open, asks our processes alone,
-    and nothing but that of one that did not run, and looks for new ones only among the numbers that were given since.
+    A reading inside the window disturbs what is measured. So it keeps files open, reads our own processes only, skips
+    those that did not run, and looks for new ones only among the process numbers given since the last reading.
     """
 
     def __init__(self, accounts: Accounts):
         self._accounts = accounts
-        self._ran: dict[int, float] = {}  # seconds on processors of all threads, by process
-        self._numbered = (0, 0)  # the last number of a process, and how many were ever started
+        self._ran: dict[int, float] = {}  # CPU seconds of all threads, by process
+        self._numbered = (0, 0)  # the last process number, and how many were ever started
         self._kernels: set[int] = set()
         self._ours: dict[int, Own] = {}
         self._at_first: dict[int, float] | None = None
@@ -91,7 +91,7 @@ class Reader:
         return self.readings[-1]["monotonic"] + self._step_s
 
     def point(self) -> None:
-        """A reading inside the window. Their number is bounded however long it is: every second one goes."""
+        """A reading inside the window. To bound their number, every second one is dropped when there are too many."""
         self.readings.append(self.read(within=True))
         if len(self.readings) > _MOST_POINTS:
             self.readings = self.readings[::2]
@@ -105,12 +105,12 @@ class Reader:
         self.readings.append(last)
 
     def read(self, within: bool = False) -> dict:
-        """Counters since the host's start, in seconds, bytes and numbers; what the kernel does not tell is None.
+        """Counters since the host's start, in seconds, bytes and counts; None for what the kernel does not report.
 
-        "busy_s" is what the kernel's ticks saw, "kernel_s" interrupts and the kernel's own threads, "ours_s" ours, and
-        "resolution_s" how far these may be off. "others_s" is that of others' processes which still live, exactly.
-        "ours_pids": which processes are ours. The last one of a window has "busiest": of others, who ran most in it.
-        `within` a window only ours are asked, because it costs what is measured: "kernel_s" and "others_s" are None.
+        "busy_s" is what the kernel's ticks saw. "kernel_s" is interrupts and kernel threads. "ours_s" is ours.
+        "resolution_s" is how far these may be off. "others_s" is exact, for processes of others that are still alive.
+        "ours_pids" lists our processes. The last reading of a window has "busiest": which others ran most in it.
+        `within` a window only our processes are read, to disturb less: "kernel_s" and "others_s" are None.
         """
         begun = time.thread_time()
         stat, at = kernel.lines("/proc/stat"), time.monotonic()
@@ -152,10 +152,10 @@ class Reader:
         return reading
 
     def _look(self, forks: int, within: bool) -> set[int]:
-        """Ask processes for how long they ran, ours alone `within` a window; returns those that are new.
+        """Read how long processes ran, only ours `within` a window; returns the new ones.
 
-        `forks`: so many processes and threads were ever started. Where as many numbers were given since, one after
-        another, these are the new ones; in a container, or when numbers began anew, all are listed.
+        `forks`: how many processes and threads were ever started. If as many numbers were given in sequence since,
+        these are the new ones. In a container, or when numbering restarted, all processes are listed.
         """
         ran, last = self._ran, kernel.last_pid()
         given = last - self._numbered[0]
@@ -171,7 +171,7 @@ class Reader:
             try:
                 ran_s = time.clock_gettime(~pid << 3 | 2)  # as clock_getcpuclockid() makes it
             except OSError:
-                ran.pop(pid, None)  # it ended: who waited for it has its times. Or the number is a thread's.
+                ran.pop(pid, None)  # it ended, and whoever waited for it has its times; or it is a thread
                 continue
             if pid not in ran or ran_s < ran[pid]:
                 new.add(pid)
@@ -179,14 +179,14 @@ class Reader:
         return new
 
     def _find(self, new: set[int]) -> None:
-        """Who of the new processes is the kernel's own, and who is ours."""
+        """Find which new processes are the kernel's own, and which are ours."""
         for pid in [pid for pid in self._ours if pid not in self._ran or pid in new]:
             del self._ours[pid]
             kernel.forget(f"/proc/{pid}/stat", f"/proc/{pid}/io")
         self._kernels = (self._kernels & self._ran.keys()) - new
         roots, self._ended = self._accounts.roots()
         self._roots = {os.getpid(): {"run": "", "alone": False}, **roots}
-        # At first all are new, and the kernel knows who descends from us. Later the few are asked for their parents.
+        # At first all are new, and the kernel lists our descendants. Later each of the few is asked for its parent.
         asked = new if self._at_first is not None or not kernel.LISTS_CHILDREN else ()
         parents: dict[int, list[int]] = {}
         for pid in asked:
@@ -210,7 +210,7 @@ class Reader:
             self._ours[pid] = Own(root, alone)
 
     def _apart(self) -> tuple[float, float]:
-        """What the kernel's own threads used, and others' processes."""
+        """What the kernel's own threads used, and what processes of others used."""
         ran = self._ran
         self._others = {pid: s for pid, s in ran.items() if pid not in self._ours and pid not in self._kernels}
         if self._at_first is None:
@@ -219,7 +219,7 @@ class Reader:
         return sum(ran[pid] for pid in self._kernels), sum(self._others.values()) + ended_s
 
     def _count(self) -> tuple[float, dict | None, int]:
-        """Our processor time, our disk bytes, and how many of the times are in ticks only."""
+        """Our CPU time, our disk bytes, and how many of the times have only tick resolution."""
         by_root: dict[int, float] = {}
         inexact = 0
         for pid, own in self._ours.items():
@@ -230,7 +230,7 @@ class Reader:
             run = self._roots.get(root, {}).get("run")
             group_s = _group_s(run) if run else None
             if group_s is not None:
-                # Of the two, what counts more: neither counts what is not ours.
+                # The larger of the two: neither counts what is not ours.
                 by_root[root] = max(tree_s, self._ran.get(root, 0.0) + group_s)
         total_s = self._ended.get("cpu_s", 0.0) + sum(by_root.values())
         return total_s, _sum_io([own.io for own in self._ours.values()], self._ended), min(inexact, 4)
@@ -242,7 +242,7 @@ def _busiest(grown: dict[int, float], least_s: float) -> list[dict]:
 
 
 def _is_it(pid: int, started: int | None) -> bool:
-    """Whether a process still is the one that had joined."""
+    """Whether this is still the process that was registered."""
     try:
         return started is None or int(kernel.stat(pid)[19]) == started
     except (OSError, IndexError, ValueError):
@@ -256,11 +256,11 @@ def _tree(root: int, below: Callable[[int], list[int]]) -> set[int]:
     return set(found)
 
 
-_groups: dict[str, str] = {}  # a run's folder to the file that counts the processor time of its control group
+_groups: dict[str, str] = {}  # run folder: the file that counts the CPU time of its control group
 
 
 def _group_s(run: str) -> float | None:
-    """What a command's control group used; None when it has none that counts."""
+    """What a command's control group used; None without one that counts."""
     if run not in _groups:
         path = cgroups.counter_of(cgroups.registered(run))
         if path is None:

@@ -1,8 +1,8 @@
-"""The keeper holds the host's lock for a session, under a lease, and takes the session's leftovers away at its end.
+"""The keeper holds the host's lock for a session, under a lease, and removes the session's leftovers at its end.
 
-The lock is a flock on one file for the whole host, so the kernel gives it back even if the keeper is killed. Its
-owner is written in the file, with a count of heartbeats: a rival can see whether the owner is alive. The keeper's lease
-is longer than the supervisors' and it waits for them: nobody can get the lock while an orphan still runs.
+The lock is a flock on one file for the whole host, so the kernel releases it even if the keeper is killed. The file
+names its owner, with a count of heartbeats, so a rival can see whether the owner is alive. The keeper's lease is
+longer than the supervisors', and it waits for them: nobody can get the lock while an orphan is still running.
 """
 
 from __future__ import annotations
@@ -23,17 +23,17 @@ import watcher
 import wire
 from accounts import Accounts
 
-_MARGIN_S = 1.0  # the keeper's lease over the supervisors'
-_UNKNOWN_OWNER_S = 10.0  # how long a lock held by nobody who says who they are is waited for
+_MARGIN_S = 1.0  # by which the keeper's lease exceeds the supervisors'
+_UNKNOWN_OWNER_S = 10.0  # how long to wait for a lock whose holder does not identify itself
 _AFTER_LEASE_S = 90.0  # ending processes, cleanup steps and removing folders may take this long after the lease
-_LONGEST_LEASE_S = 86400.0  # that is believed of what anybody may have written
-_SIZE = 4096  # of the text in the lock file, so that each write replaces the one before as a whole
+_LONGEST_LEASE_S = 86400.0  # the longest to believe: anybody may have written the file
+_SIZE = 4096  # of the text in the lock file, so that each write replaces the whole previous text
 
 
 def open_lock(path: str) -> int:
     """A descriptor of the lock file, which every user of the host may lock.
 
-    Without O_CREAT first: fs.protected_regular refuses it for another user's file in a sticky folder such as /tmp.
+    Without O_CREAT first: in a sticky folder such as /tmp, fs.protected_regular refuses it for another's file.
     """
     flags = os.O_RDWR | os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NONBLOCK
     for _ in range(5):
@@ -50,16 +50,16 @@ def open_lock(path: str) -> int:
         except OSError as error:
             raise wire.AgentError(f"cannot open the lock file {path}: {error.strerror}; remove it") from error
         info = os.fstat(fd)
-        # It is written to: by another name it might be a file that somebody wants destroyed.
+        # It is written to. Under another name it might be a file that somebody wants destroyed.
         if not stat.S_ISREG(info.st_mode) or info.st_nlink > 1:
             os.close(fd)
-            raise wire.AgentError(f"{path} is not a regular file with this name alone; remove it")
+            raise wire.AgentError(f"{path} is not a regular file, or has further hard links; remove it")
         return fd
-    raise wire.AgentError(f"the lock file {path} comes and goes; somebody else uses this path")
+    raise wire.AgentError(f"the lock file {path} keeps appearing and disappearing; somebody else uses this path")
 
 
 def lock(arguments: list[str]) -> None:
-    """`lock SESSION_DIR`: get the host's lock, start its keeper, then serve heartbeats as `hold` does.
+    """`lock SESSION_DIR`: take the host's lock, start its keeper, then serve heartbeats as `hold` does.
 
     First stdin line: {"session", "owner": {…}, "lease_s", "beat_s", "lock"}. Prints {"state": "waiting", "owner",
     "seconds_left"} while a silent owner's lease runs out, then {"state": "held"}, or {"state": "busy", "owner"}.
@@ -89,7 +89,7 @@ def lock(arguments: list[str]) -> None:
 
 
 def _acquire(path: str, lines: wire.Lines) -> int | None:
-    """The descriptor that holds the lock; None when there is a live owner, or the controller went away."""
+    """The descriptor that holds the lock; None when an owner is alive or the controller disconnected."""
     rival = None
     poller = select.poll()
     poller.register(lines.fd, select.POLLIN)
@@ -128,7 +128,7 @@ def _read_owner(fd: int) -> dict:
 
 
 def holder(fd: int) -> str:
-    """Which process has the lock, and whose it is: any user of the host may lock a file in /tmp."""
+    """Which process has the lock, and which user runs it: any user of the host may lock a file in /tmp."""
     inode = os.fstat(fd).st_ino
     try:
         with open("/proc/locks", encoding="ascii") as file:
@@ -137,7 +137,7 @@ def holder(fd: int) -> str:
         pid = int(found[0][4])
         return "process %d of user %d" % (pid, os.stat("/proc/%d" % pid).st_uid)
     except (OSError, ValueError, IndexError):
-        return "a process that cannot be seen from here"
+        return "a process that is not visible from here"
 
 
 class _Rival:
@@ -153,13 +153,13 @@ class _Rival:
         now = time.monotonic()
         try:
             seen = (held["session"], int(held["beats"]))
-            # No beat came while we watched; whatever the file says of the last one, which anybody may have written.
+            # No beat came while we watched. What the file says of the last one may have been written by anybody.
             silent_s = max(now - self.since, now - float(held["last_beat"]))
             lease_s, beat_s = (min(_LONGEST_LEASE_S, float(held[name])) for name in ("lease_s", "beat_s"))
             owner = dict(held["owner"])
         except (KeyError, OverflowError, TypeError, ValueError):
             if now - self.since > _UNKNOWN_OWNER_S:
-                return {"state": "busy", "owner": {}, "why": f"{holder(fd)} holds {path} and does not say what for"}
+                return {"state": "busy", "owner": {}, "why": f"{holder(fd)} holds {path} without saying why"}
             return None
         self.first = self.first or seen
         if seen != self.first:
@@ -168,7 +168,7 @@ class _Rival:
             return {
                 "state": "busy",
                 "owner": owner,
-                "why": "its lease is over but its keeper does not let go",
+                "why": "its lease has expired, but its keeper does not release the lock",
             }
         if silent_s > 2 * beat_s + 1.0 and now - self.told_at > 10.0:
             self.told_at = now
@@ -177,7 +177,7 @@ class _Rival:
 
 
 def hold(arguments: list[str]) -> None:
-    """`hold SESSION_DIR`: serve heartbeats again after a dropped connection; {"state": "released"} if it is over."""
+    """`hold SESSION_DIR`: serve heartbeats again after a dropped connection; {"state": "released"} if it has ended."""
     _hold(arguments[0], wire.Lines())
 
 
@@ -211,7 +211,7 @@ class _Keeper:
         poller = select.poll()
         poller.register(self.lease.fd, select.POLLIN)
         try:
-            # Once its file is gone another session can lock a new one, and two loads would mix.
+            # Once the file is gone, another session could lock a new one, and two loads would run at once.
             while self.lease.remaining_s > 0 and not self.lease.stop_asked and _is_still(self.path, self.fd):
                 self._publish()
                 if poller.poll(max(0.0, self.lease.remaining_s) * 1000 + 1):
@@ -226,7 +226,7 @@ class _Keeper:
         os.pwrite(self.fd, json.dumps(content).encode()[:_SIZE].ljust(_SIZE), 0)
 
     def _renew_services(self) -> None:
-        """A service has no watcher of its own: the session's heartbeat is its heartbeat."""
+        """Services have no watcher of their own, so the session's heartbeat renews their leases."""
         if self.lease.stop_asked:
             return
         for path, marker in folders.listing(os.path.join(self.work_dir, "services")):
@@ -235,19 +235,19 @@ class _Keeper:
 
 
 def scratch(arguments: list[str]) -> None:
-    """`scratch SESSION_DIR PARENT`: the marked folder of this session below PARENT, made at the first call.
+    """`scratch SESSION_DIR PARENT`: this session's marked folder below PARENT, made at the first call.
 
-    It is registered with the keeper before it is made, so that no moment exists in which it could be forgotten. Its
-    name is drawn: in a folder such as /tmp another user could have put a folder of his own there before.
+    It is registered with the keeper before it is made, so that it cannot be forgotten. Its name is random, because in a
+    folder such as /tmp another user could have made a folder of a predictable name.
     """
     session_dir, parent = arguments
     marker = folders.marker_of(session_dir)
     if marker is None:
-        raise wire.AgentError("the session does not hold the lock of this host (any more)")
+        raise wire.AgentError("the session does not hold this host's lock, or has lost it")
     session = marker["session"]
     if not os.path.isabs(parent) or ".." in parent.split("/"):
         raise wire.AgentError(f"{parent!r} must be an absolute path without '..'")
-    parent = os.path.realpath(parent)  # a mount given by a symbolic link is the user's good right
+    parent = os.path.realpath(parent)  # a user may name a mount by a symbolic link
     entry = os.path.join(session_dir, "scratch", record.safe_name(parent))
     if os.path.exists(entry):
         with open(entry, encoding="utf-8") as file:
@@ -258,7 +258,7 @@ def scratch(arguments: list[str]) -> None:
             file.write(path)
     try:
         folders.create(path, folders.uuid_of_scratch(path), session, "scratch", marker["lock"])
-    except FileExistsError as error:  # at an earlier call
+    except FileExistsError as error:  # made by an earlier call
         if (folders.marker_of(path) or {}).get("uuid") != folders.uuid_of_scratch(path):
             raise wire.AgentError(f"{path} exists and is not ours") from error
     except OSError as error:

@@ -1,6 +1,6 @@
-"""What this host's kernel tells in files: counters as numbers, processes by what /proc says of them.
+"""What this host's kernel reports in files: counters as numbers, and what /proc says of processes.
 
-Files that are read again and again stay open: to open one takes longer than to read it.
+Files that are read repeatedly stay open, because opening one takes longer than reading it.
 """
 
 from __future__ import annotations
@@ -15,13 +15,13 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
 TICKS = os.sysconf("SC_CLK_TCK")
-_SECTOR = 512  # bytes, in /proc/diskstats, whatever the disk has
-LISTS_CHILDREN = os.path.exists("/proc/thread-self/children")  # of a thread, where it is built in
+_SECTOR = 512  # bytes: the unit of /proc/diskstats, whatever the disk's own sector size
+LISTS_CHILDREN = os.path.exists("/proc/thread-self/children")  # of a thread, if the kernel was built with it
 SSH_SERVERS = (b"sshd", b"dropbear")
 
 
 def times(lines: list[str]) -> dict:
-    """Of /proc/stat: seconds of all processors together, their number, and how many tasks run or wait to."""
+    """Of /proc/stat: seconds summed over all CPUs, the number of CPUs, and how many tasks run or wait to run."""
     fields = [int(word) / TICKS for word in lines[0].split()[1:]]
     fields += [0.0] * (8 - len(fields))
     running = next((int(line.split()[1]) for line in lines if line.startswith("procs_running ")), None)
@@ -70,7 +70,7 @@ def interfaces(lines: Iterable[str]) -> dict[str, dict]:
 
 @lru_cache(maxsize=None)
 def is_real(kind: str, name: str) -> bool:
-    """Whether it is hardware, and no partition, mapping or bridge, through which the same bytes pass again."""
+    """Whether it is hardware, not a partition, mapping or bridge, where the same bytes would count twice."""
     return os.path.exists(f"/sys/class/{kind}/{name}/device")
 
 
@@ -90,13 +90,13 @@ def forks(lines: list[str]) -> int:
 
 
 def last_pid() -> int:
-    """The number that was given last to a process or thread; 0 where nobody says."""
+    """The number last given to a process or thread; 0 if unknown."""
     words = " ".join(lines("/proc/loadavg")).split()
     return int(words[-1]) if words else 0
 
 
 def stat(pid: int) -> list[bytes]:
-    """Of /proc/PID/stat what follows the name: state, parent, …"""
+    """The fields of /proc/PID/stat after the name: state, parent, …"""
     fd = os.open(f"/proc/{pid}/stat", os.O_RDONLY | os.O_CLOEXEC)
     try:
         return os.read(fd, 2048).rpartition(b")")[2].split()
@@ -123,7 +123,7 @@ def children(pid: int) -> list[int]:
 
 
 def io(pid: int) -> dict | None:
-    """Bytes that a process, with all it waited for, had storage read and write; None when we may not know."""
+    """Bytes that a process, and those it waited for, had storage read and write; None without permission to know."""
     try:
         text = pread(f"/proc/{pid}/io")
         found = dict(line.split(b": ") for line in text.splitlines())
@@ -132,14 +132,14 @@ def io(pid: int) -> dict | None:
         return {} if not os.path.exists(f"/proc/{pid}") else None
     except ProcessLookupError:
         return {}
-    except PermissionError:  # an SSH server hides it from its own user, and has nothing to do with disks
+    except PermissionError:  # an SSH server hides it from its own user, and does no disk I/O
         return {} if comm(pid).startswith(SSH_SERVERS) else None
     except (OSError, KeyError, ValueError):
         return None
 
 
 def waited_s(pid: int) -> tuple[float, bool]:
-    """What the children used that a process waited for, and whether that is known better than to a tick."""
+    """CPU seconds of the children that a process waited for, and whether they are exact to better than a tick."""
     if pid == os.getpid():
         used = resource.getrusage(resource.RUSAGE_CHILDREN)
         return used.ru_utime + used.ru_stime, True
@@ -155,7 +155,7 @@ _descriptors: dict[str, int] = {}
 
 
 def kept(path: str) -> int:
-    """A descriptor of a file that is read again and again: to open it takes longer than to read it. Raises OSError."""
+    """A descriptor of a file that is read repeatedly: opening it takes longer than reading it. Raises OSError."""
     if path not in _descriptors:
         _descriptors[path] = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
     return _descriptors[path]
@@ -168,7 +168,7 @@ def forget(*paths: str) -> None:
 
 
 def pread(path: str) -> bytes:
-    """All of a file that the kernel makes. Raises OSError."""
+    """The whole content of a file that the kernel generates. Raises OSError."""
     fd, parts, size = kept(path), [], 0
     while part := os.pread(fd, 1 << 16, size):
         parts.append(part)
@@ -189,7 +189,7 @@ def lines(path: str) -> list[str]:
 
 
 def numbers(path: str, *names: str) -> list[int | None]:
-    """The numbers behind these names, each at the start of a line; None for one that is not there."""
+    """The number after each of these names at the start of a line; None for a missing one."""
     try:
         text = b"\n" + pread(path)
     except OSError:

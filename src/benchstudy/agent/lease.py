@@ -1,21 +1,23 @@
 """The heartbeat lease between a daemon of ours and whoever speaks for the controller.
 
 It is a FIFO in the daemon's folder. The daemon holds it open for reading; each heartbeat is a byte written into it.
-So nothing has to poll: the daemon sleeps until a byte comes or the monotonic clock says the lease is over (a step of
-the wall clock changes nothing), and the other side, which holds the writing end, is told by the kernel (POLLERR) in
-the moment the daemon is gone, however it went.
+So nothing has to poll. The daemon sleeps until a byte comes or the monotonic clock says that the lease is over, which
+a step of the wall clock does not change. The kernel tells the other side, which holds the writing end, as soon as the
+daemon is gone for whatever reason (POLLERR).
 """
 
 from __future__ import annotations
 
 import errno
 import os
+import re
 import select
 import stat
 import time
 
 FIFO = ".lease"
 _BEAT, _STOP = b".", b"S"
+_START = re.compile(rb"@(\d+\.\d+);")
 
 
 class Lease:
@@ -24,10 +26,11 @@ class Lease:
     def __init__(self, folder: str, lease_s: float):
         path = os.path.join(folder, FIFO)
         os.mkfifo(path, 0o600)
-        # Read and write: with a writer of its own the reader never sees end of file between two heartbeats.
+        # Read and write: with its own writer the reader never sees end of file between heartbeats.
         self.fd = os.open(path, os.O_RDWR | os.O_NONBLOCK | os.O_CLOEXEC)
         self.lease_s = lease_s
         self.stop_asked = False
+        self.start_at: float | None = None  # the instant that a command waits for, on this host's wall clock
         self.beats = 0
         self.renew()
 
@@ -40,20 +43,23 @@ class Lease:
         return self.last_beat + self.lease_s - time.monotonic()
 
     def read(self) -> None:
-        """Take in what came; call it when poll() says that `fd` is readable."""
+        """Take in what arrived. Call it when poll() says that `fd` is readable."""
         try:
             data = os.read(self.fd, 4096)
         except BlockingIOError:
             return
         self.renew()
         self.stop_asked = self.stop_asked or _STOP in data
+        start = _START.search(data)
+        if start:
+            self.start_at = float(start[1])
 
     def close(self) -> None:
         os.close(self.fd)
 
 
 class DaemonGone(Exception):
-    """No daemon holds this folder's lease (any more)."""
+    """No daemon holds this folder's lease, or none does any more."""
 
 
 class Renewal:
@@ -77,11 +83,14 @@ class Renewal:
     def stop(self) -> None:
         self._write(_STOP)
 
+    def start(self, at: float) -> None:
+        self._write(b"@%.6f;" % at)
+
     def _write(self, data: bytes) -> None:
         try:
             os.write(self.fd, data)
         except BlockingIOError:
-            return  # thousands of unread heartbeats renew as well as one more
+            return  # thousands of heartbeats are unread, so one more would change nothing
         except BrokenPipeError as error:
             raise DaemonGone from error
 
@@ -90,7 +99,7 @@ class Renewal:
 
 
 def beat_once(folder: str) -> bool:
-    """Renew the lease of the daemon in `folder`. Whether there is one."""
+    """Renew the lease of the daemon in `folder`. Returns whether there is one."""
     try:
         renewal = Renewal(folder)
     except DaemonGone:

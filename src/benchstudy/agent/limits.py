@@ -1,4 +1,4 @@
-"""Holding one command to what it may use, before it executes its program, and reading what it used."""
+"""Limits what one command may use, before it executes its program, and reads what it used."""
 
 from __future__ import annotations
 
@@ -9,18 +9,18 @@ import cgroups
 import processes
 
 _PLENTY_OF_FILES = 1 << 20
-_NEARLY = 0.99  # of a limit: the kernel takes memory back just below it
+_NEARLY = 0.99  # of a limit: the kernel reclaims memory just below it
 
 
 class Refused(processes.StartFailed):
-    """A limit that this host does not have or cannot enforce; the message says which, with the numbers."""
+    """A limit that this host cannot provide or enforce; the message says which, with the numbers."""
 
 
 class Confinement:
-    """What the specification asks for, made ready. Raises Refused; `close` takes it back.
+    """The confinement that a specification asks for, prepared. Raises Refused; `close` undoes it.
 
-    `limits` puts the command into a group of its own, also when it limits nothing, since a group accounts for memory
-    and CPU time. `cpu_list` alone is where a command runs and no limit: its affinity is set, which needs no rights.
+    `limits` puts the command into a group of its own, even when nothing is limited, because a group accounts for memory
+    and CPU time. `cpu_list` alone is not a limit: it sets the command's affinity, which needs no privileges.
     """
 
     def __init__(self, folder: str, spec: dict):
@@ -60,7 +60,7 @@ class Confinement:
 
     @staticmethod
     def _difference(group: cgroups.Group, cpus: list[int] | None, memory_bytes: int | None) -> str | None:
-        """What the kernel says, when read back, that differs from what it was told."""
+        """How what the kernel reports, when read back, differs from what was set."""
         if cpus is not None and group.effective_cpus() != cpus:
             return f"the CPUs {cgroups.list_of(cpus)} were set and {group.effective_cpus()} are in effect"
         found = group.effective_memory_bytes()
@@ -70,7 +70,7 @@ class Confinement:
         return None
 
     def admit(self, pid: int) -> None:
-        """Hold the process `pid`, a child that waits before it executes its program. Raises Refused."""
+        """Confine the process `pid`, a child that waits before it executes its program. Raises Refused."""
         if self.group is not None:
             try:
                 self.group.admit(pid)
@@ -84,7 +84,7 @@ class Confinement:
 
     @property
     def spared(self) -> list[int]:
-        """Processes that keep the group and are no part of the command."""
+        """Processes that keep the group alive and are not part of the command."""
         return getattr(self.group, "spared", [])
 
     def described(self) -> dict:
@@ -113,7 +113,7 @@ class Confinement:
 
 
 def out_of_memory(limits: dict, survived: bool) -> str:
-    """The cause of what the kernel ended. `survived`: the command itself went on without the process it lost."""
+    """The cause when the kernel killed processes. `survived`: the command itself went on without them."""
     limit, peak = limits["effective"]["memory_bytes"], limits["peak_memory_bytes"]
     who = f"{limits['oom_kills']} of its processes killed" if survived else "killed"
     where = f"at its memory limit of {_shown(limit)}" if limit is not None else "because the host was out of memory"
@@ -121,7 +121,7 @@ def out_of_memory(limits: dict, survived: bool) -> str:
 
 
 def used_up(limits: dict | None) -> str | None:
-    """What to say of a command that lived, but had no memory left: it may have done nothing but wait for its pages."""
+    """The remark about a command that survived with no memory left: it may only have waited for its pages."""
     limit, peak = (limits or {}).get("effective", {}).get("memory_bytes"), (limits or {}).get("peak_memory_bytes")
     if limit is None or peak is None or peak < _NEARLY * limit:
         return None
@@ -143,7 +143,7 @@ def _chosen_cpus(number: int | None, listed: list[int] | None) -> list[int] | No
     if listed is not None:
         foreign = [cpu for cpu in listed if cpu not in allowed]
         if foreign or not listed:
-            raise Refused(f"cpu_list: CPU {cgroups.list_of(foreign)} is not there; this host's are {allowed}")
+            raise Refused(f"cpu_list: CPU {cgroups.list_of(foreign)} does not exist; this host has {allowed}")
     if number is None:
         return listed and sorted(listed)
     among = allowed if listed is None else listed
@@ -160,16 +160,16 @@ def _check_memory(asked: int | None) -> None:
 
 
 def _raise_open_files(pid: int, asked: int | None) -> int:
-    """Raise how many files `pid` may open to what it may have, and higher when more are asked. The number."""
+    """Raise the open-files limit of `pid` to its hard limit, or higher if more are asked for. Returns the limit."""
     _, hard = resource.prlimit(pid, resource.RLIMIT_NOFILE)
-    # Some programs close every number there could be: the thousand million that some hosts allow would take minutes.
+    # Some programs close every possible descriptor: a thousand million, as some hosts allow, would take minutes.
     number = max(min(hard, _PLENTY_OF_FILES), asked or 0)
     try:
         resource.prlimit(pid, resource.RLIMIT_NOFILE, (number, max(hard, number)))
     except (ValueError, OSError) as error:
         raise Refused(
             f"open_files: {asked} are asked for and {processes.user_name()} may have {hard} on this host "
-            f"(ulimit -Hn; the kernel's own bound fs.nr_open is {_nr_open()})"
+            f"(ulimit -Hn; the kernel's own limit fs.nr_open is {_nr_open()})"
         ) from error
     return number
 

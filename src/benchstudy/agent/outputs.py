@@ -1,4 +1,4 @@
-"""What a command writes, copied to files up to a cap: through a pipe, or from the screen of a terminal of its own."""
+"""Copies what a command writes to files, up to a cap: through a pipe, or from a terminal of its own."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import os
 
 
 class Copy:
-    """One output stream: copied to a file up to a cap, read and dropped beyond it."""
+    """One output stream: copied to a file up to a cap; the rest is read and dropped."""
 
     def __init__(self, path: str, cap: int, ends: tuple[int, int] | None = None):
         """`ends`: (read, write) descriptors; a pipe when None."""
@@ -17,7 +17,7 @@ class Copy:
         self.failure: OSError | None = None
 
     def pump(self) -> bool:
-        """Take what is there; False once every writer is gone."""
+        """Read what is available; False once every writer is gone."""
         try:
             data = os.read(self.read_fd, 1 << 16)
         except BlockingIOError:
@@ -29,7 +29,7 @@ class Copy:
                 done = os.write(self.file, wanted)
                 self.written += done
                 wanted = wanted[done:]
-        except OSError as error:  # a full disk must not stop us from reading, or the command would hang on its pipe
+        except OSError as error:  # keep reading when the disk is full, or the command would hang on its pipe
             self.failure = error
         return bool(data)
 
@@ -46,10 +46,10 @@ class Copy:
 
 
 class TerminalCopy(Copy):
-    """A terminal of `rows` by `columns`: what is drawn on it is copied as it comes, control sequences and all."""
+    """A terminal of `rows` by `columns`: what is drawn on it is copied as is, with its control sequences."""
 
     def __init__(self, path: str, cap: int, rows: int, columns: int):
-        import fcntl  # start-up time is paid at every command, and few want a terminal
+        import fcntl  # every command would pay for this import, and few need a terminal
         import struct
         import termios
 
@@ -58,7 +58,7 @@ class TerminalCopy(Copy):
         super().__init__(path, cap, ends)
 
     def close_writer(self) -> None:
-        """Held open: a terminal that nobody has open for a moment hangs up, and what is drawn later would be lost."""
+        """Kept open: a terminal hangs up when nobody has it open, and later output would be lost."""
 
     def close(self) -> None:
         os.close(self.write_fd)

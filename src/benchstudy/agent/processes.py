@@ -1,4 +1,4 @@
-"""Starting processes and finding all that came of them, however they hide."""
+"""Starts processes and finds all their descendants, however they hide."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ class StartFailed(Exception):
 
 
 def become_subreaper() -> None:
-    """From now on every orphan among the descendants, double-forked or not, becomes a child of this process."""
+    """Make every orphaned descendant, double-forked or not, a child of this process."""
     if _libc.prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0) != 0:
         raise OSError(ctypes.get_errno(), "prctl(PR_SET_CHILD_SUBREAPER)")
 
@@ -28,7 +28,7 @@ def become_subreaper() -> None:
 def daemonise(keep: tuple[int, ...] = ()) -> bool:
     """Leave the SSH connection: True in the daemon (own session, no standard streams), False in the caller.
 
-    `keep`: file descriptors the daemon needs; all others are closed, since one held open would hold the connection.
+    `keep`: file descriptors that the daemon needs. All others are closed, because an open one keeps the connection.
     """
     middle = os.fork()
     if middle:
@@ -44,7 +44,7 @@ def daemonise(keep: tuple[int, ...] = ()) -> bool:
     for name in os.listdir("/proc/self/fd"):
         fd = int(name)
         if fd > 2 and fd not in keep:
-            with suppress(OSError):  # the descriptor that this listing itself needed
+            with suppress(OSError):  # the descriptor that the listing itself used
                 os.close(fd)
     return True
 
@@ -57,10 +57,10 @@ def spawn(
     admit: Callable[[int], None] | None = None,
     terminal: bool = False,
 ) -> int:
-    """Start `argv` in a session of its own, ended by the kernel should this process die. Raises StartFailed.
+    """Start `argv` in a new session; the kernel kills it if this process dies. Raises StartFailed.
 
-    `admit`: gets the process's number before the program is executed; what it raises ends the process.
-    `terminal`: the first of `streams` is a terminal, and becomes the session's.
+    `admit`: called with the process number before the program is executed; if it raises, the process ends.
+    `terminal`: the first of `streams` is a terminal, and becomes the session's controlling terminal.
     """
     parent = os.getpid()
     failure_read, failure_write = os.pipe()
@@ -90,17 +90,17 @@ def spawn(
 
 
 def _become(argv, env, cwd, streams, parent: int, failure: int, gate, terminal: bool) -> None:
-    """The child's way from fork to exec; whatever fails travels to the parent as an errno."""
+    """What the child does between fork and exec; a failure goes to the parent as an errno."""
     try:
         os.setsid()
         _libc.prctl(_PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
-        if os.getppid() != parent:  # it died before the line above could take effect
+        if os.getppid() != parent:  # the parent died before the line above took effect
             os._exit(127)
         if gate is not None:
             os.close(gate[1])
             os.read(gate[0], 1)  # until the parent closes its end
         signal.set_wakeup_fd(-1)
-        # Python ignores these two; a program expects to begin with the defaults.
+        # Python ignores these two signals; a program expects the defaults.
         for number in (
             signal.SIGPIPE,
             signal.SIGXFSZ,
@@ -114,10 +114,10 @@ def _become(argv, env, cwd, streams, parent: int, failure: int, gate, terminal: 
         for target, copy in enumerate(copies):
             os.dup2(copy, target)
         if terminal:
-            import fcntl  # start-up time is paid at every command, and few have a terminal
+            import fcntl  # every command would pay for this import, and few have a terminal
             import termios
 
-            fcntl.ioctl(0, termios.TIOCSCTTY, 0)  # from now on /dev/tty is it
+            fcntl.ioctl(0, termios.TIOCSCTTY, 0)  # it is now /dev/tty
         os.chdir(cwd)
         os.execvpe(argv[0], argv, env)
     except OSError as error:
@@ -135,10 +135,10 @@ def parents() -> dict[int, int]:
         if name.isdigit():
             try:
                 with open(f"/proc/{name}/stat", "rb") as file:
-                    # The name in parentheses may itself hold blanks and parentheses.
+                    # The name in parentheses may itself contain spaces and parentheses.
                     table[int(name)] = int(file.read().rpartition(b")")[2].split()[1])
             except (OSError, IndexError):
-                continue  # ended while we looked
+                continue  # ended in the meantime
     return table
 
 
@@ -179,7 +179,7 @@ def is_zombie(pid: int) -> bool:
 
 
 def send(pids: list[int], number: int) -> list[int]:
-    """Signal each; the ones that refused us (another user's, such as behind sudo) come back."""
+    """Signal each. Returns those we may not signal (another user's, as under sudo)."""
     refused = []
     for pid in pids:
         try:
@@ -195,17 +195,17 @@ DEFAULT_LOCK = "/tmp/benchstudy.lock"
 
 
 def lock_path(given: str) -> str:
-    """The host's lock file: as the controller says, else as the host's own environment says, else the usual one."""
+    """The host's lock file: the one the controller names, else the one in the host's environment, else the default."""
     return given or os.environ.get("BENCHSTUDY_HOST_LOCK", DEFAULT_LOCK)
 
 
 def marks(uuid: str, session: str, lock: str) -> dict[str, str]:
-    """What every process started for a session carries in its environment, so that it can be found again."""
+    """The environment variables that mark every process started for a session, so that it can be found again."""
     return {"BENCHSTUDY_RUN": uuid, "BENCHSTUDY_SESSION": session, "BENCHSTUDY_LOCK": lock_mark(lock)}
 
 
 def lock_mark(lock: str) -> str:
-    """Names the very file, not its path alone: a container has another one under the same path."""
+    """Identifies the file itself: in a container another file may have the same path."""
     try:
         info = os.stat(lock)
     except OSError:
@@ -214,7 +214,7 @@ def lock_mark(lock: str) -> str:
 
 
 def marked(wanted: Callable[[dict[str, str]], bool]) -> list[int]:
-    """The processes (of this user, unless root) whose marks are `wanted`."""
+    """The processes (of this user, unless root) whose marks satisfy `wanted`."""
     found = []
     for name in os.listdir("/proc"):
         if not name.isdigit() or int(name) == os.getpid():
@@ -231,7 +231,7 @@ def marked(wanted: Callable[[dict[str, str]], bool]) -> list[int]:
 
 
 def end(find: Callable[[], list[int]], grace_s: float = 3.0) -> list[str]:
-    """TERM, after the grace KILL, what `find` finds, until it finds nothing. The names of what was ended."""
+    """Send TERM, and KILL after the grace period, until `find` finds nothing. Returns the names of what was ended."""
     found = find()
     names = [f"{name_of(pid)} ({pid})" for pid in found]
     send(found, signal.SIGTERM)

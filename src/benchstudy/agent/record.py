@@ -15,6 +15,7 @@ FILE = "supervisor.json"
 _RESERVE = ".reserve"
 # As benchstudy.model.causes.Cause has them on the controller.
 OOM, HOST_RESTARTED, LOST, DISK_FULL = "oom", "host-restarted", "lost", "disk-full"
+PREPARED = "prepared"  # a state: the command waits for the instant to begin
 FULL = (errno.ENOSPC, errno.EDQUOT)
 
 
@@ -56,7 +57,7 @@ def wait_status_text(status: int) -> str:
 
 
 def read(folder: str) -> dict | None:
-    """The record in `folder`; None when there is none, which no state of a living supervisor is."""
+    """The record in `folder`; None when there is none; a live supervisor always has one."""
     try:
         with open(os.path.join(folder, FILE), encoding="utf-8") as file:
             content = wire.document(file.read())
@@ -73,7 +74,7 @@ class Record:
         self.content: dict = {
             "state": "starting",
             "cause": None,
-            "cause_kind": None,  # one of those above, which a program may ask; `cause` is for a person
+            "cause_kind": None,  # one of the above, for programs; `cause` is for people
             "uuid": spec["uuid"],
             "session": spec["session"],
             "label": spec["label"],
@@ -95,8 +96,16 @@ class Record:
         self._oom_kills = _oom_kills()
         self.content.update(started=utc(self._wall), load_before=load_average())
 
+    def prepared(self) -> None:
+        self.content["state"] = PREPARED
+        self.save(durable=False)
+
+    def began(self, asked: float) -> None:
+        """When it was to begin together with others, and when it did, on this host's clock."""
+        self.content["began"] = {"asked_s": asked, "at_s": self._wall}
+
     def running(self, pid: int, limits: dict | None) -> None:
-        """`limits`: how it is held, None when it is not."""
+        """`limits`: how it is confined, None when it is not."""
         self.content.update(state="running", pid=pid, supervisor_pid=os.getpid(), limits=limits)
         # Not durable: fsync before a benchmark would write back what the benchmark may be about to measure.
         self.save(durable=False)
@@ -105,7 +114,7 @@ class Record:
         self.content.update(state=state, cause=cause)
 
     def finish(self, state: str, status: int | None, duration_s: float, wall: float, survivors: list[str]) -> None:
-        """`status` is what wait() said; None when even KILL did not end the command."""
+        """`status`: from wait(); None when even KILL did not end the command."""
         before, after = self._oom_kills, _oom_kills()
         self.content.update(
             state=state,
@@ -131,8 +140,8 @@ class Record:
     def confined(self, held: dict, used: dict, killed_here: bool) -> None:
         """`held`: how the command was confined, `used`: what its group used until its end.
 
-        `killed_here`: it was this supervisor that sent KILL. Else it was the kernel, also where somebody asked for the
-        command's end before its own was noticed.
+        `killed_here`: this supervisor sent the KILL. Otherwise it was the kernel, even where somebody asked for the
+        command's end before its own end was noticed.
         """
         self.content["limits"] = {**held, **used}
         if used.get("oom_kills"):
@@ -142,7 +151,7 @@ class Record:
             self.content.update(cause_kind=OOM, cause=limits.out_of_memory(self.content["limits"], survived))
 
     def usage(self, used: resource.struct_rusage) -> None:
-        """Of all descendants that were waited for."""
+        """Resource usage of all descendants that were waited for."""
         self.content.update(max_rss_bytes=used.ru_maxrss * 1024, cpu_user_s=used.ru_utime, cpu_system_s=used.ru_stime)
 
     def output(self, out, err) -> None:
@@ -156,7 +165,7 @@ class Record:
                     self.content.update(cause_kind=DISK_FULL, cause=cause)
 
     def reserve(self) -> None:
-        """Set space aside, so that the last word can be written even when the benchmark filled the disk."""
+        """Set space aside, so that the final record can be written even when the benchmark filled the disk."""
         with open(os.path.join(self.folder, _RESERVE), "wb") as file:
             file.write(os.urandom(32768))
 

@@ -1,4 +1,4 @@
-"""Services: a server or mount under the supervisor, proven to be ours and ready before anybody may use it."""
+"""Services: a server or mount under the supervisor, proven to be ours and ready before anybody uses it."""
 
 from __future__ import annotations
 
@@ -72,7 +72,7 @@ def start(arguments: list[str]) -> None:
     if content.get("cause_kind") == record.OOM:
         cause = content["cause"]
     else:
-        import limits  # hardly ever needed, and start-up time is paid at every command
+        import limits  # rarely needed, and every command would pay for the import
 
         squeezed = limits.used_up(content.get("limits"))
         cause = f"{squeezed}: {cause}" if squeezed else cause
@@ -94,7 +94,7 @@ def _logs(folder: str) -> list[str]:
 def status(arguments: list[str]) -> None:
     """`service-status SERVICE_DIR`: {"state", "cause", …, "log", "used", "monotonic"}.
 
-    The state is "running" while it lives; `used`: by its control group up to now, see cgroups.usage_of.
+    The state is "running" while it lives. `used`: by its control group so far, see cgroups.usage_of.
     """
     (folder,) = arguments
     renewal = watcher.attach(folder)
@@ -117,7 +117,7 @@ def _values(files: str, ports: dict[str, int], spec: dict) -> dict[str, str]:
 
 
 def _values_of(prefix: str, service: dict) -> dict[str, str]:
-    """No address when it is not known: the controller refused already what would need it."""
+    """An unknown address is left out: the controller already refused what would need it."""
     return {
         f"{prefix}dir": service["dir"],
         **({f"{prefix}bind": service["bind"]} if service["bind"] else {}),
@@ -127,7 +127,7 @@ def _values_of(prefix: str, service: dict) -> dict[str, str]:
 
 
 def _probed_address(spec: dict) -> str:
-    """A service that never says where it listens does so on loopback."""
+    """A service that does not say where it listens is on loopback."""
     says_it = any(match[1] == "bind" for match in _PLACEHOLDER.finditer(json.dumps(spec["service"])))
     return spec["bind"] if says_it else "127.0.0.1"
 
@@ -166,7 +166,7 @@ def _wait_ready(folder: str, ready: dict, ports: dict[str, int], address: str) -
         if watcher.daemon_is_gone(folder):
             return _how_it_ended(watcher.last_word(folder))
         if content["state"] == "running":
-            # The setup steps have their own time.
+            # The setup steps have their own timeout.
             deadline = deadline or time.monotonic() + ready["timeout"]
             if _probe(ready, ports, address):
                 return sockets.foreign_listener(_probed_ports(ready, ports), content["supervisor_pid"])
@@ -199,7 +199,7 @@ def _probe(ready: dict, ports: dict[str, int], address: str) -> bool:
 
 
 def _answers(url: str) -> bool:
-    # No proxy: an http_proxy in the environment would be asked for our own loopback server.
+    # No proxy: one set by http_proxy would get the request for our own loopback server.
     opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))
     try:
         with opener.open(url, timeout=2.0) as answer:
@@ -211,7 +211,7 @@ def _answers(url: str) -> bool:
 
 
 def _probed_ports(ready: dict, ports: dict[str, int]) -> dict[str, int]:
-    """The ports that must be ours for the probe's answer to be ours, by what a person calls them."""
+    """The ports that must be ours for the probe's answer to be ours, by their name in messages."""
     if ready.get("http"):
         return {ready["http"]: urlsplit(ready["http"]).port or 80}
     return {f"port {ready['tcp']}": ports[ready["tcp"]]} if ready.get("tcp") else {}

@@ -8,14 +8,14 @@ import socket
 import processes
 
 _LISTEN = "0A"
-_FIRST = 10_000  # below are those that programs are known by
+_FIRST = 10_000  # well-known ports are below
 _MOST_TRIES = 50
 
 
 def free_ports(names: list[str]) -> dict[str, int]:
-    """A port for each name that nothing on this host uses now. Whether the service got it is proven later.
+    """For each name a port that nothing on this host uses now. Whether the service got it is proven later.
 
-    None that the kernel gives to connections, which on a busy host might have one by the time a service listens on it.
+    Ports that the kernel gives to connections are left out: one might be taken before the service listens on it.
     """
     held = []
     try:
@@ -44,7 +44,7 @@ def _bind_somewhere(probe: socket.socket) -> None:
 
 
 def foreign_listener(wanted: dict[str, int], supervisor: int) -> str | None:
-    """Why the listener on one of the `wanted` ports (by name) is not the supervisor's; None when all are its own."""
+    """Why the listener on one of the `wanted` ports (by name) is not the supervisor's; None when all are."""
     own = _socket_inodes([supervisor, *processes.descendants(supervisor)])
     for name, port in wanted.items():
         listening = listening_inodes(port)
@@ -74,12 +74,12 @@ def _socket_inodes(pids: list[int]) -> set[str]:
         try:
             descriptors = os.listdir(f"/proc/{pid}/fd")
         except OSError:
-            continue  # ended, or of a user whose descriptors we may not see
+            continue  # it ended, or its user's descriptors are not visible to us
         for descriptor in descriptors:
             try:
                 link = os.readlink(f"/proc/{pid}/fd/{descriptor}")
             except OSError:
-                continue  # closed since: servers close connections all the time
+                continue  # closed meanwhile: servers close connections all the time
             if link.startswith("socket:["):
                 inodes.add(link[8:-1])
     return inodes

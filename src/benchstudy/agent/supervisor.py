@@ -1,4 +1,4 @@
-"""The supervisor: one command or server on a host, with everything that comes of it, ended for certain.
+"""The supervisor: runs one command or server on a host, and reliably ends everything that came of it.
 
 It sleeps in poll() while the command runs. It wakes for output, for a dead child (SIGCHLD), for a heartbeat, when the
 timeout or the lease is over, and at a few moments of a long command to read what else the host does (interference.py);
@@ -28,6 +28,9 @@ if TYPE_CHECKING:
 
 TERMINAL = "xterm-256color"  # what the controller can replay
 OUTPUT_TAIL = 4000  # characters of a step's output that an event keeps
+# Before commands of several hosts begin together: the last part of the wait is a sleep, because a poll returns a
+# millisecond late; and one step is at most this long, so that a clock set in between is noticed.
+_LAST_WAIT_S, _LONGEST_WAIT_S = 0.05, 1.0
 
 
 class Supervisor:
@@ -47,7 +50,7 @@ class Supervisor:
         self.poller = select.poll()
         self.copies: dict[int, Copy] = {}
         self.reaped: dict[int, tuple[int, float, float]] = {}  # pid: wait status, monotonic and wall time
-        self.killed: set[int] = set()  # those that we sent KILL
+        self.killed: set[int] = set()  # those to which we sent KILL
         self.childless = True
         self.terminated = False
         self.confinement: limits.Confinement | None = None
@@ -84,7 +87,7 @@ class Supervisor:
     # --- the one loop ----------------------------------------------------------------------------------------
 
     def _step(self, timeout_s: float) -> None:
-        """Sleep until something happens, at most `timeout_s`, and take it in."""
+        """Sleep until something happens, at most `timeout_s`, and handle it."""
         for fd, _ in self.poller.poll(max(0.0, timeout_s) * 1000 + 1):
             if fd == self.wake_fd:
                 os.read(fd, 4096)
@@ -132,10 +135,10 @@ class Supervisor:
             raise processes.StartFailed(f"cannot open a terminal: {error.strerror}") from error
 
     def _confine(self) -> Callable[[int], None] | None:
-        """Make ready what the command is to be held to. Raises StartFailed."""
+        """Prepare the command's confinement. Raises StartFailed."""
         if all(self.spec[name] is None for name in ("limits", "cpu_list", "open_files")):
             return None
-        import limits  # start-up time is paid at every command, and few are confined
+        import limits  # every command would pay for this import, and few are confined
 
         self.confinement = limits.Confinement(self.folder, self.spec)
         return self.confinement.admit
@@ -147,7 +150,7 @@ class Supervisor:
         self.confinement = None
 
     def _await(self, pid: int, deadline: float | None, heed: bool) -> str:
-        """Wait for the child `pid`: "exited", or why it must end. `heed`: also the lease and requests to stop."""
+        """Wait for the child `pid`: "exited", or why it must end. `heed`: also watch the lease and requests to stop."""
         while pid not in self.reaped:
             if heed:
                 why = self._why_to_end(deadline)
@@ -173,7 +176,7 @@ class Supervisor:
     def _run_command(self) -> None:
         cap = self.spec["max_output_bytes"]
         try:
-            admit = self._confine()  # before the clock starts: making a group is no part of the command
+            admit = self._confine()  # before the clock starts: making a group is not part of the command
             out = self._stdout(os.path.join(self.folder, "stdout"), cap)
         except processes.StartFailed as error:
             self.record.end("start-failed", str(error))
@@ -184,10 +187,18 @@ class Supervisor:
         with open(stdin, "wb", closefd=False) as file:
             file.write(spec["stdin"])
         os.lseek(stdin, 0, os.SEEK_SET)
+        if spec["together"] and (why := self._wait_for_others()):
+            self.record.end(why, "it was ended before it began")
+            return
         if spec["readings"]:
             self.window = interference.Reader(self.accounts)
             self.window.begin()
+        start_at = self.lease.start_at  # None unless it was waited for
+        if start_at is not None:
+            time.sleep(min(_LAST_WAIT_S, max(0.0, start_at - time.time())))
         self.record.begin()
+        if start_at is not None:
+            self.record.began(start_at)
         started = time.monotonic()
         terminal = out.write_fd if spec["terminal"] else None
         streams = (stdin if terminal is None else terminal, out.write_fd, err.write_fd)
@@ -226,13 +237,24 @@ class Supervisor:
         for copy in (out, err):
             copy.close()
 
+    def _wait_for_others(self) -> str | None:
+        """Wait, prepared, until just before the instant that the controller names. Or why to end instead."""
+        self.record.prepared()
+        while (why := self._why_to_end(None)) is None:
+            at = self.lease.start_at
+            left_s = self.lease.remaining_s if at is None else min(at - time.time() - _LAST_WAIT_S, _LONGEST_WAIT_S)
+            if left_s <= 0:
+                return None
+            self._step(left_s)
+        return why
+
     def _stop_politely(self, pid: int) -> None:
         if self.spec["stop"]:
             self._do_step("stop", self.spec["stop"], 15.0, heed=False)
             self._await(pid, time.monotonic() + self.spec["grace_s"], heed=False)
 
     def _end_descendants(self, spared_from_survivors: int | None = None) -> list[str]:
-        """TERM, then KILL after the grace, until nothing is left. The names of what outlived the command itself."""
+        """Send TERM, then KILL after the grace, until nothing is left. Returns the names that outlived the command."""
         self._reap()
         survivors: dict[int, str] = {}
         refused: set[int] = set()
@@ -283,7 +305,7 @@ class Supervisor:
         return True
 
     def _do_step(self, kind: str, argv: list[str], limit_s: float, heed: bool) -> str | None:
-        """Run one small command to its end. None when it succeeded, else what happened with the output's tail."""
+        """Run one short command to its end. None when it succeeded, else what happened and the tail of its output."""
         path = os.path.join(self.folder, f"{kind}.log")
         log = os.open(path, os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o600)
         null = os.open(os.devnull, os.O_RDONLY | os.O_CLOEXEC)
@@ -322,7 +344,7 @@ class Supervisor:
             self.record.event("cleaning up failed", _described(error))
 
     def _unmount(self, point: str) -> None:
-        """A mount left below the run's own folder would make that folder undeletable."""
+        """A mount left below the run's own folder would prevent its deletion."""
         for argv in (["fusermount3", "-u", "-z", point], ["umount", "-l", point]):
             self._do_step("unmount", argv, 10.0, heed=False)
             if point not in folders.mount_points():
@@ -331,6 +353,6 @@ class Supervisor:
 
 
 def _described(error: Exception) -> str:
-    import traceback  # hardly ever needed, and start-up time is paid at every command
+    import traceback  # rarely needed, and every command would pay for the import
 
     return "".join(traceback.format_exception(type(error), error, error.__traceback__))[-OUTPUT_TAIL:]

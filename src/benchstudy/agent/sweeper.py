@@ -1,4 +1,4 @@
-"""Ending what sessions left on the host and removing their marked folders."""
+"""Ends what sessions left on the host and removes their marked folders."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def _clear(work_dir: str, lock: str, concerned: Callable[[str], bool]) -> dict[s
         if marker["lock"] == lock and concerned(marker["session"])
     ]
     _stop_all(left, "run")
-    # Before the services end: a scratch folder may lie on a mount that is one of them.
+    # Before the services end: one of them may be the mount that holds a scratch folder.
     removed = [path for session_dir, _ in _of_kind(left, "session") for path in _remove_scratch(session_dir)]
     _stop_all(left, "service")
     own_mark = processes.lock_mark(lock)
@@ -74,7 +74,7 @@ def _stop_all(left: list[tuple[str, dict]], kind: str) -> None:
 
 
 def stop_daemon(folder: str) -> bool:
-    """Ask the supervisor of `folder` to end its command, and wait until it has. Whether it is gone."""
+    """Ask the supervisor of `folder` to end its command, and wait for it. Returns whether it is gone."""
     try:
         renewal = lease.Renewal(folder)
     except lease.DaemonGone:
@@ -95,7 +95,7 @@ def _remove_scratch(session_dir: str) -> list[str]:
     for name in os.listdir(register) if os.path.isdir(register) else ():
         with open(os.path.join(register, name), encoding="utf-8") as file:
             path = file.read()
-        # A process of its own: on a mount whose server is gone it would hang, and the host's lock with it.
+        # In a separate process: on a mount whose server is gone it would hang, and block the host's lock.
         agent = os.path.dirname(os.path.abspath(__file__))
         argv = [sys.executable, "-I", agent, "remove", folders.uuid_of_scratch(path), path]
         try:

@@ -1,9 +1,11 @@
-"""`run` starts a supervised command and watches it; `watch` takes up watching after a dropped connection.
+"""`run` starts a supervised command and watches it; `watch` resumes watching after a dropped connection.
 
 On stdin: for `run` the specification, then for both any of
     {"beat": N}    a heartbeat: renews the lease, answered with {"beat": N, "wall": seconds since the epoch}
     {"stop": true} end the command now
-On stdout: the record (see record.py) at once, and again when the command and everything that came of it has ended.
+    {"start_at": T} start the prepared, waiting command at T on this host's clock. A heartbeat with "prepared" asks
+                   whether it is prepared; the answer has {"prepared": true or false}
+On stdout: the record (see record.py) at once, and again when the command and all its descendants have ended.
 The end of stdin ends the watcher only: the supervisor goes on until its lease is over.
 """
 
@@ -22,7 +24,7 @@ import record
 import wire
 from supervisor import Supervisor
 
-UNFINISHED = ("starting", "running")
+UNFINISHED = ("starting", record.PREPARED, "running")
 DEFAULTS: dict[str, object] = {
     "label": "command",
     "env": {},
@@ -42,11 +44,12 @@ DEFAULTS: dict[str, object] = {
     "cpu_list": None,
     "open_files": None,
     "readings": False,  # of what else the host does while the command runs
+    "together": False,  # once prepared, it waits for the instant to begin
 }
 
 
 def run(arguments: list[str]) -> None:
-    """`run RUN_DIR`. A folder that is there already was started before: then this only watches."""
+    """`run RUN_DIR`. If the folder exists, the command was started before, and this only watches."""
     (folder,) = arguments
     lines = wire.Lines()
     spec = wire.read_spec(lines)
@@ -55,7 +58,7 @@ def run(arguments: list[str]) -> None:
         os.makedirs(os.path.dirname(folder), mode=0o700, exist_ok=True)
         folders.create(folder, spec["uuid"], spec["session"], "run", spec["lock"])
     except FileExistsError:
-        pass  # the connection was lost after the start: take up watching
+        pass  # the connection was lost after the start: resume watching
     else:
         start(folder, spec)
     _watch(folder, lines)
@@ -67,7 +70,7 @@ def watch(arguments: list[str]) -> None:
 
 
 def start(folder: str, given: dict) -> None:
-    """Start a supervisor in the marked folder `folder`, by a specification as the controller sends it."""
+    """Start a supervisor in the marked folder `folder`, by a specification that the controller sent."""
     spec = {**DEFAULTS, **given}
     spec["stdin"] = base64.b64decode(spec["stdin"])
     spec.setdefault("shown_argv", spec["argv"])
@@ -92,21 +95,21 @@ def _watch(folder: str, lines: wire.Lines) -> None:
         wire.emit(last_word(folder))
         return
     content = record.read(folder) or {"state": "starting"}
-    if content["state"] in UNFINISHED:  # the last word is said when the supervisor is really gone
+    if content["state"] in UNFINISHED:  # the record is final only when the supervisor is gone
         wire.emit(content)
-    serve(renewal, lines)
+    serve(renewal, lines, folder)
     if not lines.ended:
         wire.emit(last_word(folder))
 
 
 def attach(folder: str) -> lease.Renewal | None:
-    """A hold on the supervisor of `folder`; None when it is gone."""
+    """A connection to the supervisor of `folder`; None when it is gone."""
     patience = time.monotonic() + 2.0
     while True:
         try:
             return lease.Renewal(folder)
         except lease.DaemonGone:
-            # The folder comes a moment before its daemon does.
+            # The folder appears a moment before its daemon.
             young = os.path.isdir(folder) and not os.path.lexists(os.path.join(folder, lease.FIFO))
             if not young or record.read(folder) is not None or time.monotonic() > patience:
                 return None
@@ -120,11 +123,11 @@ def daemon_is_gone(folder: str) -> bool:
     return renewal is None
 
 
-def serve(renewal: lease.Renewal, lines: wire.Lines) -> None:
-    """Pass heartbeats on until the daemon is gone or the controller is."""
+def serve(renewal: lease.Renewal, lines: wire.Lines, folder: str = "") -> None:
+    """Pass heartbeats on until the daemon of `folder` is gone or the controller is."""
     poller = select.poll()
     poller.register(lines.fd, select.POLLIN)
-    poller.register(renewal.fd, 0)  # POLLERR, when the last reader is gone, needs no asking
+    poller.register(renewal.fd, 0)  # POLLERR, sent when the last reader is gone, is always reported
     try:
         while not lines.ended:
             ready = dict(poller.poll())
@@ -134,15 +137,24 @@ def serve(renewal: lease.Renewal, lines: wire.Lines) -> None:
                 message = wire.message(line)
                 if message.get("stop"):
                     renewal.stop()
+                elif "start_at" in message:
+                    renewal.start(message["start_at"])
                 else:
                     renewal.beat()
-                    wire.emit({"beat": message.get("beat"), "wall": time.time()})
+                    wire.emit({**_answer(message, folder), "wall": time.time()})
     except lease.DaemonGone:
         return
 
 
+def _answer(message: dict, folder: str) -> dict:
+    asked = {"beat": message.get("beat")}
+    if message.get("prepared"):
+        asked["prepared"] = (record.read(folder) or {}).get("state") == record.PREPARED
+    return asked
+
+
 def clock(arguments: list[str]) -> None:
-    """`clock`: answer heartbeats only, which tells the time."""
+    """`clock`: only answer heartbeats, which tells the time."""
     lines = wire.Lines()
     while (line := lines.next()) is not None:
         wire.emit({"beat": wire.message(line).get("beat"), "wall": time.time()})
@@ -157,7 +169,7 @@ def last_word(folder: str) -> dict:
         rebooted = content.get("boot_id") != record.boot_id()
         kind = record.HOST_RESTARTED if rebooted else record.LOST
         cause = "the host was rebooted" if rebooted else "the supervisor was killed on the host"
-        # What the supervisor would have ended must not go on beside the next trial.
+        # What the supervisor would have ended must not run beside the next trial.
         ended = processes.end(lambda: processes.marked(lambda marks: marks["BENCHSTUDY_RUN"] == content.get("uuid")))
         cgroups.remove_left(folder)
         content.update(state="lost", cause=cause, cause_kind=kind, survivors=ended)

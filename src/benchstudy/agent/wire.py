@@ -1,4 +1,4 @@
-"""How the agent talks with the controller: one JSON object a line, over stdin and stdout."""
+"""How the agent talks to the controller: one JSON object per line, over stdin and stdout."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ if TYPE_CHECKING:
 
 
 class AgentError(Exception):
-    """Something a person can understand and mend; it reaches the controller as `{"error": text}`."""
+    """An error that a person can understand and fix; it reaches the controller as `{"error": text}`."""
 
 
 def emit(message: object) -> None:
-    """Write one line at once. A reader that is gone is the watcher's everyday end, seen by its caller as OSError."""
+    """Write one line at once. If the reader is gone, as is usual for a watcher, raises OSError."""
     data = json.dumps(message).encode() + b"\n"
     sys.stdout.flush()
     while data:
@@ -26,7 +26,7 @@ def emit(message: object) -> None:
 
 @contextmanager
 def understood(said: str) -> Iterator[None]:
-    """Raises AgentError, of what is `said`, where an answer is not as those who are asked give it."""
+    """Raises AgentError, beginning with `said`, if the answer of another program does not have the expected form."""
     try:
         yield
     except (AttributeError, LookupError, RecursionError, TypeError, ValueError) as error:
@@ -34,7 +34,7 @@ def understood(said: str) -> Iterator[None]:
 
 
 def document(text: str | bytes) -> dict | None:
-    """The JSON object in a text that anybody may have written; None where there is none."""
+    """The JSON object in a text that anybody may have written; None if it is not one."""
     try:
         found = json.loads(text)
     except (ValueError, RecursionError):
@@ -43,15 +43,15 @@ def document(text: str | bytes) -> dict | None:
 
 
 def message(line: bytes) -> dict:
-    """What the controller says in a line. Raises AgentError when it is none of its messages."""
+    """A line from the controller as a message. Raises AgentError if it is not one."""
     found = document(line)
     if found is None:
-        raise AgentError(f"this is no message of the controller: {line[:200]!r}")
+        raise AgentError(f"this is not a message of the controller: {line[:200]!r}")
     return found
 
 
 class Lines:
-    """Lines of a file descriptor that is also waited on with poll(), so nothing may hide in a buffer unseen."""
+    """Lines of a file descriptor that is also polled, so no input may wait unseen in a buffer."""
 
     def __init__(self, fd: int = 0):
         self.fd = fd
@@ -59,13 +59,13 @@ class Lines:
         self.ended = False
 
     def next(self) -> bytes | None:
-        """Block for a line, without its end; None at the end of input. Half a line before the end is no line."""
+        """Block for a line, without its newline; None at the end of input. An incomplete last line is dropped."""
         while b"\n" not in self._pending and not self.ended:
             self._read()
         return self._take()
 
     def available(self) -> list[bytes]:
-        """After poll() said "readable": the whole lines that came."""
+        """The complete lines that arrived; call it after poll() said "readable"."""
         self._read()
         lines = []
         while (line := self._take()) is not None:

@@ -1,4 +1,4 @@
-"""The controller's side of the agent on a host: put it there, run supervised commands, services and the host's lock."""
+"""The controller's side of the agent on a host: deploy it, run commands and services, hold the lock."""
 
 import json
 from collections.abc import Mapping, Sequence
@@ -48,15 +48,15 @@ class HostAgent(AgentLine):
         """Run a command under the supervisor to its end, through dropped connections. Its files stay on the host.
 
         Raises:
-            HostRefused: the agent could not even start a supervisor.
-            LockLost: the session does not hold the host any more.
-            ConnectionFailed: the host could not be reached again in time; what runs there ends with its lease.
+            HostRefused: the agent could not start a supervisor.
+            LockLost: the session no longer holds the host.
+            ConnectionFailed: the host could not be reached again in time; what is running there ends with its lease.
         """
         if self._lock is not None:
             self._lock.check()
         execution = SupervisedRun(self, session, command).to_its_end()
         if self._lock is not None:
-            # Whoever got the lock may have ended the command, or measured beside it.
+            # Another session that took the lock may have ended the command, or measured beside it.
             if execution.state in ("lost", "lease-expired"):
                 self._lock.confirm()
             self._lock.check()
@@ -68,7 +68,7 @@ class HostAgent(AgentLine):
         (into / ".benchstudy").unlink(missing_ok=True)
 
     def discard(self, execution: Execution) -> None:
-        """Remove the execution's folder from the host; once is enough."""
+        """Remove the execution's folder from the host; further calls do nothing."""
         self.call("remove", execution.uuid, execution.run_dir)
 
     # --- services, folders, facts ----------------------------------------------------------------------------
@@ -86,13 +86,13 @@ class HostAgent(AgentLine):
         secrets: Mapping[str, str] | None = None,
         into: Path | None = None,
     ) -> RunningService:
-        """Start a service and wait until it is ready and proven to be ours. The lock's heartbeat keeps it alive.
+        """Start a service and wait until it is ready and proven to be ours. The lock's heartbeat keeps it running.
 
         Args:
-            confinement: what the server itself is held to; its setup steps are free.
-            bind: what `{{bind}}` stands for; None refuses a service that says it.
-            secrets: those that the caller knows already; the others are made up.
-            into: a folder here that gets its logs should it not come up.
+            confinement: limits of the server itself; its setup steps are not limited.
+            bind: what `{{bind}}` stands for; with None, a service that uses it is refused.
+            secrets: those that the caller already knows; the others are generated.
+            into: a local folder that gets its logs if it does not come up.
 
         Raises ServiceFailed with the tail of its log; "OOM: …" when the kernel killed it at its memory limit.
         """
@@ -154,7 +154,7 @@ class HostAgent(AgentLine):
             )
 
     def scratch(self, session: str, parent: str) -> str:
-        """The session's own folder below `parent`; it goes when the lock does, or when the lease is over."""
+        """The session's own folder below `parent`; it is removed with the lock, or when the lease expires."""
         with understood(self.remote.name):
             return self.call("scratch", f"{self.work_dir}/sessions/{session}", self.remote.expand(parent))["path"]
 
@@ -171,21 +171,21 @@ class HostAgent(AgentLine):
         return swept
 
     def join_accounts(self, session: str) -> str | None:
-        """Have what this connection does on the host counted as the session's; the boot id of the host."""
+        """Count what this connection does on the host as the session's. Returns the host's boot id."""
         with understood(self.remote.name):
             return self.call("join-accounts", f"{self.work_dir}/sessions/{session}")["boot_id"]
 
     def read_host(self, session: str) -> dict[str, Any]:
-        """What the host did up to now, and what of it was ours; see agent/interference.py."""
+        """What the host has done so far, and how much of it was ours; see agent/interference.py."""
         return self.call("read-host", f"{self.work_dir}/sessions/{session}")
 
     def facts(self, tools: Sequence[str] = ()) -> dict[str, Any]:
-        """The host's environment (agent/facts.py), with `clock.offset_s` to this machine; the unknown is None."""
+        """The host's environment (agent/facts.py), with `clock.offset_s` to this machine. Unknown facts are None."""
         found = self.call("facts", *tools)
         with understood(self.remote.name):
             found["clock"]["offset_s"] = self.clock_offset_s()
         return found
 
     def tool(self, program: str) -> dict[str, str | None]:
-        """{"path", "version", "sha256"} of a program on the host, None for what is unknown."""
+        """{"path", "version", "sha256"} of a program on the host; None for what is unknown."""
         return self.call("tool", program)

@@ -1,4 +1,4 @@
-"""What is put on a host to be its agent: the modules of `benchstudy.agent` and those that families run beside them."""
+"""The files that make up a host's agent: the modules of `benchstudy.agent`, and those that families run beside them."""
 
 import hashlib
 from collections.abc import Mapping
@@ -8,7 +8,7 @@ from pathlib import Path
 from benchstudy import agent
 from benchstudy.hosts.errors import HostRefused
 
-# Runs before there is an agent, on whatever Python the host has.
+# Runs before the agent is there, on whatever Python the host has.
 BOOTSTRAP = """
 import hashlib, json, os, sys
 work, agent = sys.argv[1:3]
@@ -16,23 +16,23 @@ problem = None
 if sys.version_info < (3, 9):
     problem = "its Python is %d.%d, and 3.9 or newer is needed: name one as the host's python" % sys.version_info[:2]
 elif os.path.islink(work):
-    problem = "the work folder %s is a symbolic link; give the real path as work_dir" % work
+    problem = "the work folder %s is a symbolic link; set work_dir to the real path" % work
 elif os.path.realpath(work) in ("/", os.path.realpath(os.path.expanduser("~"))):
-    problem = "the work folder %s is the root folder or the home; give one below it as work_dir" % work
+    problem = "the work folder %s is the root folder or the home; set work_dir to one below it" % work
 else:
     try:
         os.makedirs(work, 0o700, exist_ok=True)
         if os.stat(work).st_uid != os.geteuid():
-            problem = "the work folder %s belongs to another user; give one of your own as work_dir" % work
+            problem = "the work folder %s belongs to another user; set work_dir to one of your own" % work
         elif not os.access(work, os.W_OK | os.X_OK):
             problem = "the work folder %s is not writable" % work
         above = os.path.dirname(os.path.realpath(work))
         while problem is None and above != "/":
             found = os.stat(above)
-            # Who may rename what is in it can put a folder of his own in our place; in /tmp its mode forbids that.
+            # A user who may rename its entries can replace our folder. In /tmp the sticky bit forbids that.
             if found.st_uid not in (0, os.geteuid()) or found.st_mode & (0o1000 | 0o002) == 0o002:
-                problem = "the work folder %s lies in %s, where another user may exchange it; give one " % (work, above)
-                problem += "as work_dir that is below folders of root and of your own"
+                problem = "the work folder %s lies in %s, where another user may replace it; set " % (work, above)
+                problem += "work_dir to one below folders of root and of your own"
             above = os.path.dirname(above)
     except OSError as error:
         problem = "the work folder %s cannot be made: %s" % (work, error.strerror)
@@ -49,10 +49,10 @@ print(json.dumps({"problem": problem, "digest": digest}))
 
 @cache
 def agent_sources(extensions: tuple[Path, ...] = ()) -> dict[str, bytes]:
-    """The agent's files by name, with those of the `extensions`: all in one folder, as they lie on a host.
+    """The agent's files by name, with those of the `extensions`: all in one folder, as on a host.
 
-    Read once: what is put must be what was hashed, even if somebody edits them meanwhile. Raises HostRefused when two
-    modules have one name.
+    They are read once, so that what is deployed is what was hashed, even after an edit. Raises HostRefused when two
+    modules have the same name.
     """
     found: dict[str, bytes] = {}
     for folder in (Path(agent.__file__).parent, *dict.fromkeys(extensions)):
@@ -60,19 +60,19 @@ def agent_sources(extensions: tuple[Path, ...] = ()) -> dict[str, bytes]:
             if path.name == "__init__.py" and folder in extensions:
                 continue
             if path.name in found:
-                raise HostRefused(f"{path}: the agent has a module of this name already; give it another")
+                raise HostRefused(f"{path}: the agent already has a module of this name; rename it")
             found[path.name] = path.read_bytes()
     return dict(sorted(found.items()))
 
 
 def write_agent(folder: Path, sources: Mapping[str, bytes]) -> None:
-    """Lay the agent's files into a folder, which can then be run."""
+    """Write the agent's files into a folder, which can then be run."""
     for name, content in sources.items():
         Path(folder, name).write_bytes(content)
 
 
 def digest(sources: Mapping[str, bytes]) -> str:
-    """SHA-256 of names and contents, as BOOTSTRAP takes it of what lies on a host."""
+    """SHA-256 of names and contents, as BOOTSTRAP computes it on a host."""
     found = hashlib.sha256()
     for name, content in sources.items():
         found.update(name.encode() + b"\0" + content + b"\0")

@@ -26,27 +26,55 @@ FINAL_STATES = (
     "absent",
 )
 _MOST_FRUITLESS_ATTEMPTS = 5
-_MOST_SHORT_ATTEMPTS = 50  # one after the other, each over before a heartbeat: a host that says the same for ever
-_STOP_SEEN_S = 0.5  # how soon `stop_when` is looked at
+_MOST_SHORT_ATTEMPTS = 50  # consecutive, each over before a heartbeat: the host keeps failing in the same way
+_STOP_SEEN_S = 0.5  # how often `stop_when` is checked
+_GATE_SEEN_S = 0.02  # how often to check whether all are prepared
+
+
+class Gate:
+    """Where prepared commands on several hosts wait for each other, to begin at the same instant.
+
+    `lead_s`: from the arrival of the last one to that instant, so that every host learns of it in time.
+    """
+
+    def __init__(self, parties: int, lead_s: float):
+        self._missing, self._lead_s = parties, lead_s
+        self._lock = threading.Lock()
+        self.opens_at: float | None = None  # on this machine's wall clock, once all have arrived
+
+    def arrive(self) -> None:
+        with self._lock:
+            self._missing -= 1
+            if self._missing == 0:
+                self.opens_at = time.time() + self._lead_s
+
+
+@dataclass(frozen=True)
+class Together:
+    """One command's place at a gate. `offset_s`: its host's wall clock minus this machine's."""
+
+    gate: Gate
+    offset_s: float
 
 
 @dataclass(frozen=True)
 class Command:
     """What to run on a host. `secret_env` and `stdin` stay in memory there; `env` and `argv` are recorded.
 
-    `max_output_bytes`: of each of stdout and stderr; what is beyond is dropped and marked as truncated.
-    `grace_s`: between TERM and KILL when it must end.
+    `max_output_bytes`: of each of stdout and stderr; the rest is dropped and marked as truncated.
+    `grace_s`: the time between TERM and KILL when it must end.
     `cleanup`: commands run afterwards, however the command ended.
     `limits`: what it and all its descendants may use; `Limits()` limits nothing and accounts for memory and CPU time.
     `cpu_list`: the CPUs it runs on, such as those that a server beside it does not use.
     `open_files`: how many it must be able to open at once; the state is start-failed when the host cannot give them.
     `terminal`: (rows, columns) of a terminal that is its stdin, stdout and /dev/tty, with TERM=xterm-256color unless
         `env` says another; `stdout` then is what was drawn, byte for byte. stderr stays apart, so that messages do not
-        spoil the screen. Nobody types: it goes with no `stdin`.
-    `stop_when`: once it is set, here, the command is told to end; its state is then "ended", as a result's may be.
-    `program`: what it is about where `argv` only runs it, for the record of tools.
-    `measured`: a trial's figures are of it, so others on the host may disturb them. What only prepares, warms up or
-        fetches results is not.
+        spoil the screen. Nobody types, so `stdin` cannot be given as well.
+    `stop_when`: once it is set, here, the command is told to end. Its state is then "ended", which can be a result.
+    `program`: for the record of tools, the program of interest, if `argv` only runs it.
+    `together`: once prepared, it waits for all others of its gate and begins with them.
+    `measured`: a trial's figures come from it, so others on the host may disturb them. Commands that only prepare, warm
+        up or fetch results are not measured.
 
     Raises ValueError for a terminal of an impossible size, or with `stdin`.
     """
@@ -66,6 +94,7 @@ class Command:
     terminal: tuple[int, int] | None = None
     stop_when: threading.Event | None = None
     program: str | None = None
+    together: Together | None = None
     measured: bool = True
 
     def __post_init__(self) -> None:
@@ -83,14 +112,15 @@ class Execution:
 
     `state`: exited, timeout, lease-expired, stopped, start-failed or lost (the supervisor died, or the host restarted),
         or ended: it was still running when its `stop_when` was set.
-    `cause`: why, in a sentence, where the state does not say it all, and `cause_kind` as a Cause where there is one.
-    `exit_status` and `signal`: of the command itself; both None when it did not start or is unknown.
+    `cause`: why, in a sentence, if the state does not say it all; `cause_kind`: as a Cause, if there is one.
+    `exit_status` and `signal`: of the command itself; both None when it did not start or they are unknown.
     `duration_s`: on the host's monotonic clock. `clock_offset_s`: host's wall clock minus this machine's.
     `started`, `finished`: host's, UTC.
+    `began`: of one that began together with others: {"asked_s", "at_s"} in Unix seconds on the host's wall clock.
     `limits`: how it was confined, None when nothing was asked: {"kind": "cgroup-v1", "asked": {"cpus", "memory_bytes",
         "cpu_list", "open_files"}, "effective": {"cpus": [0], "memory_bytes": N or None, "open_files": N},
         "peak_memory_bytes", "oom_kills", "cpu_user_s", "cpu_system_s"}; the last four None when unknown.
-    `readings`: of what the whole host did, before, at moments within, and after; see agent/interference.py.
+    `readings`: of what the whole host did: before, during and after the command; see agent/interference.py.
     `run_dir`: on the host: `stdout`, `stderr`, `supervisor.json` and `files/`, where the command ran.
     """
 
@@ -110,6 +140,7 @@ class Execution:
     load_before: float | None
     load_after: float | None
     clock_offset_s: float | None
+    began: Mapping[str, float] | None
     limits: Mapping[str, Any] | None
     readings: Sequence[Mapping[str, Any]] | None
     events: list[str]
@@ -117,7 +148,7 @@ class Execution:
 
 
 class SupervisedRun:
-    """One command on its way; `to_its_end` says how it went."""
+    """One command in progress; `to_its_end` returns how it went."""
 
     def __init__(self, agent: AgentLine, session: str, command: Command):
         self._agent = agent
@@ -125,6 +156,8 @@ class SupervisedRun:
         self.run_dir = f"{agent.work_dir}/runs/{self.uuid}"
         self._stop_when = command.stop_when
         self._told_to_stop = False
+        self._together = command.together
+        self._asked = self._is_prepared = self._told_to_start = False
         self._spec = {
             "uuid": self.uuid,
             "session": session,
@@ -141,6 +174,7 @@ class SupervisedRun:
             "max_output_bytes": command.max_output_bytes,
             "cleanup": [list(argv) for argv in command.cleanup],
             "readings": True,
+            **({"together": True} if command.together else {}),
             **Confinement(command.limits, command.cpu_list, command.open_files).spec(),
         }
 
@@ -168,7 +202,8 @@ class SupervisedRun:
                 self._agent.reconnect(error, generation)
 
     def _messages(self, process: RemoteProcess, first: bool) -> Iterator[dict]:
-        """What the watcher says, heartbeats sent in between."""
+        """The watcher's messages, with heartbeats sent in between."""
+        self._asked = self._told_to_start = False  # even if a lost connection was told
         try:
             if first:
                 process.write_line(json.dumps(self._spec).encode())
@@ -176,11 +211,16 @@ class SupervisedRun:
             next_beat = time.monotonic()
             while True:
                 wait_s = max(0.0, next_beat - time.monotonic())
+                if self._together is not None and not self._told_to_start:
+                    wait_s = min(wait_s, _GATE_SEEN_S)
                 line = process.read_line(wait_s if self._stop_when is None else min(wait_s, _STOP_SEEN_S))
                 if line is None and not told and self._stop_when is not None and self._stop_when.is_set():
                     process.write_line(b'{"stop": true}')
                     told = self._told_to_stop = True
-                if line is None and time.monotonic() >= next_beat:
+                if line is None and self._together is not None and not (self._told_to_start or self._asked or told):
+                    sent = time.time()
+                    self._wait_at_the_gate(process, self._together)
+                elif line is None and time.monotonic() >= next_beat:
                     sent, next_beat = time.time(), time.monotonic() + self._agent.beat_s
                     process.write_line(b'{"beat": 0}')
                 if line is None:
@@ -188,6 +228,10 @@ class SupervisedRun:
                 message = self._agent.message(line)
                 if "beat" in message:
                     self._agent.note_clock(sent, time.time(), message)
+                    self._asked = False
+                    if message.get("prepared") and not self._is_prepared and self._together is not None:
+                        self._is_prepared = True
+                        self._together.gate.arrive()
                 else:
                     yield message
         except ConnectionLost:
@@ -197,8 +241,18 @@ class SupervisedRun:
             self._stop(process)
             raise
 
+    def _wait_at_the_gate(self, process: RemoteProcess, place: Together) -> None:
+        """Ask whether the host has prepared it, or tell the host when to begin it."""
+        opens_at = place.gate.opens_at
+        if opens_at is not None:
+            process.write_line(json.dumps({"start_at": opens_at + place.offset_s}).encode())
+            self._told_to_start = True
+        else:
+            process.write_line(b'{"beat": 0, "prepared": true}')
+            self._asked = True
+
     def _raise_if_agent_failed(self, process: RemoteProcess) -> None:
-        """An agent that ended on an error breaks the conversation just as a broken connection does."""
+        """An agent that ended with an error looks like a broken connection."""
         with suppress(ConnectionLost):
             status = process.wait(1.0)
             if status not in (None, 0, -1):
@@ -207,7 +261,7 @@ class SupervisedRun:
                 raise HostRefused(f"{self._agent.remote.name}: the agent ended with status {status}: {text}")
 
     def _stop(self, process: RemoteProcess) -> None:
-        """End the command now, not only at the end of its lease."""
+        """End the command now instead of at the end of its lease."""
         with suppress(ConnectionLost, HostRefused):
             process.write_line(b'{"stop": true}')
             deadline = time.monotonic() + 20.0
@@ -234,5 +288,5 @@ class SupervisedRun:
 
 
 def events_of(record: Mapping[str, Any]) -> list[str]:
-    """What a supervisor noted, a line each."""
+    """What a supervisor noted, one line per event."""
     return [f"{e['at']} {e['event']}: {e['detail']}" for e in record.get("events", ())]

@@ -33,9 +33,9 @@ from benchstudy.model import paths
 from benchstudy.model.host import Host
 
 # One read takes what arrived, up to about this much: large enough that Python's share of the work is small.
-# Handing 256 KiB at a time from thread to thread cost a quarter of a transfer's time.
+# Passing 256 KiB at a time between threads took a quarter of a transfer's time.
 CHUNK = 2 << 20
-LONGEST_LINE = 32 << 20  # of an answer; whoever writes for ever must not fill this machine's memory
+LONGEST_LINE = 32 << 20  # of an answer; endless output must not fill this machine's memory
 STDERR_KEPT = 64 << 10
 # How long a process that was told to end may take before it is killed.
 TERM_GRACE_S = 2.0
@@ -78,16 +78,16 @@ class RemoteProcess:
         self.close()
 
     def write(self, data: bytes | memoryview, timeout_s: float | None = 60.0) -> None:
-        """All of `data` to its standard input.
+        """Write all of `data` to its standard input.
 
         Raises:
             CommandEnded: it no longer reads.
-            ConnectionLost: also when it takes nothing for `timeout_s`.
+            ConnectionLost: also when it accepts nothing for `timeout_s`.
         """
         view = memoryview(data)
         with self._remote._lost_if_broken():
             while view:
-                # Nobody reads what an ended command is sent, though the host may close its channel a moment later.
+                # Nobody reads what is sent to an ended command, although the host may close its channel a moment later.
                 ended = self.channel.exit_status_ready()
                 sent = 0 if ended else self._transport.send_some(self.channel, view, timeout_s)
                 if sent == 0:
@@ -96,7 +96,7 @@ class RemoteProcess:
                 view = view[sent:]
 
     def write_line(self, line: bytes) -> None:
-        """To one that may have ended: its last words, or its end, are what is read next. Raises ConnectionLost."""
+        """Write to a command that may have ended: the next read gets its last output or end. Raises ConnectionLost."""
         with contextlib.suppress(CommandEnded):
             self.write(line + b"\n")
 
@@ -105,10 +105,10 @@ class RemoteProcess:
             self._transport.end_input(self.channel)
 
     def read(self, timeout_s: float | None) -> tuple[bytes, bytes] | None:
-        """What is there on (stdout, stderr), waiting for something; two empty ones at the end, None on timeout."""
+        """What is available on (stdout, stderr), after waiting for some; two empty ones at the end, None on timeout."""
         deadline = math.inf if timeout_s is None else time.monotonic() + timeout_s
         while True:
-            # The state before the buffers: what arrives in between is then seen in the next round, not lost.
+            # The state before the buffers: what arrives in between is then seen in the next round and not lost.
             ended = self.channel.eof_received or self.channel.closed
             with self._remote._lost_if_broken():  # taking data also tells the host that there is room for more
                 out = self.channel.recv(CHUNK) if self.channel.recv_ready() else b""
@@ -151,9 +151,9 @@ class RemoteProcess:
             self._refuse_endless()
 
     def read_output(self, timeout_s: float | None) -> bytes | None:
-        """What is there on standard output, as it came; b"" at the end; None when nothing came in time.
+        """What is available on standard output, as is; b"" at the end; None when nothing came in time.
 
-        Standard error is set aside for `stderr_tail`.
+        Standard error is kept for `stderr_tail`.
         """
         deadline = None if timeout_s is None else time.monotonic() + timeout_s
         while True:
@@ -170,7 +170,7 @@ class RemoteProcess:
 
     @property
     def pid(self) -> int | None:
-        """Its process id on the host, and that of its process group; None until the host said so."""
+        """Its process id on the host, which is also its process group; None until the host has reported it."""
         if self._pid is None and self.channel.recv_ready():
             with self._remote._lost_if_broken():
                 self._held_back += self._take_pid(self.channel.recv(CHUNK))
@@ -178,16 +178,16 @@ class RemoteProcess:
 
     @property
     def name(self) -> str:
-        """The host's."""
+        """The host's name."""
         return self._remote.name
 
     @property
     def stderr_tail(self) -> str:
-        """The end of what read_line and read_output came across on standard error."""
+        """The end of what read_line and read_output found on standard error."""
         return self._stderr.decode(errors="replace")
 
     def wait(self, timeout_s: float | None) -> int | None:
-        """The exit status after both streams ended; -1 for a signal; None on timeout. Raises ConnectionLost."""
+        """The exit status, once both streams have ended; -1 for a signal; None on timeout. Raises ConnectionLost."""
         with interruptible():
             ended = self.channel.status_event.wait(timeout_s)
         if not ended:
@@ -197,19 +197,19 @@ class RemoteProcess:
         return self.channel.exit_status
 
     def _raise_if_lost(self) -> None:
-        """A closed channel means an ended command, or an ended connection, whose thread is then about to stop."""
+        """A closed channel means that the command ended, or that the connection ended, whose thread will stop."""
         self._transport.join(0.2)
         if not self._transport.usable:
             raise ConnectionLost(f"{self.name}: the connection was lost while `{_shown(self.argv)}` was running")
 
     def kill(self) -> None:
-        """End its whole process group: TERM, and KILL after TERM_GRACE_S."""
+        """End its whole process group: TERM, then KILL after TERM_GRACE_S."""
         if self.pid is not None:
             argv = ["sh", "-c", END_GROUP, "sh", str(self.pid), str(int(TERM_GRACE_S * 10))]
             self._remote.run(argv, check=False, timeout_s=None)
 
     def close(self) -> None:
-        # The host need not be told when the connection is gone, and who closes after an error is told of that error.
+        # A lost connection needs no close, and a caller that closes after an error already has that error.
         with contextlib.suppress(ConnectionLost), self._remote._lost_if_broken():
             self.channel.close()
 
@@ -222,7 +222,7 @@ class RemoteProcess:
             raise ContentRefused(f"{self.name}: `{_shown(self.argv)}` wrote a line of more than {LONGEST_LINE} bytes")
 
     def _take_pid(self, out: bytes) -> bytes:
-        """Cut the launcher's line off, and what a chatty shell start-up file wrote before it."""
+        """Remove the launcher's line, and what a chatty shell start-up file wrote before it."""
         self._stdout += out
         self._refuse_endless()
         told = PID_LINE.search(self._stdout)
@@ -254,7 +254,7 @@ class Connection:
         self.close()
 
     def connect(self) -> Self:
-        """Connect unless connected.
+        """Connect, unless already connected.
 
         Raises:
             HostKeyUnknown, HostKeyChanged: before anything is sent to authenticate.
@@ -275,7 +275,7 @@ class Connection:
             self._resources.close()
 
     def reconnect(self, deadline_s: float) -> Self:
-        """Connect again, trying for `deadline_s` at most; does nothing when another thread already did.
+        """Connect again, trying for at most `deadline_s`. Does nothing if another thread already did.
 
         Raises:
             Unreachable: when the time is over.
@@ -355,17 +355,17 @@ class Connection:
 
     @property
     def home(self) -> str:
-        """The user's home on the host; what is asked there first. Raises CommandFailed where nothing can be run."""
+        """The user's home on the host; the first command that runs there. Raises CommandFailed if none can run."""
         if self._home is None:
             try:
                 self._home = self.run(["sh", "-c", 'printf %s "$HOME"']).text
             except CommandFailed as error:
-                why = f"{self.name}: no command runs there; is the user's login shell one that runs commands? ({error})"
+                why = f"{self.name}: no command can be run there; does the user's login shell run commands? ({error})"
                 raise CommandFailed(why, error.completed) from error
         return self._home
 
     def expand(self, path: str) -> str:
-        """`~` and `~/x` made absolute; other paths as they are."""
+        """`~` and `~/x` made absolute; other paths unchanged."""
         if path == "~" or path.startswith("~/"):
             return self.home + path[1:]
         return path
@@ -401,7 +401,7 @@ class Connection:
 
     @contextlib.contextmanager
     def _lost_if_broken(self):
-        """paramiko says in five ways that a connection is gone; callers need one."""
+        """paramiko reports a lost connection in five ways; callers need one."""
         try:
             yield
         except (paramiko.SSHException, EOFError, OSError) as error:
@@ -410,8 +410,8 @@ class Connection:
 
 
 def _feed(process: RemoteProcess, data: bytes) -> None:
-    """Standard input, beside the reading of the output: a command may write before it has read everything."""
-    # A command that does not read all of its input has not failed by that; a lost connection shows at the output.
+    """Write standard input while the output is read: a command may write before it has read everything."""
+    # A command may end without reading all of its input; a lost connection shows at the output.
     with contextlib.suppress(ConnectionLost, CommandEnded):
         if data:
             process.write(data, None)
@@ -428,6 +428,6 @@ def _checked(argv: Sequence[str]) -> list[str]:
 
 
 def _shown(argv: Sequence[str]) -> str:
-    """A command as a person may read it in a message of one line."""
+    """A command in the form shown in one-line messages."""
     text = shlex.join(argv).replace("\n", "\\n")
     return text if len(text) <= 200 else text[:200] + "…"

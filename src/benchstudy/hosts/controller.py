@@ -1,4 +1,4 @@
-"""No session outlives the command which asked for it, even one that was killed outright, or its whole machine."""
+"""No session outlives the command that started it, even if that command was killed, or its whole machine."""
 
 import os
 import select
@@ -14,7 +14,7 @@ from benchstudy.model.machine import place
 
 CONTROLLER_PID = "BENCHSTUDY_CONTROLLER_PID"
 _PLACE = "BENCHSTUDY_CONTROLLER_PLACE"
-# For jobs on another machine, which see the command's folder and not its process.
+# For jobs on another machine, which see the command's folder but not its process.
 _BEAT = "BENCHSTUDY_CONTROLLER_BEAT"
 _RUN = "BENCHSTUDY_CONTROLLER_RUN"
 _LEASE = "BENCHSTUDY_CONTROLLER_LEASE"
@@ -22,10 +22,10 @@ _BEATS_PER_LEASE = 6
 
 
 def announce_controller(beat: Path, lease_s: float) -> None:
-    """Called once by the process whose end is the end of everything it started.
+    """Called once by the process whose end must end everything that it started.
 
-    It renews the file `beat`, which holds its run's id: jobs on other machines end when that is not renewed for
-    `lease_s`, and when another run has taken its place.
+    It renews the file `beat`, which holds its run's id. Jobs on other machines end when the file is not renewed for
+    `lease_s`, or when another run has replaced it.
     """
     if CONTROLLER_PID in os.environ:
         return
@@ -45,26 +45,26 @@ def announce_controller(beat: Path, lease_s: float) -> None:
 
 
 def controller_is_here() -> bool:
-    """Whether there is an announced controller whose process id means that process here, too."""
+    """Whether there is an announced controller and its process id is valid on this machine."""
     return CONTROLLER_PID in os.environ and os.environ.get(_PLACE, place()) == place()
 
 
 def controlled_by_this_process() -> dict[str, str]:
-    """Environment of what is to end with this process, whoever announced itself before."""
+    """The environment of what must end with this process, even if another process announced itself before."""
     return {CONTROLLER_PID: str(os.getpid()), _PLACE: place()}
 
 
 def end_jobs_elsewhere() -> None:
-    """Called by the announced controller on a Ctrl-C, of which no terminal tells its jobs on other machines."""
+    """Called by the announced controller on a Ctrl-C, which no terminal sends to its jobs on other machines."""
     if beat := os.environ.get(_BEAT):
         with suppress(OSError):
             Path(beat).write_text("ended")
 
 
 def heard_elsewhere() -> bool:
-    """Whether this is another machine than the announced controller's, which is heard from now; takes a beat.
+    """Whether this is another machine than the announced controller's, and the controller is heard; takes a beat.
 
-    Raises KeyboardInterrupt when it is not heard any more.
+    Raises KeyboardInterrupt when it is no longer heard.
     """
     controller = _controller()
     if not isinstance(controller, _Beat):
@@ -75,7 +75,7 @@ def heard_elsewhere() -> bool:
 
 
 def watched_controller() -> Callable[[], bool]:
-    """What says whether the announced controller has gone; to be asked again and again, without a thread.
+    """A function that says whether the announced controller has gone, to be called repeatedly; it needs no thread.
 
     Raises KeyboardInterrupt when it is gone already.
     """
@@ -109,7 +109,7 @@ def ends_with_controller() -> Iterator[None]:
 
 
 def _controller() -> "_Process | _Beat | None":
-    """The announced one; None where there is none, or it is this process. Raises KeyboardInterrupt when it is gone."""
+    """The announced one; None if there is none or it is this process. Raises KeyboardInterrupt when it is gone."""
     pid = int(os.environ.get(CONTROLLER_PID, "0"))
     here = controller_is_here()
     if not pid or (here and pid == os.getpid()):
@@ -123,16 +123,16 @@ def _controller() -> "_Process | _Beat | None":
 
 
 class _Process:
-    """A controller of this machine."""
+    """A controller on this machine."""
 
     def __init__(self, descriptor: int):
-        self._descriptor = descriptor  # can be read when it has ended
+        self._descriptor = descriptor  # becomes readable when it has ended
 
     def has_gone(self) -> bool:
         return bool(select.select([self._descriptor], [], [], 0)[0])
 
     def goes_before(self, stop: int) -> bool:
-        """Wait until it has gone, or there is something to read from `stop`."""
+        """Wait until it has gone or `stop` becomes readable; returns whether it has gone."""
         return self._descriptor in select.select([self._descriptor, stop], [], [])[0]
 
     def close(self) -> None:
@@ -140,23 +140,23 @@ class _Process:
 
 
 class _Beat:
-    """Of a controller elsewhere, by this machine's steady clock: that of the other one may differ."""
+    """A controller on another machine, timed by this machine's monotonic clock, because the other clock may differ."""
 
     def __init__(self, file: Path, run: str, lease_s: float):
         self._file, self._run, self._lease_s = file, run, lease_s
         self._told, self._heard = 0, time.monotonic()
 
     def has_gone(self) -> bool:
-        with suppress(OSError), self._file.open() as file:  # opened: a network file system asks its server then
+        with suppress(OSError), self._file.open() as file:  # opening makes a network file system ask its server
             now, run = os.fstat(file.fileno()).st_mtime_ns, file.read()
-            if run and run != self._run:  # such as of a job that waited in a queue while its command was killed
+            if run and run != self._run:  # for example, this job waited in a queue while its command was killed
                 return True
             if now != self._told:
                 self._told, self._heard = now, time.monotonic()
         return time.monotonic() - self._heard > self._lease_s
 
     def is_heard(self) -> bool:
-        """Wait for a beat, or until it has gone."""
+        """Wait until a beat comes or it has gone."""
         gone, first = self.has_gone(), self._told
         while not gone and self._told == first:
             time.sleep(self._lease_s / _BEATS_PER_LEASE / 2)
@@ -164,7 +164,7 @@ class _Beat:
         return not gone
 
     def goes_before(self, stop: int) -> bool:
-        """As of a process."""
+        """As for a process."""
         while not select.select([stop], [], [], self._lease_s / _BEATS_PER_LEASE)[0]:
             if self.has_gone():
                 return True

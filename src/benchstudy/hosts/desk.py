@@ -1,4 +1,4 @@
-"""The controller's side of agent/desk.py: quick questions, answered by one process that is up already.
+"""The controller's side of agent/desk.py: quick questions, answered by one process that is already running.
 
 Why: docs/decisions/002-desk-of-the-agent.md.
 """
@@ -15,9 +15,9 @@ _START_S = 30.0
 
 
 class HostDesk:
-    """Answers one question at a time; whoever comes meanwhile, or where it does not work, gets a process of their own.
+    """Answers one question at a time. Questions that come meanwhile, or if it fails, get a process of their own.
 
-    `agent_argv`: makes the command line of an agent command.
+    `agent_argv`: builds the command line of an agent command.
     """
 
     def __init__(self, remote: Remote, agent_argv: Callable[..., list[str]]):
@@ -36,7 +36,7 @@ class HostDesk:
             try:
                 answer = self._ask(argv, given, timeout_s, generation)
             except BaseException:
-                self._drop()  # what it would say next is the answer to this question
+                self._drop()  # its next output would be the answer to this question
                 raise
             finally:
                 self._free.release()
@@ -47,8 +47,8 @@ class HostDesk:
     def _ask(
         self, argv: tuple[str, ...], given: bytes, timeout_s: float, generation: int, again: bool = True
     ) -> Completed | None:
-        """None when there is no desk, or when it died twice without an answer: as after a lost connection, whoever
-        asks cannot know how far it came, and may ask again.
+        """None if there is no desk, or if it died twice without an answer. As after a lost connection, the caller
+        cannot know how far it got, and may ask again.
         """
         if self._process is None or self._generation != generation:
             self._open(generation)
@@ -61,7 +61,7 @@ class HostDesk:
         if line is None:
             self._process.kill()
             raise CommandTimeout(f"{self._remote.name}: the agent's {command} was ended after {timeout_s:g} s")
-        if not line.endswith(b"\n"):  # it died, perhaps in the middle of a word
+        if not line.endswith(b"\n"):  # it died, perhaps in the middle of its answer
             self._drop()
             return self._ask(argv, given, timeout_s, generation, again=False) if again else None
         said = json_of(line)
@@ -73,7 +73,7 @@ class HostDesk:
         process = self._remote.open(self._agent_argv("serve"))
         if "ready" in json_of(process.read_line(_START_S) or b"{}"):
             self._process = process
-        else:  # a host on which it cannot be is slower, and no worse
+        else:  # without a desk a host is slower, but works
             self._works = False
             process.close()
 

@@ -1,4 +1,4 @@
-"""What can go wrong with the agent on a host. Import these from `benchstudy.hosts.agent`."""
+"""Errors of the agent on a host. Import these from `benchstudy.hosts.agent`."""
 
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -10,19 +10,19 @@ from benchstudy.model.errors import SessionFailed, TrialFailed
 
 
 class HostRefused(SessionFailed, TrialFailed):
-    """The agent cannot do what was asked. Inside a trial it fails the trial, outside of one the session."""
+    """The agent cannot do what was asked. Inside a trial it fails the trial, otherwise the session."""
 
     cause = Cause.REFUSED
 
 
 @contextmanager
 def understood(host: str) -> Iterator[None]:
-    """Raises HostRefused where what came from a host is not as the agent says it: then it was not the agent."""
+    """Raises HostRefused if data from a host does not have the agent's form: then it is not from the agent."""
     try:
         yield
     except (ArithmeticError, AttributeError, LookupError, TypeError, ValueError) as error:
         said = f"{type(error).__name__}: {str(error)[:200]}"
-        raise HostRefused(f"{host}: this is no answer of the agent there: {said}") from error
+        raise HostRefused(f"{host}: this is not an answer of the agent there: {said}") from error
 
 
 class HostBusy(SessionFailed):
@@ -34,7 +34,7 @@ class HostBusy(SessionFailed):
 
 
 class LockLost(ConnectionFailed):
-    """The host is not ours any more; `cause` says whether its lease expired, it was restarted, or its keeper went."""
+    """We no longer hold the host; `cause` says whether the lease expired, the host restarted or the keeper is gone."""
 
     def __init__(self, message: str, cause: Cause = Cause.LEASE_EXPIRED):
         super().__init__(message)
@@ -44,7 +44,7 @@ class LockLost(ConnectionFailed):
 class ServiceFailed(TrialFailed):
     """A service could not be brought up; the message has the cause and the tail of its log.
 
-    `record`: its supervisor's record, when it came so far that there is one.
+    `record`: its supervisor's record, if it got far enough to have one.
     """
 
     def __init__(self, message: str, record: Mapping[str, Any] | None = None, failure: Failure | None = None):

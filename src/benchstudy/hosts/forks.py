@@ -1,7 +1,8 @@
-"""Work on many hosts from one process: a fork for each, begun with everything imported.
+"""Work on many hosts from one process: one fork per host, started after all imports.
 
-Forks cannot disturb each other, need no lock, and share the memory that nobody writes (decisions/030). A process with
-threads must not call this, because a fork has only the thread that made it.
+Forks cannot disturb each other, need no lock, and share memory that nobody writes (decisions/030). A fork has only
+the thread that made it, so other threads of the caller must only wait: a lock that one of them holds would stay
+locked in the fork.
 """
 
 import gc
@@ -27,7 +28,7 @@ _A_MOMENT_MS = 250
 
 @dataclass
 class _Fork:
-    """`rest`: the names that are worked on after this one. `unread`: of a line that has not come to its end."""
+    """`rest`: the names to work on after this one. `unread`: the start of an incomplete line."""
 
     name: str
     rest: deque[str]
@@ -47,6 +48,13 @@ class _Running:
             os.kill(fork.pid, signal.SIGTERM)
 
 
+def exit_status(end: SystemExit) -> int:
+    """The interpreter's exit status; prints a text as the interpreter would."""
+    if isinstance(end.code, str):
+        print(end.code, file=sys.stderr)
+    return end.code if isinstance(end.code, int) else int(bool(end.code))
+
+
 def in_forks(
     turns: Iterable[Sequence[str]],
     work: Callable[[str, Tell], None],
@@ -57,22 +65,23 @@ def in_forks(
     at_once: int = 1 << 20,
     beginning: int = 8,
 ) -> dict[str, int]:
-    """Have `work` done on each name, in a fork of its own; the exit status by name, negative for a signal.
+    """Do `work` for each name, in a fork of its own. Returns the exit status by name, negative for a signal.
 
     Args:
-        turns: the names of one entry are worked on one after another, those of different ones side by side.
-        work: gets the name, and what brings a line to `heard` in this process. The first line says that it has begun.
+        turns: names in one entry are worked on one after another, those in different entries side by side.
+        work: gets the name, and a function that sends a line to `heard` in this process. The first line says that it
+            has begun.
         ended: gets the name and the exit status of each fork that has ended.
-        meanwhile: called several times a second.
-        at_once, beginning: so many at the most; logins of a hundred hosts at one moment would outlast their timeouts.
+        meanwhile: called several times per second.
+        at_once, beginning: upper bounds; a hundred simultaneous logins would outlast their timeouts.
 
-    Raises KeyboardInterrupt when this process was told to end, or its controller is gone, and all forks have ended.
+    Raises KeyboardInterrupt, once all forks have ended, if this process was told to end or its controller is gone.
     """
     waiting, running, statuses = deque(deque(names) for names in turns if names), _Running(), dict[str, int]()
     before = {number: signal.signal(number, running.end) for number in _ENDS}
     poll, controller_has_gone = select.poll(), watched_controller()
     gc.collect()
-    gc.freeze()  # the collector writes into what it visits, and what is written is no longer shared
+    gc.freeze()  # the collector writes to the objects that it visits, and written memory is no longer shared
     try:
         while running.by_pipe or (waiting and not running.ended):
             forks = running.by_pipe.values()
@@ -107,7 +116,7 @@ def in_forks(
 
 
 def _hear(pipe: int, fork: _Fork, heard: Callable[[str, bytes], None]) -> bool:
-    """What it told; False when it told its last."""
+    """Pass on its lines; False after the last one."""
     told = os.read(pipe, 1 << 16)
     *lines, fork.unread = (fork.unread + told).split(b"\n")
     fork.begun = fork.begun or bool(lines)
@@ -119,7 +128,7 @@ def _hear(pipe: int, fork: _Fork, heard: Callable[[str, bytes], None]) -> bool:
 def _begin(names: deque[str], work: Callable[[str, Tell], None], running: _Running, poll: "select.poll") -> None:
     name = names.popleft()
     reads, writes = os.pipe()
-    # A signal that comes before the fork has handlers of its own would be taken for one to this process.
+    # Until the fork has its own handlers, a signal to it would be handled as one to this process.
     signal.pthread_sigmask(signal.SIG_BLOCK, _ENDS)
     parent, pid = controlled_by_this_process(), os.fork()
     if pid == 0:
@@ -140,14 +149,14 @@ def _work(
             os.close(other)
         for number in _ENDS:
             signal.signal(number, signal.default_int_handler)
-        os.environ |= parent  # it ends with that process, which ends with the command
+        os.environ |= parent  # the fork ends with that process, which ends with the command
         signal.pthread_sigmask(signal.SIG_UNBLOCK, _ENDS)
         work(name, lambda line: _write(pipe, line + b"\n"))
         status = 0
     except KeyboardInterrupt:
         status = INTERRUPTED
     except SystemExit as end:
-        status = end.code if isinstance(end.code, int) else int(bool(end.code))
+        status = exit_status(end)
     except BaseException:
         log.exception("%s: internal error", name)
     finally:

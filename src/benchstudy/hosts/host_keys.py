@@ -1,4 +1,4 @@
-"""Whether a host is the one that known_hosts means: by its key, or by a certificate of an authority that is trusted.
+"""Whether a host is the one that known_hosts means: by its key, or by a certificate from a trusted authority.
 
 Part of the SSH door (`remote.py`). known_hosts is read by OpenSSH (`ssh-keygen -F`): patterns, hashed names, markers.
 """
@@ -23,7 +23,7 @@ from benchstudy.hosts.ssh_errors import ConnectionFailed, HostKeyChanged, HostKe
 from benchstudy.hosts.ssh_transport import Transport
 
 _AUTHORITY, _REVOKED = "@cert-authority", "@revoked"
-_CERTIFICATE = "-cert-v01@openssh.com"  # how their types end
+_CERTIFICATE = "-cert-v01@openssh.com"  # suffix of certificate types
 
 
 @dataclass(frozen=True)
@@ -50,13 +50,13 @@ def pinned_keys(endpoint: Endpoint) -> list[Pinned]:
                 try:
                     pinned.append(Pinned(marker, paramiko.PKey.from_type_string(key_type, blob)))
                 except paramiko.SSHException:
-                    continue  # a type that paramiko does not speak, so neither will the host be asked for it
+                    continue  # paramiko does not support this type, so the host will not be asked for it
     return pinned
 
 
 def prefer_key_types(transport: Transport, pinned: list[Pinned], allowed: tuple[str, ...] | None) -> None:
-    """Ask for a pinned type of key first, or a host with several keys would look unknown; and for certificates first
-    where an authority is trusted. `allowed`: HostKeyAlgorithms. Raises ConnectionFailed when none of them is known.
+    """Ask for a pinned key type first, or a host with several keys would look unknown; if an authority is trusted, ask
+    for certificates first. `allowed`: HostKeyAlgorithms. Raises ConnectionFailed when none of them is supported.
     """
     types = {line.key.get_name() for line in pinned if not line.marker}
     if "ssh-rsa" in types:
@@ -68,7 +68,7 @@ def prefer_key_types(transport: Transport, pinned: list[Pinned], allowed: tuple[
     if allowed is not None:
         known = [name for name in allowed if name in known]
         if not known:
-            raise ConnectionFailed(f"HostKeyAlgorithms {','.join(allowed)}: benchstudy speaks none of them")
+            raise ConnectionFailed(f"HostKeyAlgorithms {','.join(allowed)}: benchstudy supports none of them")
     options.key_types = sorted(known, key=lambda name: not name.endswith(_CERTIFICATE) and name not in types)
 
 
@@ -84,7 +84,7 @@ def check_host_key(where: str, endpoint: Endpoint, key: paramiko.PKey, pinned: l
     valid = [line.key for line in pinned if not line.marker]
     if key in valid:
         return
-    # Without one a host is asked for no certificate.
+    # Without an authority a host is not asked for a certificate.
     wrong = None
     if any(line.marker == _AUTHORITY for line in pinned):
         wrong = _wrong_with(key, endpoint, pinned)
@@ -101,8 +101,8 @@ def check_host_key(where: str, endpoint: Endpoint, key: paramiko.PKey, pinned: l
         )
     expected = ", ".join(f"{other.fingerprint} ({other.get_name()})" for other in valid)
     raise HostKeyChanged(
-        f"{where}: the key of {endpoint.key_name} is not the pinned one: somebody may be in between, or the host was "
-        f"installed anew. Nothing was sent to it.\n  pinned: {expected}\n"
+        f"{where}: the key of {endpoint.key_name} is not the pinned one: somebody may intercept it, or the host was "
+        f"reinstalled. Nothing was sent to it.\n  pinned: {expected}\n"
         f"  shown:  {key.fingerprint} ({name}){of_authority}\n"
         f"Only if the change is explained: ssh-keygen -R {shlex.quote(endpoint.key_name)} -f {shlex.quote(files[0])}, "
         f"then pin the new one with\n  echo {shlex.quote(line)} >> {shlex.quote(files[0])}"
@@ -110,13 +110,13 @@ def check_host_key(where: str, endpoint: Endpoint, key: paramiko.PKey, pinned: l
 
 
 def _wrong_with(key: paramiko.PKey, endpoint: Endpoint, pinned: list[Pinned]) -> str | None:
-    """Why the host's certificate does not prove it to be this host; None: it does."""
+    """Why the host's certificate does not prove that it is this host; None if it does."""
     if key.public_blob is None:
         return "it shows no certificate"
     encoded = base64.b64encode(key.public_blob.key_blob).decode()
     shown = load_ssh_public_identity(f"{key.public_blob.key_type} {encoded}".encode())
     if not isinstance(shown, SSHCertificate) or shown.type is not SSHCertificateType.HOST:
-        return "its certificate is not one of a host"
+        return "its certificate is not a host certificate"
     try:
         shown.verify_cert_signature()
     except InvalidSignature:
@@ -124,7 +124,7 @@ def _wrong_with(key: paramiko.PKey, endpoint: Endpoint, pinned: list[Pinned]) ->
     signer = shown.signature_key().public_bytes(Encoding.OpenSSH, PublicFormat.OpenSSH).decode().split()[1]
     markers = {line.marker for line in pinned if line.key.get_base64() == signer}
     if _AUTHORITY not in markers or _REVOKED in markers:
-        return "its certificate is signed by another one"
+        return "its certificate is signed by another authority"
     name = (endpoint.host_key_alias or endpoint.hostname).lower()
     names = [principal.decode(errors="replace") for principal in shown.valid_principals]
     if not any(fnmatch.fnmatchcase(name, pattern) for pattern in names):
@@ -132,5 +132,5 @@ def _wrong_with(key: paramiko.PKey, endpoint: Endpoint, pinned: list[Pinned]) ->
     if not shown.valid_after <= time.time() < shown.valid_before:
         return "its certificate is not valid at this time"
     if shown.critical_options:
-        return "its certificate has conditions that are not known"
+        return "its certificate has unknown conditions"
     return None

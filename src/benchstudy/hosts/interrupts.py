@@ -1,8 +1,8 @@
-"""Ctrl-C and SIGTERM, let through only where nothing can be left half-done.
+"""Ctrl-C and SIGTERM, let through only where nothing can be left half done.
 
 Python raises KeyboardInterrupt between any two instructions. In the middle of the SSH library that leaves a lock held
-for ever, and the session's own tidying-up then waits on it. So a session says where it may be interrupted: wherever it
-waits for a host, which is where nearly all of its time goes.
+for ever, and the session's own cleanup then waits for it. So a session says where it may be interrupted: wherever it
+waits for a host, which is where it spends nearly all of its time.
 """
 
 import logging
@@ -19,7 +19,7 @@ class _State:
 
 
 def install() -> None:
-    """From now on an interrupt ends this process at its next wait, once; a second one does not stop the tidying-up."""
+    """Make an interrupt end this process at its next wait, once; a second one does not stop the cleanup."""
     _State.installed = True
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, _on_signal)
@@ -36,7 +36,7 @@ def _on_signal(number: int, frame: object) -> None:
 
 @contextmanager
 def interruptible() -> Iterator[None]:
-    """Around a wait of the main thread. Without `install`, interrupts come at any time, as usual."""
+    """Allows interrupts during a wait of the main thread. Without `install`, they come at any time, as usual."""
     if not _State.installed or threading.current_thread() is not threading.main_thread():
         yield
         return

@@ -1,4 +1,4 @@
-"""The line to the agent on a host: put it there, ask it something quick, get a lost connection back.
+"""The line to the agent on a host: deploy the agent, ask it quick questions, restore a lost connection.
 
 What a session does with it is in `agent.py`.
 """
@@ -11,7 +11,7 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
-from typing import Any, Self, TypeVar
+from typing import Any, NamedTuple, Self, TypeVar
 
 from benchstudy.hosts.agent_files import BOOTSTRAP, agent_sources, digest, write_agent
 from benchstudy.hosts.desk import HostDesk
@@ -23,12 +23,19 @@ T = TypeVar("T")
 
 MOST_ATTEMPTS = 5
 _NO_SUCH_PROGRAM = 127
-_FARTHEST_CLOCK_S = 1e10  # from this machine's: no clock of a host is centuries off
-_CLOCK_STEP_S = 1.0  # no clock drifts so far between two heartbeats
+_FARTHEST_CLOCK_S = 1e10  # from this machine's clock: no host's clock is centuries off
+_CLOCK_STEP_S = 1.0  # no clock drifts this far between two heartbeats
+
+
+class HostClock(NamedTuple):
+    """A host's wall clock minus this machine's, and the possible error: half of the fastest round trip."""
+
+    offset_s: float
+    uncertainty_s: float
 
 
 class AgentLine:
-    """One host's agent over one connection: deploy it, ask it, get the connection back. Safe from several threads."""
+    """One host's agent over one connection: deploy it, ask it, restore the connection. Thread-safe."""
 
     def __init__(
         self,
@@ -40,9 +47,9 @@ class AgentLine:
         lock_path: str | None = None,
         extensions: Sequence[Path] = (),
     ):
-        """`extensions`: folders of modules that families run beside the agent's own; a command of theirs is called
-        `module:function`. `lock_path`: the host's lock file; $BENCHSTUDY_HOST_LOCK here, then on the host, then a path
-        in /tmp."""
+        """`extensions`: folders of modules that families run beside the agent's own; their commands are called as
+        `module:function`. `lock_path`: the host's lock file; by default $BENCHSTUDY_HOST_LOCK here, then on the host,
+        then a path in /tmp."""
         self.remote, self.lease_s, self.reconnect_s, self.on_event = remote, lease_s, reconnect_s, on_event
         self.lock_path = lock_path or os.environ.get("BENCHSTUDY_HOST_LOCK", "")
         self._sources = agent_sources(tuple(extensions))
@@ -52,8 +59,8 @@ class AgentLine:
         self.tools_dir = f"{self.work_dir}/tools/bin"  # where provisioning puts programs
         self.beat_s = min(10.0, lease_s / 4)
         self._offset: tuple[float, float] | None = None  # (round trip, offset), the best so far
-        self.held_lock_path = self.lock_path  # of the lock that the session holds; what it starts is marked with it
-        self._clocks: tuple[float, float, float] | None = None  # round trip, offset, this wall clock less monotonic
+        self.held_lock_path = self.lock_path  # of the lock that the session holds; it marks what the session starts
+        self._clocks: tuple[float, float, float] | None = None  # round trip, offset, local wall minus monotonic
         self._reconnecting = threading.Lock()
         self._unreachable: ConnectionFailed | None = None
         self.generation = 0  # of the connection
@@ -61,9 +68,9 @@ class AgentLine:
 
     @classmethod
     def deploy(cls, remote: Remote, **options: Any) -> Self:
-        """The agent, put on the host unless this very version is there. Options as for the constructor.
+        """The agent, deployed to the host unless this exact version is there. Options as for the constructor.
 
-        Raises HostRefused: no Python 3.9, or a work folder that is a link, the home, another user's, or not writable.
+        Raises HostRefused: no Python 3.9, or the work folder is a link, the home, another user's, or not writable.
         """
         line = cls(remote, **options)
         if line._present() is None:
@@ -81,11 +88,11 @@ class AgentLine:
                 raise HostRefused(
                     f"{self.remote.name}: there is no {python!r}; provisioning installs it, or {other}"
                 ) from error
-            raise HostRefused(f"{self.remote.name}: {python} cannot run there: {error}; mend it, or {other}") from error
+            raise HostRefused(f"{self.remote.name}: {python} cannot run there: {error}; fix it, or {other}") from error
         except ValueError:
             answer = None
         if not isinstance(answer, dict) or answer.keys() != {"problem", "digest"}:
-            raise HostRefused(f"{self.remote.name}: {self.remote.host.python} there is no Python")
+            raise HostRefused(f"{self.remote.name}: {self.remote.host.python} there is not a Python")
         if answer["problem"]:
             raise HostRefused(f"{self.remote.name}: {answer['problem']}")
         if answer["digest"] not in (None, self.sha256):
@@ -101,18 +108,18 @@ class AgentLine:
 
     def argv(self, command: str, *args: str) -> list[str]:
         """The command line that runs an agent command on the host."""
-        # -S: the agent needs the standard library only, and some hosts take long to look through everything else.
+        # -S: the agent needs only the standard library, and on some hosts searching other folders is slow.
         return [self.remote.host.python, "-I", "-S", self.directory, command, *args]
 
     def call(self, command: str, *args: str, input: bytes = b"", timeout_s: float = 60.0) -> Any:
-        """Ask the agent something quick, unsupervised; its answer from JSON.
+        """Ask the agent something quick, unsupervised. Returns its answer, decoded from JSON.
 
-        After a lost connection it is asked again. Raises HostRefused with what the agent says is wrong.
+        After a lost connection it is asked again. Raises HostRefused with the agent's error.
         """
         return self.retrying(lambda: self.ask(command, *args, input=input, timeout_s=timeout_s))
 
     def ask(self, command: str, *args: str, input: bytes = b"", timeout_s: float = 60.0) -> Any:
-        """As `call`, but asked once. Raises also ConnectionLost."""
+        """Like `call`, but asks only once. Also raises ConnectionLost."""
         with understood(self.remote.name):
             done = self._desk.ask((command, *args), input, timeout_s, self.generation)
         answer = None
@@ -126,7 +133,7 @@ class AgentLine:
         return answer
 
     def retrying(self, attempt: Callable[[], T]) -> T:
-        """`attempt()`, done again after a lost connection. Raises ConnectionLost when that goes on happening."""
+        """`attempt()`, repeated after a lost connection. Raises ConnectionLost if that keeps happening."""
         for _ in range(MOST_ATTEMPTS - 1):
             generation = self.generation
             try:
@@ -136,20 +143,21 @@ class AgentLine:
         return attempt()
 
     def reconnect(self, error: Exception, generation: int) -> None:
-        """Get the connection back, as long as the study allows, unless another thread did since `generation`.
+        """Restore the connection, trying for as long as the study allows, unless another thread did since `generation`.
 
         Raises a ConnectionFailed when that does not work.
         """
         with self._reconnecting:
             if generation != self.generation:
                 return
-            if self._unreachable is not None:  # another thread tried for as long as one may
+            if self._unreachable is not None:  # another thread already tried for that long
                 raise self._unreachable
             self.on_event(f"{error}; reconnecting")
             begun = time.monotonic()
             try:
                 self.remote.reconnect(self.reconnect_s)
             except ConnectionFailed as final:
+                final.host = self.remote.name
                 self._unreachable = final
                 raise
             self.generation += 1
@@ -159,11 +167,11 @@ class AgentLine:
 
     @property
     def last_clock_offset_s(self) -> float | None:
-        """The host's wall clock minus this machine's, as the heartbeats told it."""
+        """The host's wall clock minus this machine's, as measured by the heartbeats."""
         return self._offset[1] if self._offset else None
 
     def note_clock(self, sent: float, received: float, answer: Mapping[str, Any]) -> None:
-        """Learn from one question and answer; the quickest one told most about the clock. Raises HostRefused."""
+        """Learn from one question and answer; the fastest round trip is the most precise. Raises HostRefused."""
         with understood(self.remote.name):
             round_trip, offset = received - sent, answer["wall"] - (sent + received) / 2
             if not abs(offset) < _FARTHEST_CLOCK_S:
@@ -173,7 +181,7 @@ class AgentLine:
             self._offset = (round_trip, offset)
 
     def _tell_steps(self, round_trip: float, offset: float) -> None:
-        """A clock that was set in mid-session puts figures of others, such as Prometheus's, into another time."""
+        """Report a clock that was set during a session: it shifts figures of others, such as Prometheus's, in time."""
         here = time.time() - time.monotonic()
         then = self._clocks
         if then is None or abs(offset - then[1]) > _CLOCK_STEP_S + round_trip + then[0]:
@@ -187,6 +195,10 @@ class AgentLine:
 
     def clock_offset_s(self) -> float:
         """The host's wall clock minus this machine's, asked now."""
+        return self.clock().offset_s
+
+    def clock(self) -> HostClock:
+        """The host's wall clock, asked now."""
         self._offset = None
         with self.remote.open(self.argv("clock")) as process:
             for number in range(4):
@@ -194,10 +206,10 @@ class AgentLine:
                 process.write_line(json.dumps({"beat": number}).encode())
                 line = process.read_line(30.0)
                 if not line:
-                    raise HostRefused(f"{self.remote.name}: the agent does not tell the time: {process.stderr_tail}")
+                    raise HostRefused(f"{self.remote.name}: the agent does not report the time: {process.stderr_tail}")
                 self.note_clock(sent, time.time(), self.message(line))
         assert self._offset is not None, "four answers were noted"
-        return self._offset[1]
+        return HostClock(self._offset[1], self._offset[0] / 2)
 
     def message(self, line: bytes) -> dict:
         """One message. Raises ConnectionLost at the end of the output, HostRefused for an error of the agent."""
@@ -208,7 +220,7 @@ class AgentLine:
         except ValueError:
             message = None
         if not isinstance(message, dict):
-            raise HostRefused(f"{self.remote.name}: this is no message of the agent: {line[:200]!r}")
+            raise HostRefused(f"{self.remote.name}: this is not a message of the agent: {line[:200]!r}")
         if "error" in message:
             raise HostRefused(f"{self.remote.name}: {message['error']}")
         return message

@@ -1,4 +1,4 @@
-"""The host's lock as the controller holds it: a keeper on the host, and a thread here that keeps its lease alive."""
+"""The host's lock, as the controller holds it: a keeper on the host, and a thread here that keeps its lease alive."""
 
 import json
 import threading
@@ -16,15 +16,15 @@ _RELEASE_S = 120.0
 
 
 class HostLock:
-    """The host for one session alone, for as long as the `with` block lasts; heartbeats come from a thread.
+    """Reserves the host for one session for the duration of the `with` block; a thread sends heartbeats.
 
-    Entering raises HostBusy when a live controller holds the host. A silent one's lease is waited for.
+    Entering raises HostBusy when a live controller holds the host. It waits for the lease of a silent one to expire.
     """
 
     def __init__(self, agent: AgentLine, session: str, owner: Mapping[str, Any]):
         self.session, self.path = session, agent.lock_path
         self._agent = agent
-        # Cut short, because all of it must fit into the lock file.
+        # Truncated, because all of it must fit into the lock file.
         self._owner = {key: str(value)[:200] for key, value in owner.items()}
         self._folder = f"{agent.work_dir}/sessions/{session}"
         self._ending = threading.Event()
@@ -58,11 +58,11 @@ class HostLock:
         return self
 
     def __exit__(self, *_: object) -> None:
-        """Release: what the session left on the host is ended and removed before the lock is given back."""
+        """Release: ends and removes what the session left on the host, then releases the lock."""
         self._ending.set()
         self._hurry.set()
         self._thread.join(5.0)
-        # Not while the thread still tries to get a lost connection back: the lease does the same there.
+        # Not while the thread is still restoring a lost connection: the lease has the same effect there.
         if self._problem is None and not self._thread.is_alive():
             with suppress(ConnectionLost, ConnectionFailed):
                 self._agent.retrying(self._release)
@@ -70,16 +70,16 @@ class HostLock:
             self._process.close()
 
     def check(self) -> None:
-        """Raise LockLost when the host is not ours any more."""
+        """Raise LockLost if we no longer hold the host."""
         if self._problem is not None:
             cause = self._problem.cause if isinstance(self._problem, LockLost) else Cause.CONNECTION
             raise LockLost(f"{self._agent.remote.name}: the lock was lost: {self._problem}", cause) from self._problem
 
     def confirm(self) -> None:
-        """Ask the keeper now. Raises LockLost when the host is not ours any more."""
+        """Ask the keeper now. Raises LockLost if we no longer hold the host."""
         deadline = time.monotonic() + self._agent.lease_s
         with self._answered:
-            wanted = self._answer + 2  # the next answer may be to a question of before
+            wanted = self._answer + 2  # the next answer may be to an earlier question
             while self._answer < wanted and self._problem is None and time.monotonic() < deadline:
                 self._hurry.set()
                 self._answered.wait(0.1)
@@ -95,14 +95,14 @@ class HostLock:
                 who = _described(message["owner"])
                 if message["state"] == "busy":
                     why = f" ({message['why']})" if "why" in message else ""
-                    raise HostBusy(f"{host} is in use by {who}{why}; try again when that has ended", message["owner"])
+                    raise HostBusy(f"{host} is in use by {who}{why}; try again when it has ended", message["owner"])
                 if message["state"] == "waiting":
                     left_s = message["seconds_left"]
-                    said = f"{who} is silent; waiting until its lease ends, {left_s:.0f} s at most"
+                    said = f"{who} is silent; waiting for its lease to expire, at most {left_s:.0f} s"
                     self._agent.on_event(f"{host}: {said}")
 
     def _read(self, keeper: RemoteProcess, timeout_s: float | None) -> dict | None:
-        """What the keeper says; None when it says nothing for `timeout_s`."""
+        """The keeper's next message; None when none comes for `timeout_s`."""
         line = keeper.read_line(timeout_s)
         return None if line is None else self._agent.message(line)
 
@@ -115,14 +115,14 @@ class HostLock:
                     self._answered.notify_all()
                 self._hurry.wait(self._agent.beat_s)
                 self._hurry.clear()
-        except Exception as error:  # any: one that ended this thread would go unheard
+        except Exception as error:  # any error: one that ended this thread would go unnoticed
             self._problem = error
             self._agent.on_event(f"{self._agent.remote.name}: the lock was lost: {error}")
             with self._answered:
                 self._answered.notify_all()
 
     def _attached(self) -> RemoteProcess:
-        """The keeper; over a new connection, if the one it was spoken to over is gone."""
+        """The keeper; over a new connection if the previous one is gone."""
         if self._process is not None and self._generation == self._agent.generation:
             return self._process
         generation = self._agent.generation
@@ -139,21 +139,21 @@ class HostLock:
         keeper.write_line(b'{"beat": 0}')
         message = self._read(keeper, self._agent.lease_s)
         if message is None:
-            return  # a dead line makes itself known as ConnectionLost
+            return  # a dead line raises ConnectionLost by itself
         if "beat" not in message:
             raise self._lost(message)
         self._heard = time.monotonic()
         self._agent.note_clock(sent, time.time(), message)
 
     def _lost(self, answer: Mapping[str, Any]) -> LockLost:
-        """Why, by the last answer of the host and the time for which there was none."""
+        """The reason, from the host's last answer and the time since then."""
         silent_s, lease_s = time.monotonic() - self._heard, self._agent.lease_s
         if answer.get("boot_id", self._boot_id) != self._boot_id:
             return LockLost("the host was restarted", Cause.HOST_RESTARTED)
         if silent_s > lease_s:
             heard = f"the host heard nothing from here for {silent_s:.0f} s, and the lease is {lease_s:g} s"
             return LockLost(f"lease expired: {heard}", Cause.LEASE_EXPIRED)
-        return LockLost("its keeper on the host is gone; was it killed, or the file of the lock removed?", Cause.LOST)
+        return LockLost("its keeper on the host is gone; was it killed, or was the lock file removed?", Cause.LOST)
 
     def _release(self) -> None:
         keeper = self._attached()
@@ -167,6 +167,6 @@ class HostLock:
 
 
 def _described(owner: Mapping[str, Any]) -> str:
-    """The owner in a sentence; the texts come from a file that others may write, so only what is printable."""
+    """The owner in a sentence. The texts come from a file that others may write, so only what is printable is kept."""
     text = ", ".join(f"{key} {value}" for key, value in owner.items())
     return "".join(c for c in text if c.isprintable())[:500] or "an unknown process"

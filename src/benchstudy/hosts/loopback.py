@@ -1,7 +1,8 @@
-"""This very machine as a real SSH host: an OpenSSH sshd of the project's own on 127.0.0.1.
+"""This machine as a real SSH host: an OpenSSH sshd of the project's own on 127.0.0.1.
 
-Own host key, own user key, a free high port; the key is pinned under an alias, so that nothing of the user's own SSH
-set-up is read or changed. Several processes share one sshd: each holds a shared lock, and the last one stops it.
+It has its own host key, its own user key and a free high port. The key is pinned under an alias, so nothing of the
+user's own SSH set-up is read or changed. Several processes share one sshd: each holds a shared lock, and the last one
+stops it.
 """
 
 import contextlib
@@ -42,7 +43,7 @@ class LoopbackAddress:
 
 
 def parameters(state: Path) -> LoopbackAddress:
-    """Where the sshd of `state` listens. Raises LoopbackFailed when it never ran."""
+    """Where the sshd of `state` listens. Raises LoopbackFailed if it never ran."""
     state = state.resolve()
     try:
         port = int((state / "port").read_text())
@@ -54,10 +55,10 @@ def parameters(state: Path) -> LoopbackAddress:
 
 @contextlib.contextmanager
 def running(state: Path) -> Iterator[LoopbackAddress]:
-    """Hold this machine's sshd up; it stops when the last holder, in any process, lets go.
+    """Keep this machine's sshd running; it stops when the last holder, in any process, releases it.
 
     Raises:
-        LoopbackFailed: there is no sshd program, or it does not start; with its own words.
+        LoopbackFailed: there is no sshd program, or it does not start; the message has its output.
     """
     state = state.resolve()
     state.mkdir(parents=True, exist_ok=True, mode=0o700)
@@ -71,7 +72,7 @@ def running(state: Path) -> Iterator[LoopbackAddress]:
             yield parameters(state)
         finally:
             with _exclusive(state / "change.lock"):
-                # A killed process holds no lock, so the count of users cannot go wrong.
+                # A killed process holds no lock, so the number of users cannot be wrong.
                 if lock_if_free(users.fileno()):
                     _stop_sshd(state)
 
@@ -102,7 +103,7 @@ def _ensure_sshd(state: Path) -> None:
     _stop_sshd(state)
     sshd = _program("sshd")
     if os.getuid() == 0:
-        # The privilege separation folder of Debian's sshd, which its service unit would make.
+        # Debian's sshd needs its privilege separation folder, which its service unit would make.
         Path("/run/sshd").mkdir(mode=0o755, exist_ok=True)
     port = _usable_port(state)
     settings = (
@@ -118,8 +119,8 @@ def _ensure_sshd(state: Path) -> None:
         "KbdInteractiveAuthentication no",
         "PermitRootLogin prohibit-password",
         f"AllowUsers {pwd.getpwuid(os.getuid()).pw_name}",
-        # A login shell started by sshd reads ~/.bashrc only at the first shell level; what a user has
-        # there would cost every command its time, and make this host differ from user to user.
+        # A login shell started by sshd reads ~/.bashrc only at the first shell level. What a user has
+        # there would slow down every command, and make this host differ from user to user.
         "SetEnv SHLVL=1",
         "UseDNS no",
         "MaxSessions 100",
@@ -132,7 +133,7 @@ def _ensure_sshd(state: Path) -> None:
     log.unlink(missing_ok=True)
     _run([sshd, "-f", str(state / "sshd_config"), "-E", str(log)])
     deadline = time.monotonic() + READY_TIMEOUT_S
-    # sshd leaves for the background before it listens, so its port is asked, and its pid file shows it is ours.
+    # sshd goes to the background before it listens, so its port is probed, and its pid file shows that it is ours.
     while not (running_sshd(state) and _answers(port)):
         if time.monotonic() > deadline:
             raise LoopbackFailed(f"sshd did not start on {ADDRESS} port {port}: {_tail(log)}")
@@ -140,13 +141,13 @@ def _ensure_sshd(state: Path) -> None:
 
 
 def _usable_port(state: Path) -> int:
-    """The port of the last time if it is free, else any free one: addresses stay the same from run to run."""
+    """The previous port if it is free, else any free one, so that addresses stay the same from run to run."""
     candidates = [0]
     with contextlib.suppress(LoopbackFailed):
         candidates.insert(0, parameters(state).port)
     for candidate in candidates:
         with socket.socket() as probe:
-            # As sshd does: connections of an earlier one that linger in TIME_WAIT do not occupy the port.
+            # Like sshd: an earlier sshd's connections in TIME_WAIT do not occupy the port.
             probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
             try:
                 probe.bind((ADDRESS, candidate))
@@ -159,20 +160,20 @@ def _usable_port(state: Path) -> int:
 
 
 def running_sshd(state: Path) -> int | None:
-    """The pid of the running sshd that was started for `state`, however it was left behind."""
+    """The pid of the running sshd that was started for `state`, however it was left running."""
     try:
         pid = int((state / "sshd.pid").read_text())
         argv = Path(f"/proc/{pid}/cmdline").read_bytes()
         owner = Path(f"/proc/{pid}").stat().st_uid
     except (OSError, ValueError):
         return None
-    # A pid is used again by the system: only a process that names our own configuration is ours. sshd rewrites its
+    # The system reuses pids: only a process that names our own configuration is ours. sshd rewrites its
     # title to one string, in which the arguments stay readable.
     return pid if b"sshd" in argv and os.fsencode(state / "sshd_config") in argv and owner == os.getuid() else None
 
 
 def _stop_sshd(state: Path) -> None:
-    """Stop the listener; connections that are still open end by themselves."""
+    """Stop the listener; connections that are still open end on their own."""
     pid = running_sshd(state)
     if pid is None:
         return

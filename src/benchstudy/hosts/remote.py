@@ -43,27 +43,27 @@ __all__ = [
 
 
 class Remote(Connection):
-    """One SSH connection to one host, with files both ways; a context manager. Safe from several threads."""
+    """One SSH connection to one host, with file transfer in both directions; a context manager. Thread-safe."""
 
     def put(self, local: Path, remote: str, mode: int = 0o644) -> Digest:
-        """Copy a file to the host, complete or not at all; goes on where it was after a lost connection."""
+        """Copy a file to the host, completely or not at all; resumes after a lost connection."""
         return transfer.put(self, local, remote, mode)
 
     def get(self, remote: str, local: Path) -> Digest:
-        """Copy a file from the host, complete or not at all; goes on where it was after a lost connection."""
+        """Copy a file from the host, completely or not at all; resumes after a lost connection."""
         return transfer.get(self, remote, local)
 
     def put_tree(self, local: Path, remote: str) -> None:
-        """Copy what is in the folder `local` into the folder `remote`, which is made if need be."""
+        """Copy the contents of the folder `local` into the folder `remote`, which is made if necessary."""
         transfer.put_tree(self, local, remote)
 
     def put_folder(self, local: Path, remote: str) -> None:
-        """Copy the folder `local`, which has its name there once it is complete, unless another session was faster."""
+        """Copy the folder `local`. It gets the name `remote` once it is complete, unless another session was faster."""
         arriving = f"{remote}.part-{token_hex(4)}"
         self.put_tree(local, arriving)
         if self.run(["mv", "-T", "--", arriving, remote], check=False).exit_status != 0:
             self.run(["rm", "-rf", "--", arriving])
 
     def get_tree(self, remote: str, local: Path) -> None:
-        """Copy what is in the folder `remote` into the folder `local`, which is made if need be."""
+        """Copy the contents of the folder `remote` into the folder `local`, which is made if necessary."""
         transfer.get_tree(self, remote, local)

@@ -1,4 +1,4 @@
-"""Services that are up on a host, seen from the controller; HostAgent.start_service starts one."""
+"""Services that are running on a host, seen from the controller; HostAgent.start_service starts one."""
 
 import re
 from collections.abc import Mapping
@@ -14,12 +14,12 @@ from benchstudy.model.services import PLACEHOLDER, Service
 
 @dataclass(eq=False)
 class RunningService:
-    """A service that is up.
+    """A running service.
 
     `dir`: its own folder on the host. `ports`: on the host, at `address`.
-    `bind`: where the target's hosts reach it; None when that is not known, see `address`.
+    `bind`: the address at which the target's hosts reach it; None if unknown, see `address`.
     `tools`: where provisioning puts programs on the host.
-    `limits`: how it is confined, as in Execution.limits but for what is known at the end only; None without.
+    `limits`: how it is confined, as in Execution.limits, without what is known only at the end; None without limits.
     `record`: its supervisor's record, once it has ended.
     """
 
@@ -40,7 +40,7 @@ class RunningService:
 
     @property
     def address(self) -> str:
-        """Where it listens if it listens on `{{bind}}`. Raises ServiceFailed with the fix when it is not known."""
+        """Where it listens if it listens on `{{bind}}`. If that is unknown, raises ServiceFailed with the fix."""
         if self.bind is None:
             raise ServiceFailed(no_address(self.host))
         return self.bind
@@ -50,7 +50,7 @@ class RunningService:
         return self._line.call("service-status", self.folder)
 
     def stop(self, into: Path | None = None) -> Mapping[str, Any]:
-        """End it, bring its logs into the folder `into`, remove its folder from the host; the `record` it now has."""
+        """End it, copy its logs into the folder `into`, and remove its folder from the host. Returns its `record`."""
         answer = self._line.call("stop-service", self.folder, timeout_s=120.0)
         with understood(self.host):
             self.record = record = {key: value for key, value in answer.items() if key != "logs"}
@@ -59,7 +59,7 @@ class RunningService:
         return record
 
     def check(self) -> None:
-        """Raise ServiceFailed with the cause and the end of its log when it does not run any more."""
+        """Raise ServiceFailed with the cause and the end of its log if it is no longer running."""
         status = self.status()
         with understood(self.host):
             if status["state"] != "running":
@@ -67,16 +67,16 @@ class RunningService:
                 raise ServiceFailed(with_log(how_it_ended(status), log), status, died(status, self.name, log))
 
     def usage(self) -> Mapping[str, Any]:
-        """What it used up to now: peak_memory_bytes, oom_kills, cpu_user_s, cpu_system_s, each None when unknown.
+        """What it has used so far: peak_memory_bytes, oom_kills, cpu_user_s, cpu_system_s, each None when unknown.
 
-        `monotonic`: the host's clock at that moment, in seconds. Two of these around a load leave the start-up out.
+        `monotonic`: the host's clock at that moment, in seconds. The difference of two readings excludes the start-up.
         """
         status = self.status()
         with understood(self.host):
             return {**status["used"], "monotonic": status["monotonic"]}
 
     def redacted(self, text: str) -> str:
-        """`text` without the secrets of this service and of those it needs."""
+        """`text` without the secrets of this service and of the services it needs."""
         for service in (self, *self.needed.values()):
             for secret in service.secrets.values():
                 text = text.replace(secret, "«redacted»")
@@ -122,13 +122,13 @@ class RunningService:
 
 def no_address(host: str) -> str:
     return (
-        f"the target has several hosts, so hosts.{host}.service_address must say at which address of {host} "
+        f"the target has several hosts, so hosts.{host}.service_address must be the address of {host} at which "
         "the others reach it"
     )
 
 
 def how_it_ended(record: Mapping[str, Any]) -> str:
-    """A record's end in a sentence."""
+    """How a run ended, in a sentence, from its record."""
     cause = record.get("cause")
     if ran_out_of_memory(record):
         return cause or ""
@@ -139,7 +139,7 @@ def how_it_ended(record: Mapping[str, Any]) -> str:
 
 
 def died(record: Mapping[str, Any], name: str, said: str | None = None) -> Failure:
-    """The failure of a service that does not run any more."""
+    """The failure of a service that is no longer running."""
     found = failure_of(record, name, said)
     return found if ran_out_of_memory(record) else replace(found, cause=Cause.SERVER_DIED)
 
@@ -152,21 +152,21 @@ def not_ready(record: Mapping[str, Any], name: str, log: str) -> Failure:
 
 
 def with_log(cause: str, log: str) -> str:
-    """A cause with the end of a log, where there is one."""
+    """A cause, with the end of a log if there is one."""
     return cause + (f"; the end of its log:\n{log.strip()}" if log.strip() else "")
 
 
 def fetch_logs(agent: AgentLine, folder: str, logs: list[str], into: Path | None) -> None:
-    """Bring these files of a service's folder into the folder `into`, if there is one. Raises HostRefused."""
+    """Copy these files of a service's folder into the folder `into`, if one is given. Raises HostRefused."""
     if into is not None:
         for log in logs:
             if Path(log).name != log:
-                raise HostRefused(f"{agent.remote.name}: {log!r} is no name of a log, and is not copied")
+                raise HostRefused(f"{agent.remote.name}: {log!r} is not the name of a log, and is not copied")
             agent.remote.get(f"{folder}/{log}", into / log)
 
 
 def check_addresses(host: str, service: Service, bind: str | None, needed: Mapping[str, RunningService]) -> None:
-    """Raise ServiceFailed when the service names an address that nobody gave."""
+    """Raise ServiceFailed if the service refers to an address that is not configured."""
     used = {match[1] for match in PLACEHOLDER.finditer(service.model_dump_json())}
     if bind is None and "bind" in used:
         raise ServiceFailed(f"{{{{bind}}}}: {no_address(host)}")

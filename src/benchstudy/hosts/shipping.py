@@ -1,7 +1,7 @@
-"""What a host is lent from the controller's own locked environment, so that it needs no installer and no network.
+"""Libraries that a host gets from the controller's own locked environment, so that it needs no installer or network.
 
-A library is a folder named by its content, `<work_dir>/lib-<name>-<sha12>`, put once and then found. `VERSIONS.json`
-in it names what it holds.
+A library is a folder named by its content, `<work_dir>/lib-<name>-<sha12>`, copied once and then reused. Its
+`VERSIONS.json` lists what it holds.
 """
 
 import hashlib
@@ -20,16 +20,16 @@ from benchstudy.model import registry
 from benchstudy.model.errors import TrialFailed
 from benchstudy.model.names import nearest
 
-# Pure Python throughout: the same files run on every host whose Python is new enough.
+# Pure Python: the same files run on every host whose Python is new enough.
 _BOTO3_CLOSURE = ("boto3", "botocore", "s3transfer", "jmespath", "python-dateutil", "six", "urllib3")
-# botocore describes some 400 services in 27 MB. S3 is used; the others are ways in which a host's role gets its keys.
+# botocore describes some 400 services in 27 MB. Only S3 is used; the others here provide a host's role with its keys.
 _AWS_SERVICES = ("s3", "sts", "sso", "sso-oidc", "signin")
 
 
 def ship(remote: Remote, work_dir: str, name: str) -> str:
     """The folder on the host that holds library `name` (`boto3`: to be put on sys.path; `rclone`: a binary).
 
-    Raises TrialFailed when there is no such library here, or the host cannot run it.
+    Raises TrialFailed when the library is not installed here, or the host cannot run it.
     """
     _library(name).assert_runs_on(remote)
     files = _contents(name)
@@ -48,13 +48,13 @@ def ship(remote: Remote, work_dir: str, name: str) -> str:
 
 
 def versions(name: str) -> dict[str, str]:
-    """Version by distribution of what library `name` holds."""
+    """The versions that library `name` holds, by distribution."""
     return {part: importlib.metadata.version(part) for part in _library(name).distributions}
 
 
 @cache
 def _contents(name: str) -> dict[str, Path]:
-    """Path inside the library to the file here, in a fixed order."""
+    """Path inside the library: the file here, in a fixed order."""
     return dict(sorted(_library(name).files()))
 
 
@@ -98,7 +98,7 @@ def _assert_python(remote: Remote) -> None:
     if found < tuple(int(part) for part in required.split(".")[:2]):
         shown = ".".join(map(str, found)) or "none"
         raise TrialFailed(
-            f"{remote.name}: boto3 needs Python {required} or newer and the host's {remote.host.python} is {shown}: "
+            f"{remote.name}: boto3 needs Python {required} or newer, but the host's {remote.host.python} is {shown}: "
             f"set hosts.{remote.name}.python to a newer one"
         )
 
@@ -107,8 +107,8 @@ def _assert_same_machine(remote: Remote) -> None:
     found = remote.run(["uname", "-sm"]).text.split()
     if found != [platform.system(), platform.machine()]:
         raise TrialFailed(
-            f"{remote.name} is {' '.join(found)}, and the controller has programs for {platform.system()} "
-            f"{platform.machine()} only: give the study a service of that host's own"
+            f"{remote.name} is {' '.join(found)}, but the controller has programs only for {platform.system()} "
+            f"{platform.machine()}: give the study a service that runs that host's own programs"
         )
 
 
@@ -126,7 +126,7 @@ _LIBRARIES = {
 
 @cache
 def _library(name: str) -> _Library:
-    """One of the controller's own, or of a family: scripts, which run wherever what interprets them does."""
+    """A library of the controller, or scripts of a family, which run wherever their interpreter does."""
     if name in _LIBRARIES:
         return _LIBRARIES[name]
     brought = {

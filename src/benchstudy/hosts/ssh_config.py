@@ -1,6 +1,6 @@
-"""Where a host is and how one gets there, as OpenSSH's own configuration says it: `ssh -G` follows Include and Match.
+"""Where a host is and how to get there, according to OpenSSH's own configuration: `ssh -G` follows Include and Match.
 
-Part of the SSH door (`remote.py`). What paramiko can do of it is done; what it cannot is named in errors.
+Part of the SSH door (`remote.py`). Settings that paramiko supports are applied; errors name those that it does not.
 """
 
 import os
@@ -18,9 +18,9 @@ from urllib.parse import unquote, urlsplit
 from benchstudy.hosts.ssh_errors import ConnectionFailed
 from benchstudy.model.host import Host
 
-# Lists of algorithms, by what paramiko calls them.
+# Lists of algorithms, by paramiko's names.
 _ALGORITHMS = {"ciphers": "ciphers", "macs": "digests", "kexalgorithms": "kex", "hostkeyalgorithms": "key_types"}
-# What would decide where we connect, whom we trust or how we log in, and is not done here.
+# Settings that decide where to connect, whom to trust or how to log in, and are not supported here.
 _NOT_FOLLOWED = {
     "addressfamily": "AddressFamily",
     "bindinterface": "BindInterface",
@@ -36,7 +36,7 @@ _INCLUDE = re.compile(r"(?im)^[ \t]*include[ \t=]+(.+)$")
 
 @dataclass(frozen=True)
 class Endpoint:
-    """One hop: where to connect and whom to expect there, after ~/.ssh/config was applied."""
+    """One hop: where to connect and whom to expect there, with ~/.ssh/config applied."""
 
     hostname: str
     port: int
@@ -51,14 +51,14 @@ class Endpoint:
     # Its socket; None: no agent.
     agent: Path | None = None
     bind_address: str | None = None
-    # By paramiko's names, what is allowed in this order; only where it is not what ssh does by itself.
+    # What is allowed, by paramiko's names and in this order; only if it differs from ssh's defaults.
     algorithms: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
-    # Names of settings that ssh would follow.
+    # Names of settings that ssh would follow and we do not.
     not_followed: tuple[str, ...] = ()
 
     @property
     def key_name(self) -> str:
-        """What the host is called in known_hosts."""
+        """The host's name in known_hosts."""
         if self.host_key_alias:
             return self.host_key_alias
         return self.hostname if self.port == 22 else f"[{self.hostname}]:{self.port}"
@@ -68,7 +68,7 @@ class Endpoint:
 
 
 def resolve(name: str, host: Host) -> Endpoint:
-    """The endpoint of a study's host. What the study leaves out comes from ~/.ssh/config.
+    """The endpoint of a study's host. Settings missing from the study come from ~/.ssh/config.
 
     Raises:
         ConnectionFailed: the configuration cannot be read, or there is no ssh program here.
@@ -80,7 +80,7 @@ def resolve(name: str, host: Host) -> Endpoint:
         options += ["-l", host.user]
     endpoint = _ask_ssh(host.address or name, options)
     if host.identity_file is not None:
-        # A key that the study names is the only one meant: others might open another account.
+        # If the study names a key, only that key is used: others might open another account.
         key = Path(host.identity_file).expanduser()
         if not key.is_file():
             raise ConnectionFailed(f"{name}: identity_file {key} does not exist")
@@ -91,20 +91,20 @@ def resolve(name: str, host: Host) -> Endpoint:
 
 
 def route(endpoint: Endpoint) -> list[Endpoint]:
-    """The hops to an endpoint in the order of connecting, itself last."""
+    """The hops to an endpoint in connecting order, the endpoint last."""
     return [*_jumps(endpoint.proxy_jump, depth=0), endpoint]
 
 
 def _jumps(jumps: tuple[str, ...], depth: int) -> list[Endpoint]:
     if depth > 8:
-        raise ConnectionFailed(f"ProxyJump {','.join(jumps)}: the hosts jump over each other in a circle")
+        raise ConnectionFailed(f"ProxyJump {','.join(jumps)}: the jump hosts form a circle")
     hops: list[Endpoint] = []
     for jump in jumps:
         target = urlsplit(jump if jump.startswith("ssh://") else f"ssh://{jump}")
         options = ["-p", str(target.port)] if target.port else []
         options += ["-l", unquote(target.username)] if target.username else []
         hop = _ask_ssh(target.hostname or jump, options)
-        # As with ssh: the first hop may itself lie behind others; the way to the next ones was just given.
+        # As with ssh: the first hop may have its own jump hosts; the route to the next ones is given.
         hops += [*_jumps(hop.proxy_jump, depth + 1), hop] if not hops else [hop]
     return hops
 
@@ -138,9 +138,9 @@ def _ask_ssh(destination: str, options: list[str]) -> Endpoint:
 
     if one("revokedhostkeys"):
         raise ConnectionFailed(
-            f"{destination}: RevokedHostKeys is not followed here: mark these keys @revoked in known_hosts, too"
+            f"{destination}: RevokedHostKeys is not supported here: also mark these keys @revoked in known_hosts"
         )
-    # The two lists of files come in one line each, without quotes.
+    # Each of the two lists of files is one line, without quotes.
     known_hosts = " ".join(one(key) or "" for key in ("userknownhostsfile", "globalknownhostsfile"))
     usual = _usual_settings()
     return Endpoint(
@@ -173,7 +173,7 @@ def _of_user_database() -> pwd.struct_passwd:
 
 
 def _own_configuration() -> tuple[str, ...]:
-    """The option for ~/.ssh/config where ssh would not find it: it asks the user database, and all else here $HOME."""
+    """The option for ~/.ssh/config if ssh would not find it: it uses the user database, all else here $HOME."""
     config = Path.home() / ".ssh" / "config"
     if Path.home() == Path(_of_user_database().pw_dir):
         return ()
@@ -190,17 +190,17 @@ def _own_configuration() -> tuple[str, ...]:
 
 
 def _homely(file: Path) -> Path:
-    """What ssh found below the home of the user database, below $HOME."""
+    """Moves a path that ssh found below the user database's home to $HOME."""
     home = Path(_of_user_database().pw_dir)
     return Path.home() / file.relative_to(home) if file.is_relative_to(home) else file
 
 
 def _path(key: str, text: str, tokens: Mapping[str, str]) -> Path:
-    """With `~`, `%h` and `${VARIABLE}` filled in. Raises ConnectionFailed for what is not known here."""
+    """With `~`, `%h` and `${VARIABLE}` filled in. Raises ConnectionFailed for unknown ones."""
 
     def token(found: re.Match[str]) -> str:
         if found[1] not in tokens:
-            raise ConnectionFailed(f"{key} {text}: {found[0]} is not followed here: write the path")
+            raise ConnectionFailed(f"{key} {text}: {found[0]} is not supported here: write the path")
         return tokens[found[1]]
 
     def variable(found: re.Match[str]) -> str:
@@ -223,12 +223,12 @@ def _agent(said: str, tokens: Mapping[str, str]) -> Path | None:
 
 @cache
 def _usual_settings() -> Mapping[str, list[str]]:
-    """What ssh does by itself: no host and no file of the user's changes it."""
+    """ssh's defaults, unaffected by any host or file of the user."""
     return _settings("localhost", ("-F", "none"))
 
 
 def _settings(destination: str, options: tuple[str, ...]) -> dict[str, list[str]]:
-    """Key to its values, as `ssh -G` prints them."""
+    """The values of each key, as `ssh -G` prints them."""
     answer = run_openssh(["ssh", "-G", *options, "--", destination])
     if answer.returncode:
         raise ConnectionFailed(f"{destination}: ssh cannot read its configuration: {answer.stderr.strip()}")
@@ -240,7 +240,7 @@ def _settings(destination: str, options: tuple[str, ...]) -> dict[str, list[str]
 
 
 def run_openssh(argv: list[str]) -> subprocess.CompletedProcess[str]:
-    """Raises ConnectionFailed where there is no such program here."""
+    """Raises ConnectionFailed if the program is missing here."""
     if shutil.which(argv[0]) is None:
         raise ConnectionFailed(f"there is no `{argv[0]}` program on this machine: install the package openssh-client")
     return subprocess.run(argv, capture_output=True, text=True, timeout=30, stdin=subprocess.DEVNULL)

@@ -1,4 +1,4 @@
-"""What can go wrong between this machine and a host. Import these from `benchstudy.hosts.remote`."""
+"""Errors between this machine and a host. Import these from `benchstudy.hosts.remote`."""
 
 from dataclasses import dataclass
 
@@ -7,7 +7,12 @@ from benchstudy.model.errors import BenchstudyError, TrialFailed
 
 
 class RemoteError(BenchstudyError):
-    """Something went wrong between this machine and a host; the message names the host."""
+    """Something went wrong between this machine and a host; the message names the host.
+
+    `host`: its name in the study, of one that could not be reached again.
+    """
+
+    host: str | None = None
 
 
 class ConnectionFailed(RemoteError):
@@ -19,7 +24,7 @@ class HostKeyUnknown(ConnectionFailed):
 
 
 class HostKeyChanged(ConnectionFailed):
-    """The host shows another key than the pinned one, or a revoked one. Nothing was sent to authenticate."""
+    """The host presents a key other than the pinned one, or a revoked one. Nothing was sent to authenticate."""
 
 
 class AuthenticationFailed(ConnectionFailed):
@@ -27,15 +32,15 @@ class AuthenticationFailed(ConnectionFailed):
 
 
 class Unreachable(ConnectionFailed):
-    """Nothing answers, or not with SSH."""
+    """Nothing answers, or what answers is not SSH."""
 
 
 class ConnectionLost(RemoteError):
-    """The connection broke or fell silent; what ran on the host may go on running."""
+    """The connection broke or fell silent; what ran on the host may still be running."""
 
 
 class CommandEnded(RemoteError):
-    """A command ended, or closed its input, before it took all that was meant for it."""
+    """A command ended, or closed its input, before it read everything that was meant for it."""
 
 
 class CommandTimeout(RemoteError):
@@ -43,11 +48,11 @@ class CommandTimeout(RemoteError):
 
 
 class TransferFailed(RemoteError):
-    """A file could not be moved, or did not arrive as it left."""
+    """A file could not be transferred, or changed on the way."""
 
 
 class ContentRefused(TransferFailed, TrialFailed):
-    """What a host sent is not taken: inside a trial it fails the trial, as it would each time."""
+    """What a host sent is rejected. Inside a trial this fails the trial, because it would happen each time."""
 
     cause = Cause.REFUSED
 
@@ -56,7 +61,7 @@ class ContentRefused(TransferFailed, TrialFailed):
 class Completed:
     """A command that ended.
 
-    `exit_status` is -1 when a signal ended it; `duration_s` includes the way there and back.
+    `exit_status` is -1 when a signal ended it; `duration_s` includes the round trip.
     """
 
     argv: tuple[str, ...]
@@ -71,7 +76,7 @@ class Completed:
 
 
 class CommandFailed(RemoteError):
-    """A command ended with another exit status than 0, or wrote more than it may; `completed` has all of it."""
+    """A command ended with an exit status other than 0, or wrote too much; `completed` has the details."""
 
     def __init__(self, message: str, completed: Completed):
         super().__init__(message)
@@ -79,5 +84,5 @@ class CommandFailed(RemoteError):
 
 
 def why(error: BaseException) -> str:
-    """What an error of a library says, or else what it is called."""
+    """The message of a library's error, or else its type."""
     return str(error) or type(error).__name__

@@ -19,7 +19,7 @@ from benchstudy.hosts.ssh_errors import ConnectionFailed, Unreachable, why
 from benchstudy.hosts.ssh_transport import SILENCE_LIMIT_S, Transport
 from benchstudy.hosts.user_keys import authenticate
 
-# Every failure reaches the user as one of the errors below; paramiko's own tracebacks would only repeat it.
+# Every failure reaches the user as one of our errors; paramiko's own tracebacks would only repeat it.
 logging.getLogger("paramiko").setLevel(logging.CRITICAL)
 
 
@@ -40,7 +40,7 @@ class Link:
                         raise
                     settings = ", ".join(hop.not_followed)
                     raise type(error)(
-                        f"{error}\nOf your ssh configuration this is not followed here: {settings}"
+                        f"{error}\nThese settings of your ssh configuration are not supported here: {settings}"
                     ) from error
         except BaseException:
             self.close()
@@ -64,7 +64,7 @@ class Link:
             self._proxy = None
 
     def _run_proxy_command(self, hop: Endpoint, command: str) -> socket.socket:
-        """The user's own command as the connection, in a shell as with ssh; it ends when its input does."""
+        """Uses the user's ProxyCommand as the connection, in a shell as with ssh. It ends when its input does."""
         tokens = {"%h": hop.hostname, "%p": str(hop.port), "%r": hop.user, "%%": "%"}
         command = re.sub("%[hpr%]", lambda token: tokens[token[0]], command)
         ours, its = socket.socketpair()
@@ -76,7 +76,7 @@ class Link:
 
     def _add_hop(self, name: str, hop: Endpoint, deadline: float) -> None:
         where = name if hop is self.endpoint else f"{name}, jump host {hop.hostname}"
-        # What is pinned is read before connecting, so that the host is asked for that type of key.
+        # Pinned keys are read before connecting, so that the host is asked for their type.
         pinned = pinned_keys(hop)
         transport = Transport(self._socket(where, hop, deadline))
         self._transports.append(transport)
@@ -86,7 +86,7 @@ class Link:
         prefer_key_types(transport, pinned, hop.algorithms.get("key_types"))
         try:
             transport.start_client(timeout=left_s)
-            shown_key = transport.get_remote_server_key()  # an error if the time was over without one
+            shown_key = transport.get_remote_server_key()  # raises if time ran out without a key
         except (paramiko.SSHException, EOFError, OSError) as error:
             raise Unreachable(f"{where}: {hop} answers, but not as an SSH server should: {why(error)}") from error
         check_host_key(where, hop, shown_key, pinned)
@@ -109,7 +109,7 @@ class Link:
             sock = socket.create_connection((hop.hostname, hop.port), timeout=left_s, source_address=source)
         except socket.gaierror as error:
             raise Unreachable(
-                f"{where}: no address is known for {hop.hostname!r} ({why(error)}): mend the host's `address` in the "
+                f"{where}: no address is known for {hop.hostname!r} ({why(error)}): fix the host's `address` in the "
                 "study, or add the name to ~/.ssh/config"
             ) from error
         except OSError as error:
@@ -117,8 +117,8 @@ class Link:
             raise Unreachable(
                 f"{where}: nothing answers at {hop.hostname} port {hop.port}{bound}: {why(error)}"
             ) from error
-        # Without this every command waits ~45 ms for a delayed acknowledgement.
+        # Without this, every command waits about 45 ms for a delayed acknowledgement.
         sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-        # Data that is not acknowledged for this long means a dead path; the kernel's default is 15 minutes.
+        # Data not acknowledged for this long means a dead path; the kernel's default is 15 minutes.
         sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, int(SILENCE_LIMIT_S * 1000))
         return sock

@@ -1,8 +1,8 @@
-"""paramiko's transport, mended where it waits for ever. Part of the SSH door.
+"""paramiko's transport, with its endless waits fixed. Part of the SSH door.
 
-Left alone, paramiko's keepalive asks for no answer, so that a host that fell silent is never noticed; and in a key
-exchange the thread that has to read the host's part of it may wait for itself, for 30 s, and then give the connection
-up. docs/decisions/001-mended-ssh-transport.md has what else was tried.
+paramiko's own keepalive does not ask for an answer, so it never notices a host that fell silent. And in a key exchange
+the thread that must read the host's part may wait for itself for 30 s and then drop the connection.
+docs/decisions/001-mended-ssh-transport.md says what else was tried.
 """
 
 import socket
@@ -17,17 +17,17 @@ import paramiko
 
 from benchstudy.hosts.ssh_errors import ConnectionFailed
 
-# Seconds without a byte from the host after which we ask for a sign of life, and after which we give it up.
+# Seconds without a byte from the host before we ask for a sign of life, and before we give up.
 PROBE_AFTER_S = 10.0
 SILENCE_LIMIT_S = 30.0
-# What the host may send us in one packet, and before we acknowledge it.
+# How much the host may send in one packet, and before we acknowledge it.
 PACKET_FROM_HOST = 128 << 10
 WINDOW_FROM_HOST = 8 << 20
-# What is read from the kernel in one call; paramiko itself reads each packet in two.
+# How much is read from the kernel in one call; paramiko itself needs two calls per packet.
 READ_AHEAD = 256 << 10
 # paramiko sends at most one packet at a time.
 PIECE = 32 << 10
-# Of paramiko 4, which pip and pipx install; 5 has no signature by SHA-1 any more (CVE-2026-44405).
+# For paramiko 4, which pip and pipx install; 5 has dropped SHA-1 signatures (CVE-2026-44405).
 _BY_SHA1 = {
     **{keys: ["ssh-rsa", "ssh-rsa-cert-v01@openssh.com"] for keys in ("keys", "pubkeys")},
     "kex": [f"diffie-hellman-group{which}-sha1" for which in ("-exchange", "1", "14")],
@@ -35,14 +35,14 @@ _BY_SHA1 = {
 
 
 class Line:
-    """The connected socket of a transport. It reads ahead, and ends when the host says or takes nothing any more."""
+    """The connected socket of a transport. It reads ahead, and ends when the host stops sending or accepting data."""
 
     def __init__(self, sock: socket.socket | paramiko.Channel):
         self._sock = sock
         self._ahead = memoryview(b"")
         self._heard = self._asked = time.monotonic()
         self.ask_for_sign_of_life: Callable[[], object] | None = None
-        # Nothing could be sent. The thread that reads may notice much later, or never.
+        # Sending failed. The reading thread may notice much later, or never.
         self.broken = False
 
     def __getattr__(self, name: str) -> Any:
@@ -67,7 +67,7 @@ class Line:
             except TimeoutError:
                 if time.monotonic() - begun > SILENCE_LIMIT_S:
                     self.broken = True
-                    raise EOFError(f"the host took nothing for {SILENCE_LIMIT_S:.0f} s") from None
+                    raise EOFError(f"the host accepted nothing for {SILENCE_LIMIT_S:.0f} s") from None
             except OSError:
                 self.broken = True
                 raise
@@ -82,44 +82,44 @@ class Line:
 
 
 class Transport(paramiko.Transport):
-    """One SSH connection. What is sent during a key exchange waits in line, and whoever sends it does not.
+    """One SSH connection. Messages sent during a key exchange are queued, and their senders do not wait.
 
-    paramiko lets the senders wait instead, each for itself: the reading thread too (the answer to a channel's close, or
-    to a request), which then waits for what it alone could read. And what waits may overtake that answer, or be
-    overtaken: to a server, data for a closed channel is a breach of the protocol, and it ends the connection.
+    paramiko makes each sender wait instead, including the reading thread (for the answer to a channel's close or to a
+    request), which then waits for what only it could read. And queued messages may overtake that answer, or be
+    overtaken: to a server, data for a closed channel is a protocol violation, and it ends the connection.
     """
 
     def __init__(self, sock: socket.socket | paramiko.Channel):
         self._line = Line(sock)
-        # A "socket-like object" is what its manual asks for.
+        # Its manual asks for a "socket-like object".
         super().__init__(self._line, disabled_algorithms=_BY_SHA1)  # type: ignore[arg-type]
         self._waiting: deque[tuple[paramiko.Channel | None, paramiko.Message]] = deque()
-        self._sender = threading.local()  # `channel`: the one for which this thread sends
+        self._sender = threading.local()  # `channel`: the one this thread is sending for
         security = self.get_security_options()
         # AES-GCM first: one pass does both encryption and integrity.
         fastest = ("aes128-gcm@openssh.com", "aes256-gcm@openssh.com", "aes128-ctr", "aes192-ctr", "aes256-ctr")
         security.ciphers = [cipher for cipher in fastest if cipher in security.ciphers]
 
     def allow(self, algorithms: Mapping[str, Sequence[str]]) -> None:
-        """Only these, in this order, by paramiko's names. Raises ConnectionFailed where none is known."""
+        """Allow only these, in this order, by paramiko's names. Raises ConnectionFailed if none is supported."""
         security = self.get_security_options()
         for kind in ("ciphers", "digests", "kex"):
             if kind in algorithms:
                 known = [name for name in algorithms[kind] if name in getattr(security, kind)]
                 if not known:
                     raise ConnectionFailed(
-                        f"of {', '.join(algorithms[kind])} benchstudy speaks none; it speaks "
+                        f"of {', '.join(algorithms[kind])} benchstudy supports none; it supports "
                         f"{', '.join(getattr(security, kind))}: allow one of them in your ssh configuration"
                     )
                 setattr(security, kind, known)
 
     @property
     def usable(self) -> bool:
-        """Whether the connection stands, as far as anybody here noticed."""
+        """Whether the connection is up, as far as we have noticed."""
         return self.is_active() and not self._line.broken
 
     def watch_for_silence(self) -> None:
-        """From now on a host that says nothing is asked; before, whoever connects has a timeout of its own."""
+        """From now on probe a silent host. Before, whoever connects has a timeout of its own."""
         self._line.ask_for_sign_of_life = self._ask_for_sign_of_life
 
     def open_for_command(self, timeout_s: float) -> paramiko.Channel:
@@ -131,7 +131,7 @@ class Transport(paramiko.Transport):
         return channel
 
     def send_some(self, channel: paramiko.Channel, data: memoryview, timeout_s: float | None) -> int:
-        """Send as much of `data` as the host has room for; how much, 0 when the command has ended.
+        """Send as much of `data` as the host has room for. Returns how much; 0 when the command has ended.
 
         Raises TimeoutError: the host has no room.
         """
@@ -153,7 +153,7 @@ class Transport(paramiko.Transport):
 
     @contextmanager
     def _sending_for(self, channel: paramiko.Channel) -> Iterator[None]:
-        """What this thread sends is the channel's, and is dropped if that is closed while it waits."""
+        """Messages from this thread belong to the channel, and are dropped if it is closed while they wait."""
         self._sender.channel = channel
         try:
             yield
@@ -162,10 +162,10 @@ class Transport(paramiko.Transport):
 
     def _ask_for_sign_of_life(self) -> None:
         def ask() -> None:
-            with suppress(paramiko.SSHException, EOFError, OSError):  # who waits for the host is told
+            with suppress(paramiko.SSHException, EOFError, OSError):  # whoever waits for the host gets the error
                 self.global_request("keepalive@openssh.com", wait=True)
 
-        # In a thread, because the one that calls has to read the answer. "Unknown request" is as good as any.
+        # In a separate thread, because the calling one must read the answer. Even "unknown request" will do.
         threading.Thread(target=ask, daemon=True).start()
 
     def _send_user_message(self, data: paramiko.Message) -> None:
@@ -182,6 +182,6 @@ class Transport(paramiko.Transport):
     def _send_waiting(self) -> None:
         while self._waiting:
             channel, message = self._waiting.popleft()
-            # While it waited its channel may have been closed. The lock is held: no close is sent in between.
+            # Its channel may have been closed while it waited. The lock is held, so no close is sent in between.
             if self.is_active() and not (channel is not None and channel.closed):
                 self._send_message(message)  # type: ignore[attr-defined]  # the stubs leave it out

@@ -1,7 +1,7 @@
 """Files to and from a host: streams over commands, resumed after a lost connection, compared by SHA-256.
 
-Nothing is needed on the host but a shell, coreutils and tar: this is how a bare host gets everything else. Both sides
-hash while the data flows, each what it reads from or gives to its own files.
+The host needs only a shell, coreutils and tar, because this is how a bare host gets everything else. Both sides hash
+while the data flows, each what it reads from or writes to its own files.
 """
 
 import hashlib
@@ -33,9 +33,9 @@ T = TypeVar("T")
 BLOCK = 1 << 20
 STALL_TIMEOUT_S = 60.0
 RECONNECT_S = 60.0
-MOST_FILES = 200_000  # in a tree from a host
-_LEASE = ".lease"  # of the agent's, in the folder of a command whose supervisor was killed
-# Attempts that moved nothing; those that moved something do not count, or a bad line would end a long transfer.
+MOST_FILES = 200_000  # in a tree copied from a host
+_LEASE = ".lease"  # the agent's, in the folder of a command whose supervisor was killed
+# Attempts that moved nothing. Others do not count, or a bad line would end a long transfer.
 MOST_FRUITLESS_ATTEMPTS = 3
 
 # openssl and Python use the CPU's own SHA instructions; the code in coreutils is five times slower.
@@ -53,15 +53,15 @@ print(digest.hexdigest())'
     else sha256sum; fi
 }
 """
-# $1: file, $2: offset. The hash of the whole file is taken beside the transfer and comes on stderr.
+# $1: file, $2: offset. The hash of the whole file is computed during the transfer and printed on stderr.
 SEND_FILE = (
     SHA256
     + """
 exec 3< "$1" && { sha256 < "$1" >&2 & } && if [ "$2" = 0 ]; then cat <&3; else tail -c "+$(($2 + 1))" <&3; fi && wait
 """
 )
-# $1: file, $2: how much of it is good already. With Python the hash is taken while the data arrive; without, at the
-# end, which takes less of the host's CPU than a tee, whose blocks are of 8 KiB.
+# $1: file, $2: the size that is already good. With Python the hash is computed while data arrives; without, at the
+# end, which costs the host less CPU time than tee with its 8 KiB blocks.
 RECEIVE_FILE = (
     SHA256
     + """
@@ -87,7 +87,7 @@ PUBLISH = """
 size=$(stat -c %s -- "$1") && if [ "$size" != "$2" ]; then echo "only $size of $2 bytes were written" >&2; exit 1; fi
 chmod "$3" "$1" && mv -fT -- "$1" "$4"
 """
-# $1: folder. The archive goes two ways, to the hash and to standard output, which must be a pipe to be named.
+# $1: folder. The archive goes to the hash and to standard output, which must be a pipe to have a name.
 SEND_TREE = (
     SHA256
     + """
@@ -102,7 +102,7 @@ mkdir -p -- "$1" && { { tee /dev/fd/4 | sha256 >&2; } 4>&1; } | {
 }
 """
 )
-# $1: process group, $2: a word of its command line, so that nobody else's process is hit.
+# $1: process group, $2: a word of its command line, so that no other process is killed.
 END_WRITER = """
 case "$(tr '\\0' ' ' < "/proc/$1/cmdline")" in *"$2"*) kill -s KILL -- "-$1";; esac 2>/dev/null
 """
@@ -110,7 +110,7 @@ case "$(tr '\\0' ' ' < "/proc/$1/cmdline")" in *"$2"*) kill -s KILL -- "-$1";; e
 
 @dataclass(frozen=True)
 class Digest:
-    """What a file held when it was moved."""
+    """The digest and size of a file when it was transferred."""
 
     sha256: str
     size: int
@@ -132,10 +132,10 @@ def put(remote: Connection, local: Path, destination: str, mode: int) -> Digest:
             with remote.open(["sh", "-c", RECEIVE_FILE, "sh", part, str(offset)]) as process:
                 writers.append(process)
                 file.seek(0)
-                with suppress(CommandEnded):  # why it ended is in the result
+                with suppress(CommandEnded):  # the result says why it ended
                     for block in _blocks(file):
                         hashing = hasher.submit(digest.update, block)
-                        # What was sent before the connection was lost only goes through the hash again.
+                        # What was sent before the connection was lost is only hashed again.
                         process.write(block[max(0, offset - size) :], STALL_TIMEOUT_S)
                         size += len(block)
                         hashing.result()
@@ -202,7 +202,7 @@ def put_tree(remote: Connection, local: Path, destination: str) -> None:
                 if tar.wait() != 0:
                     raise TransferFailed(f"{local}: tar cannot read it: {message}")
                 process.close_stdin()
-            except CommandEnded:  # why it ended is in the result
+            except CommandEnded:  # the result says why it ended
                 tar.kill()
             except BaseException:
                 tar.kill()
@@ -228,14 +228,14 @@ def get_tree(remote: Connection, source: str, local: Path) -> None:
                     with tarfile.open(fileobj=buffered, mode="r|") as archive:
                         _extract(archive, local)
                 except tarfile.ReadError:
-                    # A tar that failed on the host says why below; a stream cut short there is no archive here.
+                    # If tar failed on the host, the reason follows below; a truncated stream is not an archive.
                     stream.damaged = True
                 while buffered.read(BLOCK):
                     pass
                 there = _result(process, source, stream="stderr")
                 _compare(f"{remote.name}: {source}", stream.digest.hexdigest(), there)
                 if stream.damaged:
-                    raise TransferFailed(f"{remote.name}: {source}: what tar sent is no archive")
+                    raise TransferFailed(f"{remote.name}: {source}: what tar sent is not an archive")
 
     _until_through(remote, receive, lambda: 0)
 
@@ -243,7 +243,7 @@ def get_tree(remote: Connection, source: str, local: Path) -> None:
 def _extract(archive: tarfile.TarFile, into: Path) -> None:
     """Plain files, folders and links that stay inside `into`; anything else is refused.
 
-    Not extractall(filter="data"): Debian 12's Python has no filters yet, and it takes twice the time for small files.
+    Not extractall(filter="data"): Debian 12's Python has no filters yet, and it takes twice as long for small files.
     Links are made last, so that nothing can be written through one.
     """
     folder = os.fspath(into)
@@ -267,13 +267,13 @@ def _extract(archive: tarfile.TarFile, into: Path) -> None:
         else:
             raise ContentRefused(f"{name!r} is not copied from the host: it is neither a file, a folder nor a link")
     for link in links:
-        # A hard link names its file from the top of the archive, a symbolic one from where it stands.
+        # A hard link names its file relative to the archive's root, a symbolic one relative to itself.
         start = "" if link.islnk() else os.path.dirname(link.name)
         target = os.path.normpath(os.path.join(start, link.linkname))
         if os.path.isabs(target) or target.split("/")[0] == "..":
             raise ContentRefused(f"{link.name!r} is not copied from the host: it links to {link.linkname!r}, outside")
         with suppress(FileNotFoundError):
-            os.unlink(f"{folder}/{link.name}")  # of an earlier copy, or of an attempt that lost its connection
+            os.unlink(f"{folder}/{link.name}")  # from an earlier copy, or from an attempt that lost its connection
         if link.islnk():
             os.link(f"{folder}/{target}", f"{folder}/{link.name}", follow_symlinks=False)
         else:
@@ -293,7 +293,7 @@ def _write_file(path: str, mode: int, content: IO[bytes]) -> None:
 
 
 class _OutputStream(io.RawIOBase):
-    """A remote process's standard output as a file, hashed as it goes by; its standard error is kept."""
+    """A remote process's standard output as a file, hashed while it is read; its standard error is kept."""
 
     def __init__(self, process: RemoteProcess):
         self.digest = hashlib.sha256()
@@ -316,10 +316,10 @@ class _OutputStream(io.RawIOBase):
 
 
 def _until_through(remote: Connection, attempt: Callable[[], T], progress: Callable[[], int]) -> T:
-    """Call `attempt` until no lost connection ends it, reconnecting in between.
+    """Call `attempt` until it ends without a lost connection, reconnecting in between.
 
     Args:
-        attempt: goes on with the transfer where it stands.
+        attempt: resumes the transfer.
         progress: bytes known to have arrived.
     """
     fruitless, before = 0, 0
@@ -336,7 +336,7 @@ def _until_through(remote: Connection, attempt: Callable[[], T], progress: Calla
 
 
 def _written_so_far(remote: Connection, writers: list[RemoteProcess], part: str) -> int:
-    """Bytes in the part file on the host, after the end of those who wrote it over a lost connection."""
+    """Bytes in the part file on the host, after ending those that wrote it over a lost connection."""
     for writer in writers:
         if writer.pid is not None:
             remote.run(["sh", "-c", END_WRITER, "sh", str(writer.pid), part], check=False)
@@ -354,7 +354,7 @@ def _output(process: RemoteProcess) -> Iterator[bytes]:
 
 
 def _result(process: RemoteProcess, what: str, stream: str = "stdout") -> str:
-    """The digest that a script printed last. Raises TransferFailed with what it says when it failed."""
+    """The digest that a script printed last. Raises TransferFailed with its output if it failed."""
     output = b"".join(_output(process))
     said = process.stderr_tail
     status = process.wait(STALL_TIMEOUT_S)

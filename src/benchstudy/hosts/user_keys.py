@@ -1,4 +1,4 @@
-"""How we log in: with the keys of the agent and of files, and with certificates for them, in the order of ssh.
+"""Logs in with the keys of the agent and of files, and with certificates for them, in the order of ssh.
 
 Part of the SSH door (`remote.py`).
 """
@@ -18,12 +18,12 @@ from benchstudy.hosts.ssh_config import Endpoint
 from benchstudy.hosts.ssh_errors import AuthenticationFailed, why
 from benchstudy.hosts.ssh_transport import Transport
 
-# OpenSSH's MaxAuthTries: one more key and the server hangs up, which looks like a network fault.
+# OpenSSH's MaxAuthTries: with one more key the server disconnects, which looks like a network fault.
 MOST_KEYS_TRIED = 6
 
 
 def authenticate(where: str, endpoint: Endpoint, transport: Transport) -> None:
-    """Tries each key once. Raises AuthenticationFailed that lists what was tried."""
+    """Tries each key once. Raises AuthenticationFailed with a list of what was tried."""
     tried: list[str] = []
     for label, key in _candidate_keys(endpoint, tried):
         if sum("refused" in attempt for attempt in tried) == MOST_KEYS_TRIED:
@@ -34,7 +34,7 @@ def authenticate(where: str, endpoint: Endpoint, transport: Transport) -> None:
             return
         except paramiko.BadAuthenticationType as error:
             raise AuthenticationFailed(
-                f"{where}: {endpoint} takes no keys, only {', '.join(error.allowed_types)}; benchstudy uses keys only"
+                f"{where}: {endpoint} accepts no keys, only {', '.join(error.allowed_types)}; benchstudy uses keys only"
             ) from error
         except paramiko.AuthenticationException as error:
             tried.append(f"{label}: refused ({error})")
@@ -51,7 +51,7 @@ def authenticate(where: str, endpoint: Endpoint, transport: Transport) -> None:
 
 
 def _candidate_keys(endpoint: Endpoint, tried: list[str]) -> Iterator[tuple[str, paramiko.PKey]]:
-    """Keys as ssh would try them: those in the agent first, then files; each with its certificates before it is tried
+    """Keys as ssh would try them: those in the agent first, then files; each with its certificates before the key
     alone. Unusable files are noted in `tried`.
     """
     files = [file for file in endpoint.identity_files if file.is_file()]
@@ -71,22 +71,22 @@ def _candidate_keys(endpoint: Endpoint, tried: list[str]) -> Iterator[tuple[str,
             continue
         try:
             own = paramiko.PKey.from_path(file)
-        except (paramiko.PasswordRequiredException, TypeError):  # the latter is how cryptography asks for one
-            tried.append(f"{file}: has a passphrase, so add it to the agent with ssh-add")
+        except (paramiko.PasswordRequiredException, TypeError):  # the latter is how cryptography asks for a passphrase
+            tried.append(f"{file}: has a passphrase; add it to the agent with ssh-add")
         except (paramiko.SSHException, OSError, ValueError) as error:
             tried.append(f"{file}: cannot be used ({why(error)})")
         else:
-            own.public_blob = None  # of a certificate beside it, which is tried by itself
+            own.public_blob = None  # from a certificate beside it, which is tried separately
             yield from _with_certificates(str(file), own, certificates)
 
 
 def _readable_by_others(file: Path) -> str | None:
-    """Why ssh refuses a private key of our own: another could have read it."""
+    """Why ssh would refuse this private key: others can read it."""
     found = file.stat()
     mode = stat.S_IMODE(found.st_mode)
     if found.st_uid != os.getuid() or not mode & 0o077:
         return None
-    return f"others may read it (mode {mode:04o}), and such a key is refused, as by ssh: chmod 600 {file}"
+    return f"others may read it (mode {mode:04o}), so the key is refused, as by ssh: chmod 600 {file}"
 
 
 def _with_certificates(
@@ -102,7 +102,7 @@ def _with_certificates(
 
 
 def _certificates(endpoint: Endpoint, files: list[Path], tried: list[str]) -> list[tuple[Path, bytes]]:
-    """Those that CertificateFile names and those beside the keys, each with the public key that it is for."""
+    """The certificates that CertificateFile names and those beside the keys, each with its public key."""
     beside = [file.with_name(f"{file.name}-cert.pub") for file in files]
     found = []
     for file in dict.fromkeys([*endpoint.certificate_files, *beside]):
@@ -128,19 +128,19 @@ def _public_blob(file: Path) -> bytes | None:
 
 
 def _agent_keys(address: Path | None) -> list[paramiko.AgentKey]:
-    """What the agent behind this socket holds; an agent that went away is as good as none."""
+    """What the agent behind this socket holds; an agent that is gone counts as none."""
     if address is None:
         return []
     agent, sock = paramiko.agent.AgentSSH(), socket.socket(socket.AF_UNIX)
     try:
         sock.connect(str(address))
-        agent._connect(sock)  # type: ignore[attr-defined]  # its own class for this asks one variable only
+        agent._connect(sock)  # type: ignore[attr-defined]  # its own class for this reads only one variable
     except (paramiko.SSHException, OSError):
         sock.close()
         return []
     keys = list(agent.get_keys())
     for key in keys:
         inner: paramiko.PKey | None = key.inner_key  # type: ignore[attr-defined]  # the stubs leave it out
-        if inner is not None:  # where it is a certificate, that is what a server has to be shown
-            key.public_blob = inner.public_blob  # type: ignore[assignment]  # the stubs know no certificate
+        if inner is not None:  # for a certificate, the server must get its blob
+            key.public_blob = inner.public_blob  # type: ignore[assignment]  # the stubs omit certificates
     return keys

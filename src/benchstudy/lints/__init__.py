@@ -1,37 +1,37 @@
-"""What figures cannot mean, or do not tell, found by rule: in published tables, imported outputs and measured results.
+"""Rules that find figures which cannot mean what they say: in published tables, imported outputs, measured results.
 
 lint(Path("data/published"))                     every published table
-lint(published.read(path), acknowledged)         one, less what somebody took responsibility for
+lint(published.read(path), acknowledged)         one table, with findings that somebody acknowledged
 lint(material.read(results, ceilings))           a family's results, as report/results/material.py reads them
 """
 
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 
-from benchstudy.lints import ceilings, comparisons, load, neighbours, published, reporting, summaries
+from benchstudy.lints import ceilings, clients, comparisons, load, neighbours, published, reporting, summaries
 from benchstudy.lints.acknowledge import Acknowledged, acknowledge
 from benchstudy.lints.model import Ceiling, Figure, Finding, Group, Material, Rule, registered
 from benchstudy.model import registry
 
 __all__ = ["Ceiling", "Figure", "Finding", "Group", "Material", "Rule", "lint", "published", "rules"]
 
-# Imported for the rules they define, which is all that naming them here is for.
-_RULES = (summaries, ceilings, comparisons, load, neighbours, reporting)
+# These modules are imported only for the rules that they define.
+_RULES = (summaries, ceilings, comparisons, load, clients, neighbours, reporting)
 
 
 def rules() -> Mapping[str, Rule]:
-    """All rules by name, in the order they are defined in: the general ones, then those that a family brings."""
+    """All rules by name, in order of definition: the general ones, then those of families."""
     for family in registry.names():
         registry.part(family, "lints")
     return registered()
 
 
 def lint(subject: Material | str | Path, acknowledged: Iterable[Acknowledged] = ()) -> list[Finding]:
-    """Every finding of every rule, the gravest first, then in the order of the rules and of the material.
+    """Every finding of every rule, most severe first, then in the order of the rules and of the material.
 
     `subject`: a Material, or the path of a published table or of a folder of them. `acknowledged`: the study's
-    acknowledgements; findings they name stay in the list, with the reason. Raises BenchstudyError for a path without
-    a table.
+    acknowledgements; findings that they name stay in the list, with the reason. Raises BenchstudyError for a path
+    without a table.
     """
     materials = [subject] if isinstance(subject, Material) else published.read_all(Path(subject))
     found = [

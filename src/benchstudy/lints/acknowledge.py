@@ -1,4 +1,4 @@
-"""Findings that somebody looked at and left, with the reason; they are shown, and no longer as open."""
+"""Findings that somebody looked at and accepted, with the reason. They are still shown, but no longer as open."""
 
 from collections.abc import Iterable
 from dataclasses import replace
@@ -20,7 +20,7 @@ class Acknowledged(Protocol):
 
 
 def acknowledge(found: Iterable[Finding], entries: Iterable[Acknowledged]) -> list[Finding]:
-    """The findings, those that an entry names with its reason; the first entry that fits counts."""
+    """The findings. One that an entry matches carries that entry's reason; the first match counts."""
     listed = list(entries)
     return [replace(finding, acknowledged=_reason(finding, listed)) for finding in found]
 
@@ -31,9 +31,9 @@ def _reason(finding: Finding, entries: Iterable[Acknowledged]) -> str:
 
 
 def fits(pattern: str, where: str) -> bool:
-    """Whether a shell pattern fits a place, with or without the file or family before its colon.
+    """Whether a shell pattern matches a place, with or without the file or family before its colon.
 
-    Upper and lower case are the same, and brackets stand for themselves.
+    Case is ignored, and brackets are literal.
     """
     inert = pattern.lower().replace("[", "[[]")
     return any(fnmatchcase(place.lower(), inert) for place in (where, where.partition(": ")[2]))

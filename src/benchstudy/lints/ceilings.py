@@ -1,4 +1,4 @@
-"""Rules on rates that the declared hardware cannot give."""
+"""Rules about rates that the declared hardware cannot reach."""
 
 from collections.abc import Iterator
 from fnmatch import fnmatchcase
@@ -10,7 +10,7 @@ from benchstudy.model import rounding
 from benchstudy.model.criteria import CACHED
 
 _SLACK = 1.05  # ceilings are round figures
-# What a study declares as memory is not to be mistaken for a disk.
+# What a study declares as memory must not be mistaken for a disk.
 _DECLARED_AS_MEMORY = {"read": ("cache", "warm"), "write": ("sync", "none")}
 
 
@@ -18,7 +18,7 @@ _DECLARED_AS_MEMORY = {"read": ("cache", "warm"), "write": ("sync", "none")}
     "cache-speed-reads",
     "error",
     why="A read faster than the device can deliver came out of memory. It says how fast the page cache is, which is "
-    "the same for every backend behind it, and nothing of what a first reader will see.",
+    "the same for every backend behind it, and nothing about what a first reader will see.",
     action="Empty the caches before each read and verify that the device was read; publish warm reads under that name.",
 )
 def cache_speed_reads(material: Material) -> Found:
@@ -30,7 +30,7 @@ def cache_speed_reads(material: Material) -> Found:
     "error",
     why="A write faster than the device can take ended in memory, before anything was stored: a power "
     "failure would lose it. The rest of the work is done later and at somebody else's expense.",
-    action="Let the clock stop after fsync, and publish unsynced writes apart and under that name.",
+    action="Stop the clock after fsync, and publish unsynced writes separately and under that name.",
 )
 def unsynced_writes(material: Material) -> Found:
     yield from _above(material, "write", "writes")
@@ -55,7 +55,7 @@ def _above(material: Material, op: str, noun: str) -> Iterator[tuple[str, str]]:
 
 
 def _all_from_storage(group: Group) -> bool:
-    """Whether counters say that every byte came from storage: then the cases that measured it got less than it has."""
+    """Whether counters say that every byte came from storage. Then the cases that measured the ceiling fell short."""
     size = size_of(group)
     return size is not None and group.fetched is not None and group.fetched >= CACHED * size
 
@@ -66,7 +66,7 @@ def _holds_for(ceiling: Ceiling, group: Group) -> bool:
 
 
 def _rate(group: Group, op: str) -> tuple[float, str] | None:
-    """Bytes a second of an operation, by the typical time where one is told; and how a sentence about it begins."""
+    """Bytes per second of an operation, from the typical time if there is one; and how a sentence about it begins."""
     bandwidth = group.figures.get(f"{op}_bandwidth")
     if bandwidth is not None and bandwidth.value:
         return bandwidth.value, ""

@@ -12,12 +12,12 @@ _CHANGE = "_change"
     "error",
     why="A series that one version did not produce has no value there. Read as zero it becomes an improvement of "
     "100 %, or more, and it shifts every mean over series.",
-    action="Show it as “not called” apart from the comparison, and compare totals over the series that both have.",
+    action="Show it as “not called” outside the comparison, and compare totals over the series that both have.",
 )
 def vanished_series(material: Material) -> Found:
     for where, statistic, old, new, change in _pairs(material):
         low = change is not None and (change.value or 0.0) < -1
-        # Of ours a series that is missing has no figure at all, so a zero is a zero: no packet was sent twice.
+        # In our own results a missing series has no figure, so a zero is a real zero: no packet was sent twice.
         if old.value and new.value == 0 and material.kind == "published":
             said = f", which is printed as {_percent(change)}" if change is not None else ""
             impossible = "; nothing can fall by more than 100 %" if low else ""
@@ -29,16 +29,16 @@ def vanished_series(material: Material) -> Found:
 @rule(
     "zero-base",
     "error",
-    why="A relative change needs a base. Where the base is zero, or rounds to it, the quotient is made of rounding "
+    why="A relative change needs a base. Where the base is zero, or rounds to it, the quotient is rounding noise "
     "and can take any value.",
-    action="Print the absolute change, and how often the thing happened on both sides.",
+    action="Print the absolute change, and how often it happened on each side.",
 )
 def zero_base(material: Material) -> Found:
     for where, statistic, old, new, change in _pairs(material):
         if old.value == 0 and new.value and change is not None:
             what = (
                 f"{statistic} changed from {_said(old)} to {_said(new)}, which is printed as {_percent(change)}: "
-                "the base is zero as far as it is printed"
+                "the base is zero at its printed precision"
             )
             yield where, what
 
@@ -46,8 +46,8 @@ def zero_base(material: Material) -> Found:
 @rule(
     "borrowed-variance",
     "warning",
-    why="How much two equal runs differ depends on the machines, the load and the duration. A band from elsewhere can "
-    "hide a real change here, or make one of noise.",
+    why="How much two identical runs differ depends on the machines, the load and the duration. A band from elsewhere "
+    "can hide a real change here, or turn noise into one.",
     action="Run the same version twice here (A/A), interleaved with the comparison, and take the band from that.",
 )
 def borrowed_variance(material: Material) -> Found:
@@ -62,8 +62,8 @@ def borrowed_variance(material: Material) -> Found:
             if name == "users_change" and figure.value is not None
         )
         what = (
-            f"a variance of {band.printed} that is “usual” elsewhere is what {', '.join(judged) or 'a change'} is "
-            "held against, and nothing here was run twice"
+            f"{', '.join(judged) or 'a change'} is judged against a “usual” variance of {band.printed}, which is from "
+            "elsewhere, and nothing here was run twice"
         )
         yield group.where, what
 
@@ -71,9 +71,9 @@ def borrowed_variance(material: Material) -> Found:
 @rule(
     "mix-driven",
     "warning",
-    why="A mean over many kinds of calls changes when other calls are made, although none of them got slower or "
-    "faster. Without the kind of call that left or entered, the change is another one.",
-    action="Compare like for like, with the calls of the base; show the part of the calls and the part of the mix.",
+    why="A mean over many kinds of calls changes when other calls are made, even if none of them got slower or "
+    "faster. Without the kind of call that left or entered, the change is different.",
+    action="Compare like for like, at the base's mix of calls; show what the calls and what the mix contributed.",
 )
 def mix_driven(material: Material) -> Found:
     for _, groups in material.by(lambda group: (group.section, group.but("series"))):
@@ -121,5 +121,5 @@ def _said(figure) -> str:
 
 
 def _percent(figure) -> str:
-    # As it was printed elsewhere, which is what the finding is about.
+    # In the form in which it was printed, because that is what the finding is about.
     return f"{100 * figure.value:,.0f} %" if abs(figure.value) > 2 else f"{100 * figure.value:.1f} %"

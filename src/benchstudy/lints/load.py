@@ -1,4 +1,4 @@
-"""Rules on generated load: who was the limit, what was asked for, what a figure is a mean of."""
+"""Rules about generated load: what limited it, what was requested, and what a figure averages over."""
 
 from collections.abc import Iterator, Sequence
 from itertools import combinations
@@ -10,12 +10,12 @@ from benchstudy.model.criteria import ACHIEVED, BUSY_GENERATOR, BUSY_WRITERS
 
 # A plateau: from one concurrency on, over this many levels and this many times the connections, throughput is flat.
 FLAT, FLAT_LEVELS, FLAT_SPAN = 1.10, 4, 10
-# Two plateaus this near to each other, under limits that differ, do not come from the limits.
+# Two plateaus this close to each other under different limits do not come from the limits.
 SAME_PLATEAU = 1.10
 
 
 def plateau(sweep: Sequence[tuple[int, float]]) -> int | None:
-    """The least concurrency from which on throughput is flat over several levels and a tenfold; None without one."""
+    """The lowest concurrency above which throughput is flat over several levels and a factor of ten, or None."""
     for index, (first, _) in enumerate(sweep):
         rest = [value for _, value in sweep[index:]]
         if len(rest) < FLAT_LEVELS or sweep[-1][0] < FLAT_SPAN * first:
@@ -28,15 +28,15 @@ def plateau(sweep: Sequence[tuple[int, float]]) -> int | None:
 @rule(
     "offered-above-achieved",
     "warning",
-    why="A rate that was asked for and not reached is no rate that the system sustains: it was overloaded, it refused, "
-    "or the generator did not begin the work. Times of such a run depend on how long it lasted.",
+    why="The system does not sustain a rate that was offered and not reached: it was overloaded, refused requests, or "
+    "the generator did not start the work. Times of such a run depend on how long it lasted.",
     action="Lower the offered rate until at least 99 % of it is achieved, and report the bracket of what passed and "
     "failed.",
 )
 def offered_above_achieved(material: Material) -> Found:
     for group in material.groups:
         if group.levels.get("rate") == "search":
-            continue  # it asks for too much on purpose, and reports where that begins
+            continue  # it asks for too much on purpose, and reports where "too much" begins
         offered = group.value("max_rate", "offered")
         achieved = group.value("qps", "achieved", "throughput")
         share = group.value("achieved_share")
@@ -48,13 +48,13 @@ def offered_above_achieved(material: Material) -> Found:
                 if offered and achieved
                 else ""
             )
-            yield group.where, f"{said + ': ' if said else ''}{rounding.percent(share)} of what was asked for"
+            yield group.where, f"{said + ': ' if said else ''}{rounding.percent(share)} of the offered rate achieved"
 
 
 @rule(
     "client-limited",
     "warning",
-    why="What the generator can do is then taken for what the system can do, and everything faster looks the same.",
+    why="The generator's capacity is then mistaken for the system's, and everything faster looks the same.",
     action="Measure the generator on a server that does nothing, and give it at least twice what the system needs.",
 )
 def client_limited(material: Material) -> Found:
@@ -63,7 +63,7 @@ def client_limited(material: Material) -> Found:
         if rate and wait and workers and rate * wait >= BUSY_WRITERS * workers:
             what = (
                 f"{words.number(rate)}/s × {words.time(wait)} in queue take {words.number(rate * wait)} waiting "
-                f"writers, and there were {words.number(workers)}: the rate is what so many writers can do"
+                f"writers, and there were {words.number(workers)}: the writers set this rate"
             )
             yield group.where, what
         busy = group.value("generator_cpu")
@@ -71,8 +71,8 @@ def client_limited(material: Material) -> Found:
         if busy is None and user is not None and system is not None:
             busy = user + system
         if busy is not None and busy > BUSY_GENERATOR and not _is_null(group):
-            yield group.where, f"the generator used {rounding.percent(busy)} of its processors"
-    # By everything but the limits; a published table has a section for each of them.
+            yield group.where, f"the generator used {rounding.percent(busy)} of its CPUs"
+    # Grouped by everything but the limits, each of which has its own section in a published table.
     flat: dict[tuple[tuple[str, str], ...], dict[str, float]] = {}
     for group, _, values in _plateaus(material):
         if "limits" in group.levels:
@@ -83,17 +83,17 @@ def client_limited(material: Material) -> Found:
             if max(low, high) <= SAME_PLATEAU * min(low, high):
                 yield (
                     ", ".join([*(level for _, level in levels), few, many]),
-                    f"flat at {words.number(low)}/s under {few} and at {words.number(high)}/s under {many}: the limits "
-                    "are not what limits",
+                    f"flat at {words.number(low)}/s under {few} and at {words.number(high)}/s under {many}: "
+                    "neither limit is what limits throughput",
                 )
 
 
 @rule(
     "saturated-from-the-start",
     "warning",
-    why="Where throughput no longer grows with the number of connections, more of them only wait. The rows above the "
-    "first full one are one measurement printed many times, and the sweep does not show how the system gets there.",
-    action="Begin below saturation, or offer rates in an open loop; read latency and not throughput above it.",
+    why="Where throughput no longer grows with the number of connections, additional ones only wait. The rows above "
+    "the first saturated one repeat one measurement, and the sweep does not show how the system gets there.",
+    action="Begin below saturation, or offer rates in an open loop. Above saturation read latency, not throughput.",
 )
 def saturated_from_the_start(material: Material) -> Found:
     for group, start, values in _plateaus(material):
@@ -110,8 +110,8 @@ def saturated_from_the_start(material: Material) -> Found:
 @rule(
     "declared-against-used",
     "error",
-    why="A reader who repeats the printed command measures something else than what is reported.",
-    action="Print the command that was run; generate it and the figures from the same record.",
+    why="A reader who repeats the printed command measures something other than what is reported.",
+    action="Print the command that was run, and generate it and the figures from the same record.",
 )
 def declared_against_used(material: Material) -> Found:
     for group in material.groups:
@@ -119,7 +119,7 @@ def declared_against_used(material: Material) -> Found:
             used = group.figures.get(name.removeprefix("command_"))
             if name.startswith("command_") and used is not None and asked.value != used.value:
                 what = name.removeprefix("command_")
-                yield group.where, f"{what}: the command says {asked.printed}, the report is of {used.printed}"
+                yield group.where, f"{what}: the command says {asked.printed}, the report says {used.printed}"
 
 
 def _sweeps(material: Material) -> Iterator[tuple[Group, list[tuple[int, float]]]]:
@@ -131,7 +131,7 @@ def _sweeps(material: Material) -> Iterator[tuple[Group, list[tuple[int, float]]
 
 
 def _is_null(group: Group) -> bool:
-    """A null server, which is there to be as fast as the generator can be."""
+    """A null server, which should be as fast as the generator."""
     return group.levels.get("endpoint") == "null"
 
 

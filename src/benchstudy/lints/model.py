@@ -1,4 +1,4 @@
-"""What a lint looks at and what it says. Nothing here is heavy to import: a study names lints long before any runs."""
+"""What a lint examines and reports. Nothing here is slow to import: a study names lints long before any runs."""
 
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
@@ -14,9 +14,9 @@ Severity = Literal["error", "warning", "note"]
 class Finding:
     """One finding of one rule.
 
-    `severity`: "error", a figure cannot mean what it says; "warning", it may well mislead; "note", something is missing
-    that a reader needs. `where`: "file or family: table, row, case". `acknowledged`: the reason that somebody gave for
-    leaving it so; empty when nobody did.
+    `severity`: "error", a figure cannot mean what it says; "warning", it is likely to mislead; "note", something that
+    a reader needs is missing. `where`: "file or family: table, row, case". `acknowledged`: the reason that somebody
+    gave for accepting it; empty when nobody did.
     """
 
     lint: str
@@ -32,7 +32,7 @@ class Finding:
 class Figure:
     """One figure in its base unit: a printed one, or the median over the trials of a case.
 
-    `relation` is ">" or "~" where a page bounds or rounds. `values`: those of the trials, where they are known.
+    `relation` is ">" or "~" where a page bounds or rounds. `values`: those of the trials, if known.
     """
 
     value: float | None
@@ -51,9 +51,9 @@ class Figure:
 
 @dataclass(frozen=True)
 class Group:
-    """Figures that belong together: a cell of a table, a transcript, a box, a case. `levels` without empty ones.
+    """Figures that belong together: a cell of a table, a transcript, a box, a case. `levels` omits empty ones.
 
-    `fetched`: bytes that storage itself gave for an operation, at least, where its counters were read.
+    `fetched`: a lower bound of the bytes that storage itself delivered for an operation, if its counters were read.
     """
 
     section: str
@@ -66,18 +66,18 @@ class Group:
         return ", ".join([*([self.section] if self.section else []), *self.levels.values()])
 
     def value(self, *names: str) -> float | None:
-        """The first of these statistics that is there."""
+        """The first of these statistics that exists."""
         found = (self.figures[name].value for name in names if name in self.figures)
         return next((value for value in found if value is not None), None)
 
     def but(self, *factors: str) -> tuple[tuple[str, str], ...]:
-        """The levels without those of some factors, to find groups that differ in nothing else."""
+        """The levels without those of some factors, to find groups that differ only in those."""
         return tuple((factor, level) for factor, level in self.levels.items() if factor not in factors)
 
 
 @dataclass(frozen=True)
 class Ceiling:
-    """What the hardware can give at most: B/s of one operation, for groups with these levels."""
+    """The most that the hardware can deliver: B/s of one operation, for groups with these levels."""
 
     op: str
     rate: float
@@ -85,15 +85,15 @@ class Ceiling:
     levels: Mapping[str, str] = field(default_factory=dict)
     # A pattern of cases, where a study declares it.
     where: str = "*"
-    # By other cases of the study: then it is what these got, and the hardware may have more.
+    # Measured by other cases of the study: it is what these reached, and the hardware may be capable of more.
     measured: bool = False
 
 
 @dataclass(frozen=True)
 class Material:
-    """Everything there is to look at: one published table or one family of a study.
+    """Everything to examine: one published table, or one family of a study.
 
-    `groups`: cells or cases. `samples`: what stands for one sample each: the cells of a published table, the single
+    `groups`: cells or cases. `samples`: each stands for one sample: the cells of a published table, or the single
     trials of a family. `failed`: how many trials of a case failed without a cause, by case.
     """
 
@@ -103,15 +103,15 @@ class Material:
     samples: tuple[Group, ...] = ()
     ceilings: tuple[Ceiling, ...] = ()
     unexplained: Mapping[str, int] = field(default_factory=dict)
-    # Calls by label, such as an API's handlers: of a group (by its `where`), by the kind of label.
+    # Calls by label, such as an API's handlers: by group (its `where`), then by kind of label.
     labels: Mapping[str, Mapping[str, Mapping[str, float]]] = field(default_factory=dict)
     # What the cases of a family are measured for.
     headlines: tuple[str, ...] = ()
-    # How many trials of a case others disturbed, of how many, by case; without those of which none was.
+    # By case: how many of its trials others disturbed, of how many. Cases without any are left out.
     disturbed: Mapping[str, tuple[int, int]] = field(default_factory=dict)
 
     def by(self, key: Callable[[Group], K]) -> Iterator[tuple[K, list[Group]]]:
-        """Groups with an equal key together, in the material's order."""
+        """Groups that share a key, in the material's order."""
         together: dict[K, list[Group]] = {}
         for group in self.groups:
             together.setdefault(key(group), []).append(group)
@@ -123,7 +123,7 @@ Found = Iterable[tuple[str, str]]  # where, what
 
 @dataclass(frozen=True)
 class Rule:
-    """`find` yields where and what; `why` it matters and what to do about it are the same for all its findings."""
+    """`find` yields where and what; `why` and `action` are the same for all its findings."""
 
     name: str
     severity: Severity
@@ -136,7 +136,7 @@ _RULES: dict[str, Rule] = {}
 
 
 def rule(name: str, severity: Severity, *, why: str, action: str) -> Callable[[Callable[[Material], Found]], Rule]:
-    """Makes a rule of a function of a material that yields (where, what)."""
+    """Turns a function that takes a material and yields (where, what) into a rule."""
 
     def register(find: Callable[[Material], Found]) -> Rule:
         assert name not in _RULES, f"two lints are called {name}"
@@ -147,5 +147,5 @@ def rule(name: str, severity: Severity, *, why: str, action: str) -> Callable[[C
 
 
 def registered() -> Mapping[str, Rule]:
-    """The rules of all modules that were imported; `lints.rules` imports them first."""
+    """The rules of all imported modules; `lints.rules` imports them first."""
     return _RULES

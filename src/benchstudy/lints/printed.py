@@ -1,4 +1,4 @@
-"""How finely a figure was printed."""
+"""The precision with which a figure was printed."""
 
 import re
 

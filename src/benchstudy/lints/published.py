@@ -12,15 +12,15 @@ NOT_LEVELS = ("page", "section", "statistic", "value", "unit", "as_printed", "so
 
 
 def read_all(path: Path) -> list[Material]:
-    """One published table, or all of a folder. Raises BenchstudyError when there is none."""
+    """One published table, or all tables of a folder. Raises BenchstudyError when there is none."""
     tables = [path] if path.is_file() else sorted(p for p in path.glob("*.csv") if p.name != CEILINGS)
     if not tables:
-        raise BenchstudyError(f"{path}: no published table there; see data/published/README.md")
+        raise BenchstudyError(f"{path}: there is no published table; see data/published/README.md")
     return [read(table) for table in tables]
 
 
 def read(path: Path) -> Material:
-    """One table, one row a printed figure; what its hardware can do at most comes from ceilings.csv beside it.
+    """One table, with one row per published figure; the ceilings of its hardware come from ceilings.csv beside it.
 
     Raises BenchstudyError for a file without the columns section, statistic, value, unit, as_printed.
     """

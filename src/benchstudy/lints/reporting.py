@@ -1,4 +1,4 @@
-"""Rules on what a table leaves out, and on text that says something else than the sample beside it."""
+"""Rules about what a table leaves out, and about text that contradicts the sample beside it."""
 
 from collections import Counter
 
@@ -8,9 +8,9 @@ from benchstudy.model import rounding
 
 _REPETITIONS = ("n", "runs", "repetitions")
 _INTERVAL = ("low", "high", "interval")
-# Facts that a run was made with: however often a page says one, it must be the same.
+# Settings of a run: a page that states one several times must always state the same value.
 _SETTINGS = ("size", "block_size", "iodepth", "files", "share", "users")
-_BINARY = 1.024**3  # "4 GB" and "4G" differ by it, and nobody is misled
+_BINARY = 1.024**3  # "4 GB" and "4G" differ by this factor, and nobody is misled
 _ROUNDED = 1.05  # "around 2900"
 _LOOSE = 10.0
 
@@ -24,14 +24,14 @@ _LOOSE = 10.0
 def n_missing(material: Material) -> Found:
     if material.kind == "published" and not _tells(material, _REPETITIONS) and (count := _count(material)):
         screens = sum("window" in group.figures for group in material.groups)
-        pasted = f"; {screens} of its tables are screens pasted from a terminal, each of one run" if screens else ""
+        pasted = f"; {screens} of its tables are pasted terminal screens, each of one run" if screens else ""
         yield "all figures", f"{words.plural(count, 'figure')} and no number of repetitions{pasted}"
 
 
 @rule(
     "interval-missing",
     "note",
-    why="A figure without an interval cannot be compared: it is not told which differences are noise.",
+    why="A figure without an interval cannot be compared: nobody can tell which differences are noise.",
     action="Print an interval for every figure, or say why there is none.",
 )
 def interval_missing(material: Material) -> Found:
@@ -42,8 +42,8 @@ def interval_missing(material: Material) -> Found:
 @rule(
     "failed-without-reason",
     "warning",
-    why="Ended for want of memory, refused, or only slow are three different properties of a system. “Failed” tells "
-    "none.",
+    why="Out of memory, refused and merely slow are three different properties of a system. “Failed” does "
+    "not say which.",
     action="Print the cause in the cell: what ended the run, and at which limit.",
 )
 def failed_without_reason(material: Material) -> Found:
@@ -56,7 +56,7 @@ def failed_without_reason(material: Material) -> Found:
             failed.setdefault(group.section, []).append(group)
     for section, groups in failed.items():
         cells = ", ".join(" ".join(group.levels.values()) for group in groups)
-        yield section, f"{len(groups)} of {words.plural(totals[section], 'cell')} say “failed” and not why: {cells}"
+        yield section, f"{len(groups)} of {words.plural(totals[section], 'cell')} say “failed” but not why: {cells}"
 
 
 @rule(
@@ -74,7 +74,7 @@ def text_against_sample(material: Material) -> Found:
             if figure.value is None or name.startswith("command_"):
                 continue
             heading = group.section.partition(":")[0]
-            # A setting holds for all that stands under one heading, a result for its own levels, wherever it stands.
+            # A setting applies to everything under one heading; a result applies to its own levels, wherever it is.
             key = (name, heading) if _is_setting(name, group) else (name, tuple(group.levels.items()))
             said.setdefault(key, []).append((group, figure))
     for (name, *_), figures in said.items():
@@ -107,7 +107,7 @@ def _contradict(first: tuple[Group, Figure], second: tuple[Group, Figure]) -> bo
 @rule(
     "loose-threshold",
     "warning",
-    why="A limit that lies far above what the page's own good system does lets nearly every bad one pass.",
+    why="A limit far above what the page's own good system needs lets nearly every bad one pass.",
     action="State how the limit was chosen, and give one for each operation, a small multiple of the sample.",
 )
 def loose_threshold(material: Material) -> Found:
@@ -125,7 +125,7 @@ def loose_threshold(material: Material) -> Found:
 
 
 def _tells(material: Material, words_for_it: tuple[str, ...]) -> bool:
-    """Whether a figure is called so, alone or as in `mean_low`."""
+    """Whether a figure has one of these names, alone or as in `mean_low`."""
     ends = tuple(f"_{word}" for word in words_for_it)
     return any(name in words_for_it or name.endswith(ends) for group in material.groups for name in group.figures)
 

@@ -1,4 +1,4 @@
-"""Rules on summaries of samples: what no sample can have, and what a single value made."""
+"""Rules about summaries of samples: what no sample can have, and what a single value caused."""
 
 import math
 import re
@@ -10,14 +10,14 @@ from benchstudy.model import rounding
 from benchstudy.statistics.modes import two_modes
 
 _SUFFIXES = {"mean": ("mean", "avg"), "sd": ("sd", "stddev"), "median": ("p50", "median")}
-# Generators print latencies to the millisecond, and nothing tells how far each of a trial's metrics was rounded.
+# Generators print latencies to the millisecond, and nothing records how each metric of a trial was rounded.
 _MEASURED_RESOLUTION = 1e-3
 _PERCENTILE = re.compile(r"(?:.+_)?p(?:9\d(?:\.\d+)?)")
-# The lowest edge of the usual client libraries' default buckets.
+# The lowest bucket edge that common client libraries use by default.
 _LOWEST_EDGES = (0.005,)
 _AT_EDGE = 3
-_TIGHT = 5.0  # by how much a spread falls when its one outlier is left out
-_AGREEING = 1.5  # sizes of sample that two cells of a series imply, as a ratio
+_TIGHT = 5.0  # the factor by which a spread falls without its one outlier
+_AGREEING = 1.5  # ratio of the sample sizes that two cells of a series imply
 
 
 @rule(
@@ -45,15 +45,15 @@ def impossible_mean_median(material: Material) -> Found:
                 ]
                 said = f"{prefix}mean {printed[0]} (±{printed[1].removeprefix('±')}) and median {printed[2]} lie "
                 apart = f"{rounding.few(distance / deviation)} standard deviations apart" if deviation else "apart"
-                yield group.where, f"{said}{apart}; in one sample it is one deviation at most"
+                yield group.where, f"{said}{apart}; within one sample it is at most one"
 
 
 @rule(
     "single-outlier",
     "warning",
-    why="The mean and the deviation of such a sample describe one value, mostly the first one, made with cold caches "
-    "or a new connection. They tell neither what the others were nor how often it happens.",
-    action="Show the samples; measure the cold and the warm case apart, each several times.",
+    why="The mean and the deviation of such a sample describe one value, usually the first one, with cold caches "
+    "or a new connection. They say neither what the others were nor how often this happens.",
+    action="Show the samples; measure the cold and the warm case separately, each several times.",
 )
 def single_outlier(material: Material) -> Found:
     if material.kind == "measured":
@@ -74,8 +74,8 @@ def single_outlier(material: Material) -> Found:
             [section, *(level for _, level in levels), *(g.levels.get("size", "") for g, _, _ in fitting)]
         )
         what = (
-            f"mean, deviation and median fit n ≈ {min(sizes):.0f}–{max(sizes):.0f} values of which all but one are "
-            f"like the median, and that one is {implied}"
+            f"mean, deviation and median fit n ≈ {min(sizes):.0f}–{max(sizes):.0f} values: all but one are near "
+            f"the median, and one is {implied}"
         )
         yield where, what
 
@@ -117,10 +117,10 @@ def _sd(values: list[float]) -> float:
 @rule(
     "two-modes",
     "warning",
-    why="A median of two groups stands in neither, or for one of them alone, and with another trial it may jump to the "
-    "other. What the two have in common is only their name.",
-    action="Find out what parts them (a cold start, a cache, a neighbour, an order), make it a factor or take it out, "
-    "and print both until then.",
+    why="A median of two groups lies in neither or in only one of them, and one more trial may move it to the other "
+    "one. The two groups share only a name.",
+    action="Find out what separates them (a cold start, a cache, a neighbour, an order), make it a factor or remove "
+    "it, and print both until then.",
 )
 def two_groups(material: Material) -> Found:
     if material.kind != "measured":
@@ -138,12 +138,12 @@ def two_groups(material: Material) -> Found:
     "lowest-bucket",
     "warning",
     why="A quantile of a histogram that falls into its lowest bucket is only known to lie below that bucket's edge. "
-    "Equal figures are no equal times, and any change within the bucket is invisible.",
-    action="Print “< edge”, or measure with finer buckets; draw no comparison between two of them.",
+    "Equal figures do not mean equal times, and a change within the bucket is invisible.",
+    action="Print “< edge”, or measure with finer buckets; do not compare two of them.",
 )
 def lowest_bucket(material: Material) -> Found:
     if material.kind == "measured":
-        return  # generators that print whole milliseconds hit the edge by chance; no family reads such histograms
+        return  # generators that print whole milliseconds hit the edge by chance, and no family reads such histograms
     for version, groups in material.by(lambda group: group.levels.get("version", "")):
         seconds = [
             (figure.value, name)
@@ -167,7 +167,7 @@ def _named(statistics: list[str]) -> str:
 
 
 def _triples(group: Group) -> Iterator[tuple[str, str, str, str]]:
-    """(prefix for a sentence, names of mean, deviation and median) of each sample that a group sums up."""
+    """(prefix for a sentence, names of mean, deviation and median) of each sample that a group summarises."""
     for name in group.figures:
         for suffix in _SUFFIXES["mean"]:
             if name != suffix and not name.endswith(f"_{suffix}"):
@@ -185,7 +185,7 @@ def _known(group: Group, name: str) -> bool:
 
 
 def size_of(group: Group) -> int | None:
-    """Bytes of the level `size`, where there is one."""
+    """Bytes of the level `size`; None without one."""
     from benchstudy.model.units import Size
 
     try:

@@ -1,4 +1,4 @@
-"""How findings say figures. `report.human` needs more to be imported than a study that only names lints should pay."""
+"""How findings print figures. Studies that only name lints should not pay for importing `report.human`."""
 
 from collections.abc import Callable
 
@@ -6,7 +6,7 @@ from benchstudy.model import rounding
 
 
 def of_unit(unit: str) -> Callable[[float], str]:
-    """What says a figure of a base unit."""
+    """The function that prints figures of a base unit."""
     return {"s": time, "B/s": rate, "1/s": per_second}.get(unit, number)
 
 

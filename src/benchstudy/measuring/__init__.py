@@ -1,1 +1,1 @@
-"""What is measured, when, and how it is kept: sessions, trials, the raw store, looks, instruments."""
+"""Measures and keeps results: sessions, trials, the raw store, looks, instruments."""

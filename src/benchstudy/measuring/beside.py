@@ -1,4 +1,4 @@
-"""Who computes on this very machine beside trials, because somebody said `beside=true`."""
+"""Commands that compute on this machine during trials because of `beside=true`."""
 
 import json
 from collections.abc import Iterator, Mapping
@@ -11,16 +11,16 @@ from benchstudy.model.files import now
 
 
 class Beside:
-    """Of one session: only what goes on while it is held."""
+    """The commands that run during one session."""
 
     def __init__(self, path: Path):
-        """`path`: where commands note that they compute here, a line of JSON each; it need not exist."""
+        """`path`: the file in which commands note that they compute here, one line of JSON each. It need not exist."""
         self._path, self._begun = path, now()
-        self._going_on: dict[str, str] = {}  # what they noted, and who they are
+        self._going_on: dict[str, str] = {}  # each noted line, and which command it is
         self._told: set[str] = set()
 
     def news(self) -> Iterator[str]:
-        """What is to be recorded since it was asked for last: who began, and who has ended."""
+        """Events since the last call: which commands started, and which ended."""
         for line in self._path.read_text().splitlines() if self._path.is_file() else ():
             command = json.loads(line)
             if line not in self._told and (command["since"] > self._begun or _runs(command)):

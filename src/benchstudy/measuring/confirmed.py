@@ -1,8 +1,8 @@
-"""Whether raw files are still what was sealed, without reading those that nobody touched.
+"""Checks that raw files are what was sealed, without reading unchanged files.
 
-Every command that measures, lists or reports asks this. What is remembered of a store is size, times and inode of each
-file when it was compared with its SHA-256, in the way version control does; a file is read again only when one of these
-differs. What is remembered may be deleted at any time. `benchstudy verify --read` and crates read every file.
+Every command that measures, lists or reports runs this check. Like version control, it remembers size, times and inode
+of each file as they were when the file was compared with its SHA-256. It reads a file again only if one of these
+differs. You may delete the remembered values at any time. `benchstudy verify --read` and crates read every file.
 """
 
 import hashlib
@@ -35,7 +35,7 @@ from benchstudy.model import hints, paths
 from benchstudy.model.errors import BenchstudyError
 from benchstudy.model.files import disk_trouble, nothing_collected, whole_or_nothing
 
-_CHANGED = 2  # where a Stat has the time of the last change
+_CHANGED = 2  # index of the time of change in a Stat
 _MOST_NAMED = 40
 
 
@@ -44,7 +44,7 @@ class RawAltered(BenchstudyError):
 
 
 def doubtful(root: Path, stores: Iterable[Path]) -> list[str]:
-    """Files and folders that are new, gone, or not as they were when they were compared last. Writes nothing.
+    """Files and folders that are new, missing, or changed since they were last compared. Writes nothing.
 
     `stores`: the raw folders of families. Names are paths from `root`.
     """
@@ -61,9 +61,9 @@ def doubtful(root: Path, stores: Iterable[Path]) -> list[str]:
 
 
 def confirm(root: Path, stores: Iterable[Path]) -> None:
-    """Compare what is doubtful, and remember what is as it was sealed. Raises RawAltered that names the files.
+    """Compare doubtful files, and remember those that are as sealed. Raises RawAltered with the names of the others.
 
-    A discarded trial is not compared: no figure rests on it.
+    Discarded trials are not compared, because no figure uses them.
     """
     differences: dict[str, list[str]] = {}
     for store in stores:
@@ -75,11 +75,11 @@ def confirm(root: Path, stores: Iterable[Path]) -> None:
 
 
 def check(root: Path, store: Path, *, read: bool = False) -> Checked:
-    """All of a family's raw folder, discarded trials too. `read`: every file, whatever is known of it."""
+    """Check a family's whole raw folder, including discarded trials. `read`: read every file, even if unchanged."""
     seen = look(store)
     try:
         found = _compared(root, store, seen, {} if read else known(store, seen))
-    except OSError as error:  # of session.json: without it nothing can be said of what is listed
+    except OSError as error:  # session.json cannot be read, so nothing can be compared with it
         return Checked(differences=[disk_trouble(error) or str(error)])
     checked = Checked(differences=[line for _, lines in sorted(found.differences.items()) for line in lines])
     for place, files in seen.items():
@@ -88,7 +88,7 @@ def check(root: Path, store: Path, *, read: bool = False) -> Checked:
             checked.files += found.files.get(place, len(files) - len({SUMS, IN_ARCHIVE} & files.keys()))
     if not found.readable:
         index = (store / paths.SESSION_INDEX).relative_to(root)
-        checked.differences.append(f"{index}: is damaged; {hints.snakemake()} makes it again")
+        checked.differences.append(f"{index}: damaged; {hints.snakemake()} makes it again")
     return checked
 
 
@@ -96,7 +96,7 @@ def check(root: Path, store: Path, *, read: bool = False) -> Checked:
 
 
 def known(store: Path, seen: Seen, *, discarded: bool = False) -> Seen:
-    """What was compared, as it was then. `discarded`: with trials that nobody had to compare and nobody has to."""
+    """Files that were compared, as they were then. `discarded`: include discarded trials, which need no comparison."""
     before = recall(store, paths.CONFIRMED)
     not_compared, aside = discarded_in(before), discarded_in(seen)
     never = not_compared - aside if discarded else not_compared | aside
@@ -105,7 +105,7 @@ def known(store: Path, seen: Seen, *, discarded: bool = False) -> Seen:
 
 @nothing_collected()
 def recall(store: Path, what: str) -> dict[str, Any]:
-    """What is remembered of a store, by folder in it; {} when that is spoilt, or nothing."""
+    """What is remembered of a store, by folder in it; {} if that is missing or damaged."""
     path = paths.remembered(store, what)
     try:
         digest, _, content = path.read_bytes().partition(b"\n") if path else (b"", b"", b"")
@@ -115,7 +115,7 @@ def recall(store: Path, what: str) -> dict[str, Any]:
 
 
 def remember(store: Path, what: str, content: Mapping[str, Any]) -> None:
-    """In the place of what was remembered. Nothing rests on it, so no disk that takes no more is in the way of it."""
+    """Replace what was remembered. Failing is harmless, so errors such as a full disk are ignored."""
     if path := paths.remembered(store, what):
         with suppress(OSError):
             path.parent.mkdir(parents=True, exist_ok=True)
@@ -128,23 +128,23 @@ def _digest(content: bytes) -> bytes:
 
 
 class Moment:
-    """When looking begins: a file that changes from here on gets a time that is not before this one."""
+    """The start of a check: a file that changes later gets a time that is not earlier than this."""
 
     def __init__(self, store: Path):
         self._began = 0
         path = paths.remembered(store, paths.CONFIRMED)
         if path and store.is_dir():
-            with suppress(OSError):  # nothing can be remembered there either
+            with suppress(OSError):  # then nothing can be remembered there either
                 path.parent.mkdir(parents=True, exist_ok=True)
                 self._began = clock_ns(path.parent)
 
     def certain(self, files: Mapping[str, Stat]) -> dict[str, Stat]:
-        """Those that nobody can have changed since without another time."""
+        """Files that cannot have changed since without a different time."""
         return {file: stat for file, stat in files.items() if stat[_CHANGED] < self._began}
 
 
 def clock_ns(folder: Path) -> int:
-    """The time of a file made now. Times of files are coarser than clocks, and may be those of another machine."""
+    """The time of a file made now. File times are coarser than clocks, and may come from another machine."""
     with tempfile.TemporaryFile(dir=folder) as file:
         return os.fstat(file.fileno()).st_ctime_ns
 
@@ -154,7 +154,7 @@ def clock_ns(folder: Path) -> int:
 
 @dataclass
 class _Found:
-    """By folder: differences, and how many files were compared where that was asked. `readable`: session.json."""
+    """By folder: differences, and how many files were compared if requested. `readable`: whether session.json is."""
 
     differences: dict[str, list[str]] = field(default_factory=dict)
     files: dict[str, int] = field(default_factory=dict)
@@ -162,9 +162,9 @@ class _Found:
 
 
 def _compared(root: Path, store: Path, seen: Seen, before: Seen, *, aside: Collection[str] = ()) -> _Found:
-    """What is not in `before` as it is `seen`, against its sums; what is as it was sealed is remembered.
+    """Compare files that are not `seen` as they were `before` with their sums, and remember those that are as sealed.
 
-    `aside`: short ids of trials that are left out.
+    `aside`: short ids of trials to leave out.
     """
     moment, found = Moment(store), _Found()
     changed = {place for place in seen.keys() | before.keys() if seen.get(place) != before.get(place)}
@@ -182,7 +182,7 @@ def _compared(root: Path, store: Path, seen: Seen, before: Seen, *, aside: Colle
                 found.differences.setdefault(place, []).append(line)
         found.readable = "" not in changed & seen.keys() or read_index(store / paths.SESSION_INDEX) is not None
         sure = {place: moment.certain(files) for place, files in seen.items() if place not in found.differences}
-        # What is gone is asked for again as long as session.json lists it.
+        # A missing file is checked again as long as session.json lists it.
         if not found.readable or found.differences.keys() - seen.keys():
             sure.pop("", None)
         if sure != before:
@@ -191,8 +191,8 @@ def _compared(root: Path, store: Path, seen: Seen, before: Seen, *, aside: Colle
 
 
 def check_place(name: str, folder: Path, files: Mapping[str, Stat], then: Mapping[str, Stat]) -> Checked:
-    """A sealed folder, without those of its `files` that are now what they were `then`, when they were compared."""
-    # What is listed there may be listed otherwise than when the others were compared.
+    """Check a sealed folder, except for those of its `files` that are as they were `then`, when they were compared."""
+    # The list may have changed since the others were compared.
     same = then if SUMS in files and then.get(SUMS) == files[SUMS] else {}
     return check_folder(name, folder, files, {file for file, stat in files.items() if same.get(file) == stat})
 
@@ -201,13 +201,13 @@ def _refusal(differences: Mapping[str, list[str]]) -> str:
     lines = [line for found in differences.values() for line in found]
     more = [f"and {len(lines) - _MOST_NAMED} more"] if len(lines) > _MOST_NAMED else []
     told = "\n  ".join(
-        ["raw files are not what was stored, so no report is made of them:", *lines[:_MOST_NAMED], *more]
+        ["raw files are not what was stored, so no report is made from them:", *lines[:_MOST_NAMED], *more]
     )
-    told += "\nRestore from a copy what was altered or is missing, and take away what was added."
+    told += "\nRestore altered and missing files from a copy, and remove added files."
     gone = {place for place, found in differences.items() if GONE in found[0]}
     trials = [trial for place in differences.keys() - gone if (trial := trial_of(place))]
     if trials:
-        told += f"\nOr have it measured again: `benchstudy discard {' '.join(sorted(trials)[:_MOST_NAMED])} --why …`"
+        told += f"\nOr measure the trial again: `benchstudy discard {' '.join(sorted(trials)[:_MOST_NAMED])} --why …`"
     if gone:
-        told += f"\nOr, for a folder that is lost, remove session.json: {hints.snakemake()} then lists what there is."
+        told += f"\nIf a folder is lost, you can remove session.json: {hints.snakemake()} then lists what exists."
     return told

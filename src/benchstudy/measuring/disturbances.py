@@ -1,4 +1,4 @@
-"""What stored trials keep of others on their hosts: what decides on them, and what tables say of them."""
+"""What others did on the hosts of stored trials: whether it disturbed a trial, and values for tables."""
 
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -12,12 +12,12 @@ from benchstudy.model.files import json_of
 
 
 def seen(trial: StoredTrial) -> Mapping[str, Any] | None:
-    """What others were seen to take of its hosts when it was measured; None where that is not known."""
+    """What others used of the trial's hosts, as evaluated when it was measured; None if unknown."""
     return _seen_in(trial.folder) if _is_known(trial) else None
 
 
 def values(trial: StoredTrial) -> dict[str, Mapping[str, float]]:
-    """By host, its metrics (`interference.METRICS`) as they are made of its counters today."""
+    """By host, the metrics (`interference.METRICS`) that the present code computes from the trial's counters."""
     document = _document(trial.folder) if _is_known(trial) else {"seen": {}}
     with _readable(trial.folder):
         found = interference.windows(document) if document["seen"] else {}
@@ -28,7 +28,7 @@ def _is_known(trial: StoredTrial) -> bool:
     return any(file.name == interference.FILE for file in trial.files)
 
 
-@lru_cache(maxsize=4096)  # a session asks again after each block; a committed trial never changes
+@lru_cache(maxsize=4096)  # a session needs it after each block; a committed trial never changes
 def _seen_in(folder: Path) -> Any:
     with _readable(folder):
         found = _document(folder)["seen"]
@@ -36,7 +36,7 @@ def _seen_in(folder: Path) -> Any:
         return found
 
 
-@lru_cache(maxsize=1)  # tables ask for both of one trial
+@lru_cache(maxsize=1)  # tables need both functions for one trial
 def _document(folder: Path) -> Any:
     with _readable(folder):
         return json_of((folder / interference.FILE).read_bytes())
@@ -48,6 +48,6 @@ def _readable(folder: Path) -> Iterator[None]:
         yield
     except (ArithmeticError, AttributeError, LookupError, TypeError, ValueError) as error:
         raise CorruptTrial(
-            f"{folder / interference.FILE}: what others did cannot be read ({type(error).__name__}: {error}); restore "
+            f"{folder / interference.FILE}: cannot tell what others did ({type(error).__name__}: {error}); restore "
             f"it from a copy, or have the trial measured again with `benchstudy discard {folder.name[-8:]} --why …`"
         ) from error

@@ -1,4 +1,4 @@
-"""What a session is still going to measure, and about how long that takes: as seen before, or else as declared."""
+"""What a session will still measure, and about how long that takes: as seen before, or as declared."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -13,9 +13,9 @@ from benchstudy.model.study import SessionPlan
 
 @dataclass(frozen=True)
 class Expected:
-    """`trials` are to be measured, at least, and `adopted` ones are there. `most` is the most that there can be.
+    """At least `trials` will be measured, at most `most`; `adopted` exist already.
 
-    `seconds`: for these trials but for the `untold` ones, which declare no time while no case of theirs was seen.
+    `seconds`: for these trials without the `untold` ones, which declare no time and whose cases were never measured.
     `source`: "seen", "declared", "seen and declared", or nothing.
     """
 
@@ -28,7 +28,7 @@ class Expected:
 
 
 def expected(plan: SessionPlan, store: TrialStore) -> Expected:
-    """Nothing is written, and no look is taken. Raises SessionFailed and CorruptTrial as a session does."""
+    """What a session of the plan would do. Writes nothing and takes no look. Raises SessionFailed and CorruptTrial."""
     trials = store.trials()
     missing = missing_trials(plan, store, trials, say=lambda _: None, may_look=False)
     adopted = len(adopt(plan, trials, store.discards()))
@@ -56,7 +56,7 @@ def expected(plan: SessionPlan, store: TrialStore) -> Expected:
 
 
 def _between_s(trials: Sequence[StoredTrial]) -> float:
-    """What usually lies between the end of a trial and the start of the next one of its session."""
+    """The usual time in seconds between the end of a trial and the start of the next in its session."""
     gaps = []
     for before, after in pairwise(sorted(trials, key=lambda t: t.facts.started)):
         if before.facts.session == after.facts.session and before.facts.block == after.facts.block:

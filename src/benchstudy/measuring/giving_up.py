@@ -1,7 +1,7 @@
-"""Cases that are not measured any more, because their first trials failed in the same way: `give_up_after`.
+"""Stops measuring cases whose first trials failed in the same way: `give_up_after`.
 
-The results on disk decide, so that an interrupted session and the next one come to the same. A discarded trial decides
-nothing: whoever mends the cause discards one, and the case is tried again.
+The results on disk decide, so an interrupted session and the next one agree. A discarded trial does not count: when you
+have fixed the cause, discard one, and the case is tried again.
 """
 
 from collections.abc import Mapping, Sequence
@@ -14,7 +14,7 @@ from benchstudy.model.study import SessionPlan
 
 @dataclass(frozen=True)
 class GivenUp:
-    """`trials` of it failed, all with `cause`; `words` are of the first one. `left_out` ones are not measured."""
+    """Its first `trials` trials failed with `cause`; `words` are those of the first. `left_out` are not measured."""
 
     case: str
     cause: str
@@ -30,7 +30,7 @@ class GivenUp:
 
 
 def given_up(plan: SessionPlan, found: Mapping[tuple[str, int], Sequence[StoredTrial]]) -> dict[str, GivenUp]:
-    """By case. `found`: results by case and block, as `session.results` gives them."""
+    """The cases that were given up. `found`: results by case and block, as `session.results` returns them."""
     after = plan.give_up_after
     by_case: dict[str, list[StoredTrial]] = {}
     for (name, _), trials in sorted(found.items()) if after else ():

@@ -1,4 +1,4 @@
-"""What a family looks at a host with before anything is measured."""
+"""How a family checks a host before anything is measured."""
 
 import os
 from collections.abc import Iterable, Sequence
@@ -14,10 +14,10 @@ _CHECK_TIMEOUT_S = 120.0
 
 
 class HostCheck:
-    """What a family looks at a host with, for `benchstudy check`. Nothing is measured and nothing is left behind."""
+    """How a family checks a host for `benchstudy check`. Measures nothing and leaves nothing behind."""
 
     def __init__(self, connection: HostConnection, roles: Iterable[str], target_roles: Iterable[str] = ()):
-        """`roles` are the host's own, `target_roles` all of the target's."""
+        """`roles` are the host's, `target_roles` all roles of the target."""
         self._connection = connection
         self.name = connection.remote.name
         self.roles = tuple(roles)
@@ -28,15 +28,15 @@ class HostCheck:
         return self._connection.remote.run(argv, check=check)
 
     def agent_call(self, command: str, *args: str, input: bytes = b"") -> Any:
-        """A quick question to the agent on the host. Raises HostRefused."""
+        """Ask the agent on the host. Raises HostRefused."""
         return self._connection.agent.call(command, *args, input=input, timeout_s=_CHECK_TIMEOUT_S)
 
     def library(self, name: str) -> str:
-        """Where something shipped from here lies; it stays for the session. Raises TrialFailed."""
+        """The path on the host of a library shipped from here. It stays for the session. Raises TrialFailed."""
         return shipping.ship(self._connection.remote, self._connection.agent.work_dir, name)
 
     def which(self, tool: str) -> str | None:
-        """Where a program is: as provisioned, else on the path."""
+        """The path of a program: the provisioned one, or else the one on the PATH."""
         agent = self._connection.agent
         places = (f"{agent.tools_dir}/{tool}", tool)
         found = (agent.tool(place).get("path") for place in places)
@@ -46,10 +46,10 @@ class HostCheck:
         return self._connection.agent.call("path-info", self._connection.remote.expand(path))
 
     def program(self, program: str, what: str) -> None:
-        """Report whether `program`, as a service's argv begins or a tool is called, is there."""
+        """Report whether `program`, the first word of a service's argv or the name of a tool, exists."""
         program = program.removeprefix("{{tools}}/")
         if "{{" in program:
-            return  # known only while the session is held
+            return  # known only during the session
         found = self.which(program)
         if found:
             self.ok(f"{what}: {found}")
@@ -57,16 +57,16 @@ class HostCheck:
             self.problem(f"{what}: {program} is missing", f"{hints.snakemake('provision')}, or install it on the PATH")
 
     def limits(self, limits: Sequence[Limits], where: str) -> None:
-        """Report limits of servers that the host has not got; `where` says whose they are."""
+        """Report limits of servers that exceed what the host has. `where` names the server."""
         facts = self._connection.agent.facts()
         cpus = max((limit.cpus or 0 for limit in limits), default=0)
         memory = max((limit.memory.bytes if limit.memory else 0 for limit in limits), default=0)
         for asked, has, unit in ((cpus, facts["cpus_allowed"], "CPUs"), (memory, facts["memory_total_bytes"], "bytes")):
             if has is not None and asked > has:
-                self.problem(f"{where}: {asked} {unit} are asked for, and {self.name} has {has}", "ask for less")
+                self.problem(f"{where}: asks for {asked} {unit}, but {self.name} has {has}", "ask for less")
 
     def variable(self, name: str, what: str = "") -> bool:
-        """Whether the controller's environment has the variable; reports it when it has not. `what` needs it."""
+        """Whether the controller's environment has the variable; reports it if not. `what` needs it."""
         if not os.environ.get(name):
             self.problem(
                 f"{what}: {name} is not set" if what else f"{name} is not set", f"export {name} where snakemake runs"

@@ -1,7 +1,7 @@
-"""Which code measured: a digest of all that decides what is executed, so that a study which mixes two can be told.
+"""Identifies the measuring code: a digest of the code that decides what is executed, to notice mixed versions.
 
-Only that: after an edit of a chart, a parser, a statistic or a message of the SSH library the instrument is the same.
-What a case is made of needs no place here: its definition is stored with each trial, and compared.
+Nothing else counts: an edit of a chart, a parser, a statistic or the SSH library does not change the instrument. Nor do
+the parameters of a case, because each trial stores its definition, which is compared.
 """
 
 import hashlib
@@ -13,17 +13,18 @@ from benchstudy.model.family import Family
 
 _AGENT = "benchstudy.agent"
 _GIVEN_TO_A_RUN = "benchstudy.measuring.trial"
-# How bytes come to a host, and how they are kept here: neither decides what is executed there.
+# How bytes get to a host, and how they are kept here. Neither decides what is executed there.
 _CARRIERS = ("benchstudy.hosts.remote", "benchstudy.measuring.raw")
-# Of what a study is read with: sizes and durations become numbers, services and limits become commands.
-_MODEL, _BECOME_COMMANDS = "benchstudy.model", {"benchstudy.model.units", "benchstudy.model.services"}
+# Of what a study is read with: sizes and durations become numbers, services, limits and clients become commands.
+_MODEL = "benchstudy.model"
+_BECOME_COMMANDS = {f"{_MODEL}.{name}" for name in ("units", "services", "clients")}
 
 
 def instrument_sha256(family: str) -> str:
-    """Of the measuring code of a family, by name and content: the agent, the family's `run` with all it imports, what
-    hosts get of the family, and what stands between.
+    """Digest of a family's measuring code, by name and content: the agent, the family's `run` with all its imports, the
+    family's files on hosts, and the code between them.
 
-    What is shipped as a library is called as it is there, wherever it lies here.
+    A library that is shipped to hosts counts under its name there, wherever it lies here.
     """
     brought = registry.get(family)
     files = {(sources.name_of(path), path) for path in _here(brought)}

@@ -1,7 +1,7 @@
-"""Looks of an adaptive session: what every case is known to after so many blocks, and whether that is enough.
+"""Looks of an adaptive session: how precisely every case is known after some blocks, and whether that is enough.
 
-A look is taken once, from the trials on disk, and stored with them (`TrialStore.keep_look`). From then on it is the
-stored look that decides, never the trials again: a parser that reads them in another way later plans no measurement.
+A look is taken once, from the trials on disk, and stored with them (`TrialStore.keep_look`). From then on the stored
+look decides, not the trials, so a later change of a parser causes no new measurement.
 """
 
 from collections.abc import Container, Iterable, Mapping, Sequence
@@ -17,7 +17,7 @@ from benchstudy.model.files import now
 from benchstudy.model.stopping import Stopping
 from benchstudy.model.study import SessionPlan
 
-# Results by case and block, as `session.adopt` gives them.
+# Results by case and block, as `session.adopt` returns them.
 Adopted = Mapping[tuple[str, int], StoredTrial]
 
 _RULE = "half the width of the median's 95 % order-statistic interval, over the median"
@@ -28,7 +28,7 @@ _MOST_NAMED = 3
 class Known:
     """How well a metric of a case is known: `precision` is half its interval over its median, 0.05 for ±5 %.
 
-    `n` trials gave it, `missing` did not. None where nothing can be said, and `why` says why, or what is odd.
+    `n` trials gave the metric, `missing` did not. Unknown values are None; `why` gives the reason, or a note.
     """
 
     case: str
@@ -43,7 +43,7 @@ class Known:
     why: str
 
     def within(self, until: float) -> bool:
-        """Whether that is enough. No number of blocks makes a case precise that gives nothing, so it asks for none."""
+        """Whether that is enough. True for a case without values, because no number of blocks would make it precise."""
         return self.precision <= until if self.precision is not None else not self.n
 
     @property
@@ -59,15 +59,15 @@ class Known:
 
 
 def begun(adopted: Adopted) -> int:
-    """The highest block that has a result measured here: blocks that were begun are completed before anyone looks."""
+    """The highest block with a result measured here: a block that was begun is completed before a look."""
     return max((block for (_, block), t in adopted.items() if t.facts.imported_from is None), default=0)
 
 
 def find_look(looks: Iterable[Mapping[str, Any]], plan: SessionPlan, blocks: int, adopted: Adopted) -> Any | None:
-    """The latest stored look after `blocks` blocks that still holds for the plan, or None.
+    """The latest stored look after `blocks` blocks that is still valid for the plan, or None.
 
-    It must have seen every case as it is described now, and no trial that was discarded since. What the study asks
-    for, and how trials are parsed, may have changed: the look is what was seen, not what was decided.
+    It must have seen every case as it is described now, and no trial that was discarded since. The requested precision
+    and the parser may have changed, because a look stores what was seen, not what was decided.
     """
     present = {trial.facts.uuid for trial in adopted.values()}
     wanted = {case.id: case.definition_sha256 for case in plan.cases}
@@ -85,10 +85,10 @@ def _holds(seen: Mapping[str, Any], wanted: Mapping[str, str], present: Containe
 
 
 def take_look(plan: SessionPlan, blocks: int, adopted: Adopted) -> dict[str, Any]:
-    """What is known of every case of the plan after `blocks` blocks, as it is stored. Raises SessionFailed."""
+    """The precision of every case of the plan after `blocks` blocks, as it is stored. Raises SessionFailed."""
     cases = {}
     for case in plan.cases:
-        # All of them are there, but those of a case that was given up.
+        # All trials exist, except those of a case that was given up.
         trials = [adopted[case.id, block] for block in range(1, blocks + 1) if (case.id, block) in adopted]
         cases[case.id] = {
             "definition_sha256": case.definition_sha256,
@@ -108,7 +108,7 @@ def take_look(plan: SessionPlan, blocks: int, adopted: Adopted) -> dict[str, Any
 
 
 def known_of(family: Family, case: Case, trials: Sequence[StoredTrial]) -> list[Known]:
-    """One for each metric that the case is measured for, from its trials; one without a metric when none gave any."""
+    """One per primary metric of the case, from its trials; one without a metric if no trial gave any."""
     given = [_values(family, trial) for trial in trials]
     metrics = family.measured_for({name for values in given for name in values})
     if not metrics:
@@ -118,9 +118,9 @@ def known_of(family: Family, case: Case, trials: Sequence[StoredTrial]) -> list[
 
 
 def _values(family: Family, trial: StoredTrial) -> dict[str, tuple[float, str]]:
-    """Metrics of a trial that succeeded, with their units; none of one that did not.
+    """The metrics of a successful trial, with their units; none for other trials.
 
-    Raises SessionFailed for one that cannot be read any more: it would count as a failure, and decide as one.
+    Raises SessionFailed for a trial that can no longer be parsed, because it would count as a failure.
     """
     if trial.facts.status != "ok":
         return {}
@@ -128,14 +128,14 @@ def _values(family: Family, trial: StoredTrial) -> dict[str, tuple[float, str]]:
         parsed = family.parse(trial.record.levels, trial.folder)
     except Exception as error:
         raise SessionFailed(
-            f"whether more blocks are needed cannot be told: {trial.folder} was parsed when it was measured, and now: "
-            f"{type(error).__name__}: {error}. Mend the parser; what was measured stays"
+            f"cannot tell whether more blocks are needed: {trial.folder} was parsed when it was measured, but now: "
+            f"{type(error).__name__}: {error}. Fix the parser; the raw files are kept"
         ) from error
     return {o.metric: (o.value, o.unit) for o in parsed.observations if o.value is not None}
 
 
 def _known(case: str, metric: str, given: Sequence[tuple[float, str] | None]) -> Known:
-    # Only a session that looks needs scipy.
+    # Only sessions that take looks need scipy.
     from benchstudy.statistics.stats import precision, summarise
 
     units = list(dict.fromkeys(found[1] for found in given if found))
@@ -148,24 +148,24 @@ def _known(case: str, metric: str, given: Sequence[tuple[float, str] | None]) ->
 
 
 def all_known(look: Mapping[str, Any], cases: Iterable[Case]) -> list[Known]:
-    """What a look says of these cases, those without a precision first, then the least precise."""
+    """The precision of these cases in a look: those without one first, then the least precise."""
     found = [Known(**known) for case in cases for known in look["cases"][case.id]["known"]]
     return sorted(found, key=lambda k: (k.precision is not None, -(k.precision or 0)))
 
 
 def enough(look: Mapping[str, Any], plan: SessionPlan, stopping: Stopping) -> bool:
-    """Whether a session that saw this ends: nothing it could still learn is wanted, or no more may be measured."""
+    """Whether the session ends after this look: all cases are precise enough, or the maximum of blocks is reached."""
     return look["blocks"] >= stopping.most or not _wanting(look, plan, stopping)
 
 
 def _wanting(look: Mapping[str, Any], plan: SessionPlan, stopping: Stopping) -> list[Known]:
-    """What is not known well enough, of cases that have further blocks."""
+    """Cases with further blocks that are not precise enough."""
     going_on = [case for case in plan.cases if case.is_in(look["blocks"] + 1)]
     return [known for known in all_known(look, going_on) if not known.within(stopping.until)]
 
 
 def verdict(look: Mapping[str, Any], plan: SessionPlan, stopping: Stopping) -> str:
-    """What a look decided, in a sentence for the log, the index and the report."""
+    """The decision after a look, as a sentence for the log, the index and the report."""
     known = all_known(look, plan.cases)
     short = [k for k in known if not k.within(stopping.until)]
     silent = "; ".join(k.words for k in known if not k.n)
@@ -185,9 +185,9 @@ def verdict(look: Mapping[str, Any], plan: SessionPlan, stopping: Stopping) -> s
 
 
 def course(plan: SessionPlan, looks: Sequence[Mapping[str, Any]], adopted: Adopted) -> dict[str, Any] | None:
-    """For the index: the declared rule, every look so far, and what the last one that holds saw. None: no such rule.
+    """For the index: the declared rule, every look so far, and the result of the last valid one. None without a rule.
 
-    `reached` and `verdict` are None while no look holds.
+    `reached` and `verdict` are None until a look is valid.
     """
     stopping = plan.stopping
     if stopping is None:

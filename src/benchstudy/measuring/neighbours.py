@@ -1,4 +1,4 @@
-"""Reads what every host of the target does around each command of a trial, and keeps it with the trial."""
+"""Records the activity of every host of the target around each command of a trial, and keeps it with the trial."""
 
 import logging
 import os
@@ -23,7 +23,7 @@ Readings = Sequence[Mapping[str, Any]]
 
 
 class Neighbours:
-    """The readings of one trial. The host of a command is read by its supervisor, the others are asked."""
+    """The readings of one trial. The supervisor reads the host of its command; the other hosts are asked."""
 
     def __init__(self, session: str, hosts: Mapping[str, HostConnection]):
         self._session, self._hosts = session, hosts
@@ -33,11 +33,11 @@ class Neighbours:
 
     @contextmanager
     def around(self, label: str, host: str, measured: bool) -> Iterator[Callable[[Readings | None], None]]:
-        """Around a command on `host`; what it yields takes the supervisor's readings.
+        """Around a command on `host`. Pass the supervisor's readings to what it yields.
 
-        `measured`: see Command; others are read around each command, and disturb what is measured.
+        `measured`: see Command. Other hosts are read around each command, which disturbs what is measured.
 
-        Other hosts are read once, for the first of commands that run at the same time.
+        Other hosts are read once for commands that run at the same time.
         """
         with self._lock:
             asks = self._under_way == 0
@@ -74,19 +74,19 @@ class Neighbours:
         return found
 
     def keep(self, files: Path) -> None:
-        """Write the trial's file, with what was seen: from now on that decides whether it was disturbed."""
+        """Write the trial's file with what was seen, which decides from now on whether the trial was disturbed."""
         if self._commands:
             document = {"schema_version": 1, "commands": self._commands}
             try:
                 document["seen"] = interference.seen(document)
-            except (ArithmeticError, LookupError, TypeError):  # counters as no kernel known here writes them
+            except (ArithmeticError, LookupError, TypeError):  # counters in a form that no known kernel writes
                 log.exception("what others did beside a trial cannot be told")
                 document["seen"] = {}
             write_atomically(files / interference.FILE, as_json(document))
 
 
 def watch(agent: HostAgent, seconds: float) -> dict[str, Any]:
-    """What a host does in the next seconds, as a trial keeps it, of a command that does nothing."""
+    """What a host does in the next seconds, in the form that a trial keeps, for a command that does nothing."""
     own_before = _used_by_controller()
     answer = agent.call("watch-host", str(seconds))
     own = (own_before, _used_by_controller()) if answer["boot_id"] == _boot_id() else None
@@ -101,10 +101,10 @@ def _boot_id() -> str | None:
 
 
 def _used_by_controller() -> dict[str, Any]:
-    """By this process, by what it started and by those of this terminal that wait for it, such as Snakemake.
+    """Usage by this process, its descendants, and processes of this terminal that wait for it, such as Snakemake.
 
-    "cpu_s", and the bytes that disks read and wrote for it: a program whose pages were dropped is read again. "pids"
-    are the processes that are not to be named as neighbours.
+    "cpu_s", and the bytes that disks read and wrote for them: a program whose pages were dropped is read again. "pids"
+    are the processes that must not be named as neighbours.
     """
     pids = (os.getpid(), *_waiting())
     used = (resource.getrusage(who) for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN))

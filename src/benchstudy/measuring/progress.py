@@ -1,7 +1,7 @@
-"""How far a session is: a live line for each session on a terminal, plain timestamped lines elsewhere.
+"""The progress of sessions: one live line per session on a terminal, plain timestamped lines elsewhere.
 
-Sessions run in processes of their own. Each writes its state to a small file; on a terminal the first of them to get
-a lock draws the lines of all, and when it ends another takes over. Warnings scroll above them, as Snakemake's lines do.
+Each session runs in its own process and writes its state to a small file. On a terminal, the first process to get a
+lock draws the lines of all. When it ends, another takes over. Warnings scroll above, as Snakemake's output does.
 """
 
 import json
@@ -22,8 +22,8 @@ from benchstudy.model.files import lock_if_free, whole_or_nothing
 log = logging.getLogger("benchstudy")
 
 _REFRESH_S = 0.25
-_RESTS = 10  # times as long as it draws: a controller of a thousand sessions has other things to do
-_MANY = 12  # sessions, of which nobody reads every line
+_RESTS = 10  # pause between drawings, in durations of a drawing, so that a thousand sessions do not keep a core busy
+_MANY = 12  # sessions; with more, nobody reads every line
 
 
 class Progress:
@@ -39,11 +39,11 @@ class Progress:
         apart_s: float = 0.0,
         draws: bool = True,
     ):
-        """`adaptive`: `blocks` is the most there can be, and what is left only the least. `apart_s`: from the beginning
-        of a block to that of the next, at least. `draws`: False where another process draws for this one."""
+        """`adaptive`: `blocks` is a maximum, so the time left is a minimum. `apart_s`: the least time from the start of
+        one block to the start of the next. `draws`: False if another process draws for this one."""
         self._folder = folder
         self._state_file = folder / f"{machine.process()}.json"
-        # Times are of the monotonic clock, which all processes of a machine share: who draws can tell how long ago.
+        # Times are from the monotonic clock, which all processes of a machine share, so any of them can draw durations.
         self._state: dict[str, Any] = {
             "unix": _unix(),
             "session": session,
@@ -80,12 +80,12 @@ class Progress:
         self._state_file.unlink(missing_ok=True)
 
     def begin(self, total: int, adopted: int, *, blocks: int) -> None:
-        """`total` trials in so many blocks."""
+        """Announce `total` trials in `blocks` blocks."""
         self._state |= {"total": total, "now": "preparing", "blocks_to_do": blocks}
         self.event(f"{total} trials to measure, {adopted} adopted")
 
     def extend(self, more: int, *, blocks: int) -> None:
-        """So many trials, in so many blocks, besides those told so far."""
+        """Add `more` trials, in `blocks` blocks."""
         self._state["total"] += more
         self._state["blocks_to_do"] += blocks
         self._publish()
@@ -98,7 +98,7 @@ class Progress:
         self._publish()
 
     def wait(self, block: int, wait_s: float) -> None:
-        """Nothing is measured for so long, because blocks are to be apart."""
+        """Announce a pause of `wait_s` seconds, because blocks have to be apart."""
         self._state |= {"now": f"waiting for block {block}", "wait_until": time.monotonic() + wait_s}
         self._publish()
         log.info("%s: block %d begins in %s", self._state["session"], block, clock(wait_s))
@@ -109,7 +109,7 @@ class Progress:
 
     def trial_finished(self, block: int, case: str, status: str, cause: str | None, duration_s: float) -> None:
         number = self._state["done"] + 1
-        if status == "aborted":  # no result: it is done again
+        if status == "aborted":  # not a result: the trial is repeated
             self._state["aborted"] += 1
         else:
             self._state |= {"done": number, "last_done": time.monotonic()}
@@ -134,7 +134,7 @@ class Progress:
         log.warning("%s: %s", self._state["session"], text)
 
     def _publish(self) -> None:
-        # Events come from several threads. A full disk is told where the next trial is stored, and this is no result.
+        # Events come from several threads. A full disk is reported when the next trial is stored; this is not a result.
         with self._publishing, suppress(OSError), whole_or_nothing(self._state_file) as temporary:
             temporary.write_text(json.dumps(self._state))
 
@@ -145,7 +145,7 @@ class Progress:
 
 
 class Drawing:
-    """The lines of all sessions of a controller, drawn by whichever process is the first to have their lock."""
+    """Draws the lines of all sessions of a controller, in whichever process gets the lock first."""
 
     def __init__(self, folder: Path):
         self._folder, self._lines, self._next = folder, StatusLines(), 0.0
@@ -163,7 +163,7 @@ class Drawing:
             self._lock.close()
 
     def step(self) -> None:
-        """Draw what there is now, unless that was done a moment ago; to be called again and again."""
+        """Draw the present state, unless it was drawn a moment ago. Call it repeatedly."""
         began = time.monotonic()
         if began < self._next or self._lock is None:
             return
@@ -175,7 +175,7 @@ class Drawing:
 
 
 def _rows(states: list[dict[str, Any]]) -> list[list[str]]:
-    """A line a session. Of many, those first that have trouble, below a line of all of them together."""
+    """One line per session. If there are many: a line for all together, then those with problems first."""
     rows = [_cells(state) for state in states]
     if len(states) <= _MANY:
         return rows
@@ -188,7 +188,7 @@ def _rows(states: list[dict[str, Any]]) -> list[list[str]]:
         "",
         f"{clock(time.monotonic() - min(state['begun'] for state in states))} elapsed",
         f"{clock(max((left for state in begun if (left := _left_s(state)) is not None), default=None))} left",
-        f"trouble in {sum(map(bool, trouble))}" if any(trouble) else "",
+        f"problems in {sum(map(bool, trouble))}" if any(trouble) else "",
     ]
     return [together, *(rows[at] for at in sorted(range(len(rows)), key=lambda at: -trouble[at]))]
 
@@ -206,14 +206,14 @@ _MOMENTS = ("begun", "trials_begun", "last_done", "wait_until")
 
 
 def _unix() -> float:
-    """What this machine's monotonic clock lacks to the time of day, by which moments of two machines are compared."""
+    """Unix time minus this machine's monotonic clock, to compare moments on two machines."""
     return time.time() - time.monotonic()
 
 
 def forget_killed(folder: Path, *, elsewhere: bool = False) -> None:
-    """Remove what sessions left that were killed: their states, and what they were writing.
+    """Remove what killed sessions left: their states, and files that they were writing.
 
-    `elsewhere`: all that sessions on other machines left, too. Who says so knows that none is held there.
+    `elsewhere`: also what sessions on other machines left. The caller must know that none is running there.
     """
     for path in folder.glob("*.json*"):
         pid = machine.pid_here(path.name.strip(".").partition(".")[0])
@@ -223,7 +223,7 @@ def forget_killed(folder: Path, *, elsewhere: bool = False) -> None:
 
 
 def under_way(folder: Path) -> list[str]:
-    """Each session that is being held, and when it may be done: `FAMILY on TARGET, 0:42 left`."""
+    """Each running session with its expected time left: `FAMILY on TARGET, 0:42 left`."""
     return [f"{state['session']}, {_left(state)} left" for state in _states(folder)]
 
 
@@ -249,7 +249,7 @@ def _left(state: Mapping[str, Any]) -> str:
 
 
 def _left_s(state: Mapping[str, Any]) -> float | None:
-    """By the trials so far; None before the first is done."""
+    """Seconds left, estimated from the trials so far; None before the first is done."""
     if not state["done"]:
         return None
     each_s = (state["last_done"] - state["trials_begun"] - state["waited_s"]) / state["done"]
@@ -260,7 +260,7 @@ def _left_s(state: Mapping[str, Any]) -> float | None:
 
 
 def _waits_s(state: Mapping[str, Any], each_s: float, now: float) -> float:
-    """What is still to be waited for between blocks: of a block's distance, what its own trials do not take."""
+    """Seconds still to be spent waiting between blocks: the distance of blocks minus the duration of their trials."""
     blocks = state["blocks_to_do"]
     if not state["apart_s"] or not blocks:
         return 0.0
@@ -271,7 +271,7 @@ def _waits_s(state: Mapping[str, Any], each_s: float, now: float) -> float:
 
 
 def clock(seconds: float | None) -> str:
-    """As on a stop watch: `1:05`, `2:01:05`; `?` of what nobody knows."""
+    """A duration as on a stopwatch: `1:05`, `2:01:05`; `?` if unknown."""
     if seconds is None:
         return "?"
     minutes, rest = divmod(round(seconds), 60)
@@ -279,8 +279,8 @@ def clock(seconds: float | None) -> str:
 
 
 def log_to(path: Path | None, *, one_of_many: bool = False) -> Callable[[], None]:
-    """One log file a job; the terminal gets warnings, or everything where no live line says it, unless there are many
-    beside it that would say as much. Returns an undo.
+    """One log file per job. The terminal gets warnings, or everything if it shows no live line and this is not one of
+    many jobs. Returns a function that undoes it.
     """
     handlers: list[logging.Handler] = []
     stream = logging.StreamHandler(sys.stderr)
@@ -298,7 +298,7 @@ def log_to(path: Path | None, *, one_of_many: bool = False) -> Callable[[], None
     def undo() -> None:
         for handler in handlers:
             log.removeHandler(handler)
-            with suppress(OSError):  # what a full disk did not take of it is told elsewhere
+            with suppress(OSError):  # a full disk is reported elsewhere
                 handler.close()
 
     return undo

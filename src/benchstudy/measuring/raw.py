@@ -61,10 +61,10 @@ _PARTIAL = ".partial-"
 _RECEIVED, _REPLACED = ".received-", ".replaced-"
 
 Status = Literal["ok", "failed", "timeout", "aborted"]
-# Folders beside those of the cases.
+# Folders besides those of cases.
 _NO_CASES = (SESSIONS, LOOKS)
-# An aborted trial says nothing about the system under test (the controller or the connection went away): it is kept
-# as evidence, and done again. The others are results.
+# An aborted trial says nothing about the system under test (the controller or the connection went away). It is kept
+# as evidence and repeated. The others are results.
 RESULTS: tuple[Status, ...] = ("ok", "failed", "timeout")
 
 
@@ -110,9 +110,9 @@ class CommandRecord(_Record):
 
 
 class TrialFacts(_Record):
-    """What of a trial's record decides whether there is anything left to measure. Times are UTC, ISO 8601.
+    """The part of a trial's record that decides whether anything is left to measure. Times are UTC, ISO 8601.
 
-    `cause`: why it failed in a person's words, and `failure` as a value, both None of one that did not.
+    `cause`: why it failed, in words; `failure`: the same as a value. Both are None if it did not fail.
     """
 
     schema_version: Literal[1, 2] = 2
@@ -135,8 +135,8 @@ class TrialFacts(_Record):
 class TrialRecord(TrialFacts):
     """What `trial.json` holds.
 
-    Records of schema 1 have the words of a failure alone: what they say is translated here, when one is read, and
-    nowhere else.
+    Records of schema 1 describe failures only in words. These are translated to values here, on reading, and nowhere
+    else.
     """
 
     study: str
@@ -165,7 +165,7 @@ class StoredFile(NamedTuple):
 
 @dataclass(frozen=True)
 class StoredTrial:
-    """A committed trial, its files compared with SHA256SUMS."""
+    """A committed trial whose files were compared with SHA256SUMS."""
 
     folder: Path
     facts: TrialFacts = field(compare=False)
@@ -173,7 +173,7 @@ class StoredTrial:
 
     @cached_property
     def record(self) -> TrialRecord:
-        """All of `trial.json`, read when it is asked for. Raises CorruptTrial."""
+        """The whole `trial.json`, read on first access. Raises CorruptTrial."""
         return self.facts if isinstance(self.facts, TrialRecord) else _record_in(self.folder)
 
     @property
@@ -198,9 +198,9 @@ class TrialStore:
 
     @contextmanager
     def exclusive(self, again: Callable[[], bool] = lambda: False) -> Iterator[None]:
-        """One session at a time may write here; the lock goes with its process, however it ends.
+        """Hold the lock that lets one session at a time write here. The end of the process releases it in any case.
 
-        Raises SessionFailed when another one has it and `again`, which may take its time, is not for asking once more.
+        Raises SessionFailed if another session has it and `again`, which may wait before it answers, returns False.
         """
         self.folder.mkdir(parents=True, exist_ok=True)
         with (self.folder / ".lock").open("a+") as lock:
@@ -222,7 +222,7 @@ class TrialStore:
             yield
 
     def begin(self, case: str, block: int) -> "PartialTrial":
-        """A place for a new trial's files; nothing is there for others before `commit`."""
+        """A place for a new trial's files. Others see nothing of it before `commit`."""
         uuid = str(uuid4())
         folder = self.folder / case / f"{_PARTIAL}{uuid[:8]}"
         folder.mkdir(parents=True)
@@ -232,15 +232,15 @@ class TrialStore:
     def trials(self, *, read: bool = False) -> list[StoredTrial]:
         """Every committed trial, by case, block and start. Raises CorruptTrial that names the file.
 
-        Files that are as they were when they were compared are not read again, unless all are to be `read`. A discarded
-        trial that was altered is left out: no figure rests on it, and nothing can be said of it any more.
+        Files that have not changed since they were compared are read again only with `read`. A discarded trial that was
+        altered is left out: no figure uses it, and its content is no longer reliable.
         """
         moment, seen = confirmed.Moment(self.folder), look(self.folder)
         discarded = discarded_in(seen)
         reading = _Reading(self.folder, moment, seen, read)
         trials = []
         for place in seen:
-            # One without its sums is a damaged trial, and would be measured again if it were passed over.
+            # A trial without sums is damaged. Skipping it would have it measured again.
             if place.partition("/")[0] in _NO_CASES or not trial_of(place):
                 continue
             try:
@@ -248,26 +248,26 @@ class TrialStore:
             except CorruptTrial as error:
                 if trial_of(place) not in discarded:
                     raise
-                log.warning("discarded, and left out: %s", error)
+                log.warning("left out a discarded trial: %s", error)
         reading.remember()
         return in_order(trials)
 
     def looks(self) -> list[dict[str, Any]]:
-        """What adaptive sessions saw when they decided whether to go on, the earliest first. Raises CorruptTrial."""
+        """The looks on which adaptive sessions decided whether to continue, earliest first. Raises CorruptTrial."""
         found = []
         for sums in self.folder.glob(f"{LOOKS}/[!.]*/{SUMS}"):
             try:
                 verify(sums.parent)
             except CorruptTrial as error:
                 raise CorruptTrial(
-                    f"{sums.parent / _LOOK}: what a session saw was altered or is missing; restore it from a copy, or "
-                    f"remove {sums.parent} and the session looks again"
+                    f"{sums.parent / _LOOK}: a look was altered or is missing; restore it from a copy, or "
+                    f"remove {sums.parent}, and the session takes the look again"
                 ) from error
             found.append(_look(sums.parent / _LOOK))
         return sorted(found, key=lambda look: (look["when"], look["uuid"]))
 
     def keep_look(self, look: Mapping[str, Any]) -> None:
-        """Store what was seen: a decision to stop is a fact, and no later version of a parser can take it back."""
+        """Store a look: a decision to stop is a fact that no later version of a parser may revoke."""
         final = self.folder / LOOKS / look["uuid"][:8]
         folder = final.with_name(f"{_PARTIAL}{final.name}")
         folder.mkdir(parents=True)
@@ -278,9 +278,9 @@ class TrialStore:
 
     @contextmanager
     def receiving(self, place: str) -> Iterator[Path]:
-        """A folder to be filled with what another store sealed as `place`; `commit_received` takes it.
+        """A folder to fill with what another store sealed as `place`; `commit_received` makes it part of this store.
 
-        Raises CorruptTrial where it is not what its sums say, and leaves nothing then.
+        Raises CorruptTrial if the content does not match its sums, and leaves nothing then.
         """
         folder = self._received(place)
         folder.mkdir(parents=True)
@@ -294,9 +294,9 @@ class TrialStore:
             raise
 
     def commit_received(self, places: Sequence[str]) -> None:
-        """Make what was received durable, all at once, and then a part of the store.
+        """Make received folders durable, all at once, and then part of the store.
 
-        What is there already is replaced: only a part of it was there.
+        A folder that exists is replaced, because only a part of it was here.
         """
         os.sync()
         for place in places:
@@ -311,7 +311,7 @@ class TrialStore:
         return final.with_name(f"{_RECEIVED}{final.name}")
 
     def receive_discard(self, file: str, text: str) -> None:
-        """As it was written for another store."""
+        """Store a discard as it was written in another store."""
         folder = self.folder / DISCARDS
         folder.mkdir(exist_ok=True)
         write_atomically(folder / file, text)
@@ -322,7 +322,7 @@ class TrialStore:
         return {entry.uuid: entry for entry in found}
 
     def discard(self, trial: StoredTrial, why: str) -> Discard:
-        """Have a trial replaced by the next session. It stays on disk, and reports show it as discarded."""
+        """Have the next session replace a trial. It stays on disk, and reports show it as discarded."""
         entry = Discard(trial.record.uuid, why, f"{getpass.getuser()}@{socket.gethostname()}", now())
         folder = self.folder / DISCARDS
         folder.mkdir(exist_ok=True)
@@ -331,15 +331,15 @@ class TrialStore:
         return entry
 
     def forget_index(self) -> None:
-        """Before what it lists is changed: it is derived, and without it the workflow plans the session that makes it.
+        """Remove the index before its content changes. It is derived: if it is missing, the workflow plans a session.
 
-        An old one beside new trials would say that somebody added them.
+        An old index beside new trials would look as if somebody had added them.
         """
         self.index.unlink(missing_ok=True)
 
 
 class PartialTrial:
-    """A trial being filled. Exactly one of `commit`, `commit_together` and `abandon` ends it."""
+    """A trial that is being filled. Exactly one of `commit`, `commit_together` and `abandon` ends it."""
 
     def __init__(self, uuid: str, folder: Path, final: Path):
         self.uuid, self.folder, self._final = uuid, folder, final
@@ -353,7 +353,7 @@ class PartialTrial:
 
     @classmethod
     def commit_together(cls, filled: Sequence[tuple["PartialTrial", TrialRecord]]) -> list[StoredTrial]:
-        """What `commit` does for each. Their bytes reach the disk all at once, which takes a tenth of the time."""
+        """Commit several trials. Their bytes reach the disk all at once, which takes a tenth of the time."""
         for partial, record in filled:
             (partial.folder / RECORD).write_text(record.model_dump_json(indent=2) + "\n")
             seal(partial.folder, durable=False)
@@ -368,9 +368,9 @@ class PartialTrial:
 
 
 class _Reading:
-    """Of a store's trials. What is known and what is remembered of a trial hold as long as its files stay.
+    """Reads the trials of a store. What is remembered of a trial is valid as long as its files do not change.
 
-    `read`: its files are compared all the same.
+    `read`: compare the files anyway.
     """
 
     def __init__(self, store: Path, moment: confirmed.Moment, seen: Seen, read: bool):
@@ -388,7 +388,7 @@ class _Reading:
                 raise _corrupt(folder, checked.differences[0])
             self._sure[place] = self._moment.certain(files)
         sums, before = files[SUMS], self._before.get(place)
-        with suppress(LookupError, TypeError, ValueError):  # spoilt, or of another version
+        with suppress(LookupError, TypeError, ValueError):  # damaged, or from another version
             if before and before["sums"] == sums:
                 stored = tuple(map(StoredFile._make, before["files"]))
                 trial = StoredTrial(folder, TrialFacts.model_validate(before["facts"]), stored)
@@ -396,7 +396,7 @@ class _Reading:
                 return trial
         record = _record_in(folder)
         trial = StoredTrial(folder, record, tuple(_read_sums(folder)))
-        # A failure that is translated today may be translated better by another version.
+        # Another version may translate a failure better.
         if SUMS in self._sure[place] and not (record.failure and record.schema_version == 1):
             told = record.model_dump(mode="json", include=set(TrialFacts.model_fields))
             self._facts[place] = {"sums": sums, "files": list(map(list, trial.files)), "facts": told}
@@ -424,7 +424,7 @@ def _record_in(folder: Path) -> TrialRecord:
     try:
         return TrialRecord.model_validate_json((folder / RECORD).read_bytes())
     except (FileNotFoundError, ValueError) as error:
-        raise CorruptTrial(f"{folder / RECORD}: not a trial record this version can read: {error}") from error
+        raise CorruptTrial(f"{folder / RECORD}: not a trial record that this version can read: {error}") from error
 
 
 def verify(folder: Path) -> list[StoredFile]:
@@ -448,8 +448,8 @@ def _read_sums(folder: Path) -> list[StoredFile]:
 
 
 def find_trials(raw: Path, prefix: str) -> list[tuple[TrialStore, StoredTrial]]:
-    """Trials of any study below `raw` whose uuid begins with `prefix`, without a look at their files: a damaged trial
-    must be found, so that it can be discarded.
+    """Trials of any study below `raw` whose uuid begins with `prefix`. Their files are not checked, so that you can
+    discard a damaged trial.
     """
     found = []
     for folder in raw.glob(f"*/*/*/*/[!.]*-{prefix[:8]}*"):
@@ -460,7 +460,7 @@ def find_trials(raw: Path, prefix: str) -> list[tuple[TrialStore, StoredTrial]]:
 
 
 def _record(folder: Path) -> TrialRecord:
-    """Of one that cannot be read any more: the little that session.json has of it."""
+    """The record of a trial; if it cannot be read, the little that session.json has of it."""
     try:
         return TrialRecord.model_validate_json((folder / RECORD).read_bytes())
     except (FileNotFoundError, ValueError) as error:
@@ -469,7 +469,7 @@ def _record(folder: Path) -> TrialRecord:
             if index.parent / entry["path"] == folder:
                 return TrialRecord.model_construct(**{key: entry[key] for key in ("uuid", "case", "block", "status")})
         raise CorruptTrial(
-            f"{folder / RECORD}: cannot be read ({error}), and session.json has no such trial: restore it"
+            f"{folder / RECORD}: cannot be read ({error}), and session.json does not list this trial: restore it"
         ) from error
 
 
@@ -477,7 +477,7 @@ def _discard(path: Path) -> Discard:
     try:
         return TypeAdapter(Discard).validate_json(path.read_bytes())
     except ValueError as error:
-        raise CorruptTrial(f"{path}: says no more which trial was discarded; restore it from a copy") from error
+        raise CorruptTrial(f"{path}: damaged: cannot tell which trial was discarded; restore it from a copy") from error
 
 
 def _look(path: Path) -> dict[str, Any]:
@@ -487,11 +487,11 @@ def _look(path: Path) -> dict[str, Any]:
             return found
     except (LookupError, TypeError, ValueError):
         pass
-    raise CorruptTrial(f"{path}: says no more what a session saw; restore it from a copy")
+    raise CorruptTrial(f"{path}: damaged: not a look of a session; restore it from a copy")
 
 
 def index_problem(index: Path) -> str | None:
-    """Why a session could not be held, by its index; None when it was, or when there is no index."""
+    """Why a session could not be held, from its index; None if it was held, or if there is no index."""
     if not index.exists():
         return None
     try:
@@ -506,7 +506,7 @@ def _aside(final: Path) -> Path:
 
 
 def _exchange(folder: Path, final: Path) -> None:
-    """Put a folder in the place of what may be there, which is aside then."""
+    """Move a folder into place. What was there before is moved aside."""
     if final.is_dir():
         os.rename(final, _aside(final))
     try:
@@ -518,6 +518,6 @@ def _exchange(folder: Path, final: Path) -> None:
 
 
 def _remove(folder: Path) -> None:
-    """Remove a folder of ours that was never committed, whatever its permissions."""
+    """Remove a folder that was never committed, whatever its permissions."""
     make_writable(folder)
     shutil.rmtree(folder)

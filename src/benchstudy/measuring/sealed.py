@@ -1,4 +1,4 @@
-"""Sealed folders: how raw files are sealed with their SHA-256, and what differs from what was sealed."""
+"""Seals folders of raw files with their SHA-256, and finds what differs from what was sealed."""
 
 import os
 import re
@@ -19,7 +19,7 @@ SUMS = "SHA256SUMS"
 DISCARDS = "discards"
 LOOKS = "looks"
 SESSIONS = "sessions"
-# In a sealed folder of which only a part is here: {name: size in bytes} of its files that an archive has.
+# In a sealed folder that is only partly here: {name: size in bytes} of the files that only an archive has.
 IN_ARCHIVE = "IN_ARCHIVE"
 
 _LINE = re.compile(r"([0-9a-f]{64})  (.+)")
@@ -27,9 +27,9 @@ TRIAL_FOLDER = re.compile(r"\d{4,}-([0-9a-f]{8})")
 _PLAIN = "".join(map(chr, range(32, 127))).replace("/", "").replace("%", "")
 GONE = "its folder is gone"
 
-# Size in bytes, times of modification and of change in ns, inode: lists, as JSON gives them back.
+# Size in bytes, times of modification and of change in ns, inode. A list, because JSON has no tuples.
 Stat = list[int]
-# {folder in a store: {file in it: Stat}}. A sealed folder is "<case>/<trial>"; "" has session.json.
+# {folder in a store: {file in it: Stat}}. A sealed folder is "<case>/<trial>"; "" holds session.json.
 Seen = Mapping[str, Mapping[str, Stat]]
 
 
@@ -59,7 +59,7 @@ class _Stopping(BaseModel):
 
 
 class _Index(BaseModel):
-    """What must be in a session.json, among other things, to be gone by."""
+    """The least that a session.json must contain to be used."""
 
     target: str
     family: str
@@ -72,8 +72,8 @@ class _Index(BaseModel):
 
 @dataclass
 class Checked:
-    """`files` were compared; `differences` says what is not as it was stored, one line a file. `in_archive`: files that
-    are not here, because only what tables need was pulled.
+    """`files`: how many were compared; `differences`: what is not as it was stored, one line per file. `in_archive`:
+    files that are not here, because only what tables need was pulled.
     """
 
     files: int = 0
@@ -92,12 +92,12 @@ def trial_of(place: str) -> str | None:
     return match[1] if match else None
 
 
-# -- what there is ----------------------------------------------------------------------
+# -- what exists ----------------------------------------------------------------------
 
 
 @nothing_collected()
 def look(store: Path) -> dict[str, dict[str, Stat]]:
-    """Every file that counts of a family's raw folder, unread. What is hidden is a lock, or not committed yet."""
+    """Every file of a family's raw folder, unread. Hidden ones, which are locks or not yet committed, are left out."""
     seen: dict[str, dict[str, Stat]] = {}
     for group in _visible(store):
         if group.is_dir(follow_symlinks=False):
@@ -135,7 +135,7 @@ def _stat(entry: "os.DirEntry[str]") -> Stat:
 
 def seal(folder: Path, *, durable: bool = True) -> None:
     """Hash every file below `folder` into SHA256SUMS and make it read-only. `durable`: fsync all of it."""
-    (folder / SUMS).unlink(missing_ok=True)  # it would list itself, where a sealing before this one was killed
+    (folder / SUMS).unlink(missing_ok=True)  # left by a killed sealing, it would list itself
     _make_plain(folder)
     files = sorted(p for p in folder.rglob("*") if p.is_file() and not p.is_symlink())
     sums = "".join(f"{sha256_of(path)}  {path.relative_to(folder).as_posix()}\n" for path in files)
@@ -147,21 +147,21 @@ def seal(folder: Path, *, durable: bool = True) -> None:
 
 
 def protect(folder: Path) -> None:
-    """Make it read-only, with all that is in it."""
+    """Make a folder and everything in it read-only."""
     for path in sorted(folder.rglob("*"), reverse=True):  # what is in a folder before the folder
         path.chmod(0o555 if path.is_dir() else 0o444)
     folder.chmod(0o555)
 
 
 def make_writable(folder: Path) -> None:
-    """Of a folder that is not committed, whatever of it was made read-only already."""
+    """Make a folder that is not committed writable again, even if parts of it are read-only."""
     for path in (folder, *(p for p in folder.rglob("*") if p.is_dir() and not p.is_symlink())):
         path.chmod(0o755)
 
 
 def _make_plain(folder: Path) -> None:
-    """What a tool left is kept in a form that sums can list: a link becomes the file that it names, or a text of what
-    it names where that lies outside; of a name, bytes that stand for no character in a line are written as %0A.
+    """Convert what a tool left to a form that sums can list. A link becomes a copy of its target, or a text with the
+    target's name if the target lies outside. Bytes of a name that cannot stand in a line are written like %0A.
     """
     for path in sorted(folder.rglob("*"), reverse=True):  # what is in a folder before the folder
         if path.is_symlink():
@@ -171,7 +171,7 @@ def _make_plain(folder: Path) -> None:
                 shutil.copyfile(target, path)
             else:
                 path.with_name(f"{path.name}.link").write_bytes(os.fsencode(named))
-        elif not path.is_file() and not path.is_dir():  # a pipe or a socket holds nothing
+        elif not path.is_file() and not path.is_dir():  # a pipe or a socket has no content
             path.unlink()
     for path in sorted(folder.rglob("*"), reverse=True):
         if not path.name.isprintable():
@@ -182,10 +182,10 @@ def _make_plain(folder: Path) -> None:
 
 
 def check_folder(name: str, folder: Path, files: Iterable[str] | None = None, unread: Iterable[str] = ()) -> Checked:
-    """A sealed folder against its sums. Files that nobody sealed are named as well: they look like evidence.
+    """Compare a sealed folder with its sums. Also names files that were never sealed, because they look like evidence.
 
-    `name`: what differences begin with. `files`: all that is in it, looked for when left out. `unread`: of them, those
-    that are known to be as they were.
+    `name`: what differences begin with. `files`: all files in the folder (default: list them). `unread`: those of them
+    that are known to be unchanged.
     """
     found = set(dict(_files(folder)) if files is None else files)
     if SUMS not in found:
@@ -202,7 +202,7 @@ def check_folder(name: str, folder: Path, files: Iterable[str] | None = None, un
 
 
 def in_archive(folder: Path) -> dict[str, int]:
-    """Files of a sealed folder that are not here but in an archive, with their sizes in bytes."""
+    """Files of a sealed folder that are only in an archive, with their sizes in bytes."""
     found = _json(folder / IN_ARCHIVE)
     return found if isinstance(found, dict) else {}
 
@@ -210,10 +210,10 @@ def in_archive(folder: Path) -> dict[str, int]:
 def against_index(
     root: Path, store: Path, seen: Seen, places: Iterable[str] | None = None
 ) -> Iterator[tuple[str, str]]:
-    """(folder, difference) where session.json and the folders beside it do not agree; nothing where there is none.
+    """(folder, difference) for each contradiction between session.json and the folders beside it; nothing without one.
 
-    SHA256SUMS lies beside what it lists, and could have been altered with it: session.json holds each sum again.
-    `places`: only of these; all when left out.
+    SHA256SUMS lies beside what it lists and could have been altered with it, so session.json repeats each sum.
+    `places`: the folders to compare (default: all).
     """
     index, at = read_index(store / paths.SESSION_INDEX), store.relative_to(root).as_posix()
     if index is None:
@@ -236,7 +236,7 @@ def against_index(
     discarded = discarded_in(seen)
     for place in sorted(seen if asked is None else seen.keys() & asked):
         trial = trial_of(place)
-        # A damaged one is not listed any more when it was discarded.
+        # A damaged trial is no longer listed once it is discarded.
         if trial and trial not in discarded and place not in trials and SUMS in seen[place]:
             way = f"remove {at}/session.json and run {hints.snakemake()}, which lists it"
             yield place, f"{at}/{place}: is on disk, but not listed; {way}"
@@ -264,9 +264,9 @@ def _discards(store: Path, at: str, index: Mapping[str, Any], seen: Seen) -> Ite
 
 @nothing_collected()
 def read_index(path: Path) -> dict[str, Any] | None:
-    """What a session.json holds; None where there is none, or a damaged one: it can be made again at any time.
+    """The content of a session.json; None if it is missing or damaged, because it can be made again at any time.
 
-    One that cannot be read now may be whole, and nothing is made in its place: raises OSError.
+    Raises OSError if the file cannot be read now: it may be intact, so it must not be replaced.
     """
     found = _json(path)
     try:
@@ -284,24 +284,24 @@ def _json(path: Path) -> Any:
 
 
 def _stored(path: Path) -> Any:
-    """What a file holds; None of a damaged one. One that cannot be read now is no altered one: raises OSError."""
+    """The content of a file; None if it is damaged. Raises OSError if it cannot be read now, which is no damage."""
     try:
         return json_of(path.read_bytes())
     except ValueError:
         return None
     except OSError as error:
-        error.filename = error.filename or str(path)  # a read that fails does not tell
+        error.filename = error.filename or str(path)  # a failed read does not name the file
         raise
 
 
 def compared(place: str, listed: Mapping[str, str], found: Iterable[str], digest: Callable[[str], str]) -> Checked:
-    """What is listed against what there is. `digest` reads a file that exists."""
+    """Compare listed files with existing ones. `digest` reads an existing file."""
     found, checked = set(found), Checked()
     for name in sorted(listed.keys() | found):
         if name not in found:
             checked.differences.append(f"{place}{name}: missing")
         elif name not in listed:
-            checked.differences.append(f"{place}{name}: was added; {SUMS} does not list it")
+            checked.differences.append(f"{place}{name}: added: {SUMS} does not list it")
         else:
             checked.files += 1
             try:
@@ -310,17 +310,17 @@ def compared(place: str, listed: Mapping[str, str], found: Iterable[str], digest
                 checked.differences.append(f"{place}{name}: {disk_trouble(error) or error}")
                 continue
             if not same:
-                checked.differences.append(f"{place}{name}: altered: its SHA-256 is not the one in {SUMS}")
+                checked.differences.append(f"{place}{name}: altered: its SHA-256 differs from the one in {SUMS}")
     return checked
 
 
 def sums_in(text: str) -> dict[str, str]:
-    """Name to SHA-256, as `sha256sum` writes them. A line that is none is a difference under its own name."""
+    """Name to SHA-256, from the format of `sha256sum`. An invalid line becomes a name, so that it is a difference."""
     matches = ((line, _LINE.fullmatch(line)) for line in text.splitlines())
     return {match[2] if match else line: match[1] if match else "" for line, match in matches}
 
 
 def _sha256(path: Path) -> str:
     if path.is_symlink():
-        raise BenchstudyError("a link in the place of a file")
+        raise BenchstudyError("a link instead of a file")
     return sha256_of(path)

@@ -1,4 +1,4 @@
-"""One measuring job: what is missing of one family on one target, in random block order, under a lock on its hosts."""
+"""One measuring job: the missing trials of a family on a target, in random block order, under a lock on its hosts."""
 
 import json
 import logging
@@ -43,14 +43,14 @@ log = logging.getLogger("benchstudy")
 
 _MOST_NAMED = 5
 _ASKED_EVERY_S = 0.2
-_MOST_FRUITLESS_SESSIONS = 3  # that lost their hosts one after another, and measured nothing
-# How a command ends when its supervisor or its controller went away under it.
+_MOST_FRUITLESS_SESSIONS = 3  # in a row that lost their hosts and measured nothing
+# The states of a command whose supervisor or controller went away.
 _NOT_THE_TOOLS_DOING = {"lease-expired", "lost", "stopped"}
 
 
 @dataclass(frozen=True)
 class Scheduled:
-    """A trial to be done: its place in the random order of its block is recorded with it."""
+    """A trial to measure. Its position in the random order of its block is recorded with it."""
 
     case: Case
     block: int
@@ -58,13 +58,13 @@ class Scheduled:
 
 
 def schedule(plan: SessionPlan, blocks: int | None = None) -> list[Scheduled]:
-    """Every trial of the first `blocks` blocks, in the order of measuring; of all that there can be when left out.
+    """Every trial of the first `blocks` blocks (default: of all), in the order of measuring.
 
-    The same study gives the same order, always.
+    The same study always gives the same order.
     """
     order = []
     for block in range(1, (plan.blocks if blocks is None else blocks) + 1):
-        # A block's order must not depend on how many blocks there are, so that adding one changes no other.
+        # A block's order must not depend on the number of blocks, so that adding a block changes no other.
         rng = random.Random(f"{plan.study.seed}/{plan.target}/{plan.family_name}/{block}")
         cases = plan.family.order([case for case in plan.cases if case.is_in(block)], block, rng)
         order += [Scheduled(case.in_block(block), block, position) for position, case in enumerate(cases, start=1)]
@@ -74,16 +74,16 @@ def schedule(plan: SessionPlan, blocks: int | None = None) -> list[Scheduled]:
 def adopt(
     plan: SessionPlan, trials: Iterable[StoredTrial], discarded: Container[str]
 ) -> dict[tuple[str, int], StoredTrial]:
-    """Those of the verified `trials` that are results the plan asks for, by case and block. `discarded`: uuids.
+    """The verified `trials` that are results for the plan, by case and block. `discarded`: uuids.
 
-    Raises SessionFailed when a case was described anew after it was measured.
+    Raises SessionFailed if the study describes a case differently than when it was measured.
     """
     return {key: _standing(plan, found) for key, found in results(plan, trials, discarded).items()}
 
 
 def _standing(plan: SessionPlan, found: list[StoredTrial]) -> StoredTrial:
-    """Of a case's results in one block, that of which figures are: the first that was not disturbed, if any."""
-    if len(found) == 1:  # nothing to choose from: the files of ten thousand trials need not be read
+    """The result of a case in one block that figures use: the first undisturbed one, or else the first."""
+    if len(found) == 1:  # no choice, so the files of ten thousand trials need not be read
         return found[0]
     return next((trial for trial in found if not _disturbed(plan, trial)), found[0])
 
@@ -95,7 +95,7 @@ def _disturbed(plan: SessionPlan, trial: StoredTrial) -> bool:
 def results(
     plan: SessionPlan, trials: Iterable[StoredTrial], discarded: Container[str]
 ) -> dict[tuple[str, int], list[StoredTrial]]:
-    """As `adopt`, with all results of a case in a block: those that were repeated because of others on the host."""
+    """Like `adopt`, but with all results of a case in a block, including those repeated after a disturbance."""
     cases = {case.id: case for case in plan.cases}
     found: dict[tuple[str, int], list[StoredTrial]] = {}
     for trial in trials:
@@ -109,16 +109,16 @@ def results(
                 k for k in {*was, *is_now} if was.get(k) != json.loads(json.dumps(is_now, default=str)).get(k)
             )
             raise SessionFailed(
-                f"{facts.case}: the study now describes this case in another way ({', '.join(changed) or 'levels'} "
+                f"{facts.case}: the study now describes this case differently ({', '.join(changed) or 'levels'} "
                 f"changed) than when trial {trial.short} measured it. Give the study a new name to measure afresh, or "
-                f"put the old value back, or {hints.benchstudy('discard', '--case', facts.case, '--why', '…')}"
+                f"restore the old value, or run {hints.benchstudy('discard', '--case', facts.case, '--why', '…')}"
             )
         found.setdefault((facts.case, facts.block), []).append(trial)
     return found
 
 
 def set_aside(plan: SessionPlan, trials: Iterable[StoredTrial], discarded: Container[str]) -> dict[str, str]:
-    """Disturbed trials beside which another of the same case and block stands: their uuids, and that one's."""
+    """Disturbed trials that another trial of the same case and block replaces: uuid to uuid of the other."""
     aside: dict[str, str] = {}
     for found in results(plan, trials, discarded).values():
         standing = _standing(plan, found)
@@ -134,12 +134,11 @@ def missing_trials(
     *,
     may_look: bool = True,
 ) -> list[Scheduled]:
-    """What is to be measured next: all that is missing; in an adaptive session, what is missing before its next look.
+    """The trials to measure next: all missing ones, or in an adaptive session those missing before its next look.
 
-    Where nothing is, the look is taken from the verified `trials`, stored, told by `say`, and decides. A look that was
-    stored is never taken again, and who only asks (not `may_look`) takes none. [] when the session has all that it asks
-    for, or when it has to look first. Raises SessionFailed as `adopt`, and when a trial can no longer be parsed that a
-    look needs.
+    If none is missing, a look is taken from the verified `trials`, stored, passed to `say`, and decides. A stored look
+    is never taken again. Without `may_look` none is taken. Returns [] if the session is complete, or has to look first.
+    Raises SessionFailed like `adopt`, and if a trial that a look needs can no longer be parsed.
     """
     found = results(plan, trials, store.discards())
     adopted = {key: _standing(plan, repeated) for key, repeated in found.items()}
@@ -163,12 +162,12 @@ def missing_trials(
 
 
 def _is_missing(plan: SessionPlan, found: list[StoredTrial]) -> bool:
-    """Whether a case is still to be measured in a block: there is no result, or each was disturbed and is repeated."""
+    """Whether a case must still be measured in a block: it has no result, or only disturbed ones that are repeated."""
     return not found or (plan.disturbance.repeats(len(found)) and all(_disturbed(plan, trial) for trial in found))
 
 
 def waiting_s(plan: SessionPlan, trials: Iterable[StoredTrial], block: int, moment: datetime) -> float:
-    """How long a block has to wait at this moment, in seconds: 0 when it was begun before, or needs no distance."""
+    """How long a block has to wait at this moment, in seconds: 0 if it was begun before, or needs no distance."""
     begun: dict[int, datetime] = {}
     for trial in trials if plan.blocks_apart_s else ():
         if trial.facts.imported_from is None:
@@ -177,12 +176,12 @@ def waiting_s(plan: SessionPlan, trials: Iterable[StoredTrial], block: int, mome
     if block in begun or not begun:
         return 0.0
     since = (moment - max(begun.values())).total_seconds()
-    # A clock that was set back must not make it wait longer than that.
+    # If the clock was set back, it must not wait longer than the distance.
     return min(max(plan.blocks_apart_s - since, 0.0), plan.blocks_apart_s)
 
 
 def _while_another_ends(plan: SessionPlan) -> Callable[[], bool]:
-    """That of a command that was killed on another machine ends by the lease, and its end takes some time."""
+    """Waits for a session whose command was killed on another machine: it ends by its lease, which takes a while."""
     deadline, first = time.monotonic() + 2 * plan.study.thresholds.lease, iter([True])
 
     def again() -> bool:
@@ -198,10 +197,10 @@ def _while_another_ends(plan: SessionPlan) -> Callable[[], bool]:
 def hold_session(root: Path, plan: SessionPlan, connected: Callable[[], None] | None = None) -> Path:
     """Measure what is missing and write the index `session.json`; returns its path.
 
-    `connected`: called when the hosts were had, by one of many sessions whose common parent says how far they are.
+    `connected`: called when the hosts are connected, in one of many sessions whose common parent draws the progress.
 
-    Nothing missing: no host is contacted. A session that could not be held, or not to its end, still leaves an index
-    of what there is, with `problem` saying why. Raises CorruptTrial for an altered raw file.
+    If nothing is missing, no host is contacted. A session that fails or does not finish still leaves an index of what
+    exists, and `problem` says why. Raises CorruptTrial for an altered raw file.
     """
     store = TrialStore(paths.family_raw(root, plan.study.study, plan.target, plan.family_name))
     with store.exclusive(_while_another_ends(plan)):
@@ -218,7 +217,7 @@ def hold_session(root: Path, plan: SessionPlan, connected: Callable[[], None] | 
                 try:
                     _Session(root, plan, store, trials, connected).measure(missing)
                     missing = []
-                except LockLost as error:  # the hosts may be had again: a session of its own goes on from here
+                except LockLost as error:  # the hosts may become available again: a new session continues from here
                     fruitless = 0 if _results_in(trials) > before else fruitless + 1
                     if fruitless == _MOST_FRUITLESS_SESSIONS:
                         raise
@@ -229,16 +228,16 @@ def hold_session(root: Path, plan: SessionPlan, connected: Callable[[], None] | 
         except BenchstudyError as error:
             problem = str(error)
             log.error("%s on %s: %s", plan.family_name, plan.target, problem)
-        except OSError:  # of this machine: an index could not be written either
+        except OSError:  # on this machine, where an index could not be written either
             raise
-        except Exception as error:  # a host that answers nonsense, or a defect of ours, takes no other target along
+        except Exception as error:  # a host's nonsense, or a defect here, must not end other targets
             problem = f"internal error: {type(error).__name__}: {error}"
             log.exception("%s on %s: %s", plan.family_name, plan.target, problem)
         return write_index(plan, store, trials, problem)
 
 
 def is_held(root: Path, plan: SessionPlan) -> bool:
-    """Whether a session's index says that it has all that the plan asks for. No trial is read for it."""
+    """Whether a session's index says that it has everything in the plan. Reads no trial."""
     store = TrialStore(paths.family_raw(root, plan.study.study, plan.target, plan.family_name))
     index = read_index(store.index)
     if index is None or index["problem"] or index.get("plan") != plan.digest or plan.config.import_only:
@@ -251,7 +250,7 @@ def _results_in(trials: Iterable[StoredTrial]) -> int:
 
 
 def write_index(plan: SessionPlan, store: TrialStore, trials: Iterable[StoredTrial], problem: str | None) -> Path:
-    """`session.json`: every trial with the SHA-256 of each of its files, every session, every discard."""
+    """Write `session.json`: every trial with the SHA-256 of each of its files, every session, every discard."""
     listed = []
     for trial in in_order(trials):
         facts = trial.facts
@@ -264,7 +263,7 @@ def write_index(plan: SessionPlan, store: TrialStore, trials: Iterable[StoredTri
                 "session": facts.session,
                 "status": facts.status,
                 "cause": facts.cause,
-                "path": str(trial.folder.relative_to(store.folder)),
+                "path": f"{trial.folder.parent.name}/{trial.folder.name}",  # ten times as fast as pathlib finds it
                 "files": [file._asdict() for file in trial.files],
             }
         )
@@ -294,10 +293,10 @@ def write_index(plan: SessionPlan, store: TrialStore, trials: Iterable[StoredTri
 
 
 def _as_json(index: Mapping[str, Any]) -> str:
-    """As `as_json` writes it, which takes seconds for the files of ten thousand trials."""
+    """The same text as `as_json`, which would take seconds for the files of ten thousand trials."""
     try:
         return orjson.dumps(index, default=str, option=orjson.OPT_INDENT_2 | orjson.OPT_APPEND_NEWLINE).decode()
-    except TypeError:  # a tool's words that are no Unicode
+    except TypeError:  # output of a tool that is not Unicode
         return as_json(index)
 
 
@@ -308,11 +307,11 @@ def _session(path: Path) -> dict[str, Any]:
             return found
     except (LookupError, TypeError, ValueError):
         pass
-    raise CorruptTrial(f"{path}: says no more when a session was; restore it from a copy")
+    raise CorruptTrial(f"{path}: damaged: not the record of a session; restore it from a copy")
 
 
 def _stopping(plan: SessionPlan, store: TrialStore, trials: Iterable[StoredTrial]) -> dict[str, Any] | None:
-    """What an adaptive session has seen so far; None of one with a fixed number of blocks."""
+    """What an adaptive session has seen so far; None for a fixed number of blocks."""
     if plan.stopping is None:
         return None
     try:
@@ -332,7 +331,7 @@ class _Session:
         trials: list[StoredTrial],
         connected: Callable[[], None] | None,
     ):
-        """`trials`: what is measured is added to it, also when the session does not come to its end."""
+        """`trials`: measured trials are added to it, even if the session does not finish."""
         self._connected = connected
         self._root, self._plan, self._store, self._trials = root, plan, store, trials
         self._uuid = str(uuid4())
@@ -357,13 +356,13 @@ class _Session:
                 self._connected()
             self._record.begin({name: host.agent.facts() for name, host in hosts.items()})
             state = SessionState(self._uuid, self._plan, hosts, self._record.folder, self._event)
-            # Whatever happens, what the session started is ended and what it saw is recorded.
+            # Whatever happens, end what the session started and record what it saw.
             stack.callback(self._end, hosts)
             stack.callback(state.close)
             adopted = len(adopt(self._plan, self._trials, self._store.discards()))
             self._progress.begin(len(missing), adopted, blocks=len({scheduled.block for scheduled in missing}))
             while missing:
-                # Repeats come at the end of their block, so that they are compared with what was measured beside them.
+                # Repeats come at the end of their block, so that they are compared with trials of about the same time.
                 by_block = self._plan.disturbance.then == "repeat"
                 now_due = [s for s in missing if s.block == missing[0].block] if by_block else missing
                 self._results_of(now_due, state)
@@ -374,10 +373,10 @@ class _Session:
                 self._progress.extend(len(missing) - expected, blocks=0 if expected else len(further))
                 again = [s.case.id for s in missing if s.block == now_due[-1].block] if by_block else []
                 if again:
-                    self._event(f"block {now_due[-1].block}: others disturbed {', '.join(again)}: once more")
+                    self._event(f"block {now_due[-1].block}: others disturbed {', '.join(again)}: measuring again")
 
     def _results_of(self, missing: list[Scheduled], state: SessionState) -> None:
-        """Measure all of these. Raises SessionFailed when one of them has no result in the end."""
+        """Measure all of these. Raises SessionFailed if one of them has no result in the end."""
         aborted, given = [], self._given_up()
         for scheduled in missing:
             if scheduled.case.id in given:
@@ -391,7 +390,7 @@ class _Session:
                 known, given = given, self._given_up()
                 for case in given.keys() - known.keys():
                     self._event(str(given[case]))
-        # Out of their order, which their record shows; another abortion is left to the next run.
+        # Out of order, which their record shows. A second abort is left to the next run.
         again = [scheduled for scheduled in aborted if self._one_trial(scheduled, state) == "aborted"]
         if again:
             names = ", ".join(f"{s.case.id} in block {s.block}" for s in again[:_MOST_NAMED])
@@ -402,9 +401,9 @@ class _Session:
         return given_up(self._plan, results(self._plan, self._trials, self._store.discards()))
 
     def _wait_for(self, block: int) -> None:
-        """Until the block before began so long ago as the study wants blocks to be apart, whichever session held it.
+        """Wait until the previous block began as long ago as the study demands, whichever session held it.
 
-        Heartbeats go on from their own threads, and Ctrl-C ends a wait as it ends a trial.
+        Heartbeats continue in their own threads, and Ctrl-C ends a wait as it ends a trial.
         """
         wait_s = waiting_s(self._plan, self._trials, block, datetime.now(UTC))
         if wait_s > 0:
@@ -448,7 +447,8 @@ class _Session:
         try:
             status, cause, failure = self._run_and_parse(case, trial)
         except (ConnectionFailed, ConnectionLost) as error:
-            cause, failure = str(error), Failure(cause=error.cause if isinstance(error, LockLost) else Cause.CONNECTION)
+            kind = error.cause if isinstance(error, LockLost) else Cause.CONNECTION
+            cause, failure = str(error), Failure(cause=kind, host=error.host)
             raise
         except OSError as error:
             cause = disk_trouble(error) or str(error)
@@ -494,7 +494,7 @@ class _Session:
         family = self._plan.family
         try:
             family.run(case, trial)
-            # A tool can exit 0 and leave nonsense: what cannot be parsed now will not be parsable later either.
+            # A tool can exit 0 and leave nonsense. What cannot be parsed now will never be.
             family.parse(case.levels, trial.files)
             trial.note(**family.notes(trial.files))
         except (TrialFailed, ParseError) as error:
@@ -504,10 +504,10 @@ class _Session:
             return ("timeout" if "timeout" in states else "failed"), str(error), error.failure
         except (ConnectionFailed, ConnectionLost):
             raise
-        except RemoteError as error:  # such as files that did not come as they were sent: nothing is known of the trial
+        except RemoteError as error:  # such as files that arrived damaged: nothing is known about the trial
             return "aborted", str(error), Failure(cause=Cause.CONNECTION)
-        except Exception as error:  # a defect of ours: it takes no other trial down, and it is no result either
-            if isinstance(error, OSError) and disk_trouble(error):  # no other trial could be stored either
+        except Exception as error:  # a defect here: it must not end other trials, and it is not a result
+            if isinstance(error, OSError) and disk_trouble(error):  # then no other trial could be stored either
                 raise
             log.exception("%s: internal error", case.id)
             words = f"internal error: {type(error).__name__}: {error}"

@@ -1,7 +1,6 @@
-"""What a session says of itself: when, in which order and on what it measured, and what happened meanwhile.
+"""The record of a session: when, in which order and on what it measured, and what happened meanwhile.
 
-It is on disk from the first trial on. So a controller that is killed leaves it too, and no trial names a session of
-which nothing is known.
+It is on disk from the first trial on. A killed controller leaves it too, so no trial refers to an unknown session.
 """
 
 import os
@@ -22,7 +21,7 @@ _KILLED = "its controller was killed: what follows is not known"
 
 
 class SessionRecord:
-    """The record of the session `uuid`, in the folder of a family on a target. `folder` takes logs of services too."""
+    """The record of the session `uuid`, in the folder of a family on a target. `folder` also holds logs of services."""
 
     def __init__(self, store: Path, uuid: str, plan: SessionPlan, instrument: str):
         self.folder = store / SESSIONS / f".partial-{uuid[:8]}"
@@ -45,25 +44,25 @@ class SessionRecord:
         }
 
     def event(self, text: str) -> None:
-        """May be called from any thread."""
+        """Record an event. Thread-safe."""
         self._events.append(f"{now()} {text}")
         if self._hosts:
-            with suppress(OSError):  # a full disk is told where the next trial is stored
+            with suppress(OSError):  # a full disk is reported when the next trial is stored
                 self.save()
 
     def begin(self, environments: Mapping[str, Mapping[str, Any]]) -> None:
-        """`environments`: facts by host. From here on a killed controller leaves a record."""
+        """Start the record. `environments`: facts by host. From here on, a killed controller leaves a record."""
         for name, facts in environments.items():
             self._hosts[name] = {"before": facts, "after": None, "diff": environment_diff(facts, {})}
         self.save()
 
     def save(self) -> None:
-        """As it is now; should nothing follow, the session ended here."""
+        """Write the record as it is now. If nothing follows, the session ended here."""
         with self._writing:
             write_atomically(self.folder / paths.SESSION_INDEX, as_json({**self._content, "finished": now()}))
 
     def end(self, environments: Mapping[str, Mapping[str, Any] | None]) -> None:
-        """Seal it. `environments`: facts by host after the session, None where they are not known."""
+        """Seal the record. `environments`: facts by host after the session, or None if unknown."""
         for name, facts in environments.items():
             host = self._hosts[name]
             host |= {"after": facts, "diff": environment_diff(host["before"], facts or {})}
@@ -73,17 +72,17 @@ class SessionRecord:
 
 
 def keep_interrupted(partial: Path) -> bool:
-    """Whether `partial` was left by a session that was killed and has its record, which is sealed as it is then."""
+    """Seal the record that a killed session left in `partial`. Returns False if it has none."""
     record = partial / paths.SESSION_INDEX
     try:
         content = json_of(record.read_bytes())
         events, kept = content["events"], partial.with_name(content["uuid"][:8])
         if not events or not events[-1].endswith(_KILLED):
             events.append(f"{content['finished']} {_KILLED}")
-    # One that cannot be read now may be so later.
+    # A record that cannot be read now may be readable later.
     except (AttributeError, FileNotFoundError, LookupError, TypeError, ValueError):
         return False
-    make_writable(partial)  # it may have been killed while it was sealed
+    make_writable(partial)  # it may have been killed while sealing
     for unfinished in partial.glob(f".{paths.SESSION_INDEX}.*"):
         unfinished.unlink()
     write_atomically(record, as_json(content))

@@ -1,4 +1,4 @@
-"""What the trials of one session share: hosts, services, things made once, and secrets."""
+"""State that the trials of one session share: hosts, services, results of `once`, and secrets."""
 
 import json
 import os
@@ -20,7 +20,7 @@ from benchstudy.model.study import SessionPlan
 T = TypeVar("T")
 _REDACTED = "«redacted»"
 _LOOPBACK = "127.0.0.1"
-# Servers lie where the path of a user who is not root does not lead.
+# Servers are not on the PATH of an ordinary user.
 _FIND_PROGRAM = 'PATH="$PATH:/usr/local/sbin:/usr/sbin:/sbin"; command -v -- "$1"'
 
 
@@ -30,11 +30,11 @@ class HostConnection:
 
     remote: Remote
     agent: HostAgent
-    boot_id: str | None = None  # while a session holds it
+    boot_id: str | None = None  # set while a session holds the host
 
 
 class SessionState:
-    """What trials of one session share: hosts, services, things made once, secrets to keep out of files."""
+    """State that trials of one session share: hosts, services, results of `once`, secrets to keep out of files."""
 
     def __init__(
         self,
@@ -55,7 +55,7 @@ class SessionState:
         return self.hosts[self.plan.roles[role]]
 
     def service(self, name: str) -> RunningService:
-        """Up and ready, started at its first use. One that could not start fails each trial with the same cause."""
+        """The service, started at its first use. If it cannot start, each trial fails with the same cause."""
         if name not in self._services:
             self._services[name] = self.once(("service", name), lambda: self.start(name))
         return self._services[name]
@@ -68,10 +68,10 @@ class SessionState:
         beside: Sequence[RunningService] = (),
         also: Mapping[str, RunningService] | None = None,
     ) -> RunningService:
-        """A fresh instance of a service of the study, with what it needs; the caller ends it. Raises TrialFailed.
+        """A fresh instance of a service of the study, with what it needs. The caller ends it. Raises TrialFailed.
 
-        What it needs and is among `beside` is taken from there; the rest is up for the session. `also`: by the name
-        that its placeholders have for them, services of which the study cannot say beforehand which they are.
+        Services that it needs are taken from `beside`, or else run for the whole session. `also`: further services, by
+        the name that placeholders use, which the study cannot name in advance.
         """
         spec = self.described(name)
         try:
@@ -94,7 +94,7 @@ class SessionState:
                 into=into,
             )
         except ServiceFailed as error:
-            # What a table's cell shows first is what happened, not to whom.
+            # A table's cell has to show the cause first, not the name of the service.
             text = str(error) if error.failure.cause is Cause.OOM else f"service {name}: {error}"
             raise ServiceFailed(text, error.record) from error
         except TrialFailed as error:
@@ -112,7 +112,7 @@ class SessionState:
         return self.plan.config.services[name]
 
     def address(self, role: str) -> str | None:
-        """Where the target's hosts reach servers of the role's host; None when the study does not say it."""
+        """The address at which the target's hosts reach servers of the role's host; None if the study gives none."""
         host = self.host(role).remote.host
         return _LOOPBACK if len(self.plan.hosts) == 1 else host.service_address
 
@@ -129,7 +129,7 @@ class SessionState:
         return self._known(("scratch", host.remote.name, parent), lambda: host.agent.scratch(self.uuid, parent))
 
     def once(self, key: Hashable, make: Callable[[], T]) -> T:
-        """`make()` at the first call with this key, what it gave, or its TrialFailed, at every other."""
+        """The result of `make()`, called once per key. Later calls repeat its result or its TrialFailed."""
         if key not in self._made:
             try:
                 self._made[key] = make()
@@ -140,13 +140,13 @@ class SessionState:
         return self._made[key]
 
     def _known(self, key: Hashable, ask: Callable[[], T]) -> T:
-        """As `once`; but who failed to say it is asked again."""
+        """Like `once`, but after a failure the host is asked again."""
         if key not in self._made:
             self._made[key] = ask()
         return self._made[key]
 
     def tool(self, role: str, program: str) -> ToolRecord:
-        """Which binary `program` is on the role's host; asked once a session."""
+        """The binary of `program` on the role's host; asked once per session."""
         host = self.host(role)
 
         def ask() -> ToolRecord:
@@ -184,7 +184,7 @@ class SessionState:
         return text
 
     def redact_files(self, folder: Path) -> None:
-        """A tool may print the key it was given; no raw file keeps it."""
+        """Remove secrets from files: a tool may print the key that it was given."""
         forms = [form.encode() for form in self._secret_forms()]
         for path in (p for p in folder.rglob("*") if p.is_file()):
             content = path.read_bytes() if forms else b""
@@ -194,15 +194,15 @@ class SessionState:
                 path.write_bytes(content)
 
     def _secret_forms(self) -> list[str]:
-        """Each secret as it is and as JSON writes it, longest first: one may be a part of another."""
+        """Each secret, plain and as JSON writes it, longest first because one may contain another."""
         in_json = {json.dumps(s, ensure_ascii=ascii_only)[1:-1] for s in self._secrets for ascii_only in (True, False)}
         return sorted(self._secrets | in_json, key=len, reverse=True)
 
     def close(self) -> None:
-        """End services in the reverse order of their start, and keep their logs with the session."""
+        """End services in reverse order of their start, and keep their logs with the session."""
         for name, running in reversed(self._services.items()):
             try:
                 running.stop(self.folder / "services" / name)
-            except BenchstudyError as error:  # the host's lease ends it
-                self.event(f"service {name} could not be ended politely: {error}")
+            except BenchstudyError as error:  # the host's lease ends it anyway
+                self.event(f"service {name} could not be stopped cleanly: {error}")
         self.redact_files(self.folder)

@@ -1,8 +1,8 @@
-"""Lines that stay at the bottom of a terminal while anybody writes above them.
+"""Lines that stay at the bottom of a terminal while other processes write above them.
 
-Snakemake, the sessions and their loggers are processes of their own on one terminal, and none knows what another has
-printed. So nothing is drawn over and over at the cursor, where it would swallow or split what came in between: the
-terminal scrolls its upper part only (DECSTBM), as it does under apt's progress bar, and the cursor stays up there.
+Snakemake, the sessions and their loggers are separate processes on one terminal, and none knows what another has
+printed. Redrawing at the cursor would overwrite or split their output. Instead, only the upper part of the terminal
+scrolls (DECSTBM), as under apt's progress bar, and the cursor stays there.
 """
 
 import os
@@ -13,9 +13,9 @@ from contextlib import suppress
 from rich.cells import cell_len, set_cell_size
 
 _SAVE, _RESTORE = "\x1b7", "\x1b8"
-_LEAST_ABOVE = 4  # of the rows, for what others write
+_LEAST_ABOVE = 4  # rows left for the output of others
 _GAP = "  "
-_LEAST_CUT = 12  # less of a text says nothing
+_LEAST_CUT = 12  # a shorter text means nothing
 
 
 def live_terminal() -> bool:
@@ -24,7 +24,7 @@ def live_terminal() -> bool:
 
 
 def _size() -> os.terminal_size | None:
-    """None: too small, or a terminal that does not know (of a container, say)."""
+    """The terminal's size; None if it is too small or unknown, as in some containers."""
     try:
         size = os.get_terminal_size(sys.stderr.fileno())
     except OSError:
@@ -36,14 +36,14 @@ class StatusLines:
     """The last rows of the terminal on standard error. One process at a time; `close` gives them back."""
 
     def __init__(self) -> None:
-        self._held: tuple[os.terminal_size, int] | None = None  # the size they were taken at, and how many
+        self._held: tuple[os.terminal_size, int] | None = None  # the terminal's size then, and the number of rows
 
     def show(self, rows: Sequence[Sequence[str]], keep: Sequence[int], shrink: int) -> None:
-        """Replace what is shown by `rows`, laid out by `fitted`. More rows than there is room for are counted."""
+        """Show `rows` instead of the present ones, laid out by `fitted`. Rows without room are only counted."""
         size = _size()
         if size is None:
             return
-        lines = fitted(rows, size.columns - 1, keep, shrink)  # in the last column some terminals go to the next row
+        lines = fitted(rows, size.columns - 1, keep, shrink)  # some terminals wrap after the last column
         room = min(size.lines - _LEAST_ABOVE, size.lines // 2)
         if len(lines) > room:
             lines = [*lines[: room - 1], f"… and {len(lines) - room + 1} more"[: size.columns - 1]]
@@ -62,26 +62,26 @@ class StatusLines:
         self._held = (size, count)
         if not count:
             return text
-        # Scrolls if the cursor is where the lines will be; then the cursor goes back to what it was below of.
+        # Scrolls if the cursor is where the lines will be, then moves the cursor back below the previous output.
         return text + "\n" * count + f"\x1b[{count}A{_SAVE}\x1b[1;{size.lines - count}r{_RESTORE}"
 
     def _give_back(self) -> str:
-        """Also without any held: another process may have been killed and have left its own."""
+        """The text that releases the rows, even if none is held: a killed process may have left its own."""
         text = ""
         size = _size()
         if self._held and size == self._held[0]:
             text = "".join(f"\x1b[{size.lines - row};1H\x1b[2K" for row in range(self._held[1]))
-        elif self._held:  # the terminal has moved its rows about since; whatever is below the cursor is ours
+        elif self._held:  # the terminal was resized and has moved rows; everything below the cursor is ours
             text = "\x1b[J"
         return f"{_SAVE}{text}\x1b[r{_RESTORE}"
 
 
 def fitted(rows: Sequence[Sequence[str]], width: int, keep: Sequence[int], shrink: int) -> list[str]:
-    """Rows of cells as lines of at most `width` columns, the same cells below each other.
+    """Rows of cells as lines of at most `width` columns, with cells aligned.
 
     Args:
-        keep: indexes of the cells, the most important first; what finds no room is left out of all lines.
-        shrink: index of the cell that is cut to the room there is left.
+    keep: indexes of the cells, the most important first; cells without room are left out of all lines.
+    shrink: index of the cell that is cut to the remaining room.
     """
     widths = [max(map(cell_len, column)) for column in zip(*rows, strict=True)]
     shown: list[int] = []
@@ -96,7 +96,7 @@ def fitted(rows: Sequence[Sequence[str]], width: int, keep: Sequence[int], shrin
 
 
 def _cut(text: str, width: int) -> str:
-    """In the middle: what distinguishes cases is as often at the end as at the beginning."""
+    """Cut out the middle: names of cases differ as often at the end as at the beginning."""
     if cell_len(text) <= width:
         return set_cell_size(text, width)
     tail = (width - 1) // 2
@@ -105,7 +105,7 @@ def _cut(text: str, width: int) -> str:
 
 
 def _write(text: str) -> None:
-    """In one call, so that nobody's output comes between the parts."""
-    with suppress(OSError):  # a terminal that is gone; the session goes on without
+    """Write in one call, so that no other output comes between the parts."""
+    with suppress(OSError):  # the terminal is gone; the session continues without it
         sys.stderr.flush()
         os.write(sys.stderr.fileno(), text.encode())

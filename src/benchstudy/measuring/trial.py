@@ -1,75 +1,32 @@
-"""What a family gets to run one trial with: commands, services, folders and secrets on the target's hosts."""
+"""What a family uses to run one trial: commands, services, folders and secrets on the target's hosts."""
 
+import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Generic, TypeVar, cast
 
-from benchstudy.hosts.agent import Command, Execution, RunningService, ServiceFailed
+from benchstudy.hosts.agent import Command, RunningService, ServiceFailed
 from benchstudy.hosts.commands import events_of
+from benchstudy.hosts.line import HostClock
 from benchstudy.hosts.remote import ConnectionFailed, ConnectionLost
 from benchstudy.hosts.services import died, how_it_ended, no_address
+from benchstudy.measuring.execution import TrialExecution as TrialExecution
+from benchstudy.measuring.execution import ending, said_in
 from benchstudy.measuring.neighbours import Neighbours
 from benchstudy.measuring.raw import CommandRecord
 from benchstudy.measuring.state import SessionState
-from benchstudy.model.causes import Cause, failure_of, ran_out_of_memory
+from benchstudy.measuring.together import execute_together
+from benchstudy.model.causes import ran_out_of_memory
 from benchstudy.model.errors import BenchstudyError, TrialFailed
 from benchstudy.model.family import ConfigT_co
 from benchstudy.model.services import Confinement, Limits, Service
 
 T = TypeVar("T")
-_CAUSE_TAIL_BYTES = 600
-# What the supervisor found: however the command ended, and whatever it said.
-_SAYS_IT_ALL = {Cause.OOM, Cause.DISK_FULL}
-
-
-@dataclass(frozen=True)
-class TrialExecution:
-    """A finished command whose files are here: `stdout`, `stderr`, and what it wrote in `files`.
-
-    `program`: what it was about, by the name that its failures get.
-    """
-
-    execution: Execution
-    stdout: Path
-    stderr: Path
-    files: Path
-    program: str
-
-    def require_success(self) -> None:
-        """Raises TrialFailed with the way the command ended and the tail of what it said."""
-        e = self.execution
-        if e.state == "exited" and e.exit_status == 0 and e.cause_kind not in _SAYS_IT_ALL:
-            return
-        name = Path(self.program).name
-        said = _said(self.stderr) or (_said(self.stdout) if e.state == "exited" else "")
-        failure = failure_of(vars(e), name, said)
-        if failure.cause in _SAYS_IT_ALL:
-            raise TrialFailed(f"{name}: {e.cause}" if failure.cause is Cause.DISK_FULL else e.cause or "", failure)
-        if e.state == "timeout":
-            raise TrialFailed(f"{name} was ended at its timeout, after {e.duration_s:.0f} s", failure)
-        if e.state != "exited":
-            raise TrialFailed(f"{name}: {e.state}{f': {e.cause}' if e.cause else ''}{_ending(said)}", failure)
-        how = f"was ended by signal {e.signal}" if e.signal else f"exited with status {e.exit_status}"
-        raise TrialFailed(f"{name} {how}{_ending(said)}", failure)
-
-
-def _ending(said: str) -> str:
-    return f": {said}" if said else ""
-
-
-def _said(path: Path) -> str:
-    """The last words in a file."""
-    if not path.is_file() or not path.stat().st_size:
-        return ""
-    with path.open("rb") as file:
-        file.seek(max(0, path.stat().st_size - _CAUSE_TAIL_BYTES))
-        return " / ".join(line.strip() for line in file.read().decode(errors="replace").splitlines() if line.strip())
 
 
 class TrialContext(Generic[ConfigT_co]):
-    """One trial in the making. `files` is its folder here, on the controller."""
+    """One trial in progress. `files` is its folder on the controller."""
 
     def __init__(self, state: SessionState, uuid: str, files: Path, block: int):
         self._state = state
@@ -82,7 +39,7 @@ class TrialContext(Generic[ConfigT_co]):
         self._neighbours = Neighbours(state.uuid, state.hosts)
 
     def execute(self, command: Command, role: str = "sut") -> TrialExecution:
-        """Run one command under the supervisor on the role's host and fetch everything it left."""
+        """Run one command under the supervisor on the role's host, and fetch everything that it left."""
         connection = self._state.host(role)
         agent = connection.agent
         program = command.program or command.argv[0]
@@ -108,41 +65,57 @@ class TrialContext(Generic[ConfigT_co]):
         )
         return TrialExecution(execution, into / "stdout", into / "stderr", into / "files", program)
 
+    def execute_together(
+        self, commands: Mapping[str, Command], label: str, stop_when: threading.Event | None = None
+    ) -> list[TrialExecution]:
+        """Run one command on the host of each role, all starting at one instant; see measuring/together.py.
+
+        Their files go to `<trial>/<label>/1/`, `<trial>/<label>/2/`, …, in the order of `commands`. The times when each
+        started and ended go to `<trial>/<label>/clients.json`. `stop_when` ends all of them.
+
+        Raises TrialFailed for the first one that failed, with its host. The others are ended then.
+        """
+        return execute_together(self, commands, label, stop_when)
+
     def agent_argv(self, command: str, *args: str, role: str = "sut") -> list[str]:
         return self._state.host(role).agent.argv(command, *args)
 
     def agent_call(self, command: str, *args: str, input: bytes = b"", role: str = "sut") -> Any:
-        """A quick question to the host, answered in JSON; not part of what is measured."""
+        """Ask the agent on the host; the answer is JSON. Not part of the measurement."""
         return self._state.host(role).agent.call(command, *args, input=input)
 
     def address(self, role: str = "sut") -> str:
-        """Where the target's hosts reach servers of the role's host. Raises ServiceFailed with the fix when unknown."""
+        """The address at which the target's hosts reach servers of the role's host. Raises ServiceFailed if unknown."""
         host = self._state.host(role).remote.name
         address = self._state.address(role)
         if address is None:
             raise ServiceFailed(no_address(host))
         return address
 
+    def clock(self, role: str = "sut") -> HostClock:
+        """The wall clock of the role's host, read now."""
+        return self._state.host(role).agent.clock()
+
     def clock_offset_s(self, role: str = "sut") -> float:
-        """The wall clock of the role's host minus this machine's, asked now."""
-        return self._state.host(role).agent.clock_offset_s()
+        """The wall clock of the role's host minus this machine's, in seconds, read now."""
+        return self.clock(role).offset_s
 
     def library(self, name: str, role: str = "sut") -> str:
-        """Where on the host something shipped from here lies, such as "boto3"."""
+        """The path on the host of a library shipped from here, such as "boto3"."""
         return self._state.library(name, role)
 
     def scratch(self, parent: str, role: str = "sut") -> str:
-        """The session's own marked folder below `parent` on the host; removed at the session's end."""
+        """The session's own marked folder below `parent` on the host. It is removed at the session's end."""
         return self._state.scratch(parent, role)
 
     def service(self, name: str) -> RunningService:
         return self._state.service(name)
 
     def hold(self, name: str, service: Service, secrets: Mapping[str, str], into: Path) -> RunningService:
-        """Start a service of the family's own, which stays until the session ends; the study's are ended after it.
+        """Start a service of the family, which runs until the session ends. The study's services are ended after it.
 
-        `secrets` are its `{{secret.NAME}}`; `name` is none of the study's. Raises ServiceFailed; then its logs are in
-        `into`.
+        `secrets` are its `{{secret.NAME}}`; `name` must not be a service of the study. Raises ServiceFailed, and
+        leaves its logs in `into` then.
         """
         return self._state.hold(name, service, secrets, into)
 
@@ -158,20 +131,20 @@ class TrialContext(Generic[ConfigT_co]):
         beside: Sequence[RunningService] = (),
         also: Mapping[str, RunningService] | None = None,
     ) -> Iterator[RunningService]:
-        """The study's service `name`, started afresh for this trial and ended with the block.
+        """The study's service `name`, started afresh for this trial and ended with the `with` block.
 
-        Its logs and supervisor.json come to `<trial>/<label>/`; afterwards `running.record` is the supervisor's record.
-        Without limits, its peak memory and CPU time are still accounted for. What it needs is up for the session,
-        or one of `beside`, servers of the same trial.
+        Its logs and supervisor.json go to `<trial>/<label>/`; afterwards `running.record` is the supervisor's record.
+        Peak memory and CPU time are recorded even without limits. Services that it needs run for the whole session, or
+        are among `beside`, the servers of the same trial.
 
         Args:
-            limits, cpu_list, open_files: as in Command; what became of them is in `running.limits`.
-            label: of the server among the trial's commands and files.
-            also: what its placeholders may speak of besides its needs, by the name they have for it: `{{server.bind}}`
-                is then whatever server this trial has.
+            limits, cpu_list, open_files: as in Command; `running.limits` says how they were applied.
+            label: the server's name among the trial's commands and files.
+            also: further services for its placeholders, by name: `{{server.bind}}` then means the server of this
+                trial, whichever it is.
 
-        Raises TrialFailed when it does not come up, and when it died or had processes killed for want of memory
-        during the block, which replaces what the block raised: a refused connection is then only the symptom.
+        Raises TrialFailed if the server does not start, if it died, or if it ran out of memory and had processes killed
+        during the block. This replaces what the block raised, because a refused connection is then only a symptom.
         """
         confinement = Confinement(limits or Limits(), tuple(cpu_list) if cpu_list else None, open_files)
         folder = self.files / label
@@ -198,9 +171,9 @@ class TrialContext(Generic[ConfigT_co]):
         out_of_memory = ran_out_of_memory(record)
         if record["state"] == "stopped" and not out_of_memory:
             return
-        cause, said = how_it_ended(record), _said(folder / "stderr") or _said(folder / "stdout")
+        cause, said = how_it_ended(record), said_in(folder / "stderr") or said_in(folder / "stdout")
         if not out_of_memory:
-            cause = f"the server {running.name} died during the trial: {cause}{_ending(said)}"
+            cause = f"the server {running.name} died during the trial: {cause}{ending(said)}"
         raise TrialFailed(cause, died(record, running.name, said)) from symptom
 
     def _list_server(self, name: str, label: str, record: Mapping[str, Any] | None) -> None:
@@ -210,7 +183,7 @@ class TrialContext(Generic[ConfigT_co]):
         connection = self._state.host(spec.role)
         defaults = {"finished": record["started"], "stdout_truncated": False, "stderr_truncated": False}
         went = {key: record.get(key, defaults.get(key)) for key in _AS_IT_WENT} | {
-            # Asked to end, it did what it should; a command that says "stopped" was cut off.
+            # A server that ends when asked is fine, whereas the state "stopped" means that a command was cut off.
             "state": "ended" if record["state"] == "stopped" else record["state"],
             "clock_offset_s": connection.agent.last_clock_offset_s,
             "events": events_of(record),
@@ -227,33 +200,33 @@ class TrialContext(Generic[ConfigT_co]):
         )
 
     def tool_path(self, program: str, role: str = "sut") -> str:
-        """Where `program` is on the role's host: as provisioned, else on its path. Raises TrialFailed when nowhere."""
+        """The path of `program` on the role's host: provisioned, or on its PATH. Raises TrialFailed if missing."""
         return self._state.tool_path(program, role)
 
     def once(self, key: str, make: Callable[[], T]) -> T:
-        """`make()` at the first call in this session, its result (or failure) at every other."""
+        """The result of `make()`, called once per session. Later calls repeat its result or its failure."""
         return self._state.once(key, make)
 
     def secret(self, env_name: str) -> str:
-        """A secret from the controller's environment; it is kept out of every file."""
+        """A secret from the controller's environment. It is kept out of every file."""
         return self._state.secret(env_name)
 
     def keep_secret(self, value: str) -> None:
-        """Keep out of every file what became known during the trial, such as the token that a login gave."""
+        """Keep a value that became known during the trial, such as a login token, out of every file."""
         self._state._secrets.add(value)
 
     def event(self, text: str) -> None:
-        """Something that happened, for the session's record and whoever watches it."""
+        """Record an event in the session's record, and show it."""
         self._state.event(text)
 
     def keep_neighbours(self) -> None:
-        """Write what others did on the hosts meanwhile into the trial's files."""
+        """Write the activity of others on the hosts to the trial's files."""
         self._neighbours.keep(self.files)
 
     def note(self, **facts: Any) -> None:
-        """What was verified about this trial: file system type, cache state, limits."""
+        """Record what was verified about this trial: file system type, cache state, limits."""
         self.notes.update(facts)
 
 
-# What a record has of how a command went; the rest is what was asked for.
+# Fields of a record that describe how a command ran. The others describe what was requested.
 _AS_IT_WENT = CommandRecord.model_fields.keys() - {"label", "role", "host", "argv", "tool"}

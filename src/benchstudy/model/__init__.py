@@ -1,1 +1,1 @@
-"""What a study is, and the words everything else is said in. Imports nothing of the package but itself."""
+"""What a study is, and the terms that all other layers use. Imports nothing of the package but itself."""

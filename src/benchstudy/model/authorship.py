@@ -1,4 +1,4 @@
-"""Who made a study, and what others may do with it: for citations and archives; it changes no measurement."""
+"""Who made a study, and how others may use it: for citations and archives. It changes no measurement."""
 
 import re
 from typing import Annotated
@@ -15,7 +15,7 @@ _ADDRESS = re.compile(r"https?://\S+")
 def _orcid(value: str) -> str:
     match = _ORCID.fullmatch(value)
     if match is None or _check_digit(match[1].replace("-", "")[:-1]) != match[1][-1]:
-        raise ValueError(f"{value!r} is no ORCID iD: sixteen digits such as 0000-0002-1825-0097, the last one a check")
+        raise ValueError(f"{value!r} is not an ORCID iD: 16 digits such as 0000-0002-1825-0097, the last a check digit")
     return match[1]
 
 
@@ -29,7 +29,7 @@ def _check_digit(digits: str) -> str:
 
 
 def _licence(value: str) -> str:
-    """An identifier of the SPDX list as the list spells it; an address as it is."""
+    """An SPDX identifier, spelt as in the SPDX list; an address is returned as is."""
     from packaging.licenses import InvalidLicenseExpression, canonicalize_license_expression
 
     if not value or _ADDRESS.fullmatch(value):
@@ -38,7 +38,7 @@ def _licence(value: str) -> str:
         known = str(canonicalize_license_expression(value))
     except InvalidLicenseExpression:
         known = ""
-    # Neither "A OR B" nor a reference of one's own leads to the text of a licence.
+    # Neither "A OR B" nor a custom reference leads to the text of a licence.
     if not _ONE_LICENCE.fullmatch(known) or known.startswith("LicenseRef-"):
         raise ValueError(f"{value!r}: give an SPDX identifier such as CC-BY-4.0, or the licence's address")
     return known
@@ -48,7 +48,7 @@ LicenceField = Annotated[str, AfterValidator(_licence)]
 
 
 class Author(Strict):
-    """Who answers for a study."""
+    """A person who is responsible for a study."""
 
     name: str = Field(min_length=1)
     orcid: Annotated[str, AfterValidator(_orcid)] | None = Field(None, description="ORCID iD, checked")

@@ -1,4 +1,4 @@
-"""Why a trial failed, as a value that programs ask for. The sentence beside it is for people, and decides nothing."""
+"""Why a trial failed, as a value for programs. The sentence beside it is for people, and decides nothing."""
 
 import re
 from collections.abc import Callable, Iterable, Mapping
@@ -8,44 +8,48 @@ from typing import Any, ClassVar
 
 
 class Cause(StrEnum):
-    OOM = "oom"  # the kernel killed it, or a process of it, for want of memory
-    DISK_FULL = "disk-full"  # of the host: what it wrote is not all there
+    """Why a trial failed, as far as a machine can tell."""
+
+    OOM = "oom"  # the kernel killed it or one of its processes: out of memory
+    DISK_FULL = "disk-full"  # on the host: its output is incomplete
     TIMEOUT = "timeout"  # ended at its own timeout
-    EXITED = "exited"  # with a status that says that it failed
-    SIGNAL = "signal"  # ended by one that nobody of ours sent
+    EXITED = "exited"  # with a status that means failure
+    SIGNAL = "signal"  # ended by a signal that we did not send
     START_FAILED = "start-failed"
     SETUP_FAILED = "setup-failed"  # a step before the command
-    NOT_READY = "not-ready"  # a service that was started and never answered, or somebody else did in its place
+    NOT_READY = "not-ready"  # a service that started and never answered, or another process answered instead
     SERVER_DIED = "server-died"  # during the trial
     SERVER_HUNG = "server-hung"
-    DATA_LOST = "data-lost"  # what the system had accepted is not there any more
+    DATA_LOST = "data-lost"  # data that the system had accepted is gone
     LEASE_EXPIRED = "lease-expired"
     STOPPED = "stopped"
-    LOST = "lost"  # the supervisor of a command went away
+    LOST = "lost"  # the supervisor of a command is gone
     HOST_RESTARTED = "host-restarted"
     CONNECTION = "connection"
     INTERRUPTED = "interrupted"
     REFUSED = "refused"  # by the agent on the host
-    PARSE = "parse"  # what a tool left cannot be read
-    NOT_FOUND = "not-found"  # a figure that was to be in what a tool left
-    UNEXPECTED = "unexpected"  # it ended as it should, and said something else than it should
+    PARSE = "parse"  # a tool's output cannot be read
+    NOT_FOUND = "not-found"  # a figure is missing from a tool's output
+    UNEXPECTED = "unexpected"  # it ended normally, but its output is not as expected
     INTERNAL = "internal"  # a defect of ours
     TOLD = "told"  # in words only
 
 
 @dataclass(frozen=True, kw_only=True)
 class Failure:
-    """What happened, with its numbers as far as they are known.
+    """What happened, with the numbers that are known.
 
-    `name`: of the program or service. `duration_s`: until its end. `limit_bytes`, `peak_bytes`: of its memory.
-    `killed`: how many of its processes the kernel killed. `said`: the tail of its output.
+    `name`: of the program or service. `host`: of one of several that load together whose it was, or of one that went
+    away. `duration_s`: until its end. `limit_bytes`, `peak_bytes`: of its memory. `killed`: how many of its processes
+    the kernel killed. `said`: the tail of its output.
     """
 
-    # As part of a record, which refuses what it does not know.
+    # Part of a record, which refuses unknown keys.
     __pydantic_config__: ClassVar[dict[str, str]] = {"extra": "forbid"}
 
     cause: Cause
     name: str | None = None
+    host: str | None = None
     exit_status: int | None = None
     signal: int | None = None
     duration_s: float | None = None
@@ -55,7 +59,7 @@ class Failure:
     said: str | None = None
 
     def with_said(self, change: Callable[[str], str]) -> "Failure":
-        """The same with what it said changed, such as without secrets."""
+        """A copy with `said` changed, for example to remove secrets."""
         return replace(self, said=change(self.said)) if self.said else self
 
 
@@ -72,7 +76,7 @@ _BY_STATE = {
 
 
 def failure_of(record: Mapping[str, Any], name: str | None = None, said: str | None = None) -> Failure:
-    """How a command ended that ended badly, of its supervisor's record."""
+    """The failure of a command, from its supervisor's record."""
     limits = record.get("limits") or {}
     if record.get("cause_kind"):
         cause = Cause(record["cause_kind"])
@@ -94,13 +98,13 @@ def failure_of(record: Mapping[str, Any], name: str | None = None, said: str | N
 
 
 def ran_out_of_memory(record: Mapping[str, Any]) -> bool:
-    """Whether the kernel killed the command of a supervisor's record, or a process of it, for want of memory."""
+    """Whether the kernel killed the command of a supervisor's record, or one of its processes, when out of memory."""
     return record.get("cause_kind") == Cause.OOM
 
 
 # --- records of before schema 2 -----------------------------------------------------------------------------------
 
-# What a sentence of an old record begins with, the first that matches; `name` and `said` are groups of some.
+# How a sentence of an old record begins; the first match counts. Some have the groups `name` and `said`.
 _SENTENCES: tuple[tuple[str, Cause], ...] = (
     (r"(?:service \S+: )*OOM\b", Cause.OOM),
     (r"(?P<name>\S+) was ended at its timeout\b", Cause.TIMEOUT),
@@ -124,7 +128,7 @@ _SENTENCES: tuple[tuple[str, Cause], ...] = (
 
 
 def cause_of(sentence: str) -> Failure:
-    """What a sentence of an old record says, without the numbers, which its commands have."""
+    """The failure that a sentence of an old record describes, without the numbers, which its commands have."""
     for pattern, cause in _SENTENCES:
         if match := re.match(pattern, sentence, re.DOTALL):
             parts = match.groupdict()
@@ -133,7 +137,7 @@ def cause_of(sentence: str) -> Failure:
 
 
 def translated(sentence: str, status: str, commands: Iterable[Mapping[str, Any]]) -> Failure:
-    """The failure of a trial whose old record has a sentence alone. `commands`: as the record lists them."""
+    """The failure of a trial whose old record has only a sentence. `commands`: as the record lists them."""
     told = cause_of(sentence)
     if told.cause is Cause.TOLD and status == "timeout":
         told = replace(told, cause=Cause.TIMEOUT)
@@ -144,7 +148,7 @@ def translated(sentence: str, status: str, commands: Iterable[Mapping[str, Any]]
 
 
 def _is_meant(told: Failure, command: Mapping[str, Any]) -> bool:
-    """Whether it is this command that ended as the sentence says."""
+    """Whether this is the command that ended as the sentence says."""
     match told.cause:
         case Cause.OOM:
             return bool((command.get("limits") or {}).get("oom_kills"))

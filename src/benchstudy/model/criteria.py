@@ -1,22 +1,28 @@
-"""Thresholds of the method, each of them here alone: for every parser, statistic, lint and page that says so."""
+"""Thresholds of the method, each defined only here, for every parser, statistic, lint and page that uses it."""
 
-LEVEL = 0.95  # of every interval
-MARGIN = 0.05  # the smallest difference that matters, where a study declares none
-ACHIEVED = 0.99  # of what was offered: a load that gets less did not get what it asked for
-BUSY_WRITERS = 0.9  # of a closed loop's writers waiting at once: their number decides the rate
-BUSY_GENERATOR = 0.8  # of its processors: the generator may decide the figure, which is client-limited
-CACHED = 0.99  # of a file in the page cache, at least: a warm read
-NOT_CACHED = 0.01  # of it, at most: a cold one
+LEVEL = 0.95  # confidence level of every interval
+MARGIN = 0.05  # the smallest difference that matters, if a study declares none
+ACHIEVED = 0.99  # of the offered rate: below this, a load did not achieve it
+BUSY_WRITERS = 0.9  # of a closed loop's writers waiting at once: above this, their number decides the rate
+BUSY_GENERATOR = 0.8  # of its CPUs: above this, the figure is client-limited
+CACHED = 0.99  # of a file in the page cache: a warm read has at least this
+NOT_CACHED = 0.01  # a cold read has at most this
+SKEW = 0.01  # of the measured time, a fifth of MARGIN: clients further apart than this did not load together
+RESOLVED = 0.05  # of a percentile from merged histograms: the widest bin from which it may be read
 PAGE_OF_MEMORY = 4096  # bytes: a read that fetched less than one page from storage fetched nothing
-SAME_PROOF = 0.5  # of the bytes that storage gave to one case: another that got less was verified to be something else
-EPISODE_S = 600.0  # blocks that all begin within so long saw one episode of their host, and no other
-DISTURBED = 0.05  # of a host's processors, or of its disks' time: what others may take beside a trial
-LITTLE = 0.05  # of the requests that were to be under way: more or fewer of them contradict Little's law
-LEAST_CEILING_S = 1.0  # of a null server's run: what a generator does in milliseconds it mostly does to begin
-USERS_SWING = 0.5  # of their mean: users that swing wider between the fewest and the most have no number
-# Two modes behind one median. Simulated (docs/statistics.md): of samples with one mode at most 3 in 100 get two.
-MODES_FEWEST = 6  # trials; of five with one mode, 4 in 100 have such a gap
-MODES_GAP = 3.0  # times as wide as either group is the gap between the two
-MODES_APART = 1.25  # as a ratio; two groups that are nearer to each other mislead nobody
-DIP_FEWEST = 10  # trials from which Hartigan's dip test is asked, too: of six it finds hardly any two modes
-DIP_LEVEL = 0.01  # of the dip test; a page asks it a hundred times
+SAME_PROOF = 0.5  # of the bytes that storage delivered to one case: a case that got less was verified in another state
+EPISODE_S = 600.0  # blocks that all begin within this time saw a single episode of their host
+DISTURBED = 0.05  # of a host's CPUs, or of its disks' time: what others may use during a trial
+LITTLE = 0.05  # of the requests that should be in flight: a larger deviation contradicts Little's law
+LEAST_CEILING_S = 1.0  # of a null server's run: a generator spends shorter runs mostly on starting up
+USERS_SWING = 0.5  # of their mean: if the number of users varies more, there is no single number
+# Two modes behind one median. Simulated (docs/statistics.md): at most 3 in 100 samples with one mode are given two.
+MODES_FEWEST = 6  # trials; among samples of five with one mode, 4 in 100 have such a gap
+MODES_GAP = 3.0  # the gap is this many times as wide as either group
+MODES_APART = 1.25  # as a ratio; two groups closer together mislead nobody
+DENSITY_FEWEST = 20  # trials of a series from which the outline of their density says more than the points
+DIP_FEWEST = 10  # trials from which Hartigan's dip test is also used: with six it rarely finds two modes
+DIP_LEVEL = 0.01  # significance level of the dip test, which a page uses a hundred times
+MANY_TARGETS = 24  # a page of more is over its targets, each of which has a page of its own
+FAR = 3.5  # robust standard deviations of logarithms (Iglewicz and Hoaglin): a value farther off is an outlier
+LEAST_SPREAD = 0.01  # the least deviation that is used: values that agree within a hundredth have no outlier

@@ -1,4 +1,4 @@
-"""What a study says about lints: findings somebody takes responsibility for, and what the hardware can give at most."""
+"""What a study says about lints: findings that somebody accepts, and the most that the hardware can deliver."""
 
 from typing import Annotated, Any, ClassVar, Literal
 
@@ -36,9 +36,9 @@ _RateText = Annotated[str, Field(pattern=BYTE_RATE_PATTERN, examples=["125MiB/s"
 
 
 class Acknowledgement(Strict):
-    """A finding, or a question of the checklist that the study does not satisfy: it was looked at and stays.
+    """A finding, or a question of the checklist that the study does not satisfy, which somebody looked at and accepts.
 
-    It may come after the measurement: it changes no figure and no hash.
+    It may be added after the measurement, because it changes no figure and no hash.
     """
 
     lint: Annotated[str, Listed(registry.lint_names)] | None = Field(
@@ -48,29 +48,29 @@ class Acknowledgement(Strict):
         None, description="or a question of the checklist, as the overview shows it"
     )
     where: str = Field(
-        "*", description="pattern of the places a lint's finding is left at, as a report shows them: `file_size: s3,*`"
+        "*", description="pattern of the places where a lint's finding stays, as a report shows them: `file_size: s3,*`"
     )
-    reason: str = Field(description="why it stays, in a sentence; printed in the report")
+    reason: str = Field(description="why the finding stays, in a sentence; printed in the report")
 
     @field_validator("reason")
     @classmethod
     def _a_sentence(cls, value: str) -> str:
         if len(value.split()) < 3:
-            raise ValueError(f"{value!r} is no reason: write in a sentence why the finding stays; the report prints it")
+            raise ValueError(f"{value!r} is not a reason: say in a sentence why the finding stays; it is printed")
         return value
 
     @field_validator("lint")
     @classmethod
     def _known(cls, value: str | None) -> str | None:
         if value is not None:
-            require_known(value, registry.lint_names(), f"no lint is called {value!r}")
+            require_known(value, registry.lint_names(), f"there is no lint {value!r}")
         return value
 
     @field_validator("question")
     @classmethod
     def _asked(cls, value: str | None) -> str | None:
         if value is not None:
-            require_known(value, questions.TITLES, f"the checklist asks no {value!r}")
+            require_known(value, questions.TITLES, f"the checklist has no question {value!r}")
         return value
 
     exactly_one: ClassVar[tuple[str, ...]] = ("lint", "question")
@@ -83,30 +83,30 @@ class Acknowledgement(Strict):
 
 
 class MeasuredCeiling(Strict):
-    """What the study itself finds a device to give at most, with another tool: the highest value of any trial."""
+    """The most that a device delivers, as the study measures it with another tool: the highest value of any trial."""
 
     family: FamilyName
-    metric: str = Field(description="in bytes a second, such as `read_bandwidth` of fio")
+    metric: str = Field(description="a metric in bytes per second, such as `read_bandwidth` of fio")
     where: str = Field("*", description="pattern of the cases that measure it, such as `*job=sequential-read`")
 
 
 class DeclaredCeiling(Strict):
-    """What a device, link or volume can give at most. Figures above it did not come from there."""
+    """The most that a device, link or volume can deliver. Higher figures did not come from there."""
 
     family: FamilyName
     op: Literal["read", "write"]
     rate: Annotated[float, BeforeValidator(_rate, json_schema_input_type=_RateText)] | None = Field(
-        None, description='bytes a second, such as "125MiB/s"'
+        None, description='bytes per second, such as "125MiB/s"'
     )
     measured: MeasuredCeiling | None = Field(
-        None, description="instead of `rate`, on a device whose data sheet nobody has: cases that measure it"
+        None, description="instead of `rate`, if nobody has the data sheet: the cases that measure it"
     )
-    source: str = Field(min_length=3, description="where that stands: a data sheet, a contract, a measurement")
-    where: str = Field("*", description="pattern of cases it holds for, such as `backend=disk,*`")
+    source: str = Field(min_length=3, description="source of the rate: a data sheet, a contract, a measurement")
+    where: str = Field("*", description="pattern of the cases that the ceiling is for, such as `backend=disk,*`")
 
     exactly_one: ClassVar[tuple[str, ...]] = ("rate", "measured")
 
     @model_serializer(mode="wrap")
     def _without_the_other(self, dump: SerializerFunctionWrapHandler) -> dict[str, Any]:
-        """A study's hash must stay what it was before ceilings could be measured."""
+        """The study's hash must stay the same as before ceilings could be measured."""
         return {key: value for key, value in dump(self).items() if value is not None}

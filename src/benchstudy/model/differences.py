@@ -1,18 +1,18 @@
-"""What differs between two nested records, such as a host's facts before and after, or those of two hosts."""
+"""Differences between two nested records, such as a host's facts before and after, or those of two hosts."""
 
 import json
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-# What moves all the time by itself says nothing about whether the host stayed the same machine.
+# Facts that change all the time do not say whether the host stayed the same machine.
 _VOLATILE = ("load", "wall_clock", "clock", "meminfo", "memory", "uptime", "free")
 _LONGEST = 120
 
 
 @dataclass(frozen=True)
 class Difference:
-    """One leaf: where it is, `kernel.release`, and what each side has there as JSON; empty: it lacks it."""
+    """One leaf: its name, such as `kernel.release`, and its value on each side as JSON; empty if missing."""
 
     name: str
     before: str
@@ -23,7 +23,7 @@ class Difference:
 
 
 def differences(before: Any, after: Any, where: str = "") -> Iterator[Difference]:
-    """Every leaf that differs, by name. Lists of as many things on both sides are compared thing by thing."""
+    """Every leaf that differs, by name. Lists of equal length are compared item by item."""
     if isinstance(before, Mapping) and isinstance(after, Mapping):
         for key in sorted({*before, *after}, key=str):
             yield from differences(before.get(key), after.get(key), f"{where}.{key}" if where else str(key))
@@ -35,12 +35,12 @@ def differences(before: Any, after: Any, where: str = "") -> Iterator[Difference
 
 
 def of_environments(before: Mapping[str, Any], after: Mapping[str, Any]) -> list[Difference]:
-    """What differs between two records of a host's facts, without what moves all the time."""
+    """What differs between two records of a host's facts, without facts that change all the time."""
     return list(differences(_steady(before), _steady(after)))
 
 
 def environment_diff(before: Mapping[str, Any], after: Mapping[str, Any]) -> list[str]:
-    """What changed on a host during a session, one line a fact: `kernel: 6.1.0 -> 6.1.2`."""
+    """What changed on a host during a session, one line per fact: `kernel: 6.1.0 -> 6.1.2`."""
     return [str(difference) for difference in of_environments(before, after)]
 
 

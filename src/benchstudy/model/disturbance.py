@@ -1,4 +1,4 @@
-"""What a study does about others on its hosts: how much they may take, and what follows when they took more."""
+"""What a study does about other users of its hosts: how much they may take, and what follows if they take more."""
 
 from collections.abc import Mapping
 from typing import Annotated, Any, Literal
@@ -16,32 +16,32 @@ from benchstudy.model.units import ProperShare, parse_percent
 def _limit(value: Any) -> float:
     if 1.0 in (parse_percent(value), value) and value is not True:
         return 1.0
-    return required_share(value, 'no limit: write the share of a host that others may take, such as "5 %"')
+    return required_share(value, 'not a limit: write the share of a host that others may use, such as "5 %"')
 
 
 LimitField = Annotated[float, BeforeValidator(_limit, json_schema_input_type=ProperShare | Literal["100%", "100 %", 1])]
 
 
 class DisturbancePolicy(Strict):
-    """Declared before the measurement and hashed with the study. It looks at the host, never at what was measured."""
+    """Declared before the measurement and hashed with the study. It depends on the host, never on what was measured."""
 
     limit: LimitField = Field(
         DISTURBED,
-        description="what others may take of a host: of its processors, also by steal, or of its disks' time; `100 %` "
-        "lets everything pass",
+        description="how much of a host others may take: of its processors, including steal, or of its disks' time; "
+        "`100 %` lets everything pass",
     )
     then: Literal["mark", "repeat"] = Field(
         "mark",
-        description="`mark` a disturbed trial wherever its figures stand, or `repeat` it: it stays, marked, and its "
-        "case is measured once more in that block; figures then are of the undisturbed ones",
+        description="`mark` a disturbed trial wherever its figures stand, or `repeat` it: the trial stays, marked, "
+        "and its case is measured again in that block; figures are then those of undisturbed trials",
     )
-    at_most: int = Field(3, ge=1, le=20, description="with `repeat`: how often a case is repeated in a block")
+    at_most: int = Field(3, ge=1, le=20, description="with `repeat`: how often a case may be repeated in a block")
 
     def repeats(self, results: int) -> bool:
-        """Whether a case is measured again in a block, where all of so many results were disturbed."""
+        """Whether a case is measured again in a block in which all of this many results were disturbed."""
         return self.then == "repeat" and results <= self.at_most
 
     def disturbed(self, kept: Mapping[str, Any] | None) -> Disturbance | None:
-        """What took more than the limit, of what was seen beside a trial; None: nothing did, or nothing is known."""
+        """What exceeded the limit during a trial; None if nothing did, or nothing is known."""
         found = interference.worst(kept)
         return found if found is not None and found.share > self.limit else None

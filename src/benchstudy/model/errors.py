@@ -1,4 +1,4 @@
-"""The errors a person is meant to read. Everything else that is raised is a defect of ours."""
+"""The errors that a person should read. Anything else that is raised is a defect of ours."""
 
 from typing import ClassVar
 
@@ -8,25 +8,25 @@ _LONGEST_LINE = 1000
 
 
 class BenchstudyError(Exception):
-    """Something the user can understand and mend; the message says what, where and how."""
+    """An error that the user can understand and fix; the message says what, where and how."""
 
 
 class StudyError(BenchstudyError):
-    """The study file is wrong; the message names the field and the fix, and quotes no more than a person reads."""
+    """The study file is wrong; the message names the field and the fix, and quotes only as much as a person reads."""
 
     def __init__(self, message: str):
         super().__init__("\n".join(map(_readable, message.splitlines())))
 
 
 def _readable(line: str) -> str:
-    """The middle of a long line is left out: what is wrong stands in front, and what to write at the end."""
+    """Cut the middle out of a long line: the problem is at its start, and what to write at its end."""
     return line if len(line) <= _LONGEST_LINE else f"{line[:300]} … {line[-300:]}"
 
 
 class TrialFailed(BenchstudyError):
     """One trial failed. Its message becomes the trial's cause, `failure` says it as a value, and the study goes on.
 
-    What is raised from another one keeps its failure: the words may be others, what happened is the same.
+    An error raised from another one keeps its failure: the words may differ, but what happened is the same.
     """
 
     cause: ClassVar[Cause] = Cause.TOLD
@@ -37,10 +37,11 @@ class TrialFailed(BenchstudyError):
 
     @property
     def failure(self) -> Failure:
+        """Why the trial failed: the given cause, or that of the error behind this one."""
         if self._failure is None and isinstance(self.__cause__, TrialFailed):
             return self.__cause__.failure
         return self._failure or Failure(cause=self.cause)
 
 
 class SessionFailed(BenchstudyError):
-    """A session could not be held, or not to its end."""
+    """A session could not be started or completed."""

@@ -1,18 +1,18 @@
-"""What a family of benchmarks is: a package that is found by itself (`registry`), with a module for each of its parts.
+"""What a family of benchmarks is: a package that the `registry` discovers, with one module for each of its parts.
 
 family.py    `FAMILY`, an instance of a `Family`: name, cases, metrics; imports neither a host nor a report
 metrics.py   `METRICS`: what a trial gives, each with unit, title and direction
-config.py    what a study may say of it
+config.py    what a study may say about it
 run.py       `run_trial(case, trial)`: execute a case once
-parse.py     `parse_trial(levels, files)`: pure, the files of a trial to observations; `note_trial(files)`, if any: what
-             the trial's record says of them
-check.py     `check_host(config, host)`, where `benchstudy check` has something to look for
-imported.py  `recognise(path)`, where existing outputs of its tools can be imported: one or several `Imported`, or none
-lints.py     rules of its own, where it has some
-commands.py  `add_commands(subparsers)`, where `benchstudy` gets commands of it
-page/        tables and figures of its own; published.py in it: what others published of its kind
+parse.py     `parse_trial(levels, files)`: pure, the files of a trial to observations; optionally `note_trial(files)`:
+             what the trial's record says about them
+check.py     `check_host(config, host)`, if `benchstudy check` has something to check
+imported.py  `recognise(path)`, if existing outputs of its tools can be imported: one or several `Imported`, or none
+lints.py     rules of its own, if any
+commands.py  `add_commands(subparsers)`, if it adds commands to `benchstudy`
+page/        tables and figures of its own; published.py in it: what others published of this kind
 on_host/     what runs on hosts, beside the agent
-notebook.ipynb  its page, where the project has no notebooks/<family>.ipynb
+notebook.ipynb  its page, if the project has no notebooks/<family>.ipynb
 """
 
 import hashlib
@@ -43,18 +43,18 @@ from benchstudy.model.strict import Strict
 from benchstudy.model.units import DurationField
 
 _LONGEST_ID = 255  # characters: no file system has longer names
-_LEVEL = re.compile(r"[A-Za-z0-9._+-]{1,128}")  # of an imported run, as a part of its case's folder
-Loop = Literal["open", "closed", "noted"]  # the last: each trial says it, as `loop` of what it notes
-# Names of phases before those that count.
+_LEVEL = re.compile(r"[A-Za-z0-9._+-]{1,128}")  # of an imported run; becomes part of the name of its case's folder
+Loop = Literal["open", "closed", "noted"]  # "noted": each trial says it, as `loop` in its notes
+# Names of phases before the measured ones.
 _BEFORE = frozenset({"warm-up", "ramp", "search"})
 
 
 @dataclass(frozen=True)
 class TakesSystem:
-    """How entries of a family's list name the service that a system of the catalogue becomes.
+    """How entries in a list of a family's block name the service that replaces a system of the catalogue.
 
-    `field`: the key that holds the service's name; None where the system says it all. `levels`: the key with factors,
-    where a parameter with several values becomes one; without it each value becomes an entry.
+    `field`: the key that holds the service's name; None if the system says everything. `levels`: the key with factors,
+    one of which a parameter with several values becomes; without it each value becomes an entry.
     """
 
     field: str | None = "service"
@@ -64,38 +64,38 @@ class TakesSystem:
 class FamilyConfig(Strict):
     """What every family's block in a study may say.
 
-    A family that loads servers has a list `generators` besides, whose entries name their program as `tool`:
-    provisioning sees to it on the host that makes the load.
+    A family that loads servers also has a list `generators`, whose entries name their program as `tool`: provisioning
+    installs it on the host that makes the load.
     """
 
-    targets: list[Name] | None = Field(None, description="targets to measure; all of the study's when left out")
+    targets: list[Name] | None = Field(None, description="targets to measure; the default is all of the study's")
     blocks: BlocksField | None = Field(None, description="overrides the study's number of blocks")
     until: PrecisionField | None = Field(None, description="overrides the study's precision")
-    blocks_apart: DurationField | None = Field(None, description="overrides the study's")
-    disturbance: DisturbancePolicy | None = Field(None, description="overrides the study's")
-    give_up_after: int | None = Field(None, ge=2, description="overrides the study's")
-    timeout: DurationField = Field(600.0, description="after this a trial is ended and counted as 'timeout'")
+    blocks_apart: DurationField | None = Field(None, description="overrides the study's value")
+    disturbance: DisturbancePolicy | None = Field(None, description="overrides the study's value")
+    give_up_after: int | None = Field(None, ge=2, description="overrides the study's value")
+    timeout: DurationField = Field(600.0, description="a trial that takes longer is ended and counted as 'timeout'")
     services: dict[Name, Service] = Field({}, description="servers and mounts that are up during the session")
 
-    # Lists without which nothing can be measured, of a family whose results may be imported instead.
+    # For a family whose results may also be imported: lists without which nothing can be measured.
     needed: ClassVar[tuple[str, ...]] = ()
-    # Its lists (and single entries) that may say `system: NAME` and `with: {…}`.
+    # Its lists (and single entries) in which `system: NAME` and `with: {…}` are allowed.
     takes_systems: ClassVar[Mapping[str, TakesSystem]] = {}
 
     @property
     def import_only(self) -> bool:
-        """Whether the block is empty, as in `name: {}`: nothing is measured, and what is imported is reported."""
+        """Whether the block is empty, as in `name: {}`: nothing is measured, and imported outputs are reported."""
         return bool(self.needed) and self.model_fields_set <= {"targets"}
 
     @model_validator(mode="after")
     def _something_to_measure(self) -> "FamilyConfig":
         for name in () if self.import_only else self.needed:
             if not getattr(self, name):
-                raise ValueError(f"{name}: give at least one; an empty block, {{}}, is for imported outputs alone")
+                raise ValueError(f"{name}: give at least one; an empty block, {{}}, is only for imported outputs")
         return self
 
     def unfit(self) -> Iterable[str]:
-        """Why nothing must be measured as it says here, with the field and the fix. What was measured so is read."""
+        """Why this must not be measured, with the field and the fix. Existing trials are still read."""
         return ()
 
 
@@ -103,10 +103,10 @@ class FamilyConfig(Strict):
 class Case:
     """One combination of levels. `definition` is everything that decides what is executed, beyond the levels.
 
-    Parts that come from a model are dumped without their defaults, so that a key which a later version adds does not
-    make the trials of an earlier one look like another case.
-    `by_block`: what is executed in the first block, the second, … when that differs; see `in_block`.
-    `most_blocks`: it is measured in the first so many blocks only.
+    Parts that come from a model are dumped without their defaults, so that a key added by a later version does not make
+    the trials of an earlier version look like another case.
+    `by_block`: what is executed in the first block, the second, … if that differs; see `in_block`.
+    `most_blocks`: it is measured only in this many first blocks.
     """
 
     levels: Mapping[str, str]
@@ -116,7 +116,7 @@ class Case:
 
     @property
     def id(self) -> str:
-        """Readable and safe as a folder name: `backend=s3,op=write,size=100MB`. A digest ends one that is too long."""
+        """Readable and safe as a folder name: `backend=s3,op=write,size=100MB`. A long one ends in a digest."""
         whole = ",".join(f"{factor}={level}" for factor, level in self.levels.items())
         if len(whole) <= _LONGEST_ID:
             return whole
@@ -125,17 +125,19 @@ class Case:
 
     @cached_property
     def definition_sha256(self) -> str:
+        """SHA-256 of everything that decides what the case means: levels, definition, and what blocks change of it."""
         content: dict[str, Any] = {"levels": dict(self.levels), "definition": self.definition}
         further = {"by_block": self.by_block, "most_blocks": self.most_blocks}
         content |= {name: value for name, value in further.items() if value}
         return hashlib.sha256(json.dumps(content, sort_keys=True, default=str).encode()).hexdigest()
 
     def is_in(self, block: int) -> bool:
+        """Whether the case is measured in a block, counted from 1."""
         return self.most_blocks is None or block <= self.most_blocks
 
     def in_block(self, block: int) -> "Case":
-        """The case as it is executed in a block, counted from 1. One that lists no such block is as in every other."""
-        if not self.by_block and self.most_blocks is None:  # itself, so that its digest is made once
+        """The case as it is executed in a block, counted from 1. Without one for this block it is as in all others."""
+        if not self.by_block and self.most_blocks is None:  # the same object, so that its digest is computed once
             return self
         own = self.by_block[block - 1] if block <= len(self.by_block) else {}
         return Case(self.levels, {**self.definition, **own})
@@ -152,10 +154,10 @@ class Observation:
 
 @dataclass(frozen=True)
 class Parsed:
-    """What one trial's raw files say.
+    """The content of one trial's raw files.
 
-    `series`: long tables by name, each a list of flat rows (one dict a row, the same keys in each), for what is
-    more than one value a trial: operations, histograms, samples. tidy adds the trial's columns.
+    `series`: long tables by name, each a list of flat rows (one dict per row, with the same keys), for more than one
+    value per trial: operations, histograms, samples. tidy adds the trial's columns.
     """
 
     observations: Sequence[Observation]
@@ -175,63 +177,63 @@ else:
 
 
 class Family(ABC, Generic[ConfigT]):
-    """One kind of benchmark, of studies that say a `ConfigT` of it. Stateless: all it needs comes in as an argument."""
+    """One kind of benchmark, configured by a `ConfigT`. Stateless: everything it needs is an argument."""
 
     name: ClassVar[str]
     title: ClassVar[str]
-    Config: type[ConfigT] = FamilyConfig  # type: ignore[assignment]  # of one that says no other
-    # Its own factors, where imported cases may have further ones: pages show these behind the level of the last.
+    Config: type[ConfigT] = FamilyConfig  # type: ignore[assignment]  # for a family without its own
+    # Its own factors, if imported cases may have more: pages show those behind the level of the last one.
     factors: ClassVar[tuple[str, ...]] = ()
     # Columns of the case table that are numbers a chart can use, by factor: {"size": ("size_bytes", parse)}
     numeric_levels: ClassVar[Mapping[str, tuple[str, Callable[[str], float | None]]]] = {}
     # The long tables that `parse` gives and their columns, as names of polars types, so that measuring need not import
     # polars: {"operations": {"total_s": "Float64", "index": "Int64"}}
     series_schemas: ClassVar[Mapping[str, Mapping[str, str]]] = {}
-    # Columns of these tables that may be negative: what came before the window has a time below zero.
+    # Columns of these tables that may be negative: times before the window are negative.
     signed_columns: ClassVar[Collection[str]] = ("t_s", "start_s", "end_s")
-    # Everything that `parse` gives: unit, title and direction of each, which of them its cases are measured for.
+    # Everything that `parse` gives: unit, title and direction of each, and which ones its cases are measured for.
     metrics: ClassVar[Mapping[str, Metric]] = {}
-    # The role whose host its commands run on, whatever services there are; None where services say it.
+    # The role on whose host its commands run, whatever its services; None if services decide it.
     runs_on: ClassVar[str | None] = None
-    # What its services may speak of besides what they need: `server` of `{{server.bind}}`, the trial's own.
+    # What its services may refer to besides what they need: `server` of `{{server.bind}}`, the trial's own.
     trial_names: ClassVar[tuple[str, ...]] = ()
 
-    # What its levels claim, for checks that are the same for all families: the factor whose levels "cold", "warm" and
-    # "direct" claim a state of the page cache, and the one that says what a write waits for: for nothing at "none".
+    # What its levels claim, for checks that all families share: the factor whose levels "cold", "warm" and "direct"
+    # claim a state of the page cache, and the factor that says what a write waits for: for nothing at "none".
     cache_factor: ClassVar[str | None] = None
     sync_factor: ClassVar[str | None] = None
 
-    # How `order` puts the cases of a block, as pages say it.
+    # How `order` sorts the cases of a block, in the words of pages.
     ordering: ClassVar[str] = "in random order within a block"
 
     def loop(self, levels: Mapping[str, str]) -> Loop | None:
-        """How load is put on what a case measures; None without a generator. What a trial notes goes before."""
+        """How a case generates load; None without a generator. What a trial notes has priority."""
         return None
 
     def warmed_up(self, argv: str, files: Collection[str], phases: Collection[str]) -> bool:
-        """Whether load came before what a trial's figures are of. `argv`: its commands; `phases`: of its series."""
+        """Whether there was load before the measured part of a trial. `argv`: its commands; `phases`: of its series."""
         return any(map(self.is_before, phases))
 
     @staticmethod
     def is_before(phase: str) -> bool:
-        """Whether a phase of this name comes before what counts."""
+        """Whether a phase of this name comes before the measured part."""
         return phase in _BEFORE
 
     def of(self, config: ConfigT) -> "Family[ConfigT]":
-        """The family as one study has it: another instance where a study declares metrics of its own."""
+        """The family as one study has it: another instance if the study declares its own metrics."""
         return self
 
     @property
     def reading(self) -> str:
-        """A digest of what a study says of how trials are read: another one makes tables anew and measures nothing."""
+        """A digest of what a study says about reading trials: a change rebuilds tables and measures nothing."""
         return ""
 
     @abstractmethod
     def cases(self, config: ConfigT) -> list[Case]:
-        """All cases of `config` in a deterministic order, each id once."""
+        """All cases of `config` in a deterministic order, with unique ids."""
 
     def numbers(self, levels: Mapping[str, str]) -> dict[str, float | None]:
-        """The columns of `numeric_levels` for a case; None for a level that an imported output does not tell."""
+        """The columns of `numeric_levels` for a case; None for a level that an imported output does not give."""
         return {
             column: None if levels[factor] == UNKNOWN else parse(levels[factor])
             for factor, (column, parse) in self.numeric_levels.items()
@@ -248,7 +250,7 @@ class Family(ABC, Generic[ConfigT]):
         return ordered
 
     def declared_s(self, case: Case) -> float | None:
-        """About how many seconds a trial takes by the times that the study declares; None where it declares none."""
+        """Roughly how many seconds a trial takes, from the times that the study declares; None if it declares none."""
         times = list(_declared_times(case.definition))
         return sum(times) if times else None
 
@@ -259,8 +261,8 @@ class Family(ABC, Generic[ConfigT]):
     def parse(self, case_levels: Mapping[str, str], files: Path) -> Parsed:
         """Pure: the files of one successful trial in, observations out.
 
-        Raises ParseError, also for an observation that `metrics` does not declare in this unit, and for a figure that
-        cannot be. Nothing else of what a file may hold comes through here as an exception.
+        Raises ParseError, also for an observation that `metrics` does not declare in this unit, and for an impossible
+        figure. Whatever a file contains, no other exception is raised.
         """
         with damaged(f"{self.name} cannot read the files of this trial"):
             parsed = self.read(case_levels, files)
@@ -273,7 +275,7 @@ class Family(ABC, Generic[ConfigT]):
         return parsed
 
     def read(self, case_levels: Mapping[str, str], files: Path) -> Parsed:
-        """What the family's parser makes of the files, before it is held against what is declared."""
+        """What the family's parser makes of the files, before it is checked against the declarations."""
         parsed: Parsed = self._part("parse").parse_trial(case_levels, files)
         return parsed
 
@@ -282,9 +284,9 @@ class Family(ABC, Generic[ConfigT]):
         return measured_for(self.metrics, given)
 
     def notes(self, files: Path) -> Mapping[str, Any]:
-        """What a reader must know of a trial that was just run, read from its files; its record keeps it.
+        """What a reader must know about a trial that has just run, read from its files and kept in its record.
 
-        Raises ParseError. Of the parser, so that no run has to read results for others' sake.
+        Raises ParseError. Part of the parser, so that `run` need not read results.
         """
         note_trial = getattr(self._part("parse"), "note_trial", None) if self._has("parse") else None
         with damaged(f"{self.name} cannot read the files of this trial"):
@@ -293,15 +295,15 @@ class Family(ABC, Generic[ConfigT]):
     def check(self, config: ConfigT, host: Any) -> None:
         """Look, without measuring, whether the host has what the cases need.
 
-        `host`: a measuring.hostcheck.HostCheck, whose `ok` and `problem` take what is found.
+        `host`: a measuring.hostcheck.HostCheck, whose `ok` and `problem` take the findings.
         """
         if self._has("check"):
             self._part("check").check_host(config, host)
 
     def parse_import(self, path: Path) -> "list[Imported]":
-        """What `benchstudy import` makes of one existing output file, a trial each; []: it is not of this family.
+        """The trials that `benchstudy import` makes of one existing output file; [] if it is not of this family.
 
-        Raises ParseError for one that is damaged.
+        Raises ParseError for a damaged file.
         """
         with damaged(f"{self.name} cannot read this output"):
             found = self.recognise(path)
@@ -312,15 +314,15 @@ class Family(ABC, Generic[ConfigT]):
         return runs
 
     def recognise(self, path: Path) -> "Imported | list[Imported] | None":
-        """What the family's part for imports makes of the file, before it is looked at."""
+        """What the family's `imported` module makes of the file, before it is checked."""
         if not self._has("imported"):
             return None
         found: Imported | list[Imported] | None = self._part("imported").recognise(path)
         return found
 
     def libraries(self) -> Mapping[str, Callable[[], Mapping[str, Path]]]:
-        """What can be lent to a host besides the agent (`trial.library(name)`): each by name, with what finds its files
-        by path when it is wanted, and may raise BenchstudyError.
+        """Libraries for hosts besides the agent (`trial.library(name)`): by name, a function that finds their files by
+        path when they are needed. It may raise BenchstudyError.
         """
         return {}
 
@@ -330,7 +332,7 @@ class Family(ABC, Generic[ConfigT]):
         folder = Path(inspect.getfile(type(self))).with_name("on_host")
         return (folder,) if folder.is_dir() else ()
 
-    # Only a session needs what talks to hosts, and only a report what draws: each part is imported when it is asked.
+    # Only sessions need code that talks to hosts, and only reports code that draws: parts are imported when needed.
 
     def _part(self, name: str) -> Any:
         return importlib.import_module(f"{self._package}.{name}")
@@ -343,31 +345,31 @@ class Family(ABC, Generic[ConfigT]):
         return type(self).__module__.rpartition(".")[0]
 
 
-# What definitions call the times of a trial's phases, in seconds.
+# Keys in definitions for the duration of a trial's phases, in seconds.
 _TIMES = ("warm_up", "ramp", "duration", "runtime", "at_most")
 
 
 def _declared_times(definition: Any) -> Iterator[float]:
     for name, value in definition.items() if isinstance(definition, Mapping) else ():
-        if name in _TIMES and isinstance(value, float):  # a whole number is one of requests or runs
+        if name in _TIMES and isinstance(value, float):  # a whole number counts requests or runs
             yield value
         elif name != "services":
             yield from _declared_times(value)
 
 
-# The level of a factor that an imported output does not tell: neither "no" nor "none", and equal to no other level.
+# The level of a factor that an imported output does not give: not "no" or "none", and different from any other.
 UNKNOWN = "unknown"
 
 
 @dataclass(frozen=True)
 class Imported:
-    """An existing output, recognised: a trial.
+    """A recognised existing output: one trial.
 
-    `levels`: of its case, from what the output itself tells, or UNKNOWN. Whatever decides what is measured has to be in
-    one, so that unlike runs never become one case. `file_name`: what the file is called in the trial. `files`: what the
-    trial holds in the place of the whole file, where the file has several, each verbatim, and notes on them.
-    `started`, `finished`: in UTC, as the output tells; `clock`: a time in it without a zone.
-    `cause`, `failure`: of a run that failed, in words and as a value.
+    `levels`: of its case, from what the output itself says, or UNKNOWN. All that decides what is measured must be in
+    a level, so that different runs never become one case. `file_name`: the file's name in the trial. `files`: what
+    the trial holds instead of the whole file, if the file has several trials, each verbatim, and notes on them.
+    `started`, `finished`: in UTC, from the output; `clock`: a time in it without a zone.
+    `cause`, `failure`: of a failed run, in words and as a value.
     """
 
     levels: Mapping[str, str]
@@ -385,10 +387,10 @@ class Imported:
     failure: Failure | None = None
 
     def check(self) -> None:
-        """Raises ValueError for levels that name no folder, and for what no record can hold."""
+        """Raises ValueError for levels that cannot name a folder, and for data that no record can hold."""
         for name, level in self.levels.items():
             if not _LEVEL.fullmatch(level):
-                raise ValueError(f"{name}: {level!r} is no level")
+                raise ValueError(f"{name}: {level!r} is not a level")
         for moment in (self.started, self.finished):
             datetime.fromisoformat(moment or "1970-01-01")
         json.dumps([self.tool_version, *self.notes, self.command, self.clock, self.options, self.cause],

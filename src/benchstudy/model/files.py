@@ -1,4 +1,4 @@
-"""Files written so that a crash leaves the old content or the new, and what is written the same way everywhere."""
+"""Writes files so that a crash leaves the old content or the new, and so that formats are the same everywhere."""
 
 import errno
 import fcntl
@@ -18,34 +18,36 @@ from typing import Any
 
 from benchstudy.model import machine
 
-# No process takes so long to write a file, whatever the clocks of two machines say.
+# No process takes this long to write a file, whatever the difference of two machines' clocks.
 _LONG_AGO_S = 86_400
 
 WHERE_LOCKS_HOLD = (
     "Put the project on a file system that keeps locks between machines: NFS 4, NFS 3 mounted without `nolock` and "
-    "`local_lock`, CephFS, Lustre with `flock`, GPFS. What sshfs and object storage mount keeps none"
+    "`local_lock`, CephFS, Lustre with `flock`, GPFS. Mounts of sshfs and object storage keep none"
 )
 
 
 def now() -> str:
+    """The present time, UTC, in ISO 8601 with milliseconds."""
     return datetime.now(UTC).isoformat(timespec="milliseconds")
 
 
 def as_json(value: Mapping[str, Any]) -> str:
+    """`value` as indented JSON text with a newline at the end. What JSON does not know becomes a string."""
     return json.dumps(value, indent=2, default=str) + "\n"
 
 
 def json_of(content: str | bytes) -> Any:
-    """What a JSON text holds, whoever wrote it. Raises ValueError, also where it is nested deeper than can be read."""
+    """The content of a JSON text, whoever wrote it. Raises ValueError, also if it is nested too deeply to be read."""
     try:
         return json.loads(content)
     except RecursionError as error:
-        raise ValueError("it is nested too deep") from error
+        raise ValueError("it is nested too deeply") from error
 
 
 @contextmanager
 def nothing_collected() -> Iterator[None]:
-    """While much is read that stays: Python would look through all of it again and again for what is gone."""
+    """Pauses the garbage collector while much lasting data is read, because it would scan all of it repeatedly."""
     collects = gc.isenabled()
     gc.disable()
     try:
@@ -64,18 +66,18 @@ def write_atomically(path: Path, text: str) -> None:
 
 
 def _runs(pid: int) -> bool:
-    """Asked without psutil: whoever has Python alone uses this module, too (hosts/loopback.py)."""
+    """Without psutil, because this module is also used where only Python is installed (hosts/loopback.py)."""
     try:
         os.kill(pid, 0)
     except (ProcessLookupError, OverflowError):
         return False
-    except PermissionError:  # another user's
+    except PermissionError:  # another user's process
         pass
     return True
 
 
 def _is_left(file: Path) -> bool:
-    """Whether nobody writes it any more. Of other machines, nobody here knows what runs there."""
+    """Whether nobody writes it any more. Processes on other machines are not visible from here."""
     if (pid := machine.pid_here(file.suffix[1:])) is not None:
         return not _runs(pid)
     with suppress(FileNotFoundError):
@@ -85,9 +87,9 @@ def _is_left(file: Path) -> bool:
 
 @contextmanager
 def whole_or_nothing(path: Path) -> Iterator[Path]:
-    """A file beside `path` to write to: it takes the place of `path` at the end, and is gone when that fails.
+    """A file beside `path` to write to. It replaces `path` at the end, and is removed if that fails.
 
-    What processes that were killed left of theirs goes too.
+    Files that killed processes left behind are removed too.
     """
     for found in path.parent.glob(f".{glob.escape(path.name)}.{machine.ANY_PROCESS}"):
         if _is_left(found):
@@ -97,39 +99,39 @@ def whole_or_nothing(path: Path) -> Iterator[Path]:
         yield temporary
         os.replace(temporary, path)
     except BaseException:
-        with suppress(OSError):  # the same trouble, or it was never there
+        with suppress(OSError):  # the same trouble, or it never existed
             temporary.unlink()
         raise
 
 
 def disk_trouble(error: Exception) -> str | None:
-    """What to do about a disk of this machine that takes no more, in words; None for any other trouble."""
-    if not isinstance(error, OSError) or error.errno is None:  # as libraries in Rust and executed notebooks say it
+    """What to do about a disk of this machine that cannot be written, in words; None for any other trouble."""
+    if not isinstance(error, OSError) or error.errno is None:  # as Rust libraries and executed notebooks report it
         number = re.search(r"(?:\(os error |\[Errno )(\d+)[)\]]", str(error))
         error = OSError(int(number[1]), os.strerror(int(number[1]))) if number else OSError()
     ways = {
         errno.ENOSPC: "free some space there",
         errno.EDQUOT: "free some of your quota there",
-        errno.EROFS: "mount it so that it can be written",
-        errno.EIO: "look what is wrong with the disk (dmesg)",
+        errno.EROFS: "mount it read-write",
+        errno.EIO: "find out what is wrong with the disk (dmesg)",
     }
     if error.errno is None or error.errno not in ways:
         return None
     where = error.filename or Path.cwd()
     return (
         f"{where}: {error.strerror}: {ways[error.errno]}, and run the same command again: what was stored stays, and "
-        "the rest goes on from there"
+        "the rest continues from there"
     )
 
 
 def sha256_of(path: Path) -> str:
-    """Of a file's content, in hexadecimal."""
+    """The SHA-256 of a file's content, in hexadecimal."""
     with path.open("rb") as file:
         return hashlib.file_digest(file, "sha256").hexdigest()
 
 
 def lock_if_free(descriptor: int) -> bool:
-    """Whether nobody else holds the file's lock; then it is ours until the file is closed or the process ends."""
+    """Take the file's lock if it is free, until the file is closed or the process ends. Returns whether it was."""
     try:
         fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:
@@ -138,7 +140,7 @@ def lock_if_free(descriptor: int) -> bool:
 
 
 def keeps_locks(folder: Path) -> bool:
-    """Whether a lock on a file there is refused to whoever comes second. Some file systems grant none, others all."""
+    """Whether a second lock on a file there is refused. Some file systems grant no locks, others grant all."""
     with TemporaryFile(dir=folder) as first, open(f"/proc/self/fd/{first.fileno()}", "r+b") as second:
         try:
             return lock_if_free(first.fileno()) and not lock_if_free(second.fileno())
@@ -147,7 +149,7 @@ def keeps_locks(folder: Path) -> bool:
 
 
 def fsync(path: Path) -> None:
-    """Have a file or folder reach the disk."""
+    """Flush a file or folder to the disk."""
     descriptor = os.open(path, os.O_RDONLY)
     try:
         os.fsync(descriptor)

@@ -1,4 +1,4 @@
-"""How a study of many hosts falls into groups, so that a job knows of its own hosts only."""
+"""Splits a study of many hosts into groups, so that a job knows only its own hosts."""
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
@@ -6,31 +6,32 @@ from functools import cached_property
 
 from benchstudy.model.study import Study
 
-# As many jobs as the documented `--cores 8` runs at once; each holds the sessions of all its targets side by side.
+# As many jobs as the documented `--cores 8` runs at once; each runs the sessions of all its targets side by side.
 MOST_GROUPS = 8
-# With more, jobs tell each other apart by what they share, and no longer host by host.
+# With more, resources stand for groups and parts instead of single hosts.
 MOST_HOSTS = 32
 
 
 @dataclass(frozen=True)
 class Group:
-    """Targets that one job of a family measures. `parts`: those of one part share hosts, and take turns."""
+    """Targets that one job of a family measures. `parts`: targets of one part share hosts, and take turns."""
 
     number: int
     parts: tuple[tuple[str, ...], ...]
 
     @cached_property
     def targets(self) -> list[str]:
+        """Targets of all parts of the group, in the order of the study."""
         return [target for part in self.parts for target in part]
 
     def targets_of(self, study: Study, family: str) -> list[str]:
-        """Those on which the family is measured."""
+        """The targets on which the family is measured."""
         measured = study.families[family].targets
         return self.targets if measured is None else [target for target in self.targets if target in measured]
 
 
 def connected(hosts: Mapping[str, Iterable[str]]) -> list[list[str]]:
-    """Targets that share hosts, directly or by way of others, together; `hosts` by target. In their order."""
+    """Targets grouped by shared hosts, directly or through others, in their order. `hosts`: by target."""
     towards: dict[str, str] = {}
 
     def representative(host: str) -> str:
@@ -49,9 +50,9 @@ def connected(hosts: Mapping[str, Iterable[str]]) -> list[list[str]]:
 
 
 def groups(study: Study, most: int = MOST_GROUPS) -> list[Group]:
-    """The groups of a study with more than `most` parts that share no host; [] where each target has jobs of its own.
+    """The groups of a study with more than `most` parts that share no host; [] if each target has its own jobs.
 
-    Each part comes to the group that has the fewest targets so far: a target added at the end moves no other.
+    Each part joins the group with the fewest targets so far, so a target added at the end moves no other.
     """
     parts = connected(_hosts_of_targets(study))
     if len(parts) <= most:
@@ -63,7 +64,7 @@ def groups(study: Study, most: int = MOST_GROUPS) -> list[Group]:
 
 
 def places(study: Study) -> dict[str, set[str]]:
-    """What no two jobs use at once, by name: single hosts in a small study, else all hosts of a group, or of a part."""
+    """What no two jobs may use at once, by name: single hosts in a small study, else all hosts of a group or part."""
     of_targets = _hosts_of_targets(study)
     together = [group.targets for group in groups(study)]
     if not together:

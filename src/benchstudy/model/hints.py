@@ -1,4 +1,4 @@
-"""Commands that messages tell people to type: with the study that they are about, where it is not the default one."""
+"""Commands that messages tell people to type, with the study they are about if it is not the default one."""
 
 import os
 import shlex
@@ -9,12 +9,12 @@ from pathlib import Path
 from benchstudy.model import paths
 
 EMBEDDED = Path("config/config.yaml")
-# What the user's command says to the jobs that it starts.
+# How the user's command informs the jobs that it starts.
 _VARIABLE = "BENCHSTUDY_STUDY_FILES"
 
 
 def announce(files: Iterable[str | Path]) -> None:
-    """Called once by a command that starts jobs: the files of its study. They are told as seen from here."""
+    """Called once by a command that starts jobs, with the files of its study. Paths are relative to this folder."""
     here = Path.cwd()
     seen = (Path(f).relative_to(here) if Path(f).is_relative_to(here) else f for f in files)
     os.environ[_VARIABLE] = shlex.join(map(str, seen))
@@ -22,7 +22,7 @@ def announce(files: Iterable[str | Path]) -> None:
 
 @contextmanager
 def about(file: Path | None) -> Iterator[None]:
-    """What is said within is about the study of this file; None says nothing new."""
+    """Hints within this context are about the study of this file; None changes nothing."""
     before = os.environ.get(_VARIABLE)
     if file is not None:
         announce([file])
@@ -35,9 +35,9 @@ def about(file: Path | None) -> Iterator[None]:
 
 
 def snakemake(target: str = "report", *options: str) -> str:
-    """`snakemake --cores 8 report --configfile config/studies/x.yaml`, in the backquotes of a command.
+    """`snakemake --cores 8 report --configfile config/studies/x.yaml`, in backquotes.
 
-    Where the package came as a wheel, as pipx installs it, only `benchstudy` may be on the PATH; its `run` is the same.
+    If the package is installed from a wheel, as by pipx, only `benchstudy` may be on the PATH; its `run` does the same.
     """
     files = _files()
     named = ["--configfile", *files] if files else []
@@ -46,13 +46,13 @@ def snakemake(target: str = "report", *options: str) -> str:
 
 
 def benchstudy(command: str, *arguments: str) -> str:
-    """As `snakemake`, of a command that takes its study with `--study`. `…` may stand for what the user is to say."""
+    """Like `snakemake`, for a command that takes its study with `--study`. `…` stands for what the user must add."""
     files = _files()
     named = ["--study", files[0]] if files else []
     return f"`{' '.join(a if a == '…' else shlex.quote(a) for a in ['benchstudy', command, *arguments, *named])}`"
 
 
 def _files() -> list[str]:
-    """The study's, unless it is the one that every command takes when none is named."""
+    """The study's files, unless it is the default study."""
     files = shlex.split(os.environ.get(_VARIABLE, ""))
     return [] if [Path(file) for file in files] == [EMBEDDED] else files

@@ -1,4 +1,4 @@
-"""A machine reached by SSH, as a study says it."""
+"""A machine reached by SSH, as a study describes it."""
 
 from pathlib import Path
 from typing import Any
@@ -10,39 +10,40 @@ from benchstudy.model.strict import Strict
 _LONGEST_NAME, _LONGEST_PATH = 253, 4096
 
 
-# What begins with a dash would be an option of a command.
+# A value that begins with a dash would be an option of a command.
 _WORD: dict[str, Any] = {"pattern": r"^[^-\s][^\s]*$"}
 
 
 class Host(Strict):
-    """A machine reached by SSH. What is left out comes from ~/.ssh/config, as for the ssh command."""
+    """A machine reached by SSH. Omitted settings come from ~/.ssh/config, as for the ssh command."""
 
     address: str | None = Field(
         None,
-        description="host name, address or ~/.ssh/config alias; the host's name when left out",
+        description="host name, address or ~/.ssh/config alias; the default is the host's name",
         json_schema_extra={"pattern": r"^[^-\s/][^\s/]*$"},
     )
     port: int | None = Field(None, ge=1, le=65535)
     user: str | None = Field(None, json_schema_extra=_WORD)
     identity_file: str | None = None
-    known_hosts: str | None = Field(None, description="file of pinned host keys; ~/.ssh/known_hosts when left out")
-    loopback: bool = Field(False, description="this very machine, through an sshd of the study's own on 127.0.0.1")
+    known_hosts: str | None = Field(None, description="file of pinned host keys; the default is ~/.ssh/known_hosts")
+    loopback: bool = Field(False, description="this very machine, through the study's own sshd on 127.0.0.1")
     work_dir: str = Field(
         "~/.benchstudy",
-        description="the only folder on the host that benchstudy writes to by itself",
+        description="the only folder on the host to which benchstudy writes by itself",
         json_schema_extra={"pattern": r"^(~/|/[^/]+/)[^/]"},
     )
     python: str = Field("python3", description="the host's Python, 3.9 or newer", json_schema_extra=_WORD)
     sudo: bool = Field(False, description="whether provisioning may use password-less sudo")
     service_address: str | None = Field(
-        None, description="where the target's other hosts reach servers on this one; needed when there are others"
+        None,
+        description="address at which the target's other hosts reach servers on this one; required if there are others",
     )
 
     @field_validator("address", "user", "python", "service_address")
     @classmethod
     def _no_option(cls, value: str | None) -> str | None:
         if value is not None and (not value or value.startswith("-") or any(c.isspace() or c == "\0" for c in value)):
-            raise ValueError(f"{value!r} must not be empty, begin with '-' or hold white space")
+            raise ValueError(f"{value!r} must not be empty, begin with '-' or contain white space")
         return value
 
     @field_validator("address", "service_address")
@@ -54,14 +55,14 @@ class Host(Strict):
         except UnicodeError:
             name = "/"
         if "/" in name or len(name) > _LONGEST_NAME:
-            raise ValueError(f"{value!r} can be no host: write its name, its address, or its alias in ~/.ssh/config")
+            raise ValueError(f"{value!r} cannot be a host: write its name, its address, or its alias in ~/.ssh/config")
         return value
 
     @field_validator("identity_file", "known_hosts")
     @classmethod
     def _file(cls, value: str | None) -> str | None:
         if value is not None and (not value or "\0" in value or len(value) > _LONGEST_PATH):
-            raise ValueError(f"{value!r} can be no file: write its path")
+            raise ValueError(f"{value!r} cannot be a file: write its path")
         return value
 
     @field_validator("work_dir")

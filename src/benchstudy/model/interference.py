@@ -1,7 +1,7 @@
-"""What others did on the hosts of a trial: made from the counters that the agent read before and after its commands.
+"""What others did on the hosts of a trial, from the counters that the agent read before and after its commands.
 
-A trial is disturbed by what it met, never by what it measured. Its shares are kept with it when it is measured
-(`seen`), and decide from then on: a later version of this module plans no measurement.
+What others did decides whether a trial is disturbed, never what it measured. The shares are stored with the trial when
+it is measured (`seen`) and stay decisive: a later version of this module plans no measurement.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -15,28 +15,28 @@ from benchstudy.model.metrics import Metric, declare
 FILE = "interference.json"
 
 METRICS = declare(
-    Metric("others_cpu", "1", "Processors used by others", "lower", "busy less ours, the controller's, the kernel's"),
+    Metric("others_cpu", "1", "Processors used by others", "lower", "busy minus ours, the controller's, the kernel's"),
     Metric("steal", "1", "Processors stolen", "lower", "by the hypervisor, which gave them to other machines"),
-    Metric("ours_cpu", "1", "Processors used by us", None, "commands, servers, agent and SSH, also what ended"),
-    Metric("controller_cpu", "1", "Processors used by the controller", None, "0 where it runs on another machine"),
-    Metric("kernel_cpu", "1", "Processors used by the kernel", None, "its own threads and interrupts, for whomever"),
-    Metric("run_queue", "1", "Run queue", "lower", "tasks that run or wait to, ours too; the mean of the readings"),
+    Metric("ours_cpu", "1", "Processors used by us", None, "commands, servers, agent and SSH, also ended ones"),
+    Metric("controller_cpu", "1", "Processors used by the controller", None, "0 if it runs on another machine"),
+    Metric("kernel_cpu", "1", "Processors used by the kernel", None, "its own threads and interrupts, for anyone"),
+    Metric("run_queue", "1", "Run queue", "lower", "tasks that run or wait to, with ours; the mean of the readings"),
     Metric("pressure_cpu", "1", "CPU pressure", "lower", "share of the time in which some task waited, ours too"),
     Metric("pressure_io", "1", "I/O pressure", "lower", "share of the time in which some task waited, ours too"),
     Metric("pressure_memory", "1", "Memory pressure", "lower", "share of the time in which some task waited, ours too"),
     Metric("others_disk", "1", "Disk's time for others", "lower", "its busy share, times others' share of its bytes"),
-    Metric("others_disk_read", "B/s", "Disk reads of others", "lower", "what disks read, less what we had them read"),
-    Metric("others_disk_write", "B/s", "Disk writes of others", "lower", "at least: less ours, what was due, journals"),
+    Metric("others_disk_read", "B/s", "Disk reads of others", "lower", "what disks read, minus what we read"),
+    Metric("others_disk_write", "B/s", "Disk writes of others", "lower", "at least: less ours, pending ones, journals"),
     Metric("host_network", "B/s", "Host's network traffic", None, "of its network cards, ours too"),
-    Metric("others_network", "B/s", "Network traffic of others", "lower", "at least: less what other hosts had"),
+    Metric("others_network", "B/s", "Network traffic of others", "lower", "at least: minus traffic with other hosts"),
     Metric("memory_taken", "B", "Memory taken", "lower", "how far available memory fell, ours too"),
     Metric("swapped", "B/s", "Swapped", "lower", "in and out, ours too"),
     Metric("clock_rate", "1/s", "Clock of processor 0", None, "the lowest of the readings"),
     Metric("throttled", "1", "Throttled for heat", "lower", "how many times"),
 )
-# What is compared with a study's limit: of the host's processors, and of its disks' time.
+# Shares that are compared with a study's limit: of the host's CPUs, and of its disks' time.
 _SHARES = ("others_cpu", "steal", "others_disk")
-# A journal writes blocks of its own for each flush: what disks wrote beyond ours may be ours, up to so much.
+# A journal writes blocks of its own for each flush: up to this much of what disks wrote beyond ours may be ours.
 _JOURNAL_OF_A_FLUSH = 32 << 10
 
 Reading = Mapping[str, Any]
@@ -44,10 +44,10 @@ Reading = Mapping[str, Any]
 
 @dataclass(frozen=True)
 class Window:
-    """What one host saw while a command ran. `shares` are at least so much, beyond what the counters can be off.
+    """What one host saw while a command ran. `shares` are lower bounds, beyond the error of the counters.
 
-    `peak`: of a window with readings inside it, the most processors that others used between two of them, and the wall
-    clock when that began.
+    `peak`: for a window with readings inside it, the most CPUs that others used between two of them, and the wall clock
+    when that began.
     """
 
     seconds: float
@@ -58,13 +58,14 @@ class Window:
 
     @property
     def worst(self) -> tuple[str, float]:
+        """The largest share and its name: (name, share of 1). ("", 0.0) if there are no shares."""
         return max(self.shares.items(), key=lambda found: found[1], default=("", 0.0))
 
 
 def windows(document: Mapping[str, Any]) -> dict[str, Window]:
-    """By host, the most disturbed window of a trial, the longer one of two; `document`: its file `FILE`.
+    """By host: the most disturbed window of a trial, of two the longer. `document`: its file `FILE`.
 
-    What only prepared, warmed up or fetched results does not count: nothing was measured meanwhile.
+    Commands that only prepared, warmed up or fetched results do not count: they measured nothing.
     """
     found: dict[str, Window] = {}
     for command in (command for command in document["commands"] if command.get("measured", True)):
@@ -90,23 +91,23 @@ def window(
     same_kernel: Iterable[Sequence[Reading]] = (),
     others: Iterable[Sequence[Reading]] = (),
 ) -> Window:
-    """From the first and the last of `readings`.
+    """The window between the first and the last of `readings`.
 
     Args:
-        controller: what the controller itself had used before and after, where it runs on this host: "cpu_s", and
-            "read_bytes" and "write_bytes" where they are known; "pids" of the processes that this was.
-        same_kernel: of other hosts of the target that are this machine too: what we do there is no neighbour here.
-        others: of all other hosts of the target: with these the trial's own traffic is.
+        controller: what the controller itself had used before and after, if it runs on this host: "cpu_s", and
+            "read_bytes" and "write_bytes" if known; "pids" of its processes.
+        same_kernel: of other hosts of the target that are also this machine: our work there is no neighbour here.
+        others: of all other hosts of the target: the trial's own traffic is with these.
     """
     same_kernel = list(same_kernel)
     first, last = readings[0], readings[-1]
     seconds, cpus = last["monotonic"] - first["monotonic"], last["cpus"]
-    # Of what had been used before, a host that shares the kernel may have been asked first.
+    # A host that shares the kernel may have been read first, and so show earlier use.
     ours_s = sum(_grown("ours_s", r[0], r[-1]) for r in (readings, *same_kernel) if len(r) > 1)
     ours_elsewhere_s = ours_s - _grown("ours_s", first, last)
     own_s = _grown("cpu_s", *controller) if controller else 0.0
     kernel_s, steal_s = _grown("kernel_s", first, last), _grown("steal_s", first, last)
-    # Ticks may miss who runs between them, and leaving idleness takes time that nobody has: the less of the two.
+    # Ticks may miss what runs between them, and time to leave idle belongs to nobody: take the smaller of the two.
     awake_s = seconds * cpus - _grown("idle_s", first, last) - steal_s
     unexplained_s = min(awake_s, _grown("busy_s", first, last)) - ours_s - own_s - kernel_s
     seen_s = _grown("others_s", first, last) - own_s - ours_elsewhere_s
@@ -130,7 +131,7 @@ def window(
     if "others_disk" in disk:
         shares["others_disk"] = disk["others_disk"]
     steps = pairwise(_filled(readings)) if len(readings) > 2 else ()
-    # Of the controller, and of us on another host, is known how much it was in all.
+    # For the controller, and for us on another host, only the total is known.
     known = (own_s + ours_elsewhere_s) / seconds
     peak = max(((max(0.0, window(s).values["others_cpu"] - known), s[0]["wall"]) for s in steps), default=None)
     shares = {name: min(1.0, share) for name, share in shares.items()}
@@ -140,7 +141,7 @@ def window(
 
 
 def _filled(readings: Sequence[Reading]) -> list[Reading]:
-    """Readings within a window do not ask others and the kernel's threads: taken as steady between its ends."""
+    """Readings within a window skip others and kernel threads, which are assumed to be steady between its ends."""
     first, last = readings[0], readings[-1]
 
     def at(name: str, reading: Reading) -> float:
@@ -176,9 +177,9 @@ def _further(readings: Sequence[Reading], seconds: float) -> dict[str, float]:
 
 
 def _network(readings: Sequence[Reading], others: Iterable[Sequence[Reading]], seconds: float) -> dict[str, float]:
-    """What hosts of the target say to each other passes a card of each; what one of them has beyond that is not ours.
+    """Traffic between hosts of the target passes a card of each; what a host has beyond that is not ours.
 
-    A store or a Prometheus outside of the target counts as others, so no trial is disturbed by it.
+    A store or a Prometheus outside of the target counts as others, so network traffic disturbs no trial.
     """
     traffic = _traffic(readings)
     if traffic is None:
@@ -188,7 +189,7 @@ def _network(readings: Sequence[Reading], others: Iterable[Sequence[Reading]], s
 
 
 def _traffic(readings: Sequence[Reading]) -> float | None:
-    """Bytes in and out by all network cards; None where there is no card."""
+    """Bytes in and out by all network cards; None without a card."""
     first, last = (reading["interfaces"] for reading in (readings[0], readings[-1]))
     ways = [last[name][way] - at_first[way] for name, at_first in first.items() if name in last for way in at_first]
     return sum(ways) if ways else None
@@ -201,7 +202,7 @@ def _between(first: float | None, last: float | None, seconds: float) -> float |
 def _disk(
     first: Reading, last: Reading, seconds: float, controller: Sequence[Mapping[str, Any]] | None
 ) -> dict[str, float]:
-    """Of all disks together. Nothing where what we did is not known, as of a server of another user's."""
+    """Of all disks together. Nothing if our own part is unknown, as for another user's server."""
     names = [name for name in first["disks"] if name in last["disks"]]
     if not names or first["ours_io"] is None or last["ours_io"] is None:
         return {}
@@ -227,7 +228,7 @@ def _disk(
 
 
 def seen(document: Mapping[str, Any]) -> dict[str, Any]:
-    """What decides whether a trial is disturbed, as it is kept with it: by host the shares and who was busiest."""
+    """What decides whether a trial is disturbed, as stored with it: by host, the shares and who was busiest."""
     return {
         host: {
             "shares": {name: round(share, 4) for name, share in found.shares.items()},
@@ -242,7 +243,7 @@ def seen(document: Mapping[str, Any]) -> dict[str, Any]:
     }
 
 
-_WORTH_NAMING, _MOST_NAMED = 0.02, 3  # processors; names
+_WORTH_NAMING, _MOST_NAMED = 0.02, 3  # CPUs; names
 
 
 def _names(found: Window) -> list[str]:
@@ -259,7 +260,7 @@ _TOLD = ("others_cpu", "cpus", "busiest", "peak_cpu", "peak_at")
 
 @dataclass(frozen=True)
 class Disturbance:
-    """One trial's worst: `what` on `host` took `share` of it, beyond the limit or not. `peak_at` is ISO 8601."""
+    """One trial's worst: `what` on `host` took `share` of it, above the limit or not. `peak_at` is ISO 8601."""
 
     host: str
     what: str
@@ -272,11 +273,12 @@ class Disturbance:
 
     @classmethod
     def read(cls, written: Mapping[str, Any]) -> "Disturbance":
+        """A disturbance from its JSON."""
         return cls(**{**written, "busiest": tuple(written["busiest"])})
 
 
 def worst(kept: Mapping[str, Any] | None) -> Disturbance | None:
-    """Of what was `seen`; None where nothing is known, as of a trial of an earlier version."""
+    """The worst of what was `seen`; None if nothing is known, as for a trial of an earlier version."""
     found = [
         Disturbance.read({"host": host, "what": what, "share": share, **{n: about[n] for n in _TOLD if n in about}})
         for host, about in (kept or {}).items()

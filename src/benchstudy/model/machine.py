@@ -1,4 +1,4 @@
-"""Which machine this is, where several work in one folder. Standard library only, as model/files.py, which uses it."""
+"""Identifies this machine when several work in one folder. Standard library only, because model/files.py uses it."""
 
 import hashlib
 import os
@@ -12,7 +12,7 @@ ANY_PROCESS = f"{'[0-9a-f]' * 8}-[0-9]*"
 
 @cache
 def place() -> str:
-    """This boot of this machine and the namespace of process ids: within one, a number is one process."""
+    """This boot of this machine and its pid namespace; within both, a process id is unique."""
     return f"{Path('/proc/sys/kernel/random/boot_id').read_text().strip()} {os.readlink('/proc/self/ns/pid')}"
 
 
@@ -22,11 +22,11 @@ def _short() -> str:
 
 
 def process(pid: str = "") -> str:
-    """A name for files of this process, or of another one here, which no process on any machine has at this time."""
+    """A name for files of this process, or of another one here; no other running process on any machine has it."""
     return f"{_short()}-{pid or os.getpid()}"
 
 
 def pid_here(name: str) -> int | None:
-    """The process id in such a name; None of a process of another machine, and where there is none in it."""
+    """The process id in such a name; None if it has none or the process is on another machine."""
     found = _PROCESS.fullmatch(name)
     return int(found[2]) if found and found[1] == _short() else None

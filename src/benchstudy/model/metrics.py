@@ -1,24 +1,24 @@
-"""What a family's trials give: each metric declared once, with its unit, its title and what would be better."""
+"""What a family's trials give: each metric is declared once, with its unit, its title and its better direction."""
 
 from collections.abc import Container, Mapping
 from dataclasses import dataclass
 from typing import Literal
 
 Better = Literal["higher", "lower"]
-# What a page asks of any family, whatever its metrics are called: a highest rate that was searched for, the other ends
-# of the bracket around it, what only a search gives; the share of its processors that a load generator used, a sum
-# where there are several; the rate that was asked for, what a rate was taken over, what storage itself gave, what of it
-# lay in a cache.
-Tells = Literal["capacity", "bracket", "search", "generator", "offered", "window", "storage", "cache"]
+# What a page asks of any family, whatever its metrics are called: the highest rate that a search found, the other ends
+# of the bracket around it, what only a search gives; the share of its CPUs that a load generator used (a sum if there
+# are several); the offered rate; the time that a rate covers; what storage itself delivered; how much of it was in a
+# cache; how long only some of several clients loaded.
+Tells = Literal["capacity", "bracket", "search", "generator", "offered", "window", "storage", "cache", "skew"]
 
 
 @dataclass(frozen=True)
 class Metric:
     """One value of a trial, in a base unit (`s`, `B`, `B/s`, `1/s`, `1` for a ratio or count).
 
-    `title`: what tables and figures call it. `better`: None where neither direction is, as of a number of operations;
+    `title`: its name in tables and figures. `better`: None if neither direction is better, as for an operation count;
     it cannot be compared then. `meaning`: what it is and what it is derived from, for the documentation. `primary`:
-    the cases are measured for it, so that adaptive stopping wants it precise, and two studies are compared by it.
+    the cases are measured for it, so adaptive stopping wants it precise, and two studies are compared by it.
     `tells`: what checks of every family learn from it. `signed`: it may be negative.
     """
 
@@ -33,7 +33,7 @@ class Metric:
 
 
 def declare(*metrics: Metric) -> Mapping[str, Metric]:
-    """By name, in this order. Raises ValueError for a name that comes twice."""
+    """The metrics by name, in this order. Raises ValueError for a duplicate name."""
     found = {metric.name: metric for metric in metrics}
     if len(found) < len(metrics):
         names = [metric.name for metric in metrics]
@@ -42,8 +42,8 @@ def declare(*metrics: Metric) -> Mapping[str, Metric]:
 
 
 def measured_for(metrics: Mapping[str, Metric], given: Container[str]) -> list[str]:
-    """Those of a case's metrics that it is measured for: adaptive stopping wants them precise, and two studies are
-    compared by them. Where it gives none of the primary ones: the first of which one direction is better.
+    """The metrics for which a case is measured: adaptive stopping wants them precise, and two studies are compared by
+    them. If it gives no primary one: the first metric that has a better direction.
     """
     there = [metric for metric in metrics.values() if metric.name in given]
     primary = [metric.name for metric in there if metric.primary]
@@ -51,5 +51,5 @@ def measured_for(metrics: Mapping[str, Metric], given: Container[str]) -> list[s
 
 
 def undeclared(name: str) -> Metric:
-    """For what nobody declares, such as tables of a family that is not installed any more."""
+    """A stand-in for an undeclared metric, such as in tables of a family that is no longer installed."""
     return Metric(name, "", name.replace("_", " ").capitalize())

@@ -1,4 +1,4 @@
-"""Names that become folders, table cells and case ids: one rule for all, so that no name can become code."""
+"""Names that become folders, table cells and case ids: one rule for all of them, so that no name can become code."""
 
 import difflib
 import re
@@ -10,13 +10,13 @@ from typing import Annotated, Any
 from pydantic import AfterValidator, GetJsonSchemaHandler, WithJsonSchema
 
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._+-]{0,63}")
-# What a factor that a person names may be called, but for columns that every family's tables have.
+# Valid names for user-defined factors, except the columns that every family's tables have.
 FACTOR = re.compile(r"[a-z][a-z0-9_]{0,31}")
 COLUMNS = ("study", "target", "family", "case", "block", "trial", "metric", "value", "unit", "status")
 
 
 def check_name(value: str) -> str:
-    """`value`, if it is a letter or digit followed by up to 63 of letters, digits and . _ + -"""
+    """`value`, if it is a letter or digit followed by up to 63 letters, digits and . _ + -"""
     if not _NAME.fullmatch(value) or ".." in value:
         raise ValueError(
             f"{value!r} cannot be a name: use letters, digits and . _ + - (at most 64, a letter or digit first)"
@@ -25,13 +25,13 @@ def check_name(value: str) -> str:
 
 
 def as_name(text: str) -> str:
-    """`text` as a name; what none may hold becomes a dash."""
+    """`text` as a name; invalid characters become a dash."""
     name = re.sub(r"\.{2,}", ".", re.sub(r"[^A-Za-z0-9._+-]+", "-", text)).strip("._+-")[:64]
     return name or "unnamed"
 
 
 def nearest(name: str, known: Iterable[str]) -> str:
-    """A hint for a misspelt name: ' (did you mean "x"?)', or the list of what is known."""
+    """A hint for a misspelt name: ' (did you mean "x"?)', or the list of known names."""
     known = sorted(known)
     close = difflib.get_close_matches(name, known, n=1)
     if close:
@@ -40,14 +40,14 @@ def nearest(name: str, known: Iterable[str]) -> str:
 
 
 def require_known(name: str, known: Iterable[str], said: str) -> None:
-    """Raises ValueError with what is `said`, and a hint, unless `name` is one of the `known`."""
+    """Raises ValueError with the text `said` and a hint, unless `name` is one of the `known`."""
     known = list(known)
     if name not in known:
         raise ValueError(f"{said}: {nearest(name, known)}")
 
 
 def require_each_once(**names: Iterable[str]) -> None:
-    """Raises ValueError for a name that one of these fields gives twice."""
+    """Raises ValueError for a name that occurs twice in one of these fields."""
     for field, given in names.items():
         twice = next((name for name, count in Counter(given).items() if count > 1), None)
         if twice is not None:
@@ -56,7 +56,7 @@ def require_each_once(**names: Iterable[str]) -> None:
 
 @dataclass(frozen=True)
 class Listed:
-    """Beside a type: what a JSON Schema says of its values, which something else checks."""
+    """An annotation of a type: what JSON Schema says about its values, which other code checks."""
 
     values: Callable[[], Iterable[str]]
 

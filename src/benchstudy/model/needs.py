@@ -1,10 +1,11 @@
-"""Which programs a study's services, commands and generators start: what provisioning looks at, and is repeated for."""
+"""Which programs a study's services, commands and generators start: what provisioning depends on."""
 
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import PurePosixPath
 from typing import Any
 
+from benchstudy.model.clients import makes_load
 from benchstudy.model.study import Study
 
 _TOOL = re.compile(r"\{\{\s*tools\s*\}\}/([A-Za-z0-9_][A-Za-z0-9._-]*)")
@@ -24,18 +25,18 @@ def started_programs(family: Mapping[str, Any], roles: Iterable[str]) -> set[str
 
 
 def named_tools(family: Mapping[str, Any], roles: Iterable[str]) -> set[str]:
-    """Every `NAME` in a `{{tools}}/NAME` of these services: arguments, files and environment."""
+    """Every `NAME` in `{{tools}}/NAME` in these services' arguments, files and environment."""
     return {name for service in _services(family, roles) for text in _texts(service) for name in _TOOL.findall(text)}
 
 
 def generator_tools(family: Mapping[str, Any], roles: Iterable[str], target_roles: Iterable[str]) -> set[str]:
-    """Programs that load the servers; they run where the role `load` is, or `sut` in a target without it."""
-    role = "load" if "load" in target_roles else "sut"
-    return {generator["tool"] for generator in family.get("generators", ())} if role in roles else set()
+    """Programs that load the servers; they run on load hosts, or where the role `sut` is in a target without any."""
+    here = makes_load(list(roles), list(target_roles))
+    return {generator["tool"] for generator in family.get("generators", ())} if here else set()
 
 
 def commanded_programs(family: Mapping[str, Any], roles: Iterable[str]) -> set[str]:
-    """Programs of a family's own commands, and of what goes before and after them; not those of a shell's text."""
+    """Programs of a family's own commands, and of what goes before and after them; not those in a shell script."""
     return {
         PurePosixPath(program).name
         for command in family.get("commands", ())
@@ -50,9 +51,9 @@ def commanded_programs(family: Mapping[str, Any], roles: Iterable[str]) -> set[s
 
 
 def programs_by_host(study: Study, target: str, family: str | None = None) -> dict[str, list[str]]:
-    """Sorted names of all these programs, and of packages that a family's block lists, for each host of the target.
+    """For each host of the target, the sorted names of all these programs, and of packages that a family's block lists.
 
-    Another one may have to be installed. `family`: of this one alone.
+    A changed list may require an installation. `family`: only of this family.
     """
     blocks = [
         config.model_dump(mode="json", serialize_as_any=True)
@@ -63,7 +64,7 @@ def programs_by_host(study: Study, target: str, family: str | None = None) -> di
 
 
 def programs_of_blocks(blocks: Iterable[Mapping[str, Any]], target_roles: Mapping[str, str]) -> dict[str, list[str]]:
-    """As `programs_by_host`; `blocks`: of families, as plain data. `target_roles`: role to host."""
+    """Like `programs_by_host`. `blocks`: of families, as plain data. `target_roles`: role to host."""
     blocks = list(blocks)
     found: dict[str, set[str]] = {name: set() for name in target_roles.values()}
     for name, programs in found.items():

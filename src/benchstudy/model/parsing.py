@@ -1,7 +1,7 @@
-"""What parsers may do with files that anybody may have written: say that they cannot be read, and nothing else.
+"""What parsers may do with files that anybody may have written: report that they cannot be read, and nothing else.
 
-One damaged file must cost its own trial and no more. So whatever a parser trips over is a ParseError, and a figure that
-no benchmark gives (infinite, NaN, negative, beyond all bounds) is one too, before it reaches a table.
+A damaged file must cost only its own trial. So every error in a parser becomes a ParseError. An impossible figure
+(infinite, NaN, negative, beyond all bounds) is one too, before it reaches a table.
 """
 
 import errno
@@ -15,17 +15,17 @@ from typing import Any
 from benchstudy.model.causes import Cause, Failure
 from benchstudy.model.metrics import Metric
 
-# Sums, squares and ratios of such figures stay finite, and sums of such counts stay whole numbers of 64 bits.
+# Sums, squares and ratios of such figures stay finite, and sums of such counts fit into 64 bits.
 _LARGEST, _SMALLEST, _LARGEST_COUNT = 1e16, 1e-30, 2**53
 _LONGEST_MESSAGE = 1000
-# What a damaged file makes of a path; every other trouble with a file is this machine's, and says nothing of a trial.
+# Errors from a path that a damaged file gave. Other file errors are this machine's, not the trial's.
 _OF_THE_FILE = (None, errno.ENOENT, errno.EISDIR, errno.ENOTDIR, errno.ENAMETOOLONG)
 
 
 class ParseError(ValueError):
-    """Raw output that cannot be what the tool writes when all is well: truncated, empty, inconsistent.
+    """Raw output that the tool cannot have written normally: truncated, empty, inconsistent.
 
-    `failure`: the same as a value; that it cannot be read, unless one says more.
+    `failure`: the same as a value; by default, that the output cannot be read.
     """
 
     def __init__(self, text: str, failure: Failure | None = None):
@@ -35,9 +35,9 @@ class ParseError(ValueError):
 
 @contextmanager
 def damaged(said: str) -> Iterator[None]:
-    """Raises what a document lacks, or has in another form than it should, as a ParseError of what is `said`.
+    """Raises ParseError, beginning with `said`, for anything that a document lacks or has in the wrong form.
 
-    Also a decorator. What this machine has itself to blame for, such as a disk that cannot be read, is raised as it is.
+    Also a decorator. Errors of this machine, such as an unreadable disk, are raised unchanged.
     """
     try:
         yield
@@ -54,7 +54,7 @@ def damaged(said: str) -> Iterator[None]:
 
 
 def _short(error: ParseError) -> ParseError:
-    """What a file says is quoted as far as a person reads it, and without what a terminal would obey."""
+    """Quotes only as much of a file as a person reads, without control characters for terminals."""
     text = "".join(c if c.isprintable() or c == "\n" else "\ufffd" for c in str(error)[: _LONGEST_MESSAGE + 1])
     if text == str(error):
         return error
@@ -62,7 +62,7 @@ def _short(error: ParseError) -> ParseError:
 
 
 def check_figure(metric: Metric, value: Any) -> None:
-    """Raises ParseError for a value that cannot be one of this metric; None, which is unknown, can."""
+    """Raises ParseError for an impossible value of this metric; None (unknown) is valid."""
     if value is not None:
         _check_numbers(metric.name, [value], signed=metric.signed)
 
@@ -70,8 +70,8 @@ def check_figure(metric: Metric, value: Any) -> None:
 def check_table(
     name: str, schema: Mapping[str, str], rows: Sequence[Mapping[str, Any]], signed: Collection[str]
 ) -> None:
-    """Raises ParseError for rows that are no table of `schema`, as in `Family.series_schemas`, or hold a figure that
-    cannot be. `signed`: columns that may be negative; an upper edge ("le_s") may be infinite.
+    """Raises ParseError for rows that do not fit `schema`, as in `Family.series_schemas`, or that hold an impossible
+    figure. `signed`: columns that may be negative; an upper edge ("le_s") may be infinite.
     """
     for column, kind in schema.items():
         values = [value for row in rows if (value := row.get(column)) is not None]
@@ -85,7 +85,7 @@ def check_table(
             _check_numbers(where, edges, signed=column in signed, whole=kind == "Int64")
     unknown = {column for row in rows[:1] for column in row} - schema.keys()
     if unknown:
-        raise ParseError(f"{name}: columns that it does not have: {', '.join(sorted(unknown))}")
+        raise ParseError(f"{name}: unknown columns: {', '.join(sorted(unknown))}")
 
 
 def _check_types(where: str, values: Iterable[Any], wanted: type) -> None:
@@ -99,7 +99,7 @@ def _check_texts(where: str, values: Sequence[Any]) -> None:
     try:
         "".join(values).encode()
     except UnicodeEncodeError as error:
-        raise ParseError(f"{where} is no text: {error.reason}") from error
+        raise ParseError(f"{where} is not valid text: {error.reason}") from error
 
 
 def _check_numbers(where: str, values: Sequence[Any], *, signed: bool, whole: bool = False) -> None:
@@ -107,12 +107,12 @@ def _check_numbers(where: str, values: Sequence[Any], *, signed: bool, whole: bo
     if not values:
         return
     if not all(map(math.isfinite, values)):
-        raise ParseError(f"{where} is infinite or no number")
+        raise ParseError(f"{where} is infinite or not a number")
     least, most = min(values), max(values)
     if least < 0 and not signed:
         raise ParseError(f"{where} is {least:g}: it cannot be negative")
     limit = _LARGEST_COUNT if whole else _LARGEST
     if max(-least, most) > limit:
-        raise ParseError(f"{where} is {max(most, least, key=abs):g}: no benchmark gives so much")
+        raise ParseError(f"{where} is {max(most, least, key=abs):g}: no benchmark gives that much")
     if not whole and any(0 < abs(value) < _SMALLEST for value in values):
-        raise ParseError(f"{where} is closer to zero than any clock or counter tells")
+        raise ParseError(f"{where} is closer to zero than any clock or counter resolves")

@@ -2,13 +2,14 @@
 setup/shipped_parts.py reads it before anything is installed.
 """
 
+import os
 from pathlib import Path
 
 SESSION_INDEX = "session.json"
 PUBLISHED = "data/published"
-# The software beside the package itself; folders whole. A wheel carries it, and so does a crate.
+# The software beside the package itself; folders as a whole. Wheels and crates contain it.
 SOFTWARE = ("LICENSE", "Makefile", "pyproject.toml", "requirements.lock", "envs", "notebooks", "setup", "workflow")
-# Where a wheel has it, within the package, laid out as a checkout is.
+# Its place in a wheel, within the package, laid out as in a checkout.
 SHIPPED = "_shipped"
 PACKAGE = Path(__file__).parents[1]
 
@@ -25,7 +26,7 @@ def project_root(start: Path | None = None) -> Path:
 
 
 def is_installed() -> bool:
-    """Whether this package came as a wheel, which carries all that it needs; else it lies in a checkout or a crate."""
+    """Whether this package was installed from a wheel, which carries all it needs, not from a checkout or crate."""
     return (PACKAGE / SHIPPED).is_dir()
 
 
@@ -35,12 +36,12 @@ def shipped() -> Path:
 
 
 def snakefile() -> Path:
-    """What the Snakefile of a project of one's own includes."""
+    """The file that the Snakefile of a user's own project includes."""
     return shipped() / "workflow" / "Snakefile"
 
 
 def is_whole(root: Path) -> bool:
-    """Whether a project has the workflow in it, as a checkout and an unpacked crate do; then it takes nothing else."""
+    """Whether a project contains the workflow, as checkouts and unpacked crates do; then it uses nothing that ships."""
     return (root / "workflow" / "scripts").is_dir()
 
 
@@ -51,11 +52,12 @@ def places(root: Path, part: str) -> list[Path]:
 
 
 def nearest(root: Path, part: str) -> Path:
-    """The first of its `places`; where the project would have it, when it is nowhere."""
+    """The first of its `places`; if it is nowhere, its place in the project."""
     return next(iter(places(root, part)), root / part)
 
 
 def family_raw(root: Path, study: str, target: str, family: str) -> Path:
+    """Where the raw files of a family on a target lie."""
     return root / "data" / "raw" / study / target / family
 
 
@@ -70,20 +72,22 @@ def provision_facts(root: Path, study: str, target: str, family: str) -> Path:
 
 
 def published(root: Path) -> Path:
+    """Figures that others published: the project's own folder, else the one that ships."""
     return nearest(root, PUBLISHED)
 
 
 def reports(root: Path) -> Path:
-    """What is published: pages, with their figures and tables. Only jobs write there."""
+    """Published output: pages with their figures and tables. Only jobs write there."""
     return root / "reports"
 
 
 def crate(root: Path, study: str) -> Path:
+    """The crate of a study."""
     return reports(root) / f"{study}.crate.zip"
 
 
 def comparisons(root: Path) -> Path:
-    """Pages of two studies."""
+    """Pages that compare two studies."""
     return reports(root) / "comparisons"
 
 
@@ -92,18 +96,41 @@ def local_state(root: Path) -> Path:
     return root / ".benchstudy"
 
 
+# What a command's jobs are told of their study, wherever they run: its name and the SHA-256 of the frozen file.
+FROZEN_STUDY = "BENCHSTUDY_FROZEN_STUDY"
+_FROZEN = "frozen"
+
+
 def declared_study(root: Path, study: str) -> Path:
-    """A study as it was declared when a command last worked on it: what that command's jobs are told."""
+    """A study as it was declared: for a job of a command, when that began; else when a command last worked on it."""
+    name, _, sha256 = os.environ.get(FROZEN_STUDY, "").partition("/")
+    if name == study:
+        return frozen_study(root, study, sha256)
     return local_state(root) / "studies" / study / "declared.json"
 
 
+def frozen_study(root: Path, study: str, sha256: str) -> Path:
+    """What a command's jobs are told; named by the SHA-256 of the file, and never changed."""
+    return local_state(root) / "studies" / study / _FROZEN / f"{sha256}.json"
+
+
+def is_frozen(path: Path) -> bool:
+    """Whether it is such a file."""
+    return path.parent.name == _FROZEN and path.parents[2].name == "studies"
+
+
 def declared_sessions(root: Path, study: str) -> Path:
-    """The index of each of its sessions, a line each: of a thousand hosts too many for a job's command line."""
+    """The index of each of its sessions, one per line: with a thousand hosts they do not fit on a command line."""
     return local_state(root) / "studies" / study / "sessions.txt"
 
 
+def confirmation_log(root: Path, study: str) -> Path:
+    """Which of its sessions could not be held, and which raw files were altered, as the last command found."""
+    return root / "logs" / "confirm_sessions" / f"{study}.log"
+
+
 def in_use(root: Path, study: str) -> Path:
-    """Locked by the command that works on a study, and says what it uses."""
+    """Locked by the command that works on a study; says what that command uses."""
     return local_state(root) / "studies" / study / "command.json"
 
 
@@ -113,16 +140,16 @@ def controller_beat(root: Path, study: str) -> Path:
 
 
 def progress(root: Path, study: str) -> Path:
-    """How far each session of a study is that is being held."""
+    """The progress of each running session of a study."""
     return local_state(root) / "studies" / study / "progress"
 
 
-# What is remembered of a raw store: files when they were compared last, and what was read of its trials.
+# Cached facts of a raw store: files when they were last compared, and what was read from its trials.
 CONFIRMED, READ = "confirmed", "read"
 
 
 def remembered(store: Path, what: str) -> Path | None:
-    """Of a family's raw folder; derived. None where that lies in no project."""
+    """The cache for a family's raw folder; derived. None if that folder is not in a project."""
     if [folder.name for folder in store.parents[2:4]] != ["raw", "data"]:
         return None
     root, study = store.parents[4], store.parents[1].name
@@ -130,29 +157,30 @@ def remembered(store: Path, what: str) -> Path | None:
 
 
 def parts(root: Path, study: str, family: str) -> Path:
-    """What was parsed of each session of a family, a folder each; derived."""
+    """The parsed data of each session of a family, one folder each; derived."""
     return local_state(root) / "studies" / study / "parts" / family
 
 
 def beside(root: Path, study: str) -> Path:
-    """Who computed on this machine beside the study's trials, because somebody said that it may be so."""
+    """What ran on this machine beside the study's trials because the user allowed it."""
     return local_state(root) / "studies" / study / "beside.jsonl"
 
 
 def unfinished_page(root: Path, study: str, page: str) -> Path:
-    """There from the moment on in which a page is made anew until that is done: what lies there is the one before."""
+    """Exists while a page is being remade: until then the page there is the previous one."""
     return local_state(root) / "studies" / study / "unfinished" / page
 
 
 def tried(root: Path, study: str) -> Path:
-    """A root of its own, below which trials lie that were only tried: no result, and no input of anything."""
+    """A separate root for trial runs that are not results and no input of anything."""
     return local_state(root) / "tried" / study
 
 
 def vega_bundle(root: Path, version: str) -> Path:
-    """The script that draws figures in pages, which takes seconds to make."""
+    """The script that draws figures in pages; making it takes seconds."""
     return local_state(root) / "cache" / f"vega-{version}.js"
 
 
 def loopback_state(root: Path) -> Path:
+    """Keys and state of the SSH servers that stand for loopback hosts."""
     return local_state(root) / "loopback"

@@ -1,6 +1,6 @@
-"""What a credible report is asked, in the order of the list: the titles by which pages and studies call the questions.
+"""What a credible report must answer, in the order of the list. Pages and studies use these titles.
 
-`report/checklist_*.py` finds out the answers. A study may name a question long before any report is imported.
+`report/checklist` finds the answers. A study may name a question long before any report is imported.
 """
 
 TITLES = (

@@ -1,4 +1,4 @@
-"""What services of a study name and nobody describes: found when the study is read, not when it has run for an hour."""
+"""Finds dangling references between services when the study is read, not after an hour of measuring."""
 
 from collections.abc import Iterator, Mapping, Sequence
 
@@ -13,7 +13,7 @@ def dangling(
     runs_on: str | None = None,
     trial_names: Sequence[str] = (),
 ) -> list[str]:
-    """A line for each name in a family's services that leads nowhere, with the field in front and what to write.
+    """One line per dangling reference in a family's services, with the field in front and what to write.
 
     `roles_by_target`: role to host, of each target that the family is measured on. `runs_on` and `trial_names` are
     those of Family.
@@ -51,7 +51,7 @@ def _of_service(
         for given in dict.fromkeys(match for text in texts for match in PLACEHOLDER.findall(text)):
             owner, dot, _ = given.partition(".")
             if given not in known and not (dot and owner in trial_names):
-                yield f"{key}: {{{{{given}}}}} is nothing that it has: {_hint(given, known, service, services)}"
+                yield f"{key}: {{{{{given}}}}} is not available here: {_hint(given, known, service, services)}"
 
 
 def _hint(given: str, known: list[str], service: Service, services: Mapping[str, Service]) -> str:
@@ -62,7 +62,7 @@ def _hint(given: str, known: list[str], service: Service, services: Mapping[str,
 
 
 def _texts(service: Service) -> dict[str, list[str]]:
-    """All that may hold placeholders, by key."""
+    """All texts that may hold placeholders, by key."""
     ready = (service.ready.http, service.ready.mount, service.ready.file)
     return {
         "files": list(service.files.values()),
@@ -75,7 +75,7 @@ def _texts(service: Service) -> dict[str, list[str]]:
 
 
 def _values(service: Service, services: Mapping[str, Service]) -> list[str]:
-    """What its placeholders may be, as `agent/service.py` fills them."""
+    """The placeholders that `agent/service.py` can fill."""
     values = ["tools", *_own(service), *(f"library.{name}" for name in service.libraries)]
     for other in service.needs:
         if other in services:

@@ -1,7 +1,7 @@
-"""The families there are, found by themselves: each folder below `families`, and whatever other packages bring.
+"""Discovers the installed families: each folder below `families`, and those that other packages provide.
 
-The only door by which a family is found. It imports by name, as every host of plug-ins does, so that nothing below the
-families has to know one. Another package says in its own metadata which of its packages are families:
+This is the only way to find a family. It imports families by name, as every plug-in host does, so that no lower layer
+names one. Another package declares in its own metadata which of its packages are families:
 
     [project.entry-points."benchstudy.families"]
     my_family = "my_package.my_family"
@@ -28,7 +28,7 @@ _SHIPPED = "benchstudy.families"
 def packages() -> Mapping[str, str]:
     """The package of each family, by the family's name, sorted. Imports none of them.
 
-    Raises StudyError when two packages bring a family of one name.
+    Raises StudyError when two packages provide a family of the same name.
     """
     folders = importlib.import_module(_SHIPPED).__path__
     found = {
@@ -39,13 +39,14 @@ def packages() -> Mapping[str, str]:
     for point in importlib.metadata.entry_points(group=ENTRY_POINTS):
         if found.get(point.name, point.value) != point.value:
             raise StudyError(
-                f"two packages bring a family {point.name!r}: {found[point.name]} and {point.value}; remove one"
+                f"two packages provide a family {point.name!r}: {found[point.name]} and {point.value}; remove one"
             )
         found[point.name] = point.value
     return dict(sorted(found.items()))
 
 
 def names() -> list[str]:
+    """Names of all families that are installed."""
     return list(packages())
 
 
@@ -55,28 +56,28 @@ def get(name: str) -> Family:
     package = packages()[name]
     family = importlib.import_module(f"{package}.family").FAMILY
     if family.name != name:
-        raise StudyError(f"{package}.family: FAMILY.name is {family.name!r}, and its package is found as {name!r}")
+        raise StudyError(f"{package}.family: FAMILY.name is {family.name!r}, but its package is registered as {name!r}")
     return family
 
 
 def part(name: str, module: str) -> ModuleType | None:
-    """The module of this name in a family's package, such as "lints" or "page.published"; None where it has none."""
+    """The module of this name in a family's package, such as "lints" or "page.published"; None if it has none."""
     place = folder(name).joinpath(*module.split("."))
     if not (place.with_suffix(".py").is_file() or place.is_dir()):
-        return None  # without importing what is around it
+        return None  # without importing the packages around it
     return importlib.import_module(f"{packages()[name]}.{module}")
 
 
 def folder(name: str) -> Path:
-    """Where a family's package lies. Imports nothing of it."""
+    """The folder of a family's package. Imports nothing of it."""
     spec = importlib.util.find_spec(packages()[name])
-    assert spec is not None and spec.origin is not None, f"{packages()[name]} is no package with an __init__.py"
+    assert spec is not None and spec.origin is not None, f"{packages()[name]} is not a package with an __init__.py"
     return Path(spec.origin).parent
 
 
 def notebook(page: str, root: Path) -> Path:
-    """What makes a page: the notebook of its name that the project has or that ships, or else what the family's package
-    brings.
+    """The notebook that makes a page: the one of its name in the project or in what ships, or else the one in the
+    family's package.
     """
     own = paths.nearest(root, f"notebooks/{page}.ipynb")
     if own.exists() or page not in packages():
@@ -86,13 +87,13 @@ def notebook(page: str, root: Path) -> Path:
 
 
 def deploy(name: str) -> Path | None:
-    """The file `deploy.py` of a family's package, which says what its hosts need; None where it has none."""
+    """The file `deploy.py` of a family's package, which says what its hosts need; None if it has none."""
     path = folder(name) / "deploy.py"
     return path if path.is_file() else None
 
 
 def lint_names() -> list[str]:
-    """Every rule that a study may acknowledge a finding of."""
+    """Every rule whose findings a study may acknowledge."""
     return list(importlib.import_module("benchstudy.lints").rules())
 
 
@@ -101,10 +102,10 @@ def _has_family(package: str) -> bool:
 
 
 def _exists(module: str) -> bool:
-    """Whether there is such a module. Raises ModuleNotFoundError where a package around it lacks another one."""
+    """Whether there is such a module. Raises ModuleNotFoundError if a package around it lacks another one."""
     try:
         return importlib.util.find_spec(module) is not None
     except ModuleNotFoundError as error:
-        if f"{module}.".startswith(f"{error.name}."):  # a package around it is missing, or is none
+        if f"{module}.".startswith(f"{error.name}."):  # a package around it is missing, or is not a package
             return False
         raise

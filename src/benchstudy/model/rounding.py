@@ -1,18 +1,18 @@
-"""How a number is rounded for a reader: two or three significant digits, and an estimate as its interval is.
+"""Rounds numbers for readers: to two or three significant digits, and an estimate like its interval.
 
-Rounding to a number of significant digits never turns the order of two values round. So an estimate that is rounded to
-as many as the ends of its interval cannot leave it in print. Files keep full figures.
+Rounding to a number of significant digits never reverses the order of two values. So an estimate rounded to as many
+digits as the ends of its interval cannot leave the interval in print. Files keep full precision.
 """
 
 import math
 
 MOST, FEWEST = 3, 2
-# With two digits an interval must still be so many steps wide; a narrower one needs the third.
+# With two digits an interval must still be this many steps wide; a narrower one needs the third.
 _STEPS = 10
 
 
 def digits(low: float | None = None, high: float | None = None) -> int:
-    """How many significant digits suit an interval; the most without one."""
+    """How many significant digits suit an interval; the maximum without one."""
     if low is None or high is None or not (math.isfinite(low) and math.isfinite(high)) or low == high:
         return MOST
     step = 10.0 ** (math.floor(math.log10(max(abs(low), abs(high)))) - FEWEST + 1)
@@ -20,9 +20,9 @@ def digits(low: float | None = None, high: float | None = None) -> int:
 
 
 def shown(value: float, to: int = MOST, *, trim: bool = False) -> str:
-    """`value` with `to` significant digits: "0.570", "1,990". Never an exponent, nor a zero with a sign.
+    """`value` with `to` significant digits: "0.570", "1,990". Never an exponent, nor a signed zero.
 
-    `trim`: without zeros at the end of its decimals, as counts and shares are said: "5", "0.1".
+    `trim`: without trailing zeros, for counts and shares: "5", "0.1".
     """
     if not math.isfinite(value):
         return str(value).replace("inf", "∞")
@@ -35,7 +35,7 @@ def shown(value: float, to: int = MOST, *, trim: bool = False) -> str:
 
 
 def few(value: float) -> str:
-    """What is an aside in a sentence: two digits, "1.1", "12", "0.45"."""
+    """A minor figure in a sentence, with two digits: "1.1", "12", "0.45"."""
     return shown(value, FEWEST, trim=True)
 
 
@@ -45,20 +45,20 @@ def percent(share: float) -> str:
 
 
 def significant(value: float, to: int = MOST) -> float:
-    """`value` as a number of so many significant digits, such as for a drawing, whose texts must not have fifteen."""
+    """`value` rounded to this many significant digits, for example for a drawing, whose texts must not have fifteen."""
     return float(f"{value:.{to - 1}e}")
 
 
 def interval(low: float, high: float, estimate: float, unit: str = "", *, trim: bool = False) -> str:
-    """The ends as `shown` says them, with the digits of the estimate beside them: "1,940–2,010/s".
+    """The ends in the form of `shown`, with as many digits as the estimate beside them: "1,940–2,010/s".
 
-    An interval so narrow that three digits do not tell its ends apart is said by its reach: "±0.02 %".
+    An interval whose ends are equal at three digits is given by its reach: "±0.02 %".
     """
     to = digits(low, high)
     ends = [shown(end, to, trim=trim) for end in (low, high)]
     if ends[0] == ends[1] and low < high and estimate:
         reach = max(high - estimate, estimate - low) / abs(estimate)
-        # Upwards: a reach that is rounded downwards would leave an end out.
+        # Rounded up: a reach rounded down would exclude an end.
         step = 10.0 ** (math.floor(math.log10(reach * 100)) - FEWEST + 1)
         return f"±{shown(math.ceil(reach * 100 / step) * step, FEWEST)} %"
     return f"{'–'.join(ends)}{unit}"

@@ -1,7 +1,7 @@
-"""A study as JSON Schema, made from the models that read it: what editors check, complete and explain.
+"""A study's JSON Schema, made from the models that read it: editors use it to check, complete and explain.
 
-It is of what people write: systems in the place of services, lists as levels in their `with:`, units as texts. What it
-refuses the reader refuses, too. What only the whole study tells, such as a name that nothing has, it cannot say.
+It describes what people write: systems instead of services, lists as levels in their `with:`, units as texts. The
+reader refuses everything that it refuses. It cannot check what depends on the whole study, such as an undefined name.
 """
 
 from collections.abc import Iterator, Mapping
@@ -21,9 +21,9 @@ from benchstudy.model.study import Study
 from benchstudy.model.units import DURATION_PATTERN, PROPER_PERCENT_PATTERN, SIZE_PATTERN
 
 _NO_DEFAULT = object()
-# Names of definitions that no model has.
+# Names of definitions that belong to no model.
 _ALONE, _LEVELS, _SERVICE, _VALUE = "system", "system.with-levels", "system.as-service", "system.as-value"
-_TEXT = {"type": ["string", "integer"]}  # 15 is as good as "15"; 9.10 would be another number
+_TEXT = {"type": ["string", "integer"]}  # 15 means the same as "15"; 9.10 would be another number
 _OF_KIND: Mapping[str, Mapping[str, Any]] = {
     "text": _TEXT,
     "words": _TEXT,
@@ -36,9 +36,9 @@ _OF_KIND: Mapping[str, Mapping[str, Any]] = {
 
 
 def study_schema(catalogue: Catalogue) -> dict[str, Any]:
-    """JSON Schema, draft 2020-12, of a study: of all families that are installed, and the systems of `catalogue`.
+    """JSON Schema, draft 2020-12, of a study: with all installed families, and the systems of `catalogue`.
 
-    Raises StudyError for a system whose file is wrong.
+    Raises StudyError for a system with an invalid file.
     """
     families = {name: registry.get(name) for name in registry.names()}
     blocks: dict[str, Any] = {
@@ -68,7 +68,7 @@ def study_schema(catalogue: Catalogue) -> dict[str, Any]:
 
 
 class _AsWritten(GenerateJsonSchema):
-    """With defaults as people write them, and without what only pydantic reads."""
+    """Defaults in the form that people write, without what only pydantic reads."""
 
     def default_schema(self, schema: core.WithDefaultSchema) -> JsonSchemaValue:
         made = super().default_schema(schema)
@@ -80,24 +80,24 @@ class _AsWritten(GenerateJsonSchema):
         return made
 
     def encode_default(self, dft: Any) -> Any:
-        return super().encode_default(str(dft) if isinstance(dft, str) else dft)  # a size is more than its text
+        return super().encode_default(str(dft) if isinstance(dft, str) else dft)  # a size has more than its text
 
     def dict_schema(self, schema: core.DictSchema) -> JsonSchemaValue:
         made = super().dict_schema(schema)
-        # Otherwise a key that does not match would be anything.
+        # Otherwise a key that does not match could have any value.
         return {**made, "additionalProperties": False} if "patternProperties" in made else made
 
     def tagged_union_schema(self, schema: core.TaggedUnionSchema) -> JsonSchemaValue:
         made = super().tagged_union_schema(schema)
-        made.pop("discriminator", None)  # of OpenAPI
+        made.pop("discriminator", None)  # part of OpenAPI
         return made
 
     def field_title_should_be_set(self, schema: Any) -> bool:
-        return False  # it says the key once more
+        return False  # it only repeats the key
 
 
 def _written(value: Any, schema: Mapping[str, Any]) -> Any:
-    """A default as a study has it; _NO_DEFAULT where nothing is written, or its own parts say it."""
+    """A default as written in a study; _NO_DEFAULT if nothing is written, or if its parts have defaults."""
     patterns = {part.get("pattern") for part in (schema, *schema.get("anyOf", ()))}
     if isinstance(value, float) and DURATION_PATTERN in patterns:
         return f"{value:g}s"
@@ -119,7 +119,7 @@ def _plain(value: Any) -> Any:
 
 
 def _take_systems(block: dict[str, Any], config: type[FamilyConfig], definitions: dict[str, Any]) -> None:
-    """Changes a family's `block`: what may be said instead of services and entries, and which lists there must be."""
+    """Changes a family's `block`: what may replace services and entries, and which lists are required."""
     if config.needed:
         block["if"] = {"not": {"propertyNames": {"enum": ["targets"]}}}
         block["then"] = {"required": [*config.needed]}
@@ -136,7 +136,7 @@ def _take_systems(block: dict[str, Any], config: type[FamilyConfig], definitions
 
 
 def _entry(described: Mapping[str, Any], said: str, definitions: dict[str, Any]) -> dict[str, Any]:
-    """An entry that says all of itself, or names a system and says what it has otherwise."""
+    """An entry that is complete in itself, or that names a system and says what differs."""
     short = []
     for name in map(_name, _references(described)):
         whole = definitions[name]
@@ -153,14 +153,14 @@ def _or_system(described: Mapping[str, Any], short: Mapping[str, Any]) -> dict[s
 
 
 def _closed(properties: Mapping[str, Any], said: str, description: str = "") -> dict[str, Any]:
-    """An object that names a system with what it `said`, and has these keys and no other."""
+    """An object that names a system under the key `said`, and has these keys and no others."""
     about = {"description": description} if description else {}
     whole = {"properties": dict(properties), "required": ["system"], "additionalProperties": False}
     return {"type": "object", **about, **whole, "allOf": [{"$ref": f"#/$defs/{said}"}]}
 
 
 def _by_system(catalogue: Catalogue, own: Mapping[str, Any], said: str) -> dict[str, Any]:
-    """What `with:` holds follows from the system. One of another name may be a service of the study."""
+    """The system decides what `with:` holds. An unknown name may be a service of the study."""
     of_each = [
         {
             "if": {"properties": {"system": {"const": name}}},
@@ -176,7 +176,7 @@ def _parameters(parameters: Mapping[str, Parameter]) -> dict[str, Any]:
 
 
 def _levels(system: str, parameters: Mapping[str, Parameter]) -> dict[str, Any]:
-    """The same, where a list makes levels."""
+    """The same, with lists that make levels."""
     made = {}
     for name, parameter in parameters.items():
         one = {"$ref": f"#/$defs/with.{system}/properties/{name}"}
@@ -193,7 +193,7 @@ def _with(made: dict[str, Any], parameters: Mapping[str, Parameter]) -> dict[str
 
 def _parameter(parameter: Parameter) -> dict[str, Any]:
     kind = _OF_KIND.get(parameter.type)
-    if kind is None:  # a choice; what looks like a number may be one
+    if kind is None:  # a choice, which may look like a number
         numbers = [int(choice) for choice in parameter.choices if choice.isdecimal() and str(int(choice)) == choice]
         kind = {"enum": [*parameter.choices, *numbers]}
     plain = parameter.default if isinstance(parameter.default, bool | int | str) else None
@@ -211,5 +211,5 @@ def _references(schema: Any) -> Iterator[str]:
 
 
 def _name(reference: str) -> str:
-    """Of a definition that a reference leads to."""
+    """The name of the definition that a reference points to."""
     return reference.removeprefix("#/$defs/")

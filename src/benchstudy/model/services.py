@@ -1,4 +1,4 @@
-"""Servers and mounts that a session brings up, as a study describes them.
+"""Servers and mounts that a session starts, as a study describes them.
 
 Texts may hold `{{…}}` placeholders, filled in on the host when the service starts:
 `{{dir}}` the service's own folder, `{{port.NAME}}` a free port of it, `{{secret.NAME}}` a random secret that
@@ -23,20 +23,20 @@ PLACEHOLDER = re.compile(r"\{\{\s*([^{}]+?)\s*\}\}")
 
 
 class Limits(Strict):
-    """What a process and all that comes of it may use. A limit that the host cannot enforce is refused.
+    """What a process and all its descendants may use. A limit that the host cannot enforce is refused.
 
-    Without any limit, peak memory and CPU time are still accounted for, where the host can.
+    Without any limit, peak memory and CPU time are still recorded if the host supports it.
     """
 
     cpus: int | None = Field(None, ge=1, description="this many whole CPUs; all when left out")
-    memory: SizeField | None = Field(None, description="page cache and swap included; all when left out")
+    memory: SizeField | None = Field(None, description="including page cache and swap; all when left out")
 
 
 @dataclass(frozen=True)
 class Confinement:
-    """How a host is to hold a process: its limits, the very CPUs it runs on, how many files it may open at once.
+    """How a host confines a process: its limits, the CPUs it runs on, how many files it may open at once.
 
-    `limits.cpus` with `cpu_list`: the first so many of the listed ones. None: as the host has it.
+    `limits.cpus` with `cpu_list`: only this many of the listed ones, from the first. None: the host's default.
     """
 
     limits: Limits | None = None
@@ -44,7 +44,7 @@ class Confinement:
     open_files: int | None = None
 
     def spec(self) -> dict[str, Any]:
-        """As the agent reads it."""
+        """The form that the agent reads."""
         limits = self.limits
         return {
             "limits": limits and {"cpus": limits.cpus, "memory_bytes": limits.memory and limits.memory.bytes},
@@ -53,17 +53,17 @@ class Confinement:
         }
 
     def with_files(self, open_files: int | None) -> "Confinement":
-        """Able to open so many at once, or as many as it is already."""
+        """A copy that may open at least this many files at once."""
         return replace(self, open_files=max(self.open_files or 0, open_files or 0) or None)
 
 
 class Ready(Strict):
-    """When a service counts as up: exactly one of the four."""
+    """When a service counts as ready: give exactly one of the four."""
 
     tcp: Name | None = Field(None, description="this named port accepts a connection")
     http: str | None = Field(None, description="this URL answers with a status below 500")
     mount: str | None = Field(None, description="this path is a mount point")
-    file: str | None = Field(None, description="this path exists, for what only keeps something for others")
+    file: str | None = Field(None, description="this path exists, for a service that only keeps something for others")
     timeout: DurationField = 30.0
 
     exactly_one: ClassVar[tuple[str, ...]] = ("tcp", "http", "mount", "file")
@@ -72,51 +72,51 @@ class Ready(Strict):
 class Service(Strict):
     """One server or mount, in the foreground under the supervisor, for the session or (some families) for one trial."""
 
-    role: Name = Field("sut", description="on which of the target's hosts")
-    needs: list[Name] = Field([], description="services that must be ready before")
+    role: Name = Field("sut", description="the role on whose host it runs")
+    needs: list[Name] = Field([], description="services that must be ready first")
     ports: list[Name] = Field([])
     secrets: list[Name] = Field([])
     secret_env: dict[Name, str] = Field(
-        {}, description="secrets of one's own: the variable of the controller's environment that holds {{secret.NAME}}"
+        {}, description="your own secrets: the environment variable of the controller that holds {{secret.NAME}}"
     )
-    libraries: list[Name] = Field([], description='what is shipped to the host before, such as "rclone"')
+    libraries: list[Name] = Field([], description='what is copied to the host first, such as "rclone"')
     files: dict[str, str] = Field({}, description="files written below {{dir}} before the start")
-    setup: list[list[str]] = Field([], description="commands run to their end before the start")
-    setup_timeout: DurationField | None = Field(None, description="of each of them; 10 min when left out")
+    setup: list[list[str]] = Field([], description="commands that run to completion before the start")
+    setup_timeout: DurationField | None = Field(None, description="timeout of each setup command; 10 min when left out")
     argv: list[str] = Field(min_length=1, description="the server, in the foreground")
     env: dict[str, str] = Field({})
     open_files: int | None = Field(
-        None, ge=1, description="that it must be able to open at once; it fails where the host does not let it"
+        None, ge=1, description="how many files it must be able to open at once; it fails if the host forbids that"
     )
     ready: Ready
-    stop: list[str] | None = Field(None, description="command that ends it politely, such as an unmount")
+    stop: list[str] | None = Field(None, description="command that ends it gracefully, such as an unmount")
 
     @model_validator(mode="after")
     def _each_secret_once(self) -> "Service":
         both = sorted({*self.secrets} & self.secret_env.keys())
         if both:
-            raise ValueError(f"{both[0]!r} is in secrets, which are made up, and in secret_env: take it out of one")
+            raise ValueError(f"{both[0]!r} is in secrets, which are generated, and in secret_env: remove it from one")
         return self
 
 
 def definition(services: Mapping[str, Service], name: str | None) -> dict[str, Any]:
     """The service `name` and all it needs, as plain data for a case's definition; {} for None.
 
-    Another server or mount behind the same name would be another thing to measure.
+    A different server or mount under the same name is a different thing to measure.
     """
     found: dict[str, Any] = {}
     wanted = [name] if name else []
     while wanted:
         current = wanted.pop()
         if current not in found and current in services:
-            # Defaults are left out: a key that a later version adds must not make old trials look like another case.
+            # Defaults are left out: a key added by a later version must not make old trials look like another case.
             found[current] = services[current].model_dump(mode="json", exclude_defaults=True)
             wanted += services[current].needs
     return found
 
 
 def check_service(where: str, name: str, services: Mapping[str, Service]) -> Service:
-    """The service of this name. Raises ValueError when the study describes none."""
+    """The service of this name. Raises ValueError if the study describes none."""
     require_known(name, services, f"{where}: no service {name!r} below services")
     return services[name]
 

@@ -1,7 +1,7 @@
-"""The files that modules are made of: their own, those of all they import, and what lies beside these.
+"""The files that modules consist of: their own, those of all their imports, and data files beside these.
 
-Imports within functions count, and so do the packages around a module, which Python imports first. What only a type
-checker imports does not: it is never executed, so no result can depend on it.
+Imports within functions count, and so do the packages around a module, which Python imports first. Imports for type
+checkers only do not count: they are never executed, so no result can depend on them.
 """
 
 import ast
@@ -18,16 +18,16 @@ if TYPE_CHECKING:
     from grimp import ImportGraph
 
 _OWN = "benchstudy"
-# Folders that hold no part of the modules around them: what is read on measured hosts, and what a wheel carries beside
+# Folders that are not part of the modules around them: files for measured hosts, and what a wheel carries beside
 # the package.
 _APART = ("on_host", paths.SHIPPED, "__pycache__")
 _COUNTED_ELSEWHERE = (".py", ".pyc", ".ipynb")  # as modules, or by the rule that runs a notebook
 
 
 def closure(roots: Iterable[str]) -> set[str]:
-    """Every module that importing `roots` may import, and these, of this package and of those that bring families.
+    """Every module that importing `roots` may import, with the roots, of this package and those that provide families.
 
-    `roots`: names; one that is no such module is left out, so that a name of something within a module may be among
+    `roots`: names. A name that is not such a module is left out, so names of things within a module may be among
     them.
     """
     graph = _graph(_packages())
@@ -42,7 +42,7 @@ def closure(roots: Iterable[str]) -> set[str]:
 
 
 def files(modules: Iterable[str]) -> list[Path]:
-    """The file of each module, and the files beside them that are none, such as templates; sorted."""
+    """The file of each module, and the other files beside them, such as templates; sorted."""
     own = {path_of(name) for name in modules}
     beside = (path for folder in {path.parent for path in own} for path in _beside(folder))
     return sorted({*own, *beside})
@@ -65,7 +65,7 @@ def name_of(path: Path) -> str:
 
 
 def imported_by_notebook(notebook: Path) -> list[str]:
-    """Names that the code cells of a notebook import: modules, and what may be one. Other packages' are among them."""
+    """Names that a notebook's code cells import: modules and possible modules, including other packages'."""
     cells = json.loads(notebook.read_bytes())["cells"]
     sources = ("".join(cell["source"]) for cell in cells if cell["cell_type"] == "code")
     return [name for source in sources for name in _imported(source)]
@@ -75,7 +75,7 @@ def _imported(source: str) -> Iterator[str]:
     lines = source.splitlines()
     try:
         tree = ast.parse("\n".join("" if line.startswith(("%", "!")) else line for line in lines))
-    except SyntaxError:  # the notebook's job says so, with the cell
+    except SyntaxError:  # the notebook's job reports it, with the cell
         return
     for node in ast.walk(tree):
         if isinstance(node, ast.Import):
@@ -86,16 +86,16 @@ def _imported(source: str) -> Iterator[str]:
 
 
 def _packages() -> frozenset[str]:
-    """Those whose imports are followed; a family that is a single module imports nothing of its own."""
+    """The packages whose imports are followed; a family that is a single module has no imports of its own."""
     outermost = {_outermost(name) for name in (_OWN, *registry.packages().values())}
     return frozenset(name for name in outermost if (spec := find_spec(name)) and spec.submodule_search_locations)
 
 
 @cache
 def _graph(packages: frozenset[str]) -> "ImportGraph":
-    import grimp  # here: most commands need no graph
+    import grimp  # imported here: most commands need no graph
 
-    # Without its cache, which believes times of files: reading all takes a tenth of a second.
+    # Without its cache, which trusts file times: reading everything takes a tenth of a second.
     return grimp.build_graph(*sorted(packages), cache_dir=None, exclude_type_checking_imports=True)
 
 
@@ -114,7 +114,7 @@ def _folder(package: str) -> Path:
 
 @cache
 def _outermost(module: str) -> str:
-    """The package that a module lies in: its first name, or more of them where that is a mere namespace."""
+    """The package that a module lies in: its first name, or more names if that is only a namespace."""
     parts = module.split(".")
     for length in range(1, len(parts) + 1):
         package = ".".join(parts[:length])
@@ -125,7 +125,7 @@ def _outermost(module: str) -> str:
 
 
 def _beside(folder: Path) -> Iterator[Path]:
-    """Files below the folder of a package that are no modules, without those of packages in it."""
+    """Files below a package's folder that are not modules, without those of packages in it."""
     for path in folder.iterdir():
         if path.is_dir() and path.name not in _APART and not (path / "__init__.py").is_file():
             yield from _beside(path)

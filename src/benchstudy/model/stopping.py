@@ -1,4 +1,4 @@
-"""How many blocks a study asks for, and when an adaptive session looks whether it has enough: arithmetic, no data.
+"""How many blocks a study asks for, and when an adaptive session checks whether it has enough: arithmetic, no data.
 
 docs/design.md has the rule and docs/statistics.md what it costs in coverage; `looks.py` applies it to trials.
 """
@@ -15,7 +15,7 @@ from benchstudy.model.names import nearest
 from benchstudy.model.units import ProperShare, parse_percent
 from benchstudy.model.wording import explain
 
-_ONE_IN = 20  # the interval misses the median, at most
+_ONE_IN = 20  # the interval misses the median at most this often
 # With fewer values the median has no interval at all.
 FEWEST = 6
 _MOST_BLOCKS = 10_000
@@ -25,14 +25,14 @@ _GROWTH = 1.5
 
 
 def share_of_percent(value: Any) -> float | None:
-    """0.05 of "5 %" or of 0.05 itself; None when it is no share between 0 and 1, both excluded."""
+    """0.05 of "5 %" or of 0.05 itself; None if it is not a share between 0 and 1, both excluded."""
     written = parse_percent(value)
     share = value if written is None else written
     return share if isinstance(share, float) and 0 < share < 1 else None
 
 
 def required_share(value: Any, otherwise: str) -> float:
-    """The same; raises ValueError that says of `value` what it is not, and what to write."""
+    """The same, but raises ValueError with `otherwise`, which says what `value` is not and what to write."""
     share = share_of_percent(value)
     if share is None:
         raise ValueError(f"{value!r} is {otherwise}")
@@ -40,19 +40,19 @@ def required_share(value: Any, otherwise: str) -> float:
 
 
 def _precision(value: Any) -> float:
-    return required_share(value, 'no precision: write how far a median may be off, such as "5 %" (above 0)')
+    return required_share(value, 'not a precision: write how far a median may be off, such as "5 %" (above 0)')
 
 
 PrecisionField = Annotated[float, BeforeValidator(_precision, json_schema_input_type=ProperShare)]
 
 
 class BlockRange(BaseModel):
-    """A number of blocks that is decided while measuring: as few as give the precision `until`."""
+    """A number of blocks that is decided during measurement: the fewest that give the precision `until`."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
-    min: int = Field(FEWEST, ge=FEWEST, le=_MOST_BLOCKS, description="blocks before the first look at what is reached")
-    max: int = Field(ge=FEWEST, le=_MOST_BLOCKS, description="where the session ends in any case")
+    min: int = Field(FEWEST, ge=FEWEST, le=_MOST_BLOCKS, description="blocks before the first look at the precision")
+    max: int = Field(ge=FEWEST, le=_MOST_BLOCKS, description="blocks after which the session ends in any case")
 
     @model_validator(mode="after")
     def _room(self) -> "BlockRange":
@@ -92,24 +92,24 @@ BlocksField = Annotated[
 
 @dataclass(frozen=True)
 class Stopping:
-    """A declared rule: from `fewest` blocks on, until every case is known to `until` (0.05 is 5 %), or `most`."""
+    """A declared rule: from `fewest` blocks until every case is known to `until` (0.05 is 5 %), at most `most`."""
 
     fewest: int
     most: int
     until: float
 
     def look_from(self, begun: int) -> int:
-        """The first number of blocks at which it is looked, once `begun` blocks have been begun."""
+        """The first number of blocks at which to check, once `begun` blocks have begun."""
         blocks = self.fewest
         while blocks < min(begun, self.most):
             blocks = self.look_after(blocks)
         return blocks
 
     def look_after(self, blocks: int) -> int:
-        """The next number of blocks at which it is looked: half as many again, `most` at the latest.
+        """The next number of blocks at which to check: half as many again, at most `most`.
 
-        Every look that can end a session is one more chance to end it at a lucky moment, so there are few. And only
-        where one more value lets the interval leave out one more at either end: between these it hardly narrows.
+        Every check that can end a session is one more chance to end it at a lucky moment, so there are few. They come
+        only where one more value lets the interval exclude one more at either end; between these it hardly narrows.
         """
         more = math.ceil(_GROWTH * blocks)
         while more < self.most and _left_out(more) == _left_out(more - 1):
@@ -118,16 +118,17 @@ class Stopping:
 
     @property
     def words(self) -> str:
+        """The rule for a reader: `until ±5 %, 6 to 30 blocks`."""
         return f"until ±{100 * self.until:g} %, {self.fewest} to {self.most} blocks"
 
 
 @cache
 def _left_out(n: int) -> int:
-    """How many of n sorted values lie outside the median's interval at each end, plus one; 0: there is no interval."""
+    """How many of n sorted values lie outside the median's interval at each end, plus one; 0: no interval."""
     below, ways = 0, 1
     for k in range(n):
         below += ways
-        if 2 * below * _ONE_IN > 2**n:  # whole numbers: no float holds these
+        if 2 * below * _ONE_IN > 2**n:  # integers: no float can hold these
             return k
         ways = ways * (n - k) // (k + 1)
     return 0

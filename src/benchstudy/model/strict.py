@@ -6,11 +6,11 @@ from pydantic import BaseModel, ConfigDict, GetJsonSchemaHandler, model_validato
 
 
 class Strict(BaseModel):
-    """Every part of a study refuses what it does not know."""
+    """Every part of a study refuses unknown keys."""
 
     model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)
 
-    # Fields of which a study gives one, and no second one.
+    # Fields of which a study gives exactly one.
     exactly_one: ClassVar[tuple[str, ...]] = ()
 
     @model_validator(mode="after")
@@ -22,7 +22,7 @@ class Strict(BaseModel):
 
     @classmethod
     def key_of(cls, field: str) -> str:
-        """What a study writes for a field."""
+        """The key of a field in a study."""
         return cls.model_fields[field].alias or field
 
     @classmethod

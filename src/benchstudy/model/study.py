@@ -1,4 +1,4 @@
-"""The one validated model of a study: everything else takes it typed."""
+"""The one validated model of a study: all other code gets this typed object."""
 
 import copy
 import hashlib
@@ -15,6 +15,7 @@ from pydantic import BaseModel, BeforeValidator, Field, ValidationError, field_v
 from benchstudy.model import hints, paths, registry
 from benchstudy.model.authorship import Author, LicenceField
 from benchstudy.model.catalogue.expansion import expanded
+from benchstudy.model.clients import LoadedByClients, client_counts, numbered, too_many, with_clients
 from benchstudy.model.criteria import MARGIN
 from benchstudy.model.declared import Acknowledgement, DeclaredCeiling
 from benchstudy.model.disturbance import DisturbancePolicy
@@ -31,28 +32,31 @@ from benchstudy.model.yamltext import read_yaml
 
 
 class Target(Strict):
-    """A testbed: which host plays which role. One host may play all."""
+    """A testbed: which host plays which role. One host may play all roles."""
 
-    roles: dict[Name, Name] = Field(min_length=1, description="role (sut, load, db, storage …) to host")
+    roles: Annotated[
+        dict[Name, Name], BeforeValidator(numbered, json_schema_input_type=dict[Name, Name | list[Name]])
+    ] = Field(
+        min_length=1,
+        description="the host of each role (sut, load, db, storage …); `load: [a, b]` is `load-1`, `load-2`",
+    )
 
 
 def _margin(value: Any) -> float:
-    return required_share(value, 'no margin: write the relative difference that matters, such as "5%" (above 0)')
+    return required_share(value, 'not a margin: write the relative difference that matters, such as "5%" (above 0)')
 
 
 MarginField = Annotated[float, BeforeValidator(_margin, json_schema_input_type=ProperShare)]
 
 
 class Thresholds(Strict):
-    """Declared before the measurement and hashed with the study, so that nobody can move them afterwards unseen."""
+    """Declared before the measurement and hashed with the study, so that later changes are visible."""
 
     lease: DurationField = Field(
-        30.0, ge=1.0, description="a host ends our processes when the controller is silent this long"
+        30.0, ge=1.0, description="a host ends our processes when the controller has been silent for this long"
     )
     reconnect: DurationField = Field(120.0, description="how long to try to get a lost connection back")
-    margin: MarginField = Field(
-        MARGIN, description="the smallest difference that matters: a comparison's verdict is on it"
-    )
+    margin: MarginField = Field(MARGIN, description="the smallest difference that matters; verdicts are about it")
     margins: dict[str, MarginField] = Field(
         {}, description="other margins, by family (`fio`) or by family and metric (`fio/read_iops`)"
     )
@@ -62,13 +66,13 @@ class Thresholds(Strict):
     def _margins_of_families(cls, value: dict[str, float]) -> dict[str, float]:
         for key in value:
             family, slash, metric = key.partition("/")
-            require_known(family, registry.names(), f"{key!r} is of no family")
+            require_known(family, registry.names(), f"{key!r} names no family")
             if slash and not metric:
-                raise ValueError(f"{key!r} names no metric behind the slash")
+                raise ValueError(f"{key!r} names no metric after the slash")
         return value
 
     def margin_of(self, family: str, metric: str) -> float:
-        """The smallest difference that matters in a metric, relative: 0.05 is 5 %."""
+        """The smallest relative difference that matters in a metric: 0.05 is 5 %."""
         return self.margins.get(f"{family}/{metric}", self.margins.get(family, self.margin))
 
 
@@ -76,56 +80,58 @@ _NEEDS_RANGE = "the number of blocks is fixed, so it decides nothing; give a ran
 
 
 class Study(Strict):
-    study: Name = Field(description="its name; a new name measures everything afresh")
+    """A study as its file declares it, validated. `load_study` and `parse_study` read one."""
+
+    study: Name = Field(description="the study's name; a new name measures everything afresh")
     title: str = ""
-    question: str = Field("", description="what the study is to answer, in a sentence, printed on its first page")
+    question: str = Field("", description="what the study should answer, in a sentence; printed on its first page")
     seed: int = Field(1, description="decides the random order of trials")
     blocks: BlocksField = Field(
         6,
-        description="passes over all cases; below 6 no median has a 95 % interval; or a range, decided by `until`",
+        description="passes over all cases; below 6 no median has a 95 % interval; or a range, which `until` decides",
     )
     until: PrecisionField | None = Field(
         None,
-        description="with a range of blocks: measure until every case's median is known to this, such as `5 %`",
+        description="with a range of blocks: measure until the median of every case is known this well, such as `5 %`",
     )
     blocks_apart: DurationField | None = Field(
-        None, description="from the beginning of one block to that of the next, at least, such as `10min`"
+        None, description="least time from the beginning of one block to the beginning of the next, such as `10min`"
     )
     disturbance: DisturbancePolicy | None = Field(
-        None, description="what becomes of trials beside which others took too much of a host; `mark` when left out"
+        None, description="what happens to trials during which others took too much of a host; the default is `mark`"
     )
     give_up_after: int | None = Field(
         None,
         ge=2,
-        description="a case whose first so many trials all failed with the same cause is not measured any more; when "
-        "left out, none is given up",
+        description="if this many trials, the first ones of a case, all failed with the same cause, the case is no "
+        "longer measured; when left out, no case is given up",
     )
     stands_out: Literal["median", "mean"] = Field(
         "median",
-        description="in tables with the published pages' mean (± deviation, p50): which estimate stands first, the "
-        "`median`, whose interval stands beside it, or that `mean`",
+        description="which estimate stands first in tables that show the published pages' mean (± deviation, p50): the "
+        "`median`, with its interval beside it, or that `mean`",
     )
-    measure: bool = Field(True, description="false: use what is on disk and never connect to a host")
+    measure: bool = Field(True, description="`false`: use what is on disk and never connect to a host")
     beside: bool = Field(
-        False, description="true: make tables and pages also while this machine is measured; its trials record that"
+        False, description="`true`: make tables and pages even while this machine is measured; its trials record that"
     )
     hosts: dict[Name, Host] = Field(min_length=1)
     targets: dict[Name, Target] = Field(min_length=1)
     families: dict[str, FamilyConfig] = Field(min_length=1)
     thresholds: Thresholds = Thresholds()
-    ceilings: list[DeclaredCeiling] = Field([], description="what the hardware can give at most, for lints")
+    ceilings: list[DeclaredCeiling] = Field([], description="the most that the hardware can give, for lints")
     acknowledge: list[Acknowledgement] = Field(
-        [], description="findings of lints, and questions of the checklist, that stay as they are, each with the reason"
+        [], description="findings of lints, and questions of the checklist, that stay, each with the reason"
     )
-    authors: list[Author] = Field([], description="who answers for it; stands in its crate")
+    authors: list[Author] = Field([], description="the people responsible for the study; recorded in its crate")
     license: LicenceField = Field(
-        "", description="of its data and reports: an SPDX identifier such as `CC-BY-4.0`, or an address"
+        "", description="licence of its data and reports: an SPDX identifier such as `CC-BY-4.0`, or an address"
     )
-    # No part of what is declared: it says where to look, and what was found there stands in the families.
+    # Not part of the declaration: it says where to look, and what was found there is in the families.
     systems: list[str] = Field(
         [],
         exclude=True,
-        description="folders with systems of one's own, relative to this file; `systems/` beside it is one by itself",
+        description="folders with your own systems, relative to this file; `systems/` beside it always counts",
     )
 
     @field_validator("families", mode="before")
@@ -168,7 +174,7 @@ class Study(Strict):
 
     @model_validator(mode="after")
     def _stopping_is_whole(self) -> "Study":
-        """A range of blocks without a precision never ends, and a precision without a range decides nothing."""
+        """A range of blocks without a precision has no end, and a precision without a range decides nothing."""
         blocks = {name: config.blocks or self.blocks for name, config in self.families.items()}
         ranged = [name for name in blocks if isinstance(blocks[name], BlockRange)]
         for name, config in self.families.items():
@@ -182,7 +188,7 @@ class Study(Strict):
         return self
 
     def sessions(self) -> list["SessionPlan"]:
-        """One a family and target, in the study's order."""
+        """One per family and target, in the study's order."""
         found = []
         for family, config in self.families.items():
             first, *others = config.targets or self.targets
@@ -191,37 +197,38 @@ class Study(Strict):
         return found
 
     def stores(self, root: Path) -> list[Path]:
-        """The folders of raw files, one a session."""
+        """The folders of raw files, one per session."""
         return [paths.family_raw(root, self.study, plan.target, plan.family_name) for plan in self.sessions()]
 
     def session(self, target: str, family: str) -> "SessionPlan":
+        """The plan of all blocks of `family` on `target`."""
         return SessionPlan(self, target, family)
 
     def unfit(self) -> list[str]:
-        """What would give no true figure when it is measured, with the field and the fix."""
+        """What must not be measured because its figures would be wrong, with the field and the fix."""
         return [f"families.{name}: {text}" for name, config in self.families.items() for text in config.unfit()]
 
     def require_fit(self) -> None:
-        """Before anything is measured. Raises StudyError with all that is `unfit`."""
+        """Called before anything is measured. Raises StudyError with everything that is `unfit`."""
         found = self.unfit()
         if found:
             read = hints.snakemake("report", "--config", "measure=false")
-            raise StudyError("\n".join([*found, f"What was measured so is read with {read}."]))
+            raise StudyError("\n".join([*found, f"To read what was already measured, use {read}."]))
 
     @cached_property
     def sha256(self) -> str:
-        """Of everything that was declared; `measure` and `beside` are switches of one run, not a part of the study.
+        """The SHA-256 of everything that was declared, without `measure` and `beside`, which are switches of one run.
 
-        Nor are acknowledgements: they are made after findings, and must not make measured trials look post hoc.
-        Nor are authors and licence, which a study may get when it is published.
+        Acknowledgements are left out: they are added after findings, and must not make measured trials look post hoc.
+        So are authors and licence, which a study may get when it is published.
         """
-        # families hold subclasses, whose own fields serialize_as_any keeps.
+        # families hold subclasses; serialize_as_any keeps their own fields.
         not_declared = {"measure", "beside", "acknowledge", "authors", "license"}
         content = self.model_dump(mode="json", exclude=not_declared, serialize_as_any=True)
-        # A key that a later version added must not make the trials of an earlier one look post hoc.
+        # A key added by a later version must not make the trials of an earlier one look post hoc.
         for part in (content, *content["families"].values()):
-            for added in ("until", "blocks_apart", "disturbance", "give_up_after"):
-                if part[added] is None:
+            for added in ("until", "blocks_apart", "disturbance", "give_up_after", "clients"):
+                if part.get(added, ...) is None:
                     del part[added]
         if content["stands_out"] == "median":
             del content["stands_out"]
@@ -229,7 +236,7 @@ class Study(Strict):
 
 
 class SessionPlan:
-    """What one measuring job is to do: all blocks of one family on one target."""
+    """The work of one measuring job: all blocks of one family on one target."""
 
     _alike: "SessionPlan | None" = None  # of the same family on another target
 
@@ -239,13 +246,13 @@ class SessionPlan:
         self.family: Family = registry.get(family).of(self.config)
         self.roles = study.targets[target].roles
         self.disturbance = self.config.disturbance or study.disturbance or DisturbancePolicy()
-        # Of nothing to measure there is nothing to decide.
+        # With nothing to measure there is nothing to decide.
         declared = 1 if self.config.import_only else self.config.blocks or study.blocks
         until = self.config.until or study.until
-        # No part of the digest: it decides when trials are measured, not which.
+        # Not part of the digest: it decides when trials are measured, not which.
         self.blocks_apart_s = self.config.blocks_apart or study.blocks_apart or 0.0
         self.give_up_after = self.config.give_up_after or study.give_up_after
-        # The fewest and the most there can be, and the rule that may do with fewer.
+        # The minimum and maximum, and the rule that may stop earlier.
         self.stopping: Stopping | None = None
         if isinstance(declared, BlockRange):
             self.fewest_blocks, self.blocks = declared.min, declared.max
@@ -254,20 +261,33 @@ class SessionPlan:
             self.fewest_blocks = self.blocks = declared
 
     def on(self, target: str) -> "SessionPlan":
-        """The same on another target; what both have in common is made once."""
+        """The same plan on another target; what both share is computed once."""
         other = copy.copy(self)
-        other.target, other.roles, other._alike = target, self.study.targets[target].roles, self
+        other.target, other.roles = target, self.study.targets[target].roles
+        other._alike = self if other.clients == self.clients else None
         return other
 
     @cached_property
     def cases(self) -> list[Case]:
+        """The cases of the family in this study; none if the block is only for imported trials."""
         if self._alike is not None:
             return self._alike.cases
-        return [] if self.config.import_only else self.family.cases(self.config)
+        if self.config.import_only:
+            return []
+        cases = self.family.cases(self.config)
+        try:
+            return with_clients(self.config, cases, self.clients)
+        except StudyError as error:
+            raise StudyError(f"families.{self.family_name}.{error}") from error
+
+    @property
+    def clients(self) -> tuple[int, ...]:
+        """From how many hosts its cases are loaded; empty if that is not a factor."""
+        return client_counts(self.config, self.roles)
 
     @property
     def hosts(self) -> dict[str, Host]:
-        """The hosts this session occupies, by name: none where nothing is measured."""
+        """The hosts that this session occupies, by name; empty if nothing is measured."""
         if self.config.import_only:
             return {}
         return {name: self.study.hosts[name] for name in dict.fromkeys(self.roles.values())}
@@ -291,7 +311,7 @@ class SessionPlan:
 
 
 def with_systems(data: Mapping[str, Any], beside: Path | None = None) -> dict[str, Any]:
-    """A mapping as YAML gives it, with ordinary services in the place of systems; `beside`: the folder of its file.
+    """A study as read from YAML, with systems replaced by ordinary services. `beside`: the folder of its file.
 
     Raises StudyError that names the field and the fix.
     """
@@ -301,7 +321,7 @@ def with_systems(data: Mapping[str, Any], beside: Path | None = None) -> dict[st
 
 
 def parse_study(data: Mapping[str, Any], beside: Path | None = None) -> Study:
-    """A typed study out of a mapping as YAML gives it. `beside`: the folder of its file, which may hold systems.
+    """A typed study from a mapping as read from YAML. `beside`: the folder of its file, which may hold systems.
 
     Raises StudyError that names each wrong field and the fix.
     """
@@ -312,13 +332,17 @@ def parse_study(data: Mapping[str, Any], beside: Path | None = None) -> Study:
     for name, config in study.families.items():
         roles = {target: study.targets[target].roles for target in config.targets or study.targets}
         family = registry.get(name)
-        nowhere = dangling(name, config.services, roles, family.runs_on, family.trial_names)
+        for target, of_target in roles.items():
+            if problem := too_many(config, of_target):
+                raise StudyError(f"families.{name}.clients: target {target}: {problem}")
+        runs_on = None if isinstance(config, LoadedByClients) and config.clients else family.runs_on
+        nowhere = dangling(name, config.services, roles, runs_on, family.trial_names)
         if nowhere:
             raise StudyError("\n".join(nowhere))
-    for plan in {plan.family_name: plan for plan in study.sessions()}.values():
+    for plan in {(plan.family_name, plan.clients): plan for plan in study.sessions()}.values():
         ids = [case.id for case in plan.cases]
         if not ids and not plan.config.import_only:
-            raise StudyError(f"families.{plan.family_name}: its factors give no case at all")
+            raise StudyError(f"families.{plan.family_name}: its factors give no cases")
         if len(set(ids)) < len(ids):
             twice = next(i for i in ids if ids.count(i) > 1)
             raise StudyError(f"families.{plan.family_name}: the case {twice} is described twice")
@@ -326,13 +350,13 @@ def parse_study(data: Mapping[str, Any], beside: Path | None = None) -> Study:
 
 
 def refuse_repeated_keys(path: Path) -> None:
-    """Raises StudyError for a key that stands twice in a study's file, where Snakemake's reader keeps the last one."""
+    """Raises StudyError for a duplicate key in a study's file; Snakemake's reader would keep the last one."""
     try:
         read_yaml(path.read_text(encoding="utf-8"))
     except StudyError as error:
         raise StudyError(f"{path}: {error}") from error
     except yaml.YAMLError:
-        return  # Snakemake reads JSON, too, and has said what it cannot read
+        return  # Snakemake also reads JSON, and has reported what it cannot read
 
 
 def load_study(path: Path) -> Study:
@@ -345,12 +369,12 @@ def load_study(path: Path) -> Study:
     except OSError as error:
         raise StudyError(f"{path}: cannot be read as a study: {error.strerror}") from error
     except UnicodeDecodeError as error:
-        raise StudyError(f"{path}: no text in UTF-8: {error.reason} at byte {error.start}") from error
+        raise StudyError(f"{path}: not UTF-8 text: {error.reason} at byte {error.start}") from error
     except yaml.YAMLError as error:
         raise StudyError(f"{path}: not valid YAML: {error}") from error
     except StudyError as error:
         raise StudyError(f"{path}: {error}") from error
-    except ValueError as error:  # of a number or a date that YAML's own reader cannot make
+    except ValueError as error:  # from a number or date that YAML's own reader cannot convert
         raise StudyError(f"{path}: not valid YAML: {error}") from error
 
 
@@ -359,7 +383,7 @@ def _explain(error: ValidationError, model: type[BaseModel], prefix: tuple[str, 
     for problem in error.errors():
         where = ".".join(str(part) for part in (*prefix, *problem["loc"]))
         cause = problem.get("ctx", {}).get("error")
-        if isinstance(cause, StudyError):  # a family's block explained itself already
+        if isinstance(cause, StudyError):  # a family's block has already explained itself
             lines.append(str(cause))
         elif problem["type"] == "extra_forbidden":
             parent = _model_at(model, problem["loc"][:-1])
@@ -376,7 +400,7 @@ def _explain(error: ValidationError, model: type[BaseModel], prefix: tuple[str, 
 
 
 def _model_at(model: type[BaseModel], path: tuple[int | str, ...]) -> type[BaseModel] | None:
-    """The model that a location inside `model` belongs to, as far as annotations tell."""
+    """The model that a location inside `model` belongs to, as far as annotations say."""
     current: Any = model
     for part in path:
         if _is_model(current) and part in current.model_fields:

@@ -1,7 +1,7 @@
 """Sizes and durations as people write them. Inside the package everything is bytes and seconds.
 
-"100MB" is decimal (the seed pages' usage) and "100MiB" is binary: the two are never mixed up, and a text keeps
-the unit it was written with, so that a table shows what the study says.
+"100MB" is decimal (as the seed pages use it) and "100MiB" is binary; they are never mixed up. A text keeps the unit it
+was written with, so that a table shows what the study says.
 """
 
 import difflib
@@ -26,10 +26,10 @@ _DURATION_UNITS = {
     "h": 3600.0,
     "d": 86400.0,
 }
-_MOST = 1e18  # bytes or seconds, so that what is reckoned with them stays finite
+_MOST = 1e18  # bytes or seconds, so that results of calculations stay finite
 _PERCENT = re.compile(r"\s*(\d+(?:\.\d+)?)\s*%\s*")
 
-# The same as expressions for JSON Schema, which looks for one anywhere in a text unless it says otherwise.
+# The same as patterns for JSON Schema, which match anywhere in a text unless anchored.
 SIZE_PATTERN = rf"^\s*\d+(\.\d+)?\s*({'|'.join(_SIZE_UNITS)})\s*$"
 BYTE_RATE_PATTERN = SIZE_PATTERN.removesuffix("$") + r"/s\s*$"
 DURATION_PATTERN = rf"^\s*\d+(\.\d+)?\s*({'|'.join(_DURATION_UNITS)})\s*$"
@@ -45,7 +45,7 @@ def _parse(value: Any, units: dict[str, float], what: str, example: str) -> floa
         raise ValueError(f"{value!r} is not a {what}: write a number and a unit, such as {example} (units: {known})")
     found = float(match[1]) * units[match[2]]
     if not found < _MOST:
-        raise ValueError(f"{value!r}: no {what} is so large")
+        raise ValueError(f"{value!r}: no {what} is that large")
     return found
 
 
@@ -64,17 +64,17 @@ class Size(str):
 
 
 def parse_duration(value: Any) -> float:
-    """Seconds of "30s", "5min", "250ms" and the like; a bare number is refused, because it hides its unit."""
+    """Seconds in "30s", "5min", "250ms" and the like; a bare number is refused, because it hides its unit."""
     return _parse(value, _DURATION_UNITS, "duration", '"30s" or "5min"')
 
 
 def parse_percent(value: Any) -> float | None:
-    """0.025 of "2.5 %"; None for what is not written so."""
+    """0.025 of "2.5 %"; None for anything in another form."""
     match = _PERCENT.fullmatch(value) if isinstance(value, str) else None
     return float(match[1]) / 100 if match else None
 
 
-# Bits as networks count them.
+# Bits, as networks count.
 _BITS = {"bit": 1 / 8, **{f"{p}bit": 1000**i / 8 for i, p in enumerate("kMGT", start=1)}}
 _BASES: dict[str, tuple[float, str]] = {
     "1": (1.0, "1"),
@@ -92,15 +92,15 @@ def known_units() -> list[str]:
 
 
 def base_of(unit: str) -> tuple[float, str]:
-    """What a figure in this unit is multiplied by, and the base unit it then has: "ms" is (0.001, "s").
+    """The factor from this unit to its base unit, and the base unit: "ms" gives (0.001, "s").
 
-    Raises ValueError for a unit that is not known.
+    Raises ValueError for an unknown unit.
     """
     if unit not in _BASES:
         close = difflib.get_close_matches(unit, _BASES, n=1)
         hint = f'did you mean "{close[0]}"? ' if close else ""
         raise ValueError(
-            f"{unit!r} is no known unit: {hint}known: 1 (a count, ratio or score), %, ns to d, B to PiB, bit to Tbit, "
+            f"{unit!r} is an unknown unit: {hint}known: 1 (count, ratio or score), %, ns to d, B to PiB, bit to Tbit, "
             "each of these sizes with /s, and 1/s, 1/min"
         )
     return _BASES[unit]
@@ -120,7 +120,7 @@ SizeField = Annotated[
     PlainSerializer(str),
     WithJsonSchema({"type": "string", "pattern": SIZE_PATTERN, "examples": ["100MB", "64MiB"]}),
 ]
-# What a study writes for what is a number inside.
+# The written form in a study of what is a number inside.
 DurationText = Annotated[str, Field(pattern=DURATION_PATTERN, examples=["30s", "5min"])]
 PercentText = Annotated[str, Field(pattern=PERCENT_PATTERN, examples=["2.5 %"])]
 ProperShare = (

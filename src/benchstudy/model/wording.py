@@ -1,4 +1,4 @@
-"""What is wrong with a value of a study, in words of our own: the model's speak of Python's types."""
+"""Says what is wrong with a value of a study in our own words, because pydantic's speak of Python's types."""
 
 import re
 from collections.abc import Mapping, Sequence
@@ -12,7 +12,7 @@ _WANTED = {
     "float_type": "a number",
     "bool_parsing": "true or false, without quotes",
     "bool_type": "true or false, without quotes",
-    "string_type": "text; in quotes where YAML would take it for a number, a date or true",
+    "string_type": "text; in quotes if YAML would take it for a number, a date or true",
     "list_type": "a list, such as [a, b]",
     "dict_type": "a mapping of names to values",
     "model_type": "a mapping of keys to values",
@@ -24,14 +24,14 @@ _BOUNDS = {
     "greater_than": ("gt", "above {}"),
     "greater_than_equal": ("ge", "{} or more"),
     "less_than": ("lt", "below {}"),
-    "less_than_equal": ("le", "{} at most"),
+    "less_than_equal": ("le", "at most {}"),
 }
 _SHOWN = 60
 _SECRET = re.compile("pass|secret|token|key|header|env", re.IGNORECASE)
 
 
 def explain(problem: Mapping[str, Any]) -> str:
-    """One of pydantic's `errors()` as a sentence with the value and what is wanted. Unknown keys are the caller's."""
+    """One of pydantic's `errors()` as a sentence with the value and what is expected. Callers handle unknown keys."""
     kind, context = problem["type"], problem.get("ctx", {})
     given = _shown(problem.get("input"), problem["loc"])
     if "error" in context:
@@ -44,9 +44,9 @@ def explain(problem: Mapping[str, Any]) -> str:
     if kind == "literal_error":
         return f"{given}: write {context['expected']}"
     if kind == "too_short":
-        return f"it is empty: give {context['min_length']} at least"
+        return f"it is empty: give at least {context['min_length']}"
     if kind == "string_too_short":
-        return f"{given} is too short: write {context['min_length']} letters at least"
+        return f"{given} is too short: write at least {context['min_length']} characters"
     if kind == "missing":
         return "this key is missing"
     if kind in ("union_tag_not_found", "union_tag_invalid"):
@@ -64,7 +64,7 @@ def _either(tags: str) -> str:
 
 
 def _shown(given: Any, where: Sequence[int | str]) -> str:
-    """What is given, unless its place may hold what nobody should read in a log."""
+    """The given value, unless its place may hold a secret that must not be in a log."""
     if given is None:
         return "nothing is given"
     if any(_SECRET.search(str(part)) for part in where):

@@ -1,4 +1,4 @@
-"""YAML as studies and systems are written in: a key that stands twice is refused, where YAML keeps the last one."""
+"""YAML for studies and systems: a duplicate key is refused; YAML would keep the last one."""
 
 import math
 from typing import Any
@@ -7,22 +7,22 @@ import yaml
 
 from benchstudy.model.errors import StudyError
 
-# Written out: nine lines of aliases of aliases are a thousand million values.
+# With aliases expanded: nine lines of aliases of aliases can make a thousand million values.
 _MOST_VALUES = 1_000_000
 
 
 class _UniqueKeyLoader(yaml.CSafeLoader):
-    """YAML lets a second key overwrite the first in silence; a study must not."""
+    """YAML lets a second key silently overwrite the first; a study must not."""
 
     def get_single_node(self) -> yaml.Node | None:
         node: yaml.Node | None = super().get_single_node()
         if node is not None and _values(node, {}) > _MOST_VALUES:
-            raise StudyError(f"its aliases make more than {_MOST_VALUES:,} values of it")
+            raise StudyError(f"its aliases expand to more than {_MOST_VALUES:,} values")
         return node
 
 
 def _values(node: yaml.Node, known: dict[int, float]) -> float:
-    """How many values a node holds with its aliases written out; infinite where it holds itself."""
+    """How many values a node holds with its aliases expanded; infinite if it contains itself."""
     if id(node) not in known:
         known[id(node)] = math.inf
         match node:
@@ -41,7 +41,7 @@ def _mapping_without_duplicates(loader: yaml.CSafeLoader, node: yaml.MappingNode
     for key_node, _ in node.value:
         key = str(key_node.value)
         if key in seen:
-            raise StudyError(f"line {key_node.start_mark.line + 1}: the key {key!r} stands there twice")
+            raise StudyError(f"line {key_node.start_mark.line + 1}: the key {key!r} occurs twice")
         seen.add(key)
     loader.flatten_mapping(node)
     return loader.construct_mapping(node, deep=True)
@@ -51,5 +51,5 @@ _UniqueKeyLoader.add_constructor(yaml.resolver.BaseResolver.DEFAULT_MAPPING_TAG,
 
 
 def read_yaml(text: str) -> Any:
-    """What a text in YAML holds. Raises yaml.YAMLError, and StudyError for a key that stands twice."""
+    """The content of a YAML text. Raises yaml.YAMLError, and StudyError for a duplicate key."""
     return yaml.load(text, _UniqueKeyLoader)

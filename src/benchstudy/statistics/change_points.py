@@ -1,14 +1,14 @@
-"""Moments at which a series went to another level and stayed there. They annotate a figure; no verdict uses them.
+"""Moments at which a series moved to another level and stayed there. They annotate a figure; no verdict uses them.
 
 PELT (Killick, Fearnhead and Eckley, J. Am. Stat. Assoc. 107, 2012; `ruptures`) looks for the steps that reduce the
-squared error by more than `_PENALTY` · log n times the noise each. What makes false alarms is dealt with before:
+squared error by more than `_PENALTY` · log n times the noise each. Causes of false alarms are handled first:
 
-- outliers and skewed values: it works on ranks;
-- samples that depend on the ones before: the noise is the one of means over long stretches, from the differences of
-  neighbours and of those next to them, which a step hardly enters (in the manner of Chakar and others, Bernoulli 23,
-  2017). Where samples remember more than half, means of stretches take their place, until they remember less; where
-  too few are left, nothing is said;
-- a slow drift, which steps would be drawn along: a straight line is preferred where it fits as well.
+- outliers and skewed values: ranks are used instead of values;
+- samples that depend on the ones before: the noise is that of means over long stretches, estimated from the differences
+  of neighbours and of next-but-one neighbours, which a step hardly affects (in the manner of Chakar and others,
+  Bernoulli 23, 2017). If samples keep more than half of the previous one, means of stretches replace them, until they
+  keep less; if too few are left, there is no result;
+- a slow drift, which steps would follow: a straight line is preferred if it fits as well.
 """
 
 import math
@@ -20,17 +20,17 @@ import numpy as np
 
 FEWEST_SAMPLES = 30
 MOST_STRETCHES = 100
-SHORTEST = 5  # stretches: less is an excursion and no level
+SHORTEST = 5  # stretches: anything shorter is an excursion, not a level
 _FEWEST_STRETCHES = 20
 _PENALTY = 3.0
 _MOST_MEMORY = 0.5
-_KEPT = 0.9  # of squared differences: the largest are where steps would be
+_KEPT = 0.9  # of squared differences: the largest ones may be steps
 
 
 @dataclass(frozen=True)
 class Change:
-    """From `at` on the level is another: `before` and `after` are medians of the samples on both sides, up to the next
-    change. `at` is known to within `blur`, a stretch; both on the scale of the series' times.
+    """From `at` on, the level differs: `before` and `after` are medians of the samples on both sides, up to the next
+    change. `at` is known to within `blur`, one stretch; both are on the scale of the series' times.
     """
 
     at: float
@@ -46,8 +46,8 @@ class Change:
 
 @dataclass(frozen=True)
 class Changes:
-    """What was found in `n` samples. `drift`: a line fits better than steps, from `before` to `after`, and there are no
-    `found`. `why`: nothing can be said, in words for a reader.
+    """What was found in `n` samples. `drift`: a line fits better than steps, from `before` to `after`, and `found` is
+    empty. `why`: why nothing can be said, in words for a reader.
     """
 
     n: int
@@ -62,10 +62,12 @@ class Changes:
 
 
 def find(times: Sequence[float], values: Sequence[float], memory: float = 0.0) -> Changes:
-    """Changes of level of a series whose samples follow one another at about equal steps of time.
+    """Changes of level in a series of samples at roughly equal time steps.
 
-    `memory`: how far a sample looks back, such as the window of a rate, on the scale of `times`: within it there is
-    nothing new. Samples that are not finite are left out. Raises ValueError when times and values differ in number.
+    `times` and `values` have the same length; times are in any one unit, values too. `memory`: how far a sample looks
+    back, such as the window of a rate, in the unit of `times`. Within it there is nothing new. Samples that are not
+    finite are left out. Method: PELT on ranks (`ruptures`; docs/statistics.md). Raises ValueError if times and values
+    differ in number.
     """
     if len(times) != len(values):
         raise ValueError(f"{len(times)} times and {len(values)} values")
@@ -73,7 +75,7 @@ def find(times: Sequence[float], values: Sequence[float], memory: float = 0.0) -
     at, level = at[np.isfinite(level)], level[np.isfinite(level)]
     n = len(level)
     if n < FEWEST_SAMPLES:
-        return Changes(n, why=f"{n} samples, and {FEWEST_SAMPLES} are the least")
+        return Changes(n, why=f"{n} samples; {FEWEST_SAMPLES} are needed")
     if np.ptp(level) == 0:
         return Changes(n)
     pitch = float(np.median(np.diff(at)))
@@ -83,7 +85,7 @@ def find(times: Sequence[float], values: Sequence[float], memory: float = 0.0) -
         kept, noise, least = _memory_and_noise(ranks)
         if kept <= _MOST_MEMORY:
             return _segmented(at, level, each, ranks / math.sqrt(noise))
-        # Memory only makes noise of what seems a change: where even none leaves no change, it need not be known.
+        # Memory only turns apparent changes into noise: if there is none even without memory, it need not be known.
         if _segmented(at, level, each, ranks / math.sqrt(least)).steady:
             return Changes(n)
         each *= 2
@@ -91,21 +93,21 @@ def find(times: Sequence[float], values: Sequence[float], memory: float = 0.0) -
 
 
 def _means(level: np.ndarray, each: int) -> np.ndarray:
-    """Of `each` neighbours; what does not fill a stretch is left out at the beginning."""
+    """Means of `each` neighbours; an incomplete first stretch is left out."""
     return level[len(level) % each :].reshape(-1, each).mean(axis=1)
 
 
 def _ranks(values: np.ndarray) -> np.ndarray:
-    """From 0 to 1; equal values share one. With normal scores instead, a drift would be bent, and of several levels the
-    highest and the lowest would have more noise than the others."""
+    """Ranks from 0 to 1; equal values share one. Normal scores would bend a drift, and would give the highest and the
+    lowest of several levels more noise than the others."""
     from scipy import stats as scipy_stats
 
     return (scipy_stats.rankdata(values) - 0.5) / len(values)
 
 
 def _memory_and_noise(ranks: np.ndarray) -> tuple[float, float, float]:
-    """How much of itself a rank keeps to the next one, at most, as far as so few tell; the variance that means over
-    long stretches have because of it, times their length (both of a first-order autoregression); and without memory."""
+    """An upper bound for how much of itself a rank passes on to the next; the variance of means over long stretches
+    that follows, times their length (both for a first-order autoregression); and that variance without memory."""
     unsure = 1 / math.sqrt(len(ranks))
     differences = np.diff(ranks)
     if np.count_nonzero(differences) <= len(differences) - int(_KEPT * len(differences)):  # clean steps
@@ -119,12 +121,12 @@ def _memory_and_noise(ranks: np.ndarray) -> tuple[float, float, float]:
 
 
 def _squared_differences(ranks: np.ndarray, lag: int, slope: float) -> np.ndarray:
-    """Sorted, without what a steady drift adds to each."""
+    """Sorted squared differences, corrected for a steady drift."""
     return np.sort((ranks[lag:] - ranks[:-lag] - lag * slope) ** 2)
 
 
 def _usual(squares: np.ndarray) -> float:
-    """The mean of sorted squares without the largest, made as large as that of all of them if they are normal."""
+    """The mean of sorted squares without the largest, scaled to the mean of all of them for normal values."""
     from scipy import special
 
     most = squares[: max(1, int(_KEPT * len(squares)))]
@@ -134,7 +136,7 @@ def _usual(squares: np.ndarray) -> float:
 
 
 def _segmented(at: np.ndarray, level: np.ndarray, each: int, ranks: np.ndarray) -> Changes:
-    from ruptures import KernelCPD  # a tenth of a second, and no other page needs it
+    from ruptures import KernelCPD  # importing it takes a tenth of a second, and no other page needs it
 
     n, penalty = len(level), _PENALTY * math.log(len(ranks))
     ends = KernelCPD(kernel="linear", min_size=SHORTEST).fit(ranks[:, None]).predict(pen=penalty)

@@ -1,7 +1,7 @@
 """Two cases against each other: the ratio with its interval, and a verdict against a margin that was declared before.
 
-The unit is the trial. All ratios are of logarithms of trials' values, `other` over `base`; docs/statistics.md says what
-is computed and why. Nothing here raises for what data can do: a comparison that cannot be made says so in words.
+The unit is the trial. All ratios come from logarithms of trials' values, `other` over `base`; docs/statistics.md says
+what is computed and why. No data makes these functions raise: a comparison that is impossible says so in words.
 """
 
 import math
@@ -27,10 +27,11 @@ class Verdict(StrEnum):
     WORSE = "worse"
     EQUIVALENT = "equivalent"
     INCONCLUSIVE = "inconclusive"
-    NONE = "none"  # nothing could be computed, or must not be compared
+    NONE = "none"  # nothing could be computed, or comparing is not allowed
 
     @property
     def is_difference(self) -> bool:
+        """Whether it says that one of the two is better."""
         return self in (Verdict.BETTER, Verdict.WORSE)
 
     @property
@@ -40,19 +41,19 @@ class Verdict(StrEnum):
 
     @property
     def counted(self) -> str:
-        """As a summary of several says it: "better", "without a verdict"."""
+        """For a summary of several: "better", "without a verdict"."""
         return "without a verdict" if self is Verdict.NONE else self.value
 
 
 ALPHA = 1 - LEVEL
 POWER = 0.80
 _FEWEST_FOR_T, _FEWEST_FOR_RANKS = 3, smallest_n(50)
-# The signed-rank interval of six pairs is their range, and no p value of it is below 0.03: too little for a family of
+# The signed-rank interval of six pairs is their range, and no p value of it is below 0.03: too weak for a family of
 # several comparisons. Ten give up hardly any power against t, and get down to 0.002.
 _FEWEST_PAIRS_FOR_RANKS = 10
-_MOST_FOR_RANKS = 500  # n·m differences of more would fill the memory, and means of so many logarithms are normal
+_MOST_FOR_RANKS = 500  # more than n·m differences would fill the memory, and means of so many logarithms are normal
 _NO_SPREAD = 1e-9  # in logarithms: less is rounding of the computer, not of a clock
-_NO_SPREAD_WORDS = "no spread: the clock or the tool may round, and nothing tells how sure this is"
+_NO_SPREAD_WORDS = "no spread: the clock or the tool may round, so the uncertainty is unknown"
 _LARGEST_LOGARITHM = 700.0
 
 
@@ -73,7 +74,10 @@ class Share:
 
 
 def share(count: int, n: int) -> Share:
-    """Of trials that failed, of verdicts that were false. Raises ValueError unless 0 <= count <= n and n > 0."""
+    """The share `count` / `n` with Wilson's 95 % interval, for example of trials that failed.
+
+    Raises ValueError unless 0 <= count <= n and n > 0.
+    """
     if not 0 <= count <= n or n == 0:
         raise ValueError(f"a share needs a count between 0 and n, and an n above 0; got {count} of {n}")
     interval = scipy_stats.binomtest(count, n).proportion_ci(LEVEL, method="wilson")
@@ -82,9 +86,9 @@ def share(count: int, n: int) -> Share:
 
 @dataclass(frozen=True)
 class Arm:
-    """The trials of one case: their `values` in the base unit `unit`, and how many `failed` and gave none.
+    """The trials of one case: their `values` in the base unit `unit`, and how many `failed` and gave no value.
 
-    `blocks` name the block of each value; trials of two arms in one block are a pair. Without them nothing is paired.
+    `blocks` name the block of each value; trials of two arms in one block are a pair. Without blocks nothing is paired.
     """
 
     name: str
@@ -99,6 +103,7 @@ class Arm:
 
     @property
     def n(self) -> int:
+        """Trials that gave a value."""
         return len(self.values)
 
     @cached_property
@@ -108,18 +113,19 @@ class Arm:
 
     @cached_property
     def failures(self) -> Share | None:
+        """The share of trials that failed, with Wilson's interval. None if none failed."""
         return share(self.failed, self.n + self.failed) if self.failed else None
 
 
 @dataclass(frozen=True)
 class Comparison:
-    """`other` over `base`. What the data do not support is None, and `why` says why in words for a reader.
+    """`other` over `base`. What the data do not support is None, and `why` gives the reason in words for a reader.
 
-    `low`, `high`: the 95 % interval of the ratio. `pairs`: blocks that were compared, 0 when the arms are not paired.
-    `p_beyond`: p value against "the two differ by at most the margin" (two-sided); `p_within`: against "they differ by
-    at least the margin" (two one-sided tests). `smallest_detectable`: the relative difference beyond the margin that so
-    many trials of such spread show with 80 % power; 0.2 is 20 %. `adjusted` is the p value of the verdict's own claim
-    after Benjamini-Hochberg over `tests` comparisons, `against` the hypothesis that it speaks against. `verdict` is
+    `low`, `high`: the 95 % interval of the ratio. `pairs`: how many blocks were compared, 0 if the arms are not paired.
+    `p_beyond`: p value against "the two differ by at most the margin" (two-sided). `p_within`: against "they differ by
+    at least the margin" (two one-sided tests). `smallest_detectable`: the relative difference beyond the margin that
+    this many trials with this spread show with 80 % power; 0.2 is 20 %. `adjusted`: the p value of the verdict's own
+    claim after Benjamini-Hochberg over `tests` comparisons; `against`: the hypothesis it speaks against. `verdict` is
     "none" until `judge` has seen the whole family.
     """
 
@@ -145,10 +151,10 @@ class Comparison:
 
 
 def compare(base: Arm, other: Arm, *, margin: float, better: Better) -> Comparison:
-    """The ratio of two arms, its interval and p values, not yet a verdict.
+    """The ratio of two arms, its interval and p values, without a verdict.
 
     `margin`: the relative difference that matters, 0.05 for 5 %. Trials that share blocks are paired: by t on
-    logarithms, from ten pairs on by Hodges-Lehmann with the inverted signed-rank test. Arms that do not: from six
+    logarithms, from ten pairs on by Hodges-Lehmann with the inverted signed-rank test. Unpaired arms: from six
     trials each by Hodges-Lehmann with the inverted Mann-Whitney test, below by Welch's t on logarithms. Raises
     ValueError for a margin that is not between 0 and 1.
     """
@@ -163,7 +169,7 @@ def compare(base: Arm, other: Arm, *, margin: float, better: Better) -> Comparis
     pairs = _pairs(base, other)
     method = _method(len(pairs[0]), base.n, other.n)
     if method is None:
-        return replace(made, why=f"n too small: {base.n} against {other.n} trials, and {_FEWEST_FOR_T} are the least")
+        return replace(made, why=f"n too small: {base.n} against {other.n} trials; {_FEWEST_FOR_T} are needed")
     paired = method.startswith("paired")
     logs = [np.log(values) for values in (pairs if paired else (base.values, other.values))]
     made = replace(made, method=method, pairs=len(pairs[0]) if paired else 0)
@@ -180,12 +186,12 @@ def compare(base: Arm, other: Arm, *, margin: float, better: Better) -> Comparis
 
 
 def refused(base: Arm, other: Arm, why: str, *, margin: float, better: Better) -> Comparison:
-    """A comparison that must not be made, such as one between different sessions."""
+    """A comparison that must not be made, such as one between different sessions. `why`: the reason."""
     return Comparison(base, other, margin, better, why=why)
 
 
 def judge(family: Sequence[Comparison]) -> list[Comparison]:
-    """The comparisons with their verdicts. They are one declared family: p values are adjusted over all of them.
+    """The comparisons with their verdicts. They form one declared family: p values are adjusted over all of them.
 
     better, worse: the whole 95 % interval lies beyond the margin, and so does the adjusted test. equivalent: the 90 %
     interval lies within the margin and both one-sided tests, adjusted, say so (TOST). inconclusive: neither.
@@ -203,12 +209,12 @@ def judge(family: Sequence[Comparison]) -> list[Comparison]:
     return judged
 
 
-# Of a comparison that was tested: its verdict, and its two p values before any adjustment.
+# A tested comparison: its verdict, and its two p values before any adjustment.
 Tested = tuple[str, float, float]
 
 
 def tested(judged: Iterable[Comparison]) -> list[Tested]:
-    """As plain data, so that a study can look at the comparisons of all its pages together."""
+    """Judged comparisons as plain data, so that a study can look at the comparisons of all its pages together."""
     return [
         (made.verdict.value, made.p_beyond, made.p_within)
         for made in judged
@@ -217,8 +223,10 @@ def tested(judged: Iterable[Comparison]) -> list[Tested]:
 
 
 def standing(groups: Sequence[Sequence[Tested]]) -> list[tuple[int, int]]:
-    """For each group its verdicts of better, worse or equivalent, and how many of them stand when the p values of all
-    groups are adjusted together (Benjamini-Hochberg)."""
+    """For each group its verdicts (better, worse, equivalent), and how many remain if all are adjusted together.
+
+    The p values of all groups are one family then (Benjamini-Hochberg).
+    """
     every = [one for group in groups for one in group]
     beyond, within = _adjusted([p for _, p, _ in every]), _adjusted([p for _, _, p in every])
     counts = [[0, 0] for _ in groups]
@@ -232,10 +240,10 @@ def standing(groups: Sequence[Sequence[Tested]]) -> list[tuple[int, int]]:
 
 @dataclass(frozen=True)
 class Calibration:
-    """What a study finds between cases that are the same: each difference there is a false alarm.
+    """What a study finds between identical cases, where each difference is a false alarm.
 
-    `alarms`: verdicts of better or worse; `excluding_one`: 95 % intervals of the ratio without 1, of which one in
-    twenty is expected; `lowest`, `highest`: the ratios, which are the noise of this set-up.
+    `alarms`: verdicts of better or worse. `excluding_one`: 95 % intervals of the ratio that exclude 1, which one in
+    twenty is expected to do. `lowest`, `highest`: the ratios, which are the noise of this set-up.
     """
 
     alarms: Share
@@ -245,7 +253,7 @@ class Calibration:
 
 
 def calibrate(judged: Iterable[Comparison]) -> Calibration | None:
-    """The false-alarm rate in judged comparisons of a case with itself; None when none of them has an interval."""
+    """The rate of false alarms in judged comparisons of a case with itself (A/A). None if none has an interval."""
     usable = [
         (made.verdict, made.ratio, made.low, made.high)
         for made in judged
@@ -263,7 +271,7 @@ def calibrate(judged: Iterable[Comparison]) -> Calibration | None:
 
 
 def _problem(arm: Arm) -> str:
-    """Why there is no ratio with this arm, or nothing."""
+    """Why there is no ratio with this arm; empty if there is one."""
     if not arm.values:
         if not arm.failed:
             return f"{arm.name}: not measured"
@@ -274,14 +282,14 @@ def _problem(arm: Arm) -> str:
         return f"{arm.name}: a value is infinite or not a number"
     zeros, negative = sum(value == 0 for value in arm.values), sum(value < 0 for value in arm.values)
     if negative:
-        return f"{arm.name}: {negative} of {arm.n} values are negative, which has no ratio"
+        return f"{arm.name}: {negative} of {arm.n} values are negative, so there is no ratio"
     if zeros:
-        return f"{arm.name}: {zeros} of {arm.n} values are zero, and nothing is a multiple of zero"
+        return f"{arm.name}: {zeros} of {arm.n} values are zero, so there is no ratio"
     return ""
 
 
 def _pairs(base: Arm, other: Arm) -> tuple[list[float], list[float]]:
-    """Values of the blocks in which both have exactly one."""
+    """Values of the blocks in which both arms have exactly one."""
     sides = [dict(zip(arm.blocks, arm.values, strict=True)) if arm.blocks else {} for arm in (base, other)]
     if any(len(side) < len(arm.blocks) for side, arm in zip(sides, (base, other), strict=True)):
         return [], []
@@ -290,7 +298,7 @@ def _pairs(base: Arm, other: Arm) -> tuple[list[float], list[float]]:
 
 
 def _method(pairs: int, n: int, m: int) -> str | None:
-    """Decided by the numbers of trials alone, never by their values."""
+    """Depends only on the numbers of trials, never on their values."""
     if pairs >= _FEWEST_FOR_RANKS or (pairs >= _FEWEST_FOR_T and min(n, m) < _FEWEST_FOR_RANKS):
         ranked = _FEWEST_PAIRS_FOR_RANKS <= pairs <= _MOST_FOR_RANKS
         return "paired Hodges-Lehmann, signed-rank interval" if ranked else "paired t on logarithms"
@@ -300,7 +308,7 @@ def _method(pairs: int, n: int, m: int) -> str | None:
 
 
 def _estimated(made: Comparison, shift: shifts.Ranked | shifts.Student, student: shifts.Student) -> Comparison:
-    """`made` with the ratio, interval and p values of `shift`, and what the error of `student` lets detect."""
+    """`made` with the ratio, interval and p values of `shift`, and what the error of `student` can detect."""
     edge = math.log1p(made.margin)
     interval, within = shift.interval(LEVEL), shift.interval(1 - 2 * ALPHA)
     assert interval is not None and within is not None, "the methods are chosen so that both exist"
@@ -310,7 +318,7 @@ def _estimated(made: Comparison, shift: shifts.Ranked | shifts.Student, student:
         low=_ratio(interval[0]),
         high=_ratio(interval[1]),
         within=(_ratio(within[0]), _ratio(within[1])),
-        # Beyond the upper edge or the lower one, of which only one can be an error: doubled for the two sides.
+        # Beyond the upper or the lower edge, only one of which can be an error: doubled for the two sides.
         p_beyond=min(1.0, 2 * min(shift.p_above(edge), shift.p_below(-edge))),
         p_within=max(shift.p_above(-edge), shift.p_below(edge)),
         smallest_detectable=_ratio(student.detectable(LEVEL, POWER)) - 1,
@@ -318,20 +326,20 @@ def _estimated(made: Comparison, shift: shifts.Ranked | shifts.Student, student:
 
 
 def _ratio(logarithm: float) -> float:
-    """Three trials of wild spread have an interval that no number holds: its end is then infinite, or zero."""
+    """The interval of three widely spread trials may exceed any float: its end is then infinite or zero."""
     return math.exp(logarithm) if logarithm < _LARGEST_LOGARITHM else math.inf
 
 
 def _warnings(made: Comparison) -> tuple[str, ...]:
     found = []
     for arm, counterpart in ((made.base, made.other), (made.other, made.base)):
-        # Those whose counterpart failed are told by its failures.
+        # If a counterpart failed, the failures are reported instead.
         if made.pairs and made.pairs + counterpart.failed < arm.n:
             found.append(f"{arm.n - made.pairs} of {arm.n} trials of {arm.name} have no counterpart in their block")
         if arm.failures is not None:
             found.append(
                 f"{arm.failed} of {arm.failures.n} trials of {arm.name} failed "
-                f"({arm.failures.interval}): the ratio is of those that did not"
+                f"({arm.failures.interval}): the ratio covers only the others"
             )
         if arm.n > 1 and min(arm.values) == max(arm.values):
             found.append(f"all values of {arm.name} are equal: the clock or the tool may round")
@@ -343,11 +351,11 @@ def _adjusted(p_values: Sequence[float]) -> list[float]:
 
 
 def _least(low: float) -> str:
-    """With the digits of the interval that stands beside it, rounded as they are: "at least 15.9 times the base"."""
+    """With the same digits as the interval beside it: "at least 15.9 times the base"."""
     if low < 2:
         return f"higher by at least {rounding.shown(100 * (low - 1))} %"
     if not math.isfinite(low):
-        return "more times the base than a number holds"
+        return "more times the base than a float can hold"
     return f"at least {rounding.shown(low)} times the base"
 
 
@@ -376,12 +384,12 @@ def _verdict(made: Comparison, p_beyond: float, p_within: float, tests: int) -> 
             why=f"they differ by less than {margin}",
         )
     if up or down:
-        why = f"beyond {margin} when looked at alone, not among {tests} comparisons"
+        why = f"beyond {margin} if judged alone, not among {tests} comparisons"
     elif not made.low <= 1 <= made.high:
         why = f"a difference, but perhaps of less than {margin}"
     else:
         why = f"neither more nor less than {margin} is shown"
-    # Neither is refused: what stands beside it is the p value against the one that comes nearer to it.
+    # Neither hypothesis is rejected: give the p value against the one that is closer to rejection.
     adjusted, against = min(
         (p_beyond, f"they differ by at most {margin}"), (p_within, f"they differ by {margin} or more")
     )

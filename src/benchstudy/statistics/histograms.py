@@ -1,7 +1,7 @@
-"""Latency histograms of several trials: they merge exactly, percentiles never do.
+"""Latency histograms of several trials: histograms merge exactly, percentiles never do.
 
 A histogram is a polars frame with the columns `lower_s`, `upper_s` (a bin holds lower <= latency < upper,
-in seconds) and `count`, beside whatever columns tell trials, cases and operations apart.
+in seconds) and `count`, and the columns that identify trials, cases and operations.
 """
 
 from collections.abc import Sequence
@@ -12,10 +12,11 @@ _EDGES = ("lower_s", "upper_s")
 
 
 def merge_histograms(histogram: pl.DataFrame, by: Sequence[str]) -> pl.DataFrame:
-    """Counts of equal bins added up in each group of `by`, sorted. Columns: `by`, lower_s, upper_s, count.
+    """Add up the counts of equal bins in each group of `by`. The result is sorted.
 
-    Leave `trial` and `block` out of `by` to merge over trials. Bins that overlap, as those of two versions of a tool
-    do, become one that holds them: what it says of its operations stays true.
+    Columns in and out: those of `by`, then lower_s, upper_s (edges in seconds) and count. Leave `trial` and `block`
+    out of `by` to merge over trials. Bins that overlap, as those of two versions of a tool do, become one bin that
+    holds them, so that what it says about its operations stays true.
     """
     bins = histogram.group_by([*by, *_EDGES]).agg(pl.col("count").cast(pl.Int64).sum()).sort([*by, *_EDGES])
     above, begins = pl.col("upper_s").cum_max().shift(1), pl.col("begins").cum_sum()
@@ -28,9 +29,9 @@ def merge_histograms(histogram: pl.DataFrame, by: Sequence[str]) -> pl.DataFrame
 
 
 def cumulative(histogram: pl.DataFrame, by: Sequence[str]) -> pl.DataFrame:
-    """The merged histogram as a distribution: `fraction` of operations that took less than `upper_s`.
+    """The merged histogram as a distribution: `fraction` is the share of operations that took less than `upper_s`.
 
-    Columns: `by`, lower_s, upper_s, count, cumulative, fraction (0–1, ending at 1).
+    Columns: those of `by`, then lower_s, upper_s (seconds), count, cumulative, fraction (0 to 1, ends at 1).
     """
     merged = merge_histograms(histogram, by)
     running, total = pl.col("count").cum_sum(), pl.col("count").sum()
@@ -42,8 +43,8 @@ def cumulative(histogram: pl.DataFrame, by: Sequence[str]) -> pl.DataFrame:
 def quantile_interval_from_histogram(histogram: pl.DataFrame, quantile: float, by: Sequence[str]) -> pl.DataFrame:
     """The bin that holds the quantile (nearest rank) of each merged group: an interval, as wide as the bin.
 
-    One row a group: `by`, count (of all operations), lower_s, upper_s. Groups without any are left out.
-    Raises ValueError unless 0 < quantile <= 1.
+    Returns one row per group: `by`, count (of all operations), lower_s, upper_s (seconds). Groups without operations
+    are left out. Raises ValueError unless 0 < quantile <= 1.
     """
     if not 0 < quantile <= 1:
         raise ValueError(f"a quantile lies between 0 and 1, got {quantile}")

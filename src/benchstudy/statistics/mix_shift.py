@@ -1,4 +1,4 @@
-"""Why a mean over many labels changed: because of the labels themselves, or because other ones were called.
+"""Why a mean over many labels changed: because the labels changed, or because the mix of calls did.
 
 Symmetric Kitagawa decomposition of a mean over calls, reweighted quantiles of histograms, and each label left out in
 turn. Pure: counts, sums and buckets in, figures out, in the unit of the sums; docs/statistics.md says what is computed
@@ -15,18 +15,18 @@ import numpy as np
 
 State = Literal["both", "entered", "left"]
 
-# A label that one side calls less than a hundredth as often as the other is no longer the same mix of calls: the few
-# that are left may be of another kind (in the seed's report 0.3 µs became 11 ms). They count as another label.
+# If one side calls a label less than a hundredth as often as the other, it is not the same mix of calls: the few
+# remaining ones may be of another kind (in the seed's report 0.3 µs became 11 ms). They count as another label.
 ALL_BUT_GONE = 0.01
-# Of the total change: from here on the mix, and not the labels, explains it.
+# Share of the total change from which the mix, and not the labels, explains it.
 MOSTLY = 0.5
-NOTICEABLE = 0.1  # of the total change; parts below it differ in sign by rounding
+NOTICEABLE = 0.1  # share of the total change; the sign of smaller parts may be rounding
 P99 = 0.99
 
 
 @dataclass(frozen=True)
 class Calls:
-    """What one side says of one label. `buckets`: cumulative counts by upper edge, infinity last; {} without any."""
+    """One side's data for one label. `buckets`: cumulative counts by upper edge, infinity last; {} without any."""
 
     count: float
     total: float
@@ -34,10 +34,11 @@ class Calls:
 
     @property
     def mean(self) -> float:
+        """Mean per call, in the unit of `total`. There must be calls."""
         return self.total / self.count
 
     def __add__(self, other: "Calls") -> "Calls":
-        """Trials laid together; histograms of other edges than these are only comparable where edges agree."""
+        """Merged trials. Histograms with different edges are merged only at the edges they share."""
         edges = [e for e in self.buckets if e in other.buckets] if self.buckets and other.buckets else []
         return Calls(
             self.count + other.count,
@@ -48,7 +49,7 @@ class Calls:
 
 @dataclass(frozen=True)
 class Quantile:
-    """`value` as Prometheus interpolates it, between the edges `low` and `high` of the bucket that holds it; `high` is
+    """`value` as Prometheus interpolates it between the edges `low` and `high` of the bucket that holds it; `high` is
     None above the last finite edge, and `low` is 0 in the first bucket: there it is only known to be below `high`."""
 
     value: float
@@ -57,10 +58,11 @@ class Quantile:
 
     @property
     def bucket(self) -> tuple[float, float | None]:
+        """Lower and upper edge of the bucket in which the quantile lies. The last bucket has no upper edge."""
         return self.low, self.high
 
     def apart(self, other: "Quantile") -> bool:
-        """Whether the two lie in buckets that do not overlap, so that their order is known."""
+        """Whether the two lie in disjoint buckets, so that their order is known."""
         below = self.high is not None and self.high <= other.low
         above = other.high is not None and other.high <= self.low
         return below or above
@@ -68,9 +70,9 @@ class Quantile:
 
 @dataclass(frozen=True)
 class Part:
-    """One label's part in the change of the mean. `few`: it was called on both sides, but hardly on one of them.
+    """One label's part in the change of the mean. `few`: both sides called it, but one hardly ever.
 
-    `within` + `mix`, over all labels, are the change. `without`: what the change would be if nobody called this label,
+    `within` + `mix`, summed over all labels, is the change. `without`: the change if nobody called this label,
     None for the only label; `influence` is what it adds.
     """
 
@@ -88,9 +90,9 @@ class Part:
 
 
 class Shift:
-    """The change from `base` to `new`, both by label. `base_s`, `new_s`: seconds that the counts are of.
+    """The change from `base` to `new`, both by label. `base_s`, `new_s`: the seconds that the counts cover.
 
-    Labels without calls on either side are left out. Raises ValueError when a side has no call at all.
+    Labels without calls on either side are left out. Raises ValueError if a side has no calls.
     """
 
     def __init__(self, base: Mapping[str, Calls], new: Mapping[str, Calls], base_s: float = 1.0, new_s: float = 1.0):
@@ -107,16 +109,17 @@ class Shift:
 
     @property
     def change(self) -> float:
+        """New mean minus base mean, per call. It is `within` plus `mix`."""
         return self.new_mean - self.base_mean
 
     @property
     def within(self) -> float:
-        """What the labels' own means changed, at the shares that both sides have on average."""
+        """The change from the labels' own means, at the shares averaged over both sides."""
         return math.fsum(part.within for part in self.parts)
 
     @property
     def mix(self) -> float:
-        """What the labels' shares changed, at the means that both sides have on average."""
+        """The change from the labels' shares, at the means averaged over both sides."""
         return math.fsum(part.mix for part in self.parts)
 
     @property
@@ -140,7 +143,7 @@ class Shift:
             within = (base_share + new_share) / 2 * (new.mean - base.mean)
             mix = (new_share - base_share) * ((base.mean + new.mean) / 2 - middle)
         else:
-            # Absent on one side, each side's calls are given the other side's mean: its own.
+            # With too little to compare on one side, none of the change is due to the label's own mean.
             within = 0.0
             mix = (new_share * (new.mean - middle) if new else 0.0) - (
                 base_share * (base.mean - middle) if base else 0.0
@@ -150,8 +153,8 @@ class Shift:
         return Part(label, state, few, base, new, base_share, new_share, within, mix, without, influence)
 
     def state(self, label: str) -> tuple[State, bool]:
-        """Whether the new side called a label that the base did not, or the other way round; and whether the other
-        side called it after all, but less than a hundredth as often."""
+        """Which side alone called the label, if any; and whether the other side did call it, but less than a hundredth
+        as often."""
         base, new = self._base.get(label), self._new.get(label)
         if base is None or new is None:
             return ("entered" if base is None else "left"), False
@@ -165,22 +168,22 @@ class Shift:
         return _mean(sides[1]) - _mean(sides[0]) if all(sides) else None
 
     def without(self, labels: Sequence[str]) -> "Shift | None":
-        """The change if nobody called these labels; None when nothing would be left of a side."""
+        """The change if nobody called these labels; None if a side would have no calls left."""
         sides = [{k: v for k, v in side.items() if k not in labels} for side in (self._base, self._new)]
         return Shift(sides[0], sides[1], self.base_s, self.new_s) if all(sides) else None
 
     @property
     def alarm(self) -> bool:
-        """Whether the change must not be read as one of the labels: mix and labels pull apart, or it is mostly mix."""
+        """Whether the change must not be ascribed to the labels: mix and labels disagree in sign, or mix prevails."""
         if not self.change:
             return False
         apart = self.mix * self.within < 0 and min(abs(self.mix), abs(self.within)) > NOTICEABLE * abs(self.change)
         return apart or abs(self.mix) > MOSTLY * abs(self.change)
 
     def drivers(self, margin: float, most: int = 3) -> list[Part]:
-        """The fewest labels, by their influence, without which the mean changes by no more than `margin` (0.05 is 5 %).
+        """The fewest labels, by influence, without which the mean changes by at most `margin` (0.05 is 5 %).
 
-        Only such as are called more or less often, rather than slower or faster. Empty when so few do not explain it.
+        Only labels that are called more or less often, rather than slower or faster. Empty if `most` do not explain it.
         """
         chosen: list[Part] = []
         for part in self.parts:
@@ -196,14 +199,16 @@ class Shift:
     # -- quantiles ---------------------------------------------------------------------------------------------------
 
     def base_quantile(self, q: float = P99) -> Quantile | None:
+        """The quantile `q` (0 to 1) of all calls of the base. None without histograms."""
         return quantile(_together(self._base), q)
 
     def new_quantile(self, q: float = P99) -> Quantile | None:
+        """The quantile `q` (0 to 1) of all calls of the new side. None without histograms."""
         return quantile(_together(self._new), q)
 
     def standardised_quantile(self, q: float = P99) -> Quantile | None:
-        """The new side's quantile if it had called the labels in the base's shares; labels that it does not call keep
-        the base's histogram. None without histograms of the same edges."""
+        """The new side's quantile at the base's shares of labels. Labels that it does not call keep the base's
+        histogram. None without histograms with the same edges."""
         weighted: dict[str, Calls] = {}
         for label, base in self._base.items():
             state, _ = self.state(label)
@@ -214,11 +219,14 @@ class Shift:
 
 
 def quantile(buckets: Mapping[float, float], q: float) -> Quantile | None:
-    """Of cumulative counts by upper edge, as Prometheus' histogram_quantile; None without any call or without +Inf."""
+    """The quantile `q` (0 to 1) of cumulative counts by upper edge, as Prometheus' histogram_quantile interpolates it.
+
+    None without any call, or without the edge +Inf.
+    """
     edges = sorted(buckets)
     if len(edges) < 2 or not math.isinf(edges[-1]):
         return None
-    # Counters of a histogram are scraped one after the other: a bucket may be a call behind the one before.
+    # A histogram's counters are scraped one after another: a bucket may lag one call behind the previous one.
     counts = np.maximum.accumulate(np.array([buckets[e] for e in edges]))
     total = counts[-1]
     if not total > 0:
@@ -242,7 +250,7 @@ def _mean(side: Mapping[str, Calls]) -> float:
 
 
 def _together(side: Mapping[str, Calls]) -> dict[float, float]:
-    """Histograms of all labels added up, at the edges that all of them have."""
+    """The sum of all labels' histograms, at the edges that all of them have."""
     histograms = [calls.buckets for calls in side.values()]
     if not histograms or not all(histograms):
         return {}

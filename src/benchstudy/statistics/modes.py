@@ -1,4 +1,4 @@
-"""Whether a few values lie in two groups, so that their median stands in neither or for one alone."""
+"""Whether a few values lie in two groups, so that their median lies in neither or in only one."""
 
 import math
 from collections.abc import Sequence
@@ -8,12 +8,12 @@ import numpy as np
 
 from benchstudy.model.criteria import DIP_FEWEST, DIP_LEVEL, MODES_APART, MODES_FEWEST, MODES_GAP
 
-_FEWEST_IN_A_MODE = 2  # one value alone is an outlier
+_FEWEST_IN_A_MODE = 2  # a single value is an outlier
 
 
 @dataclass(frozen=True)
 class Modes:
-    """Two groups of values: how many are in each, and the group's median, in the unit of the values."""
+    """Two groups of values: how many values each has, and its median, in the unit of the values."""
 
     low_n: int
     low: float
@@ -22,11 +22,12 @@ class Modes:
 
 
 def two_modes(values: Sequence[float]) -> Modes | None:
-    """The two groups that the values lie in; None when they lie in one, as far as so many tell.
+    """The two groups in which the values lie. None if they lie in one group, as far as so many values can tell.
 
-    On logarithms, as ratios are: MODES_FEWEST and more with a gap that is MODES_GAP times as wide as either group;
-    DIP_FEWEST and more also by Hartigan's dip test (1985, `diptest`) at DIP_LEVEL, parted where the groups differ most.
-    Either way the groups are MODES_APART. Values of zero and below have no ratio: None.
+    Works on logarithms, as ratios do. From MODES_FEWEST values on, a gap counts that is MODES_GAP times as wide as
+    either group. From DIP_FEWEST on, Hartigan's dip test (1985, `diptest`) at DIP_LEVEL counts, too; the groups are
+    then parted where they differ most. Groups must be MODES_APART. Returns None if a value is zero or below, because
+    it has no ratio.
     """
     if len(values) < MODES_FEWEST or not all(math.isfinite(value) and value > 0 for value in values):
         return None
@@ -51,7 +52,7 @@ def two_modes(values: Sequence[float]) -> Modes | None:
 
 
 def _dips(ordered: np.ndarray) -> bool:
-    import diptest  # most pages have no case of so many trials
+    import diptest  # most pages have no case with so many trials
 
     return float(diptest.diptest(ordered)[1]) <= DIP_LEVEL
 

@@ -2,12 +2,12 @@
 
     X(N) = λ·N / (1 + σ·(N − 1) + κ·N·(N − 1))
 
-λ: throughput of one user; σ: the share of work that must wait its turn (contention); κ: the cost of keeping each pair
+λ: throughput of one user; σ: the share of serialised work (contention); κ: the cost of keeping each pair
 of users in agreement (coherency), which makes throughput fall again. N. J. Gunther, "Guerrilla Capacity Planning",
 Springer 2007, chapters 4 to 6.
 
-The fit minimises relative errors, since the scatter of a throughput grows with it. Its interval comes from drawing
-trials anew within each concurrency. Nothing is said about a concurrency that was not measured.
+The fit minimises relative errors, because the scatter of a throughput grows with it. Its interval comes from resampling
+trials within each concurrency. It makes no statement about a concurrency that was not measured.
 """
 
 import math
@@ -25,11 +25,11 @@ from benchstudy.model.criteria import LEVEL
 
 # Three parameters pass through any three points; the fourth is the first that can disagree.
 SMALLEST_LEVELS = 4
-# With two trials at a concurrency a draw is one of them, and the interval no more than their distance.
+# With two trials at a concurrency each draw is one of them, and the interval cannot exceed their distance.
 SMALLEST_TRIALS = 3
-# A law that misses the middle of the trials at some concurrency by more than this does not describe the server.
+# A law that misses the centre of the trials at some concurrency by more than this does not describe the server.
 LARGEST_MISS = 0.15
-# As stats.py: the same page twice, and no lucky seed.
+# As in stats.py: the same page each time, and no lucky seed.
 _SEED = 20_240_229
 _RESAMPLES = 500
 _CURVE_POINTS = 60
@@ -38,7 +38,7 @@ Numbers = npt.NDArray[np.float64]
 
 
 class UnsupportedFit(ValueError):
-    """These trials allow no fit; the message says why, for a reader of the page."""
+    """The trials do not support a fit; the message gives the reason, for a reader of the page."""
 
 
 @dataclass(frozen=True)
@@ -52,7 +52,7 @@ class Parameter:
 
 @dataclass(frozen=True)
 class Curve:
-    """The fitted throughput (1/s) at each `concurrency`, never outside what was measured, with its 95 % interval."""
+    """The fitted throughput (1/s) at each `concurrency`, never outside the measured range, with its 95 % interval."""
 
     concurrency: Numbers
     throughput: Numbers
@@ -62,7 +62,7 @@ class Curve:
 
 @dataclass(frozen=True)
 class Peak:
-    """Where throughput is largest. `high` is None when the trials do not show that it falls before the last one."""
+    """Where throughput is largest. `high` is None if the trials do not show a fall before the largest concurrency."""
 
     concurrency: float
     low: float
@@ -73,7 +73,7 @@ class Peak:
 class Scalability:
     """A fit that the trials support.
 
-    `single` is λ in 1/s, None where one user alone was not measured: it would be an extrapolation. `peak` is None when
+    `single` is λ in 1/s, None if a single user was not measured: it would be an extrapolation. `peak` is None when
     the fitted throughput still rises at the largest concurrency. `worst_miss`: the largest relative distance between
     the law and the geometric mean of a concurrency's trials.
     """
@@ -87,7 +87,7 @@ class Scalability:
 
 
 def law(concurrency: Numbers, single: float, contention: float, coherency: float) -> Numbers:
-    """X(N) in the unit of `single`."""
+    """Throughput at each concurrency by the Universal Scalability Law (Gunther), in the unit of `single`."""
     others = concurrency - 1
     return single * concurrency / (1 + contention * others + coherency * concurrency * others)
 
@@ -133,15 +133,15 @@ def _checked(trials: Mapping[float, Sequence[float]]) -> tuple[Numbers, list[Num
             f"fewer than {SMALLEST_TRIALS} trials at concurrency {', '.join(f'{level:,.0f}' for level in thin)}"
         )
     if levels[0] < 1:
-        raise UnsupportedFit(f"a concurrency of {levels[0]:g}: the law begins at one user")
+        raise UnsupportedFit(f"a concurrency of {levels[0]:g}: the law starts at one user")
     values = [np.array(trials[level], dtype=float) for level in levels]
     if not all(np.isfinite(v).all() and (v > 0).all() for v in values):
-        raise UnsupportedFit("a throughput of zero, or one that is no number")
+        raise UnsupportedFit("a throughput that is zero or not a number")
     return np.array(levels, dtype=float), [np.log(v) for v in values]
 
 
 def _fit_once(levels: Numbers, means: Numbers, counts: Numbers) -> Numbers:
-    """λ, σ, κ (none negative) nearest to the mean logarithms; a concurrency weighs as much as its trials."""
+    """λ, σ, κ (none negative) closest to the mean logarithms; a concurrency weighs as much as its trials."""
 
     def log_law(concurrency: Numbers, log_single: float, contention: float, coherency: float) -> Numbers:
         return np.log(law(concurrency, math.exp(log_single), contention, coherency))
@@ -153,7 +153,7 @@ def _fit_once(levels: Numbers, means: Numbers, counts: Numbers) -> Numbers:
 
     start = _start(levels, np.exp(means))
     fitted = partial(optimize.curve_fit, log_law, levels, means, p0=start, sigma=1 / np.sqrt(counts), jac=slopes)
-    # Without bounds it is ten times as quick, and the same wherever no bound is in the way.
+    # Without bounds it is ten times as fast, with the same result unless a bound is active.
     with np.errstate(all="ignore"), suppress(RuntimeError):
         found, _ = fitted(method="lm", check_finite=False)
         if min(found[1:]) >= 0 and np.isfinite(log_law(levels, *found)).all():
@@ -164,22 +164,22 @@ def _fit_once(levels: Numbers, means: Numbers, counts: Numbers) -> Numbers:
 
 
 def _start(levels: Numbers, throughput: Numbers) -> tuple[float, float, float]:
-    """Near the answer: N/X is linear in 1/λ, σ/λ and κ/λ, and so has a solution without any start."""
+    """A start near the answer: N/X is linear in 1/λ, σ/λ and κ/λ, and so can be solved directly."""
     weights = throughput / levels
     terms = np.stack([np.ones_like(levels), levels - 1, levels * (levels - 1)], axis=1)
     solution, _ = optimize.nnls(terms * weights[:, None], np.ones_like(levels))
     inverse = solution[0]
     if inverse <= 0:
         return math.log(throughput[0] / levels[0]), 0.5, 1e-6
-    # Off the bounds, on which a step of the solver could not begin.
+    # Off the bounds, because the solver cannot start on them.
     return -math.log(inverse), max(solution[1] / inverse, 1e-9), max(solution[2] / inverse, 1e-12)
 
 
 def _drawn_means(logs: Sequence[Numbers], random: np.random.Generator) -> Numbers:
-    """Means of trials drawn within each concurrency: one fewer than there are.
+    """Means of trials drawn within each concurrency, one trial fewer than there are.
 
-    n out of n would make the variance of a mean too small by (n − 1)/n, which is a sixth for six trials; n − 1 makes it
-    right (Rao and Wu, "Resampling inference with complex survey data", JASA 83, 1988).
+    n out of n would make the variance of a mean too small by (n − 1)/n, which is a sixth for six trials; n − 1 corrects
+    that (Rao and Wu, "Resampling inference with complex survey data", JASA 83, 1988).
     """
     return np.array([random.choice(values, len(values) - 1).mean() for values in logs])
 
@@ -190,10 +190,10 @@ def _parameter(value: float, draws: Numbers) -> Parameter:
 
 
 def _peak_of(parameters: Numbers) -> float:
-    """The concurrency at which the law is largest; infinite when it only rises."""
+    """The concurrency at which the law is largest; infinite if it only rises."""
     _, contention, coherency = map(float, parameters)
     if contention >= 1:
-        return 1.0  # each user more makes it worse from the first on
+        return 1.0  # each additional user makes it worse from the start
     return math.sqrt((1 - contention) / coherency) if coherency > 0 else math.inf
 
 

@@ -1,7 +1,7 @@
-"""How far two samples, or the two sides of pairs, lie apart: by ranks (Hodges-Lehmann) and by Student's t.
+"""The shift between two samples, or between the sides of pairs: by ranks (Hodges-Lehmann) and by Student's t.
 
-Both give an estimate, an interval and one-sided p values at any shift, on a scale where differences make sense:
-`compare.py` hands in logarithms. Ranks have their exact distributions up to `_EXACT` values, a normal one above.
+Both give an estimate, an interval and one-sided p values for any shift, on a scale where differences make sense:
+`comparisons.py` passes logarithms. Ranks use exact distributions up to `_EXACT` values, a normal one above.
 """
 
 import itertools
@@ -18,13 +18,14 @@ _EXACT = 50
 
 @dataclass(frozen=True)
 class Student:
-    """A mean difference with its standard `error`, both of `freedom` degrees of freedom."""
+    """A mean difference with its standard `error` and `freedom` degrees of freedom."""
 
     estimate: float
     error: float
     freedom: float
 
     def interval(self, level: float) -> tuple[float, float]:
+        """The two-sided interval of the true difference at `level`, for example 0.95."""
         reach = self.error * float(special.stdtrit(self.freedom, (1 + level) / 2))
         return self.estimate - reach, self.estimate + reach
 
@@ -37,7 +38,7 @@ class Student:
         return float(special.stdtr(self.freedom, (self.estimate - shift) / self.error))
 
     def detectable(self, level: float, power: float) -> float:
-        """The least true difference that the two-sided test finds with this `power`, from the noncentral t.
+        """The smallest true difference that the two-sided test finds with this `power`, from the noncentral t.
 
         2.8 standard errors when n is large, 3.5 for six pairs.
         """
@@ -46,12 +47,13 @@ class Student:
 
 
 def student_of_pairs(differences: np.ndarray) -> Student:
+    """Paired samples, by their differences: one-dimensional, two or more."""
     n = len(differences)
     return Student(float(differences.mean()), float(differences.std(ddof=1)) / math.sqrt(n), n - 1)
 
 
 def welch(base: np.ndarray, other: np.ndarray) -> Student:
-    """Two independent samples, whose spreads may differ; at least one of them must have some."""
+    """Two independent samples, one-dimensional, whose spreads may differ (Welch). One must have some spread."""
     parts = [(side.var(ddof=1) / len(side), len(side) - 1) for side in (base, other)]
     squared = sum(part for part, _ in parts)
     freedom = squared**2 / sum(part**2 / less_one for part, less_one in parts)
@@ -62,7 +64,7 @@ def welch(base: np.ndarray, other: np.ndarray) -> Student:
 class Ranked:
     """All differences between two samples, or all means of two pairs, sorted: what a rank test counts.
 
-    `kind` decides the distribution of such a count when nothing differs; `n` and `m` are the sizes of the samples.
+    `kind` decides the null distribution of the count; `n` and `m` are the sizes of the samples.
     """
 
     values: np.ndarray
@@ -76,7 +78,7 @@ class Ranked:
         return float(np.median(self.values))
 
     def interval(self, level: float) -> tuple[float, float] | None:
-        """The shifts that the two-sided test does not reject; None when the samples are too small for `level`."""
+        """The shifts that the two-sided test does not reject; None if the samples are too small for `level`."""
         cut = self._quantile((1 - level) / 2)
         return (float(self.values[cut - 1]), float(self.values[-cut])) if cut else None
 
@@ -89,7 +91,7 @@ class Ranked:
         return self._cumulative(int((self.values >= shift).sum()))
 
     def _quantile(self, tail: float) -> int:
-        """How many values from either end are outside: the largest k with P(count <= k - 1) <= tail."""
+        """How many values to exclude at either end: the largest k with P(count <= k - 1) <= tail."""
         if max(self.n, self.m) <= _EXACT:
             return int(np.searchsorted(self._exact(), tail, side="right"))
         mean, sd = self._normal()
@@ -111,19 +113,19 @@ class Ranked:
 
 
 def ranked_pairs(differences: np.ndarray) -> Ranked:
-    """For pairs, from their `differences` (n): the Wilcoxon signed-rank test counts their Walsh averages."""
+    """Paired samples, by their n differences: the Walsh averages that the Wilcoxon signed-rank test counts."""
     rows, columns = np.triu_indices(len(differences))
     return Ranked(np.sort((differences[rows] + differences[columns]) / 2), "pairs", len(differences))
 
 
 def ranked_samples(base: np.ndarray, other: np.ndarray) -> Ranked:
-    """For two independent samples: the Mann-Whitney test counts the n x m differences `other` - `base`."""
+    """Two independent samples of n and m values: the n x m differences `other` - `base` that Mann-Whitney counts."""
     return Ranked(np.sort(np.subtract.outer(other, base), axis=None), "samples", len(base), len(other))
 
 
 @lru_cache
 def signed_rank_cdf(n: int) -> np.ndarray:
-    """P(T <= k) of Wilcoxon's signed-rank statistic for n pairs, k from 0 to n(n+1)/2."""
+    """P(T <= k) of Wilcoxon's signed-rank statistic for n pairs, as an array over k from 0 to n(n+1)/2."""
     chances = np.ones(1)
     for rank in range(1, n + 1):
         chances = (np.pad(chances, (0, rank)) + np.pad(chances, (rank, 0))) / 2
@@ -132,9 +134,9 @@ def signed_rank_cdf(n: int) -> np.ndarray:
 
 @lru_cache
 def rank_sum_cdf(n: int, m: int) -> np.ndarray:
-    """P(U <= k) of the Mann-Whitney statistic for samples of n and m, k from 0 to n·m.
+    """P(U <= k) of the Mann-Whitney statistic for samples of n and m values, as an array over k from 0 to n·m.
 
-    The numbers of arrangements are the coefficients of the Gaussian binomial, in whole numbers of any size.
+    The numbers of arrangements are the coefficients of the Gaussian binomial, in integers of any size.
     """
     ways = [1] + [0] * (n * m)
     for i in range(1, n + 1):

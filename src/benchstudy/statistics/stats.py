@@ -1,4 +1,4 @@
-"""Estimates from trials. The unit is the trial: every value handed in is one trial's value, never an operation's."""
+"""Estimates from trials. The unit is the trial: every input value belongs to one trial, never to one operation."""
 
 import math
 from collections.abc import Iterable, Sequence
@@ -12,7 +12,7 @@ from benchstudy.model.criteria import LEVEL
 from benchstudy.statistics.modes import Modes, two_modes
 
 FEWEST_FOR_MEAN = 20
-# Resampling must give the same page twice; the seed is a constant so that nobody can pick a lucky one.
+# Resampling must give the same page each time; the seed is constant so that nobody can pick a lucky one.
 _BOOTSTRAP_SEED = 20_240_229
 _BOOTSTRAP_RESAMPLES = 9_999
 
@@ -22,7 +22,7 @@ class Summary:
     """What `n` trials say about one quantity, in the unit of the values.
 
     An estimate that the data cannot support is None, and `note` says why in words for a reader. `method` names the
-    estimator of the interval and is empty when there is none. `modes`: the two groups that the values lie in.
+    estimator of the interval and is empty when there is none. `modes`: the two groups in which the values lie.
     `disturbed`: how many of the trials others disturbed.
     """
 
@@ -39,10 +39,10 @@ class Summary:
 
 
 def smallest_n(percentile: float, level: float = LEVEL) -> int:
-    """The least number of values for which order statistics bracket the percentile at `level`, two-sided.
+    """The smallest number of values for which order statistics bracket the percentile at `level`, two-sided.
 
-    With fewer, even the extremes do not reach far enough: p50 needs 6, p90 36, p99 368 (at 95 %).
-    Raises ValueError for a percentile outside 0–100, both excluded.
+    With fewer values, even the extremes do not reach far enough: at 95 %, p50 needs 6, p90 36, p99 368. Raises
+    ValueError for a percentile that is not between 0 and 100, both excluded.
     """
     if not 0 < percentile < 100:
         raise ValueError(f"a percentile lies between 0 and 100, both excluded; got {percentile}")
@@ -51,19 +51,19 @@ def smallest_n(percentile: float, level: float = LEVEL) -> int:
 
 
 def supported(percentile: float, n: int) -> bool:
-    """Whether `n` values are enough to print this percentile at all."""
+    """Whether `n` values are enough to print this percentile (0 to 100) at all."""
     return n >= smallest_n(percentile)
 
 
 def summarise(values: Iterable[float | None], units: Iterable[str] = ()) -> Summary:
-    """Median with its exact order-statistic 95 % interval, mean and sample standard deviation of trials' values.
+    """Median with its exact order-statistic 95 % interval, mean, and sample standard deviation of trials' values.
 
-    None is a trial that gave no value: it is counted in the note, never as a number. The interval is the one of
-    `scipy.stats.quantile_test` (inverted binomial test, no assumption on the distribution) and needs 6 values. `units`:
-    those of the values, where they may differ; over different ones there is no estimate.
+    None stands for a trial that gave no value. It is counted in the note, never as a number. The interval is that of
+    `scipy.stats.quantile_test` (inverted binomial test, no assumption about the distribution) and needs 6 values.
+    `units`: the units of the values, if they may differ. Over different units there is no estimate.
     """
     given = list(values)
-    # Sorted: a sum in another order ends in another digit, and the same trials must give the same table.
+    # Sorted, because the order of a sum changes its last digit, and the same trials must give the same table.
     numbers = np.sort(np.array([v for v in given if v is not None], dtype=float))
     missing = len(given) - len(numbers)
     n = len(numbers)
@@ -80,7 +80,7 @@ def summarise(values: Iterable[float | None], units: Iterable[str] = ()) -> Summ
     with np.errstate(over="ignore"):
         mean, sd = float(numbers.mean()), float(numbers.std(ddof=1)) if n > 1 else None
     if not math.isfinite(mean) or (sd is not None and not math.isfinite(sd)):
-        return _nothing(n, "values too large to be added up: no estimate")
+        return _nothing(n, "values too large to add: no estimate")
     notes = [f"{missing} of {len(given)} trials failed"] if missing else []
     low = high = None
     method = ""
@@ -98,8 +98,8 @@ def summarise(values: Iterable[float | None], units: Iterable[str] = ()) -> Summ
 
 @lru_cache(maxsize=1024)
 def _ranks_of_median_interval(n: int) -> tuple[int, int]:
-    """Which of `n` ordered values bound the median: that depends on n alone, and a page asks a thousand times."""
-    # Here and below, because it takes a second to import: the index of a study only counts.
+    """Which of `n` ordered values bound the median. It depends only on n, and a page calls it a thousand times."""
+    # Imported here and below because it takes a second, and the index of a study only counts.
     from scipy import stats as scipy_stats
 
     tested = scipy_stats.quantile_test(np.arange(n), p=0.5)
@@ -108,7 +108,7 @@ def _ranks_of_median_interval(n: int) -> tuple[int, int]:
 
 
 def precision(summary: Summary) -> float | None:
-    """Half the interval's width over the median: 0.05 is ±5 %. None without an interval, and for a median of zero."""
+    """Half the interval's width over the median: 0.05 is ±5 %. None without an interval, or if the median is zero."""
     if summary.interval_low is None or summary.interval_high is None or not summary.median:
         return None
     return (summary.interval_high - summary.interval_low) / 2 / abs(summary.median)
@@ -119,11 +119,11 @@ def _nothing(n: int, why: str) -> Summary:
 
 
 def mean_interval(values: Sequence[float]) -> tuple[float, float]:
-    """95 % interval of the mean by the BCa bootstrap (9 999 resamples, fixed seed).
+    """95 % interval of the mean by the BCa bootstrap (9 999 resamples, fixed seed), in the unit of the values.
 
-    From 20 values on: simulated, it covers 92 to 98 % then, and down to 84 % for six of them, whose median has an exact
-    one. Raises ValueError for fewer, for values that are not finite and for values whose spread is none, or lost in
-    rounding: there the bootstrap has nothing to resample and would return an interval of no width or none at all.
+    It needs 20 values. In simulations it then covers 92 to 98 %, and down to 84 % for six values, whose median has an
+    exact interval. Raises ValueError for fewer values, for values that are not finite, and for values without any
+    spread, or whose spread is lost in rounding: then the bootstrap has nothing to resample.
     """
     numbers = np.asarray(values, dtype=float)
     if len(numbers) < FEWEST_FOR_MEAN:
@@ -132,7 +132,7 @@ def mean_interval(values: Sequence[float]) -> tuple[float, float]:
         raise ValueError("an interval of the mean needs finite values that are not all equal")
     from scipy import stats as scipy_stats
 
-    # Of values of any size: squares of very small ones, or sums of very large ones, no number holds.
+    # Scaled first, because squares of very small values and sums of very large ones exceed floats.
     middle, size = float(np.median(numbers)), float(np.ptp(numbers))
     result = scipy_stats.bootstrap(
         ((numbers - middle) / size,),
@@ -146,9 +146,10 @@ def mean_interval(values: Sequence[float]) -> tuple[float, float]:
 
 
 def lint_summary(name: str, mean: float, sd: float, median: float, resolution: float = 0.0) -> list[str]:
-    """What is impossible in a published or imported summary, each in a sentence that names it; [] when nothing is.
+    """What is impossible in a published or imported summary, one sentence per finding that names it. [] if nothing is.
 
-    `resolution`: the size of the last printed digit, because rounding may move each figure by half of it.
+    All figures are in one unit. `resolution`: the size of the last printed digit, because rounding may move each
+    figure by half of it.
     """
     slack = 1.5 * resolution  # three rounded figures meet in the comparison
     problems = []

@@ -1,17 +1,17 @@
-"""Whether measurements of the same thing, one after the other, had stopped drifting."""
+"""Whether consecutive measurements of the same thing had stopped drifting."""
 
 from collections.abc import Sequence
 
 # Source: SNIA's Solid State Storage Performance Test Specification, "steady state": over five consecutive rounds the
-# values lie within a fifth of their mean, and the line fitted to them rises or falls by no more than a tenth of it.
+# values lie within a fifth of their mean, and a line fitted to them changes by at most a tenth of it.
 ROUNDS = 5
 _MOST_EXCURSION, _MOST_SLOPE = 0.20, 0.10
 
 
 def is_steady(rounds: Sequence[float]) -> bool | None:
-    """Whether the last five of these values, in the order of measuring, are in a steady state.
+    """Whether the last five of these values, in the order of measuring, are in a steady state (SNIA's limits).
 
-    None when there are fewer than five, or when their mean is not above zero and relative limits mean nothing.
+    None if there are fewer than five, or if their mean is not above zero, so that relative limits mean nothing.
     """
     window = list(rounds[-ROUNDS:])
     mean = sum(window) / len(window) if window else 0.0

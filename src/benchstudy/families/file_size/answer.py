@@ -6,6 +6,8 @@ from typing import Any
 from benchstudy.families.shared.files import read_facts
 from benchstudy.model.family import ParseError
 
+LOAD = "load"  # the folder of what several clients left
+
 
 def read_answer(path: Path) -> dict[str, Any]:
     """Also of a trial that failed: then it holds a `problem`. Raises ParseError."""

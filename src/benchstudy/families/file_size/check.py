@@ -7,6 +7,7 @@ from secrets import token_hex
 from benchstudy.families.file_size.config import FileSizeConfig, PathBackend, S3Backend
 from benchstudy.families.file_size.run import ACCESS_KEY, SECRET_KEY, as_argument, s3_request
 from benchstudy.measuring.hostcheck import HostCheck
+from benchstudy.model.clients import makes_load
 from benchstudy.model.errors import BenchstudyError
 
 _SLACK = 1.05  # a file takes a little more than its size
@@ -14,7 +15,8 @@ _SLACK = 1.05  # a file takes a little more than its size
 
 def check_host(config: FileSizeConfig, host: HostCheck) -> None:
     """Whether every backend can be written to, with space for what is measured."""
-    if "sut" not in host.roles:
+    here = makes_load(host.roles, host.target_roles) if config.clients else "sut" in host.roles
+    if not here:
         return
     for backend in config.backends:
         if backend.service is not None:

@@ -8,7 +8,8 @@ from urllib.parse import urlsplit
 from pydantic import Field, SerializerFunctionWrapHandler, field_validator, model_serializer, model_validator
 
 from benchstudy.families.shared.folders import FileSystems
-from benchstudy.model.family import FamilyConfig, TakesSystem
+from benchstudy.model.clients import StorageOfClients
+from benchstudy.model.family import Case, TakesSystem
 from benchstudy.model.names import Name, nearest, require_known
 from benchstudy.model.services import PLACEHOLDER, check_service
 from benchstudy.model.strict import Strict
@@ -147,7 +148,7 @@ class SameBackend(Strict):
     sizes: list[SizeField] | None = Field(None, min_length=1, description="of the family's only these")
 
 
-class FileSizeConfig(FamilyConfig):
+class FileSizeConfig(StorageOfClients):
     """What is varied: backends, operations, sizes, durability of writes and cache state of reads."""
 
     takes_systems: ClassVar[Mapping[str, TakesSystem]] = {"backends": TakesSystem()}
@@ -201,7 +202,7 @@ class FileSizeConfig(FamilyConfig):
                     raise ValueError(f"backend {backend.name}: a text with {{{{…}}}} needs `service: NAME`")
                 continue
             service = check_service(f"backend {backend.name}", backend.service, self.services)
-            known = {"service.dir", *(f"service.port.{port}" for port in service.ports)}
+            known = {"service.dir", "service.bind", *(f"service.port.{port}" for port in service.ports)}
             for name in PLACEHOLDER.findall(backend.location):
                 require_known(name, known, f"backend {backend.name}: unknown placeholder {{{{{name}}}}}")
             missing = set(SERVICE_KEYS) - set(service.secrets)
@@ -211,6 +212,13 @@ class FileSizeConfig(FamilyConfig):
                     f"[{', '.join(SERVICE_KEYS)}], or the backend access_key_env and secret_key_env"
                 )
         return self
+
+    def why_not(self, case: Case, clients: int) -> str | None:
+        """Each client has files of its own in a folder that it sees by itself, or objects in one bucket."""
+        backend = self.backend(case.levels["backend"])
+        if isinstance(backend, PathBackend) and backend.service is not None:
+            return f"backend {backend.name}: its service is on one host: mount it on each load host, and give the path"
+        return None
 
     def operations_of(self, size: Size) -> int:
         """Operations in one trial: small files several times, so that a trial is not one short moment."""

@@ -9,7 +9,9 @@ from typing import Any, ClassVar
 from benchstudy.families.file_size.config import FileSizeConfig, PathBackend, S3Backend
 from benchstudy.families.file_size.metrics import METRICS
 from benchstudy.families.file_size.parse import SERIES
+from benchstudy.families.shared import clients
 from benchstudy.model import services
+from benchstudy.model.clients import CLIENTS, NUMBER
 from benchstudy.model.family import Case, Family
 from benchstudy.model.metrics import Metric
 from benchstudy.model.units import Size
@@ -28,7 +30,7 @@ class FileSize(Family[FileSizeConfig]):
     runs_on: ClassVar[str | None] = "sut"
     cache_factor: ClassVar[str | None] = "cache"
     sync_factor: ClassVar[str | None] = "sync"
-    numeric_levels: ClassVar = {"size": ("size_bytes", lambda text: Size(text).bytes)}
+    numeric_levels: ClassVar = {"size": ("size_bytes", lambda text: Size(text).bytes), CLIENTS: (NUMBER, int)}
 
     series_schemas: ClassVar[Mapping[str, Mapping[str, str]]] = {
         "operations": {
@@ -44,6 +46,7 @@ class FileSize(Family[FileSizeConfig]):
             "status": "Int64",
             "duration_s": "Float64",
         },
+        clients.SERIES: clients.SCHEMA,
     }
 
     def cases(self, config: FileSizeConfig) -> list[Case]:

@@ -1,5 +1,6 @@
 """What a trial of file_size gives."""
 
+from benchstudy.families.shared import clients
 from benchstudy.model.metrics import Metric, declare
 
 _PARTS = {"open": "Opening", "transfer": "Transfer", "sync": "Syncing", "close": "Closing"}
@@ -18,7 +19,7 @@ METRICS = declare(
         "B/s",
         "Throughput",
         "higher",
-        "bytes of all operations over the sum of their durations (a harmonic mean)",
+        "bytes of all operations over the sum of their durations (a harmonic mean); of several clients the sum of each",
     ),
     *(
         Metric(
@@ -63,4 +64,5 @@ METRICS = declare(
     ),
     Metric("attempts", "1", "Attempts", None, "S3: attempts made, of which `operations` succeeded"),
     Metric("errors", "1", "Failed attempts", "lower", "S3: attempts that failed"),
+    *clients.METRICS,
 )

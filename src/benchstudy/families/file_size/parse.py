@@ -1,11 +1,15 @@
 """What the file_size probe answers: one JSON document with every operation of a trial."""
 
 from collections.abc import Mapping, Sequence
+from itertools import accumulate
 from pathlib import Path
 from typing import Any
 
-from benchstudy.families.file_size.answer import read_answer
+from benchstudy.families.file_size.answer import LOAD, read_answer
+from benchstudy.families.shared.clients import CLIENTS_FILE, Clients, client_folders, combined, read_clients
+from benchstudy.families.shared.clients import SERIES as CLIENT_SERIES
 from benchstudy.families.shared.files import damaged
+from benchstudy.model.clients import CLIENTS
 from benchstudy.model.family import Observation, Parsed, ParseError
 from benchstudy.model.units import Size
 
@@ -86,4 +90,44 @@ def _observations(answer: Mapping[str, Any], rows: list[dict[str, Any]]) -> list
 
 def parse_trial(levels: Mapping[str, str], files: Path) -> Parsed:
     """What the probe said in one trial. Raises ParseError."""
-    return parse_answer(files / "stdout", Size(levels["size"]).bytes)
+    size_bytes = Size(levels["size"]).bytes
+    if CLIENTS not in levels:
+        return parse_answer(files / "stdout", size_bytes)
+    clients = read_clients(files / LOAD)
+    each = [parse_answer(folder / "stdout", size_bytes) for folder in client_folders(files / LOAD, clients)]
+    return _together(each, clients, warm=levels.get("cache") == "warm")
+
+
+def note_trial(files: Path) -> Mapping[str, Any]:
+    """Of one that several clients made, how they began. Raises ParseError."""
+    if not (files / LOAD / CLIENTS_FILE).is_file():
+        return {}
+    clients = read_clients(files / LOAD)
+    return {"problems": clients.problems(clients.shortest_s)}
+
+
+def _together(each: Sequence[Parsed], clients: Clients, warm: bool) -> Parsed:
+    """Rates and counts add up, times are means over all operations, and the worst proof of a cache counts."""
+    values = [{o.metric: (o.value, o.unit) for o in one.observations} for one in each]
+    counts = [len(one.series["operations"]) for one in each]
+    worst = {"least" if warm else "most": ("cached_before",)}
+    found = combined(
+        values,
+        counts,
+        summed=("throughput", "operations", "attempts", "errors"),
+        means=("duration", *PARTS, "first_byte", "source", "device_read"),
+        **worst,
+    )
+    series: dict[str, list[Mapping[str, Any]]] = {}
+    for one, first in zip(each, accumulate(counts, initial=0), strict=False):
+        for name, rows in one.series.items():
+            # Each client counts its own from 0 on.
+            further = ({**row, "operation": _plus(row["operation"], first)} for row in rows)
+            series.setdefault(name, []).extend(further)
+    observed = {**found, **clients.values(clients.shortest_s)}
+    observations = [Observation(metric, value, unit) for metric, (value, unit) in observed.items()]
+    return Parsed(observations, {**series, CLIENT_SERIES: clients.rows(values)})
+
+
+def _plus(operation: int | None, first: int) -> int | None:
+    return None if operation is None else operation + first

@@ -2,16 +2,18 @@
 
 import json
 from collections.abc import Mapping
+from functools import partial
 from pathlib import Path
 from typing import Any
 
-from benchstudy.families.file_size.answer import read_answer
+from benchstudy.families.file_size.answer import LOAD, read_answer
 from benchstudy.families.file_size.config import SERVICE_KEYS, FileSizeConfig, PathBackend, S3Backend
 from benchstudy.families.shared.folders import wrong_file_system
 from benchstudy.hosts.agent import Command
 from benchstudy.hosts.errors import ServiceFailed
 from benchstudy.measuring.trial import TrialContext
 from benchstudy.model import services
+from benchstudy.model.clients import CLIENTS, client_roles
 from benchstudy.model.errors import TrialFailed
 from benchstudy.model.family import Case, ParseError
 from benchstudy.model.units import Size
@@ -33,13 +35,31 @@ def run_trial(case: Case, trial: TrialContext[FileSizeConfig]) -> None:
         "operations": config.operations_of(size),
         "verify": verify,
     }
+    asked = partial(_asked, case, trial, backend, request)
+    if CLIENTS in case.levels:
+        commands = {role: asked(role, number) for number, role in enumerate(client_roles(case.levels, trial.roles), 1)}
+        answer = read_answer(trial.execute_together(commands, LOAD)[0].stdout)
+    else:
+        answer = _measure(trial, asked("sut"))
     if isinstance(backend, PathBackend):
-        answer = _run_path(trial, config, backend, case.levels, request)
         trial.note(file_system=answer["file_system"], cache=answer.get("cache"))
     else:
-        answer = _run_s3(trial, backend, request)
         trial.note(versions=answer["versions"], client=answer["client"], removed=answer["removed"])
     trial.note(contents=answer.get("verified") or "verified in the first trial of this case in its session")
+
+
+def _asked(
+    case: Case,
+    trial: TrialContext[FileSizeConfig],
+    backend: PathBackend | S3Backend,
+    request: dict[str, Any],
+    role: str,
+    client: int | None = None,
+) -> Command:
+    """The probe's command on the role's host. `client`: its number, where there are several."""
+    if isinstance(backend, PathBackend):
+        return _on_path(trial, backend, case.levels, request, role)
+    return _on_s3(trial, backend, request, role, f"client-{client}/" if client else "")
 
 
 def _filled(trial: TrialContext, backend: PathBackend | S3Backend, text: str) -> str:
@@ -48,66 +68,72 @@ def _filled(trial: TrialContext, backend: PathBackend | S3Backend, text: str) ->
     return trial.service(backend.service).fill(text.replace("{{service.", "{{"))
 
 
-def _run_path(
-    trial: TrialContext,
-    config: FileSizeConfig,
+def _on_path(
+    trial: TrialContext[FileSizeConfig],
     backend: PathBackend,
     levels: Mapping[str, str],
     request: dict[str, Any],
-) -> dict[str, Any]:
+    role: str,
+) -> Command:
     path = _filled(trial, backend, backend.path)
     request = {
         **request,
         "kind": "path",
         "path": path,
         "expect_fs": backend.expect_fs,
-        "direct": config.is_direct(backend),
+        "direct": trial.config.is_direct(backend),
         "sync": levels.get("sync", "none"),
         "cache": levels.get("cache", ""),
     }
-    trial.once(f"folder {path}", lambda: _assert_folder(trial, backend, path))
-    request["directory"] = trial.scratch(path)
+    trial.once(f"folder {path} on {role}", lambda: _assert_folder(trial, backend, path, role))
+    request["directory"] = trial.scratch(path, role)
     if request["action"] == "read":
-        prepared = trial.once(f"file {path} {request['size']}", lambda: _prepare(trial, request))
+        prepared = trial.once(f"file {path} {request['size']} on {role}", lambda: _prepare(trial, request, role))
         request |= {"file": prepared["file"], "sha256": prepared["sha256"]}
-    return _measure(trial, request)
+    return _command(trial, request, role)
 
 
-def _assert_folder(trial: TrialContext, backend: PathBackend, path: str) -> None:
+def _assert_folder(trial: TrialContext, backend: PathBackend, path: str, role: str) -> None:
     """Before anything is written there: a missing mount would have us fill the disk below it. Once a session; the probe
     looks at the mount again before each trial's first operation."""
-    found = trial.agent_call("path-info", path)
+    found = trial.agent_call("path-info", path, role=role)
     where = f"backend {backend.name}: {path}"
+    host = "the host" if role == "sut" else trial.roles[role]
     if not found["is_dir"]:
-        raise TrialFailed(f"{where} is not a folder on the host: mount it or make it")
+        raise TrialFailed(f"{where} is not a folder on {host}: mount it or make it")
     wrong = wrong_file_system(found, backend.expect_fs)
     if wrong:
         raise TrialFailed(f"{where} {wrong}")
 
 
-def _prepare(trial: TrialContext, request: dict[str, Any]) -> dict[str, Any]:
-    return _measure(trial, {**request, "action": "prepare"}, label="prepare", measured=False)
+def _prepare(trial: TrialContext, request: dict[str, Any], role: str) -> dict[str, Any]:
+    command = _command(trial, {**request, "action": "prepare"}, role, label="prepare", measured=False)
+    return _measure(trial, command, role)
 
 
-def _run_s3(trial: TrialContext, backend: S3Backend, request: dict[str, Any]) -> dict[str, Any]:
+def _on_s3(
+    trial: TrialContext[FileSizeConfig], backend: S3Backend, request: dict[str, Any], role: str, part: str
+) -> Command:
     below = f"{backend.prefix}benchstudy/{trial.study}/{trial.session}"
     to_bucket = s3_request(
         backend,
         endpoint_url=_filled(trial, backend, backend.endpoint_url) if backend.endpoint_url else None,
-        prefix=f"{below}/trials/",
-        library=trial.library("boto3"),
+        prefix=f"{below}/trials/{part}",
+        library=trial.library("boto3", role),
     )
     request = {**request, **to_bucket}
     keys = _s3_keys(trial, backend)
     if request["action"] == "read":
         name = f"object-{backend.name}-{request['size']}"
-        hold = {**request, "action": "hold", "prefix": f"{below}/{name}/", "key": f"{below}/{name}/read"}
-        held = trial.once(name, lambda: _hold_object(trial, name, hold, keys))
+        place = f"{below}/{name}/{part}"
+        hold = {**request, "action": "hold", "prefix": place, "key": f"{place}read"}
+        service = f"{name}-{part.rstrip('/')}" if part else name
+        held = trial.once(f"{name} on {role}", lambda: _hold_object(trial, service, hold, keys, role))
         request |= {"key": hold["key"], "held": held["file"]}
         trial.note(object=held["note"])
     # The probe removes what it made. Killed at a timeout it cannot: then the supervisor has this done.
-    clean = trial.agent_argv("file_size:main", as_argument({**request, "action": "clean"}))
-    return _measure(trial, request, secret_env=keys, cleanup=[clean])
+    clean = trial.agent_argv("file_size:main", as_argument({**request, "action": "clean"}), role=role)
+    return _command(trial, request, role, secret_env=keys, cleanup=[clean])
 
 
 def _s3_keys(trial: TrialContext, backend: S3Backend) -> dict[str, str]:
@@ -122,13 +148,16 @@ def _s3_keys(trial: TrialContext, backend: S3Backend) -> dict[str, str]:
     return {}
 
 
-def _hold_object(trial: TrialContext, name: str, request: dict[str, Any], keys: Mapping[str, str]) -> dict[str, Any]:
+def _hold_object(
+    trial: TrialContext, name: str, request: dict[str, Any], keys: Mapping[str, str], role: str
+) -> dict[str, Any]:
     """Upload what all trials of a case read. A process on the host stays with the keys and removes it at the session's
     end, or when the controller is gone. The file that tells its SHA-256, and what trials note."""
     of_variable = dict(zip((ACCESS_KEY, SECRET_KEY), SERVICE_KEYS, strict=True))
     service = services.Service(
-        argv=trial.agent_argv("file_size:main", as_argument(request)),
-        stop=trial.agent_argv("file_size:main", as_argument({**request, "action": "clean"})),
+        role=role,
+        argv=trial.agent_argv("file_size:main", as_argument(request), role=role),
+        stop=trial.agent_argv("file_size:main", as_argument({**request, "action": "clean"}), role=role),
         secrets=[of_variable[variable] for variable in keys],
         env={variable: f"{{{{secret.{of_variable[variable]}}}}}" for variable in keys},
         ready=services.Ready(file="{{dir}}/held", timeout=trial.config.timeout),
@@ -169,10 +198,14 @@ def s3_request(backend: S3Backend, endpoint_url: str | None, prefix: str, librar
     }
 
 
-def _measure(trial: TrialContext, request: dict[str, Any], label: str = "command", **options: Any) -> dict[str, Any]:
+def _command(trial: TrialContext, request: dict[str, Any], role: str, **options: Any) -> Command:
+    argv = trial.agent_argv("file_size:main", as_argument(request), role=role)
+    return Command(argv=argv, timeout_s=trial.config.timeout, **options)
+
+
+def _measure(trial: TrialContext, command: Command, role: str = "sut") -> dict[str, Any]:
     """The probe's answer. Raises TrialFailed with the probe's own words, or with the way it ended."""
-    argv = trial.agent_argv("file_size:main", as_argument(request))
-    execution = trial.execute(Command(argv=argv, timeout_s=trial.config.timeout, label=label, **options))
+    execution = trial.execute(command, role)
     if execution.execution.state == "exited" and execution.execution.exit_status == 1:
         problem = _problem(execution.stdout)
         if problem:

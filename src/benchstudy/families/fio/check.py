@@ -4,11 +4,13 @@ from benchstudy.families.fio.config import FioConfig
 from benchstudy.families.fio.place import unusable
 from benchstudy.measuring.hostcheck import HostCheck
 from benchstudy.model import hints
+from benchstudy.model.clients import makes_load
 
 
 def check_host(config: FioConfig, host: HostCheck) -> None:
     """Whether the tools are there, and every directory can be measured."""
-    if "sut" not in host.roles:
+    here = makes_load(host.roles, host.target_roles) if config.clients else "sut" in host.roles
+    if not here:
         return
     if config.page_jobs or config.jobs:
         _check_tool(host, "fio")

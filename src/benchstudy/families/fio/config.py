@@ -8,7 +8,8 @@ from typing import Any, ClassVar, Literal
 from pydantic import Field, field_validator, model_validator
 
 from benchstudy.families.shared.folders import FileSystems
-from benchstudy.model.family import FamilyConfig, TakesSystem
+from benchstudy.model.clients import StorageOfClients
+from benchstudy.model.family import Case, TakesSystem
 from benchstudy.model.names import Name, require_known
 from benchstudy.model.services import check_service
 from benchstudy.model.strict import Strict
@@ -114,10 +115,9 @@ class Job(Strict):
         return self
 
 
-class FioConfig(FamilyConfig):
+class FioConfig(StorageOfClients):
     needed: ClassVar[tuple[str, ...]] = ("directories",)
     takes_systems: ClassVar[Mapping[str, TakesSystem]] = {"directories": TakesSystem()}
-
     directories: list[Directory] = Field([], min_length=1)
     size: SizeField = Field(Size("4GiB"), description="of the file that a job works on")
     runtime: DurationField | None = Field(None, description="run for this long; once over the size when left out")
@@ -126,6 +126,17 @@ class FioConfig(FamilyConfig):
     )
     small_files: list[SmallFiles] = Field(["shell-loop", "no-fork"], description="the naive test's two forms")
     jobs: list[Job] = Field([], description="further fio jobs")
+
+    def why_not(self, case: Case, clients: int) -> str | None:
+        """Each client has a file of its own in a folder that it sees by itself."""
+        directory = next(d for d in self.directories if d.name == case.levels["directory"])
+        if directory.service is not None:
+            return (
+                f"directory {directory.name}: its service is on one host: mount it on each load host, and give the path"
+            )
+        if case.levels["test"] != "fio":
+            return "small_files: the loops time one host: write small_files: []"
+        return None
 
     @model_validator(mode="after")
     def _services_described(self) -> "FioConfig":

@@ -9,7 +9,9 @@ from typing import Any, ClassVar
 from benchstudy.families.fio.config import FioConfig, Job
 from benchstudy.families.fio.metrics import METRICS
 from benchstudy.families.fio.place import FILE
+from benchstudy.families.shared import clients
 from benchstudy.model import services
+from benchstudy.model.clients import CLIENTS, NUMBER
 from benchstudy.model.family import Case, Family, Loop
 from benchstudy.model.metrics import Metric
 from benchstudy.model.units import Size
@@ -23,7 +25,8 @@ class Fio(Family[FioConfig]):
     title = "Random I/O and small files"
     Config = FioConfig
     metrics: ClassVar[Mapping[str, Metric]] = METRICS
-    factors: ClassVar[tuple[str, ...]] = ("directory", "test", "job")
+    factors: ClassVar[tuple[str, ...]] = ("directory", "test", "job", CLIENTS)
+    numeric_levels: ClassVar = {CLIENTS: (NUMBER, int)}
     runs_on: ClassVar[str | None] = "sut"
     series_schemas: ClassVar[Mapping[str, Mapping[str, str]]] = {
         "latency_histogram": {
@@ -34,6 +37,7 @@ class Fio(Family[FioConfig]):
             "count": "Int64",
         },
         "small_file_operations": {"op": "String", "index": "Int64", "duration_s": "Float64"},
+        clients.SERIES: clients.SCHEMA,
     }
 
     def loop(self, levels: Mapping[str, str]) -> Loop | None:

@@ -3,6 +3,7 @@
 from collections.abc import Iterator
 
 from benchstudy.families.fio.fio_result import MIN_OPERATIONS
+from benchstudy.families.shared import clients
 from benchstudy.model.metrics import Metric, declare
 
 _OPS = {"read": ("Reads", "Read"), "write": ("Writes", "Written"), "trim": ("Trims", "Trimmed")}
@@ -14,6 +15,7 @@ _PERCENTILES = (
     "the trial had enough operations for a two-sided 95 % interval of it: "
     + ", ".join(f"{needed} for p{percent:g}" for percent, needed in MIN_OPERATIONS.items())
 )
+_CPU = "share of one core that fio used; of several clients the highest"
 _SYNCS = (
     "fsync and fdatasync calls, when the job makes any. Plain text does not tell their number, so it gives no "
     "`sync_ios` and no percentiles"
@@ -39,14 +41,14 @@ METRICS = declare(
             "1/s",
             f"{many} a second",
             "higher",
-            "completed operations a second",
+            "completed operations per second",
             primary=True,
             tells="storage",
         )
         for op, (many, _) in _OPS.items()
     ),
     *(
-        Metric(f"{op}_bandwidth", "B/s", f"{op.capitalize()} bandwidth", "higher", "bytes of them a second")
+        Metric(f"{op}_bandwidth", "B/s", f"{op.capitalize()} bandwidth", "higher", "bytes of them per second")
         for op, (_, done) in _OPS.items()
     ),
     *(
@@ -73,8 +75,8 @@ METRICS = declare(
     ),
     Metric("sync_ios", "1", "Syncs", None, _SYNCS),
     *_latencies("sync_lat", "Latency of syncs", _SYNCS, _SYNCS),
-    Metric("cpu_user", "1", "CPU, user", "lower", "share of one core that fio used", tells="generator"),
-    Metric("cpu_system", "1", "CPU, system", "lower", "share of one core that fio used", tells="generator"),
+    Metric("cpu_user", "1", "CPU, user", "lower", _CPU, tells="generator"),
+    Metric("cpu_system", "1", "CPU, system", "lower", _CPU, tells="generator"),
     Metric(
         "io_errors",
         "1",
@@ -103,4 +105,5 @@ METRICS = declare(
         for op in ("write", "read")
     ),
     Metric("files", "1", "Files", None, "small files: found afterwards; always 1001, or the trial failed"),
+    *clients.METRICS,
 )

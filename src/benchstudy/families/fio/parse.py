@@ -1,14 +1,19 @@
 """What one trial of fio or of the small-files test left. Pure."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 from benchstudy.families.fio.fio_json import parse_fio_json
-from benchstudy.families.fio.fio_result import observe
+from benchstudy.families.fio.fio_result import FioRun, observe
 from benchstudy.families.fio.fio_text import parse_fio_text
+from benchstudy.families.fio.place import LOAD
 from benchstudy.families.fio.small_files import parse_no_fork, parse_shell_loop
+from benchstudy.families.shared.clients import CLIENTS_FILE, SERIES, Clients, client_folders, combined, read_clients
 from benchstudy.families.shared.files import read_json, read_text
-from benchstudy.model.family import Parsed, ParseError
+from benchstudy.model.clients import CLIENTS
+from benchstudy.model.family import Observation, Parsed, ParseError
 
 PART = "part.json"  # of an imported run: which of its groups the trial is
 
@@ -20,6 +25,8 @@ def parse_trial(levels: Mapping[str, str], files: Path) -> Parsed:
         if levels["job"] == "no-fork":
             return parse_no_fork(stdout)
         return parse_shell_loop(stdout, read_text(files / "stderr"))
+    if CLIENTS in levels:
+        return _together(files / LOAD)
     for name, parser in (
         ("files/fio.json", parse_fio_json),
         ("fio.json", parse_fio_json),
@@ -29,3 +36,31 @@ def parse_trial(levels: Mapping[str, str], files: Path) -> Parsed:
             run = parser(read_text(files / name))
             return observe(run.only(read_json(files / PART)["group"]) if (files / PART).is_file() else run)
     raise ParseError("fio left no output: neither fio.json nor fio.txt is there")
+
+
+def note_trial(files: Path) -> Mapping[str, Any]:
+    """Of one that several clients made, how they began. Raises ParseError."""
+    if not (files / LOAD / CLIENTS_FILE).is_file():
+        return {}
+    clients, runs = _of_clients(files / LOAD)
+    return {"problems": clients.problems(_window_s(runs))}
+
+
+def _together(folder: Path) -> Parsed:
+    """Their jobs as those of one run: rates add up, histograms merge. Raises ParseError."""
+    clients, runs = _of_clients(folder)
+    each = [{o.metric: (o.value, o.unit) for o in observe(run).observations} for run in runs]
+    whole = observe(replace(runs[0], jobs=[replace(job, group=0) for run in runs for job in run.jobs]))
+    further = {**combined(each, (), most=("cpu_user", "cpu_system")), **clients.values(_window_s(runs))}
+    kept = [o for o in whole.observations if o.metric not in further]
+    added = [Observation(metric, value, unit) for metric, (value, unit) in further.items()]
+    return Parsed([*kept, *added], {**whole.series, SERIES: clients.rows(each)})
+
+
+def _of_clients(folder: Path) -> tuple[Clients, Sequence[FioRun]]:
+    clients = read_clients(folder)
+    return clients, [parse_fio_json(read_text(one / "files/fio.json")) for one in client_folders(folder, clients)]
+
+
+def _window_s(runs: Sequence[FioRun]) -> float:
+    return min(run.runtime for run in runs)

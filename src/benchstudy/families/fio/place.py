@@ -6,6 +6,7 @@ from typing import Any
 from benchstudy.families.fio.config import Directory
 from benchstudy.families.shared.folders import wrong_file_system
 
+LOAD = "load"  # the folder of what several clients left
 FILE = "{file}"  # stands in a case's argv for the file, whose folder is known only on the host
 
 

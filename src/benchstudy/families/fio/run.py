@@ -1,9 +1,10 @@
 """One trial of fio or of the small-files test."""
 
 from benchstudy.families.fio.config import UNSAFE_CHARACTERS, UNSAFE_IN_PATH, FioConfig
-from benchstudy.families.fio.place import FILE, unusable
+from benchstudy.families.fio.place import FILE, LOAD, unusable
 from benchstudy.hosts.agent import Command
 from benchstudy.measuring.trial import TrialContext
+from benchstudy.model.clients import CLIENTS, client_roles
 from benchstudy.model.errors import TrialFailed
 from benchstudy.model.family import Case
 
@@ -28,12 +29,20 @@ def run_trial(case: Case, trial: TrialContext[FioConfig]) -> None:
 
 
 def _run_fio(case: Case, trial: TrialContext[FioConfig]) -> None:
-    parent = _parent(case, trial, case.definition["size_bytes"])
-    file = f"{trial.scratch(parent)}/testfile-{trial.uuid[:8]}"
+    if CLIENTS in case.levels:
+        roles = client_roles(case.levels, trial.roles)
+        trial.execute_together({role: _fio_command(case, trial, role) for role in roles}, LOAD)
+    else:
+        _execute(trial, _fio_command(case, trial, "sut"), package="fio")
+
+
+def _fio_command(case: Case, trial: TrialContext[FioConfig], role: str) -> Command:
+    parent = _parent(case, trial, case.definition["size_bytes"], role)
+    file = f"{trial.scratch(parent, role)}/testfile-{trial.uuid[:8]}"
     if UNSAFE_IN_PATH.search(file):
         raise TrialFailed(f"{file}: fio cannot take a path with any of {UNSAFE_CHARACTERS}; use another directory")
     argv = [argument.replace(FILE, file) for argument in case.definition["argv"]]
-    _execute(trial, argv, remove=file, package="fio")
+    return _command(trial, argv, remove=file)
 
 
 def _run_small_files(case: Case, trial: TrialContext[FioConfig]) -> None:
@@ -44,26 +53,29 @@ def _run_small_files(case: Case, trial: TrialContext[FioConfig]) -> None:
     else:
         # Its own start-up files must not decide what is measured; LC_ALL decides how the times are written.
         argv, package = ["bash", "--noprofile", "--norc", "-c", SHELL_LOOP, "small-files", folder], "bash"
-    _execute(trial, argv, remove=folder, package=package)
+    _execute(trial, _command(trial, argv, remove=folder), package=package)
 
 
-def _execute(trial: TrialContext, argv: list[str], *, remove: str, package: str) -> None:
-    command = Command(argv, env={"LC_ALL": "C"}, timeout_s=trial.config.timeout, cleanup=[["rm", "-rf", "--", remove]])
+def _command(trial: TrialContext, argv: list[str], *, remove: str) -> Command:
+    return Command(argv, env={"LC_ALL": "C"}, timeout_s=trial.config.timeout, cleanup=[["rm", "-rf", "--", remove]])
+
+
+def _execute(trial: TrialContext, command: Command, *, package: str) -> None:
     done = trial.execute(command)
     if done.execution.state == "start-failed":
         raise TrialFailed(
-            f"{argv[0]} cannot be started on the host: install the package {package} (apt install {package}, "
+            f"{command.argv[0]} cannot be started on the host: install the package {package} (apt install {package}, "
             f"dnf install {package} or apk add {package}), or let provisioning do it"
         )
     done.require_success()
 
 
-def _parent(case: Case, trial: TrialContext[FioConfig], needed: int) -> str:
+def _parent(case: Case, trial: TrialContext[FioConfig], needed: int, role: str = "sut") -> str:
     """The case's directory on the host, asserted just before use: a mount can go away between two trials."""
     config = trial.config
     directory = next(d for d in config.directories if d.name == case.levels["directory"])
     path = directory.path if directory.service is None else trial.service(directory.service).fill(directory.path)
-    info = trial.agent_call("path-info", path)
+    info = trial.agent_call("path-info", path, role=role)
     trial.note(
         directory=path,
         fs_type=info["fs_type"],
@@ -72,5 +84,5 @@ def _parent(case: Case, trial: TrialContext[FioConfig], needed: int) -> str:
     )
     problem = unusable(directory, info, needed, path)
     if problem:
-        raise TrialFailed(problem)
+        raise TrialFailed(problem if role == "sut" else f"{trial.roles[role]}: {problem}")
     return path

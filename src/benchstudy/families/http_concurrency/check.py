@@ -2,14 +2,14 @@
 
 from benchstudy.families.http_concurrency.config import HttpConcurrencyConfig
 from benchstudy.families.http_concurrency.family import FAMILY
-from benchstudy.families.shared.under_load import load_role
 from benchstudy.measuring.hostcheck import HostCheck
+from benchstudy.model.clients import makes_load
 
 
 def check_host(config: HttpConcurrencyConfig, host: HostCheck) -> None:
     """Report what is there and what is missing on one host."""
     used = {config.generator(case.levels["generator"]).tool for case in FAMILY.cases(config)}
-    if load_role(host.target_roles) in host.roles:
+    if makes_load(host.roles, host.target_roles):
         for tool in sorted(used):
             host.program(tool, f"generator {tool}")
     secret_env = {v for server in config.servers for v in server.secret_env}

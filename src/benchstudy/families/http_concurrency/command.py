@@ -10,6 +10,7 @@ from typing import Any
 
 from benchstudy.families.http_concurrency.config import Expect, Generator
 from benchstudy.families.http_concurrency.scripts import SCRIPTS, k6_environment, wrk_environment
+from benchstudy.model.clients import part_of
 
 FACTS = "http.json"  # what was found around the load, beside the folders of the trial's commands
 LOAD = "load"  # the folder of what the generator left
@@ -25,6 +26,7 @@ class Load:
 
     `warm_up`: the run whose numbers nobody reads. `headers`: filled in, secrets and all. `folder`: of the scripts on
     the host. `program`: where the tool is there. `first`: of the numbers that a walk puts into the path.
+    `client` of `clients`, counted from 1, makes its part of all this.
     """
 
     generator: Generator
@@ -39,6 +41,8 @@ class Load:
     same_length: bool = True
     first: int = 0
     warm_up: bool = False
+    client: int = 1
+    clients: int = 1
 
     @property
     def duration_s(self) -> float | None:
@@ -47,21 +51,27 @@ class Load:
         return self.generator.duration
 
     @property
+    def connections(self) -> int:
+        return part_of(self.concurrency or 1, self.client, self.clients)
+
+    @property
     def requests(self) -> int | None:
+        asked = self.generator.requests
         if self.warm_up and isinstance(self.generator.warm_up, int):
-            return max(self.generator.warm_up, self.concurrency or 1)
-        return self.generator.requests
+            asked = self.generator.warm_up
+        return None if asked is None else max(part_of(asked, self.client, self.clients), self.connections)
 
     @property
     def threads(self) -> int | None:
         """Of the generator, as far as they can work at once; None: as many as there are CPUs."""
         if self.generator.tool == "wrk":
-            return min(self.generator.threads, self.concurrency or 1)
+            return min(self.generator.threads, self.connections)
         return 1 if self.generator.tool == "ab" else None
 
     @property
     def open_files(self) -> int:
-        return (self.concurrency or self.generator.max_in_flight) + _FILES_BESIDE_CONNECTIONS
+        most = self.connections if self.concurrency else self.generator.max_in_flight
+        return most + _FILES_BESIDE_CONNECTIONS
 
     def argv(self) -> list[str]:
         return {"ab": self._ab, "wrk": self._wrk, "k6": self._k6}[self.generator.tool]()
@@ -75,7 +85,7 @@ class Load:
             *([] if self.same_length else ["-l"]),
             *(["-s", f"{timeout_s:.0f}"] if timeout_s != _AB_TIMEOUT_S else []),
             "-c",
-            str(self.concurrency),
+            str(self.connections),
             # -t sets the number of requests itself, unless -n comes after it.
             *(["-t", f"{self.duration_s:.0f}"] if self.duration_s else []),
             "-n",
@@ -94,7 +104,7 @@ class Load:
             "--threads",
             str(self.threads),
             "--connections",
-            str(self.concurrency),
+            str(self.connections),
             "--duration",
             f"{self.duration_s:.0f}s",
             "--timeout",
@@ -107,7 +117,16 @@ class Load:
 
     def _k6(self) -> list[str]:
         # --address "": without it k6 listens on a fixed port, where two runs on one host would meet.
-        return [self.program, "run", "--quiet", "--no-color", "--address", "", f"{self.folder}/{SCRIPTS['k6'].name}"]
+        script = f"{self.folder}/{SCRIPTS['k6'].name}"
+        return [self.program, "run", "--quiet", "--no-color", "--address", "", *self._segment(), script]
+
+    def _segment(self) -> list[str]:
+        """Its part of the schedule of all arrivals, each of which has one number in all of k6."""
+        if self.clients == 1:
+            return []
+        edges = ["0", *(f"{edge}/{self.clients}" for edge in range(1, self.clients)), "1"]
+        own = ":".join(edges[self.client - 1 : self.client + 1])
+        return ["--execution-segment", own, "--execution-segment-sequence", ",".join(edges)]
 
     def environment(self) -> dict[str, str]:
         """What the tool and its script read; of it, HEADERS can hold secrets."""
@@ -119,9 +138,15 @@ class Load:
             "first_number": self.first,
         }
         if self.generator.tool == "wrk":
-            check, threads = self.generator.check_answers, self.threads or 1
+            # Each thread takes every so many-th number, from its own on: those of all clients together.
+            threads = self.generator.threads if self.clients > 1 else self.threads or 1
+            known["first_number"] += (self.client - 1) * threads
             given = wrk_environment(
-                [self.path], threads=threads, connections=self.concurrency or 1, check=check, **known
+                [self.path],
+                threads=threads * self.clients,
+                connections=self.connections,
+                check=self.generator.check_answers,
+                **known,
             )
         elif self.generator.tool == "k6":
             given = k6_environment(

@@ -22,8 +22,9 @@ from benchstudy.families.shared.levels import (
     check_chosen,
     misplaced_option,
 )
+from benchstudy.model.clients import LoadedByClients
 from benchstudy.model.criteria import LEAST_CEILING_S
-from benchstudy.model.family import FamilyConfig, TakesSystem
+from benchstudy.model.family import Case, TakesSystem
 from benchstudy.model.names import Name, require_each_once
 from benchstudy.model.services import check_port
 from benchstudy.model.strict import Strict
@@ -307,7 +308,7 @@ class Sweep(Strict):
     rates: list[RateField] | None = Field(None, description="for open loops; the family's when left out")
 
 
-class HttpConcurrencyConfig(FamilyConfig):
+class HttpConcurrencyConfig(LoadedByClients):
     """Servers under limits, asked by generators at rising concurrency or rate."""
 
     needed: ClassVar[tuple[str, ...]] = ("servers", "generators")
@@ -336,6 +337,16 @@ class HttpConcurrencyConfig(FamilyConfig):
         for number, sweep in enumerate(self.sweeps):
             self._check_names(f"sweeps[{number}]", sweep)
         return self
+
+    def why_not(self, case: Case, clients: int) -> str | None:
+        """Connections, requests and rates are divided among clients, and each must have some."""
+        generator = self.generator(case.levels["generator"])
+        if "concurrency" in case.levels and int(case.levels["concurrency"]) < clients:
+            n = case.levels["concurrency"]
+            return f"concurrency: {n} cannot be divided among them: give {clients} or more, or fewer clients"
+        if generator.is_open and generator.max_in_flight < clients:
+            return f"generator {generator.name}: max_in_flight: {generator.max_in_flight} is fewer: give more of them"
+        return None
 
     def unfit(self) -> Iterator[str]:
         """What begins with a load has connections, caches and code that are made on the way; a ceiling needs time."""

@@ -11,8 +11,10 @@ from typing import Any, ClassVar
 from benchstudy.families.http_concurrency.config import Endpoint, Generator, HttpConcurrencyConfig, Server, Sweep
 from benchstudy.families.http_concurrency.metrics import METRICS
 from benchstudy.families.http_concurrency.scripts import LIBRARY, scripts
+from benchstudy.families.shared import clients
 from benchstudy.families.shared.levels import UNLIMITED, Rate
 from benchstudy.model import services
+from benchstudy.model.clients import CLIENTS, NUMBER
 from benchstudy.model.errors import StudyError
 from benchstudy.model.family import Case, Family, Loop
 from benchstudy.model.metrics import Metric
@@ -23,14 +25,16 @@ class HttpConcurrency(Family[HttpConcurrencyConfig]):
     title = "HTTP servers by concurrency"
     Config = HttpConcurrencyConfig
     metrics: ClassVar[Mapping[str, Metric]] = METRICS
-    factors: ClassVar[tuple[str, ...]] = ("server", "limits", "generator", "concurrency", "rate", "endpoint")
+    factors: ClassVar[tuple[str, ...]] = ("server", "limits", "generator", "concurrency", "rate", "endpoint", CLIENTS)
     numeric_levels: ClassVar = {
         "concurrency": ("concurrency_n", int),
         "rate": ("rate_per_s", lambda level: Rate.of_level(level).per_s),
+        CLIENTS: (NUMBER, int),
     }
     series_schemas: ClassVar[Mapping[str, Mapping[str, str]]] = {
         "percentiles": {"percent": "Float64", "latency_s": "Float64"},
         "histogram": {"low_s": "Float64", "high_s": "Float64", "count": "Int64"},
+        clients.SERIES: clients.SCHEMA,
     }
 
     def loop(self, levels: Mapping[str, str]) -> Loop | None:

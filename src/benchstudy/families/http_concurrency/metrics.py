@@ -1,5 +1,6 @@
 """What a trial of http_concurrency gives."""
 
+from benchstudy.families.shared import clients
 from benchstudy.model.metrics import Metric, declare
 
 PERCENTILES = (50, 66, 75, 80, 90, 95, 98, 99)  # those of ab's own table
@@ -18,7 +19,7 @@ METRICS = declare(
         "1/s",
         "Right answers a second",
         "higher",
-        "right answers a second; of k6 while requests were begun",
+        "right answers per second; of k6 while requests were begun",
         primary=True,
     ),
     Metric("latency_p50", "s", "Latency, p50", "lower", _LATENCY, primary=True),
@@ -30,7 +31,12 @@ METRICS = declare(
         for name in ("mean", "sd", "median", "max")
     ),
     Metric(
-        "offered", "1/s", "Offered a second", None, "k6: requests that were due a second, sent or not", tells="offered"
+        "offered",
+        "1/s",
+        "Offered a second",
+        None,
+        "k6: requests that were due per second, sent or not",
+        tells="offered",
     ),
     Metric("dropped", "1", "Not sent", "lower", "k6: due, and not sent because `max_in_flight` were under way"),
     Metric("requests", "1", "Requests", None, "answered, rightly or wrongly, or given up"),
@@ -55,7 +61,8 @@ METRICS = declare(
         "CPU of the generator",
         None,
         "share of the CPUs it may use. It is known for the whole life of the generator, so it is an upper bound, and "
-        "absent where life and load differ by more than 15 % and so leave open whether it was the limit",
+        "absent where life and load differ by more than 15 % and so leave open whether it was the limit. Of several "
+        "clients the highest",
         tells="generator",
     ),
     Metric(
@@ -77,7 +84,7 @@ METRICS = declare(
         "1",
         "Requests under way",
         None,
-        "requests under way on average, by Little's law: answers a second × mean latency",
+        "requests under way on average, by Little's law: answers per second × mean latency",
     ),
     Metric(
         "little_error",
@@ -86,4 +93,5 @@ METRICS = declare(
         None,
         "closed loops: how far that is from the connections, as a share of them",
     ),
+    *clients.METRICS,
 )

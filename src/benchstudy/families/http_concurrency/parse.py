@@ -1,23 +1,14 @@
 """What one trial of http_concurrency says: the generator's output, and what was found around the load. Pure."""
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from benchstudy.families.http_concurrency.ab import (
-    AbResult,
-    histogram_of_gnuplot,
-    mean_between,
-    parse_ab,
-    parse_ab_percentiles,
-)
-from benchstudy.families.http_concurrency.command import AB_PERCENTILES, AB_REQUESTS, FACTS, LOAD
-from benchstudy.families.http_concurrency.errors import Errors
-from benchstudy.families.http_concurrency.k6 import K6Result, parse_k6_summary
-from benchstudy.families.http_concurrency.latency import Latency
-from benchstudy.families.http_concurrency.metrics import METRICS, PERCENTILES
-from benchstudy.families.http_concurrency.scripts import K6_SUMMARY
+from benchstudy.families.http_concurrency.ab import parse_ab
+from benchstudy.families.http_concurrency.command import FACTS, LOAD
+from benchstudy.families.http_concurrency.load_result import LoadResult, Rows, ab_load, requests_under_way
+from benchstudy.families.http_concurrency.metrics import METRICS
+from benchstudy.families.http_concurrency.several import Loads, one_load, several_loads
 from benchstudy.families.http_concurrency.summaries import (
     Summary,
     known,
@@ -26,7 +17,7 @@ from benchstudy.families.http_concurrency.summaries import (
     parse_k6,
     parse_locust,
 )
-from benchstudy.families.http_concurrency.wrk import WrkResult, parse_wrk
+from benchstudy.families.shared.clients import SERIES, combined
 from benchstudy.families.shared.files import damaged, read_facts, read_json, read_text
 from benchstudy.families.shared.levels import Rate
 from benchstudy.model.criteria import BUSY_GENERATOR
@@ -37,20 +28,6 @@ PART = "part.json"  # which row of Locust's table an imported trial is
 _KNOWN_FACTS = ("tool", "concurrency", "rate_per_s", "checks", "usage", "threads", "leaves", "left", "server")
 # Of a generator's share of its CPUs: how far the most and the least that it can have been may lie apart.
 _GENERATOR_CPU_BLUR = 0.15
-Rows = Sequence[Mapping[str, Any]]
-
-
-@dataclass(frozen=True)
-class LoadResult:
-    """A generator's result in terms that all of them share. None: it does not say."""
-
-    values: Mapping[str, tuple[float | None, str]]  # metric to value and unit
-    percentiles: Rows
-    histogram: Rows
-    good: int
-    duration: float
-    problems: Sequence[str]
-    load: float  # what the generator says it was set to: connections, or requests a second
 
 
 def parse_trial(levels: Mapping[str, str], files: Path) -> Parsed:
@@ -60,16 +37,33 @@ def parse_trial(levels: Mapping[str, str], files: Path) -> Parsed:
         rows = [{"percent": percent, "latency_s": seconds} for percent, seconds in sorted(summary.percentiles.items())]
         return _parsed(levels, known(summary.values, METRICS), rows, [])
     if (files / IMPORTED_AB).is_file():
-        found = _ab_result(parse_ab(read_text(files / IMPORTED_AB)), None, None)
-        values = dict(found.values)
-    else:
-        facts = read_facts(files / FACTS, _KNOWN_FACTS)
-        found = parse_load(facts["tool"], files / LOAD)
-        supervised = read_json(files / LOAD / "supervisor.json")
-        with damaged(f"{FACTS} or supervisor.json lacks what was found around the load"):
-            _compare(levels, facts, found)
-            values = {**found.values, **_around(facts, found, supervised)}
-    return _parsed(levels, values, found.percentiles, found.histogram)
+        found = ab_load(parse_ab(read_text(files / IMPORTED_AB)), None, None)
+        return _parsed(levels, found.values, found.percentiles, found.histogram)
+    facts = read_facts(files / FACTS, _KNOWN_FACTS)
+    loads = _loads(facts, files)
+    found = loads.together
+    with damaged(f"{FACTS} or supervisor.json lacks what was found around the load"):
+        _compare(levels, facts, found)
+        used = [
+            {"generator_cpu": (_generator_cpu(read_json(folder / "supervisor.json"), load.duration, threads), "1")}
+            for load, folder, threads in zip(loads.each, loads.folders, _threads(facts), strict=True)
+        ]
+        values = {**found.values, **combined(used, (), most=("generator_cpu",)), **_around(facts, found)}
+    parsed = _parsed(levels, values, found.percentiles, found.histogram)
+    if loads.clients is None:
+        return parsed
+    each = [{**load.values, **cpu} for load, cpu in zip(loads.each, used, strict=True)]
+    return Parsed(parsed.observations, {**parsed.series, SERIES: loads.clients.rows(each)})
+
+
+def _loads(facts: Mapping[str, Any], files: Path) -> Loads:
+    read = several_loads if "clients" in facts else one_load
+    return read(facts["tool"], files / LOAD)
+
+
+def _threads(facts: Mapping[str, Any]) -> list[int]:
+    """Of each client's generator."""
+    return [client["threads"] for client in facts.get("clients", [facts])]
 
 
 def _parsed(
@@ -97,117 +91,7 @@ def imported_summary(files: Path) -> Summary | None:
 def note_trial(files: Path) -> Mapping[str, Any]:
     """Raises ParseError."""
     facts = read_facts(files / FACTS, _KNOWN_FACTS)
-    return {"problems": list(parse_load(facts["tool"], files / LOAD).problems)}
-
-
-def parse_load(tool: str, folder: Path) -> LoadResult:
-    """What a generator left in the folder of its command. Raises ParseError."""
-    if tool == "ab":
-        # First: with no answer at all ab writes no other file.
-        result = parse_ab(read_text(folder / "stdout"), read_text(folder / "stderr"))
-        percentiles = parse_ab_percentiles(read_text(folder / "files" / AB_PERCENTILES))
-        return _ab_result(result, percentiles, folder / "files" / AB_REQUESTS)
-    if tool == "wrk":
-        return _wrk_result(parse_wrk(read_text(folder / "stdout")))
-    if tool == "k6":
-        return _k6_result(parse_k6_summary(read_text(folder / "files" / K6_SUMMARY)))
-    raise ParseError(f"{FACTS}: {tool!r} is no generator that this version knows")
-
-
-def _ab_result(result: AbResult, percentiles: list[tuple[float, float]] | None, requests: Path | None) -> LoadResult:
-    errors, total = result.errors(), result.times["total"]
-    known = dict(percentiles) if percentiles else {float(p): seconds for p, seconds in result.percentiles.items()}
-    values: dict[str, tuple[float | None, str]] = {
-        "throughput": (result.throughput, "1/s"),
-        "requests": (result.complete, "1"),
-        **_errors(errors),
-        "duration": (result.duration, "s"),
-        "latency_mean": (_ab_mean(total.mean, percentiles, result.latency_resolution), "s"),
-        "latency_sd": (total.sd, "s"),
-        "latency_min": (known.get(0.0, total.min), "s"),
-        "latency_max": (known.get(100.0, total.max), "s"),
-        **{f"latency_p{percent}": (known.get(float(percent)), "s") for percent in PERCENTILES},
-        "transfer_rate": (result.transfer_rate, "B/s"),
-        "keepalive_requests": (result.keepalive_requests, "1"),
-        "document_length": (result.document_length, "B"),
-    }
-    for phase in ("connect", "processing", "waiting"):
-        times = result.times[phase]
-        values |= {f"{phase}_{name}": (getattr(times, name), "s") for name in ("mean", "sd", "median", "max")}
-    histogram: Rows = []
-    if requests is not None:
-        if not requests.is_file():
-            raise ParseError(f"the file {requests.name} is missing")
-        # A request that broke off has no row.
-        expected = None if errors.connect else result.complete
-        histogram = histogram_of_gnuplot(requests, expected=expected).to_dicts()
-    rows = [{"percent": percent, "latency_s": seconds} for percent, seconds in sorted(known.items())]
-    problems = result.problems(percentiles=percentiles)
-    return LoadResult(values, rows, histogram, result.good, result.duration, problems, result.concurrency)
-
-
-def _ab_mean(printed: float, percentiles: list[tuple[float, float]] | None, resolution: float) -> float:
-    """ab prints the mean in whole milliseconds. The percentiles of -e, in microseconds, say more about small ones."""
-    if percentiles is None:
-        return printed
-    middle = sum(mean_between(percentiles)) / 2
-    return min(max(middle, printed - resolution / 2), printed + resolution / 2)
-
-
-def _wrk_result(result: WrkResult) -> LoadResult:
-    latency = result.latency
-    values = {
-        "throughput": (result.throughput, "1/s"),
-        "requests": (result.requests, "1"),
-        **_errors(result.errors),
-        "duration": (result.duration, "s"),
-        **_latencies(latency),
-        "transfer_rate": (result.transfer_rate, "B/s"),
-    }
-    return LoadResult(values, *_rows(latency), result.good, result.duration, result.problems(), result.connections)
-
-
-def _k6_result(result: K6Result) -> LoadResult:
-    latency = result.latency
-    values = {
-        "throughput": (result.throughput, "1/s"),
-        "offered": (result.offered, "1/s"),
-        "requests": (result.requests, "1"),
-        **_errors(result.errors),
-        "dropped": (result.dropped, "1"),
-        "duration": (result.duration, "s"),
-        **_latencies(latency),
-        "connect_mean": (result.connect_mean, "s"),
-        "connect_max": (result.connect_max, "s"),
-        "waiting_mean": (result.waiting_mean, "s"),
-        "waiting_max": (result.waiting_max, "s"),
-        "transfer_rate": (result.read / result.duration, "B/s"),
-    }
-    return LoadResult(values, *_rows(latency), result.good, result.duration, result.problems(), result.rate)
-
-
-def _errors(errors: Errors) -> dict[str, tuple[float | None, str]]:
-    return {
-        "errors": (errors.total, "1"),
-        "errors_status": (errors.status, "1"),
-        "errors_length": (errors.length + errors.text, "1"),  # what came was not what was expected
-        "errors_timeout": (errors.timeout, "1"),
-        "errors_connect": (errors.connect, "1"),
-    }
-
-
-def _latencies(latency: Latency | None) -> dict[str, tuple[float | None, str]]:
-    if latency is None:
-        return {}
-    known = {name: (getattr(latency, name), "s") for name in ("mean", "sd", "min", "max")}
-    return {
-        **{f"latency_{name}": value for name, value in known.items()},
-        **{f"latency_p{percent}": (latency.percentile(float(percent)), "s") for percent in PERCENTILES},
-    }
-
-
-def _rows(latency: Latency | None) -> tuple[Rows, Rows]:
-    return ([], []) if latency is None else (latency.percentile_rows(), latency.histogram_rows())
+    return {"problems": list(_loads(facts, files).together.problems)}
 
 
 def _compare(levels: Mapping[str, str], facts: Mapping[str, Any], found: LoadResult) -> None:
@@ -228,12 +112,9 @@ def _compare(levels: Mapping[str, str], facts: Mapping[str, Any], found: LoadRes
             )
 
 
-def _around(
-    facts: Mapping[str, Any], found: LoadResult, supervised: Mapping[str, Any]
-) -> dict[str, tuple[float | None, str]]:
-    """What generator and server used, and what the server answers with."""
+def _around(facts: Mapping[str, Any], found: LoadResult) -> dict[str, tuple[float | None, str]]:
+    """What the server used, and what it answers with."""
     values: dict[str, tuple[float | None, str]] = {}
-    values["generator_cpu"] = (_generator_cpu(supervised, found.duration, facts["threads"]), "1")
     server = facts["server"] or {}
     before, after = facts["usage"]["before"], facts["usage"]["after"]
     cpus = (server.get("effective") or {}).get("cpus")
@@ -266,11 +147,10 @@ def _generator_cpu(supervised: Mapping[str, Any], load_s: float, threads: int) -
 def _little(
     levels: Mapping[str, str], values: Mapping[str, tuple[float | None, str]]
 ) -> dict[str, tuple[float | None, str]]:
-    """Requests under way on average: answered a second × mean latency. In a closed loop as many as connections."""
-    mean, duration, requests = (values.get(name, (None, ""))[0] for name in ("latency_mean", "duration", "requests"))
-    if mean is None or not duration or requests is None:
+    """Requests under way on average. In a closed loop as many as connections."""
+    measured = values.get("concurrency_measured", (requests_under_way(values), ""))[0]
+    if measured is None:
         return {}
-    measured = requests / duration * mean
     found: dict[str, tuple[float | None, str]] = {"concurrency_measured": (measured, "1")}
     if levels.get("concurrency", UNKNOWN) != UNKNOWN:
         asked = int(levels["concurrency"])

@@ -5,8 +5,9 @@ What was found around the load goes into `http.json` in the trial's folder, so t
 
 import json
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import asdict
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from benchstudy.families.http_concurrency.command import FACTS, HEADERS, LOAD, Load
@@ -20,8 +21,9 @@ from benchstudy.families.http_concurrency.config import (
 )
 from benchstudy.families.http_concurrency.scripts import LIBRARY, SCRIPTS
 from benchstudy.families.shared.levels import Rate
-from benchstudy.families.shared.under_load import Placement, cpus_for_generator, load_role, place
+from benchstudy.families.shared.under_load import Placement, cpus_for_generator, place
 from benchstudy.hosts.agent import Command
+from benchstudy.model.clients import CLIENTS, client_roles
 from benchstudy.model.errors import TrialFailed
 from benchstudy.model.family import Case
 from benchstudy.model.files import as_json, write_atomically
@@ -29,7 +31,7 @@ from benchstudy.model.services import PLACEHOLDER, Limits
 
 if TYPE_CHECKING:
     from benchstudy.hosts.agent import RunningService
-    from benchstudy.measuring.trial import TrialContext, TrialExecution
+    from benchstudy.measuring.trial import TrialContext
 
 WARM_UP, SERVER = "warm-up", "server"
 _TOKEN_ENV = "BENCHSTUDY_HTTP_TOKEN"
@@ -52,16 +54,20 @@ class _Trial:
         self.generator: Generator = config.generator(case.levels["generator"]).at_least(self.server.ceiling_time)
         limit = config.limit(case.levels["limits"])
         self.limits = limit.limits if limit else Limits()
-        self.load_role = load_role(trial.roles)
+        self.clients = client_roles(case.levels, trial.roles)
+        self.load_role = self.clients[0]
         self.server_role = config.services[self.server.service].role
         self.concurrency = int(case.levels["concurrency"]) if "concurrency" in case.levels else None
         self.rate = Rate.of_level(case.levels["rate"]) if "rate" in case.levels else None
+        self.programs = {role: trial.tool_path(self.generator.tool, role) for role in self.clients}
+        self.folders = {
+            role: trial.library(LIBRARY, role) if self.generator.tool in SCRIPTS else "" for role in self.clients
+        }
+        self.placements = {role: self._placement(role) for role in self.clients}
 
     def run(self) -> None:
         trial, generator = self.trial, self.generator
-        program = trial.tool_path(generator.tool, self.load_role)
-        folder = trial.library(LIBRARY, self.load_role) if generator.tool in SCRIPTS else ""
-        placement = self._placement()
+        placement = self.placements[self.load_role]
         facts: dict[str, Any] = {
             "schema": 1,
             "tool": generator.tool,
@@ -86,11 +92,11 @@ class _Trial:
             token, before = self._check(running, base, "before the load", last=0)
             headers = {name: self._fill(running, text, token) for name, text in self.endpoint.headers.items()}
 
-            def load(warm_up: bool) -> Load:
+            def load(warm_up: bool, role: str = self.load_role) -> Load:
                 return Load(
                     generator=generator,
-                    program=program,
-                    folder=folder,
+                    program=self.programs[role],
+                    folder=self.folders[role],
                     base=base,
                     path=self.endpoint.path,
                     expect=self.endpoint.expect,
@@ -100,38 +106,49 @@ class _Trial:
                     same_length=self.endpoint.same_length,
                     first=self._first(warm_up),
                     warm_up=warm_up,
+                    client=self.clients.index(role) + 1,
+                    clients=len(self.clients),
                 )
 
             if generator.warm_up:
-                self._execute(load(warm_up=True), WARM_UP, placement, token)
+                self._execute(partial(load, True), WARM_UP, token)
             left_before, used_before = self._left(running), dict(running.usage())
-            self._execute(load(warm_up=False), LOAD, placement, token)
+            self._execute(partial(load, False), LOAD, token)
             used_after = dict(running.usage())
             left_after = self._left(running)
             _, after = self._check(running, base, "after the load", last=1)
             facts |= {
                 "checks": {"before": before, "after": after},
                 "usage": {"before": used_before, "after": used_after},
-                "threads": min(load(warm_up=False).threads or placement.usable, placement.usable),
+                "threads": self._threads(load(warm_up=False), self.load_role),
                 "open_files": open_files,
                 "leaves": self.endpoint.leaves,
                 "left": {"before": left_before, "after": left_after},
             }
+            if CLIENTS in self.case.levels:
+                facts["clients"] = [
+                    {"threads": self._threads(load(False, role), role), "placement": asdict(self.placements[role])}
+                    for role in self.clients
+                ]
         facts["server"] = dict(running.record.get("limits") or {}) if running.record else None
         write_atomically(trial.files / FACTS, as_json(facts))
         self._note(facts)
 
     # --- where it runs ---------------------------------------------------------------------------------------
 
-    def _placement(self) -> Placement:
+    def _placement(self, role: str) -> Placement:
         """The generator beside the server's CPUs, where there are others. Raises TrialFailed for too few CPUs."""
         trial, wanted = self.trial, self.generator.cpus
-        cpus = cpus_for_generator(trial, self.load_role, self.generator.name, wanted)
-        same_host = trial.roles[self.load_role] == trial.roles[self.server_role]
+        cpus = cpus_for_generator(trial, role, self.generator.name, wanted)
+        same_host = trial.roles[role] == trial.roles[self.server_role]
         held = self.limits.cpus
         if held is None and self.server.ceiling and wanted and wanted < len(cpus):
             held = len(cpus) - wanted  # the same generator as elsewhere, at its best
         return place(cpus, held=held, wanted=wanted, same_host=same_host)
+
+    def _threads(self, load: Load, role: str) -> int:
+        usable = self.placements[role].usable
+        return min(load.threads or usable, usable)
 
     @property
     def _server_files(self) -> int:
@@ -231,11 +248,18 @@ class _Trial:
 
     # --- load ------------------------------------------------------------------------------------------------
 
-    def _execute(self, load: Load, label: str, placement: Placement, token: str | None) -> "TrialExecution":
+    def _execute(self, load_of: Callable[[str], Load], label: str, token: str | None) -> None:
+        commands = {role: self._command(load_of(role), label, self.placements[role], token) for role in self.clients}
+        if CLIENTS in self.case.levels:
+            self.trial.execute_together(commands, label)
+        else:
+            self.trial.execute(commands[self.load_role], self.load_role).require_success()
+
+    def _command(self, load: Load, label: str, placement: Placement, token: str | None) -> Command:
         secrets, given = ({_TOKEN_ENV: token} if token else {}), load.environment()
         if HEADERS in given and "{{" in "".join(self.endpoint.headers.values()):
             secrets[HEADERS] = given.pop(HEADERS)
-        command = Command(
+        return Command(
             load.argv(),
             env=given,
             secret_env=secrets,
@@ -245,9 +269,6 @@ class _Trial:
             cpu_list=placement.generator,
             open_files=load.open_files,
         )
-        done = self.trial.execute(command, self.load_role)
-        done.require_success()
-        return done
 
     def _note(self, facts: Mapping[str, Any]) -> None:
         checks, left = facts["checks"], facts["left"]

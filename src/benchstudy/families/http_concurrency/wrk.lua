@@ -10,7 +10,8 @@
 --   BENCHSTUDY_HTTP_TEXT     what a good answer's body contains
 --   BENCHSTUDY_HTTP_CHECK    "none" leaves answers unlooked at (wrk itself then counts statuses above 399), which
 --                            spares the generator about a microsecond an answer
---   BENCHSTUDY_HTTP_THREADS, BENCHSTUDY_HTTP_CONNECTIONS   what wrk is given with -t and -c
+--   BENCHSTUDY_HTTP_THREADS, BENCHSTUDY_HTTP_CONNECTIONS   what wrk is given with -t and -c; the threads of all of
+--                            them where several clients load, so that no number comes twice
 
 local function setting(name)
    local value = os.getenv("BENCHSTUDY_HTTP_" .. name)

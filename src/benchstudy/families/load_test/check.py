@@ -4,8 +4,8 @@ from typing import TYPE_CHECKING
 
 from benchstudy.families.load_test.clocks import MOST_OFFSET_S
 from benchstudy.families.load_test.config import LoadTestConfig, Source
-from benchstudy.families.shared.under_load import generates_load
 from benchstudy.model import needs, paths
+from benchstudy.model.clients import makes_load
 from benchstudy.model.errors import BenchstudyError
 
 if TYPE_CHECKING:
@@ -31,8 +31,7 @@ def _check_programs(config: LoadTestConfig, host: "HostCheck") -> None:
         host.program(program, "services")
     for variable in sorted({name for service in services for name in service.secret_env.values()}):
         host.variable(variable)
-    generates = [role for role in host.target_roles if generates_load(role)] or ["sut"]
-    if set(generates) & set(host.roles):
+    if makes_load(host.roles, host.target_roles):
         host.program("locust", "users")
 
 

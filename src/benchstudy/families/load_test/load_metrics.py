@@ -341,7 +341,7 @@ class _Reader:
                 at_ms = left[0][0]
                 metrics = sorted({metric for _, before_ms, metric in left if before_ms < at_ms})
                 yield Event(at_ms, "reset", f"{instance}: counters began anew, of {', '.join(metrics)}")
-                left = [fall for fall in left if fall[1] >= at_ms]
+                left = [fall for fall in left[1:] if fall[1] >= at_ms]
 
 
 # --- small parts ------------------------------------------------------------------------------------------------

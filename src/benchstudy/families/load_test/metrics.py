@@ -65,10 +65,10 @@ METRICS = declare(
         for edge in ("low", "high")
     ),
     *(
-        Metric(f"{group}_rate", "1/s", f"{title} calls a second", "higher", "calls a second")
+        Metric(f"{group}_rate", "1/s", f"{title} calls a second", "higher", "calls per second")
         for group, title in _GROUPS.items()
     ),
-    Metric("rps", "1/s", "Requests a second", "higher", "requests a second that the server counted"),
+    Metric("rps", "1/s", "Requests a second", "higher", "requests per second that the server counted"),
     Metric("cpu", "1", "CPU", "lower", "processors' worth of time of the server"),
     Metric("heap", "B", "Heap", "lower", _MEANS),
     Metric("stack", "B", "Stack", "lower", _MEANS),

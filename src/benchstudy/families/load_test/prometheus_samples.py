@@ -51,7 +51,11 @@ def read_matrix(answer: bytes) -> list[Series]:
     if b'"histograms":' in answer:
         raise ValueError("it has native histograms, which are not read; expose classic buckets as well")
     found = _cut_matrix(answer)
-    return _decoded_matrix(answer) if found is None else found
+    if found is None:
+        found = _decoded_matrix(answer)
+    if any((np.diff(series.times_ms) <= 0).any() for series in found):
+        raise ParseError("samples of a series are not in order of time")
+    return found
 
 
 def _cut_matrix(answer: bytes) -> list[Series] | None:

@@ -2,14 +2,14 @@
 
 from benchstudy.families.log_write.config import LogWriteConfig
 from benchstudy.families.log_write.family import FAMILY
-from benchstudy.families.shared.under_load import load_role
 from benchstudy.measuring.hostcheck import HostCheck
+from benchstudy.model.clients import makes_load
 
 
 def check_host(config: LogWriteConfig, host: HostCheck) -> None:
     """Report what is there and what is missing on one host."""
     cases = FAMILY.cases(config)
-    if load_role(host.target_roles) in host.roles:
+    if makes_load(host.roles, host.target_roles):
         # Beside the hammer logbench watches the checkpoints.
         for tool in sorted({"logbench", *(config.generator(case.levels["generator"]).tool for case in cases)}):
             host.program(tool, f"generator {tool}")

@@ -2,12 +2,13 @@
 
 import json
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from benchstudy.families.log_write.config import LogGenerator
 from benchstudy.families.log_write.layout import RESULT
 from benchstudy.hosts.agent import Command
+from benchstudy.model.clients import part_of
 
 SCREEN = (40, 120)  # rows and columns of the hammer's terminal: its numbers are on its screen alone
 Cpus = tuple[int, ...] | None
@@ -37,6 +38,10 @@ class Load:
     warm_up_s: float
     duration_s: float
     cool_down_s: float  # so long the load goes on after the window, whose last leaves a busy log must integrate as well
+
+    def part(self, client: int, clients: int) -> "Load":
+        """What one of several clients, counted from 1, makes of it."""
+        return replace(self, rate_per_s=self.rate_per_s / clients, under_way=part_of(self.under_way, client, clients))
 
     @property
     def total_s(self) -> float:

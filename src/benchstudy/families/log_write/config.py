@@ -15,7 +15,8 @@ from benchstudy.families.shared.levels import (
     check_chosen,
     misplaced_option,
 )
-from benchstudy.model.family import FamilyConfig, TakesSystem
+from benchstudy.model.clients import LoadedByClients
+from benchstudy.model.family import Case, TakesSystem
 from benchstudy.model.names import Name, require_each_once
 from benchstudy.model.services import check_port, check_service
 from benchstudy.model.strict import Strict
@@ -241,7 +242,7 @@ class LogSweep(Strict):
         return value
 
 
-class LogWriteConfig(FamilyConfig):
+class LogWriteConfig(LoadedByClients):
     """Transparency logs by backend, with and without deduplication, written to at rates, or to their capacity."""
 
     needed: ClassVar[tuple[str, ...]] = ("backends", "generators")
@@ -277,6 +278,16 @@ class LogWriteConfig(FamilyConfig):
                     f"warm_up and its window, {writes:g} s: give it more, with some for what comes before and after"
                 )
         return self
+
+    def why_not(self, case: Case, clients: int) -> str | None:
+        """logbench alone can make a part of a load."""
+        generator = self.generator(case.levels["generator"])
+        if clients > 1 and not generator.is_open:
+            return f"generator {generator.name}: the hammer is one process with one screen: use tool: logbench"
+        rate = self.search.highest if case.levels["rate"] == SEARCH else Rate.of_level(case.levels["rate"])
+        if (most := generator.under_way(Rate(rate).per_s)) < clients:
+            return f"generator {generator.name}: {most} writes under way are fewer: raise max_in_flight"
+        return None
 
     def unfit(self) -> Iterator[str]:
         """Until the first checkpoint has the warm-up's leaves the log is empty, and no window must begin."""

@@ -11,8 +11,10 @@ from typing import Any, ClassVar
 from benchstudy.families.log_write.config import SEARCH, Backend, LogGenerator, LogSweep, LogWriteConfig, share_of
 from benchstudy.families.log_write.limits import COLUMNS
 from benchstudy.families.log_write.metrics import METRICS
+from benchstudy.families.shared import clients
 from benchstudy.families.shared.levels import Rate
 from benchstudy.model import services
+from benchstudy.model.clients import CLIENTS, NUMBER
 from benchstudy.model.errors import StudyError
 from benchstudy.model.family import Case, Family, Loop
 from benchstudy.model.metrics import Metric
@@ -31,11 +33,13 @@ class LogWrite(Family[LogWriteConfig]):
         "generator",
         "rate",
         "backend",
+        CLIENTS,
     )
     numeric_levels: ClassVar = {
         "front_ends": ("front_ends_n", int),
         "duplicates": ("duplicate_share", share_of),
         "rate": ("rate_per_s", lambda level: None if level == SEARCH else Rate.of_level(level).per_s),
+        CLIENTS: (NUMBER, int),
     }
     series_schemas: ClassVar[Mapping[str, Mapping[str, str]]] = {
         "growth": {"t_s": "Float64", "size": "Int64", "qps": "Float64"},
@@ -46,6 +50,7 @@ class LogWrite(Family[LogWriteConfig]):
         "resources": {"t_s": "Float64", "process": "String", "cpu_share": "Float64", "disk_write_b_per_s": "Float64"},
         "phases": {"phase": "String", "start_s": "Float64", "end_s": "Float64"},
         "limits": COLUMNS,
+        clients.SERIES: clients.SCHEMA,
         "steps": {
             **dict.fromkeys(("step", "attempt"), "Int64"),
             **dict.fromkeys(("offered_per_s", "achieved_per_s"), "Float64"),

@@ -1,5 +1,6 @@
 """What a trial of log_write gives."""
 
+from benchstudy.families.shared import clients
 from benchstudy.model.metrics import Metric, declare
 
 _INTERVAL = (
@@ -105,4 +106,5 @@ METRICS = declare(
         for which, (title, _) in _TIMES.items()
         for name in ("min", "avg", "max")
     ),
+    *clients.METRICS,
 )

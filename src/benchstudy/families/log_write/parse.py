@@ -1,6 +1,6 @@
 """What one trial of log_write says: its generator's files, and what was found around the load. Pure."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -12,16 +12,20 @@ from benchstudy.families.log_write.hammer import HammerScreen, read_saved, scree
 from benchstudy.families.log_write.layout import DATABASE, FACTS, GENERATOR, LOAD, RESULT, SAVED_SCREEN, SERVER
 from benchstudy.families.log_write.limits import Limit, LimitedBy, limited_by
 from benchstudy.families.log_write.problems import Problem, Rule
-from benchstudy.families.log_write.reading import window_of
+from benchstudy.families.log_write.reading import own_cpu, window_of
 from benchstudy.families.log_write.samples import Found, read_samples
 from benchstudy.families.log_write.search import Missed, Reason
-from benchstudy.families.log_write.windows import Measured, Rows, Values, growth_rows, measured
+from benchstudy.families.log_write.shards import read_shards
+from benchstudy.families.log_write.windows import Measured, Rows, Values, growth_rows, measured, measured_by
+from benchstudy.families.shared.clients import SERIES, Clients, combined, read_clients
 from benchstudy.families.shared.files import read_facts
 from benchstudy.families.shared.levels import Rate
 from benchstudy.model.causes import Cause, cause_of
+from benchstudy.model.criteria import SKEW
 from benchstudy.model.family import Observation, Parsed, ParseError
 
 _REASON = TypeAdapter(Reason | None)
+_OWN = ("offered", "accepted", "duplicates", "pushback", "errors", "dropped", "proofs_asked", "proofs_proved")
 _NEEDED = ("mode", "rate_per_s", "duplicate_share", "front_ends", "publish_interval_s", "cpus", "servers")
 
 
@@ -34,17 +38,22 @@ def parse_trial(levels: Mapping[str, str], files: Path) -> Parsed:
     _compare(levels, facts)
     values: Values = {}
     steps: Rows = []
-    label = LOAD
+    label = _label(facts)
     if facts["mode"] == SEARCH:
-        label = _best(facts)["label"]
         values |= {f"capacity_{name}": (facts["bracket"][f"{key}"], "1/s") for name, key in _BRACKET.items()}
         steps = _step_rows(facts, files)
     window = measured(facts, files, label)
     found = _samples(facts, files, window)
     values |= window.values | _around(facts, found, window)
+    series: dict[str, Rows] = {}
+    if "clients" in facts:
+        clients, each = _clients(facts, files / label)
+        values |= {**clients.values(window.end_unix - window.begin_unix), **combined(each, (), most=("generator_cpu",))}
+        series[SERIES] = clients.rows(each)
     return Parsed(
         _observations(values),
         {
+            **series,
             "growth": growth_rows(window.seen),
             "latency": window.latency,
             "histogram": window.histogram,
@@ -60,7 +69,34 @@ def note_trial(files: Path) -> Mapping[str, Any]:
     """Raises ParseError."""
     facts, window = _window(files)
     limit = _limit(facts, files, window, _samples(facts, files, window))
-    return {"limited_by": limit, "problems": [problem.note for problem in _problems(facts, window)]}
+    problems = [*_problems(facts, window), *_skew(facts, files, window)]
+    return {"limited_by": limit, "problems": [problem.note for problem in problems]}
+
+
+def _clients(facts: Mapping[str, Any], folder: Path) -> tuple[Clients, list[Values]]:
+    """The clients of a load, and the figures that are each one's own: all of them see the growth of one tree."""
+    clients, shards = read_shards(folder)
+    each: list[Values] = []
+    for shard, of in zip(shards, facts["clients"], strict=True):
+        values = measured_by(facts, shard).values
+        own = {
+            name: value for name, value in values.items() if name in _OWN or name.startswith(("queue_", "integrate_"))
+        }
+        each.append({**own, "generator_cpu": (own_cpu(shard, of["cpus"]), "1")})
+    return clients, each
+
+
+def _skew(facts: Mapping[str, Any], files: Path, window: Measured) -> Iterator[Problem]:
+    if "clients" in facts:
+        clients = read_clients(files / _label(facts))
+        lasts_s = window.end_unix - window.begin_unix
+        if clients.skew_s > SKEW * lasts_s:
+            yield Problem(Rule.SKEW, {"skew_s": clients.skew_s, "share": clients.skew_s / lasts_s})
+
+
+def _label(facts: Mapping[str, Any]) -> str:
+    """Of the load that a trial's figures are of."""
+    return _best(facts)["label"] if facts["mode"] == SEARCH else LOAD
 
 
 def limit_of(files: Path) -> Limit:
@@ -72,7 +108,7 @@ def limit_of(files: Path) -> Limit:
 def _window(files: Path) -> tuple[dict[str, Any], Measured]:
     """What is known of a trial, and the window that its figures are of."""
     facts = read_facts(files / FACTS, _NEEDED)
-    return facts, measured(facts, files, _best(facts)["label"] if facts["mode"] == SEARCH else LOAD)
+    return facts, measured(facts, files, _label(facts))
 
 
 def _problems(facts: Mapping[str, Any], window: Measured) -> list[Problem]:

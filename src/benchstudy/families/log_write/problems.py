@@ -30,6 +30,7 @@ class Rule(StrEnum):
     WINDOW = "window"  # shorter than is printed
     LONGER_THAN_THE_LOG = "longer-than-the-log"  # the same, as far as the size of the tree tells
     ORDER = "order"
+    SKEW = "skew"
     SAMPLES = "samples"
     MEANS = "means"
 

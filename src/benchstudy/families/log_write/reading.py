@@ -7,11 +7,15 @@ from benchstudy.families.log_write.hammer_log import HammerLog, parse_log
 from benchstudy.families.log_write.layout import LOAD, RESULT
 from benchstudy.families.log_write.logbench import LogbenchResult, parse_logbench
 from benchstudy.families.log_write.search import Window
+from benchstudy.families.log_write.shards import read_shards, together
+from benchstudy.families.shared.clients import CLIENTS_FILE
 from benchstudy.families.shared.files import read_text
 
 
 def read_written(folder: Path) -> LogbenchResult:
-    """What logbench left in the folder of its command. Raises ParseError."""
+    """What logbench left in the folder of its command, or several of them together. Raises ParseError."""
+    if (folder / CLIENTS_FILE).is_file():
+        return together(*read_shards(folder))
     return parse_logbench(read_text(folder / "files" / RESULT))
 
 

@@ -5,7 +5,7 @@ What was found around the load goes into `log.json` in the trial's folder, so th
 
 import re
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import asdict
 from functools import partial
@@ -21,9 +21,10 @@ from benchstudy.families.log_write.reading import read_hammer_log, read_written,
 from benchstudy.families.log_write.search import Missed, Reason, Step, bracket, next_rate, tried, verdict
 from benchstudy.families.log_write.starts import Death, ServerDied, Starts
 from benchstudy.families.shared.levels import Rate
-from benchstudy.families.shared.under_load import load_role
+from benchstudy.families.shared.under_load import Placement, cpus_for_generator, place
 from benchstudy.hosts.agent import Command
 from benchstudy.model.causes import Cause, Failure
+from benchstudy.model.clients import CLIENTS, client_roles
 from benchstudy.model.errors import BenchstudyError, TrialFailed
 from benchstudy.model.family import Case, ParseError
 from benchstudy.model.files import as_json, write_atomically
@@ -70,7 +71,9 @@ class _Trial:
         self.backend, self.generator = config.backend(levels["backend"]), config.generator(levels["generator"])
         self.duplicate_share = share_of(levels["duplicates"])
         self.rate = None if levels["rate"] == SEARCH else Rate.of_level(levels["rate"]).per_s
-        self.role = load_role(trial.roles)
+        self.roles = client_roles(levels, trial.roles)
+        self.role = self.roles[0]
+        self.has_clients = CLIENTS in levels
         limit = config.limit(levels["limits"])
         bound = self.backend.max_integrate_p99
         self.objective = config.search.model_copy(update={"max_integrate_p99": bound} if bound else {})
@@ -102,6 +105,8 @@ class _Trial:
                 "placement": asdict(self.log.placement),
                 "cpus": self.log.cpus,
             }
+            if self.has_clients:
+                facts["clients"] = [{"cpus": self._placement(role).usable} for role in self.roles]
             facts |= self._loaded()
             self._require_no_known_cause(facts)
         # They have ended, and their records say what they used.
@@ -146,14 +151,33 @@ class _Trial:
 
         In a search a leaf that is only late is no lost one: the rate was too high.
         """
-        command = load.write(self.logbench, label, self.log.placement.generator, self._timeout_s(load))
-        done = self.trial.execute(command, self.role)
-        self._require(done)
+        if self.has_clients:
+            self._write_together(load, label)
+        else:
+            command = load.write(self.logbench, label, self.log.placement.generator, self._timeout_s(load))
+            self._require(self.trial.execute(command, self.role).require_success)
         written = self._read(label)
         self._require_nothing_lost(written)
         if not written.window.accepted:
             said = "; ".join(f"{text.count}× {text.kind}: {text.text}" for text in written.texts[:3])
             raise _NothingAccepted(said or "no answer came")
+
+    def _write_together(self, load: Load, label: str) -> None:
+        """Each client has its part of the rate."""
+        commands = {}
+        for client, role in enumerate(self.roles, 1):
+            part = load.part(client, len(self.roles))
+            cpus = self._placement(role).generator
+            commands[role] = part.write(self.trial.tool_path("logbench", role), label, cpus, self._timeout_s(load))
+        self._require(lambda: self.trial.execute_together(commands, label))
+
+    def _placement(self, role: str) -> Placement:
+        """Where the generator runs on one of the load hosts."""
+        if role == self.role:
+            return self.log.placement
+        wanted = self.generator.cpus
+        cpus = cpus_for_generator(self.trial, role, self.generator.name, wanted)
+        return place(cpus, held=None, wanted=wanted, same_host=False)
 
     def _require_nothing_lost(self, written: "LogbenchResult") -> None:
         lost = written.proofs.lost_count - (written.proofs.not_integrated if self.rate is None else 0)
@@ -168,16 +192,17 @@ class _Trial:
         except ParseError as error:
             raise TrialFailed(f"logbench's result: {error}", Failure(cause=Cause.PARSE)) from error
 
-    def _require(self, done: "TrialExecution") -> None:
-        """As require_success, with what the servers say: a refused connection is only the symptom."""
-        self.starts.check()
+    def _require(self, succeed: Callable[[], Any]) -> None:
+        """`succeed()`, with what the servers say where it fails: a refused connection is only the symptom."""
         try:
-            done.require_success()
+            succeed()
         except TrialFailed as error:
+            self.starts.check()
             if self.rate is None and self.starts.number == self.loaded and _UNANSWERED.search(str(error)):
                 words = "server hung: no checkpoint came before the load began"
                 raise ServerDied(words, Failure(cause=Cause.SERVER_HUNG)) from error
             raise
+        self.starts.check()
         self.loaded = self.starts.number
 
     def _hammer(self, load: Load) -> None:
@@ -191,7 +216,7 @@ class _Trial:
             if done.execution.state != "timeout":
                 done.require_success()
                 raise TrialFailed(f"the hammer ended by itself after {done.execution.duration_s:.0f} s")
-        self._require(watching[0])
+        self._require(watching[0].require_success)
         watched = self._read(WATCH)
         if watched.proofs.lost_count:
             first = watched.proofs.lost[0]

@@ -44,11 +44,10 @@ class Measured:
 def measured(facts: Mapping[str, Any], files: Path, label: str) -> Measured:
     if facts["mode"] == HAMMER:
         return _hammered(facts, files)
-    written = read_written(files / label)
-    return _written(facts, written)
+    return measured_by(facts, read_written(files / label))
 
 
-def _written(facts: Mapping[str, Any], written: LogbenchResult) -> Measured:
+def measured_by(facts: Mapping[str, Any], written: LogbenchResult) -> Measured:
     window, proofs = written.window, written.proofs
     grown = grown_in(written, facts["publish_interval_s"])
     share = _achieved_share(grown, written.rate_per_s, new_share_of(written))

@@ -1,9 +1,10 @@
 """What families that load servers share: which host makes the load, and who runs on which CPUs."""
 
-from collections.abc import Collection, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from benchstudy.model.clients import load_roles
 from benchstudy.model.errors import TrialFailed
 
 if TYPE_CHECKING:
@@ -54,11 +55,6 @@ def cpus_for_generator(trial: "TrialContext", role: str, name: str, wanted: int 
     return cpus
 
 
-def generates_load(role: str) -> bool:
-    """Whether the role's host makes load: `load`, or `load-…` where several do."""
-    return role == "load" or role.startswith("load-")
-
-
-def load_role(roles: Collection[str]) -> str:
-    """Where the generators run: on the host that plays `load`, and beside the server where none does."""
-    return "load" if "load" in roles else "sut"
+def load_role(roles: Mapping[str, str]) -> str:
+    """Where the generator runs: on the first host that makes load, and beside the server where none does."""
+    return load_roles(roles)[0]

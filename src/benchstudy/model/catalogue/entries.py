@@ -1,4 +1,4 @@
-"""Entries of a family's lists that name a system, such as servers and backends, as entries that name its service."""
+"""Turns entries of a family's lists that name a system, such as servers and backends, into ones that name a service."""
 
 import itertools
 from collections.abc import Mapping
@@ -16,7 +16,7 @@ _SHORT = ("system", "with")
 
 @dataclass(frozen=True)
 class _Level:
-    """One combination of an entry's parameters: its instance's name, the entry's, and the levels that tell it apart."""
+    """One combination of an entry's parameters: its instance's name, the entry's name, and its levels."""
 
     instance: str
     name: str
@@ -24,9 +24,9 @@ class _Level:
 
 
 class Entries:
-    """One key of a family's block: a list of entries, or a single one. Making it announces its instances.
+    """One key of a family's block: a list of entries, or a single one. The constructor announces its instances.
 
-    A parameter with a list of values makes levels: an entry for each, or a factor where the family has a matrix.
+    A parameter with a list of values makes levels: one entry per value, or a factor if the family has a matrix.
     """
 
     def __init__(self, family: str, key: str, value: Any, takes: TakesSystem, instances: Instances):
@@ -36,6 +36,7 @@ class Entries:
         self._levels = {i: self._announced(i, entry) for i, entry in enumerate(self._value) if self._is_ours(entry)}
 
     def expanded(self) -> Any:
+        """The list, or the one entry, with an entry per level where a parameter has several values."""
         found = []
         for number, entry in enumerate(self._value):
             if number in self._levels:
@@ -48,7 +49,7 @@ class Entries:
         return f"families.{self._family}.{self.key}" + (f".{number}" if self._is_list else "")
 
     def _is_ours(self, entry: Any) -> bool:
-        """Whether it names a system of the catalogue, or a service that is one: not one that the study describes."""
+        """Whether it names a system of the catalogue or a service that is one, rather than a service of the study."""
         if not isinstance(entry, Mapping) or not isinstance(entry.get("system"), str):
             return False
         plain = "{{" in entry["system"] or self._instances.describes(entry["system"])
@@ -67,10 +68,10 @@ class Entries:
         varied = {p: v for p, v in given.items() if isinstance(v, list)}
         for parameter, values in varied.items():
             if not self._is_list:
-                raise StudyError(f"{where}.with.{parameter}: a list makes levels, and there can be one only")
+                raise StudyError(f"{where}.with.{parameter}: a list makes levels, and only one list is possible")
             if any(isinstance(value, Mapping | list) for value in values):
                 raise StudyError(
-                    f"{where}.with.{parameter}: a level has a name: describe each below services, and name it"
+                    f"{where}.with.{parameter}: a level needs a name: describe each below services, and name it here"
                 )
             if len({*map(as_level, values)}) < len(values) or not values:
                 raise StudyError(f"{where}.with.{parameter}: give each level once, and at least one")
@@ -92,7 +93,7 @@ class Entries:
         return [self._with_matrix(where, levels, made)]
 
     def _merged(self, said: Mapping[str, Any], level: _Level) -> dict[str, Any]:
-        """What the system offers, and above it what the entry says."""
+        """What the system offers, overridden by what the entry says."""
         instance = self._instances.instance(level.instance)
         beneath = {self._takes.field: "{{self}}"} if self._takes.field else {}
         beneath |= instance.found.system.offers.get(self._family, {}).get(self.key, {})
@@ -101,15 +102,15 @@ class Entries:
         return above({**name, **offered}, {**said, **name})
 
     def _with_matrix(self, where: str, levels: list[_Level], made: list[dict[str, Any]]) -> dict[str, Any]:
-        """One entry whose factors are the parameters, with a service for each combination of their levels."""
+        """One entry whose factors are the parameters, with one service per combination of their levels."""
         assert self._takes.field and self._takes.levels, "a family with a matrix names its service"
         names = list(levels[0].levels)
         first, service = made[0], self._takes.field
         for other in made[1:]:
             if {**other, service: None} != {**first, service: None}:
                 raise StudyError(
-                    f"{where}.with: what the system offers is another thing at each of these levels, which a factor "
-                    "cannot be: write an entry for each of them"
+                    f"{where}.with: what the system offers differs between these levels, which a factor "
+                    "cannot express: write one entry per level"
                 )
         prefix = levels[0].instance.removesuffix("".join(f"-{n}-{level}" for n, level in levels[0].levels.items()))
         template = prefix + "".join(f"-{name}-{{{{{name}}}}}" for name in names)
@@ -119,5 +120,5 @@ class Entries:
             raise StudyError(f"{where}.{self._takes.levels}: write a mapping of factors to levels")
         twice = sorted(factors.keys() & matrix.keys())
         if twice:
-            raise StudyError(f"{where}.with.{twice[0]}: the {self._takes.levels} has it already")
+            raise StudyError(f"{where}.with.{twice[0]}: the {self._takes.levels} already has it")
         return {**first, service: template, self._takes.levels: {**factors, **matrix}}

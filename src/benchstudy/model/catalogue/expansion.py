@@ -1,4 +1,4 @@
-"""A study that names systems, as one that describes their services itself: before it is validated, and purely."""
+"""Turns a study that names systems into one that describes their services itself. Pure; runs before validation."""
 
 from collections.abc import Mapping
 from pathlib import Path
@@ -14,10 +14,10 @@ from benchstudy.model.names import nearest
 
 
 def expanded(study: Mapping[str, Any], beside: Path | None = None) -> dict[str, Any]:
-    """`study`, as YAML gives it, with ordinary services and entries in the place of systems. What speaks of none stays.
+    """`study`, as YAML gives it, with systems replaced by ordinary services and entries. The rest is unchanged.
 
-    `beside`: the folder of its file, whose systems it may name. `systems` of the result holds its own folders of
-    systems, absolute, for whoever provisions hosts. Raises StudyError that names the field and the fix.
+    `beside`: the folder of its file, whose systems it may name. `systems` of the result lists the study's own folders
+    of systems as absolute paths, for provisioning. Raises StudyError that names the field and the fix.
     """
     families = study.get("families")
     own = own_folders(study.get("systems"), beside)
@@ -31,7 +31,7 @@ def expanded(study: Mapping[str, Any], beside: Path | None = None) -> dict[str, 
 
 
 def _speaks_of_systems(block: Any) -> bool:
-    """Whether anything in a family's block may be a system: a first look, so that most studies need no catalogue."""
+    """Whether anything in a family's block may be a system: a quick check, so that most studies need no catalogue."""
     if not isinstance(block, Mapping):
         return False
     services = block.get("services")
@@ -53,7 +53,7 @@ def _family(name: str, block: Any, catalogue: Catalogue) -> Any:
     result = {key: value for key, value in block.items() if key != "services"}
     result |= {each.key: each.expanded() for each in entries}
     described = block.get("services", {})
-    services = instances.services() if isinstance(described, Mapping) else described  # what is none is said elsewhere
+    services = instances.services() if isinstance(described, Mapping) else described  # others are reported elsewhere
     result |= {"services": services} if services else {}
     for key, offered in instances.offered_to(name, takes).items():
         said = block.get(key, {})
@@ -62,7 +62,7 @@ def _family(name: str, block: Any, catalogue: Catalogue) -> Any:
 
 
 def _refuse_elsewhere(where: str, block: Mapping[str, Any], known: list[str]) -> None:
-    """Raises StudyError for a system where the family takes none."""
+    """Raises StudyError for a system in a place where the family takes none."""
     for key, value in block.items():
         parts = value if isinstance(value, list) else [value]
         if key not in known and any(isinstance(p, Mapping) and isinstance(p.get("system"), str) for p in parts):

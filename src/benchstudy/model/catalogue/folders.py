@@ -1,6 +1,6 @@
-"""Where systems are found: in the user's own folders, in the project, and in packages that bring some.
+"""Where systems are found: in the user's own folders, in the project, and in packages that provide some.
 
-Another package says in its own metadata which of its packages hold systems, a folder each:
+Another package declares in its own metadata which of its packages hold systems, one folder each:
 
     [project.entry-points."benchstudy.systems"]
     mine = "my_package.systems"
@@ -23,9 +23,9 @@ _DECIDE_NOTHING = (".py", ".pyc", ".sh", ".md")
 
 
 class Catalogue(Mapping[str, Found]):
-    """Systems by name; nothing of one is read before it is asked for. Of two with one name the nearer counts.
+    """Systems by name, each read only when it is used. If two have the same name, the nearer one wins.
 
-    `folders`: those of the user's own, the nearest first. Raises StudyError when two packages bring one name.
+    `folders`: the user's own, nearest first. Raises StudyError when two packages provide the same name.
     """
 
     def __init__(self, folders: Sequence[Path] = ()):
@@ -46,23 +46,23 @@ class Catalogue(Mapping[str, Found]):
 
 
 def installing_files(catalogue: Catalogue) -> list[Path]:
-    """The files of systems that decide what hosts have: what they say, their deploys and pins. Nothing is read.
+    """The files of systems that decide what hosts have: descriptions, deploys and pins. Reads none of them.
 
-    Scripts are what sessions send to hosts.
+    Scripts are not among them, because sessions send those to hosts.
     """
     files = (path for found in catalogue.values() for path in sorted(found.folder.rglob("*")) if path.is_file())
     return [path for path in files if decides_what_hosts_have(path)]
 
 
 def decides_what_hosts_have(path: Path) -> bool:
-    """Whether a file of a system, or a pin that several share, does; by its name."""
+    """Whether a file of a system, or a pin that several share, decides what hosts have; by its name."""
     return path.name in (FILE, DEPLOY) or path.suffix not in _DECIDE_NOTHING
 
 
 def own_folders(said: Any, beside: Path | None) -> list[Path]:
-    """Folders of a study's own: those that its `systems` names (`said`), relative to its file, and `systems/` by it.
+    """A study's own folders: those that its `systems` names (`said`), relative to its file, and `systems/` beside it.
 
-    Raises StudyError for what is no list of folders, and for one that is not there.
+    Raises StudyError if it is not a list of folders, or if a folder does not exist.
     """
     if said is not None and not (isinstance(said, list) and all(isinstance(folder, str) for folder in said)):
         raise StudyError("systems: give a list of folders")
@@ -91,11 +91,11 @@ def _of_packages() -> list[Path]:
     for point in importlib.metadata.entry_points(group=ENTRY_POINTS):
         spec = importlib.util.find_spec(point.value)
         if spec is None or not spec.submodule_search_locations:
-            raise StudyError(f"{point.value}, which is to bring systems, is no package of Python")
+            raise StudyError(f"{point.value}, which should provide systems, is not a Python package")
         folder = Path(next(iter(spec.submodule_search_locations)))
         folders.append(folder)
         for file in folder.glob(f"*/{FILE}"):
             name = file.parent.name
             if names.setdefault(name, point.value) != point.value:
-                raise StudyError(f"two packages bring a system {name!r}: {names[name]} and {point.value}; remove one")
+                raise StudyError(f"two packages provide a system {name!r}: {names[name]} and {point.value}; remove one")
     return folders

@@ -1,4 +1,4 @@
-"""Systems as one family of a study has them: each with its parameters, made into services when something needs it."""
+"""The systems of one family's block: each with its parameters, and made into services when something needs it."""
 
 from collections.abc import Callable, Container, Iterator, Mapping
 from dataclasses import dataclass, field
@@ -12,14 +12,14 @@ from benchstudy.model.errors import StudyError
 from benchstudy.model.names import check_name, nearest
 from benchstudy.model.services import PLACEHOLDER, Service
 
-# Where it runs, and how long what comes before its start may take there: of a study, and of no system.
+# Where it runs, and how long its setup may take: set by studies, not by systems.
 _OF_HOSTS = ("role", "setup_timeout")
 OF_A_SYSTEM = ("system", "with", *_OF_HOSTS)
 
 
 @dataclass(frozen=True)
 class Spec:
-    """What a study says of an instance. `where`: the field that says it."""
+    """What a study says about an instance. `where`: the field that says it."""
 
     system: str
     given: Mapping[str, Any]
@@ -29,14 +29,14 @@ class Spec:
 
 @dataclass(frozen=True)
 class Described:
-    """A service that the study describes itself; of it others know what every service has."""
+    """A service that the study describes itself; others can use only what every service has."""
 
     name: str
 
 
 @dataclass(eq=False)
 class Instance:
-    """A system with its parameters. `values`: by parameter; of a `system` another instance, or a described service."""
+    """A system with its parameters. `values`: by parameter; for a `system`, another instance or a described service."""
 
     name: str
     found: Found
@@ -45,30 +45,30 @@ class Instance:
     values: dict[str, "Any | Instance | Described"] = field(default_factory=dict)
 
     def part(self, service: str) -> str:
-        """The name in the study of one of its services."""
+        """The name that one of its services has in the study."""
         return self.name if service == self.found.name else f"{self.name}-{service}"
 
     def offered(self, value: Any) -> Any:
-        """`value` of what it offers, with the names of its services; these are made."""
+        """`value` of what it offers, with the names of its services filled in; these services are made."""
         filled = _filled(value, lambda text: self._resolved(text, names=True))
         self.house.make_what_is_spoken_of(filled)
         return filled
 
     def offered_to_all(self, value: Any) -> Any:
-        """`value` of what it offers a family as a whole: placeholders are the family's own, but for its parameters."""
+        """`value` of what it offers a family as a whole: only its parameters are filled in; other placeholders stay."""
         return _filled(value, lambda text: self._resolved(text) if text.startswith("with.") else f"{{{{{text}}}}}")
 
     def given(self, name: str) -> Any:
-        """What it gives to others under this name, as they write it."""
+        """What it gives to others under this name, in the form in which they write it."""
         return _filled(self.found.system.gives[name], lambda text: self._resolved(text, own=True))
 
     def service(self, name: str) -> dict[str, Any]:
-        """One of its services as a study describes it: values filled in, needs by their names in the study."""
+        """One of its services as a study describes it: values filled in, needs under their names in the study."""
         said = self.found.service(name)
         if "env_like" in said:
             said["env"] = {**self.house.env_of(self, said.pop("env_like")), **said.get("env", {})}
         said["needs"] = [self._needed(name, other) for other in said.get("needs", ())]
-        # Arguments, files and variables are texts, whatever a parameter is.
+        # Arguments, files and variables are texts, whatever the parameter's type.
         made: dict[str, Any] = _filled(said, self._text)
         made |= {key: value for key, value in self.on_host.items() if key == "role" or made.get("setup")}
         spoken_of = [owner for owner in self.house.owners_in(made) if owner != self.part(name)]
@@ -88,9 +88,9 @@ class Instance:
         raise StudyError(f"system {self.found.name}: services.{service}.needs: {other!r}: {nearest(other, known)}")
 
     def _resolved(self, text: str, *, names: bool = False, own: bool = False) -> Any:
-        """What a placeholder of its texts stands for here; itself where a host is to fill it in.
+        """What a placeholder in its texts stands for here; the placeholder itself if a host must fill it in.
 
-        `names`: one without a dot may be the name of a service. `own`: what every service has is this one's.
+        `names`: one without a dot may be the name of a service. `own`: what every service has refers to this one.
         """
         owner, dot, rest = text.partition(".")
         if owner == "with" and dot:
@@ -108,7 +108,7 @@ class Instance:
 
     def _value(self, name: str) -> Any:
         parameter, dot, fact = name.partition(".")
-        if parameter not in self.values:  # of what another system says for both
+        if parameter not in self.values:  # from what another system says for both
             raise StudyError(f"system {self.found.name}: {{{{with.{name}}}}}: {nearest(parameter, self.values)}")
         value = self.values[parameter]
         if isinstance(value, Instance | Described):
@@ -123,13 +123,13 @@ class Instance:
             return f"{{{{{other.name}.{name}}}}}"
         what = f"system {other.found.name}" if isinstance(other, Instance) else f"service {other.name}"
         raise StudyError(
-            f"{self.house.where_of(self.name)}: its {parameter} is to give {name!r}, and {what} does not: "
+            f"{self.house.where_of(self.name)}: its {parameter} must give {name!r}, but {what} does not: "
             f"{nearest(name, gives)}"
         )
 
 
 class Instances:
-    """All of a family's block. `where`: the field of its services, which `given` is: described ones, and systems."""
+    """All instances of a family's block. `where`: the field of its services. `given`: that field's value."""
 
     def __init__(self, where: str, given: Any, catalogue: Mapping[str, Found]):
         self._where, self._catalogue = where, catalogue
@@ -169,13 +169,13 @@ class Instances:
         return name in self._named
 
     def require_system(self, where: str, name: Any, nor: str = "") -> None:
-        """Raises StudyError for what is no system (`nor`: what it is not either), with the nearest."""
+        """Raises StudyError, with the nearest name, if this is not a system (`nor`: what else it is not)."""
         if not isinstance(name, str) or name not in self._catalogue:
             known = [*self._catalogue, *(map(str, self._described) if nor else ())]
             raise StudyError(f"{where}: no system {name!r}{nor}: {nearest(str(name), known)}")
 
     def announce(self, name: str, spec: Spec) -> None:
-        """There is such an instance. Raises StudyError for a name that means another thing already."""
+        """Register an instance. Raises StudyError if its name already means something else."""
         try:
             check_name(name)
         except ValueError as error:
@@ -184,13 +184,14 @@ class Instances:
             raise StudyError(f"{spec.where}: a service {name!r} is described below services: give it another name")
         known = self._specs.setdefault(name, spec)
         if (known.system, known.given, known.on_host) != (spec.system, spec.given, spec.on_host):
-            raise StudyError(f"{spec.where}: {known.where} has a system {name!r} already: give it another name")
+            raise StudyError(f"{spec.where}: {known.where} already has a system {name!r}: give it another name")
 
     def where_of(self, name: str) -> str:
+        """The place in the study that announced a system, for messages."""
         return self._specs[name].where
 
     def instance(self, name: str) -> Instance:
-        """An announced one, with its parameters. Raises StudyError for a parameter that is wrong, or missing."""
+        """An announced instance, with its parameters. Raises StudyError for a wrong or missing parameter."""
         if name in self._instances:
             return self._instances[name]
         spec = self._specs[name]
@@ -222,17 +223,17 @@ class Instances:
     def _register(self, instance: Instance, service: str) -> None:
         name = instance.part(service)
         if self._parts.setdefault(name, (instance, service)) != (instance, service) or name in self._described:
-            raise StudyError(f"{self.where_of(instance.name)}: two services would be called {name!r}: rename one")
+            raise StudyError(f"{self.where_of(instance.name)}: two services would have the name {name!r}: rename one")
 
     def _chosen(self, where: str, name: str, parameter: str, value: Any) -> "Instance | Described":
-        """The instance that a parameter names: one of the study's, or one with defaults; or one of its own."""
+        """The instance that a parameter names: one of the study's, one with defaults, or one of its own."""
         if isinstance(value, str):
             if value in self._described:
                 return Described(value)
             if value not in self._specs:
                 if value not in self._catalogue:
                     known = [*map(str, self._described), *self._specs, *self._catalogue]
-                    raise StudyError(f"{where}: no system and no service {value!r}: {nearest(value, known)}")
+                    raise StudyError(f"{where}: no system or service {value!r}: {nearest(value, known)}")
                 self.announce(value, Spec(value, {}, where))
             return self.instance(value)
         self.require_system(f"{where}.system", value["system"])
@@ -241,23 +242,24 @@ class Instances:
         return self.instance(own)
 
     def env_of(self, instance: Instance, system: str) -> Mapping[str, Any]:
-        """The environment of another system's service, whose parameters the instance has under the same names."""
+        """The environment of another system's service; the instance has its parameters under the same names."""
         if system not in self._catalogue:
             raise StudyError(f"system {instance.found.name}: env_like: no system {system!r}")
         env: Mapping[str, Any] = self._catalogue[system].service(system).get("env", {})
         return env
 
     def owners_in(self, value: Any) -> Iterator[str]:
-        """The services that texts speak of, each once."""
+        """The services that texts refer to, each once."""
         spoken_of = (used.partition(".") for text in texts_of(value) for used in PLACEHOLDER.findall(text))
         yield from dict.fromkeys(o for o, dot, _ in spoken_of if dot and (o in self._parts or o in self._described))
 
     def make_what_is_spoken_of(self, value: Any) -> None:
+        """Make every system that the texts in `value` mention, so that its services exist."""
         for name in dict.fromkeys([*(text for text in texts_of(value) if text in self._parts), *self.owners_in(value)]):
             self._make(name)
 
     def services(self) -> dict[str, Any]:
-        """Every service of the block: described ones as they are, and those that somebody named or needs."""
+        """Every service of the block: described ones unchanged, and those that something names or needs."""
         for name in self._named:
             self._make(self.instance(name).name)
         for name in texts_of([s.get("needs") for s in self._described.values() if isinstance(s, Mapping)]):
@@ -267,8 +269,8 @@ class Instances:
         return {**self._described, **self._made}
 
     def offered_to(self, family: str, lists: Container[str]) -> dict[str, Any]:
-        """What its systems offer to a family as a whole, by key of its block; what they offer to entries of its `lists`
-        is not among it. Raises StudyError where two systems differ.
+        """What its systems offer to a family as a whole, by key of its block, without what they offer to entries of its
+        `lists`. Raises StudyError where two systems differ.
         """
         found: dict[str, Any] = {}
         by: dict[str, str] = {}
@@ -279,8 +281,8 @@ class Instances:
                 offered = instance.offered_to_all(offer)
                 if found.setdefault(key, offered) != offered:
                     raise StudyError(
-                        f"families.{family}.{key}: {by[key]} and {instance.name} offer different values, and a family "
-                        "has one: take one of them into another study"
+                        f"families.{family}.{key}: {by[key]} and {instance.name} offer different values, but a family "
+                        "has one: move one of them to another study"
                     )
                 by.setdefault(key, instance.name)
         return found
@@ -301,8 +303,8 @@ class Instances:
 
 
 def _filled(value: Any, resolved: Callable[[str], Any]) -> Any:
-    """Plain data with its placeholders resolved. A text that is nothing but one becomes what that stands for; words
-    become items of the list that they are in.
+    """Plain data with its placeholders resolved. A text that is only a placeholder becomes its value; words become
+    items of the list that contains them.
     """
     if isinstance(value, str):
         whole = PLACEHOLDER.fullmatch(value)

@@ -1,11 +1,11 @@
-"""What a study says, above what a system offers for the same."""
+"""Merges what a study says with what a system offers; the study wins."""
 
 from collections.abc import Iterator, Mapping
 from typing import Any
 
 
 def above(offered: Mapping[str, Any], said: Mapping[str, Any]) -> dict[str, Any]:
-    """Both together, key by key at every depth; where both have a value, the one that is said."""
+    """Both merged, key by key at every depth; where both have a value, `said` wins."""
     merged = {**offered, **said}
     for key in offered.keys() & said.keys():
         if isinstance(offered[key], Mapping) and isinstance(said[key], Mapping):
@@ -14,7 +14,7 @@ def above(offered: Mapping[str, Any], said: Mapping[str, Any]) -> dict[str, Any]
 
 
 def left_out(offered: Mapping[str, Any], said: Mapping[str, Any]) -> dict[str, Any]:
-    """What is offered and not said otherwise, so that no service is made for what nobody takes."""
+    """What is offered and not overridden, so that no service is made for an unused offer."""
 
     def rest() -> Iterator[tuple[str, Any]]:
         for key, value in offered.items():

@@ -1,4 +1,4 @@
-"""What a study may set of a system: each parameter with its type, and what is no value of it."""
+"""The parameters of a system that a study may set: each with its type, and what is not a valid value."""
 
 import shlex
 from collections.abc import Mapping
@@ -15,25 +15,25 @@ SYSTEM: Kind = "system"
 
 
 class Words(tuple[str, ...]):
-    """Arguments: each is one of its own where they are an item of a list, and quoted within a longer text."""
+    """Arguments. As an item of a list they become separate items; within a longer text they are quoted."""
 
 
 class Parameter(Strict):
-    """A parameter of a system. `{{with.NAME}}` stands for its value, `{{with.NAME.FACT}}` for what a choice brings."""
+    """A parameter of a system. `{{with.NAME}}` stands for its value, `{{with.NAME.FACT}}` for a fact of the choice."""
 
     type: Kind
     description: str = Field(min_length=1)
-    default: Any = Field(None, description="must be given where it is left out")
+    default: Any = Field(None, description="if left out, the study must give a value")
     choices: dict[str, dict[str, str]] = Field(
-        {}, description="of a choice: each with the facts that it brings; `{}` for none"
+        {}, description="for `type: choice`: each choice with its facts; `{}` for none"
     )
 
     @model_validator(mode="after")
     def _consistent(self) -> "Parameter":
         if (self.type == "choice") != bool(self.choices):
-            raise ValueError("choices are for `type: choice`, and it needs them")
+            raise ValueError("`type: choice` needs choices, and no other type takes them")
         if len({frozenset(facts) for facts in self.choices.values()}) > 1:
-            raise ValueError("choices: each must bring the same facts")
+            raise ValueError("choices: each must have the same facts")
         if not self.required and self.type != SYSTEM:
             try:
                 self.value(self.default)
@@ -43,27 +43,28 @@ class Parameter(Strict):
 
     @property
     def required(self) -> bool:
+        """Whether a study must set it, because it has no default."""
         return "default" not in self.model_fields_set
 
     @property
     def facts(self) -> set[str]:
-        """Names of what each choice brings."""
+        """Names of the facts that each choice has."""
         return {fact for facts in self.choices.values() for fact in facts}
 
     def value(self, given: Any) -> Any:
-        """`given` as its type has it; a system's is left to whoever knows the study. Raises ValueError."""
+        """`given` converted to its type; a `system` is resolved elsewhere. Raises ValueError."""
         if self.type == "choice":
             text = _text(given)
             if text not in self.choices:
-                raise ValueError(f"{text!r} is none of its choices: {nearest(text, self.choices)}")
+                raise ValueError(f"{text!r} is not one of its choices: {nearest(text, self.choices)}")
             return text
         return _READ[self.type](given)
 
 
 def _text(given: Any) -> str:
-    # 9.10 is the number 9.1 to YAML, and `on` is true.
+    # YAML reads 9.10 as the number 9.1, and `on` as true.
     if isinstance(given, bool | float) or not isinstance(given, str | int):
-        raise ValueError(f"{given!r}: write a text, in quotes where YAML takes it for a number, a date or true")
+        raise ValueError(f"{given!r}: write a text, in quotes if YAML would take it for a number, a date or true")
     return str(given)
 
 
@@ -71,7 +72,7 @@ def _words(given: Any) -> Words:
     try:
         return Words(shlex.split(_text(given)))
     except ValueError as error:
-        raise ValueError(f"{given!r}: write arguments as a shell has them: {error}") from error
+        raise ValueError(f"{given!r}: write arguments as in a shell: {error}") from error
 
 
 def _integer(given: Any) -> int:
@@ -99,7 +100,7 @@ def _system(given: Any) -> Any:
     keys = {"system", "with"}
     if isinstance(given, str) or (isinstance(given, Mapping) and "system" in given and set(given) <= keys):
         return given
-    raise ValueError(f"{given!r}: write a system's name, that of a service, or {{system: NAME, with: {{…}}}}")
+    raise ValueError(f"{given!r}: write the name of a system or service, or {{system: NAME, with: {{…}}}}")
 
 
 _READ = {
@@ -114,19 +115,19 @@ _READ = {
 
 
 def check_parameter_name(name: str) -> str:
-    """`name`, if it can be a factor of a study, which every parameter may become. Raises ValueError."""
+    """`name`, if it can be a factor of a study, because every parameter may become one. Raises ValueError."""
     if not FACTOR.fullmatch(name):
-        raise ValueError(f"{name!r} cannot be a parameter: use small letters, digits and _")
+        raise ValueError(f"{name!r} cannot be a parameter: use lower-case letters, digits and _")
     return name
 
 
 def as_text(value: Any) -> str:
-    """As a program's argument or a file has it."""
+    """The value as text for a program's argument or a file."""
     if isinstance(value, Words):
         return shlex.join(value)
     return str(value).lower() if isinstance(value, bool) else str(value)
 
 
 def as_level(value: Any) -> str:
-    """A value as the name of a level, which is a part of a folder's name."""
+    """The value as the name of a level, which is part of a folder's name."""
     return as_name(as_text(value))

@@ -1,4 +1,4 @@
-"""What a system.yaml says, and the folder that it lies in."""
+"""What a system.yaml says, and the folder in which it lies."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -18,60 +18,60 @@ from benchstudy.model.wording import explain
 from benchstudy.model.yamltext import read_yaml
 
 FILE, DEPLOY, README = "system.yaml", "deploy.py", "README.md"
-# What a service of a system may say beside what every service may.
+# Keys of a system's service beyond those of every service.
 _SHORT = ("files_from", "like", "argv_added", "env_like")
-# A part of it that other systems may speak of without its being listed in `gives`.
+# A part that other systems may refer to although `gives` does not list it.
 OWN = ("dir", "bind", "port", "secret")
 
 
 class Package(Strict):
-    """What a host's package manager has, by Debian's name."""
+    """A package of a host's package manager, by Debian's name."""
 
-    programs: list[str] = Field(min_length=1, description="those of its programs that services and commands start")
+    programs: list[str] = Field(min_length=1, description="its programs that services and commands start")
     starts: list[Name] = Field(
-        [], description="services that it would start by itself, on ports that a measurement may want"
+        [], description="services that it would start by itself, on ports that a measurement may need"
     )
-    dnf: str | None = Field(None, description="its name there, where it differs")
-    apk: str | None = Field(None, description="its name there, where it differs")
+    dnf: str | None = Field(None, description="its name in dnf, if different")
+    apk: str | None = Field(None, description="its name in apk, if different")
 
 
 class System(Strict):
-    """A thing that studies start: what it is, how it is had, and how it is started."""
+    """Something that studies start: what it is, how it is installed, and how it is started."""
 
     title: str = Field(min_length=1)
-    about: str = Field(min_length=1, description="what it is for, in a sentence")
+    about: str = Field(min_length=1, description="what it is for, in one sentence")
     homepage: str = Field(pattern="^https?://")
     license: Annotated[LicenceField, Field(min_length=1)] = Field(description="of the program: an SPDX identifier")
-    tested: list[str] = Field(description="versions that its services were started with; none where nobody could try")
-    packages: dict[str, Package] = Field({}, description="what a package manager has, by Debian's name")
-    builds: list[Name] = Field([], description=f"programs that its {DEPLOY} makes")
+    tested: list[str] = Field(description="versions that its services were started with; empty if untested")
+    packages: dict[str, Package] = Field({}, description="packages to install, by Debian's name")
+    builds: list[Name] = Field([], description=f"programs that its {DEPLOY} builds")
     parameters: dict[Annotated[str, AfterValidator(check_parameter_name)], Parameter] = Field({})
     services: dict[Name, dict[str, Any]] = Field(
-        {}, description="the one with the system's own name is the system; others are parts of it, made when spoken of"
+        {}, description="the one with the system's own name is the system; others are its parts, made when referred to"
     )
-    gives: dict[Name, Any] = Field({}, description="what other systems may speak of as {{PARAMETER.NAME}}")
+    gives: dict[Name, Any] = Field({}, description="what other systems may refer to as {{PARAMETER.NAME}}")
     offers: dict[str, dict[str, dict[str, Any]]] = Field(
-        {}, description="by family and list: what an entry is when a study says no more than the system"
+        {}, description="by family and list: the entry, when a study names only the system"
     )
 
     @model_validator(mode="after")
     def _consistent(self) -> "System":
         both = sorted(self.parameters.keys() & self.services.keys())
         if both:
-            raise ValueError(f"{both[0]!r} is a parameter and a service: give one another name")
+            raise ValueError(f"{both[0]!r} is both a parameter and a service: rename one")
         for name, service in self.services.items():
             known = [*Service.model_fields, *_SHORT]
             for key in service:
                 require_known(key, known, f"services.{name}.{key}: unknown key")
             if "like" in service:
-                require_known(service["like"], self.services, f"services.{name}.like: no such service of it")
+                require_known(service["like"], self.services, f"services.{name}.like: no such service of this system")
         for text in texts_of([self.services, self.gives, self.offers]):
             for used in PLACEHOLDER.findall(text):
                 self._check_value(used)
         return self
 
     def _check_value(self, used: str) -> None:
-        """Raises ValueError for `with.NAME` of no parameter, and `with.NAME.FACT` that its choices do not bring."""
+        """Raises ValueError for `with.NAME` of no parameter, and for `with.NAME.FACT` that its choices lack."""
         first, *rest = used.split(".")
         if first != "with" or not rest:
             return
@@ -81,7 +81,7 @@ class System(Strict):
 
     @property
     def tried(self) -> str:
-        """The versions that it was tested with, in words."""
+        """The versions with which it was tested, in words."""
         return f"tested: {', '.join(self.tested)}" if self.tested else "untried"
 
     @property
@@ -92,7 +92,7 @@ class System(Strict):
 
 @dataclass(frozen=True)
 class Found:
-    """A folder of a catalogue; its name is the system's."""
+    """A folder of a catalogue; its name is the system's name."""
 
     name: str
     folder: Path
@@ -116,9 +116,9 @@ class Found:
         return system
 
     def service(self, name: str) -> dict[str, Any]:
-        """A service of it as a study would write it, with its files in it; `needs` and `{{…}}` as they are there.
+        """One of its services as a study would write it, with file contents; `needs` and `{{…}}` stay as written.
 
-        Raises StudyError for a file that is missing, or lies elsewhere.
+        Raises StudyError for a file that is missing or outside of the folder.
         """
         said = dict(self.system.services[name])
         base = self.service(said.pop("like")) if "like" in said else {}
@@ -134,7 +134,7 @@ class Found:
 
     @property
     def used_parameters(self) -> set[str]:
-        """Names of the parameters that its texts and files speak of, by value or as systems."""
+        """Names of the parameters that its texts and files refer to, by value or as systems."""
         services = [self.service(name) for name in self.system.services]
         used = set()
         for text in texts_of([services, self.system.gives, self.system.offers]):

@@ -289,7 +289,10 @@ def classify(error):
             "connection",
         ),
         # What botocore itself trips over in an answer, such as a date that is none, it raises as it is.
-        ((known.BotoCoreError, ArithmeticError, LookupError, TypeError, ValueError), "client: " + type(error).__name__),
+        (
+            (known.BotoCoreError, ArithmeticError, AttributeError, LookupError, RuntimeError, TypeError, ValueError),
+            "client: " + type(error).__name__,
+        ),
     ):
         if isinstance(error, types):
             return {"kind": kind, "status": None, "code": None}

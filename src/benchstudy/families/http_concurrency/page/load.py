@@ -12,6 +12,7 @@ from typing import Any
 import polars as pl
 
 from benchstudy.families.shared.sweeps import SweepResults
+from benchstudy.model.clients import CLIENTS
 from benchstudy.model.criteria import ACHIEVED, BUSY_GENERATOR, LEAST_CEILING_S, LITTLE
 from benchstudy.report import human
 from benchstudy.report.results.results import Estimate, Results
@@ -23,8 +24,14 @@ LARGEST_SHARE = 0.5
 # The first concurrency that gives this share of a sweep's largest throughput saturates the server.
 SATURATED = 0.95
 
-_SWEEP = ("target", "server", "limits", "endpoint", "generator")
-_LOADS = {"concurrency": pl.String, "concurrency_n": pl.Int64, "rate": pl.String, "rate_per_s": pl.Float64}
+_SWEEP = ("target", "server", "limits", "endpoint", "generator", CLIENTS)
+_LOADS = {
+    CLIENTS: pl.String,
+    "concurrency": pl.String,
+    "concurrency_n": pl.Int64,
+    "rate": pl.String,
+    "rate_per_s": pl.Float64,
+}
 
 
 @dataclass(frozen=True)
@@ -38,19 +45,24 @@ class Point:
 
 @dataclass(frozen=True)
 class Sweep:
-    """One server, limit, endpoint and generator under rising load; `points` in the order of their load."""
+    """One server, limit, endpoint and generator under rising load; `points` in the order of their load.
+
+    `clients`: from how many hosts; empty where that is no factor.
+    """
 
     target: str
     server: str
     limits: str
     endpoint: str
     generator: str
+    clients: str
     is_open: bool
     points: tuple[Point, ...]
 
     @property
     def loop(self) -> str:
-        return f"{self.generator}, {'open' if self.is_open else 'closed'} loop"
+        from_hosts = f", {human.plural(int(self.clients), 'client')}" if self.clients else ""
+        return f"{self.generator}, {'open' if self.is_open else 'closed'} loop{from_hosts}"
 
 
 @dataclass(frozen=True)
@@ -82,7 +94,7 @@ class HttpLoad(SweepResults):
             is_open = row["rate"] is not None
             level, number = (row["rate"], row["rate_per_s"]) if is_open else (row["concurrency"], row["concurrency_n"])
             if number is not None:  # an imported output may tell neither
-                key = (*(str(row[name]) for name in _SWEEP), is_open)
+                key = (*(str(row[name] or "") for name in _SWEEP), is_open)
                 found.setdefault(key, []).append(Point(row["case"], human.level(level), float(number)))
         return [Sweep(*[*key, tuple(sorted(points, key=lambda p: p.number))]) for key, points in found.items()]
 
@@ -97,12 +109,12 @@ class HttpLoad(SweepResults):
     # -- the generator's part ------------------------------------------------------------------------------------------
 
     @cached_property
-    def _ceiling(self) -> dict[tuple[str, str, bool, float], float]:
-        """(target, generator, open, load) to the median of the best null server that was asked for long enough."""
-        found: dict[tuple[str, str, bool, float], float] = {}
+    def _ceiling(self) -> dict[tuple[str, str, str, bool, float], float]:
+        """(target, generator, clients, open, load) to the median of the best null server, if asked for long enough."""
+        found: dict[tuple[str, str, str, bool, float], float] = {}
         for sweep in self.ceilings():
             for point in sweep.points:
-                key = (sweep.target, sweep.generator, sweep.is_open, point.number)
+                key = (sweep.target, sweep.generator, sweep.clients, sweep.is_open, point.number)
                 median = self.median("throughput", sweep, point)
                 if median is not None and not self.is_short(sweep, point):
                     found[key] = max(median, found.get(key, 0.0))
@@ -116,7 +128,7 @@ class HttpLoad(SweepResults):
     def client_limit(self, sweep: Sweep, point: Point) -> ClientLimit:
         """Whether the generator, and not the server, may have decided a point's throughput."""
         throughput = self.median("throughput", sweep, point)
-        ceiling = self._ceiling.get((sweep.target, sweep.generator, sweep.is_open, point.number))
+        ceiling = self._ceiling.get((sweep.target, sweep.generator, sweep.clients, sweep.is_open, point.number))
         cpu = self.median("generator_cpu", sweep, point)
         share = throughput / ceiling if throughput is not None and ceiling else None
         reasons = []
@@ -131,7 +143,7 @@ class HttpLoad(SweepResults):
 
     def lacks_ceiling(self, sweep: Sweep, point: Point) -> bool:
         """Whether a closed loop's throughput stands alone: no null server under the same generator and load."""
-        key = (sweep.target, sweep.generator, False, point.number)
+        key = (sweep.target, sweep.generator, sweep.clients, False, point.number)
         return not sweep.is_open and key not in self._ceiling
 
     def little(self, sweep: Sweep, point: Point) -> float | None:
@@ -204,8 +216,9 @@ class HttpLoad(SweepResults):
         """One choice of closed cases for each server, limit and generator, by a title, for figures over concurrency."""
         found = {}
         for sweep in self.sweeps(is_open=False):
-            title = " · ".join([*self._target(sweep), sweep.server, sweep.limits, sweep.generator])
-            where = {name: getattr(sweep, name) for name in ("target", "server", "limits", "generator")}
+            title = self.name(sweep, "server", "limits", "generator", CLIENTS)
+            chosen = ("target", "server", "limits", "generator", *([CLIENTS] if sweep.clients else []))
+            where = {name: getattr(sweep, name) for name in chosen}
             found[title] = where | {"endpoint": self._endpoints(where)}
         return found
 
@@ -217,7 +230,9 @@ class HttpLoad(SweepResults):
 
     def name(self, sweep: Sweep, *parts: str) -> str:
         """A sweep for a reader: "sftpgo · 1-core-32MiB · static · ab", or only the `parts` named."""
-        return " · ".join([*self._target(sweep), *(str(getattr(sweep, p)) for p in parts or _SWEEP[1:])])
+        wanted = [p for p in parts or _SWEEP[1:] if p != CLIENTS]
+        clients = [human.plural(int(sweep.clients), "client")] if sweep.clients and CLIENTS in (parts or _SWEEP) else []
+        return " · ".join([*self._target(sweep), *(str(getattr(sweep, p)) for p in wanted), *clients])
 
     def histogram(self) -> pl.DataFrame | None:
         """Latencies of all closed cases with a column `sweep`, as `Page.cdf` wants them; None when nobody gave any."""
@@ -255,7 +270,7 @@ class HttpLoad(SweepResults):
         ]
 
     def _answer(self, sweep: Sweep, several: bool) -> dict[str, str]:
-        name = self.name(sweep, "server", *(["generator"] if several else []))
+        name = self.name(sweep, "server", *(["generator"] if several else []), CLIENTS)
         best = self.best(sweep)
         if best is None:
             return {"name": name, "value": "–", "evidence": self.why_nothing("throughput", sweep, sweep.points)}

@@ -38,11 +38,17 @@ class OpenAgainstClosed:
     def __init__(self, load: HttpLoad):
         self.load = load
 
-    def _subjects(self) -> dict[tuple[str, str, str, str], tuple[list[Sweep], list[Sweep]]]:
-        """(closed, open) sweeps of everything that was measured with both."""
-        found: dict[tuple[str, str, str, str], tuple[list[Sweep], list[Sweep]]] = {}
+    def _subjects(self) -> dict[tuple[str, ...], tuple[list[Sweep], list[Sweep]]]:
+        """(closed, open) sweeps of everything that was measured with both, from as many clients."""
+        found: dict[tuple[str, ...], tuple[list[Sweep], list[Sweep]]] = {}
         for sweep in self.load.sweeps():
-            key = (sweep.target, sweep.server, sweep.limits, sweep.endpoint)
+            key = (
+                sweep.target,
+                sweep.server,
+                sweep.limits,
+                sweep.endpoint,
+                *([sweep.clients] if sweep.clients else []),
+            )
             found.setdefault(key, ([], []))[int(sweep.is_open)].append(sweep)
         return {key: both for key, both in found.items() if all(both)}
 
@@ -69,7 +75,7 @@ class OpenAgainstClosed:
         """A row an open case: what it achieved and its latencies, beside the closed case of about that throughput."""
         body = []
         for pair in self.pairs():
-            head = f"{self.load.name(pair.sweep, 'server', 'limits', 'endpoint')} · {pair.sweep.generator}"
+            head = f"{self.load.name(pair.sweep, 'server', 'limits', 'endpoint', 'clients')} · {pair.sweep.generator}"
             own = [self._rate(pair.sweep, pair.point), *(self._latency(m, pair.sweep, pair.point) for m in _LATENCIES)]
             if pair.closed is None:
                 other = [Cell.text("none"), MISSING, *(MISSING for _ in _LATENCIES)]

@@ -57,16 +57,16 @@ class HttpTables:
                 what = "Rate asked for" if is_open else "Concurrency"
                 name = f"null-server-{'open' if is_open else 'closed'}"
                 caption = f"Requests a second of the null server, {'open' if is_open else 'closed'} loop"
-                heads = [self.load.name(s, "server", "generator") for s in sweeps]
+                heads = [self.load.name(s, "server", "generator", "clients") for s in sweeps]
                 yield self._grid(name, caption, what, heads, sweeps, self.throughput_cell)
 
     def _groups(self, *, is_open: bool) -> Iterator[tuple[list[Sweep], str, str, list[str]]]:
         """The sweeps of each server and limit, their name, it with the generators, a heading for each."""
-        groups: dict[tuple[str, str, str], list[Sweep]] = {}
+        groups: dict[tuple[str, str, str, str], list[Sweep]] = {}
         for sweep in self.load.sweeps(is_open=is_open):
-            groups.setdefault((sweep.target, sweep.server, sweep.limits), []).append(sweep)
+            groups.setdefault((sweep.target, sweep.server, sweep.limits, sweep.clients), []).append(sweep)
         for sweeps in groups.values():
-            name = self.load.name(sweeps[0], "server", "limits")
+            name = self.load.name(sweeps[0], "server", "limits", "clients")
             generators = list(dict.fromkeys(s.loop for s in sweeps))
             heads = [s.endpoint if len(generators) == 1 else f"{s.endpoint} · {s.generator}" for s in sweeps]
             yield sweeps, name, f"{name} ({'; '.join(generators)})", heads

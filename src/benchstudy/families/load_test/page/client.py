@@ -1,7 +1,8 @@
 """The client's side of a load beside the server's, action by action, and what failed on either."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from functools import partial
 
 import polars as pl
 
@@ -79,11 +80,9 @@ class LoadClient:
             base, new = (self._actions(side) for side in self.load.sides(contrast))
             body = [self._action_row(contrast, name, base.get(name), new.get(name)) for name in {**base, **new}]
             title = self.load.title(contrast)
-            columns = (
-                "Action", "Requests, base", "Requests, new", "Failed, base", "Failed, new", "Mean, base", "Mean, new",
-                "Change", *(f"p{p}, {side}" for p in _PERCENTILES for side in ("base", "new")),
-            )  # fmt: skip
-            yield Table(slug(f"actions-{title}"), f"{title}: what clients saw, by action", columns, tuple(body))
+            columns = ("Action", "Requests", "Failed", "Mean", "Change", *(f"p{p}" for p in _PERCENTILES))
+            caption = f"{title}: what clients saw, by action, base → new"
+            yield Table(slug(f"actions-{title}"), caption, columns, tuple(body))
 
     def _actions(self, trials: list[Trial]) -> dict[str, Action]:
         rows = [frame for t in trials if (frame := self.load.series("client", t.uuid)) is not None]
@@ -110,24 +109,26 @@ class LoadClient:
         }
 
     def _action_row(self, contrast: Contrast, name: str, base: Action | None, new: Action | None) -> tuple[Cell, ...]:
-        hrefs = [cells.href(self.load.results, contrast.target, case) for case in contrast.cases.values()]
-        sides = list(zip((base, new), hrefs, strict=True))
-        counts = [_whole(a.count, href) if a else _not_done() for a, href in sides]
-        failed = [_failed(a, href) if a else _not_done() for a, href in sides]
-        means = [
-            Cell((human.quantity(a.mean_s, "s"),), href) if a and a.mean_s is not None else MISSING for a, href in sides
-        ]
+        href = cells.href(self.load.results, contrast.target, contrast.new_case)
+
+        def both(say: Callable[[Action], tuple[str, ...]], kind: str = "number") -> Cell:
+            """What each side says, the base first, and beneath it what stands behind either."""
+            said = [say(action) if action else ("not done",) for action in (base, new)]
+            evidence = " → ".join(text for line in said for text in line[1:])
+            return Cell((" → ".join(line[0] for line in said), *([evidence] if evidence else [])), href, kind)
+
         change = MISSING
         if base and new and base.mean_s and new.mean_s is not None:
-            change = Cell((signed_percent(new.mean_s / base.mean_s),), hrefs[1])
-        quantiles = [
-            Cell((human.value_range(a.quantiles[p], "s"),), href)
-            if a and p in a.quantiles
-            else Cell((f"needs {stats.smallest_n(p)}" if a else "–",), kind="missing")
-            for p in _PERCENTILES
-            for a, href in sides
-        ]
-        return (Cell.text(name), *counts, *failed, *means, change, *quantiles)
+            change = Cell((signed_percent(new.mean_s / base.mean_s),), href)
+        failures = "number warning" if any(a.failures for a in (base, new) if a) else "number"
+        return (
+            Cell.text(name),
+            both(lambda action: (f"{action.count:,}",)),
+            both(_failed, failures),
+            both(lambda action: (human.quantity(action.mean_s, "s"),)),
+            change,
+            *(both(partial(_quantile, percentile=p)) for p in _PERCENTILES),
+        )
 
     # -- failures ----------------------------------------------------------------------------------------------------
 
@@ -181,18 +182,15 @@ class LoadClient:
         return Table("events", "Gaps, resets and restarts, trial by trial", columns, tuple(body), MOST_OF_TRIALS)
 
 
-def _failed(action: Action, href: str) -> Cell:
-    """Failures with Wilson's interval of their share."""
+def _failed(action: Action) -> tuple[str, ...]:
+    """Failures, with Wilson's interval of their share."""
     if not action.count:
-        return MISSING
+        return ("–",)
     found = share(min(action.failures, action.count), action.count)
-    said = f"{human.share(found)}, {found.interval}"
-    return Cell((f"{action.failures:,}", said), href, "number warning" if action.failures else "number")
+    return f"{action.failures:,}", f"{human.share(found)}, {found.interval}"
 
 
-def _whole(count: int, href: str) -> Cell:
-    return Cell((f"{count:,}",), href)
-
-
-def _not_done() -> Cell:
-    return Cell(("not done",), kind="missing")
+def _quantile(action: Action, percentile: int) -> tuple[str, ...]:
+    if percentile in action.quantiles:
+        return (human.value_range(action.quantiles[percentile], "s"),)
+    return (f"needs {stats.smallest_n(percentile)}",)

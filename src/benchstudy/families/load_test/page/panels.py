@@ -127,7 +127,7 @@ class LoadPanels:
         if phases and not kind.quantile:  # what lies somewhere in a bucket has no level of its own
             changes[kind.title] = self._changes(frames, trials, y.unit)
         marked = changes.get(kind.title)
-        return time_panel(title, lines, x, y, self.load.style, phases, bands, height=200, changes=marked)
+        return time_panel(title, lines, x, y, self.load.style, phases, bands, height=160, changes=marked)
 
     def _changes(
         self, frames: dict[str, list[pl.DataFrame]], trials: Mapping[str, Sequence[Trial]], unit: str

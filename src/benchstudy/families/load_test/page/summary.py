@@ -11,7 +11,9 @@ from benchstudy.families.load_test.page.load import FEWEST, GROUPS, LABELS, PAGE
 from benchstudy.families.load_test.page.mix import LoadMix, Reading
 from benchstudy.families.load_test.page.panels import LoadPanels
 from benchstudy.families.load_test.page.users import AT_MAXIMUM, METRIC, LoadUsers, alert_word
+from benchstudy.families.load_test.page.wording import setting
 from benchstudy.report import human
+from benchstudy.report.comparisons import findings
 from benchstudy.statistics.comparisons import Comparison, Verdict
 
 _NAMED = 3  # labels that a sentence names
@@ -32,6 +34,19 @@ class LoadSummary:
             "Methods and handlers": [line.outcome for line in self.labels.lines],
             "Graphs": [made for contrast in self.load.contrasts for made in panels.judged(contrast).values()],
         }
+
+    def findings(self) -> dict[str, Any]:
+        """Store and API times like for like, for the study's overview."""
+        return {"aside": False, "found": [self._finding(reading) for reading in self.mix.readings]}
+
+    def _finding(self, reading: Reading) -> dict[str, Any]:
+        contrast = reading.contrast
+        metric = f"{reading.group}_mean"
+        where = setting({"load": contrast.load, "database": self.load.database(contrast.database)})
+        cases = [{"target": contrast.target, "case": case} for case in (contrast.new_case, contrast.base_case)]
+        title = f"{self.load.results.declared(metric).title}, like for like"
+        names = (contrast.new, contrast.base)
+        return findings.finding(metric, title, "s", names, where, (cases[0], cases[1]), reading.like)
 
     # -- the answer --------------------------------------------------------------------------------------------------
 

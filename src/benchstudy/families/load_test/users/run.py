@@ -12,7 +12,7 @@ from benchstudy.families.load_test.users.command import MASTER, TOOL, WORKER, St
 from benchstudy.families.load_test.users.config import Behaviour, Load
 from benchstudy.families.load_test.users.on_host.master import RESULT
 from benchstudy.families.shared.files import read_json
-from benchstudy.families.shared.under_load import generates_load
+from benchstudy.model.clients import load_roles
 from benchstudy.model.errors import BenchstudyError, TrialFailed
 from benchstudy.model.family import ParseError
 
@@ -54,18 +54,6 @@ class Loaded:
     phases: Sequence[tuple[str, float, float]]
     problems: Sequence[str]
     result: Mapping[str, Any]
-
-
-def load_roles(roles: Mapping[str, str]) -> list[str]:
-    """The roles whose hosts generate load, the master's first: `load` and `load-…`, or `sut` where there is none.
-
-    `roles`: role to host; a host that plays several counts once.
-    """
-    found = [role for role in sorted(roles) if generates_load(role)] or ["sut"]
-    by_host: dict[str, str] = {}
-    for role in found:
-        by_host.setdefault(roles[role], role)
-    return list(by_host.values())
 
 
 def run_load(trial: "TrialContext", load: Load, behaviour: Behaviour, site: Site) -> Loaded:

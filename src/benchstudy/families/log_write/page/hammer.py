@@ -151,7 +151,7 @@ class LogHammer:
             False: ("hammer_queue_avg", "hammer_queue_max", "hammer_integrate_avg", "hammer_integrate_max"),
         }
         body = []
-        for pair in self._both():
+        for pair in self.both():
             for sweep, point in pair:
                 row = [figure(metric)(sweep, point) for metric in times[sweep.is_open]]
                 head = f"{self.load.name(sweep, generator=False)} · {point.level}"
@@ -162,7 +162,8 @@ class LogHammer:
         caption = "Open loop beside the hammer at the same offered rate"
         return Table("open-closed", caption, ("Log and rate", "Generator", "Achieved", *columns), tuple(body))
 
-    def _both(self) -> Iterator[tuple[tuple[Sweep, Point], tuple[Sweep, Point]]]:
+    def both(self) -> Iterator[tuple[tuple[Sweep, Point], tuple[Sweep, Point]]]:
+        """Each open loop with each closed one of the same log at the same offered rate."""
         for one in (s for s in self.load.sweeps if s.is_open):
             for other in self.load.sweeps:
                 same = (one.subject[:-1], one.antispam) == (other.subject[:-1], other.antispam)

@@ -19,6 +19,7 @@ from benchstudy.families.log_write.page.limits import resource, told
 from benchstudy.families.shared.levels import UNLIMITED
 from benchstudy.families.shared.sweeps import SweepResults
 from benchstudy.model.causes import Cause
+from benchstudy.model.clients import CLIENTS
 from benchstudy.model.criteria import ACHIEVED, BUSY_WRITERS
 from benchstudy.model.family import UNKNOWN
 from benchstudy.report import human
@@ -26,7 +27,7 @@ from benchstudy.report.results.results import Estimate, Results
 
 BACKLOG = 1.02  # of the offered rate: more than publish steps explain came from what had piled up before the window
 AGREEMENT = 0.03  # hammer's Δ and the checkpoints of the same run may differ by so much
-_FACTORS = ("target", "backend", "antispam", "limits", "front_ends", "duplicates", "generator")
+_FACTORS = ("target", "backend", "antispam", "limits", "front_ends", "duplicates", "generator", CLIENTS)
 CLIENT_LIMITED = "client-limited"
 
 
@@ -42,7 +43,8 @@ class Point:
 @dataclass(frozen=True)
 class Sweep:
     """One log under one generator; `points` by their rate. `is_open`: leaves begin at a rate, whatever became of the
-    others. `search`: the capacity search, where there is one."""
+    others. `search`: the capacity search, where there is one. `clients`: from how many hosts, empty where that is no
+    factor."""
 
     target: str
     backend: str
@@ -51,6 +53,7 @@ class Sweep:
     front_ends: str
     duplicates: str
     generator: str
+    clients: str
     is_open: bool
     points: tuple[Point, ...]
     search: Point | None
@@ -62,7 +65,7 @@ class Sweep:
     @property
     def subject(self) -> tuple[str, ...]:
         """What is the same for a log with and without antispam under the same load."""
-        return (self.target, self.backend, self.limits, self.front_ends, self.duplicates, self.generator)
+        return (self.target, self.backend, self.limits, self.front_ends, self.duplicates, self.clients, self.generator)
 
     @property
     def every_point(self) -> tuple[Point, ...]:
@@ -84,13 +87,13 @@ class LogWrite(SweepResults):
         for row in self.results.cases.iter_rows(named=True):
             rate = None if row["rate"] == SEARCH else float(row["rate_per_s"])
             point = Point(row["case"], "capacity search" if rate is None else human.level(row["rate"]), rate)
-            found.setdefault(tuple(str(row[name]) for name in _FACTORS), []).append(point)
+            found.setdefault(tuple(str(row.get(name) or "") for name in _FACTORS), []).append(point)
         return [self._sweep(key, points) for key, points in found.items()]
 
     def _sweep(self, key: tuple[Any, ...], points: list[Point]) -> Sweep:
         rates = tuple(sorted((p for p in points if p.rate is not None), key=lambda p: p.rate or 0.0))
         search = next((p for p in points if p.rate is None), None)
-        return Sweep(*[*key, self._is_open(key[0], points, key[-1]), rates, search])
+        return Sweep(*[*key, self._is_open(key[0], points, key[_FACTORS.index("generator")]), rates, search])
 
     def _is_open(self, target: str, points: list[Point], generator: str) -> bool:
         loops = {note["loop"] for point in points for note in self.notes(target, point.case) if "loop" in note}
@@ -304,6 +307,7 @@ class LogWrite(SweepResults):
         parts = [sweep.target] if self.varies("target") else []
         parts += [self.label(sweep), self.resources(sweep)]
         parts += [self.front_ends(sweep)] if self.varies("front_ends") else []
+        parts += [human.plural(int(sweep.clients), "client")] if sweep.clients else []
         parts += [f"{sweep.duplicates} duplicates"] if self.varies("duplicates") else []
         parts += [sweep.dedup] if dedup else []
         shown = self.varies("generator") if generator is None else generator

@@ -45,6 +45,7 @@ _SENTENCES = {
         "{qps}/s over {window_s} s would be more than the whole tree of {size}; it is over {longest_s} s at most"
     ),
     Rule.ORDER: "min/avg/max of {times} do not rise: {min_s:g}/{avg_s:g}/{max_s:g} s",
+    Rule.SKEW: "the clients began {skew_s} s apart, {share} of the window, in which not all of them loaded",
     Rule.SAMPLES: "no leaf had been seen to be integrated, so the zeros of queue and integrate are no times",
     Rule.MEANS: (
         f"min/avg/max of queue and integrate are of the last {MEANS_KEPT} tick means or fewer, each of about 100 "
@@ -56,6 +57,7 @@ _ROUNDED: dict[str, Callable[[float], str]] = {
     "share": rounding.percent,
     "longest_s": partial(rounding.shown, trim=True),
     "late_s": rounding.few,
+    "skew_s": rounding.few,
 }
 
 

@@ -1,0 +1,17 @@
+"""How a sentence ends that compares servers, limits or generators under a load."""
+
+from collections.abc import Mapping
+from typing import Any
+
+from benchstudy.report import human
+
+
+def setting(levels: Mapping[str, Any]) -> str:
+    """ "for list with 20 connections of ab on 1-core-256MiB", "for static of nginx at 100/s of k6"."""
+    server = f" of {levels['server']}" if "server" in levels else ""
+    by = f" of {levels['generator']}" if "generator" in levels else ""
+    load = f"at {human.level(str(levels['rate']))}{by}" if "rate" in levels else ""
+    if "concurrency" in levels:
+        load = f"with {levels['concurrency']} connections{by}"
+    limits = f"on {levels['limits']}" if "limits" in levels else ""
+    return " ".join(filter(None, (f"for {levels.get('endpoint', 'all requests')}{server}", load, limits)))

@@ -1,0 +1,105 @@
+"""The loads of several clients taken together. Pure."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from benchstudy.families.http_concurrency.load_result import LoadResult, parse_load, requests_under_way
+from benchstudy.families.http_concurrency.metrics import PERCENTILES
+from benchstudy.families.shared.clients import (
+    Bins,
+    Clients,
+    client_folders,
+    combined,
+    merged,
+    percentile,
+    pooled_sd,
+    read_clients,
+)
+
+_SUMMED = (
+    *("throughput", "offered", "requests", "errors", "errors_status", "errors_length", "errors_timeout"),
+    *("errors_connect", "dropped", "transfer_rate", "keepalive_requests"),
+)
+_PARTS = ("connect", "processing", "waiting")
+_SHOWN = [*range(101), *(99 + tenth / 10 for tenth in range(1, 10)), 99.99]
+
+
+@dataclass(frozen=True)
+class Loads:
+    """One or several, what they are together, and the folders they were read from. `clients`: None of a single one."""
+
+    each: Sequence[LoadResult]
+    together: LoadResult
+    folders: Sequence[Path]
+    clients: Clients | None = None
+
+
+def one_load(tool: str, folder: Path) -> Loads:
+    """Raises ParseError."""
+    load = parse_load(tool, folder)
+    return Loads([load], load, [folder])
+
+
+def several_loads(tool: str, folder: Path) -> Loads:
+    """Raises ParseError."""
+    clients = read_clients(folder)
+    folders = client_folders(folder, clients)
+    each = [parse_load(tool, one, clients=len(folders)) for one in folders]
+    if any(load.values.get("dropped", (0, ""))[0] for load in each):
+        each = [parse_load(tool, one, clients=len(folders), from_sending=True) for one in folders]
+    return Loads(each, _together(each, clients), folders, clients)
+
+
+def _together(each: Sequence[LoadResult], clients: Clients) -> LoadResult:
+    """Sums, and latencies from the merged histogram. The time is the longest one, and skew is of the shortest."""
+    values = [load.values for load in each]
+    bins = [_bins(load) for load in each]
+    counts = [sum(count for *_, count in one) for one in bins]
+    window_s = min(load.duration for load in each)
+    found = combined(
+        values,
+        counts,
+        summed=_SUMMED,
+        least=("latency_min",),
+        most=("duration", "latency_max", "document_length", *(f"{part}_max" for part in _PARTS)),
+        means=("latency_mean", *(f"{part}_mean" for part in _PARTS)),
+    )
+    under_way = [requests_under_way(one) for one in values]
+    if None not in under_way:
+        found["concurrency_measured"] = (sum(filter(None, under_way)), "1")
+    moments = [(one.get("latency_mean", (None, ""))[0], one.get("latency_sd", (None, ""))[0]) for one in values]
+    known = [(mean, sd) for mean, sd in moments if mean is not None and sd is not None]
+    if len(known) == len(each):
+        found["latency_sd"] = (pooled_sd([mean for mean, _ in known], [sd for _, sd in known], counts), "s")
+    everything = merged(bins)
+    read = {float(percent): percentile(everything, percent) for percent in _SHOWN} if everything else {}
+    found |= {f"latency_p{percent}": (read.get(float(percent)), "s") for percent in PERCENTILES}
+    problems = [
+        f"client {client.number} on {client.host}: {problem}"
+        for client, load in zip(clients.all, each, strict=True)
+        for problem in load.problems
+    ]
+    unread = [f"p{percent}" for percent in PERCENTILES if everything and read[float(percent)] is None]
+    if unread:
+        problems.append(
+            f"percentiles: the merged histogram is too coarse to tell {', '.join(unread)}: this generator's latencies "
+            "are known to a millisecond only"
+        )
+    return LoadResult(
+        {**found, **clients.values(window_s)},
+        [
+            {"percent": percent, "latency_s": seconds}
+            for percent, seconds in sorted(read.items())
+            if seconds is not None
+        ],
+        [{"low_s": low, "high_s": high, "count": count} for low, high, count in everything],
+        sum(load.good for load in each),
+        max(load.duration for load in each),
+        [*problems, *clients.problems(window_s)],
+        sum(load.load for load in each),
+    )
+
+
+def _bins(load: LoadResult) -> Bins:
+    return [(row["low_s"], row["high_s"], row["count"]) for row in load.histogram]

@@ -1,0 +1,71 @@
+"""Open and closed loops in one picture: what either says of the same log at the same offered rate."""
+
+from collections.abc import Iterator
+from typing import Any
+
+import polars as pl
+
+from benchstudy.families.log_write.page.figures import Drawn
+from benchstudy.families.log_write.page.hammer import LogHammer
+from benchstudy.families.log_write.page.load import LogWrite, Point, Sweep
+from benchstudy.report import human
+from benchstudy.report.exhibits.figuredata import leading
+from benchstudy.report.figures.panels import Axis, Style, strip_panel
+
+# By panel: the metric of open loops, and that of the hammer, whose figures are means of ticks.
+_MEASURES = {
+    "Achieved": ("qps", "qps", "1/s"),
+    "Time in queue, mean": ("queue_mean", "hammer_queue_avg", "s"),
+    "Time to integrate, mean": ("integrate_mean", "hammer_integrate_avg", "s"),
+}
+_TEXTS = ("series", "trial", "tip value")
+_ESTIMATES = {**dict.fromkeys(("x", "low", "high"), pl.Float64), "tip median": pl.String, "tip evidence": pl.String}
+
+
+class LogLoops:
+    """Figures of logs that were measured with both kinds of loops. `hammer` finds them."""
+
+    def __init__(self, load: LogWrite, hammer: LogHammer):
+        self.load, self._pairs = load, list(hammer.both())
+
+    def figures(self) -> Iterator[Drawn]:
+        """One figure: a row for each log, rate and loop, a panel for each measure; none without such a log."""
+        rows = {self._name(sweep, point): (sweep, point) for pair in self._pairs for sweep, point in pair}
+        style = Style(tuple(rows))
+        panels = []
+        for title, (of_open, of_closed, unit) in _MEASURES.items():
+            metrics = {name: of_open if sweep.is_open else of_closed for name, (sweep, _) in rows.items()}
+            points, estimates = self._frames(rows, metrics, unit)
+            if not points.is_empty():
+                axis = Axis(title, unit)
+                panels.append(strip_panel(title, points, estimates, axis, style))
+        if panels:
+            caption = "The open loop and the hammer, a closed loop, at the same offered rate, trial by trial."
+            yield "open-closed-loops", caption, panels, style, []
+
+    def _name(self, sweep: Sweep, point: Point) -> str:
+        # The loop first: what is too long for an axis loses its end.
+        return f"{'open' if sweep.is_open else 'closed'} · {point.level} · {self.load.name(sweep, generator=False)}"
+
+    def _frames(
+        self, rows: dict[str, tuple[Sweep, Point]], metrics: dict[str, str], unit: str
+    ) -> tuple[pl.DataFrame, pl.DataFrame]:
+        """Trials and medians, as `strip_panel` wants them."""
+        points: list[dict[str, Any]] = []
+        estimates: list[dict[str, Any]] = []
+        for name, (sweep, point) in rows.items():
+            found = self.load.estimate(metrics[name], sweep, point)
+            if found is None or not found.summary.median:  # a logarithmic axis has no place for zero
+                continue
+            points += [
+                {"series": name, "trial": trial, "x": value, "y": value, "tip value": human.quantity(value, unit)}
+                for trial, values in self.load.trials(sweep, point).items()
+                if (value := values.get(metrics[name]))
+            ]
+            summary = found.summary
+            told = {"tip median": human.median(summary, unit), "tip evidence": human.evidence(summary, unit)}
+            ends = {"x": summary.median, "low": summary.interval_low or None, "high": summary.interval_high}
+            estimates.append({"series": name, **ends, **told})
+        schema = dict.fromkeys(_TEXTS, pl.String) | dict.fromkeys(("x", "y"), pl.Float64)
+        drawn = leading(self.load.results, pl.DataFrame(points, schema=schema))
+        return drawn, pl.DataFrame(estimates, schema={"series": pl.String, **_ESTIMATES})

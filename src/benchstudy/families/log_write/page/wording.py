@@ -1,0 +1,18 @@
+"""How a sentence ends that compares logs."""
+
+from collections.abc import Mapping
+from typing import Any
+
+from benchstudy.families.log_write.config import SEARCH
+from benchstudy.report import human
+
+LEVELS = {"antispam": {"yes": "a log with antispam", "no": "one without"}}
+
+
+def setting(levels: Mapping[str, Any]) -> str:
+    """ "at 2,000/s offered, without antispam", "in the search for its capacity, with antispam, on posix"."""
+    rate = str(levels.get("rate", SEARCH))
+    load = "in the search for its capacity" if rate == SEARCH else f"at {human.level(rate)} offered"
+    known = {"yes": "with antispam", "no": "without antispam"}
+    parts = (load, known.get(str(levels.get("antispam")), ""), f"on {levels['backend']}" if "backend" in levels else "")
+    return ", ".join(filter(None, parts))

@@ -1,0 +1,114 @@
+"""One load that several logbenches made, each a part of its rate, as the one result that they are together. Pure."""
+
+import math
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import fields, replace
+from pathlib import Path
+
+from benchstudy.families.log_write.layout import RESULT
+from benchstudy.families.log_write.logbench import Bin, Counts, Distribution, LogbenchResult, Quantile, parse_logbench
+from benchstudy.families.shared.clients import Clients, client_folders, merged, read_clients
+from benchstudy.families.shared.files import read_text
+from benchstudy.model.family import ParseError
+
+_QUANTILES = (0.5, 0.9, 0.95, 0.99, 0.999)
+
+
+def read_shards(folder: Path) -> tuple[Clients, list[LogbenchResult]]:
+    """The clients of a load in the folder of its label, and what each of them saw. Raises ParseError."""
+    clients = read_clients(folder)
+    return clients, [parse_logbench(read_text(one / "files" / RESULT)) for one in client_folders(folder, clients)]
+
+
+def together(clients: Clients, shards: Sequence[LogbenchResult]) -> LogbenchResult:
+    """Rates and counts add up, histograms merge; times and checkpoints are the first client's, on its clock.
+
+    The window is what the windows of all have in common, which decides how much the tree grew. Counts and latencies are
+    of each one's own. `start_delay` and processor time are of the client that had most. Seconds of the load have
+    percentiles that nobody can add up, so there are none. Raises ParseError where no moment is in all windows.
+    """
+    first = shards[0]
+    # When each began, after the first client did, by its own clock.
+    here = clients.all[0].offset_s
+    later = [
+        shard.started_unix_s - client.offset_s + here - first.started_unix_s
+        for client, shard in zip(clients.all, shards, strict=True)
+    ]
+    begin = max(t + shard.warm_up_s for t, shard in zip(later, shards, strict=True))
+    end = min(t + shard.warm_up_s + shard.duration_s for t, shard in zip(later, shards, strict=True))
+    if end <= begin:
+        apart = max(later) - min(later)
+        raise ParseError(f"the windows of the clients have no moment in common: they began {apart:g} s apart")
+    texts: Counter[tuple[str, str]] = Counter()
+    for text in (text for shard in shards for text in shard.texts):
+        texts[text.kind, text.text] += text.count
+    proofs = [shard.proofs for shard in shards]
+    named = {(text.kind, text.text): text for shard in shards for text in shard.texts}
+    return replace(
+        first,
+        warm_up_s=begin,
+        duration_s=end - begin,
+        rate_per_s=sum(shard.rate_per_s for shard in shards),
+        offered_per_s=sum(shard.offered_per_s for shard in shards),
+        max_in_flight=sum(shard.max_in_flight for shard in shards),
+        window=_counts([shard.window for shard in shards]),
+        total=_counts([shard.total for shard in shards]),
+        texts=[replace(named[key], count=count) for key, count in texts.most_common()],
+        texts_other=sum(shard.texts_other for shard in shards),
+        start_delay=max((shard.start_delay for shard in shards), key=lambda delay: delay.quantile(0.99) or 0.0),
+        add_latency=_distribution([shard.add_latency for shard in shards]),
+        duplicate_latency=_distribution([shard.duplicate_latency for shard in shards]),
+        integrate_latency=_distribution([shard.integrate_latency for shard in shards]),
+        samples=[],
+        polls=replace(
+            first.polls,
+            asked=sum(shard.polls.asked for shard in shards),
+            failed=sum(shard.polls.failed for shard in shards),
+        ),
+        proofs=replace(
+            proofs[0],
+            lost=[leaf for one in proofs for leaf in one.lost],
+            unread_why=next((one.unread_why for one in proofs if one.unread_why), ""),
+            **{
+                name: sum(getattr(one, name) for one in proofs)
+                for name in ("asked", "proved", "unread", "lost_count", "not_integrated")
+            },
+            consistency_asked=sum(one.consistency_asked for one in proofs),
+            consistency_proved=sum(one.consistency_proved for one in proofs),
+        ),
+        cpu_user_s=max(shard.cpu_user_s for shard in shards),
+        cpu_system_s=max(shard.cpu_system_s for shard in shards),
+    )
+
+
+def _counts(each: Sequence[Counts]) -> Counts:
+    return Counts(**{field.name: sum(getattr(one, field.name) for one in each) for field in fields(Counts)})
+
+
+def _distribution(each: Sequence[Distribution]) -> Distribution:
+    """Of all times together; a quantile is the middle of its bin, which is at most 0.8 % wide, or 1 µs."""
+    known = [one for one in each if one.count]
+    if not known:
+        return each[0]
+    bins = merged([(one.low_s, one.high_s, one.count) for one in times.bins] for times in known)
+    count = sum(one.count for one in known)
+    least, most = min(one.min_s or 0.0 for one in known), max(one.max_s or 0.0 for one in known)
+    return Distribution(
+        count=count,
+        min_s=least,
+        mean_s=sum(one.count * (one.mean_s or 0.0) for one in known) / count,
+        max_s=most,
+        quantiles=[Quantile(q, min(max(_at(bins, q), least), most)) for q in _QUANTILES],
+        bins=[Bin(low, high, n) for low, high, n in bins],
+        hdr="",
+    )
+
+
+def _at(bins: Sequence[tuple[float, float, int]], q: float) -> float:
+    rank, seen = math.ceil(q * sum(count for *_, count in bins) - 1e-9), 0
+    for low, high, count in bins:
+        seen += count
+        if seen >= rank:
+            return (low + high) / 2
+    return bins[-1][1]

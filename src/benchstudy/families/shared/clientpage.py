@@ -1,0 +1,148 @@
+"""What a page shows of cases that several clients loaded: throughput by their number, and each client by itself.
+
+`show_clients` shows nothing where no case of a study has clients.
+"""
+
+import html
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+import polars as pl
+
+from benchstudy.families.shared.clients import SERIES
+from benchstudy.model.clients import CLIENTS, NUMBER
+from benchstudy.model.criteria import BUSY_GENERATOR, SKEW
+from benchstudy.report import human
+from benchstudy.report.exhibits import cells
+from benchstudy.report.exhibits.exhibits import show
+from benchstudy.report.page import Page
+from benchstudy.report.results.results import Results
+from benchstudy.report.tables.tables import MISSING, Cell, Table
+
+CLIENT_LIMITED, SKEWED = "client-limited", f"skew > {human.percent(SKEW)}"
+_CPU = ("generator_cpu", "cpu_user", "cpu_system")  # one figure, or fio's two
+_CLIENT = ["target", "case", "client", "host"]
+_SAID = (
+    "Cases that several hosts loaded at once. All of them began at one instant, by clocks that were compared. Rates "
+    "are sums and latencies are of merged histograms. The dashed line is what as many clients would give if each gave "
+    "what the fewest gave. Below it, either the clients or what they load had reached a limit."
+)
+
+
+def show_clients(page: Page, metrics: Sequence[str], *, series: str, each: Sequence[str]) -> None:
+    """A figure for each of `metrics` by number of clients, with a line for each level of the factor `series`, and a
+    table of the clients with their medians of the metrics `each`.
+    """
+    results = page.results
+    if not has_clients(results):
+        return
+    show(f"<h3>Load from several clients</h3><p>{html.escape(_SAID)}</p>")
+    for metric in (metric for metric in metrics if metric in results.metrics):
+        page.trend(
+            f"clients-{metric.replace('_', '-')}",
+            metric,
+            x=NUMBER,
+            x_unit="1",
+            x_title="Clients",
+            series=series,
+            views=views(results, series),
+            fitted=ideal(results, metric, series),
+            caption=f"{results.declared(metric).title} by number of clients, and in proportion to it (dashed).",
+        )
+    page.show_table(client_table(results, each))
+    if len(results.levels(CLIENTS)) > 1:
+        given = [metric for metric in metrics if metric in results.metrics]
+        page.compare(
+            "clients",
+            given,
+            factor=CLIENTS,
+            caption="Another number of clients, against the first: two different loads",
+        )
+
+
+def has_clients(results: Results) -> bool:
+    """Whether a case was loaded from several hosts, as far as a number of them was a factor."""
+    return CLIENTS in results.cases.columns and results.cases[CLIENTS].null_count() < results.cases.height
+
+
+def _alike(results: Results, *but: str) -> Iterator[tuple[dict[str, Any], pl.DataFrame]]:
+    """Cases with clients that have all levels in common but those of some factors."""
+    factors = [f for f in ("target", *results.factors) if f not in (CLIENTS, *but)]
+    for key, cases in results.cases.drop_nulls(CLIENTS).group_by(factors, maintain_order=True):
+        yield {f: level for f, level in zip(factors, key, strict=True) if level is not None}, cases
+
+
+def views(results: Results, series: str) -> dict[str, dict[str, Any]]:
+    """One choice of cases for each combination of levels but the clients and the factor `series`, by a title."""
+    several = len(results.targets) > 1
+    found = {}
+    for levels, cases in _alike(results, series):
+        shown = [human.level(str(level)) for f, level in levels.items() if f != "target" or several]
+        found[" · ".join(shown)] = {**levels, CLIENTS: cases[CLIENTS].unique().to_list()}
+    return found
+
+
+def ideal(results: Results, metric: str, series: str) -> pl.DataFrame:
+    """In proportion to the clients, from the median of the fewest on: the case table's rows with x, y, low, high."""
+    rows = []
+    for _, cases in _alike(results):
+        known = [
+            (number, estimate.summary.median, row)
+            for row in cases.sort(NUMBER).iter_rows(named=True)
+            if (number := row[NUMBER])
+            and (estimate := results.estimate(metric, row["target"], row["case"])) is not None
+            and estimate.summary.median is not None
+        ]
+        for number, _, row in known:
+            y = known[0][1] * number / known[0][0]
+            rows.append({**row, "x": float(number), "y": y, "low": y, "high": y})
+    schema: Any = {**results.cases.schema, **dict.fromkeys(("x", "y", "low", "high"), pl.Float64)}
+    return pl.DataFrame(rows, schema=schema)
+
+
+def client_table(results: Results, each: Sequence[str]) -> Table:
+    """A row for each client of each case: the medians of its own figures, and how late it began."""
+    rows = results.series(SERIES)
+    found = pl.DataFrame() if rows is None else rows.join(results.counted.select("trial"), on="trial", how="semi")
+    metrics = [metric for metric in each if not found.is_empty() and metric in set(found["metric"])]
+    columns = ("Case", "Client", *(results.declared(metric).title for metric in metrics), "After the first", "Skew")
+    body = []
+    if not found.is_empty():
+        medians = found.group_by([*_CLIENT, "metric"]).agg(pl.col("value").median())
+        of = {key: value for *key_, value in medians.iter_rows() for key in [tuple(key_)]}
+        units = dict(found.select("metric", "unit").unique().iter_rows())
+        for client in medians.select(_CLIENT).unique().sort(_CLIENT).iter_rows():
+            medians_of = {metric: of.get((*client, metric)) for metric in (*metrics, *_CPU, "began")}
+            body.append(_row(results, client, metrics, units, medians_of))
+    return Table("clients", "Each client, medians over trials", columns, tuple(body))
+
+
+def _row(
+    results: Results,
+    client: tuple[str, str, int, str],
+    metrics: Sequence[str],
+    units: dict[str, str],
+    medians: Mapping[str, float | None],
+) -> tuple[Cell, ...]:
+    target, case, number, host = client
+    href = cells.href(results, target, case)
+    busy = sum(medians[name] or 0.0 for name in _CPU) > BUSY_GENERATOR
+    own = [
+        MISSING if (value := medians[metric]) is None else Cell((_shown(value, metric, units[metric]),), href)
+        for metric in metrics
+    ]
+    late = medians["began"]
+    skew, share = (results.estimate(name, target, case) for name in ("client_skew", "client_skew_share"))
+    skewed = share is not None and any(value > SKEW for value in share.values)
+    told = None if skew is None else skew.summary.median
+    return (
+        Cell.text(results.case_name(target, case)),
+        Cell((f"{number}, {host}",), href, "text", marks=(CLIENT_LIMITED,) if busy else ()),
+        *own,
+        MISSING if late is None else Cell((human.quantity(late, "s"),), href),
+        MISSING if told is None else Cell((human.quantity(told, "s"),), href, marks=(SKEWED,) if skewed else ()),
+    )
+
+
+def _shown(value: float, metric: str, unit: str) -> str:
+    return human.percent(value) if metric in _CPU else human.quantity(value, unit)
