@@ -1,4 +1,4 @@
-"""Load and validate the study; helpers that name files and resources. No rule."""
+"""Load and validate the study; helpers that name files and resources. No rules."""
 
 import re
 import sys
@@ -8,7 +8,7 @@ from pathlib import Path
 from snakemake.exceptions import WorkflowError
 
 from benchstudy.jobs import inputs, madetables, snakemake_adapter
-from benchstudy.jobs.running import begin
+from benchstudy.jobs.running import begin, not_confirmed
 from benchstudy.measuring import confirmed
 from benchstudy.measuring.raw import index_problem
 from benchstudy.model import groups, hints, paths, registry
@@ -29,7 +29,7 @@ snakemake_adapter.check_place(workflow)
 snakemake_adapter.end_with_ctrl_c(workflow)
 snakemake_adapter.print_short_lines(workflow)
 
-# A configfile directive would be merged with the one of the command line, key by key: two studies mixed into one.
+# A configfile directive would be merged, key by key, with the command line's: a mix of two studies.
 if not snakemake_adapter.names_study(workflow):
 
     configfile: str(hints.EMBEDDED)
@@ -40,7 +40,7 @@ hints.announce(workflow.configfiles)
 try:
     for file in workflow.configfiles:
         refuse_repeated_keys(Path(file))
-    # Jobs are told this one: what a system is may have changed when they begin.
+    # Jobs get this one: a system's definition may have changed by the time they start.
     DECLARED = with_systems(config, Path(workflow.configfiles[-1]).parent if workflow.configfiles else None)
     STUDY = parse_study(DECLARED)
     if STUDY.measure:
@@ -49,7 +49,7 @@ except BenchstudyError as error:
     raise WorkflowError(str(error))
 
 PLANS = {(plan.target, plan.family_name): plan for plan in STUDY.sessions()}
-# Of a study with many targets, whose jobs are each of a group of them; none in all others.
+# Groups of a study with many targets, each of which has its own jobs; empty for all other studies.
 GROUPS = groups.groups(STUDY)
 FAMILIES = list(STUDY.families)
 PAGES = [*FAMILIES, *STUDY_PAGES]
@@ -60,7 +60,7 @@ for page in snakemake_adapter.asked_pages(workflow):
     if page not in KNOWN_PAGES:
         raise WorkflowError(f"{page}: study {STUDY.study!r} has no such page: {nearest(page, KNOWN_PAGES)}")
 
-# Jobs are scripts beside this workflow, under Snakemake's own interpreter, whatever PATH says.
+# Jobs are scripts beside this workflow, under Snakemake's own interpreter, whatever the PATH.
 scripts = paths.nearest(Path(), "workflow/scripts")
 shell.prefix('script() {{ name=$1; shift; {sys.executable:q} {scripts:q}/"$name" "$@"; }}; ')
 
@@ -77,7 +77,7 @@ def session_index(target, family):
 
 
 def session_indexes(wildcards):
-    """session.json of every session, or of one family's where the wildcards say so."""
+    """session.json of every session, or of one family's if the wildcards name one."""
     family = getattr(wildcards, "family", None)
     found = {
         f"{plan_family} on {target}": session_index(target, plan_family)
@@ -86,15 +86,16 @@ def session_indexes(wildcards):
     }
     unmeasured = [name for name, file in found.items() if not STUDY.measure and not Path(file).exists()]
     if unmeasured:
+        more = f" and {len(unmeasured) - 20} more" if len(unmeasured) > 20 else ""
         snakemake_adapter.refuse_to_plan(
-            f"measure is false, and study {STUDY.study!r} has no measured data of: {', '.join(unmeasured)}. "
+            f"measure is false, and study {STUDY.study!r} has no measured data of: {', '.join(unmeasured[:20])}{more}. "
             "Leave measure=false out to measure it, or take these families or targets out of the study."
         )
     return list(found.values())
 
 
 def sessions_of_tables(wildcards):
-    """Their indexes. Tables that were altered, or cut off, since they were made are made again."""
+    """Indexes of the sessions. Tables that were altered or truncated since they were made are made again."""
     tables = f"data/tidy/{STUDY.study}/{wildcards.family}"
     if not madetables.are_whole(Path(tables)):
         snakemake_adapter.plan_again(workflow, tables)
@@ -103,7 +104,7 @@ def sessions_of_tables(wildcards):
 
 @cache
 def doubtful_files():
-    """Raw files that may not be what they were when they were compared last. Nothing is read or written for it."""
+    """Raw files that may have changed since they were last compared. Reads and writes none of them."""
     found = confirmed.doubtful(Path(), STUDY.stores(Path()))
     if found:
         more = f" and {len(found) - 3} more" if len(found) > 3 else ""
@@ -112,14 +113,14 @@ def doubtful_files():
 
 
 def sessions_to_confirm(wildcards):
-    """Their indexes. Sessions are confirmed again when a raw file is doubtful, whatever else there is to do."""
+    """Indexes of the sessions. A doubtful raw file makes sessions be confirmed again, whatever else there is to do."""
     if doubtful_files():
         snakemake_adapter.plan_again(workflow, SESSIONS_HELD)
     return session_indexes(wildcards)
 
 
 def sessions_to_pack(wildcards):
-    """Their indexes; a crate is packed again when a raw file is doubtful."""
+    """Indexes of the sessions. A doubtful raw file makes the crate be packed again."""
     if doubtful_files():
         snakemake_adapter.plan_again(workflow, f"reports/{STUDY.study}.crate.zip")
     return session_indexes(wildcards)
@@ -131,7 +132,7 @@ def plan_digest(wildcards):
 
 
 def facts_of_session(wildcards):
-    """Of its hosts, where something is measured there. A session that could not be held is planned again, and its index
+    """Facts of its hosts, if something is measured there. A session that could not be held is planned again, and its index
     stays until it is.
     """
     return needed_facts(wildcards.target, wildcards.family)
@@ -147,12 +148,12 @@ def needed_facts(target, family):
 
 
 def facts_of_group(job, wildcards):
-    """As of a session, of each target."""
+    """Like that of a session, for each target."""
     return [facts for target in job.targets if (facts := needed_facts(target, job.family))]
 
 
 def deploys_of_group(job, wildcards):
-    """As of a target and family; the targets without a problem are left as they are by the job."""
+    """Like that of a target and family; the job leaves targets without a problem unchanged."""
     for facts in job.facts:
         if facts_problems(Path(facts)):
             snakemake_adapter.plan_again(workflow, facts)
@@ -164,7 +165,7 @@ def plan_of_group(job, wildcards):
 
 
 def asked_of_group(job, wildcards):
-    """What is to be on its hosts."""
+    """What its hosts should have."""
     return [asked_of(job.family)[target] for target in job.targets]
 
 
@@ -196,17 +197,17 @@ def deploys_of(family):
 
 
 def hosts_of_target(wildcards):
-    """Who plays which role: another host must be provisioned too."""
+    """Which host plays which role: a different host must be provisioned too."""
     return STUDY.targets[wildcards.target].roles
 
 
 def programs_of_family(wildcards):
-    """What its sessions start on the hosts: another server or generator may have to be installed."""
+    """What its sessions start on the hosts: a new server or generator may need installing."""
     return programs_by_host(STUDY, wildcards.target, wildcards.family)
 
 
 def cases_of_family(wildcards):
-    """What the study says there is to measure, and how it is read: a table has a row a case, measured or not."""
+    """What the study says to measure, and how to read it: a table has one row per case, measured or not."""
     plans = [plan for plan in PLANS.values() if plan.family_name == wildcards.family]
     reading = plans[0].family.reading
     return [plan.digest + reading for plan in plans]
@@ -223,7 +224,7 @@ def tables_of_page(wildcards):
 
 
 def families_of_page(page):
-    """Whose tables it shows: the family's own first, then those that its ceilings are measured by."""
+    """The families whose tables it shows: its own first, then those that measure its ceilings."""
     if page in STUDY_PAGES:
         return FAMILIES
     ceilings = [c.measured.family for c in STUDY.ceilings if c.measured and c.family == page]
@@ -231,19 +232,19 @@ def families_of_page(page):
 
 
 def files_of_pages():
-    """Every page with its figures, tables and executed notebook, and what is made of them all."""
+    """Every page with its figures, tables and executed notebook, and what is made from all of them."""
     of_study = [f"reports/{STUDY.study}/index.html", f"reports/{STUDY.study}.zip"]
     each = ("{page}.html", "{page}", "notebooks/{page}.ipynb")
     return [*of_study, *(f"reports/{STUDY.study}/{file.format(page=page)}" for page in PAGES for file in each)]
 
 
 def notebook_of_page(wildcards):
-    """The project's own, what ships, or what the family brings."""
+    """The project's own notebook, the one that ships, or the family's."""
     return str(registry.notebook(wildcards.page, Path()))
 
 
 def acknowledged_findings():
-    """What pages print beside findings of lints; it belongs to no measurement, so nothing is measured again for it."""
+    """What pages print beside lints' findings. It is not part of a measurement, so changes measure nothing."""
     return [entry.model_dump_json() for entry in STUDY.acknowledge]
 
 
@@ -252,13 +253,13 @@ def provision_facts():
     return [facts_file(target, family) for (target, family), plan in PLANS.items() if not plan.config.import_only]
 
 
-# A family's jobs come before those of the next one, so that its page is there early: first the families for which no
-# program is built, and of these, the ones whose pages show no other.
+# A family's jobs come before those of the next one, so that its page is ready early. First come the families for which
+# no program is built, and of these, the ones whose pages show no other family.
 IN_TURN = sorted(FAMILIES, key=lambda family: (may_build(STUDY, family), len(families_of_page(family))))
 
 
 def turn_of_family(wildcards):
-    """Its jobs' priority: the higher, the earlier."""
+    """The priority of its jobs; higher ones come earlier."""
     return turn_of(wildcards.family)
 
 
@@ -267,12 +268,12 @@ def turn_of(family):
 
 
 def turn_of_page(wildcards):
-    """That of its family. Pages of the study as a whole need all families."""
+    """The priority of its family. Pages of the study as a whole need all families."""
     return turn_of(wildcards.page) if wildcards.page in IN_TURN else 0
 
 
 def relative(file):
-    """As rules name files of the project; others lie where they lie."""
+    """The path that rules use: relative for the project's files, unchanged for others."""
     return str(file.relative_to(Path.cwd()) if file.is_relative_to(Path.cwd()) else file)
 
 
@@ -295,27 +296,27 @@ def code_of_crate(wildcards):
     return inputs.code_of_crate()
 
 
-# A host, or a group of hosts where there are many, has many places. A job that measures or provisions there takes them
-# all, so that no two ever overlap whatever the number of cores. Where a host is this very machine, the jobs that compute
-# here take one each: they may run side by side, and never beside a measurement, which they would disturb. Not in the
-# profile, because `--resources` on the command line replaces a profile's limits as a whole.
+# A host, or a group of hosts if there are many, has many places. A job that measures or provisions there takes all of
+# them, so that two such jobs never overlap, whatever the number of cores. If a host is this machine, jobs that compute
+# here take one place each: they may run side by side, but never beside a measurement, which they would disturb. This
+# is not in the profile, because `--resources` on the command line replaces all of a profile's limits.
 ALL_PLACES = 1000
 PLACES = groups.places(STUDY)
 
 
 def distance_of_blocks(wildcards):
-    """From the beginning of one block to that of the next, at least."""
+    """The least time from the start of one block to the start of the next."""
     return f"{PLANS[wildcards.target, wildcards.family].blocks_apart_s:g}s"
 
 
 def places_taken(hosts, wildcards):
-    """All places where the job's target has a host, none elsewhere."""
+    """All places of the hosts of the job's target, none elsewhere."""
     return 0 if hosts.isdisjoint(STUDY.targets[wildcards.target].roles.values()) else ALL_PLACES
 
 
 snakemake_adapter.limit_resources(workflow, dict.fromkeys(PLACES, ALL_PLACES))
 WHOLE_HOSTS = {name: partial(places_taken, hosts) for name, hosts in PLACES.items()}
-# No resource, but what `snakemake -n` is to show: it decides how long a session takes.
+# Not a resource, but `snakemake -n` should show it, because it decides how long a session takes.
 SPREAD = {"blocks_apart": distance_of_blocks} if any(plan.blocks_apart_s for plan in PLANS.values()) else {}
 BESIDE_NO_MEASUREMENT = {name: 1 for name, hosts in PLACES.items() if any(STUDY.hosts[host].loopback for host in hosts)}
 
@@ -325,7 +326,7 @@ def is_forced(job, wildcards):
 
 
 class JobOfGroup:
-    """What its rule says of a family's job on a group of targets. What was forced is done again whatever there is."""
+    """What its rule says about a family's job on a group of targets. Forced jobs are done again in any case."""
 
     def __init__(self, kind, group, family):
         self.family = family
@@ -338,7 +339,7 @@ class JobOfGroup:
         self.priority = turn_of(family)
         few = ", ".join(self.targets[:3]) + (", …" if len(self.targets) > 3 else "")
         self.resources = {f"group_{group.number}": ALL_PLACES, "targets": f"{len(self.targets)} ({few})"}
-        # What the script is told, which no parameter could be without making the job due.
+        # What the script gets; as parameters these would make the job due.
         self.resources |= {"family": family, "group": group.number, "again": partial(is_forced, self)}
         if self.plans and self.plans[0].blocks_apart_s:
             self.resources["blocks_apart"] = f"{self.plans[0].blocks_apart_s:g}s"
@@ -346,7 +347,7 @@ class JobOfGroup:
 
 
 def jobs_of_groups(kind, *, hosts_needed):
-    """One a group and family; `hosts_needed`: no families of which outputs are only imported."""
+    """One per group and family. `hosts_needed`: without families that only have imported outputs."""
     for family, config in STUDY.families.items():
         for group in [] if hosts_needed and config.import_only else GROUPS:
             job = JobOfGroup(kind, group, family)
@@ -354,7 +355,7 @@ def jobs_of_groups(kind, *, hosts_needed):
                 yield job
 
 
-# The job of a group stands for one of each of its targets: by the name of its rule, what gives their rule and wildcards.
+# A group's job stands for one job per target. By the name of its rule: a function that gives their rule and wildcards.
 STANDS_FOR = {}
 
 
@@ -369,7 +370,7 @@ def sessions_of_group(job):
 
 
 def provisionings_of_group(job):
-    """Of the targets that it will provision: no other host needs to be asked what is built there."""
+    """Only for the targets that it will provision: no other host needs to be asked what is built there."""
     return [
         ("provision_target", {"target": target, "family": job.family})
         for target, facts in zip(job.targets, job.facts, strict=True)

@@ -1,9 +1,9 @@
-"""Measure: one job holds the session of one family on one target, or those of a group where there are many targets."""
+"""Measure: one job holds the session of one family on one target, or those of a group if there are many targets."""
 
 if not GROUPS:
 
     rule measure_session:
-        """Measure what is missing. The trials are no output: the DAG could delete them, and must never be able to."""
+        """Measure what is missing. Trials are not outputs, because the DAG must never be able to delete them."""
         input:
             facts=facts_of_session,
         output:
@@ -17,7 +17,7 @@ if not GROUPS:
         params:
             plan=plan_digest,
         shell:
-            # No `script:`, here and in all rules, whose preamble would add a second to every job.
+            # No rule uses `script:`, because its preamble would add a second to every job.
             "script measure_session.py"
             " --target {wildcards.target:q}"
             " --family {wildcards.family:q}"
@@ -34,7 +34,7 @@ for job in jobs_of_groups("measure_group", hosts_needed=False):
         input:
             facts=partial(facts_of_group, job),
         output:
-            # What the job leaves as it is stays; it is the index of a session that has all its trials.
+            # Indexes that the job does not change stay: their sessions have all their trials.
             indexes=update(job.indexes),
         log:
             job.log,

@@ -1,4 +1,4 @@
-"""Provision: what the hosts of a target, or of a group where there are many targets, must have for a family."""
+"""Provision: what the hosts of a target, or of a group if there are many targets, must have for a family."""
 
 if not GROUPS:
 
@@ -34,7 +34,7 @@ for job in jobs_of_groups("provision_group", hosts_needed=True):
         input:
             deploys=partial(deploys_of_group, job),
         output:
-            # Facts that tell no problem and are of what is asked for now stay as they are.
+            # Facts without problems that match what is asked for now stay unchanged.
             facts=update(job.facts),
         log:
             job.log,

@@ -9,7 +9,7 @@ rule make_page:
         published=files_below(paths.published(Path()), "*.csv"),
         code=code_of_page,
     output:
-        # A job that fails leaves what there was.
+        # A failed job leaves the previous page.
         notebook=update("reports/{study}/notebooks/{page}.ipynb"),
         exports=update(directory("reports/{study}/{page}")),
         page=update("reports/{study}/{page}.html"),
@@ -36,16 +36,22 @@ rule make_page:
 
 
 rule build_index:
-    """The first page: the study, its hosts, what failed and why, the way to everything else, and all of it packed."""
+    """The first page: the study, its hosts, what failed and why, links to everything else, and all of it as a zip."""
     input:
         pages=expand("reports/{study}/{page}.html", study=STUDY.study, page=PAGES),
         tables=expand("data/tidy/{study}/{family}", study=STUDY.study, family=FAMILIES),
         sessions=session_indexes,
         code=inputs.code_of_index(FAMILIES),
     output:
-        # Of all studies together: a command of another one may be reading it.
+        # Shared by all studies: a command of another one may be reading it.
         index=update("reports/index.html"),
         study_index=f"reports/{STUDY.study}/index.html",
+        summary=f"reports/{STUDY.study}/study.json",
+        citing=expand(
+            "reports/{study}/{file}",
+            study=STUDY.study,
+            file=["methods.md", "methods.tex", "CITATION.cff", "citation.bib"],
+        ),
         archive=f"reports/{STUDY.study}.zip",
     log:
         f"logs/build_index/{STUDY.study}.log",
@@ -57,7 +63,7 @@ rule build_index:
 
 
 rule build_crate:
-    """A study as one file that others can check and reproduce. Not a part of `report`, because all raw files are read."""
+    """A study as one file that others can check and reproduce. Not part of `report`, because it reads all raw files."""
     input:
         index=rules.build_index.output.study_index,
         sessions=sessions_to_pack,

@@ -2,7 +2,7 @@
 
 
 rule tidy_family:
-    """Parse every trial of a family. What parses is input, because Snakemake does not see imported modules."""
+    """Parse every trial of a family. The parsing code is input, because Snakemake does not see imported modules."""
     input:
         sessions=sessions_of_tables,
         code=code_of_tables,
@@ -24,9 +24,9 @@ rule tidy_family:
 
 
 rule confirm_sessions:
-    """Fail when a session could not be held, or a raw file is not what was sealed.
+    """Fail if a session could not be held, or if a raw file differs from what was sealed.
 
-    Reports are made all the same of what there is, and the next run tries again.
+    Reports are still made from the available data, and the next run tries again.
     """
     input:
         sessions=sessions_to_confirm,
@@ -34,9 +34,7 @@ rule confirm_sessions:
     output:
         held=SESSIONS_HELD,
     log:
-        f"logs/confirm_sessions/{STUDY.study}.log",
+        str(paths.confirmation_log(Path(), STUDY.study)),
     shell:
-        "script confirm_sessions.py"
-        " --held {output.held:q}"
-        f" --study {STUDY.study}"
-        " 2> {log:q} || {{ cat {log:q} >&2; exit 1; }}"
+        # Its message is the last one of the command.
+        "script confirm_sessions.py" " --held {output.held:q}" f" --study {STUDY.study}" " 2> {log:q}"

@@ -1,4 +1,4 @@
-"""Pack the study with all that it takes to check it and to make its reports again."""
+"""Pack the study with everything needed to check it and to make its reports again."""
 
 from pathlib import Path
 

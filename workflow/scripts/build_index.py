@@ -9,7 +9,7 @@ with report_job() as (root, study, _):
     from benchstudy.jobs.running import one_at_a_time
     from benchstudy.report.overview.indexpages import build_index
 
-    # Commands of other studies write the first page of all reports too.
+    # Commands of other studies also write the first page of all reports.
     with one_at_a_time(root):
         build_index(
             study,

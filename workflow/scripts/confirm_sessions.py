@@ -1,4 +1,4 @@
-"""Compare what was just stored, say which sessions could not be held, and fail if there is one."""
+"""Compare what was just stored, say which sessions could not be held, and fail if there are any."""
 
 import argparse
 import sys
@@ -10,8 +10,8 @@ from benchstudy.model import paths
 from benchstudy.model.files import disk_trouble
 
 parser = argparse.ArgumentParser(description=__doc__)
-parser.add_argument("--held", type=Path, required=True, help="written when all were held")
-parser.add_argument("--study", required=True, help="whose sessions the running command has written down")
+parser.add_argument("--held", type=Path, required=True, help="file to write when all were held")
+parser.add_argument("--study", required=True, help="the study whose sessions the running command has recorded")
 told = parser.parse_args()
 sessions = [Path(line) for line in paths.declared_sessions(Path(), told.study).read_text().splitlines()]
 held, problems = [], []
@@ -35,6 +35,6 @@ except OSError as error:
     sys.exit(disk_trouble(error) or str(error))
 if problems:
     sys.exit(
-        "these sessions could not be held (the reports show what there is; the same command tries again):\n"
-        + "\n".join(problems)
+        f"{len(problems)} of {len(sessions)} sessions could not be held. The reports show all other trials. Run "
+        "the same command to try again:\n" + "\n".join(problems)
     )

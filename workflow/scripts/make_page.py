@@ -10,13 +10,13 @@ with report_job("page", "notebook", "tables", "trace", "executed", "exports", "h
     from benchstudy.model import paths
     from benchstudy.report.htmlpages import page_title, render_notebook
 
-    # A family's page is made from its folder of tables, a page of the study from the folder that holds those.
+    # A family's page is made from its folder of tables, a page of the study from the parent of these folders.
     tidy = told.tables if told.page in study.families else str(Path(told.tables).parent)
     parameters = {"study": study.study, "tidy": tidy, "output": told.exports}
     unfinished = paths.unfinished_page(root, study.study, told.page)
     unfinished.parent.mkdir(exist_ok=True)
     unfinished.touch()
-    # What an earlier notebook exported and this one does not; Snakemake has a copy of all, should a cell fail.
+    # Removes exports of an earlier notebook; Snakemake keeps a copy of all of them in case a cell fails.
     shutil.rmtree(told.exports, ignore_errors=True)
     execute(Path(told.notebook), trace=Path(told.trace), output=Path(told.executed), parameters=parameters)
     title = f"{page_title(told.page)} – {study.title or study.study}"

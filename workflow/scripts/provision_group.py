@@ -1,8 +1,8 @@
 """Provision the hosts of a group of targets for a family, side by side."""
 
-from benchstudy.jobs.job import job
+from benchstudy.jobs.preloaded import provisioning_job
 
-with job("family", "group", "again") as (root, study, told):
+with provisioning_job("family", "group", "again") as (root, study, told):
     from benchstudy.jobs.groups import provision_group
 
     provision_group(root, study, told.family, int(told.group), again=told.again == "1")

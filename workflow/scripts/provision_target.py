@@ -2,9 +2,9 @@
 
 from pathlib import Path
 
-from benchstudy.jobs.job import job
+from benchstudy.jobs.preloaded import provisioning_job
 
-with job("target", "family", "facts") as (root, study, told):
+with provisioning_job("target", "family", "facts") as (root, study, told):
     from benchstudy.jobs.running import others_build_soon
     from benchstudy.provisioning.target import provision_target
 

@@ -1,1 +1,1 @@
-"""What Snakemake calls: one module a kind of job."""
+"""The jobs that Snakemake runs: one module per kind of job."""

@@ -1,7 +1,7 @@
-"""papermill's engine for a notebook's cells in this very process.
+"""An engine for papermill that runs a notebook's cells in this process.
 
-A kernel takes longer to start, and to import what a page needs once more, than most pages take to run. What a reader
-gets is the same: the outputs of each cell in their order, and of a failing one the traceback.
+Starting a kernel and repeating the imports of a page takes longer than most pages take to run. The result is the same:
+the outputs of each cell in order, and the traceback of a failing one.
 """
 
 import base64
@@ -22,7 +22,7 @@ from traitlets.config import Config
 
 
 class InProcessEngine(Engine):
-    """Each notebook gets a shell of its own, without history, start-up files or a profile of the user's."""
+    """Each notebook gets its own shell, without history, start-up files or the user's profile."""
 
     @classmethod
     def execute_managed_notebook(cls, nb_man: NotebookExecutionManager, kernel_name: str, **_: Any) -> None:
@@ -32,7 +32,7 @@ class InProcessEngine(Engine):
             try:
                 _run_all(shell, nb_man)
             finally:
-                # What `display` looks for is this very instance; the next notebook gets another.
+                # `display` looks for this instance; the next notebook gets another.
                 _Shell.clear_instance()
         nb_man.nb.metadata["language_info"] = {"name": "python", "version": platform.python_version()}
 
@@ -51,7 +51,7 @@ def _run_all(shell: "_Shell", nb_man: NotebookExecutionManager) -> None:
 
 
 def _run(shell: "_Shell", cell: NotebookNode) -> BaseException | None:
-    """Fills in the cell's outputs; returns what it failed with."""
+    """Fill in the cell's outputs. Returns the exception if it failed."""
     shell.outputs = cell.outputs
     shell.display_pub.outputs = shell.displayhook.outputs = cell.outputs
     with redirect_stdout(_Stream("stdout", cell.outputs)), redirect_stderr(_Stream("stderr", cell.outputs)):
@@ -61,7 +61,7 @@ def _run(shell: "_Shell", cell: NotebookNode) -> BaseException | None:
 
 
 class _Stream(TextIOBase):
-    """What is printed, in its place among the other outputs."""
+    """Collects printed text, in order with the other outputs."""
 
     def __init__(self, name: str, outputs: list[NotebookNode]):
         self.name, self._outputs = name, outputs
@@ -79,7 +79,7 @@ class _Stream(TextIOBase):
 
 
 class _Publisher(DisplayPublisher):
-    """What `display` shows."""
+    """Collects what `display` shows."""
 
     outputs: list[NotebookNode]
 
@@ -91,7 +91,7 @@ class _Publisher(DisplayPublisher):
 
 
 class _Hook(DisplayHook):
-    """What the last line of a cell evaluates to."""
+    """Collects the value of a cell's last line."""
 
     outputs: list[NotebookNode]
 
@@ -120,5 +120,5 @@ class _Shell(InteractiveShell):
 
 
 def _text(data: dict[str, Any]) -> dict[str, Any]:
-    """Pictures as a notebook holds them."""
+    """The data with pictures as a notebook stores them."""
     return {kind: base64.b64encode(v).decode() if isinstance(v, bytes) else v for kind, v in data.items()}

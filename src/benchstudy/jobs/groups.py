@@ -1,4 +1,4 @@
-"""The jobs of studies with many targets: one holds the sessions of a whole group of them, side by side."""
+"""Jobs for studies with many targets: one job holds the sessions of a group of targets in parallel."""
 
 import logging
 import os
@@ -25,15 +25,15 @@ from benchstudy.provisioning.target import asked_of_targets, has_what_is_asked, 
 
 log = logging.getLogger("benchstudy")
 
-# As the rule for a single target has it.
+# As in the rule for a single target.
 _LOG = "logs/{rule}/{study}/{target}/{family}.log"
 _SAID_EVERY_S = 30.0
 
 
 def measure_group(root: Path, study: Study, family: str, group: int, *, again: bool) -> None:
-    """Hold the session of the family on each target of the group, each in a process and with a log of its own.
+    """Hold the session of the family on each target of the group, each in its own process and with its own log.
 
-    A session that has all its trials is left alone, and its index gets the time of now. `again`: none is left alone.
+    A complete session is skipped, and its index gets the present time. `again`: skip none.
     Raises BenchstudyError with the targets whose session left no index.
     """
     targets = groups(study)[group - 1].targets_of(study, family)
@@ -68,13 +68,13 @@ def measure_group(root: Path, study: Study, family: str, group: int, *, again: b
         log.warning("%s: sessions with a problem: %s", family, ", ".join(troubled))
     failed = [f"{target} ({_ending(status)})" for target, status in statuses.items() if status]
     if failed:
-        raise BenchstudyError(f"{family}: these sessions ended before their time: {', '.join(failed)}; see their logs")
+        raise BenchstudyError(f"{family}: these sessions ended early: {', '.join(failed)}; see their logs")
 
 
 def provision_group(root: Path, study: Study, family: str, group: int, *, again: bool) -> None:
-    """Provision the targets of the group for the family, each with a log of its own.
+    """Provision the targets of the group for the family, each with its own log.
 
-    A target that has what it is asked for, by its facts, is not contacted, unless it is to be done `again`.
+    A target is not contacted if its facts say that it has everything it needs, unless `again`.
     """
     targets = groups(study)[group - 1].targets_of(study, family)
     logs = {
@@ -108,7 +108,7 @@ def provision_group(root: Path, study: Study, family: str, group: int, *, again:
 
 
 class _Said:
-    """How many sessions have ended, said now and then: a line for each would bury what matters."""
+    """Logs now and then how many sessions have ended: a line for each would bury what matters."""
 
     def __init__(self, family: str, count: int):
         self._family, self._count, self._ended, self._next = family, count, 0, time.monotonic() + _SAID_EVERY_S
@@ -121,8 +121,8 @@ class _Said:
 
 
 def _make_once(family: str) -> None:
-    """What its sessions would each import, and the graph of imports by which each tells its instrument."""
-    os.environ["OPENBLAS_NUM_THREADS"] = "1"  # numpy's threads would not be there in a fork
+    """Import what each session would import, and build the graph of imports from which each computes its instrument."""
+    os.environ["OPENBLAS_NUM_THREADS"] = "1"  # a fork would not have numpy's threads
     for module in ("run", "parse"):
         registry.part(family, module)
     instrument_sha256(family)

@@ -1,7 +1,8 @@
-"""The code that each kind of job runs, as its rule's input: after an edit there the job is done again, and no other.
+"""The code of each kind of job, as input of its rule: an edit runs exactly the jobs again that use the edited code.
 
-A job's code is its script and whatever that imports. What families bring is imported by name, which no reader of
-imports sees, so that it is named here. How a job starts, logs and fails is nobody's input: it decides no result.
+A job's code is its script and everything that the script imports. Modules of families are imported by name, which an
+analysis of imports cannot see, so they are named here. How a job starts, logs and fails decides no result, so it is no
+input.
 """
 
 from collections.abc import Iterable
@@ -14,40 +15,41 @@ _SCRIPTS = "workflow/scripts"
 
 
 def code_of_tables(family: str) -> list[str]:
-    """Of tidy_family: the family's parser, and no other family's."""
+    """The code of tidy_family: with the parser of this family only."""
     return _code("tidy_family", ["benchstudy.jobs.tidy", *_parts("family", "parse", of=[family])])
 
 
 def code_of_confirmation() -> list[str]:
-    """Of confirm_sessions: what compares raw files."""
+    """The code of confirm_sessions, which compares raw files."""
     return _code("confirm_sessions", ["benchstudy.measuring.confirmed"])
 
 
 def code_of_page(page: str, notebook: Path, families: Iterable[str]) -> list[str]:
-    """Of make_page: what the notebook of the page imports, what executes it, and what renders it.
+    """The code of make_page: what the notebook of the page imports, what executes it, and what renders it.
 
-    `families`: the study's, all of which a page of the study as a whole shows.
+    `families`: all families of the study, for pages about the whole study.
     """
     shown = families if page in STUDY_PAGES else [page]
     published = _parts("page.published", of=registry.names()) if page in STUDY_PAGES else []
     made = ["benchstudy.jobs.notebooks", "benchstudy.report.htmlpages", *sources.imported_by_notebook(notebook)]
-    return _code("make_page", [*made, *_parts("family", of=shown), *published, *_lints()])
+    words = _parts("page.wording", of=[page]) if page not in STUDY_PAGES else []  # of comparisons
+    return _code("make_page", [*made, *_parts("family", of=shown), *words, *published, *_lints()])
 
 
 def code_of_index(families: Iterable[str]) -> list[str]:
-    """Of build_index. `families`: the study's."""
+    """The code of build_index. `families`: the study's."""
     return _code("build_index", ["benchstudy.report.overview.indexpages", *_parts("family", of=families), *_lints()])
 
 
 def code_of_crate() -> list[str]:
-    """Of build_crate: a crate holds the code itself, so all of it counts."""
-    from benchstudy.provenance.contents import software  # here: only this job needs it
+    """The code of build_crate: all of it, because a crate holds the code itself."""
+    from benchstudy.provenance.contents import software  # only this job needs it
 
     return list(map(str, software(Path()).values()))
 
 
 def _lints() -> list[str]:
-    """Every family's rules: a finding may be of any figure."""
+    """The rules of every family, because a finding may be about any figure."""
     return _parts("lints", of=registry.names())
 
 
@@ -56,7 +58,7 @@ def _parts(*modules: str, of: Iterable[str]) -> list[str]:
 
 
 def _code(rule: str, roots: Iterable[str]) -> list[str]:
-    """Files, as paths from the project's folder where they lie in it."""
+    """Files, as paths relative to the project's folder if they lie in it."""
     here, found = Path.cwd(), sources.files(sources.closure(roots))
     script = paths.places(Path(), f"{_SCRIPTS}/{rule}.py")
     return [str(path.relative_to(here) if path.is_relative_to(here) else path) for path in (*script, *found)]

@@ -1,6 +1,7 @@
-"""What every job script of the workflow does around its one call: arguments, study, log file, a clear way to fail."""
+"""What every job script of the workflow does around its one call: arguments, study, log file, clear errors."""
 
 import argparse
+import hashlib
 import json
 import logging
 import socket
@@ -19,17 +20,16 @@ from benchstudy.model.study import Study, parse_study
 
 @contextmanager
 def job(*names: str) -> Iterator[tuple[Path, Study, argparse.Namespace]]:
-    """The project's folder, the study, and what the rule tells the script: `--<name> TEXT` for each of `names`.
+    """The project's folder, the study, and the arguments from the rule: `--<name> TEXT` for each of `names`.
 
-    Every script is told `--study` (the name) and `--log` too; the study is what the running command has written down.
-    An error that the user can mend ends the job with its message, no traceback.
+    Every script also gets `--study` (the name) and `--log`. The study is the one that the running command has frozen.
+    An error that you can fix ends the job with its message, without a traceback.
     """
     parser = argparse.ArgumentParser(allow_abbrev=False)
     for name in (*names, "study", "log"):
         parser.add_argument(f"--{name}", required=True)
     told = parser.parse_args()
-    declared = paths.declared_study(Path(), told.study)
-    logging.raiseExceptions = False  # a log on a full disk must not bury what says that it is full
+    logging.raiseExceptions = False  # a failing log on a full disk must not bury the message that the disk is full
     try:
         undo = log_to(Path(told.log))
     except OSError as error:
@@ -39,15 +39,26 @@ def job(*names: str) -> Iterator[tuple[Path, Study, argparse.Namespace]]:
             if watched_controller()():
                 raise KeyboardInterrupt
             require_locks(paths.in_use(Path(), told.study))
-            yield Path.cwd(), parse_study(json.loads(declared.read_text(encoding="utf-8"))), told
+            yield Path.cwd(), _study(told.study), told
     finally:
         undo()
 
 
-def require_locks(held: Path) -> None:
-    """Called by a job. `held`: what its command holds the lock of, which must hold on whatever machine the job runs.
+def _study(name: str) -> Study:
+    """Raises BenchstudyError where the file is not the one that the command has frozen."""
+    path = paths.declared_study(Path(), name)
+    text = path.read_bytes() if path.is_file() else b""
+    if paths.is_frozen(path) and hashlib.sha256(text).hexdigest() != path.stem:
+        raise BenchstudyError(
+            f"{path}: was altered or removed since this command began, whose study it is: run the command again"
+        )
+    return parse_study(json.loads(text))
 
-    Raises BenchstudyError when it does not.
+
+def require_locks(held: Path) -> None:
+    """Called by a job. `held`: a file that its command has locked. The lock must be visible on the job's machine.
+
+    Raises BenchstudyError if it is not.
     """
     if controller_is_here() or not held.exists():
         return
@@ -55,14 +66,14 @@ def require_locks(held: Path) -> None:
         free = lock_if_free(file.fileno())
     if free and heard_elsewhere():
         raise BenchstudyError(
-            f"{held.absolute()}: its lock, held by a command on another machine, is free on {socket.gethostname()}: "
+            f"{held.absolute()}: another machine holds its lock, but it is free on {socket.gethostname()}: "
             f"two sessions could write the same trials. {WHERE_LOCKS_HOLD}"
         )
 
 
 @contextmanager
 def said_in_log() -> Iterator[None]:
-    """Around what a job does: what ends it stands in its log, and gives its exit status."""
+    """Around a job: writes the error that ends it to its log, and sets the exit status."""
     log = logging.getLogger("benchstudy")
     try:
         yield

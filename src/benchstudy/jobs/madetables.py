@@ -1,4 +1,4 @@
-"""Whether tables are still what was made. Raw files decide and tables are derived: a damaged one is made again."""
+"""Checks that tables are as they were made. Tables are derived from raw files, so a damaged one is made again."""
 
 import json
 from pathlib import Path
@@ -9,12 +9,12 @@ _MADE = ".made.json"
 
 
 def remember(folder: Path) -> None:
-    """What the tables of a folder are like now that all of them were made."""
+    """Remember the state of a folder's tables after all of them were made."""
     write_atomically(folder / _MADE, json.dumps(_state_of(folder)))
 
 
 def are_whole(folder: Path) -> bool:
-    """Whether they are as they were made; True where there are none yet. None of them is read."""
+    """Whether the tables are as they were made; True if there are none yet. Reads no table."""
     try:
         return not folder.exists() or json.loads((folder / _MADE).read_bytes()) == _state_of(folder)
     except (OSError, ValueError):
@@ -22,6 +22,6 @@ def are_whole(folder: Path) -> bool:
 
 
 def _state_of(folder: Path) -> dict[str, list[int]]:
-    """Size and time of each."""
+    """Size and time of each table."""
     found = {path.name: path.stat() for path in sorted(folder.glob("*.parquet"))}
     return {name: [stat.st_size, stat.st_mtime_ns] for name, stat in found.items()}

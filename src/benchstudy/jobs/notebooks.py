@@ -1,4 +1,4 @@
-"""Execute a notebook with parameters, keeping what a failing cell said."""
+"""Executes a notebook with parameters, and keeps the output of a failing cell."""
 
 import json
 import logging
@@ -17,24 +17,24 @@ if TYPE_CHECKING:
 
 log = logging.getLogger("benchstudy")
 
-# A kernel that starts while the machine is still busy needs more than Jupyter's minute.
+# A kernel that starts on a busy machine needs more than Jupyter's default of one minute.
 _START_TIMEOUT_S = 180
-# The kernel of our notebooks, whose cells need none: cellrunner.py.
+# The kernel named in our notebooks. Their cells run without one: cellrunner.py.
 _OWN_KERNEL, _OWN_ENGINE = "python3", "benchstudy-in-process"
-# How IPython says where in a cell it was, in colours.
+# How IPython names the line of a cell, in colour.
 _LINE = re.compile(r"Cell In\[\d+\], line (\d+)")
 _COLOURS = re.compile(r"\x1b\[[0-9;]*m")
-# How papermill marks the cell with the parameters it was given.
+# The tag with which papermill marks the cell of parameters.
 _INJECTED = "injected-parameters"
 
 
 def execute(notebook: Path, trace: Path, output: Path, parameters: Mapping[str, Any]) -> None:
-    """Run `notebook` into `trace` (kept also when a cell fails) and write it to `output` when all cells ran.
+    """Run `notebook` into `trace`, which is kept even if a cell fails, and write it to `output` once all cells ran.
 
-    `output` lacks when it ran and for how long: the same data give the same bytes. A notebook for another kernel than
+    `output` holds no times of the run, so the same data give the same bytes. A notebook for a kernel other than
     `python3` gets that kernel. Raises BenchstudyError that names a failing cell.
     """
-    # Here, because they take longer to import than most jobs run.
+    # Imported here because these imports take longer than most jobs.
     import papermill
     from papermill.engines import papermill_engines
     from traitlets.config import Config
@@ -54,11 +54,11 @@ def execute(notebook: Path, trace: Path, output: Path, parameters: Mapping[str, 
                 trace,
                 parameters=dict(parameters),
                 engine_name=_OWN_ENGINE if kernel == _OWN_KERNEL else None,
-                # Twice a cell would take longer than the cells; a failing one is written all the same.
+                # Saving after each cell would take longer than the cells. A failing notebook is written anyway.
                 request_save_on_cell_execute=False,
                 start_timeout=_START_TIMEOUT_S,
                 progress_bar=False,
-                # Sockets in a folder of their own: no port that another user of the machine could listen on.
+                # Sockets in a private folder, instead of ports that another user of the machine could listen on.
                 config=Config({"KernelManager": {"transport": "ipc", "ip": f"{sockets}/kernel"}}),
             )
     except papermill.PapermillExecutionError as error:
@@ -72,7 +72,7 @@ def execute(notebook: Path, trace: Path, output: Path, parameters: Mapping[str, 
 
 
 def _line_of(error: "PapermillExecutionError") -> str:
-    """Of the cell, the one that failed: ", line 2, `page.table(…)`"; "" where the traceback does not tell it."""
+    """The line of the cell that failed: ", line 2, `page.table(…)`"; "" if the traceback does not name it."""
     told = _LINE.search(_COLOURS.sub("", "\n".join(error.traceback)))
     lines = error.source.splitlines()
     if told is None or int(told[1]) > len(lines):
@@ -81,7 +81,7 @@ def _line_of(error: "PapermillExecutionError") -> str:
 
 
 def _said_by(error: "PapermillExecutionError") -> str:
-    """What is wrong. Errors of our own say it in words; the name of another's is half of what it says."""
+    """The error message. For errors of other packages it has the exception's name, which is half the message."""
     if error.ename in _own_errors(BenchstudyError):
         return error.evalue
     trouble = disk_trouble(Exception(error.evalue))
@@ -93,7 +93,7 @@ def _own_errors(kind: type[BenchstudyError]) -> set[str]:
 
 
 def _timeless(notebook: dict[str, Any]) -> dict[str, Any]:
-    """`notebook` without what papermill and kernels note of the run itself, and an id drawn anew each time."""
+    """`notebook` without what papermill and kernels record about the run, and without random ids."""
     for part in (notebook, *notebook["cells"]):
         for noted in ("papermill", "execution"):
             part["metadata"].pop(noted, None)

@@ -1,8 +1,8 @@
-"""What was parsed of a session's trials, kept: tables are made of such parts, and a further session costs its own.
+"""Keeps the parsed trials of a session as a part. Tables are made from parts, so a new session costs only itself.
 
-A part is a folder of Parquet tables. Its name is a digest of all that it is made from: the sums of its trials' files,
-the code that parses them, and what the study says of reading. So a part is right or it is not there, and all of them
-may be deleted at any time. What a session's index says of trials beside that, such as discards, is no part of it.
+A part is a folder of Parquet tables. Its name is a digest of everything it is made from: the sums of its trials' files,
+the code that parses them, and the study's settings for parsing. So a part is correct or missing, and you may delete all
+of them at any time. A part does not hold what only the session's index says about trials, such as discards.
 """
 
 import hashlib
@@ -13,7 +13,8 @@ import platform
 import shlex
 import shutil
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
+from itertools import groupby
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -76,13 +77,13 @@ TRIALS = {
     "disturbance": pl.String,
     "set_aside": pl.String,
 }
-# What each host of a trial did beside it: `interference.METRICS`, for every family.
+# The activity of others on each host of a trial: `interference.METRICS`, for every family.
 HOSTS = {
     **{name: pl.String for name in ("target", "case", "trial", "host", "metric", "unit")},
     "block": pl.Int64,
     "value": pl.Float64,
 }
-# Of every family; what else there is are its own series.
+# Tables of every family. All others are the family's own series.
 SCHEMAS = {"trials": TRIALS, "observations": OBSERVATIONS, "hosts": HOSTS}
 _CONTENT = "part.json"
 # By table.
@@ -91,11 +92,12 @@ _Rows = dict[str, list[dict[str, Any]]]
 
 @dataclass
 class Part:
-    """`tables` by name, without those that have no row. Of each trial, in their order there: `uuids`; `unreadable`,
-    what its parser says against it, or None; and `rows`, by table how many. `levels` by case.
+    """`tables` by name, without empty ones: files, or frames where nothing is stored. Per trial, in the order of the
+    tables: `uuids`; `unreadable`, the parser's error or None; and `rows`, the number of rows by table. `levels` by
+    case.
     """
 
-    tables: Mapping[str, pl.DataFrame]
+    tables: Mapping[str, "Path | pl.DataFrame"]
     uuids: list[str] = field(default_factory=list)
     unreadable: list[str | None] = field(default_factory=list)
     rows: dict[str, list[int]] = field(default_factory=dict)
@@ -103,7 +105,7 @@ class Part:
 
 
 class Parts:
-    """Of a family of a study, below `folder`. The names of those that were asked for are `used`."""
+    """The parts of a family of a study, below `folder`. `used` holds the names of those that were requested."""
 
     def __init__(self, root: Path, folder: Path, family: Family):
         self._root, self._folder, self._family = root, folder, family
@@ -112,8 +114,8 @@ class Parts:
     def part(
         self, plan: "SessionPlan", store: Path, entries: Sequence[Mapping[str, Any]], discarded: Mapping[str, str]
     ) -> Part:
-        """Of the trials that `entries` of the index name. Raises CorruptTrial, but for a trial that is discarded: it is
-        left out then, with a warning.
+        """The part for the trials that `entries` of the index name. Raises CorruptTrial, except for a discarded trial,
+        which is left out with a warning.
         """
         sums = [[entry["path"], *((file["name"], file["sha256"]) for file in entry["files"])] for entry in entries]
         about = [
@@ -128,20 +130,20 @@ class Parts:
         part = _kept(self._folder / name)
         if part is None:
             part = _Making(self._root, plan, self._family).part(store, entries, discarded)
-            # What a discarded trial is when somebody mends its files must not be forgotten.
+            # Not kept, so that a discarded trial is read again if somebody repairs its files.
             if len(part.uuids) == len(entries):
-                _keep(self._folder / name, part)
+                part = _keep(self._folder / name, part)
         return part
 
     def remove_others(self) -> None:
-        """What no session needs any more."""
+        """Remove parts that no session needs any more."""
         for folder in self._folder.glob("*"):
             if folder.name not in self.used:
                 shutil.rmtree(folder)
 
 
 def _digest_of_code(family: str) -> str:
-    """Of what makes parts, and of what it is executed by."""
+    """Digest of the code that makes parts, and of the versions that execute it."""
     package = registry.packages()[family]
     files = sources.files(sources.closure([__name__, f"{package}.family", f"{package}.parse"]))
     named = [(sources.name_of(file), sha256_of(file)) for file in files]
@@ -152,37 +154,49 @@ def _digest_of_code(family: str) -> str:
 
 
 def _kept(folder: Path) -> Part | None:
-    """None where there is none, or a damaged one."""
+    """The stored part; None if it is missing or damaged."""
     try:
         content = orjson.loads((folder / _CONTENT).read_bytes())
         tables = {}
         for name, digest in content.pop("sha256").items():
-            whole = (folder / f"{name}.parquet").read_bytes()
-            if hashlib.sha256(whole).hexdigest() != digest:
+            tables[name] = folder / f"{name}.parquet"
+            if sha256_of(tables[name]) != digest:
                 return None
-            tables[name] = pl.read_parquet(io.BytesIO(whole))
         return Part(tables, **content)
-    except (OSError, LookupError, TypeError, ValueError, pl.exceptions.PolarsError):
+    except (OSError, LookupError, TypeError, ValueError):
         return None
 
 
-def _keep(folder: Path, part: Part) -> None:
-    """All of it or nothing: a part that a killed job began has another name."""
+def _keep(folder: Path, part: Part) -> Part:
+    """Store a part completely or not at all, and return it as stored. One that a killed job began has another name."""
     begun = folder.with_name(f".{folder.name}")
     for left in (begun, folder):
         shutil.rmtree(left, ignore_errors=True)
     begun.mkdir(parents=True)
     content = {name: getattr(part, name) for name in ("uuids", "unreadable", "rows", "levels")} | {"sha256": {}}
     for name, table in part.tables.items():
+        assert isinstance(table, pl.DataFrame), "a new part has frames"
         whole = parquet_of(table)
         (begun / f"{name}.parquet").write_bytes(whole)
         content["sha256"][name] = hashlib.sha256(whole).hexdigest()
     (begun / _CONTENT).write_bytes(orjson.dumps(content))
     begun.rename(folder)
+    return replace(part, tables={name: folder / f"{name}.parquet" for name in part.tables})
+
+
+def frames(tables: Sequence[Path | pl.DataFrame]) -> pl.LazyFrame:
+    """Of some parts, one below the other; those that are files are read when it is collected."""
+    found = []
+    for _, of_kind in groupby(tables, key=lambda table: isinstance(table, Path)):
+        alike = list(of_kind)
+        files = [table for table in alike if isinstance(table, Path)]
+        kept = [table for table in alike if isinstance(table, pl.DataFrame)]
+        found.append(pl.scan_parquet(files, glob=False) if files else pl.concat(kept).lazy())
+    return pl.concat(found)
 
 
 def parquet_of(table: pl.DataFrame) -> bytes:
-    """Written by Python, whose errors say that a disk is full; those of polars may not."""
+    """The table as Parquet bytes. Python writes them: its errors name a full disk, and those of polars may not."""
     whole = io.BytesIO()
     table.write_parquet(whole)
     return whole.getvalue()
@@ -205,7 +219,7 @@ class _Making:
             except CorruptTrial as error:
                 if entry["uuid"] not in discarded:
                     raise
-                log.warning("discarded, and left out: %s", error)
+                log.warning("left out a discarded trial: %s", error)
                 continue
             rows, long, unreadable = self._of_trial(trial)
             made.uuids.append(trial.record.uuid)
@@ -225,7 +239,7 @@ class _Making:
     def _of_trial(
         self, trial: StoredTrial
     ) -> tuple[dict[str, list[dict[str, Any]]], dict[str, pl.DataFrame], str | None]:
-        """Rows, long tables, and what its parser says against it."""
+        """Rows, long tables, and the parser's error or None."""
         record = trial.record
         row = _trial_row(self._root, trial) | _disturbance(trial, self._plan.disturbance)
         rows: _Rows = {"trials": [row], "observations": [], "hosts": []}
@@ -247,7 +261,7 @@ def _load(folder: Path, entry: Mapping[str, Any]) -> StoredTrial:
     if not folder.is_dir():
         raise BenchstudyError(
             f"{folder}: session.json names this trial, but its folder is gone; restore it, or remove session.json and "
-            f"run {hints.snakemake()}, which lists what there is"
+            f"run {hints.snakemake()}, which lists what exists"
         )
     trial = load_trial(folder)
     stored = {file["name"]: file["sha256"] for file in entry["files"]}
@@ -258,7 +272,7 @@ def _load(folder: Path, entry: Mapping[str, Any]) -> StoredTrial:
 
 
 def table_of(schema: Mapping[str, str], common: Mapping[str, Any], rows: Iterable[Mapping[str, Any]]) -> pl.DataFrame:
-    """Rows of a family's long table, with what all of them have in `common` in front."""
+    """Rows of a family's long table, with the `common` columns first."""
     keys = [pl.lit(common.get(name), dtype=OBSERVATIONS[name]).alias(name) for name in _SERIES_KEYS]
     return pl.DataFrame([dict(row) for row in rows], schema=_types(schema)).select(*keys, pl.all())
 
@@ -270,12 +284,12 @@ def _types(schema: Mapping[str, str]) -> dict[str, Any]:
 def _parse(
     family: Family, trial: StoredTrial, common: Mapping[str, Any]
 ) -> tuple[list[dict[str, Any]], dict[str, pl.DataFrame]]:
-    """What a trial says: observations, and its long tables. Raises ParseError."""
+    """The observations of a trial, and its long tables. Raises ParseError."""
     if trial.record.status != "ok":
         return _failure(trial.record.status), {}
     parsed = family.parse(trial.record.levels, trial.folder)
     rows = [{"metric": o.metric, "value": o.value, "unit": o.unit, "status": "ok"} for o in parsed.observations]
-    # As rows in Python, those of a thousand trials would take gigabytes.
+    # As Python objects, the rows of a thousand trials would take gigabytes.
     with damaged("its rows make no table"):
         return rows, {
             name: table_of(family.series_schemas[name], common, long_rows) for name, long_rows in parsed.series.items()
@@ -283,12 +297,12 @@ def _parse(
 
 
 def _failure(status: str) -> list[dict[str, Any]]:
-    """A failure is a row with a null value: never a zero, never absent."""
+    """A failure as a row with a null value: never a zero, never absent."""
     return [{"metric": "trial", "value": None, "unit": "1", "status": status}]
 
 
 def _trial_row(root: Path, trial: StoredTrial) -> dict[str, Any]:
-    """Without what the index says of it."""
+    """The row of a trial, without what the index says about it."""
     record = trial.record
     first, last = (record.commands[0], record.commands[-1]) if record.commands else (None, None)
     return {
@@ -300,14 +314,14 @@ def _trial_row(root: Path, trial: StoredTrial) -> dict[str, Any]:
         "status": record.status,
         "cause": record.cause,
         "cause_kind": record.failure and record.failure.cause,
-        # Of an output that does not tell it, the record has when it was imported.
+        # If an output has no times, the record has the time of its import.
         "started": None if record.started == record.verified.get("imported") else record.started,
         "duration_s": record.duration_s,
         "argv": "\n".join(shlex.join(command.argv) for command in record.commands)
         or record.verified.get("command", ""),
         "raw": str(trial.folder.resolve().relative_to(root.resolve())),
         "raw_files": json.dumps([file._asdict() for file in trial.files]),
-        # What was imported tells both in its record.
+        # An imported trial has both in its record.
         "tool": first.tool.name if first else record.verified.get("tool"),
         "tool_version": first.tool.version if first else record.verified.get("tool_version"),
         "tool_sha256": first.tool.sha256 if first else None,
@@ -322,7 +336,7 @@ def _trial_row(root: Path, trial: StoredTrial) -> dict[str, Any]:
 
 
 def _disturbance(trial: StoredTrial, policy: "DisturbancePolicy") -> dict[str, Any]:
-    """`disturbed` is null where nobody looked."""
+    """`disturbed` is null if nobody measured it."""
     seen = disturbances.seen(trial)
     worst = interference.worst(seen)
     return {
@@ -332,7 +346,7 @@ def _disturbance(trial: StoredTrial, policy: "DisturbancePolicy") -> dict[str, A
 
 
 def _host_rows(trial: StoredTrial, common: Mapping[str, Any]) -> list[dict[str, Any]]:
-    """Raises ParseError for counters that cannot be a host's."""
+    """What others did on each host. Raises ParseError for impossible counters."""
     with damaged(interference.FILE):
         return [
             {**common, "host": host, "metric": name, "unit": interference.METRICS[name].unit, "value": float(value)}

@@ -1,12 +1,14 @@
-"""Jobs of the workflow that begin with their imports done: each goes on in a fork of one process that has made them.
+"""Starts jobs of the workflow with their imports done: each job continues in a fork of one process that has made them.
 
-A page's job would import for longer than it computes, and a study has two such jobs a page. The process is started by
-the first job that asks and ends with the command that the user gave. It holds libraries only: the package itself is
-imported afresh by every job, which so never runs older code than Snakemake believes.
+Imports would take longer than the work itself for a page, or for provisioning a host that has everything.
+The first job that asks starts the process. It imports what a kind of job needs when the first job of that kind comes,
+and ends with the user's command. It holds libraries only: every job imports the package itself afresh, so it never runs
+older code than Snakemake assumes.
 """
 
 import argparse
 import fcntl
+import importlib
 import json
 import os
 import runpy
@@ -19,43 +21,54 @@ import threading
 import traceback
 from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from benchstudy.hosts.controller import CONTROLLER_PID, controller_is_here
+from benchstudy.hosts.forks import exit_status
 from benchstudy.model import machine
 from benchstudy.model.paths import local_state
 
 if TYPE_CHECKING:
     from benchstudy.model.study import Study
 
-_LIBRARIES = (
+_OF_HOSTS = (
+    *("paramiko", "psutil", "pydantic.main", "pyinfra.api.connect", "pyinfra.api.operations", "pyinfra.facts.apk"),
+    *("pyinfra.facts.deb", "pyinfra.facts.rpm", "pyinfra.facts.server", "pyinfra.operations.server", "yaml"),
+)
+_OF_REPORTS = (
     *("altair", "IPython.core.completer", "IPython.core.interactiveshell", "jinja2", "nbconvert", "nbformat", "numpy"),
     *("papermill.engines", "polars", "psutil", "pydantic.main", "scipy.optimize", "scipy.stats", "vl_convert", "yaml"),
 )
+# By the first byte that a job sends.
+_LIBRARIES = {b"h": _OF_HOSTS, b"r": _OF_REPORTS}
 _INSIDE = "BENCHSTUDY_PRELOADED"
 _BEGUN = b"b"
-# Set by the command: its jobs may be on other machines, or each be ended with all that it started.
+# Set by the command if its jobs may run on other machines, or are ended with everything that they started.
 JOBS_ELSEWHERE = "BENCHSTUDY_JOBS_ELSEWHERE"
 
 
-def hand_over() -> None:
-    """Go on in the fork: there this returns at once. Here it ends the process, with the exit status of the fork.
+def hand_over(kind: bytes) -> None:
+    """Continue in a fork that has imported what jobs of this kind (`_LIBRARIES`) need.
 
-    Everything stays in this process without a running command of the user's on this machine, with an executor that may
-    bring jobs to others, and when the forks' parent cannot be had.
+    In the fork this returns at once. In this process it does not return, but ends with the fork's exit status.
+
+    The job stays in this process if no user's command runs on this machine, if an executor may run jobs on other
+    machines, and if the parent of the forks is not available.
     """
     if _INSIDE in os.environ or JOBS_ELSEWHERE in os.environ or not controller_is_here():
         return
     controller = os.environ[CONTROLLER_PID]
     try:
         reached = connect(socket_of(controller), controller)
-    except OSError:  # such as on a full disk, which the job itself can say
+    except OSError:  # such as a full disk, which the job itself can report
         return
     with reached as connection:
         asked = {"argv": sys.argv, "folder": os.getcwd(), "environment": dict(os.environ), "path": sys.path}
         request = json.dumps(asked).encode()
         try:
+            connection.sendall(kind)
             socket.send_fds(connection, [len(request).to_bytes(8, "big")], [0, 1, 2])
             connection.sendall(request)
             begun = connection.recv(1)
@@ -70,22 +83,26 @@ def hand_over() -> None:
 
 
 @contextmanager
-def report_job(*names: str) -> Iterator[tuple[Path, "Study", argparse.Namespace]]:
+def _job(kind: bytes, *names: str) -> Iterator[tuple[Path, "Study", argparse.Namespace]]:
     """`job`, in a fork that has its imports."""
-    hand_over()
+    hand_over(kind)
     from benchstudy.jobs.job import job
 
     with job(*names) as given:
         yield given
 
 
+report_job = partial(_job, b"r")
+provisioning_job = partial(_job, b"h")
+
+
 def socket_of(controller: str) -> Path:
-    """Where jobs of the command with this process id ask. Relative to the project: a socket's path must be short."""
+    """The socket for jobs of the command with this process id, relative to the project: its path must be short."""
     return Path(local_state(Path()).name, f"preloaded-{machine.process(controller)}.sock")
 
 
 def connect(path: Path, controller: str) -> socket.socket:
-    """To the process that forks, started when there is none; then it goes when the process `controller` has gone."""
+    """Connect to the process that forks, and start it if there is none. It ends when the process `controller` ends."""
     connection = socket.socket(socket.AF_UNIX)
     path.parent.mkdir(exist_ok=True)
     with path.with_name("preloaded.lock").open("a") as lock:
@@ -96,13 +113,13 @@ def connect(path: Path, controller: str) -> socket.socket:
             path.unlink(missing_ok=True)
             with socket.socket(socket.AF_UNIX) as listening:
                 listening.bind(str(path))
-                # Whoever may connect has a script run as this user.
+                # Whoever can connect can run a script as this user.
                 path.chmod(0o600)
                 listening.listen()
                 connection.connect(str(path))
-                # Its threads would not be there in a fork.
+                # A fork would not have its threads.
                 environment = {**os.environ, CONTROLLER_PID: controller, "OPENBLAS_NUM_THREADS": "1"}
-                # It must not hold the streams of this job, whose reader waits for their end.
+                # It must not keep the streams of this job open, because their reader waits for the end.
                 with path.with_name("preloaded.log").open("wb") as log:
                     subprocess.Popen(
                         [sys.executable, "-m", "benchstudy.jobs.preloaded", str(listening.fileno()), str(path)],
@@ -118,25 +135,25 @@ def connect(path: Path, controller: str) -> socket.socket:
 
 
 def _serve(listening: socket.socket, path: Path) -> None:
-    """Fork for every job that asks, until the command of the user's is gone."""
+    """Fork for every job that asks, until the user's command has ended."""
     try:
         controller = os.pidfd_open(int(os.environ[CONTROLLER_PID]))
     except ProcessLookupError:
         return path.unlink(missing_ok=True)
     import benchstudy  # noqa: F401  before others: it spares them an import
 
-    for name in _LIBRARIES:
-        if select.select([controller], [], [], 0)[0]:  # it must not outlive the command by the time of its imports
-            return path.unlink(missing_ok=True)
-        __import__(name)
     signal.signal(signal.SIGCHLD, _reap)
     while True:
         watched: list[socket.socket | int] = [listening, controller]
-        ready, _, _ = select.select(watched, [], [])
-        if controller in ready:
+        if controller in select.select(watched, [], [])[0]:
             return path.unlink(missing_ok=True)
         connection, _ = listening.accept()
-        if os.fork() == 0:
+        kind = connection.recv(1)
+        for name in _LIBRARIES.get(kind, ()):
+            if select.select([controller], [], [], 0)[0]:  # it must not outlive the command while it imports
+                return path.unlink(missing_ok=True)
+            importlib.import_module(name)
+        if kind and os.fork() == 0:
             listening.close()
             os.close(controller)
             _work(connection)
@@ -144,7 +161,7 @@ def _serve(listening: socket.socket, path: Path) -> None:
 
 
 def _reap(*_: object) -> None:
-    """Forks that ended; how is told to their jobs by the connection."""
+    """Collect forks that ended. Their jobs learn the exit status from the connection."""
     try:
         while os.waitpid(-1, os.WNOHANG)[0]:
             pass
@@ -153,7 +170,7 @@ def _reap(*_: object) -> None:
 
 
 def _work(connection: socket.socket) -> None:
-    """One job, in its own folder and environment, on the streams of the process that asked; does not return."""
+    """Run one job, in its own folder and environment, on the streams of the process that asked. Does not return."""
     signal.signal(signal.SIGCHLD, signal.SIG_DFL)
     status = 1
     try:
@@ -174,9 +191,7 @@ def _work(connection: socket.socket) -> None:
         runpy.run_path(sys.argv[0], run_name="__main__")
         status = 0
     except SystemExit as end:
-        if isinstance(end.code, str):
-            print(end.code, file=sys.stderr)
-        status = end.code if isinstance(end.code, int) else int(bool(end.code))
+        status = exit_status(end)
     except BaseException:
         traceback.print_exc()
     finally:
@@ -189,7 +204,7 @@ def _work(connection: socket.socket) -> None:
 
 
 def _end_with(connection: socket.socket) -> None:
-    """Interrupts this process when the one that asked is gone."""
+    """Interrupt this process when the one that asked has ended."""
     if not connection.recv(1):
         os.kill(os.getpid(), signal.SIGINT)
 

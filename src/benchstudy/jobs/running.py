@@ -1,11 +1,12 @@
-"""The commands that work in a project now: which may go on side by side, and what each tells the others.
+"""The commands that run in a project now: which of them may run at the same time, and what they tell each other.
 
-Hosts and raw stores have locks of their own, which hold against everybody. Here two commands of one project are told
-apart before either begins: the same study's files are made by one at a time, a host is measured for one at a time, and
-nothing else computes on a machine that is being measured unless somebody says `beside=true`, which its trials record.
+Hosts and raw stores have their own locks, which hold against everybody. This module decides between commands of one
+project before they begin. One command at a time works on a study. One command at a time measures a host. Nothing else
+computes on a machine that is being measured, unless you set `beside=true`, which its trials record.
 """
 
 import fcntl
+import hashlib
 import json
 import os
 import socket
@@ -21,22 +22,31 @@ from benchstudy.measuring import confirmed, sealed
 from benchstudy.measuring.progress import clock, forget_killed, under_way
 from benchstudy.model import paths
 from benchstudy.model.errors import BenchstudyError
-from benchstudy.model.files import WHERE_LOCKS_HOLD, disk_trouble, keeps_locks, lock_if_free, now, write_atomically
+from benchstudy.model.files import (
+    WHERE_LOCKS_HOLD,
+    disk_trouble,
+    keeps_locks,
+    lock_if_free,
+    now,
+    sha256_of,
+    write_atomically,
+)
 from benchstudy.model.study import Study
 from benchstudy.provisioning.target import may_build, what_is_ahead
 
 THIS_MACHINE = "this machine"
-# Rules that use the hosts of a target; all others compute on this machine, but for those that only look.
+# Rules that use the hosts of a target. All others compute on this machine, except those that only look.
 _PROVISION = "provision_target"
 _ON_HOSTS = {_PROVISION, "measure_session"}
 _NO_MATTER_OF_RAW = {_PROVISION, "provision"}
 _MOST_HOSTS_TOLD = 8
+_MOST_LINES_AT_END = 20
 _ONLY_LOOK = {"confirm_sessions", "report", "crate", "measure", "provision"}
 
 
 @dataclass(frozen=True)
 class Use:
-    """What a command uses for as long as it runs. `hosts`: addresses of those that it provisions or measures.
+    """What a command uses while it runs. `hosts`: addresses of the hosts that it provisions or measures.
 
     `provisions`: targets and families that it provisions.
     """
@@ -61,10 +71,10 @@ def begin(
 ) -> None:
     """Called once by a command that is about to run `jobs` (rule and wildcards), in the project's folder.
 
-    Until its process ends the study is its own; jobs find the study as `declared`. What will be built is told by `say`.
-    `elsewhere`: an executor brings the jobs to other machines.
-    Raises BenchstudyError that names the command which is in the way, its study, and when it may be done; RawAltered
-    that names raw files.
+    The study is its own until its process ends. Jobs find the study as `declared`. `say` gets what will be built.
+    `elsewhere`: an executor runs the jobs on other machines.
+    Raises BenchstudyError that names the conflicting command, its study, and when it may be done, and RawAltered that
+    names raw files.
     """
     try:
         use = _begin(study, declared, list(jobs), elsewhere)
@@ -92,7 +102,7 @@ def _begin(
     paths.local_state(root).mkdir(exist_ok=True)
     if not keeps_locks(paths.local_state(root)):
         raise BenchstudyError(
-            f"{root}: its file system keeps no locks, so nothing would keep two commands apart. {WHERE_LOCKS_HOLD}"
+            f"{root}: its file system has no locks, so two commands could run at once unnoticed. {WHERE_LOCKS_HOLD}"
         )
     if elsewhere:
         _refuse_this_machine(study, use)
@@ -100,58 +110,80 @@ def _begin(
     _hold(root, use)
     announce_controller(paths.controller_beat(root, study.study), study.thresholds.lease)
     forget_killed(paths.progress(root, study.study), elsewhere=True)
+    paths.confirmation_log(root, study.study).unlink(missing_ok=True)
     _mend_indexes(root, study)
     if rules - _NO_MATTER_OF_RAW:
         confirmed.confirm(root, study.stores(root))
-    write_atomically(paths.declared_study(root, study.study), json.dumps(declared, default=str))
+    _freeze(root, study.study, json.dumps(declared, default=str))
     indexes = (paths.session_index(Path(), study.study, plan.target, plan.family_name) for plan in study.sessions())
     write_atomically(paths.declared_sessions(root, study.study), "".join(f"{index}\n" for index in indexes))
     return use
+
+
+def _freeze(root: Path, study: str, declared: str) -> None:
+    """For this command's jobs: none of them sees what a later command is told, even if it outlives this one."""
+    os.environ.pop(paths.FROZEN_STUDY, None)
+    write_atomically(paths.declared_study(root, study), declared)
+    sha256 = hashlib.sha256(declared.encode()).hexdigest()
+    frozen = paths.frozen_study(root, study, sha256)
+    if not frozen.exists() or sha256_of(frozen) != sha256:
+        frozen.parent.mkdir(exist_ok=True)
+        write_atomically(frozen, declared)
+        frozen.chmod(0o444)
+    os.environ[paths.FROZEN_STUDY] = f"{study}/{sha256}"
 
 
 def _refuse_this_machine(study: Study, use: Use) -> None:
     if THIS_MACHINE in use.hosts:
         names = " and ".join(repr(name) for name, host in study.hosts.items() if host.loopback)
         raise BenchstudyError(
-            f"host {names} of study {study.study!r} is loopback: whatever machine a session runs on, which an executor "
-            "chooses. Write which one you mean in the place of `loopback: true`, such as `address: bench1.example`, or "
+            f"host {names} of study {study.study!r} is loopback, which means whatever machine an executor chooses. "
+            "Name the machine instead of `loopback: true`, such as `address: bench1.example`, or "
             "leave --executor and --profile out to measure this machine"
         )
 
 
 def _builds_ahead(study: Study, provisions: Sequence[tuple[str, str]]) -> Iterator[str]:
-    """What will be built on which host, and about how long that takes. Families that build nothing are not asked."""
+    """What will be built on which host, and about how long that takes. Skips families that build nothing."""
     building = [(target, family) for target, family in provisions if may_build(study, family)]
     try:
         found = what_is_ahead(study, building)
-    except BenchstudyError:  # the job will say it
+    except BenchstudyError:  # the job will report it
         return
     alike: dict[str, list[str]] = {}
     for host, ahead in found.items():
         if ahead.builds:
             names = ", ".join(f"{name} {clock(takes_s)}" for name, takes_s in ahead.builds.items())
-            told = f"about {clock(ahead.builds_s)} in all, after what needs no build: {names}"
+            told = f"about {clock(ahead.builds_s)} in total, after everything that needs no build: {names}"
             alike.setdefault(told, []).append(host)
     for told, hosts in alike.items():
         for where in hosts if len(hosts) <= _MOST_HOSTS_TOLD else [f"each of {len(hosts)} hosts"]:
             yield f"To build on {where}, {told}"
 
 
+def not_confirmed(root: Path, study: str) -> list[str]:
+    """The last lines of a failed command, about sessions and raw files; none if these did not cause the failure."""
+    log = paths.confirmation_log(root, study)
+    lines = log.read_text().splitlines() if log.exists() else []
+    left = len(lines) - _MOST_LINES_AT_END
+    return lines if left <= 0 else [*lines[:_MOST_LINES_AT_END], f"… and {left} more lines in {log}"]
+
+
 def others_build_soon(root: Path, study: Study, target: str, family: str) -> bool:
-    """Whether the command that runs has yet to provision this target for another family whose programs are built.
+    """Whether the running command will still provision this target for another family whose programs are built.
 
     Called by the job that provisions it for `family`.
     """
     try:
         use = _read(paths.in_use(root, study.study))
-    except (OSError, ValueError):  # a job that somebody called by hand
+    except (OSError, ValueError):  # somebody ran the job by hand
         return False
     others = [other for of, other in use.provisions if of == target and other != family and may_build(study, other)]
     return any(_provisioned(paths.provision_facts(root, study.study, target, o)) < use.since for o in others)
 
 
 def _provisioned(facts: Path) -> str:
-    """When; "" where that is not known."""
+    """The time of provisioning; "" if unknown."""
     try:
         return str(json.loads(facts.read_bytes())["provisioned"])
     except (OSError, ValueError, LookupError):
@@ -159,7 +191,7 @@ def _provisioned(facts: Path) -> str:
 
 
 def _mend_indexes(root: Path, study: Study) -> None:
-    """What lists the trials is made from them, so one that was damaged costs nothing. Raises CorruptTrial."""
+    """Make damaged indexes again. They are derived from the trials, so nothing is lost. Raises CorruptTrial."""
     for plan in study.sessions():
         folder = paths.family_raw(root, study.study, plan.target, plan.family_name)
         if (folder / paths.SESSION_INDEX).exists() and sealed.read_index(folder / paths.SESSION_INDEX) is None:
@@ -172,7 +204,7 @@ def _mend_indexes(root: Path, study: Study) -> None:
 
 @contextmanager
 def one_at_a_time(root: Path) -> Iterator[None]:
-    """For the moment in which a command does what no other of the project may do meanwhile."""
+    """A lock for the short time in which no other command of the project may do the same."""
     path = paths.local_state(root) / "studies" / ".lock"
     path.parent.mkdir(parents=True, exist_ok=True)
     with path.open("a") as file:
@@ -195,7 +227,7 @@ def _hold(root: Path, use: Use) -> None:
         try:
             beside = [other for other in _others(root, own) if _may_stay(root, use, other)]
         except BenchstudyError:
-            os.close(descriptor)  # before anybody sees it held by a command that does not go on
+            os.close(descriptor)  # before anybody sees it held by a command that gives up
             raise
         paths.beside(root, use.study).unlink(missing_ok=True)
         for other in beside:
@@ -205,22 +237,22 @@ def _hold(root: Path, use: Use) -> None:
                     json.dumps({"pid": computing.pid, "study": computing.study, "since": computing.since}) + "\n"
                 )
         os.truncate(descriptor, 0)
-        with open(descriptor, "w", closefd=False) as file:  # all of it, where a disk takes half at first
+        with open(descriptor, "w", closefd=False) as file:  # writes everything, even if a first write is partial
             json.dump(asdict(use), file)
 
 
 def _may_stay(root: Path, use: Use, other: Use) -> bool:
-    """Whether one of both computes on this machine while the other measures it; raises where that may not be."""
+    """Whether one of the two computes on this machine while the other measures it. Raises if that is not allowed."""
     for host in sorted({*use.hosts} & {*other.hosts}):
         _refuse(root, use, other, "is measuring", f" on {host}, which this command would use too")
     if THIS_MACHINE in other.hosts and use.computes:
-        does, where = "is measuring", " on this machine, and making tables and pages would disturb that"
+        does, where = "is measuring", " on this machine, and making tables and pages would disturb it"
     elif THIS_MACHINE in use.hosts and other.computes:
         does, where = "is making tables and pages of", " on this machine, which would disturb measuring it"
     else:
         return False
     if not use.beside:
-        _refuse(root, use, other, does, where, "or go on all the same with --config beside=true, which trials record")
+        _refuse(root, use, other, does, where, "or continue anyway with --config beside=true, which trials record")
     return True
 
 
@@ -232,7 +264,7 @@ def _refuse(root: Path, use: Use, other: Use, does: str, where: str = "", instea
 
 
 def _others(root: Path, own: Path) -> Iterator[Use]:
-    """Commands that run now, but the one that holds `own`."""
+    """Commands that run now, except the one that holds `own`."""
     for path in sorted(own.parent.parent.glob(f"*/{own.name}")):
         if path == own:
             continue
@@ -242,7 +274,7 @@ def _others(root: Path, own: Path) -> Iterator[Use]:
 
 
 def _as_seen_here(other: Use) -> Use:
-    """What a command on another machine does there disturbs nothing here."""
+    """A command on another machine, without what it does there, which disturbs nothing here."""
     if other.machine == socket.gethostname():
         return other
     return replace(other, hosts=[host for host in other.hosts if host != THIS_MACHINE], computes=False)

@@ -1,6 +1,6 @@
-"""All that the workflow uses of Snakemake beyond its manual: an upgrade of Snakemake is this file.
+"""Everything undocumented that the workflow uses of Snakemake: to upgrade Snakemake, adapt this file.
 
-tests/test_side_by_side.py says what a release of Snakemake has not got any more.
+tests/test_side_by_side.py fails for what a release of Snakemake no longer has.
 """
 
 import logging
@@ -17,27 +17,22 @@ from typing import Any, NoReturn, TextIO
 
 from benchstudy.hosts.controller import end_jobs_elsewhere
 
-# Snakemake has nbformat tell a script's language; below it, a JSON schema library builds a grammar of IRIs that nobody
-# here needs, for more than a second at each start. Without this optional part it goes on.
-_UNNEEDED = "rfc3987_syntax"
-
 
 def check_place(workflow: Any) -> None:
-    """The first call of the Snakefile. Raises WorkflowError where this workflow could not work as it is asked to."""
+    """The first call of the Snakefile. Raises WorkflowError if the workflow cannot run in this way."""
     from snakemake.exceptions import WorkflowError
 
-    sys.modules.setdefault(_UNNEEDED, None)  # type: ignore[arg-type]
     if not workflow.modifier.is_main_snakefile() or Path(workflow.basedir) != Path.cwd() / "workflow":
         raise WorkflowError(
             f"{Path.cwd()} is not the folder of this workflow: raw files, reports and locks belong to one project. Run "
             "snakemake in the project's folder, without --directory, and not as a module of another workflow"
         )
     if workflow.is_main_process and "--no-hooks" in sys.argv:
-        raise WorkflowError("--no-hooks leaves out what keeps two commands apart: run snakemake without it")
+        raise WorkflowError("--no-hooks disables the check for conflicting commands: run snakemake without it")
 
 
 def asked_pages(workflow: Any) -> list[str]:
-    """Pages that the command line names as what to make; `--report FILE` is Snakemake's own."""
+    """Pages that the command line names as targets; `--report FILE` is Snakemake's own."""
     given = sys.argv if workflow.is_main_process else []
     pairs = pairwise(given)
     return [word for before, word in pairs if re.fullmatch(r"reports/.+\.html", word) and before != "--report"]
@@ -49,31 +44,31 @@ def names_study(workflow: Any) -> bool:
 
 
 def limit_resources(workflow: Any, limits: Mapping[str, int]) -> None:
-    """So much of each for all jobs together. Not in the profile: `--resources` replaces its limits as a whole."""
+    """Limit each resource for all jobs together. Not in the profile, because `--resources` replaces all its limits."""
     for name, amount in limits.items():
         workflow.register_resource(name, amount)
 
 
 def plan_again(workflow: Any, file: str | Path) -> None:
-    """Called while jobs are planned: have `file` made whatever its age, as --forcerun does; it stays until then."""
+    """Called while jobs are planned: make `file` whatever its age, as --forcerun does. It stays until then."""
     workflow.dag.forcefiles.add(str(file))
 
 
 def refuse_to_plan(why: str) -> NoReturn:
-    """Called while jobs are planned. Any other exception is printed as a defect of the rule, with a traceback."""
+    """Called while jobs are planned. Snakemake prints any other exception as a defect of the rule, with a traceback."""
     raise SystemExit(f"Error: {why}")
 
 
 def say(text: str) -> None:
-    """Where Snakemake says what it plans: apart from what `--summary` and the like print."""
+    """Print where Snakemake prints its plan, separate from the output of `--summary` and similar options."""
     from snakemake.logging import logger
 
     logger.info(text)
 
 
 def print_short_lines(workflow: Any) -> None:
-    """A line a job on the screen, without its inputs, of which there may be hundreds; --printshellcmds and --verbose
-    give all that Snakemake has to say, as its log file does.
+    """Print one line per job, without its inputs, of which there may be hundreds. --printshellcmds and --verbose print
+    everything, as in Snakemake's log file.
     """
     settings = workflow.output_settings
     for handler in () if settings.printshellcmds or settings.verbose else _on_screen():
@@ -90,7 +85,7 @@ def _on_screen() -> list[Any]:
 
 
 def print_as_one(workflow: Any, rule: str, pattern: str) -> None:
-    """Where a plan is told, print this rule and all others of the same pattern, such as `measure_*`, as one."""
+    """In a plan, print this rule and all others of the same pattern, such as `measure_*`, as one."""
     for handler in _on_screen():
         if not isinstance(handler.formatter, _AsOne):
             handler.setFormatter(_AsOne(workflow, handler.formatter))
@@ -98,7 +93,7 @@ def print_as_one(workflow: Any, rule: str, pattern: str) -> None:
 
 
 class _AsOne(logging.Formatter):
-    """What Snakemake prints of a plan, with a line for each pattern in the place of one for each rule."""
+    """Formats Snakemake's plan with one line per pattern instead of one per rule."""
 
     def __init__(self, workflow: Any, snakemakes_own: logging.Formatter):
         super().__init__()
@@ -115,7 +110,7 @@ class _AsOne(logging.Formatter):
         return "\n".join(self._lines(self._own.format(record)))
 
     def _lines(self, text: str) -> Iterator[str]:
-        """Rows of the table of jobs are added up, and lists of rules have each pattern once."""
+        """Add up rows in the table of jobs, and name each pattern once in lists of rules."""
         counts: dict[str, int] = {}
         rows = [(line, row) for line in text.split("\n") for row in [_ROW_OF_A_RULE.fullmatch(line)]]
         for _, row in rows:
@@ -152,12 +147,12 @@ def _cut(line: str) -> str:
 
 def _error_line(msg: Mapping[str, Any]) -> str:
     line = ": ".join([f"Error in rule {msg['rule_name']}", *_for_what(msg), f"see {', '.join(msg['log'])}"])
-    # What an executor says, such as why a queue takes no such job: then there is no log to see.
+    # The executor's message, such as why a queue refuses the job. Then there is no log.
     return f"{line}\n    {msg['rule_msg'].strip()}" if msg.get("rule_msg") else line
 
 
 def _for_what(msg: Mapping[str, Any]) -> list[str]:
-    """`target=one, family=x`, and what resources say in words; the study is the same for all."""
+    """`target=one, family=x`, and resources that are texts. The study is the same for all."""
     named = [*(msg.get("wildcards") or {}).items(), *(msg.get("resources") or {}).items()]
     of = [f"{name}={value}" for name, value in named if isinstance(value, str) and name not in _SAYS_NOTHING]
     return [", ".join(of)] if of else []
@@ -167,10 +162,10 @@ _SAYS_NOTHING = ("study", "tmpdir")
 
 
 def end_with_ctrl_c(workflow: Any) -> None:
-    """From now on one Ctrl-C ends the command as soon as its jobs have ended, which are told by the terminal as it is.
+    """From now on one Ctrl-C ends the command as soon as its jobs have ended, which get it from the terminal too.
 
-    Snakemake loses a Ctrl-C that comes while it prints, and would go on with the next job. Where its reader is gone, as
-    `tee` is after the same Ctrl-C, what it cannot print would keep it from ending its jobs.
+    Snakemake loses a Ctrl-C that comes while it prints, and would continue with the next job. If the reader of its
+    output has ended, such as `tee` after the same Ctrl-C, failing prints would keep it from ending its jobs.
     """
     if not workflow.is_main_process:
         return
@@ -181,18 +176,18 @@ def end_with_ctrl_c(workflow: Any) -> None:
 
 
 def _on_ctrl_c(number: int, frame: Any) -> None:
-    # The next one is an impatient person's, who leaves the jobs to their leases.
+    # A second Ctrl-C means impatience: it leaves the jobs to their leases.
     signal.signal(signal.SIGINT, signal.default_int_handler)
     begin_no_more = signal.getsignal(signal.SIGTERM)
     if not callable(begin_no_more):  # nothing runs yet
         raise KeyboardInterrupt
     end_jobs_elsewhere()
-    # On a thread of its own: it waits for a lock that this one may hold.
+    # On its own thread, because it waits for a lock that this one may hold.
     threading.Thread(target=begin_no_more, args=[number, None], daemon=True).start()
 
 
 class _Printing:
-    """A stream that may lose its reader: from then on it leads nowhere, and whoever prints goes on."""
+    """A stream that may lose its reader. From then on its output is dropped, and the program continues."""
 
     def __init__(self, stream: TextIO):
         self._stream = stream
@@ -220,12 +215,12 @@ class _Printing:
 
 
 def runs_elsewhere(workflow: Any) -> bool:
-    """Whether an executor brings jobs to other machines; known when `onstart` is called."""
+    """Whether an executor runs jobs on other machines; known when `onstart` is called."""
     return not workflow.local_exec
 
 
 def restore_unfinished(folder: Path) -> None:
-    """Have back what a job was making anew below `folder` when its command was killed; the job itself is done again."""
+    """Restore what a job was replacing below `folder` when its command was killed. The job itself is run again."""
     kept = Path(".snakemake") / "backups" / folder
     if kept.is_dir():
         shutil.copytree(kept, folder, dirs_exist_ok=True)
@@ -238,9 +233,9 @@ def planned_jobs(workflow: Any) -> list[tuple[str, dict[str, str]]]:
 
 
 def is_forced(workflow: Any, names: Iterable[str]) -> bool:
-    """Whether somebody asked for one of these rules or files whatever there is, by --forcerun or --forceall.
+    """Whether --forcerun or --forceall asks for one of these rules or files, whatever exists.
 
-    Snakemake does not tell the one that runs a job on another machine.
+    Snakemake does not pass this on to jobs on other machines.
     """
     if workflow.is_main_process:
         asked = [_ALL] if workflow.dag_settings.forceall else map(str, workflow.dag_settings.forcerun)
@@ -256,7 +251,7 @@ _ALL = "*"
 def end_timers() -> None:
     """Let the command end with its last job.
 
-    A second after each start of a job Snakemake looks whether more may start, and Python waits for these timers.
+    A second after each start of a job Snakemake checks whether more may start, and Python waits for these timers.
     """
     for thread in threading.enumerate():
         if isinstance(thread, threading.Timer):

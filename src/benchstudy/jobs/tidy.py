@@ -1,8 +1,12 @@
-"""Raw to tidy: the trials that session.json names, as Parquet tables (see docs/design.md for the columns)."""
+"""Makes Parquet tables from the trials that session.json names (see docs/design.md for the columns)."""
 
+import io
 import logging
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict
+from functools import cached_property
+from itertools import pairwise
+from os.path import commonprefix
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -10,7 +14,7 @@ import numpy as np
 import polars as pl
 
 from benchstudy.jobs import madetables
-from benchstudy.jobs.parts import SCHEMAS, TRIALS, Part, Parts, parquet_of, table_of
+from benchstudy.jobs.parts import SCHEMAS, TRIALS, Part, Parts, frames, table_of
 from benchstudy.measuring.sealed import read_index
 from benchstudy.model import hints, paths, registry
 from benchstudy.model.causes import Cause
@@ -22,24 +26,26 @@ if TYPE_CHECKING:
 
 log = logging.getLogger("benchstudy")
 
+_DIGITS = 8  # of a uuid, in the table of a part
+
 
 def tidy_family(root: Path, plans: Sequence["SessionPlan"], output: Path) -> None:
     """Write observations, cases, trials and the family's series as Parquet below `output`.
 
-    `plans`: of one family, one a target; their `session.json` files are read. The cases are those of the study, in its
-    order, whether there is a trial of them or not, and after them what else was measured or imported.
-    Discarded and aborted trials are in `trials` but give no observation. Only what no part has yet is parsed. Raises
-    CorruptTrial when a raw file of that is not the one that was stored: no report is made of altered data.
+    `plans`: of one family, one per target; their `session.json` files are read. The cases are those of the study, in
+    its order, even without a trial, followed by others that were measured or imported.
+    Discarded and aborted trials are in `trials` but give no observation. Parses only what no part has yet. Raises
+    CorruptTrial if a raw file of these was altered: no report is made from altered data.
     """
     family, study = plans[0].family, plans[0].study.study
     parts = Parts(root, paths.parts(root, study, plans[0].family_name), family)
-    tables = _Tables(family)
     cases = {(plan.target, case.id): _case_row(family, plan.target, case) for plan in plans for case in plan.cases}
+    tables = _Tables(family)
     for plan in plans:
         index_path = paths.session_index(root, study, plan.target, plan.family_name)
         index = read_index(index_path)
         if index is None:
-            raise BenchstudyError(f"{index_path}: is missing or damaged; {hints.snakemake()} makes it again")
+            raise BenchstudyError(f"{index_path}: missing or damaged; {hints.snakemake()} makes it again")
         discarded = {entry["uuid"]: entry["why"] for entry in index["discarded"]}
         of_target = [
             parts.part(plan, index_path.parent, entries, discarded) for entries in _by_session(index["trials"])
@@ -56,14 +62,32 @@ def tidy_family(root: Path, plans: Sequence["SessionPlan"], output: Path) -> Non
         tables.others["metrics"] = pl.DataFrame(declared, infer_schema_length=None)
     output.mkdir(parents=True, exist_ok=True)
     for name, table in tables.whole():
-        (output / f"{name}.parquet").write_bytes(parquet_of(table))
-        log.info("%s: %d rows of %s", family.name, table.height, name)
+        path = output / f"{name}.parquet"
+        # Compressed, it has room in memory; written by Python, whose errors say that a disk is full.
+        whole = io.BytesIO()
+        table.sink_parquet(whole)
+        path.write_bytes(whole.getvalue())
+        rows = pl.scan_parquet(path, glob=False).select(pl.len()).collect().item()
+        log.info("%s: %d rows of %s", family.name, rows, name)
     madetables.remember(output)
     parts.remove_others()
 
 
+def short_names(uuids: Iterable[str]) -> dict[str, str]:
+    """What each trial is called in tables and on pages: how its uuid begins, as far as that is of no other one.
+
+    Eight digits mostly; of 100,000 trials one pair has them in common.
+    """
+    listed = sorted(uuids)
+    alike = [0, *(len(commonprefix(pair)) for pair in pairwise(listed)), 0]  # noqa: RUF071  of texts, as it does
+    return {
+        uuid: uuid[: max(_DIGITS, before + 1, after + 1)]
+        for uuid, before, after in zip(listed, alike, alike[1:], strict=False)
+    }
+
+
 def _by_session(entries: Sequence[Mapping[str, Any]]) -> list[list[Mapping[str, Any]]]:
-    """Those that one session measured, together; and those of an index that does not say it."""
+    """Entries grouped by session; those of an index without sessions form one group."""
     found: dict[str | None, list[Mapping[str, Any]]] = {}
     for entry in entries:
         found.setdefault(entry.get("session"), []).append(entry)
@@ -71,54 +95,76 @@ def _by_session(entries: Sequence[Mapping[str, Any]]) -> list[list[Mapping[str, 
 
 
 class _Tables:
-    """Of parts, with their rows in the order of the indexes' trials, whatever part a trial is in."""
+    """Tables from parts, with rows in the order of the indexes' trials, whatever part a trial is in."""
 
     def __init__(self, family: Family):
         none = {name: pl.DataFrame(schema=schema) for name, schema in SCHEMAS.items()}
         none |= {name: table_of(schema, {}, ()) for name, schema in family.series_schemas.items()}
-        self._frames = {name: [table] for name, table in none.items()}
-        self._ranks = {name: [np.empty(0, np.int64)] for name in none}
-        self._trials = 0
+        self._tables: dict[str, list[Path | pl.DataFrame]] = {name: [table] for name, table in none.items()}
+        # By table, the trial of each of its rows, in runs.
+        self._trials_of: dict[str, list[tuple[np.ndarray, np.ndarray]]] = {name: [] for name in none}
+        self._uuids = list[str]()
         self.others: dict[str, pl.DataFrame] = {}
 
     def add(self, parts: Sequence[Part], index: Mapping[str, Any]) -> None:
-        """Of a target. A discarded trial is a trial, and gives nothing else."""
+        """Add the parts of a target. A discarded trial gives a row in `trials` and nothing else."""
         discarded = {entry["uuid"]: entry["why"] for entry in index["discarded"]}
         standing = index.get("disturbance", {}).get("repeated", {})
-        places = {entry["uuid"]: self._trials + place for place, entry in enumerate(index["trials"])}
-        self._trials += len(places)
-        for part in parts:
-            ranks = np.array([places[uuid] for uuid in part.uuids], np.int64)
-            counted = np.where([uuid in discarded for uuid in part.uuids], -1, ranks)
-            for name, table in part.tables.items():
-                told = _with_index(table, part, discarded, standing) if name == "trials" else table
-                self._frames[name].append(told)
-                self._ranks[name].append(np.repeat(ranks if name == "trials" else counted, part.rows[name]))
-
-    def whole(self) -> Iterator[tuple[str, pl.DataFrame]]:
-        for name, frames in self._frames.items():
-            table, ranks = pl.concat(frames, rechunk=True), np.concatenate(self._ranks[name])
+        places = {entry["uuid"]: len(self._uuids) + place for place, entry in enumerate(index["trials"])}
+        self._uuids += places
+        for name in self._tables:
+            having = [part for part in parts if name in part.tables]
+            of_target: list[Path | pl.DataFrame] = [part.tables[name] for part in having]
+            if name == "trials":
+                of_target = [_with_index(frames([p.tables[name]]).collect(), p, discarded, standing) for p in having]
+            aside = {} if name == "trials" else discarded
+            ranks = np.array([-1 if u in aside else places[u] for p in having for u in p.uuids], np.int64)
+            rows = np.array([count for part in having for count in part.rows[name]], np.int64)
+            # In order nearly always; then the files of parts are read when the table is written, and no earlier.
             if (ranks < 0).any() or (np.diff(ranks) < 0).any():
-                order = np.argsort(ranks, kind="stable")
-                table = table[order[np.searchsorted(ranks[order], 0) :]]
+                of_row = np.repeat(ranks, rows)
+                order = np.argsort(of_row, kind="stable")
+                kept = order[np.searchsorted(of_row[order], 0) :]
+                of_target = [frames(of_target).collect()[kept]]
+                ranks, rows = of_row[kept], np.ones(len(kept), np.int64)
+            self._tables[name] += of_target
+            self._trials_of[name].append((ranks, rows))
+
+    @cached_property
+    def _names(self) -> dict[str, str]:
+        return short_names(self._uuids)
+
+    @cached_property
+    def _longer(self) -> bool:
+        return any(len(name) > _DIGITS for name in self._names.values())
+
+    def whole(self) -> Iterator[tuple[str, pl.LazyFrame]]:
+        for name, tables in self._tables.items():
+            table = frames(tables)
+            if name == "trials":
+                table = table.with_columns(pl.col("set_aside").replace(self._names))
+            if self._longer:
+                called = np.array([self._names[uuid] for uuid in self._uuids], object)
+                trials = [called[np.repeat(ranks, rows)] for ranks, rows in self._trials_of[name]]
+                table = table.collect().with_columns(pl.Series("trial", np.concatenate(trials), pl.String)).lazy()
             yield name, table
-        yield from self.others.items()
+        yield from ((name, table.lazy()) for name, table in self.others.items())
 
 
 def _with_index(
     trials: pl.DataFrame, part: Part, discarded: Mapping[str, str], standing: Mapping[str, str]
 ) -> pl.DataFrame:
-    """What an index says of trials that parts have. One that cannot be read failed, unless it was discarded."""
+    """Add what the index says about trials. A trial that cannot be read counts as failed, unless it was discarded."""
     for place, (uuid, why) in enumerate(zip(part.uuids, part.unreadable, strict=True)):
         if why is not None and uuid not in discarded:
-            # It was read when it was measured, so this parser is at fault or newer, or its files are absurd.
+            # It could be read when it was measured, so this parser is wrong or newer, or the files are absurd.
             log.warning("%s: %s", trials["raw"][place], why)
             cause = f"cannot be read: {why}; `benchstudy discard {uuid[:8]} --why …` has it replaced"
             for column, value in {"status": "failed", "cause": cause, "cause_kind": Cause.PARSE.value}.items():
                 trials[place, column] = value
     told = {
         "discarded_why": [discarded.get(uuid) for uuid in part.uuids],
-        "set_aside": [(standing.get(uuid) or "")[:8] or None for uuid in part.uuids],
+        "set_aside": [standing.get(uuid) for uuid in part.uuids],
     }
     return trials.with_columns(pl.Series(name, values, TRIALS[name]) for name, values in told.items())
 

@@ -1,1 +1,1 @@
-"""What hosts get installed: pyinfra deploys, and programs that are built there."""
+"""What is installed on hosts: pyinfra deploys, and programs that are built there."""

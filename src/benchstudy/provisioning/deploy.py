@@ -1,19 +1,19 @@
-"""What deploys say: this host needs these packages and these programs.
+"""The functions that deploys call to say which packages and programs a host needs.
 
-A deploy is an ordinary pyinfra file, run for every host the family is measured on: `envs/<family>.py` of the project
-or of what ships, or else `deploy.py` in the family's own package, and `deploy.py` of each system of the catalogue that
-is built and started there; what systems need of packages they say themselves. It sees
+A deploy is an ordinary pyinfra file that runs for every host on which the family is measured: `envs/<family>.py` of the
+project or of what ships, or else `deploy.py` in the family's own package; and `deploy.py` of each system of the
+catalogue that is built and started there. Systems declare the packages they need themselves. A deploy sees
 
 - `host.data.roles`: the roles the host plays in the target, such as `["sut", "load"]`
-- `host.data.target_roles`: all roles of the target, whoever plays them
+- `host.data.target_roles`: all roles of the target, on any host
 - `host.data.family`: the family's block of the study, as plain data
 - `host.data.work_dir`: the host's work folder, absolute
 
 and may use any pyinfra operation, as long as a second run changes nothing.
 
-`install` is for what the host's package manager has. `go_tool` and `python_tool` are for what it has not, or not in
-one version everywhere: built on the host without root, below its work folder, from pinned sources, and found by
-services as `{{tools}}/<name>`. They run after all packages are there.
+`install` is for what the host's package manager provides. `go_tool` and `python_tool` are for what it does not provide,
+or not in one version everywhere: built on the host without root, below its work folder, from pinned sources, and
+available to services as `{{tools}}/<name>`. They run after all packages are installed.
 """
 
 import re
@@ -32,8 +32,8 @@ from benchstudy.model.errors import BenchstudyError
 
 GO_REQUIREMENTS = "envs/go-requirements.txt"
 
-# Debian starts a service as soon as its package is there, unless this file says no. Ours is gone in any case
-# afterwards; one that was there already has its reasons.
+# Debian starts a service as soon as its package is installed, unless this file forbids it. Afterwards our file is
+# always removed; one that existed before is left alone.
 _INSTALL_IDLE = """policy=/usr/sbin/policy-rc.d
 if [ ! -e "$policy" ]; then
     trap 'rm -f "$policy"' EXIT
@@ -55,11 +55,11 @@ def install(
     programs: Sequence[str] = (),
     idle: Sequence[str] = (),
 ) -> None:
-    """Have `packages` (Debian's names) on the host; `dnf` and `apk`: those managers' names where they differ.
+    """Have `packages` (Debian's names) on the host; `dnf` and `apk`: those managers' names, if they differ.
 
     `why` is what a person reads when it fails. `roles`: only on hosts that play one of them; all when empty.
-    `programs`: which of theirs are used, for the facts. `idle`: services they bring that must not run by themselves
-    on a host that has just got them; Debian would start them at once and at every boot.
+    `programs`: which of their programs are used, for the facts. `idle`: services they bring that must not start by
+    themselves on a host that has just got them; Debian would start them at once and at every boot.
     """
     if not _plays(roles):
         return
@@ -93,22 +93,22 @@ def go_tool(
     defines: Mapping[str, str] | None = None,
     go: str = "1.22",
 ) -> None:
-    """Have the program `name` of a Go module on the host.
+    """Provide the program `name` of a Go module on the host.
 
     Args:
         version: such as "v1.8.1".
-        package: which of the module's to build; the module's own when empty.
+        package: which package of the module to build; its root package when empty.
         tags: build tags.
-        pins: a folder with a go.mod that requires the module, and a go.sum with the hash of all that goes into the
-            program. Without it the module's own go.mod counts, checked against Go's checksum database.
-        sources: folders of `pins` with packages of the project's own, which are built from here; `module` may then be
-            that of this go.mod itself, whose version is what the caller says.
-        share: folders and files of the module that the program reads; `<work_dir>/tools/share/<name>` holds them.
-        defines: string variables by their full name, such as "example.org/x/model.BuildNumber", and what the linker
+        pins: a folder with a go.mod that requires the module, and a go.sum with the hash of everything in the
+            program. Without it the module's own go.mod is used, checked against Go's checksum database.
+        sources: folders of `pins` with the project's own packages, which are built from here; `module` may then be
+            the one that this go.mod declares, in the version that the caller gives.
+        share: folders and files of the module that the program reads, put into `<work_dir>/tools/share/<name>`.
+        defines: string variables by full name, such as "example.org/x/model.BuildNumber", and what the linker
             sets them to. No white space or quotes.
-        go: the oldest Go that can build it; with `pins`, their go.mod says so.
+        go: the oldest Go that can build it; with `pins`, go.mod gives it.
 
-    Raises BenchstudyError when the pins are of another version.
+    Raises BenchstudyError when the pins have another version.
     """
     if not _plays(roles):
         return
@@ -118,7 +118,7 @@ def go_tool(
         pinned = re.search(rf"^(?:require)?\s+{re.escape(module)} (\S+)", files["go.mod"], re.MULTILINE)
         if pinned is None or pinned[1] != version:
             found = pinned[1] if pinned else "not at all"
-            raise BenchstudyError(f"{name}: {version} is wanted, and {pins}/go.mod requires {module} {found}")
+            raise BenchstudyError(f"{name}: {version} is asked for, but {pins}/go.mod requires {module} {found}")
     if pins:
         oldest = re.search(r"^go (\S+)", files["go.mod"], re.MULTILINE)
         go = oldest[1] if oldest else go
@@ -135,7 +135,7 @@ def go_tool(
             "tags": list(tags),
             "pins": files,
             "share": list(share),
-            # Left out when there are none: all that is here decides whether a program has to be built again.
+            # Left out when empty: every key here decides whether a program must be rebuilt.
             **({"defines": dict(defines)} if defines else {}),
             "go": go,
             "go_pin": paths.nearest(Path(), GO_REQUIREMENTS).read_text(),
@@ -144,10 +144,10 @@ def go_tool(
 
 
 def python_tool(why: str, name: str, requirements: Path, *, module: str = "", roles: Sequence[str] = ()) -> None:
-    """Have the program `name` on the host: `python -m module` (`name` when empty) in an environment of its own.
+    """Provide the program `name` on the host: `python -m module` (`name` when empty) in its own environment.
 
     `requirements` pins everything by hash, as `uv pip compile --universal --generate-hashes` writes it; `name` is
-    one of the packages in it. Only wheels are installed, so that no compiler is needed.
+    one of the packages in it. Only wheels are installed, so no compiler is needed.
 
     Raises BenchstudyError when `name` is not pinned there.
     """
@@ -156,9 +156,9 @@ def python_tool(why: str, name: str, requirements: Path, *, module: str = "", ro
     text = requirements.read_text()
     pinned = re.search(rf"^{re.escape(name)}==(\S+)", text, re.MULTILINE)
     if pinned is None:
-        raise BenchstudyError(f"{requirements} pins no {name}")
+        raise BenchstudyError(f"{requirements} does not pin {name}")
     _require_venv()
-    # Comments, such as the command that made the file, are no part of what is installed.
+    # Comments, such as the command that made the file, do not change what is installed.
     pins = "".join(line + "\n" for line in text.splitlines() if not line.lstrip().startswith("#"))
     _want(
         {
@@ -184,7 +184,7 @@ def wanted_programs() -> set[str]:
 
 
 def _pinned_files(pins: Path, sources: Sequence[str]) -> dict[str, str]:
-    """Path below `pins` to content: go.mod, go.sum, and the Go files of the folders `sources`."""
+    """Path below `pins`: content: go.mod, go.sum, and the Go files of the folders `sources`."""
     files = {file: (pins / file).read_text() for file in ("go.mod", "go.sum")}
     for folder in sources:
         paths = sorted(path for path in (pins / folder).rglob("*.go") if not path.name.endswith("_test.go"))
@@ -201,13 +201,13 @@ def _plays(roles: Sequence[str]) -> bool:
 
 
 def _want(tool: Mapping[str, Any]) -> None:
-    """Later calls replace earlier ones of the same name: two families may ask for the same tool."""
+    """Later calls replace earlier ones of the same name: two families may request the same tool."""
     others = [known for known in host.data.get("tools", []) if known["name"] != tool["name"]]
     host.data.tools = [*others, dict(tool)]
 
 
 def _has_go(oldest: str) -> bool:
-    """Whether the host's own Go can build it; the builder looks again, and in more places."""
+    """Whether the host's own Go can build it; the builder checks again, and in more places."""
     answer = host.get_fact(Command, command="PATH=$PATH:/usr/local/go/bin GOTOOLCHAIN=local go version || true") or ""
     found = re.search(r"go(\d+(?:\.\d+)*)", answer.removeprefix("go version "))
     return found is not None and _numbers(found[1]) >= _numbers(oldest)
@@ -218,7 +218,7 @@ def _numbers(version: str) -> tuple[int, ...]:
 
 
 def _require_venv() -> None:
-    """Debian has what makes virtual environments in a package of its own."""
+    """Debian has virtual environments in a separate package."""
     python = shlex.quote(host.data.python)
     works = host.get_fact(Command, command=f"{python} -c 'import ensurepip, venv; print(1)' 2> /dev/null || true")
     if not works and _has("apt-get"):

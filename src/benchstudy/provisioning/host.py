@@ -1,16 +1,13 @@
-"""Provisions hosts, each in a fork of a process of its own, because pyinfra keeps its state in globals.
+"""Provisions hosts, each in a fork of this process, because pyinfra keeps its state in globals."""
 
-Reads requests (JSON) on stdin, and writes what happens on which host, and its facts, to stdout, in lines of JSON. That
-packages could not be installed, or tools not built, is a fact too, and stands in `problems`.
-"""
-
+import io
 import json
 import logging
 import os
 import re
 import runpy
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -26,7 +23,7 @@ from pyinfra.facts.deb import DebPackages
 from pyinfra.facts.rpm import RpmPackages
 
 from benchstudy.hosts.controller import ends_with_controller
-from benchstudy.hosts.forks import INTERRUPTED, Tell, in_forks
+from benchstudy.hosts.forks import Tell, in_forks
 from benchstudy.hosts.remote import Remote, RemoteError
 from benchstudy.model.errors import BenchstudyError
 from benchstudy.model.host import Host
@@ -35,12 +32,12 @@ from benchstudy.provisioning.systems import install_systems
 from benchstudy.provisioning.tools import downloads, ensure_tools, missing_tools
 
 Say = Callable[[str], None]
-# At once: what a host lacks is fetched and compiled there, and a hundred of them would share one line to the mirrors.
+# At once: hosts download and compile what they lack, and a hundred of them would share one link to the mirrors.
 _MOST = 64
-# Colours, and the host's name in front: the log file has no colours, and the reader adds the name.
+# Colours, and the host's name in front. The log file has no colours, and the reader adds the name.
 _COLOURS = re.compile(r"\x1b\[[0-9;]*m")
 _DECORATION = re.compile(r"^\s*\[[^]]*\]\s+")
-# How each package manager gets fresh lists and waits for whoever else is installing; dnf does both by itself.
+# How each package manager refreshes its lists and waits for other installations; dnf does both by itself.
 _REFRESH = {
     "apt-get": [
         [
@@ -49,18 +46,18 @@ _REFRESH = {
             "-o",
             "DPkg::Lock::Timeout=600",
             "install",
-        ],  # nothing to install: takes and frees the lock
+        ],  # nothing to install: takes and releases the lock
         ["apt-get", "-qq", "update"],
     ],
     "apk": [["apk", "update"]],
 }
 
 
-def provision(request: dict[str, Any], say: Say) -> dict[str, Any]:
-    """The host's facts, as `ProvisionResult.hosts` describes them. `say` is told what happens.
+def provision(request: Mapping[str, Any], say: Say) -> dict[str, Any]:
+    """The host's facts, as `ProvisionResult.hosts` describes them. `say` gets progress messages.
 
-    With `look` in the request nothing is changed, and what there is to do is the answer: `installs`, packages;
-    `builds`, programs and about how many seconds each; and their `downloads`, in words.
+    With `look` in the request nothing is changed, and the answer is what remains to be done: `installs`, packages;
+    `builds`, programs and roughly how many seconds each takes; and their `downloads`, in words.
 
     Raises BenchstudyError when a deploy file is wrong.
     """
@@ -70,16 +67,16 @@ def provision(request: dict[str, Any], say: Say) -> dict[str, Any]:
             say("reached")
             return _provision(remote, host, request, say)
     except RemoteError as error:
-        # Out of reach, or not to be used: a login shell that runs nothing, a full disk, a command that hangs.
+        # Unreachable or unusable: a login shell that runs nothing, a full disk, a command that hangs.
         cause = str(error).removeprefix(f"{request['name']}: ")
         return {"unreachable": cause, "changed": 0, "problems": [cause]}
 
 
-def _provision(remote: Remote, host: Host, request: dict[str, Any], say: Say) -> dict[str, Any]:
+def _provision(remote: Remote, host: Host, request: Mapping[str, Any], say: Say) -> dict[str, Any]:
     work_dir = f"{remote.home}/{host.work_dir[2:]}" if host.work_dir.startswith("~/") else host.work_dir
     is_root = remote.run(["id", "-u"]).text.strip() == "0"
     sudo = host.sudo and not is_root
-    # One package that is nowhere to be had must not keep the others from being installed.
+    # One unavailable package must not keep the others from being installed.
     data = {name: request[name] for name in ("roles", "target_roles")}
     data |= {"work_dir": work_dir, "python": host.python}
     state = State(OneHost(remote, data), Config(SUDO=sudo, IGNORE_ERRORS=True))
@@ -97,7 +94,7 @@ def _provision(remote: Remote, host: Host, request: dict[str, Any], say: Say) ->
             disconnect_all(state)
             return {"installs": missing, "builds": builds, "downloads": fetched}
         operations = state.ops[pyinfra_host]
-        # Taken now: asked after its execution, an operation says what it would do next.
+        # Read now: after its execution, an operation reports what it would do next.
         pending = [op for op in operations if operations[op].operation_meta.will_change]
         changed = 0
         if pending and not (is_root or sudo):
@@ -110,7 +107,7 @@ def _provision(remote: Remote, host: Host, request: dict[str, Any], say: Say) ->
             results = {op: operations[op].operation_meta for op in pending}
             changed = sum(result.did_change() for result in results.values())
             problems += [f"{_title(state, op)}: {_tail(r)}" for op, r in results.items() if r.did_error()]
-        # After the packages, which may bring what a build needs; as the user who will run them, never as root by sudo.
+        # After the packages, which may bring what a build needs; as the user who will run the tools, never by sudo.
         tools, built, unbuilt = ensure_tools(
             remote, pyinfra_host.data.get("tools", []), say, keep_downloads=request.get("keep_downloads", False)
         )
@@ -128,14 +125,14 @@ def _provision(remote: Remote, host: Host, request: dict[str, Any], say: Say) ->
 
 
 def _prepare(pyinfra_host: Any, deploys: list[dict[str, Any]]) -> list[str]:
-    """Run the deploy files, and what systems say, which only plans their operations."""
+    """Run the deploy files and what systems declare; this only plans operations."""
     problems = []
     for deploy in deploys:
         pyinfra_host.data.family = deploy["family"]
         files = [Path(deploy["path"])] if "path" in deploy else []
         try:
             files += install_systems(deploy["systems"]) if "systems" in deploy else []
-        except PyinfraError as error:  # such as: no package manager that pyinfra knows
+        except PyinfraError as error:  # such as a package manager that pyinfra does not support
             problems.append(str(error))
         for path in files:
             try:
@@ -150,12 +147,12 @@ def _prepare(pyinfra_host: Any, deploys: list[dict[str, Any]]) -> list[str]:
 
 
 def _shown(path: Path) -> Path:
-    """A deploy as a person knows it: below the project, which is where this process runs, or with its whole path."""
+    """A deploy's path for messages: relative to the project, in which this process runs, or absolute."""
     return path.relative_to(Path.cwd()) if path.is_relative_to(Path.cwd()) else path
 
 
 def _refresh_package_lists(remote: Remote, sudo: bool, say: Say) -> list[str]:
-    """Only called when a package is missing, so that a complete host needs no network."""
+    """Called only when a package is missing, so that a complete host needs no network."""
     prefix = ["sudo", "-n"] if sudo else []
     for manager, commands in _REFRESH.items():
         if remote.run(["sh", "-c", 'command -v "$1"', "sh", manager], check=False).exit_status != 0:
@@ -164,7 +161,7 @@ def _refresh_package_lists(remote: Remote, sudo: bool, say: Say) -> list[str]:
             say(f"{' '.join(command)}")
             done = remote.run([*prefix, *command], timeout_s=1200.0, check=False)
             if done.exit_status != 0:
-                # Not the end: what is wanted may be in the lists that are there.
+                # Not fatal: the package may be in the present lists.
                 return [f"{' '.join(command)}: {done.stderr.decode('utf-8', 'replace').strip()[-500:]}"]
     return []
 
@@ -172,7 +169,7 @@ def _refresh_package_lists(remote: Remote, sudo: bool, say: Say) -> list[str]:
 def _how_to_allow(name: str, host: Host) -> str:
     return (
         f"missing on {name}, and {host.user or 'the user'} may not install packages there. "
-        f"Set hosts.{name}.sudo: true where password-less sudo is allowed, or install them by hand"
+        f"Set hosts.{name}.sudo: true if password-less sudo is allowed, or install them by hand"
     )
 
 
@@ -193,7 +190,7 @@ def _os_release(remote: Remote) -> str:
 
 
 def _versions(pyinfra_host: Any) -> dict[str, str | None]:
-    """Version by package that a deploy asked for; None: not installed under this name."""
+    """The version of each package that a deploy asked for; None: not installed under this name."""
     requested = pyinfra_host.data.get("requested", [])
     for fact in (DebPackages, RpmPackages, ApkPackages):
         installed = pyinfra_host.get_fact(fact)
@@ -203,10 +200,10 @@ def _versions(pyinfra_host: Any) -> dict[str, str | None]:
 
 
 def _programs(remote: Remote, names: Sequence[str]) -> dict[str, dict[str, str] | None]:
-    """Path and SHA-256 of programs that packages brought; None: there is none."""
+    """Path and SHA-256 of programs from packages; None: there is none."""
     if not names:
         return {}
-    # sshd and nginx lie where a plain user's PATH does not look.
+    # sshd and nginx are not on an ordinary user's PATH.
     script = (
         "PATH=$PATH:/usr/local/sbin:/usr/sbin:/sbin\n"
         'for name; do path=$(command -v "$name") && [ -f "$path" ] && sha256sum "$path"; done\ntrue'
@@ -234,14 +231,68 @@ class _PlainLines(logging.Handler):
         self._say(_DECORATION.sub("", _COLOURS.sub("", record.getMessage())))
 
 
-def _answer(request: dict[str, Any], tell: Tell) -> None:
+class _Said(io.TextIOBase):
+    """A stream that passes its text on line by line."""
+
+    def __init__(self, say: Say):
+        self._say = say
+
+    def write(self, text: str) -> int:
+        self._say(text)
+        return len(text)
+
+
+def provision_hosts(
+    root: Path,
+    requests: Mapping[str, Mapping[str, Any]],
+    answered: Callable[[str, dict[str, Any]], None],
+    said: Callable[[str, str], None],
+) -> None:
+    """Answer all requests: those for one host one after another, the rest side by side.
+
+    Args:
+        root: the project, in which deploys run.
+        requests: what is asked of a host, by key.
+        answered: gets the key, and {"facts": …} as `ProvisionResult.hosts` describes them, or {"error": text} for a
+            wrong deploy. Packages that could not be installed and tools not built are facts, too: `problems`.
+        said: gets the key, and progress messages from that host.
+
+    Raises KeyboardInterrupt when this process was told to end, or its controller is gone.
+    """
+    turns: dict[str, list[str]] = {}
+    for key, request in requests.items():
+        turns.setdefault(request["name"], []).append(key)
+    left = set(requests)
+
+    def heard(key: str, line: bytes) -> None:
+        told = json.loads(line)
+        if "said" in told:
+            said(key, told["said"])
+        else:
+            left.discard(key)
+            answered(key, told)
+
+    def ended(key: str, status: int) -> None:
+        if key in left:  # a defect, or killed; it affects only this host
+            cause = f"the provisioning process ended with status {status}; its log may say why"
+            answered(key, {"facts": {"unreachable": cause, "changed": 0, "problems": [cause]}})
+
+    in_forks(turns.values(), lambda key, tell: _answer(root, requests[key], tell), heard, ended=ended, at_once=_MOST)
+
+
+def _answer(root: Path, request: Mapping[str, Any], tell: Tell) -> None:
     """In a fork of its own."""
-    os.dup2(sys.stderr.fileno(), sys.stdout.fileno())  # what a deploy prints is no answer
 
     def say(text: str) -> None:
-        if plain := text.strip():
-            tell(json.dumps({"said": plain}).encode())
+        for line in text.splitlines():
+            if plain := line.strip():
+                tell(json.dumps({"said": plain}).encode())
 
+    os.chdir(root)
+    os.dup2(2, 1)
+    sys.stdout = sys.stderr = _Said(say)  # what a deploy prints is for the log
+    pyinfra.logger.setLevel(logging.INFO)
+    pyinfra.logger.propagate = False
     pyinfra.logger.handlers = [_PlainLines(say)]
     reply: dict[str, Any]
     try:
@@ -250,32 +301,3 @@ def _answer(request: dict[str, Any], tell: Tell) -> None:
     except BenchstudyError as error:
         reply = {"error": str(error)}
     tell(json.dumps(reply).encode())
-
-
-def main() -> int:
-    pyinfra.logger.setLevel(logging.INFO)
-    pyinfra.logger.propagate = False
-    asked = json.load(sys.stdin)
-
-    def answered(key: str, line: bytes) -> None:
-        print(json.dumps([key, json.loads(line)]), flush=True)
-
-    def ended(key: str, status: int) -> None:
-        if status:
-            print(json.dumps([key, {"ended": status}]), flush=True)
-
-    try:
-        in_forks(
-            asked["turns"],
-            lambda key, tell: _answer(asked["requests"][key], tell),
-            answered,
-            ended=ended,
-            at_once=_MOST,
-        )
-    except KeyboardInterrupt:
-        return INTERRUPTED
-    return 0
-
-
-if __name__ == "__main__":
-    sys.exit(main())

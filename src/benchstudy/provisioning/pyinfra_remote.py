@@ -1,6 +1,6 @@
-"""Lets pyinfra reach a host through the same door as everything else.
+"""Lets pyinfra reach a host through the same SSH door as everything else.
 
-pyinfra has an SSH connector of its own, but then there would be two opinions about host keys, ~/.ssh/config,
+pyinfra has an SSH connector of its own, but then there would be two treatments of host keys, ~/.ssh/config,
 jump hosts and the loopback host. This connector hands pyinfra's commands to `Remote`.
 """
 
@@ -18,7 +18,7 @@ from pyinfra.connectors.util import CommandOutput, OutputLine, make_unix_command
 
 from benchstudy.hosts.remote import Remote
 
-# A package manager on a slow mirror takes minutes; silence for longer than this is a hang.
+# A package manager on a slow mirror takes minutes; longer silence is a hang.
 _COMMAND_TIMEOUT_S = 1800.0
 
 
@@ -34,7 +34,7 @@ class RemoteConnector(BaseConnector):
     @property
     def _remote(self) -> Remote:
         inventory = self.host.inventory
-        assert isinstance(inventory, OneHost), "whose hosts alone have this connector"
+        assert isinstance(inventory, OneHost), "only hosts of OneHost have this connector"
         return inventory.remote
 
     def run_shell_command(
@@ -44,7 +44,7 @@ class RemoteConnector(BaseConnector):
         arguments.pop("_get_pty", None)  # nothing we run asks questions
         stdin = _as_bytes(arguments.pop("_stdin", None))
         good = arguments.pop("_success_exit_codes", None) or [0]
-        # pyinfra quotes what it was given as data and builds shell text: the one argument of a shell.
+        # pyinfra quotes its data and builds shell text, which is the one argument of a shell.
         text = make_unix_command_for_host(self.state, self.host, command, **arguments).get_raw_value()
         argv = shlex.split(text)
         completed = self._remote.run(argv, input=stdin, timeout_s=timeout or _COMMAND_TIMEOUT_S, check=False)
@@ -64,7 +64,7 @@ class RemoteConnector(BaseConnector):
         print_input: bool = False,
         **arguments: Unpack[ConnectorArguments],
     ) -> bool:
-        with get_file_io(filename_or_io) as source:  # type: ignore[arg-type]  # pyinfra itself asks for IO here
+        with get_file_io(filename_or_io) as source:  # type: ignore[arg-type]  # pyinfra itself passes IO here
             content = source.read()
         # cat under the same sudo as every other command: no temporary copy that others could read.
         written, output = self.run_shell_command(

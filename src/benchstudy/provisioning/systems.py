@@ -1,4 +1,4 @@
-"""What the catalogue knows of the programs that a study starts on a host: the packages or builds they come from."""
+"""Where the programs that a study starts on a host come from, according to the catalogue: packages or builds."""
 
 from collections.abc import Iterable
 from pathlib import Path
@@ -9,10 +9,10 @@ from benchstudy.provisioning.deploy import install, wanted_programs
 
 
 def install_systems(folders: Iterable[str]) -> list[Path]:
-    """Have the packages on this host whose programs the family's services, commands and generators start there.
+    """Install the packages with the programs that the family's services, commands and generators start on this host.
 
-    `folders`: those of systems of the study's own. Returns the deploys of systems whose programs are built, to be run.
-    Raises StudyError for a system that is wrong.
+    `folders`: the study's own folders of systems. Returns the deploys of systems whose programs are built, to be run.
+    Raises StudyError for an invalid system.
     """
     catalogue, wanted = Catalogue([Path(folder) for folder in folders]), wanted_programs()
     chosen: dict[str, Package] = {}
@@ -34,6 +34,6 @@ def install_systems(folders: Iterable[str]) -> list[Path]:
 
 
 def started_by(packages: Iterable[str]) -> list[str]:
-    """The services that these packages (Debian's names) would start by themselves, as far as a system says it."""
+    """The services that these packages (Debian's names) would start by themselves, as far as a system declares them."""
     known = {name: package for found in Catalogue().values() for name, package in found.system.packages.items()}
     return sorted({service for name in packages if name in known for service in known[name].starts})

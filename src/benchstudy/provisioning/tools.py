@@ -1,4 +1,4 @@
-"""Programs that no package manager has, built on a host below its work folder: what deploy.go_tool() asks for."""
+"""Programs that package managers lack, built on a host below its work folder: what deploy.go_tool() asks for."""
 
 import json
 import os
@@ -10,24 +10,24 @@ from typing import Any
 from benchstudy.hosts.remote import Remote, RemoteProcess
 from benchstudy.provisioning import toolbuilder
 
-# A folder on the hosts where builds are kept by what they are made from, for several work folders of one machine,
+# A folder on the hosts that keeps builds by what they are made from, shared by several work folders of one machine,
 # such as those of a test suite. Without it, nothing outside a host's work folder is written.
 STORE_VARIABLE = "BENCHSTUDY_TOOL_STORE"
-# The builder says something every few seconds, however long a step takes; waiting for another build it says nothing.
+# The builder reports progress every few seconds in any step, but is silent while it waits for another build.
 _SILENCE_S = toolbuilder.BUILD_TIMEOUT_S
 _START = "import sys; exec(compile(sys.stdin.buffer.readline().decode('unicode_escape'), 'toolbuilder', 'exec'))"
 
 
 def tools_folder(remote: Remote) -> str:
-    """Where programs of the study's own lie on the host: `bin/<name>`, and `share/<name>` for what they read."""
+    """Where the study's own programs are on the host: `bin/<name>`, and `share/<name>` for the files they read."""
     return f"{remote.expand(remote.host.work_dir)}/tools"
 
 
 def missing_tools(remote: Remote, tools: Sequence[Mapping[str, Any]]) -> dict[str, float]:
-    """Those that are still to be built on the host, and about how many seconds each takes: as seen, or as declared."""
+    """The tools still to be built on the host, and roughly how many seconds each takes: as seen, or as declared."""
     if not tools:
         return {}
-    # All of them, should there be no Python yet that could look.
+    # All of them if there is no Python yet to look with.
     expected: dict[str, float | None] = {**toolbuilder.declared_s(tools)}
     with _builder(remote, tools, look=True) as builder:
         while line := builder.read_line(_SILENCE_S):
@@ -37,7 +37,7 @@ def missing_tools(remote: Remote, tools: Sequence[Mapping[str, Any]]) -> dict[st
 
 
 def downloads(tool: Mapping[str, Any]) -> str:
-    """What its build fetches, in words: no more than that, because modules that are not compiled stay away."""
+    """What its build fetches at most, in words: modules that are not compiled are not fetched."""
     if tool["kind"] == "python":
         pinned = sum("==" in line for line in tool["requirements"].splitlines())
         return f"{pinned} wheel{'s' * (pinned != 1)}"
@@ -47,14 +47,14 @@ def downloads(tool: Mapping[str, Any]) -> str:
 
 @contextmanager
 def _builder(remote: Remote, tools: Sequence[Mapping[str, Any]], **how: Any) -> Iterator[RemoteProcess]:
-    """The builder at work on the host, which was told of the tools and how to go about it."""
+    """The builder, running on the host, with its request for the tools."""
     wanted = [{part: tool[part] for part in tool if part != "why"} for tool in tools]
     store = os.environ.get(STORE_VARIABLE) or None
     request = {"folder": tools_folder(remote), "store": store, "tools": wanted, **how}
-    # Not the agent: a word changed in here must not look like another instrument.
+    # Not part of the agent: a changed word in here must not look like another instrument.
     program = Path(toolbuilder.__file__).read_text().encode("unicode_escape")
     with remote.open([remote.host.python, "-c", _START]) as builder:
-        # Its input stays open: when it ends, however this process came to its end, so does whatever is being built.
+        # Its input stays open. When this process ends for any reason, the input ends, and so does the build.
         builder.write_line(program)
         builder.write_line(json.dumps(request).encode())
         yield builder
@@ -67,12 +67,12 @@ def ensure_tools(
     *,
     keep_downloads: bool = False,
 ) -> tuple[dict[str, dict[str, Any] | None], int, list[str]]:
-    """Have `tools` (as deploy.py describes them) on the host, built there if need be.
+    """Provide `tools` (as deploy.py describes them) on the host, built there if necessary.
 
-    `keep_downloads`: what builds fetched and compiled on the way stays, because others will build there soon.
+    `keep_downloads`: keep what builds download and compile along the way, because others will build there soon.
     Returns facts by name (version; sha256 of the program, for a Python tool of its launcher, and contents_sha256 of
     all it launches; path; what it was built with; None when it could not be built), how many
-    were changed, and the problems, each with tool, step and cause. One that fails does not keep the others away.
+    were changed, and the problems, each with tool, step and cause. A failure does not stop the others.
     """
     facts: dict[str, dict[str, Any] | None] = {tool["name"]: None for tool in tools}
     if not tools:
@@ -94,7 +94,7 @@ def ensure_tools(
         status = builder.wait(10.0) if line is not None else None
         if status != 0:
             builder.kill()
-            how = f"ended with status {status}" if status is not None else f"said nothing for {_SILENCE_S:.0f} s"
+            how = f"ended with status {status}" if status is not None else f"was silent for {_SILENCE_S:.0f} s"
             tail = builder.stderr_tail.strip().splitlines()[-1:] or ["no message"]
             missing = ", ".join(name for name in facts if name not in answered) or "the tools"
             problems.append(f"{missing}: the builder ({remote.host.python}) {how}: {tail[0]}")

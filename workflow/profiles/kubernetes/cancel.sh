@@ -1,3 +1,3 @@
 #!/bin/sh
-# Ends jobs, by their names.
+# Ends jobs by name.
 exec kubectl delete --wait=false --ignore-not-found "$@"

@@ -1,5 +1,5 @@
 #!/bin/sh
-# Prints success, failed or running of a job, by its name.
+# Prints success, failed or running for a job, by name.
 found=$(kubectl get "$1" --ignore-not-found -o jsonpath='{.status.succeeded}/{.status.failed}') || found=/
 case $found in
     1/*) echo success ;;

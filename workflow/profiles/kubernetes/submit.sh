@@ -1,12 +1,12 @@
 #!/bin/sh
-# Has a pod run a job's script, in the project's folder at the same place, and prints the name of the job.
+# Runs a job's script in a pod, in the project's folder at the same path, and prints the job's name.
 #
 #     submit.sh SCRIPT
 set -eu
 : "${BENCHSTUDY_IMAGE:?name the image made from envs/container}"
 : "${BENCHSTUDY_VOLUME:?name the claim of the volume that the project lies on}"
 
-# How the job knows its command, and ends with it.
+# Links the job to its command, so that it ends with it.
 told() {
     env | sed -nE "s/^(BENCHSTUDY_(CONTROLLER_[A-Z]+|JOBS_[A-Z]+))=(.*)/        - {name: \1, value: '\3'}/p"
 }
