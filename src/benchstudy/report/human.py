@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from benchstudy.model import rounding
+from benchstudy.model.clients import CLIENTS
 from benchstudy.statistics.comparisons import Share
 from benchstudy.statistics.modes import Modes
 from benchstudy.statistics.stats import Summary
@@ -141,6 +142,11 @@ def two_modes(modes: Modes, unit: str) -> str:
     return f"two modes: {modes.low_n} near {low}, {modes.high_n} near {high}"
 
 
+def level_of(factor: str, text: str) -> str:
+    """A level where nothing else says what it is of: "2 clients"."""
+    return plural(int(text), "client") if factor == CLIENTS else level(text)
+
+
 def level(text: str) -> str:
     """A level, or a case's id, for a reader: "1000-per-s", which a folder can be called, is "1,000/s"."""
     # In an id commas part the levels, so that none may stand in a number.
@@ -198,3 +204,8 @@ def change(relative: float, to: int = rounding.MOST) -> str:
     """A relative difference with its sign: "+1.9 %" of 0.019."""
     size = rounding.shown(abs(relative) / 0.01, to, trim=True)
     return f"{'' if size == '0' else '+' if relative > 0 else '−'}{size} %"
+
+
+def noun(title: str) -> str:
+    """A metric's title within a sentence: "time of one file", but "QPS" and "CPU, user"."""
+    return title if title[1:2].isupper() else title[:1].lower() + title[1:]

@@ -10,8 +10,10 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
+from benchstudy.lints import Finding
 from benchstudy.model import paths
-from benchstudy.report.comparisons import answers, verdicts
+from benchstudy.report import human
+from benchstudy.report.comparisons import answers, findings, verdicts, wording
 from benchstudy.report.comparisons.comparison import Comparisons, calibrations, twin_cases, twins
 from benchstudy.report.exhibits import figuredata
 from benchstudy.report.exhibits.exhibits import show
@@ -19,10 +21,12 @@ from benchstudy.report.exhibits.pagefigures import PageFigures
 from benchstudy.report.exhibits.pagetables import PageTables
 from benchstudy.report.figures.layers import Reference
 from benchstudy.report.published import published
-from benchstudy.report.results import estimatefiles, sessions
+from benchstudy.report.results import estimatefiles, over_targets, sessions
+from benchstudy.report.results.over_targets import OverTargets
 from benchstudy.report.results.results import Results, Titled, Where
 from benchstudy.report.scrutiny import disturbed, evidence, lint_list, scrutiny
 from benchstudy.report.tables.tables import slug
+from benchstudy.report.targets import section, spread, targetpages
 from benchstudy.report.trials import triallist, trialpages
 from benchstudy.statistics.comparisons import Comparison, tested
 
@@ -33,7 +37,9 @@ class Page(PageTables, PageFigures):
     def __init__(self, family: str, *, study: str, tidy: str | Path, output: str | Path):
         super().__init__(study=study, output=output)
         self.family = family
-        self.results = Results(self.root / tidy, study=study, family=family)
+        # What the page shows; and all that was measured, which is the same where there are few targets.
+        self.measured = Results(self.root / tidy, study=study, family=family)
+        self.results = over_targets.as_shown(self.measured)
         self._indexes = sessions.family_indexes(self.root, study, family)
 
     @property
@@ -49,6 +55,7 @@ class Page(PageTables, PageFigures):
     # -- choosing ----------------------------------------------------------------------------------------------------
 
     def levels(self, factor: str, **where: str | Sequence[str]) -> list[str]:
+        """The levels of `factor` among the cases that `where` selects, in the order of the study."""
         return self.results.levels(factor, where)
 
     def views(
@@ -60,19 +67,25 @@ class Page(PageTables, PageFigures):
 
     @staticmethod
     def slug(title: str) -> str:
+        """`title` as a name for files: lower case, with hyphens."""
         return slug(title)
 
     # -- sections ----------------------------------------------------------------------------------------------------
 
     def overview(self) -> None:
         """How many trials stand behind the page, and what must be known before reading on."""
-        show(evidence.overview(self.results, self._indexes))
-        if self.results.disturbed:
-            self.flags([f"{disturbed.sentence(self.results)} {disturbed.remedy(self._indexes)}"])
+        show(evidence.overview(self.measured, self._indexes))
+        if isinstance(self.results, OverTargets):
+            self.say([section.introduction(self.results)])
+        if self.measured.disturbed:
+            self.flags([f"{disturbed.sentence(self.measured)} {disturbed.remedy(self._indexes)}"])
 
     def show_answers(self, answers: Sequence[Mapping[str, Any]]) -> None:
+        """Show answers. If trials were disturbed, each answer says so."""
         said = disturbed.of_page(self.results)
         super().show_answers([{**a, "note": " ".join(filter(None, (a["note"], said)))} for a in answers])
+        if isinstance(self.results, OverTargets):
+            self._targets(self.results)
 
     def answer(self, groups: Mapping[str, tuple[str, Where]], *, series: str) -> None:
         """For each group `{title: (metric, choice of cases)}` the medians of its series, sorted, and how sure that is.
@@ -84,10 +97,13 @@ class Page(PageTables, PageFigures):
 
     # -- comparisons -------------------------------------------------------------------------------------------------
 
-    def compare(self, name: str, metrics: Titled, *, factor: str, caption: str, **choice: Any) -> None:
+    def compare(
+        self, name: str, metrics: Titled, *, factor: str, caption: str, aside: bool = False, **choice: Any
+    ) -> None:
         """Each level of `factor` against one of them, as a figure and a table of ratios with their verdicts.
 
-        A level that is another one under a second name (A/A) is left out: `calibration` is about it.
+        The table is behind the figure where there is one. A level that is another one under a second name (A/A) is left
+        out: `calibration` is about it. `aside`: it is about how something is measured, and never the study's headline.
 
         `metrics`: names, or {metric: title} under another title than the declared one. `choice`: what `Comparisons`
         takes: `base`, `where`, `counterparts`, `across_tools`, `unfit`. All comparisons of one call are one family for
@@ -97,13 +113,21 @@ class Page(PageTables, PageFigures):
         if not found.rows:
             return show(f'<p class="none">{html.escape(found.nothing(caption))}</p>')
         self.note("comparisons", name, verdicts.summarised(found, caption))
+        self.note("findings", name, {"aside": aside, "found": findings.of(found, wording.of(self.family))})
         show(f"<p>{html.escape(found.summary())}</p>")
         style = figuredata.style(self.results, factor, choice.get("where"))
         panels = found.panels(style)
         if panels:
             told = f"{caption}. Bars: 95 % intervals; filled: better or worse; band: the margin."
             self.show_figure(name, told, panels, style, found.drawn, f"Against {found.base_name}")
-        self.show_table(found.table(name, caption))
+            with self.folded(f"{human.plural(len(found.rows), 'comparison')} as a table, with p values"):
+                self.show_table(found.table(name, caption))
+        else:
+            self.show_table(found.table(name, caption))
+        if isinstance(self.results, OverTargets) and "unfit" not in choice:
+            each = self._compared(metrics, factor=factor, of=self.measured, **choice)
+            self.note("judged", f"{name}-each-target", tested(row.outcome for row in each.rows))
+            self.show_table(section.verdicts(self.results, each, found, name, caption))
 
     def judged(self, groups: Mapping[str, Sequence[Comparison]]) -> None:
         """Keeps what the page judged otherwise than by `compare`, by what it is called: the study counts its tests."""
@@ -115,8 +139,11 @@ class Page(PageTables, PageFigures):
         found = {question: self._compared(metrics, **asked) for question, asked in questions.items()}
         show(evidence.answers([verdicts.answer(made, question) for question, made in found.items() if made.rows]))
 
-    def _compared(self, metrics: Titled, *, where: Where | None = None, **choice: Any) -> Comparisons:
-        return Comparisons(self.results, self._indexes, metrics, where=self._without_twins(where or {}), **choice)
+    def _compared(
+        self, metrics: Titled, *, where: Where | None = None, of: Results | None = None, **choice: Any
+    ) -> Comparisons:
+        results = of or self.results
+        return Comparisons(results, self._indexes, metrics, where=self._without_twins(where or {}), **choice)
 
     def _without_twins(self, where: Where) -> Where:
         again = {second for _, second in twins(self.declared)}
@@ -134,6 +161,7 @@ class Page(PageTables, PageFigures):
     # -- evidence ----------------------------------------------------------------------------------------------------
 
     def published_references(self, file: str, op: str, section: str) -> list[Reference]:
+        """Reference lines for figures from `data/published/FILE`: what others published about `op` in `section`."""
         return published.references(paths.published(self.root) / file, op, section=section)
 
     def published_problems(self, file: str, **kwargs: Any) -> None:
@@ -146,34 +174,58 @@ class Page(PageTables, PageFigures):
         self.show_table(published.table(paths.published(self.root) / file, name, **kwargs))
 
     def method(self) -> None:
-        show(evidence.method(self.results, self._indexes))
+        """How the trials were made: order, blocks, hosts, tools and statistics."""
+        show(evidence.method(self.measured, self._indexes))
 
     def weaknesses(self, extra: Iterable[str] = ()) -> None:
         """What a sceptical reader should hold against the figures, and a section of its own for what lints find."""
         weak = [
             *extra,
-            *disturbed.weaknesses(self.results),
-            *evidence.weak_points(self.results, self._indexes),
+            *disturbed.weaknesses(self.measured),
+            *evidence.weak_points(self.measured, self._indexes),
             *scrutiny.points(self._scrutiny),
         ]
-        found = lint_list.of_family(self.results, lint_list.declared(self.root, self.study))
-        for kind, entry in scrutiny.notes(self._scrutiny, weak, found).items():
+        for kind, entry in scrutiny.notes(self._scrutiny, weak, self._lints).items():
             self.note(kind, self.family, entry)
-        show(f"{evidence.weakness_list(weak)}<h2>Lints</h2>{lint_list.section(found)}")
+        rest = "on the pages of their targets" if isinstance(self.results, OverTargets) else ""
+        lints = lint_list.section(self._lints, rest=rest)
+        show(f"{evidence.weakness_list(weak)}<h2>Lints</h2>{lints}")
+
+    @cached_property
+    def _lints(self) -> list[Finding]:
+        return lint_list.of_family(self.measured, lint_list.declared(self.root, self.study))
 
     @cached_property
     def _scrutiny(self) -> scrutiny.Scrutiny:
-        return scrutiny.scrutinise(self.results, self._indexes)
+        return scrutiny.scrutinise(self.measured, self._indexes)
+
+    # -- many targets ------------------------------------------------------------------------------------------------
+
+    def _targets(self, results: OverTargets) -> None:
+        """Which of them are unlike the others, and how one knows."""
+        found = spread.find(results, self._indexes)
+        self.note("targets", self.family, section.noted(found))
+        show(f"<h2>Targets</h2><p>{html.escape(found.said)}</p>")
+        style, panels = section.figure(results, found)
+        self.show_figure("targets", section.FIGURE_CAPTION, panels, style)
+        for table in section.tables(results, found):
+            if table.rows:
+                self.show_table(table)
 
     def trials(self, metrics: Sequence[str]) -> None:
         """Every trial with its command and raw files; as CSV every estimate and every trial with all metrics."""
-        estimates = [e for metric in sorted(self.results.metrics) for e in self.results.estimates(metric)]
+        estimates = (e for metric in sorted(self.measured.metrics) for e in self.measured.estimates(metric))
         estimatefiles.write_estimates(estimates, self.output / "tables" / "estimates.csv")
-        estimatefiles.write_trials(self.results, self.output / "tables" / "trials.csv")
-        found = triallist.TrialList(self.results, metrics, self.root, self.output.parent, self._scrutiny.flagged)
-        trialpages.write(found, self.output / "trials")
+        estimatefiles.write_trials(self.measured, self.output / "tables" / "trials.csv")
+        if isinstance(self.results, OverTargets):
+            places = targetpages.Places(self.root, self.output, self._indexes)
+            listed = targetpages.write(self.results, metrics, places, self._scrutiny.flagged, self._lints)
+        else:
+            found = triallist.TrialList(self.results, metrics, self.root, self.output.parent, self._scrutiny.flagged)
+            trialpages.write(found, self.output / "trials")
+            listed = found.html()
         show(
             f'<p class="downloads">In base units, every estimate of every metric: '
             f"{self._downloads('tables', 'estimates', ('csv',))}, and every trial with its values: "
-            f"{self._downloads('tables', 'trials', ('csv',))}</p>{found.html()}"
+            f"{self._downloads('tables', 'trials', ('csv',))}</p>{listed}"
         )

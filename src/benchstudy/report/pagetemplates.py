@@ -18,5 +18,7 @@ def page_style() -> Markup:
 
 def render(name: str, **values: Any) -> str:
     """A template filled in: texts are escaped, `Markup` is not, and a value that is missing is an error."""
-    environment = jinja2.Environment(autoescape=True, trim_blocks=True, undefined=jinja2.StrictUndefined)
-    return environment.from_string(template_text(name)).render(**values)
+    environment = jinja2.Environment(
+        loader=jinja2.FunctionLoader(template_text), autoescape=True, trim_blocks=True, undefined=jinja2.StrictUndefined
+    )
+    return environment.get_template(name).render(**values)

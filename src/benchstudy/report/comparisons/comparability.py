@@ -45,7 +45,7 @@ class Comparability:
 
     def __init__(self, results: Results, indexes: Indexes, across_tools: bool = False, across_caches: bool = False):
         self._indexes = indexes
-        self._disturbed = results.disturbed
+        self._disturbed, self._unit = results.disturbed, results.unit
         self._of = {}
         self._given = {} if across_caches else bytes_of_storage(results)
         for row in results.counted.iter_rows(named=True):
@@ -83,14 +83,17 @@ class Comparability:
             sides = [[trial for trial in side if (self._of[trial[1]], trial[0]) in both] for side in sides]
             if not both:
                 return [], [], "no block has both of them from the same session"
+        if self._unit == "target":  # one that others disturbed withholds no verdict on all others
+            lost_blocks = {trial[0] for side in sides for trial in side if trial[1] in self._disturbed}
+            sides = [[trial for trial in side if trial[0] not in lost_blocks] for side in sides]
         met = [[trial[1] for trial in side if trial[1] in self._disturbed] for side in sides]
         disturbance = disturbed.compared(names, met, [len(side) for side in sides])
         if disturbance:
             return [], [], disturbance
         lost = len(base) + len(other) - sum(map(len, sides))
         why = (
-            f"{human.plural(lost, 'trial')} left out: of another session, tool or proof of its cache than its "
-            "counterpart"
+            f"{human.plural(lost, self._unit)} left out: of another session, tool or proof of its cache than its "
+            f"counterpart{', or disturbed' if self._unit == 'target' else ''}"
         )
         return sides[0], sides[1], why if lost else ""
 

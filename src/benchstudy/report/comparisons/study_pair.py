@@ -1,7 +1,7 @@
 """What two studies measured of one family: their cases side by side, and the ratio of each."""
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
@@ -129,6 +129,13 @@ class FamilyPair:
         return Row(
             metric, declared.title, unit, self.other.study, self.base.study, name, name, other.levels, base.levels, made
         )
+
+    def estimates(self, metric: str, row: Row) -> Iterator[tuple[Side, Estimate]]:
+        """What each of the two says of a row's case, where it has a figure above zero."""
+        for side, levels in ((self.base, row.base), (self.other, row.other)):
+            found = side.results.estimate(metric, levels["target"], levels["case"])
+            if found is not None and found.summary.median:
+                yield side, found
 
     def _withheld(self, metric: str, estimates: tuple[Estimate, Estimate]) -> str:
         """Why there is not even a ratio: unlike proofs of the two caches, or disturbed trials; else empty."""

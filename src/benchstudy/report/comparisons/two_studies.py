@@ -8,6 +8,8 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
+import polars as pl
+
 from benchstudy.model import registry
 from benchstudy.model.differences import Difference
 from benchstudy.model.errors import BenchstudyError
@@ -17,14 +19,21 @@ from benchstudy.report.comparisons.study_differences import conditions, declarat
 from benchstudy.report.comparisons.study_differences import facts as facts_of_hosts
 from benchstudy.report.comparisons.study_pair import FamilyPair, Side
 from benchstudy.report.exhibits.exhibits import Exhibits
+from benchstudy.report.figures.axes import Axis
 from benchstudy.report.figures.forest import forest_panel
+from benchstudy.report.figures.panels import strip_panel
 from benchstudy.report.figures.styles import Style
 from benchstudy.report.results import sessions
-from benchstudy.report.results.results import Results
+from benchstudy.report.results.results import Estimate, Results
 from benchstudy.report.scrutiny import disturbed
 from benchstudy.report.tables.tables import Cell, Table
 
 _MOST_DRAWN = 40
+_MEDIANS = {
+    **dict.fromkeys(("series", "place"), pl.String),
+    **dict.fromkeys(("x", "low", "high"), pl.Float64),
+    **dict.fromkeys(("tip median", "tip evidence"), pl.String),
+}
 
 
 class TwoStudies(Exhibits):
@@ -32,6 +41,8 @@ class TwoStudies(Exhibits):
 
     Raises BenchstudyError when a study has no tables, and when the two measured no family in common.
     """
+
+    cited_at = ""
 
     def __init__(self, *, base: str, other: str, tidy: str | Path, output: str | Path, metrics: Sequence[str] = ()):
         super().__init__(study=other, output=output)
@@ -98,7 +109,9 @@ class TwoStudies(Exhibits):
             else:
                 self.say([pair.summary()])
                 self._figure(pair)
-                self.show_table(pair.table())
+                self._overlaid(pair)
+                with self.folded(f"{human.plural(len(pair.rows), 'ratio')} as a table"):
+                    self.show_table(pair.table())
             for side in (pair.base, pair.other):
                 only = pair.only(side)
                 if only:
@@ -120,6 +133,42 @@ class TwoStudies(Exhibits):
             left_out = max(len(rows) for rows in by_metric(pair.rows).values()) - _MOST_DRAWN
             told += f" The table has {left_out} more." if left_out > 0 else ""
             self.show_figure(f"{pair.family}-ratios", told, panels, style, [self.other])
+
+    def _overlaid(self, pair: FamilyPair) -> None:
+        """The trials of both studies on one axis, a row each case, a panel each metric."""
+        style = Style((self.base, self.other))
+        panels = []
+        for metric, rows in by_metric(pair.rows).items():
+            sides = [
+                ({"series": side.study, "place": row.about or row.title}, side, estimate)
+                for row in rows[:_MOST_DRAWN]
+                for side, estimate in pair.estimates(metric, row)
+            ]
+            drawn = [name | one for name, side, estimate in sides for one in _trials(side, estimate)]
+            if drawn:
+                medians = pl.DataFrame([name | _median(estimate) for name, _, estimate in sides], schema=_MEDIANS)
+                axis = Axis(rows[0].title, rows[0].unit)
+                panels.append(strip_panel(rows[0].title, pl.DataFrame(drawn), medians, axis, style))
+        if panels:
+            told = f"Trials of {self.base} and of {self.other} on one axis, case by case."
+            self.show_figure(f"{pair.family}-trials", told, panels, style, style.names, "Study")
+
+
+def _trials(side: Side, estimate: Estimate) -> Iterator[dict[str, Any]]:
+    """Those that gave a figure above zero, each with the way to it in its study's own report."""
+    key = (estimate.target, estimate.case)
+    for trial, value, unit in side.results.by_case(estimate.metric).get(key, ()):
+        if value > 0:
+            href = f"../{side.study}/{side.results.places.page(trial)}#trial-{trial}"
+            told = human.quantity(value, unit)
+            yield {"trial": trial, "href": href, "x": value, "y": value, "tip study": side.study, "tip value": told}
+
+
+def _median(estimate: Estimate) -> dict[str, Any]:
+    found = estimate.summary
+    ends = {"x": found.median, "low": found.interval_low or None, "high": found.interval_high}
+    told = human.median(found, estimate.unit), human.evidence(found, estimate.unit)
+    return ends | dict(zip(("tip median", "tip evidence"), told, strict=True))
 
 
 def lines(pairs: Sequence[FamilyPair]) -> Iterator[str]:

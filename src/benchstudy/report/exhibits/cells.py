@@ -38,7 +38,8 @@ def estimate_cell(results: Results, estimate: Estimate | None, form: str, unit: 
     if summary.median is None:
         return Cell((estimate.failure or summary.note,), link, "failed")
     if form == "range":
-        return Cell((f"{human.value_range(estimate.values, unit)} in {human.plural(summary.n, 'trial')}",), link)
+        values, trials = results.spanned(estimate)
+        return Cell((f"{human.value_range(values, unit)} in {trials}",), link)
     lines = [human.median(summary, unit), human.evidence(summary, unit)]
     if form == "page":
         lines.append(f"mean {human.page_cell(summary, unit)}")

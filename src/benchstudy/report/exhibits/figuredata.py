@@ -5,6 +5,7 @@ from typing import Any
 
 import polars as pl
 
+from benchstudy.model.clients import CLIENTS, NUMBER
 from benchstudy.report import human
 from benchstudy.report.figures.layers import NOTHING, NOTICED
 from benchstudy.report.figures.styles import Style
@@ -13,21 +14,26 @@ from benchstudy.report.scrutiny import disturbed
 from benchstudy.statistics import histograms
 
 
-def label(results: Results, levels: Mapping[str, Any], series: str) -> str:
-    """What a series is called: its level, and the target where a study has several."""
+def label(results: Results, levels: Mapping[str, Any], series: str, x: str | None = None) -> str:
+    """What a series is called: its level, from how many clients, and the target where a study has several.
+
+    `x`: what its points are drawn over; there they need not tell it.
+    """
     name = human.level(str(levels[series]))
+    if levels.get(CLIENTS) and series != CLIENTS and x != NUMBER:
+        name += f", {human.plural(int(levels[CLIENTS]), 'client')}"
     return name if len(results.targets) < 2 else f"{name} on {levels['target']}"
 
 
-def _labels(results: Results, frame: pl.DataFrame, series: str) -> pl.Series:
-    return pl.Series([label(results, row, series) for row in frame.iter_rows(named=True)], dtype=pl.String)
+def _labels(results: Results, frame: pl.DataFrame, series: str, x: str | None = None) -> pl.Series:
+    return pl.Series([label(results, row, series, x) for row in frame.iter_rows(named=True)], dtype=pl.String)
 
 
-def style(results: Results, series: str, where: Where | None = None) -> Style:
+def style(results: Results, series: str, where: Where | None = None, x: str | None = None) -> Style:
     """A colour and a shape for each series among the chosen cases."""
     results.require_factors([series])
     levels = results.select(where).drop_nulls(series)
-    return Style(tuple(_labels(results, levels, series).unique(maintain_order=True).to_list()))
+    return Style(tuple(_labels(results, levels, series, x).unique(maintain_order=True).to_list()))
 
 
 def points(results: Results, metric: str, series: str, where: Where, x: str | None = None) -> pl.DataFrame:
@@ -35,13 +41,14 @@ def points(results: Results, metric: str, series: str, where: Where, x: str | No
     results.require_factors([series] if x is None else [series, x])
     found = results.points(metric, where).drop_nulls(series)
     texts = [human.quantity(value, unit) for value, unit in found.select("value", "unit").iter_rows()]
+    place, told_of_it = results.place_in_figure()
     columns: dict[str, pl.Series | pl.Expr] = {
-        "series": _labels(results, found, series),
+        "series": _labels(results, found, series, x),
         "tip value": pl.Series(texts, dtype=pl.String),
-        "tip block": pl.col("block").cast(pl.String),
+        f"tip {place}": told_of_it,
         "y": pl.col("value").round_sig_figs(5),
     }
-    names = ["series", "y", "unit", "trial", "tip value", "tip block"]
+    names = ["series", "y", "unit", "trial", "tip value", f"tip {place}"]
     if results.disturbed:
         told = {trial: disturbed.told(seen) for trial, seen in results.disturbed.items()}
         columns[NOTICED] = pl.col("trial").replace_strict(told, default=NOTHING, return_dtype=pl.String)
@@ -63,7 +70,7 @@ def estimates(results: Results, metric: str, series: str, where: Where, x: str |
     """One row a case that has a median: series, y (median), low, high, tooltips, and `x` when one is named."""
     rows = [
         {
-            "series": label(results, estimate.levels, series),
+            "series": label(results, estimate.levels, series, x),
             "y": estimate.summary.median,
             "low": estimate.summary.interval_low,
             "high": estimate.summary.interval_high,
@@ -88,11 +95,11 @@ def latencies(results: Results, kind: str) -> pl.DataFrame | None:
     return None if chosen.is_empty() else chosen
 
 
-def curves(results: Results, fitted: pl.DataFrame, series: str, where: Where) -> pl.DataFrame:
+def curves(results: Results, fitted: pl.DataFrame, series: str, where: Where, x: str | None = None) -> pl.DataFrame:
     """Fitted laws of the chosen cases for a panel: series, x, y, low, high. `fitted`: these, target and factors."""
     chosen = fitted.join(results.select(where).select("target", "case"), on=["target", "case"], how="semi")
     numbers = [pl.col(name).round_sig_figs(5) for name in ("x", "y", "low", "high")]
-    return chosen.with_columns(series=_labels(results, chosen, series)).select("series", *numbers)
+    return chosen.with_columns(series=_labels(results, chosen, series, x)).select("series", *numbers)
 
 
 def cumulative_steps(results: Results, histogram: pl.DataFrame, series: str, by: Sequence[str]) -> pl.DataFrame:

@@ -1,10 +1,11 @@
 """The figures that a family's page makes of its results."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 import polars as pl
 
+from benchstudy.report import human
 from benchstudy.report.exhibits import figuredata
 from benchstudy.report.exhibits.exhibits import Exhibits
 from benchstudy.report.figures.panels import Axis, Panel, Reference, Style, cdf_panel, strip_panel, trend_panel
@@ -21,6 +22,7 @@ class PageFigures(Exhibits):
     results: Results
 
     def show_figure(self, name: str, caption: str, panels: Sequence[Panel], *rest: Any, **options: Any) -> None:
+        """Show and write a figure. If trials were disturbed, the caption says so."""
         said = disturbed.of_page(self.results)
         if said and any(panel.trials for panel in panels):
             said = f"{said.removesuffix('.')} (struck through)."
@@ -35,7 +37,7 @@ class PageFigures(Exhibits):
         `y_title`: where it is another than the metric's. `x_unit`: the base unit of that column. `fitted`: laws to draw
         through the points, with their intervals (rows as `figuredata.curves` wants them).
         """
-        style = figuredata.style(self.results, series)
+        style = figuredata.style(self.results, series, x=x)
         points = {view: figuredata.points(self.results, metric, series, where, x) for view, where in views.items()}
         points = {view: frame for view, frame in points.items() if not frame.is_empty()}
         together = pl.concat(points.values()) if points else pl.DataFrame()
@@ -43,14 +45,28 @@ class PageFigures(Exhibits):
             return self._nothing(caption)
         sizes = sorted(set(together["x"].to_list()))
         unit = together["unit"][0]
-        panels = []
+        lines: list[Panel] = []
+        lone: list[Panel] = []
+        shown: dict[bool, list[str]] = {True: [], False: []}
         for view, frame in points.items():
             estimates = figuredata.estimates(self.results, metric, series, views[view], x)
             y = Axis(y_title or self.results.declared(metric).title, unit, shared=together["y"].to_list())
             x_axis = Axis(x_title, x_unit, values=sizes, shared=sizes)
-            curves = None if fitted is None else figuredata.curves(self.results, fitted, series, views[view])
-            panels.append(trend_panel(view, frame, estimates, x_axis, y, style, curves=curves))
-        self.show_figure(name, caption, panels, style, together["series"].to_list())
+            curves = None if fitted is None else figuredata.curves(self.results, fitted, series, views[view], x)
+            panel = trend_panel(view, frame, estimates, x_axis, y, style, curves=curves)
+            is_line = frame["x"].n_unique() > 1
+            (lines if is_line else lone).append(panel)
+            shown[is_line] += frame["series"].to_list()
+        drawn = "Points: trials; lines: medians; upright bars: their 95 % intervals"
+        said = f"{_stopped(caption)} {drawn}; {_counted(points.values(), 'x')}."
+        if lines:
+            self.show_figure(name, said, lines, style, shown[True])
+        if lone:
+            # One place is no trend: its figure stands in the tables, and the drawing behind this.
+            with self.folded(
+                f"{human.plural(len(lone), 'panel')} with a single point per series ({human.noun(x_title)})"
+            ):
+                self.show_figure(f"{name}-single" if lines else name, said, lone, style, shown[False])
 
     def strip(
         self, name: str, metrics: Titled, *, series: str, where: Where, value_title: str, caption: str,
@@ -58,7 +74,7 @@ class PageFigures(Exhibits):
     ) -> None:  # fmt: skip
         """Every trial of each series on one axis, a panel a metric, with published reference lines."""
         style = figuredata.style(self.results, series, where)
-        panels = []
+        panels, drawn = [], []
         for metric, title in self.results.titles(metrics).items():
             frame = figuredata.points(self.results, metric, series, where)
             if frame.is_empty():
@@ -66,10 +82,13 @@ class PageFigures(Exhibits):
             frame = frame.with_columns(x=pl.col("y"))
             estimates = figuredata.estimates(self.results, metric, series, where).with_columns(x=pl.col("y"))
             axis = Axis(value_title, frame["unit"][0], log=log)
+            drawn.append(frame)
             panels.append(strip_panel(title, frame, estimates, axis, style, (references or {}).get(metric, ())))
         if not panels:
             return self._nothing(caption)
-        self.show_figure(name, caption, panels, style)
+        told = "Points: trials; upright strokes: medians; bands: their 95 % intervals"
+        said = f"{_stopped(caption)} {told}; {_counted(drawn)}."
+        self.show_figure(name, said, panels, style)
 
     def latency_cdf(self, name: str, *, series: str, kind: str, caption: str) -> None:
         """Shares of operations by latency, from histograms laid together over trials; a panel a job and operation."""
@@ -95,7 +114,26 @@ class PageFigures(Exhibits):
         in_order = figuredata.style(self.results, series).names
         style = Style(tuple(n for n in in_order if n in found), ordered)
         views = [
-            cdf_panel(": ".join(map(str, key)), frame.drop(panels), axis, style)
+            (cdf_panel(": ".join(map(str, key)), frame.drop(panels), axis, style), frame["series"].n_unique())
             for key, frame in steps.group_by(panels, maintain_order=True)
         ]
-        self.show_figure(name, caption, views, style, style.names, legend=series.capitalize())
+        several = [panel for panel, lines in views if lines > 1]
+        lone = [panel for panel, lines in views if lines == 1]
+        legend = series.capitalize()
+        if not several:
+            return self.show_figure(name, caption, lone, style, style.names, legend=legend)
+        self.show_figure(name, caption, several, style, style.names, legend=legend)
+        if lone:
+            with self.folded(f"{human.plural(len(lone), 'panel')} with a single line ({series})"):
+                self.show_figure(f"{name}-single", caption, lone, style, style.names, legend=legend)
+
+
+def _stopped(caption: str) -> str:
+    return caption if caption.endswith(".") else f"{caption}."
+
+
+def _counted(panels: Iterable[pl.DataFrame], *x: str) -> str:
+    """ "n = 6", or from the fewest to the most trials of a series of a panel, at one x where there are several."""
+    counts = [count for points in panels for count in points.group_by("series", *x).len()["len"]]
+    low, high = min(counts), max(counts)
+    return f"n = {low}" if low == high else f"n = {low}–{high}"

@@ -5,6 +5,7 @@ from typing import Any
 
 import polars as pl
 
+from benchstudy.model.clients import CLIENTS
 from benchstudy.report import human
 from benchstudy.report.exhibits import cells, figuredata
 from benchstudy.report.exhibits.exhibits import Exhibits
@@ -92,8 +93,10 @@ class PageTables(Exhibits):
         self.show_table(cells.percentile_table(self.results, histogram, name, percentiles, kind, caption))
 
     def _with_target(self, columns: Sequence[str], where: Where) -> list[str]:
+        """And with the number of clients, where cases have one."""
         several = len(self.results.targets) > 1 and "target" not in where
-        return ["target", *columns] if several else list(columns)
+        loaded = CLIENTS in self.results.cases.columns and CLIENTS not in where
+        return [*(["target"] if several else []), *columns, *([CLIENTS] if loaded else [])]
 
 
 def _joined(levels: Iterable[Any]) -> str:

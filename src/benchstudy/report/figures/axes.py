@@ -69,8 +69,16 @@ def log_ticks(low: float, high: float) -> list[float]:
 
 
 def ratio_ticks(low: float, high: float) -> list[float]:
-    """Ticks of an axis of ratios, 1 among them: even steps while they are close, else 1, 2, 5 or powers of ten."""
+    """Ticks of an axis of ratios, 1 among them: even steps while they are close, else fewer per decade the more
+    decades there are: six, then 1, 2, 5, then 1, 3, then powers
+    of ten: four to nine of them, which have room for their labels."""
+    decades = math.log10(high / low)
     if high / low > 4:
-        return log_ticks(low, high)
+        of_span: tuple[tuple[float, tuple[float, ...]], ...] = (
+            (1.0, (1, 1.5, 2, 3, 5, 7)), (2.4, (1, 2, 5)), (4.4, (1, 3)), (math.inf, (1,)),
+        )  # fmt: skip
+        steps = next(steps for most, steps in of_span if decades < most)
+        powers = range(math.floor(math.log10(low)), math.ceil(math.log10(high)) + 1)
+        return [tick for d in powers for step in steps if low <= (tick := float(f"{step}e{d}")) <= high]
     step = next(s for s in (0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0) if (high - low) / s <= 6)
     return [round(i * step, 2) for i in range(math.ceil(low / step), math.floor(high / step) + 1)]

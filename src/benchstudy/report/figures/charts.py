@@ -5,19 +5,21 @@ gets. The legend is made of HTML, so that it wraps and never covers data; export
 """
 
 import html
-import json
-import re
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-from benchstudy.report.figures import vega
+from benchstudy.report.figures import paper, vega
 from benchstudy.report.figures.layers import Panel
-from benchstudy.report.figures.styles import GRID, INK, MUTED, Style
+from benchstudy.report.figures.styles import GRID, INK, MUTED, SYMBOLS, Style
 
-_EMBEDDED_WIDTH, _EXPORTED_WIDTH = 520, 440
+# A static drawing as wide as a phone's page: it stands beside another one on a wide screen, and is scaled down nowhere,
+# which would make its texts too small to read.
+_STATIC_WIDTH = 348
+_FITTED = {"type": "fit-x", "contains": "padding"}
+_OVERHANG = 16  # of the last label below an axis, at the right
 
 _CONFIG: dict[str, Any] = {
     "font": "sans-serif",
@@ -52,14 +54,17 @@ class Figure:
     shown: tuple[str, ...] = field(default=())
     legend: str = "Series"
 
-    def html(self) -> str:
-        """`<figure>` with static SVG, the specification beside it, and a legend whose buttons hide a series."""
+    def html(self, number: str = "") -> str:
+        """`<figure>` with static SVG, the specification beside it, and a legend whose buttons hide a series.
+
+        `number`: what its caption begins with, such as "Figure 2".
+        """
         views = "".join(map(self._panel_html, self.panels, self._static))
-        many = " many" if len(self.panels) > 1 else ""
+        many = _columns(len(self.panels))
         return (
             f'<figure class="chart" id="figure-{html.escape(self.name)}">{self._legend_html()}'
-            f'<div class="panels{many}">{views}</div><figcaption>{html.escape(self._said(self.panels))}</figcaption>'
-            "</figure>"
+            f'<div class="panels{many}">{views}</div><figcaption>{numbered(number)}'
+            f"{html.escape(self._said(self.panels))}</figcaption></figure>"
         )
 
     def _said(self, panels: Sequence[Panel]) -> str:
@@ -77,31 +82,34 @@ class Figure:
         """`<figure>` with the first `panels` as static SVG, for a page that has no scripts and other tables."""
         shown = list(zip(self.panels, self._static, strict=True))[:panels]
         views = "".join(self._view_html(panel, static, "its page") for panel, static in shown)
-        many = " many" if len(shown) > 1 else ""
+        many = _columns(len(shown))
         return (
             f'<figure class="chart">{self._legend_html(buttons=False)}<div class="panels{many}">{views}</div>'
             f"<figcaption>{html.escape(self._said([panel for panel, _ in shown]))}</figcaption></figure>"
         )
 
     def _alt_text(self, panel: Panel) -> str:
-        return f"{panel.title}. {self.alt}" if panel.title else self.alt
+        return " ".join(filter(None, (f"{panel.title}." if panel.title else "", panel.finding, self.alt)))
 
     @cached_property
     def _static(self) -> list[str]:
-        specs = [(panel.spec(_EMBEDDED_WIDTH, legend=False), self._alt_text(panel)) for panel in self.panels]
-        return [vega.svg({**spec, "config": _CONFIG, "description": alt_text}) for spec, alt_text in specs]
+        specs = [(panel.spec(_STATIC_WIDTH, legend=False), self._alt_text(panel)) for panel in self.panels]
+        shared = {"config": _CONFIG, "autosize": _FITTED}
+        return [vega.svg({**spec, **shared, "description": alt_text}) for spec, alt_text in specs]
 
     def _view_html(self, panel: Panel, static: str, where: str, more: str = "") -> str:
         title = f"<p class='panel-title'>{html.escape(panel.title)}</p>" if panel.title else ""
         label = html.escape(self._alt_text(panel).replace("this page", where))
-        return f'<div class="panel">{title}<div class="view" role="img" aria-label="{label}">{static}</div>{more}</div>'
+        return (
+            f'<div class="panel">{title}<div class="view" role="group" aria-label="{label}">{static}</div>{more}</div>'
+        )
 
     def _panel_html(self, panel: Panel, static: str) -> str:
         spec = panel.spec("container", legend=False, live=True)
         spec |= {
             "config": _CONFIG,
             "description": self._alt_text(panel),
-            "autosize": {"type": "fit-x", "contains": "padding"},
+            "autosize": _FITTED,
         }
         script = f'<script type="application/json" class="spec">{vega.script_json(spec)}</script>'
         return self._view_html(panel, static, "this page", script)
@@ -110,56 +118,88 @@ class Figure:
         if self.style is None or len(self.shown) < 2:
             return ""
         items = []
-        for name, colour, shape in zip(self.style.names, self.style.colours, self.style.shapes, strict=True):
-            if name in self.shown:
-                entry = f"{_symbol(shape, colour)}{html.escape(name)}"
-                if buttons:
-                    pressed = f'type="button" aria-pressed="true" data-series="{html.escape(name)}"'
-                    entry = f"<button {pressed}>{entry}</button>"
-                items.append(f"<li>{entry}</li>")
+        for one in self._entries():
+            entry = f"{_symbol(one)}{html.escape(one.name)}"
+            if buttons:
+                pressed = f'type="button" aria-pressed="true" data-series="{html.escape(one.name)}"'
+                entry = f"<button {pressed}>{entry}</button>"
+            items.append(f"<li>{entry}</li>")
         label = html.escape(f"{self.legend}; press one to hide it" if buttons else self.legend)
         return f'<ul class="legend" aria-label="{label}">{"".join(items)}</ul>'
 
-    def write(self, folder: Path) -> None:
-        """Writes the figure into `folder` in each of `vega.FIGURE_FORMATS`, on white; PNG has two pixels a point.
+    def write(self, folder: Path) -> dict[int, list[str]]:
+        """Writes the figure into `folder` as SVG and PDF, as wide as a page and as a column ("-85mm"), and as PNG.
 
-        The same data give the same bytes.
+        On white, with type of 8 pt; PNG has 200 dots per inch. What is higher than a page goes on in "-2".
+        The same data give the same bytes. Returns the stems of SVG and PDF by their width in mm.
         """
         folder.mkdir(parents=True, exist_ok=True)
-        (folder / f"{self.name}.svg").write_text(self._exported, encoding="utf-8")
-        (folder / f"{self.name}.png").write_bytes(vega.png(self._exported))
-        (folder / f"{self.name}.pdf").write_bytes(vega.pdf(self._exported))
+        narrow = self._for_print(paper.units(paper.COLUMN_MM))
+        # Panels that stand side by side are as wide as a column: they need not be drawn again.
+        wide = narrow if len(self.panels) > 1 else self._for_print(paper.units(paper.PAGE_MM))
+        legend = self._entries() if len(self.shown) > 1 else []
+        column = paper.sheets(narrow, legend, paper.COLUMN_MM, 1)
+        page = paper.sheets(wide, legend, paper.PAGE_MM, min(2, len(self.panels)))
+        stems: dict[int, list[str]] = {paper.PAGE_MM: [], paper.COLUMN_MM: []}
+        for width, suffix, sheets in ((paper.PAGE_MM, "", page), (paper.COLUMN_MM, f"-{paper.COLUMN_MM}mm", column)):
+            for number, sheet in enumerate(sheets, start=1):
+                stem = f"{self.name}{suffix}" + (f"-{number}" if number > 1 else "")
+                (folder / f"{stem}.svg").write_text(sheet, encoding="utf-8")
+                (folder / f"{stem}.pdf").write_bytes(vega.pdf(paper.in_points(sheet)))
+                stems[width].append(stem)
+        (folder / f"{self.name}.png").write_bytes(vega.png(paper.in_points(page[0])))
+        return stems
+
+    def _for_print(self, width: float) -> list[paper.Drawn]:
+        config = {
+            **_CONFIG,
+            "background": None,
+            "padding": {"left": 0, "top": 0, "bottom": 3, "right": _OVERHANG},
+            "axis": {**_CONFIG["axis"], "labelLimit": width * 0.3},
+        }
+        fit = {"type": "fit-x", "contains": "padding"}
+        if len(self.panels) > 1:
+            width = min(width, (paper.units(paper.PAGE_MM) - paper.GAP) / 2)
+        return [
+            paper.Drawn(panel.title, vega.svg({**panel.spec(width, legend=False), "config": config, "autosize": fit}))
+            for panel in self.panels
+        ]
 
     @cached_property
-    def _exported(self) -> str:
-        width = _EXPORTED_WIDTH if len(self.panels) > 1 else 760
-        views = []
-        for panel in self.panels:
-            spec = panel.spec(width, legend=len(self.shown) > 1)
-            views.append({**spec, "title": panel.title or ""})
-        params = {json.dumps(p, sort_keys=True): p for view in views for p in view.pop("params", [])}
-        datasets = {k: v for view in views for k, v in view.pop("datasets", {}).items()}
-        for view in views:
-            view.pop("$schema", None)
-            view.pop("config", None)
-        spec = {
-            "concat": views,
-            "columns": 2,
-            "params": list(params.values()),
-            "datasets": datasets,
-            "config": {**_CONFIG, "background": "white", "padding": 16, "concat": {"spacing": 32}},
-        }
-        # A figure that stands alone has no trials to lead to.
-        return re.sub(r"</?a\b[^>]*>", "", vega.svg(spec))
+    def _has_lines(self) -> bool:
+        """Whether series are told by the dashes of lines, too."""
+        specs = (panel.spec(_STATIC_WIDTH, legend=False) for panel in self.panels)
+        dashes = [layer.get("encoding", {}).get("strokeDash", {}) for spec in specs for layer in spec["layer"]]
+        return any(dash.get("field") == "series" for dash in dashes)
+
+    def _entries(self) -> list[paper.Entry]:
+        assert self.style is not None, "a figure with a legend has series"
+        every = zip(self.style.names, self.style.colours, self.style.shapes, self.style.dashes, strict=True)
+        return [
+            paper.Entry(name, SYMBOLS[shape], colour, " ".join(map(str, dash)) if self._has_lines else None)
+            for name, colour, shape, dash in every
+            if name in self.shown
+        ]
 
 
-def _symbol(shape: str, colour: str) -> str:
-    drawing = {
-        "circle": '<circle cx="7" cy="7" r="5"/>',
-        "square": '<rect x="2" y="2" width="10" height="10"/>',
-        "triangle-up": '<path d="M7 1.5 13 12.5H1z"/>',
-        "diamond": '<path d="M7 .5 13 7 7 13.5 1 7z"/>',
-        "cross": '<path d="M5 1h4v4h4v4H9v4H5V9H1V5h4z"/>',
-        "triangle-down": '<path d="M7 12.5 1 1.5h12z"/>',
-    }[shape]
-    return f'<svg width="14" height="14" viewBox="0 0 14 14" aria-hidden="true" fill="{colour}">{drawing}</svg>'
+def _columns(panels: int) -> str:
+    """Classes of a frame of so many panels: pairs stay pairs, more stand three in a row where there is room."""
+    return "" if panels < 2 else " many" if panels in (2, 4) else " many three"
+
+
+def numbered(number: str) -> str:
+    """The head of a caption; nothing where things have no number."""
+    return f'<b class="number">{html.escape(number)}.</b> ' if number else ""
+
+
+def _symbol(entry: paper.Entry) -> str:
+    """On its line where series are told by the dashes of lines, too."""
+    if entry.dash is None:
+        return _drawing(14, f'<g fill="{entry.colour}">{entry.symbol}</g>')
+    dash = f'stroke-width="1.6" stroke-dasharray="{entry.dash}"'
+    line = f'<path d="M0 7H26" stroke="{entry.colour}" {dash}/>'
+    return _drawing(26, f'{line}<g transform="translate(6 0)" fill="{entry.colour}">{entry.symbol}</g>')
+
+
+def _drawing(width: int, inner: str) -> str:
+    return f'<svg width="{width}" height="14" viewBox="0 0 {width} 14" aria-hidden="true">{inner}</svg>'

@@ -4,6 +4,7 @@ import altair as alt
 import polars as pl
 
 from benchstudy.model.rounding import significant
+from benchstudy.report.figures import findings
 from benchstudy.report.figures.axes import Axis, ratio_ticks
 from benchstudy.report.figures.layers import Panel, layered, present, tooltips, visible
 from benchstudy.report.figures.styles import MUTED, Style
@@ -46,4 +47,5 @@ def forest_panel(title: str, ratios: pl.DataFrame, value_title: str, style: Styl
             )
         ),
     ]
-    return Panel(title, layered(*layers), 40 + len(rows) * (14 + 12 * max(1, len(names))))
+    height = 40 + len(rows) * (14 + 12 * max(1, len(names)))
+    return Panel(title, layered(*layers), height, finding=findings.ratios(ratios))

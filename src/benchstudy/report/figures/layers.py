@@ -30,12 +30,14 @@ class Panel:
 
     title: str
     chart: alt.LayerChart
-    height: int = 300
+    height: int = 250
     live: alt.LayerChart | None = None
     trials: int = 0
     points: int = 0
+    # What it shows, in a sentence, for who does not see it.
+    finding: str = ""
 
-    def spec(self, width: int | str, *, legend: bool, live: bool = False) -> dict[str, Any]:
+    def spec(self, width: float | str, *, legend: bool, live: bool = False) -> dict[str, Any]:
         drawn = self._live if live and self.live is not None else self._static
         # Of the data there is one copy, which nobody changes.
         spec = {key: value if key == "datasets" else copy.deepcopy(value) for key, value in drawn.items()}

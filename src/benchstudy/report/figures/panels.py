@@ -1,12 +1,17 @@
 """The kinds of panels that show one metric: against a number, over time, trial by trial, as shares of operations."""
 
+import json
 import math
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import altair as alt
 import polars as pl
 
+from benchstudy.model.criteria import DENSITY_FEWEST
+from benchstudy.model.rounding import significant
+from benchstudy.report.figures import findings
 from benchstudy.report.figures.axes import Axis
 from benchstudy.report.figures.forest import forest_panel
 from benchstudy.report.figures.layers import (
@@ -22,6 +27,7 @@ from benchstudy.report.figures.layers import (
 from benchstudy.report.figures.styles import Style
 from benchstudy.report.figures.thinning import thinned
 from benchstudy.report.figures.timeline import Phase, time_panel
+from benchstudy.statistics.densities import outline
 
 # Who makes panels needs no other module.
 __all__ = [
@@ -39,6 +45,9 @@ __all__ = [
 
 # Decades that two series stand apart for each decade that the axis shows: some five pixels.
 _APART = 0.018
+# Of the room of a row in a strip: how far above its points an outline stands, and how high it rises.
+_FOOT, _PEAK = 0.2, 0.28
+_BESIDE = 0.22  # how far apart series stand that share a row
 
 
 def trend_panel(
@@ -57,7 +66,7 @@ def trend_panel(
     if curves is None:
         curves = pl.DataFrame(schema={"series": pl.String, **dict.fromkeys(("x", "y", "low", "high"), pl.Float64)})
     x_encoding = x.encode(points["x"].to_list())
-    every, points = points, thinned(points, case)
+    every, medians_of, points = points, estimates, thinned(points, case)
     places = _places(every, style) if x.log and apart else {}
     points, estimates = (_dodged(frame, places) for frame in (points, estimates))
     curves = _dodged(curves, {})  # a law is read off at its x
@@ -88,14 +97,14 @@ def trend_panel(
     )
     layers = [
         *(_curve_layers(curves, base_x, y_encoding, colour)),
-        visible(medians.mark_line(strokeWidth=2, aria=False)),
+        visible(medians.encode(strokeDash=style.dash()).mark_line(strokeWidth=2, aria=False)),
         visible(intervals),
         visible(trials),
         *strokes(points, base_x, alt.Y("y:Q", **y_encoding)),
         *(reference_layers(references, horizontal=True, encoding=y_encoding)),
     ]
-    chart = layered(*layers)
-    return Panel(title, chart, trials=every.height, points=points.height)
+    told = findings.along(medians_of, x.unit, y.unit)
+    return Panel(title, layered(*layers), trials=every.height, points=points.height, finding=told)
 
 
 def _leading_to_trials(points: pl.DataFrame) -> alt.Chart:
@@ -118,37 +127,98 @@ def _curve_layers(curves: pl.DataFrame, x: alt.X, y_encoding: dict[str, Any], co
 
 def strip_panel(
     title: str, points: pl.DataFrame, estimates: pl.DataFrame, value: Axis, style: Style,
-    references: Sequence[Reference] = (),
+    references: Sequence[Reference] = (), label_px: int = 190,
 ) -> Panel:  # fmt: skip
-    """One row a series: trials as points, the median as a bar across, the interval as a band.
+    """One row a series: trials as points, the median as a bar across, the interval as a band, and above them the
+    outline of their density where there are trials enough.
 
-    Columns as for `trend_panel`, without x. Reference values are vertical lines.
+    Columns as for `trend_panel`, with x for y. With a column `place` rows are places, and the series of one place lie
+    over one another. Reference values are vertical lines. `label_px`: of a series' name.
     """
     encoding = value.encode(
         [*points["x"].to_list(), *present(estimates, "low", "high"), *(r.value for r in references)]
     )
-    every, points = points, thinned(points, ["series"])
-    rows = alt.Y("series:N", sort=list(style.names), axis=alt.Axis(title=None, grid=False, labelLimit=150))
-    base_x, colour = alt.X("x:Q", **encoding), style.colour()
-    band = alt.Chart(estimates.drop_nulls(["low", "high"])).mark_bar(height=18, opacity=0.22, aria=False)
+    overlaid = "place" in points.columns
+    keys = ["place", "series"] if overlaid else ["series"]
+    every, points = points, thinned(points, keys)
+    names = every["place"].unique(maintain_order=True).to_list() if overlaid else style.names
+    shown = [name for name in names if name in set(every[keys[0]])]
+    rows = _Rows(shown, keys[0], style.names if overlaid else (), label_px)
+    dense = _densities(every, value.log, rows)
+    points, estimates = rows.placed(points), rows.placed(estimates)
+    base_x, colour, y = alt.X("x:Q", **encoding), style.colour(), rows.encoding
+    band = alt.Chart(estimates.drop_nulls(["low", "high"])).mark_rule(strokeWidth=18, opacity=0.22, aria=False)
     layers = [
         *(reference_layers(references, horizontal=False, encoding=encoding)),
-        visible(band.encode(x=alt.X("low:Q", **encoding), x2="high:Q", y=rows, color=colour)),
+        *([] if dense.is_empty() else [_outlines(dense, base_x, colour, y)]),
+        visible(band.encode(x=alt.X("low:Q", **encoding), x2="high:Q", y=y, color=colour)),
         visible(
             _leading_to_trials(points)
             .mark_point(size=42, opacity=0.65, strokeWidth=1.3, aria=False)
-            .encode(x=base_x, y=rows, color=colour, shape=style.shape(), href="href:N", tooltip=tooltips(points))
+            .encode(x=base_x, y=y, color=colour, shape=style.shape(), href="href:N", tooltip=tooltips(points))
         ),
-        *strokes(points, base_x, rows),
+        *strokes(points, base_x, y),
         visible(
             alt.Chart(estimates)
-            .mark_tick(thickness=3, size=26, aria=False)
-            .encode(x=base_x, y=rows, color=colour, tooltip=tooltips(estimates))
+            .mark_tick(orient="vertical", thickness=3, size=26, aria=False)
+            .encode(x=base_x, y=y, color=colour, tooltip=tooltips(estimates))
         ),
     ]
-    height = max(70, 44 * points["series"].n_unique() + 24)
-    chart = layered(*layers)
-    return Panel(title, chart, height, trials=every.height, points=points.height)
+    height = max(70, (44 if dense.is_empty() else 72) * len(rows.names) + 24)
+    told = findings.beside(estimates, value.unit)
+    return Panel(title, layered(*layers), height, trials=every.height, points=points.height, finding=told)
+
+
+@dataclass(frozen=True)
+class _Rows:
+    """Rows of a strip on a numeric axis, from the top: only there an outline can stand above its row. `column` names
+    them; the `series` that share a row stand a little apart.
+    """
+
+    names: Sequence[str]
+    column: str
+    series: Sequence[str]
+    label_px: int
+
+    @property
+    def encoding(self) -> alt.Y:
+        count = len(self.names)
+        axis = alt.Axis(
+            title=None, grid=False, labelLimit=self.label_px, values=list(range(count)), ticks=False,
+            labelExpr=f"{json.dumps(list(self.names))}[datum.value]",
+        )  # fmt: skip
+        return alt.Y("row:Q", axis=axis, scale=alt.Scale(domain=[count - 0.5, -0.5], nice=False, zero=False))
+
+    def placed(self, frame: pl.DataFrame) -> pl.DataFrame:
+        places = {name: float(row) for row, name in enumerate(self.names)}
+        row = pl.col(self.column).replace_strict(places, return_dtype=pl.Float64)
+        if self.series:
+            middle = (len(self.series) - 1) / 2
+            apart = {name: _BESIDE * (index - middle) for index, name in enumerate(self.series)}
+            row += pl.col("series").replace_strict(apart, return_dtype=pl.Float64)
+        return frame.with_columns(row=row)
+
+
+def _densities(points: pl.DataFrame, log: bool, rows: _Rows) -> pl.DataFrame:
+    """series, x, row, upper: an outline above the points of each series that has trials enough for one."""
+    found = []
+    placed = points.with_columns(place=pl.col(rows.column))
+    for (place, series), own in placed.group_by(["place", "series"], maintain_order=True):
+        values = own["x"].drop_nulls().to_list()
+        if len(values) >= DENSITY_FEWEST and (not log or min(values) > 0):
+            foot = rows.names.index(str(place)) - _FOOT
+            found += [
+                {"series": series, "x": significant(x, 5), "row": foot, "upper": significant(foot - _PEAK * height, 4)}
+                for x, height in outline(values, log)
+            ]
+    return pl.DataFrame(found, schema={"series": pl.String, **dict.fromkeys(("x", "row", "upper"), pl.Float64)})
+
+
+def _outlines(dense: pl.DataFrame, x: alt.X, colour: alt.Color, y: alt.Y) -> alt.Chart:
+    upper = y.copy()
+    upper.shorthand = "upper:Q"
+    area = alt.Chart(dense).mark_area(opacity=0.28, line={"strokeWidth": 1.2}, aria=False)
+    return visible(area.encode(x=x, y=upper, y2="row:Q", color=colour))
 
 
 def cdf_panel(title: str, steps: pl.DataFrame, x: Axis, style: Style) -> Panel:
@@ -165,10 +235,10 @@ def cdf_panel(title: str, steps: pl.DataFrame, x: Axis, style: Style) -> Panel:
             ),
             color=style.colour(),
             tooltip=tooltips(steps),
-            **({"strokeDash": style.dash()} if style.ordered else {}),
+            strokeDash=style.dash(),
         )
     )
-    return Panel(title, layered(visible(lines)))
+    return Panel(title, layered(visible(lines)), finding=findings.shares(steps))
 
 
 def _places(points: pl.DataFrame, style: Style) -> dict[str, float]:

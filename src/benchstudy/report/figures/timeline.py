@@ -10,7 +10,7 @@ import altair as alt
 import polars as pl
 
 from benchstudy.report import human
-from benchstudy.report.figures import level_changes
+from benchstudy.report.figures import findings, level_changes
 from benchstudy.report.figures.axes import Axis
 from benchstudy.report.figures.layers import Panel, layered, tooltips, visible
 from benchstudy.report.figures.level_changes import LevelChanges
@@ -51,7 +51,7 @@ def time_panel(
     what every line says at the time under the pointer.
     """
     names = lines["line"].unique(maintain_order=True).to_list()
-    dashes = [list(DASHES[index % len(DASHES)]) for index in range(len(names))]
+    dashes = [list(DASHES[index % 2]) for index in range(len(names))]
     frame = lines.with_columns(pl.col("x").round(3), pl.col("y").round_sig_figs(5))
     between = _without_gaps(bands)
     ends = [*frame["y"].drop_nulls().to_list(), *between["low"].to_list(), *between["high"].to_list()]
@@ -66,10 +66,8 @@ def time_panel(
             color=style.colour(),
         )
     )
-    if len(names) > 1:
-        line = line.encode(
-            strokeDash=alt.StrokeDash("line:N", scale=alt.Scale(domain=names, range=dashes), legend=None)
-        )
+    told_by_dash = alt.StrokeDash("line:N", scale=alt.Scale(domain=names, range=dashes), legend=None)
+    line = line.encode(strokeDash=told_by_dash if len(names) > 1 else style.dash())
     layers = [*_phase_layers([p for p in phases if not p.series], base_x), *_own_layers(phases, base_x, style)]
     if not between.is_empty():
         area = alt.Chart(between).mark_area(opacity=0.18, aria=False)
@@ -84,7 +82,7 @@ def time_panel(
         layers += _change_layers(changes, base_x, (min(times) + max(times)) / 2, style)
     # The rule of the cross-hair is only on the page: a figure that is printed has no pointer.
     live = layered(*layers, _crosshair(frame, base_x, y.unit))
-    return Panel(title, layered(*layers), height, live)
+    return Panel(title, layered(*layers), height, live, finding=findings.over_time(lines, y.unit))
 
 
 def _without_gaps(bands: pl.DataFrame | None) -> pl.DataFrame:

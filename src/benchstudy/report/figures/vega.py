@@ -14,6 +14,8 @@ from benchstudy.report.figures.pdf import in_fixed_order
 
 # The files of a figure, by their suffixes.
 FIGURE_FORMATS = ("svg", "png", "pdf")
+# Of one that is as wide as a column.
+PRINT_FORMATS = ("svg", "pdf")
 # The bundle in a page and the static figures must draw a specification in the same way, the one that altair writes.
 VEGALITE_VERSION = "6.4"
 
@@ -24,8 +26,9 @@ _LONG_DECIMAL = re.compile(r"-?[0-9]+[.][0-9]{3,}(?:e-?[0-9]+)?")
 def svg(spec: dict[str, Any]) -> str:
     """A Vega-Lite specification drawn. Links in it are relative to the page that it will stand in."""
     drawn = vl_convert.vegalite_to_svg(spec, vl_version=VEGALITE_VERSION)
-    # The converter makes relative links absolute, to a site of its own.
-    drawn = re.sub(r'xlink:href="https?://[^"]*?/vega-datasets/', 'href="', drawn)
+    # The converter makes relative links absolute, to a site of its own. A figure's points are no stops of the tab key:
+    # the table of trials has each of them, with its name.
+    drawn = re.sub(r'xlink:href="https?://[^"]*?/vega-datasets/', 'tabindex="-1" href="', drawn)
     # Vega prints 17 digits; two decimals of a pixel are enough and halve the page.
     return _COORDINATES.sub(lambda m: f' {m[1]}="{_LONG_DECIMAL.sub(_two_decimals, m[2])}"', drawn)
 
@@ -35,8 +38,8 @@ def _two_decimals(match: re.Match[str]) -> str:
 
 
 def png(drawn: str) -> bytes:
-    """An SVG with two pixels a point."""
-    return vl_convert.svg_to_png(drawn, scale=2)
+    """An SVG with 200 dots per inch, where a unit is a point."""
+    return vl_convert.svg_to_png(drawn, scale=200 / 72)
 
 
 def pdf(drawn: str) -> bytes:

@@ -1,31 +1,60 @@
-"""The index in front of the pages of a study."""
+"""The index in front of the pages of a study, and the list of all studies."""
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import Any
+
+from markupsafe import Markup
 
 from benchstudy.measuring.sealed import read_index
 from benchstudy.model.study import Study
+from benchstudy.report.overview import citing, studies
 from benchstudy.report.overview.bundle import write_bundle
 from benchstudy.report.overview.studyindex import StudyIndex
-from benchstudy.report.pagetemplates import page_style, render
+from benchstudy.report.pagetemplates import page_style, render, template_text
 from benchstudy.report.study.studyfacts import StudyFacts
 from benchstudy.report.study.studypages import STUDY_PAGES
 
 
 def build_index(study: Study, *, tidy: Mapping[str, Path], sessions: Sequence[Path], reports: Path) -> None:
-    """The first page of the study, as `reports/<study>/index.html` and as `reports/index.html`.
+    """The first page of the study, `reports/<study>/index.html`, and that of all reports, `reports/index.html`.
 
-    Between the two, all of the study's reports are packed into `reports/<study>.zip`.
+    The latter lists the studies that have reports; while there is one alone, it is that study's first page. Between the
+    two, all of the study's reports are packed into `reports/<study>.zip`.
 
     `tidy`: folder of tables by family; `sessions`: the `session.json` files. What links lead to is expected where the
     workflow puts it: `<family>.html`, `<family>/`, `notebooks/` in the study's folder of reports.
     """
     indexes = [index | {"file": path} for path in sessions if (index := read_index(path)) is not None]
-    own = reports / study.study
-    for folder in (own, reports):
+
+    def first_page(folder: Path) -> StudyIndex:
         facts = StudyFacts(study, tidy=tidy, indexes=indexes, reports=reports, page_folder=folder)
+        page = StudyIndex(facts)
         folder.mkdir(parents=True, exist_ok=True)
-        text = render("index.html.j2", study=StudyIndex(facts).context(), style=page_style())
-        (folder / "index.html").write_text(text, encoding="utf-8")
-        if folder == own:
-            write_bundle(own, [*tidy, *STUDY_PAGES], reports / f"{study.study}.zip")
+        found = citing.of_study(facts)
+        citing.write(facts, found)
+        _write(folder, "index.html.j2", study=page.context() | {"citing": citing.section(facts, found)})
+        return page
+
+    own = reports / study.study
+    page = first_page(own)
+    studies.write_summary(
+        own,
+        name=study.study,
+        title=study.title or study.study,
+        question=study.question,
+        measured=page.measured,
+        state=page.state,
+        headlines=page.headlines,
+    )
+    write_bundle(own, [*tidy, *STUDY_PAGES], reports / f"{study.study}.zip")
+    listed = studies.listed(reports)
+    if len(listed) > 1:
+        _write(reports, "studies.html.j2", studies=listed, comparisons=studies.comparisons(reports))
+    else:
+        first_page(reports)
+
+
+def _write(folder: Path, template: str, **values: Any) -> None:
+    text = render(template, style=page_style(), script=Markup(template_text("index.js")), **values)
+    (folder / "index.html").write_text(text, encoding="utf-8")

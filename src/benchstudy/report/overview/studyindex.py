@@ -15,20 +15,22 @@ from benchstudy import __version__
 from benchstudy.model import registry
 from benchstudy.model.interference import Disturbance
 from benchstudy.report import human
-from benchstudy.report.checklist.checklist import answered
+from benchstudy.report.checklist.checklist import Answer, answered
 from benchstudy.report.exhibits.exhibitfiles import ANSWER
 from benchstudy.report.figures.vega import FIGURE_FORMATS
+from benchstudy.report.overview import fleet, primarytable
+from benchstudy.report.overview.headlines import Headline, headline
 from benchstudy.report.results import sessions
 from benchstudy.report.results.results import Results
-from benchstudy.report.scrutiny import disturbed, evidence
+from benchstudy.report.scrutiny import disturbed, evidence, many_targets
 from benchstudy.report.study.studyfacts import FamilyFacts, StudyFacts
 from benchstudy.report.study.studypages import STUDY_PAGES
 from benchstudy.report.tables.tables import TABLE_FORMATS, anchor
-from benchstudy.statistics.comparisons import Tested, standing
+from benchstudy.statistics.comparisons import Tested, Verdict, standing
 
 Markup = markupsafe.Markup
 # The first page is read in five minutes; everything stands on the pages behind it.
-_MOST_LINES, _MOST_POINTS, _LONGEST_TEXT = 6, 4, 240
+_MOST_LINES, _LONGEST_POINT, _LONGEST_TEXT = 6, 150, 240
 
 
 class StudyIndex:
@@ -43,8 +45,9 @@ class StudyIndex:
         """Everything the template shows."""
         checklist = [
             {"number": number, "title": title, "status": a.status, "text": a.text, "href": a.href, "reason": a.reason}
-            for number, (title, a) in enumerate(answered(self._facts), start=1)
+            for number, (title, a) in enumerate(self._answered, start=1)
         ]
+        primary, total = primarytable.rows(self._facts.families)
         return {
             "name": self._study.study,
             "title": self._study.title or self._study.study,
@@ -54,10 +57,14 @@ class StudyIndex:
             "badges": evidence.count_badges(self._total()),
             "archive": self._archive(),
             "multiplicity": self._multiplicity(),
+            "headlines": self.headlines,
+            "primary": primary,
+            "more_primary": total - len(primary),
             "families": [self._family(family) for family in self._facts.families],
             "pages": self._pages(),
             "problems": self._problems(),
             "disturbed": self._disturbed(),
+            "badges_disturbed": human.plural(self._total().get("disturbed", 0), "trial"),
             "weak": [self._weak(family) for family in self._facts.families],
             "failures": [row for name, results in self._results.items() for row in self._failures(name, results)],
             "set_aside": [row for name, results in self._results.items() for row in self._set_aside(name, results)],
@@ -67,8 +74,35 @@ class StudyIndex:
             "sessions": self._sessions(),
             "hashes": self._hashes(),
             "version": __version__,
+            "measured": " to ".join(dict.fromkeys(sessions.moment(when)[:10] for when in self.measured)),
             "others": self._others(),
         }
+
+    @cached_property
+    def headlines(self) -> list[Headline]:
+        """A sentence a family."""
+        return [headline(family) for family in self._facts.families]
+
+    @property
+    def measured(self) -> list[str]:
+        """The first and the last moment at which something was measured, in ISO 8601; empty where nothing was."""
+        held = [session for _, session in self._facts.sessions]
+        return [min(s["started"] for s in held), max(s["finished"] for s in held)] if held else []
+
+    @property
+    def state(self) -> str:
+        """In a line, how far the study can be trusted: trials, sessions that did not end, the checklist."""
+        total = self._total()
+        lost = total["trials"] and total["failed"] + total["timeout"]
+        counts = Counter(answer.status for _, answer in self._answered)
+        parts = [f"{human.plural(total['trials'], 'trial')}, {lost} failed"]
+        parts += [f"{human.plural(len(self._problems()), 'session')} cut short"] if self._problems() else []
+        parts.append(f"{counts['satisfied']} of {counts.total()} checks satisfied, {counts['not satisfied']} open")
+        return "; ".join(parts)
+
+    @cached_property
+    def _answered(self) -> list[tuple[str, Answer]]:
+        return answered(self._facts)
 
     def _total(self) -> dict[str, int]:
         counts = [results.counts() for results in self._results.values()]
@@ -76,7 +110,9 @@ class StudyIndex:
 
     def _family(self, family: FamilyFacts) -> dict[str, Any]:
         answer = family.exports / ANSWER
-        raw = [self._link(Path(path)) for path in self._index_paths(family.name)]
+        # Of many targets, each one's page leads to its own.
+        few = () if family.results.has_many_targets else self._index_paths(family.name)
+        raw = [self._link(Path(path)) for path in few]
         figures = list(family.notes.get("figures", {}).values())
         return {
             "name": family.name,
@@ -150,22 +186,24 @@ class StudyIndex:
         return {
             "caption": found["caption"],
             "summary": found["summary"] + self._over_the_study(family.name, name),
+            "counted": ", ".join(f"{count} {Verdict(v).counted}" for v, count in found["verdicts"].items()),
             "lines": lines[:_MOST_LINES],
             "more": len(lines) - _MOST_LINES if len(lines) > _MOST_LINES else 0,
             "href": f"{family.page}#{anchor('table', name)}",
         }
 
     def _weak(self, family: FamilyFacts) -> dict[str, Any]:
-        """What its page holds against itself, the first few, and what lints found open."""
+        """How much its page holds against itself, and the first of it; how much lints found open, the worst first."""
         points = family.noted("weak") or []
         order = ("error", "warning", "note")
         lints = sorted((r for r in family.lints if r["open"]), key=lambda rule: order.index(rule["severity"]))
         return {
             "title": family.title,
             "href": f"{family.page}#what-is-weak",
-            "points": [self._shortened(text) for text in points[:_MOST_POINTS]],
-            "more": max(len(points) - _MOST_POINTS, 0),
-            "lints": lints,
+            "first": textwrap.shorten(points[0], _LONGEST_POINT, placeholder=" …") if points else "",
+            "more": max(len(points) - 1, 0),
+            "findings": sum(rule["open"] for rule in lints),
+            "worst": lints[0] if lints else None,
             "lints_href": f"{family.page}#lints",
             "silent": family.noted("weak") is None,
         }
@@ -215,7 +253,12 @@ class StudyIndex:
         ]
 
     def _problems(self) -> list[str]:
-        return [f"{i['family']} on {i['target']}: {i['problem']}" for i in self._indexes if i.get("problem")]
+        said = [f"{i['family']} on {i['target']}: {i['problem']}" for i in self._indexes if i.get("problem")]
+        return many_targets.cut(said)
+
+    @cached_property
+    def _is_fleet(self) -> bool:
+        return any(results.has_many_targets for results in self._results.values())
 
     def _disturbed(self) -> list[str]:
         return [
@@ -227,6 +270,8 @@ class StudyIndex:
 
     def _failures(self, name: str, results: Results) -> list[dict[str, Any]]:
         """One row a case with all its causes, each with how often and the way to the first trial it happened in."""
+        if results.has_many_targets:
+            return fleet.failures(name, results, self._trial_link)
         lost = results.counted.filter(pl.col("status") != "ok")
         intervals = next(f for f in self._facts.families if f.name == name).noted("failures") or {"by_case": {}}
         rows = []
@@ -257,7 +302,7 @@ class StudyIndex:
         """Trials that do not count: discarded by somebody, or aborted and done again."""
         columns = pl.col("discarded_why", "set_aside")
         aside = results.trials.filter(pl.any_horizontal(columns.is_not_null(), pl.col("status") == "aborted"))
-        return [
+        rows = [
             {
                 "trial": row["trial"],
                 "case": human.level(row["case"]),
@@ -266,6 +311,8 @@ class StudyIndex:
             }
             for row in aside.iter_rows(named=True)
         ]
+        page = self._link(self._folder / f"{name}.html")
+        return fleet.set_aside(rows, page) if results.has_many_targets else rows
 
     def _trial_link(self, results: Results, trial: str) -> str:
         return f"{self._link(self._folder / results.places.page(trial))}#trial-{trial}"
@@ -284,9 +331,11 @@ class StudyIndex:
             for name, count in Counter(seen.host for seen in results.disturbed.values()).items():
                 if name in found:
                     found[name]["changes"].append(f"{family}: others disturbed {human.plural(count, 'trial')}")
-        return list(found.values())
+        return fleet.alike(list(found.values())) if self._is_fleet else list(found.values())
 
     def _sessions(self) -> list[dict[str, Any]]:
+        if self._is_fleet:
+            return fleet.held(self._facts.sessions)
         return [
             {
                 "family": index["family"],

@@ -14,6 +14,7 @@ from IPython.display import Markdown, display
 from benchstudy import lints
 from benchstudy.lints import Finding
 from benchstudy.model import paths, registry
+from benchstudy.report import human
 from benchstudy.report.exhibits.exhibits import Exhibits, show
 from benchstudy.report.published import published
 from benchstudy.report.results import sessions
@@ -110,7 +111,15 @@ class PublishedPage(Exhibits):
     def _findings(self, file: str) -> None:
         own = [f for f in self._found if f.where.startswith(f"{file}:")]
         nearer = [replace(f, where=f.where.removeprefix(f"{file}: ")) for f in own]
-        show(lint_list.section(nearer, level=4))
+        rules = human.plural(len({f.lint for f in own if not f.acknowledged}), "rule")
+        found = human.plural(sum(not f.acknowledged for f in own), "finding")
+        with self.folded(f"{self._titles.get(file, file)}: {found} by {rules}"):
+            show(lint_list.section(nearer, level=4))
+
+    @property
+    def _titles(self) -> dict[str, str]:
+        """What the page of each file is called."""
+        return {file: title for section in self.sections.values() for file, title in section.files.items()}
 
 
 def _all(path: Path, title: str) -> Table:

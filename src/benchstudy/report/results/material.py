@@ -10,11 +10,14 @@ if TYPE_CHECKING:
     from benchstudy.report.results.results import Results
 
 
-def read(results: "Results", ceilings: Iterable[Ceiling] = ()) -> Material:
-    """Cases with the medians of their metrics as groups, single trials as samples."""
+def read(results: "Results", ceilings: Iterable[Ceiling] = (), several: bool = False) -> Material:
+    """Cases with the medians of their metrics as groups, single trials as samples.
+
+    `several`: whether the study has other targets beside the ones of `results`.
+    """
     import polars as pl
 
-    several = len(results.targets) > 1
+    several = several or len(results.targets) > 1
     levels, groups, samples = {}, [], []
     for row in results.cases.iter_rows(named=True):
         known = {f: str(row[f]) for f in results.factors if row[f] is not None}
@@ -31,7 +34,8 @@ def read(results: "Results", ceilings: Iterable[Ceiling] = ()) -> Material:
         of_case.setdefault((target, case), {}).setdefault(metric, []).append(value)
         of_trial.setdefault((target, case, trial), {})[metric] = Figure(value, unit, values=(value,))
     # In the study's order: of two versions, the first is the base.
-    for key in sorted(of_case, key=list({**levels, **of_case}).index):
+    order = {key: place for place, key in enumerate({**levels, **of_case})}
+    for key in sorted(of_case, key=order.__getitem__):
         metrics = of_case[key]
         figures = {m: Figure(_median(values), units[m], values=tuple(values)) for m, values in metrics.items()}
         given = [v for m in results.telling("storage") if units.get(m) == "B" for v in metrics.get(m, ())]

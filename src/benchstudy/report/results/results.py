@@ -12,12 +12,14 @@ import polars as pl
 
 from benchstudy.model import hints, registry
 from benchstudy.model.causes import Cause
+from benchstudy.model.clients import CLIENTS
+from benchstudy.model.criteria import MANY_TARGETS
 from benchstudy.model.errors import BenchstudyError
 from benchstudy.model.family import UNKNOWN
 from benchstudy.model.interference import Disturbance
 from benchstudy.model.metrics import Metric, Tells, declare, measured_for, undeclared
 from benchstudy.report import human
-from benchstudy.report.results.trialplaces import TrialPlaces, trial_places
+from benchstudy.report.results.trialplaces import TrialPlaces, places_by_target, trial_places
 from benchstudy.report.tables.tables import anchor
 from benchstudy.statistics import stats
 
@@ -76,13 +78,16 @@ class Results:
     Raises BenchstudyError when a table is missing: then the family has not been measured or tidied.
     """
 
+    # What an estimate counts: each of its values is of one. `OverTargets` has another.
+    unit = "trial"
+
     def __init__(self, tidy: Path, *, study: str, family: str):
         self.tidy, self.study, self.family = Path(tidy), study, family
         self.observations = self._read("observations")
         own = registry.get(family).factors if family in registry.names() else ()
         cases = self._read("cases")
         self.untold = _untold(cases)
-        self.cases = _in_order(_told_apart(cases, own))
+        self.cases = cases_in_order(_told_apart(cases, own))
         trials = self._read("trials")
         added = [pl.lit(None, kind).alias(name) for name, kind in _LATER.items() if name not in trials.columns]
         self.trials = trials.with_columns(added)
@@ -127,6 +132,7 @@ class Results:
 
     @cached_property
     def targets(self) -> list[str]:
+        """Targets that have cases, in the order of the study."""
         return self.cases["target"].unique(maintain_order=True).to_list()
 
     def select(self, where: Where | None = None) -> pl.DataFrame:
@@ -163,21 +169,37 @@ class Results:
         """(target, case) to the id of its trials on the page; no two cases share one."""
         pairs = pl.concat([self.cases.select("target", "case"), self.trials.select("target", "case")])
         found: dict[tuple[str, str], str] = {}
+        taken = set[str]()
         for target, case in pairs.unique(maintain_order=True).iter_rows():
             name = anchor("case", case if len(self.targets) < 2 else f"{target},{case}")
-            taken = set(found.values())
             found[target, case] = name if name not in taken else f"{name}-{len(taken)}"
+            taken.add(found[target, case])
         return found
+
+    @cached_property
+    def has_many_targets(self) -> bool:
+        """Whether the family's page is over its targets (`OverTargets`), each of which has a page of its own."""
+        return len(self.targets) > MANY_TARGETS
 
     @cached_property
     def places(self) -> TrialPlaces:
         """Where each trial is listed."""
+        if self.has_many_targets:
+            return places_by_target(self.family, self.trials)
         return trial_places(self.family, self.trials, self.anchors)
+
+    def spanned(self, estimate: Estimate) -> tuple[Sequence[float], str]:
+        """The values of all trials behind an estimate, or their ends, and how many trials those are."""
+        return estimate.values, human.plural(estimate.summary.n, "trial")
+
+    def place_in_figure(self) -> tuple[str, pl.Expr]:
+        """How a tooltip calls a point beside its value, and the text, of a frame that has its `block`."""
+        return "block", pl.col("block").cast(pl.String)
 
     def case_name(self, target: str, case: str, but: Sequence[str] = ()) -> str:
         """A case's levels for a reader, without those of the factors in `but`: "disk · gitlab"."""
         levels = self._levels[target, case]
-        names = [human.level(str(levels[f])) for f in self.factors if f not in but and levels[f] is not None]
+        names = [human.level_of(f, str(levels[f])) for f in self.factors if f not in but and levels[f] is not None]
         return " · ".join([*([target] if len(self.targets) > 1 else []), *names])
 
     def estimates(self, metric: str, where: Where | None = None) -> list[Estimate]:
@@ -252,6 +274,7 @@ class Results:
 
     @cached_property
     def metrics(self) -> list[str]:
+        """Names of the metrics that have at least one value."""
         return self.observations.filter(pl.col("value").is_not_null())["metric"].unique(maintain_order=True).to_list()
 
     def declared(self, metric: str) -> Metric:
@@ -280,6 +303,7 @@ class Results:
         return [metric for metric in self.metrics if self.declared(metric).tells == what]
 
     def titles(self, metrics: Titled) -> dict[str, str]:
+        """Titles by metric: as given, or as the family declares them."""
         return dict(metrics) if isinstance(metrics, Mapping) else {m: self.declared(m).title for m in metrics}
 
     def counts(self) -> dict[str, int]:
@@ -316,12 +340,13 @@ def _told_apart(cases: pl.DataFrame, own: Sequence[str]) -> pl.DataFrame:
     further = [name for name in texts if name not in own] if own else []
     varying = [name for name in further if cases[name].drop_nulls().n_unique() > 1]
     if varying:
-        parts = [pl.col(own[-1]), *(pl.format(f"{name.replace('_', ' ')} {{}}", pl.col(name)) for name in varying)]
-        cases = cases.with_columns(pl.concat_str(parts, separator=" · ", ignore_nulls=True).alias(own[-1]))
+        last = [name for name in own if name in texts and name != CLIENTS][-1]
+        parts = [pl.col(last), *(pl.format(f"{name.replace('_', ' ')} {{}}", pl.col(name)) for name in varying)]
+        cases = cases.with_columns(pl.concat_str(parts, separator=" · ", ignore_nulls=True).alias(last))
     return cases.drop(further)
 
 
-def _in_order(cases: pl.DataFrame) -> pl.DataFrame:
+def cases_in_order(cases: pl.DataFrame) -> pl.DataFrame:
     """Cases by their levels: numeric levels by their value (100KB before 1MB), the others in the study's order."""
     numeric = [name for name, kind in cases.schema.items() if kind.is_numeric()]
     by = []

@@ -1,11 +1,13 @@
 """Where each trial of a family is listed: on the family's page while there is room, else in pages of their own.
 
+Of a study with many targets each has a page, with its trials.
+
 A page of some 1 000 trials holds them all, and is complete when it is sent to somebody alone. Of 10 000 trials the raw
 files' SHA-256 by themselves are more than a page may weigh, and do not compress: there each case gets a page beside.
 """
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Literal
 
 import polars as pl
@@ -27,11 +29,14 @@ Detail = Literal["linked", "listed", "apart"]
 
 @dataclass(frozen=True)
 class TrialPlaces:
-    """`files`: the page of each trial that is listed apart, relative to the folder of the study's reports."""
+    """`files`: the page of each trial that is listed apart, relative to the folder of the study's reports. `anchors`:
+    where on it what stands for a trial is, if that is none.
+    """
 
     family: str
     detail: Detail
     files: Mapping[str, str]
+    anchors: Mapping[str, str] = field(default_factory=dict)
 
     def page(self, trial: str) -> str:
         """The page that lists the trial, relative to the folder of the study's reports."""
@@ -39,7 +44,7 @@ class TrialPlaces:
 
     def href(self, trial: str) -> str:
         """The link from the family's page to the trial."""
-        return f"{self.files.get(trial, '')}#trial-{trial}"
+        return f"{self.files.get(trial, '')}#{self.anchors.get(trial, f'trial-{trial}')}"
 
 
 def trial_places(family: str, trials: pl.DataFrame, anchors: Mapping[tuple[str, str], str]) -> TrialPlaces:
@@ -51,6 +56,19 @@ def trial_places(family: str, trials: pl.DataFrame, anchors: Mapping[tuple[str, 
     if listed <= ROOM:
         return TrialPlaces(family, "listed", {})
     return TrialPlaces(family, "apart", dict(_files(family, sized, anchors)))
+
+
+def places_by_target(family: str, trials: pl.DataFrame) -> TrialPlaces:
+    """Of a study with many targets: a page a target, and further ones where it has more trials than one can hold."""
+    sized = trials.sort("target", "case", "block", "started", "trial").select("trial", "target", *_weights())
+    part = (pl.col("linked").cum_sum() // _ROOM_OF_ITS_OWN).over("target")
+    rows = sized.select("trial", "target", part.alias("part")).iter_rows()
+    return TrialPlaces(family, "apart", {trial: target_page(family, target, number) for trial, target, number in rows})
+
+
+def target_page(family: str, target: str, part: int = 0) -> str:
+    """The page of a target, relative to the folder of the study's reports, or a further part of its trials."""
+    return f"{family}/targets/{target}/part-{part + 1}.html" if part else f"{family}/targets/{target}.html"
 
 
 def in_order(trials: pl.DataFrame) -> pl.DataFrame:

@@ -83,6 +83,8 @@ def _significant(
 
 
 def _in_order(results: Results) -> list[tuple[Key, list[float]]]:
+    if results.unit != "trial":  # targets have no order
+        return []
     started = dict(results.counted.select("trial", "started").iter_rows())
     return [
         (key, [value for trial, value, _ in sorted(trials, key=lambda t: started[t[0]] or "")])

@@ -27,6 +27,8 @@ class Episode:
 
 def find(results: Results) -> list[Episode]:
     """The targets on which all blocks that were measured lie within one episode."""
+    if results.unit != "trial":
+        return []
     measured = results.counted.filter(pl.col("session").is_not_null() & pl.col("started").is_not_null())
     begun = measured.group_by("target", "block", maintain_order=True).agg(pl.col("started").min())
     found = []
@@ -39,7 +41,16 @@ def find(results: Results) -> list[Episode]:
 
 
 def weaknesses(results: Results) -> Iterator[str]:
-    for episode in find(results):
+    found = find(results)
+    if found and results.has_many_targets:
+        longest = max(found, key=lambda episode: episode.span_s)
+        yield (
+            f"On {len(found):,} of {len(results.targets):,} targets all blocks are of one episode of the host, such as "
+            f"{longest.words.removesuffix(': one episode of the host')} on {longest.target}. Intervals and verdicts of "
+            "such a target are of this episode. `blocks_apart` in the study spreads blocks."
+        )
+        return
+    for episode in found:
         where = f"{episode.target}: " if len(results.targets) > 1 else ""
         yield (
             f"{where}{episode.words}. Intervals and verdicts are of this episode; what another hour or day would do is "

@@ -12,7 +12,7 @@ from benchstudy.model import registry
 from benchstudy.report import human
 from benchstudy.report.results import sessions
 from benchstudy.report.results.results import Results
-from benchstudy.report.scrutiny import disturbed, episodes, stopping
+from benchstudy.report.scrutiny import disturbed, episodes, many_targets, stopping
 from benchstudy.report.tables.tables import definition_list, unbroken
 from benchstudy.statistics import stats
 
@@ -20,6 +20,8 @@ Indexes = Sequence[Mapping[str, Any]]
 
 # A cause may name a port or an id, so that each trial fails for one of its own.
 _MOST_CAUSES = 40
+# Of how something was measured: as many facts stand open, and what is behind the rest.
+_OPEN, _FOLDED = 3, "Sessions, order, environment, tools and hashes"
 # The load average before a trial still holds the trial before, which is no neighbour.
 _OWN_LOAD = 1.0
 
@@ -62,6 +64,8 @@ def count_badges(counts: Mapping[str, int]) -> list[tuple[str, str]]:
 
 def overview(results: Results, indexes: Indexes) -> str:
     items = count_badges(results.counts())
+    if results.has_many_targets:
+        items.insert(0, ("plain", human.plural(len(results.targets), "target")))
     busy = busy_trials(results, indexes)
     if busy:
         items.append(("warn", f"host busy before {human.plural(len(busy), 'trial')}"))
@@ -101,18 +105,19 @@ def method(results: Results, indexes: Indexes) -> str:
             "assumes nothing about the distribution. ± is the sample standard deviation of the trials.",
         ),
     ]
-    for index in indexes:
-        facts += _session_facts(index, several=len(indexes) > 1)
+    facts += many_targets.session_facts(indexes) if results.has_many_targets else _each_session(indexes)
     declared = next((index["disturbance"] for index in indexes if "disturbance" in index), None)
     facts += [("Others on the hosts", disturbed.rule(results, declared))] if declared else []
     tools = counted.select("tool", "tool_version", "tool_sha256").unique(maintain_order=True).drop_nulls("tool")
     lines = [_tool(*row) for row in tools.iter_rows()]
     if lines:
-        facts.append(("Tools on the host", "\n".join(lines)))
+        facts.append(("Tools on the host", "\n".join(many_targets.cut(lines))))
     facts += [("Instrument (SHA-256 of the measuring code)", "\n".join(instruments(results)))]
     hashes = counted["study_sha256"].drop_nulls().unique(maintain_order=True).to_list()
     facts += [("Study as declared (SHA-256)", "\n".join(hashes))]
-    return definition_list([(name, text) for name, text in facts if text])
+    told = [(name, text) for name, text in facts if text]
+    rest = f"<summary>{_FOLDED}</summary>{definition_list(told[_OPEN:])}"
+    return f'{definition_list(told[:_OPEN])}<details class="fold">{rest}</details>'
 
 
 def _design(results: Results) -> str:
@@ -127,7 +132,8 @@ def _design(results: Results) -> str:
             often = f"each once in a block, in {min(of_case)} to {human.plural(max(of_case), 'block')}"
         cases = results.cases.height - len(results.imported)
         turns = registry.get(results.family).ordering
-        found.append(f"{human.plural(cases, 'case')}, {often}, {turns}; one trial at a time on a host.")
+        on = f" on {human.plural(len(results.targets), 'target')}" if results.has_many_targets else ""
+        found.append(f"{human.plural(cases, 'case')}{on}, {often}, {turns}; one trial at a time on a host.")
     if others.height:
         found.append(
             f"{human.plural(others.height, 'trial')} of {human.plural(len(results.imported), 'case')} imported: when, "
@@ -141,7 +147,12 @@ def _tool(name: str, version: str | None, sha256: str | None) -> str:
     return f"{named}, SHA-256 {sha256}" if sha256 else named
 
 
-def _session_facts(index: Mapping[str, Any], *, several: bool) -> list[tuple[str, str]]:
+def _each_session(indexes: Indexes) -> list[tuple[str, str]]:
+    return [fact for index in indexes for fact in session_facts(index, several=len(indexes) > 1)]
+
+
+def session_facts(index: Mapping[str, Any], *, several: bool) -> list[tuple[str, str]]:
+    """What the sessions on one target recorded."""
     where = f" on {index['target']}" if several else ""
     lines, changes = [], []
     for session in index["sessions"]:
@@ -165,7 +176,7 @@ def weak_points(results: Results, indexes: Indexes) -> list[str]:
     return [
         *_weak_numbers(results),
         *episodes.weaknesses(results),
-        *stopping.weaknesses(results, indexes),
+        *many_targets.cut(list(stopping.weaknesses(results, indexes))),
         *_weak_trials(results, indexes),
     ]
 

@@ -10,11 +10,12 @@ from benchstudy.lints import Finding
 from benchstudy.model import paths
 from benchstudy.model.study import Study, load_study
 from benchstudy.report.results import ceilings, material
+from benchstudy.report.results.over_targets import each_target
 from benchstudy.report.results.results import Results
 from benchstudy.report.tables.tables import Cell, Table, unbroken
 
 _SEVERITIES = {"error": "cannot be so", "warning": "may mislead", "note": "is missing"}
-_SHOWN = 12  # findings of one rule, above which the rest is folded
+_SHOWN = 3  # findings of one rule, above which the rest is folded
 
 
 def declared(root: Path, study: str) -> Study | None:
@@ -31,33 +32,48 @@ def of_family(results: Results, study: Study | None) -> list[Finding]:
     """What the rules find in a family's results, with the study's ceilings and acknowledgements."""
     known = ceilings.known(study, results.family, ceilings.beside(results)) if study else []
     held_against = [ceiling for _, of_declared in known for ceiling in of_declared]
-    return lints.lint(material.read(results, held_against), study.acknowledge if study else ())
+    settled = study.acknowledge if study else ()
+    if not results.has_many_targets:
+        return lints.lint(material.read(results, held_against), settled)
+    # One after the other: figures of all trials at once would take gigabytes.
+    found = (lints.lint(material.read(own, held_against, several=True), settled) for own in each_target(results))
+    return sorted((finding for of_target in found for finding in of_target), key=_order)
 
 
-def section(found: Sequence[Finding], level: int = 3, nothing: str = "No rule finds anything.") -> str:
+def _order(finding: Finding) -> tuple[int, str]:
+    return list(_SEVERITIES).index(finding.severity), finding.lint
+
+
+def section(
+    found: Sequence[Finding], level: int = 3, nothing: str = "No rule finds anything.", rest: str = ""
+) -> str:  # fmt: skip
     """HTML of findings: those that are open by rule, then those that are acknowledged, folded, with the reasons.
 
-    `level` of the headings, one for each rule.
+    `level` of the headings, one for each rule. `rest`: where what is beyond the first of each rule stands; folded here
+    when left out.
     """
     is_open = [f for f in found if not f.acknowledged]
     settled = [f for f in found if f.acknowledged]
-    parts = [_rule(name, list(of_rule), level) for name, of_rule in groupby(is_open, key=lambda f: f.lint)]
+    parts = [_rule(name, list(of_rule), level, rest) for name, of_rule in groupby(is_open, key=lambda f: f.lint)]
     if not is_open:
         parts.append(f'<p class="none">{html.escape(nothing)}</p>')
     if settled:
-        items = "".join(_item(f, f"Acknowledged: {f.acknowledged}") for f in settled)
+        listed = settled[:_SHOWN] if rest else settled
+        items = "".join(_item(f, f"Acknowledged: {f.acknowledged}") for f in listed)
         count = f"{len(settled)} acknowledged in the study"
         parts.append(f'<details class="case"><summary>{count}</summary><ul class="weak">{items}</ul></details>')
     return f'<div class="lints">{"".join(parts)}</div>'
 
 
-def _rule(name: str, found: list[Finding], level: int) -> str:
+def _rule(name: str, found: list[Finding], level: int, elsewhere: str = "") -> str:
     first = found[0]
-    items = [_item(f) for f in found]
-    rest = items[_SHOWN:]
+    items = [_item(f) for f in (found[:_SHOWN] if elsewhere else found)]
+    rest, more = items[_SHOWN:], len(found) - _SHOWN
     listed = f'<ul class="weak">{"".join(items[:_SHOWN])}</ul>'
     if rest:
-        listed += f'<details><summary>{len(rest)} more</summary><ul class="weak">{"".join(rest)}</ul></details>'
+        listed += f'<details><summary>{more} more</summary><ul class="weak">{"".join(rest)}</ul></details>'
+    elif more > 0:
+        listed += f"<p>{more:,} more {html.escape(elsewhere)}.</p>"
     severity = f'<span class="severity {first.severity}">{_SEVERITIES[first.severity]}</span>'
     why, action = (html.escape(unbroken(text)) for text in (first.why, first.action))
     heading = f"<h{level}>{html.escape(name)} {severity}</h{level}>"

@@ -8,15 +8,13 @@ from typing import Any
 
 import numpy as np
 
+from benchstudy.model.criteria import FAR, LEAST_SPREAD
 from benchstudy.report import human
 from benchstudy.report.results.results import Results
 from benchstudy.report.scrutiny import disturbed
 from benchstudy.statistics import stats
 
-# Iglewicz and Hoaglin's modified z-score, of logarithms because times and rates are skewed.
-_FARTHEST, _SD_OF_MAD = 3.5, 1.4826
-# A case whose trials agree to a hundredth has no outlier that anybody would see.
-_LEAST_SPREAD = 0.01
+_SD_OF_MAD = 1.4826
 
 
 @dataclass(frozen=True)
@@ -42,6 +40,9 @@ class Outlier:
 def find(results: Results, busy: Sequence[str], indexes: Sequence[Mapping[str, Any]]) -> list[Outlier]:
     """Of the primary metrics, in cases with six trials or more. `busy`: trials before which their host was busy."""
     noticed = set(busy)
+    of_target: dict[str, list[Mapping[str, Any]]] = {}
+    for index in indexes:
+        of_target.setdefault(index["target"], []).append(index)
     moments = {
         trial: (start, took)
         for trial, start, took in results.counted.select("trial", "started", "duration_s").iter_rows()
@@ -50,23 +51,34 @@ def find(results: Results, busy: Sequence[str], indexes: Sequence[Mapping[str, A
     for metric in results.primary_metrics:
         for (target, case), trials in results.by_case(metric).items():
             values = [value for _, value, _ in trials]
-            if not _can_tell(values):
+            if not can_tell(values):
                 continue
-            logs = np.log(values)
-            distances = np.abs(logs - np.median(logs))
-            limit = _FARTHEST * max(_SD_OF_MAD * float(np.median(distances)), _LEAST_SPREAD)
-            for (trial, value, unit), distance in zip(trials, distances, strict=True):
-                if distance > limit:
+            for (trial, value, unit), distance in zip(trials, distances(values), strict=True):
+                if abs(distance) > FAR:
                     events = ["its host was busy before it"] if trial in noticed else []
                     if (target, case) in results.imported:
                         events = ["imported: nothing is known of its host"]
                     else:
                         events += [disturbed.told(results.disturbed[trial])] if trial in results.disturbed else []
-                        events += _events(indexes, target, *moments[trial])
+                        events += _events(of_target.get(target, ()), *moments[trial])
                     times = value / median(values)
                     shown = human.quantity(value, unit)
                     found.append(Outlier(trial, target, case, metric, shown, times, tuple(events)))
     return found
+
+
+def distances(values: Sequence[float]) -> np.ndarray:
+    """Of each value from the median of all, in robust standard deviations: Iglewicz and Hoaglin's modified z-score,
+    of logarithms because times and rates are skewed. The values are above zero.
+    """
+    logs = np.log(values)
+    return (logs - np.median(logs)) / spread(values)
+
+
+def spread(values: Sequence[float]) -> float:
+    """Their robust standard deviation, of logarithms; LEAST_SPREAD at least."""
+    logs = np.log(values)
+    return max(_SD_OF_MAD * float(np.median(np.abs(logs - np.median(logs)))), LEAST_SPREAD)
 
 
 def unseen(results: Results) -> list[tuple[str, str]]:
@@ -75,18 +87,19 @@ def unseen(results: Results) -> list[tuple[str, str]]:
         key: None
         for metric in results.primary_metrics
         for key, trials in results.by_case(metric).items()
-        if not _can_tell([value for _, value, _ in trials])
+        if not can_tell([value for _, value, _ in trials])
     }
     return list(found)
 
 
-def _can_tell(values: Sequence[float]) -> bool:
+def can_tell(values: Sequence[float]) -> bool:
+    """Whether an outlier among so many could be told."""
     return len(values) >= stats.smallest_n(50) and all(0 < value < float("inf") for value in values)
 
 
-def _events(indexes: Sequence[Mapping[str, Any]], target: str, started: str, duration_s: float) -> list[str]:
-    """What sessions on the target noted while the trial ran."""
+def _events(indexes: Sequence[Mapping[str, Any]], started: str, duration_s: float) -> list[str]:
+    """What sessions on a target noted while the trial ran."""
     begin = datetime.fromisoformat(started)
     end = begin + timedelta(seconds=duration_s or 0)
-    noted = [e for index in indexes if index["target"] == target for s in index["sessions"] for e in s["events"]]
+    noted = [e for index in indexes for s in index["sessions"] for e in s["events"]]
     return [text for when, _, text in (e.partition(" ") for e in noted) if begin <= datetime.fromisoformat(when) <= end]

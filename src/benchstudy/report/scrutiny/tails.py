@@ -15,7 +15,8 @@ def unsupported(results: Results) -> dict[str, Any]:
     """`cells`: cases times percentiles above the median, `few`: those with too few operations, `uncounted`: unknown, of
     these `cases`.
     """
-    found: dict[str, Any] = {"cells": 0, "few": 0, "uncounted": 0, "cases": []}
+    found: dict[str, Any] = {"cells": 0, "few": 0, "uncounted": 0}
+    cases: dict[tuple[str, str], None] = {}
     for metric in results.metrics:
         match = _PERCENTILE.fullmatch(metric)
         if match is None or float(match[2]) <= 50:
@@ -25,10 +26,10 @@ def unsupported(results: Results) -> dict[str, Any]:
             operations = _operations(results, match[1] or "", *key)
             if operations is None:
                 found["uncounted"] += 1
-                found["cases"] += [key] if key not in found["cases"] else []
+                cases[key] = None
             elif operations < stats.smallest_n(float(match[2])):
                 found["few"] += 1
-    return found
+    return found | {"cases": list(cases)}
 
 
 def _operations(results: Results, op: str, target: str, case: str) -> float | None:

@@ -14,6 +14,7 @@ from benchstudy.model import registry
 from benchstudy.model.metrics import Tells
 from benchstudy.model.study import Study
 from benchstudy.report.exhibits.exhibitfiles import HEADLINE, NOTES
+from benchstudy.report.results.over_targets import as_shown
 from benchstudy.report.results.results import Results
 from benchstudy.report.study.studypages import STUDY_PAGES
 from benchstudy.report.tables.tables import link
@@ -28,6 +29,11 @@ class FamilyFacts:
     notes: Mapping[str, Mapping[str, Any]]
     page: str
     exports: Path
+
+    @cached_property
+    def shown(self) -> Results:
+        """Its results as its page shows them."""
+        return as_shown(self.results)
 
     @property
     def title(self) -> str:
@@ -87,7 +93,9 @@ class FamilyFacts:
         text = path.read_text(encoding="utf-8") if path.is_file() else ""
         beside = self.page.removesuffix(f"{self.name}.html")
         text = text.replace('href="#trial-', f'href="{self.page}#trial-')
-        return text.replace(f'href="{self.name}/trials/', f'href="{beside}{self.name}/trials/')
+        for folder in ("trials", "targets"):
+            text = text.replace(f'href="{self.name}/{folder}/', f'href="{beside}{self.name}/{folder}/')
+        return text
 
 
 class StudyFacts:

@@ -22,7 +22,7 @@ class Listing:
         if self.href is not None:
             title = f'<a href="{html.escape(self.href)}">{title}</a>'
         return (
-            f'<figure class="listing"><p class="panel-title">{title}</p><pre tabindex="0" role="region" '
+            f'<figure class="listing"><p class="panel-title">{title}</p><pre tabindex="0" role="group" '
             f'aria-label="{html.escape(self.title)}">{html.escape(self.text)}</pre>'
             f"{f'<figcaption>{note}</figcaption>' if note else ''}</figure>"
         )

@@ -11,18 +11,19 @@ from dataclasses import dataclass
 from pathlib import Path
 from urllib.parse import quote
 
+from benchstudy.report.tables import latex
+from benchstudy.report.tables.lines import unbroken as unbroken  # of tables, for who shows texts beside them
+
 # The files of a table, by their suffixes.
 TABLE_FORMATS = ("csv", "rst", "md", "tex")
 
 _SPREADSHEET_FORMULA = re.compile(r"[=+@-](?!\d)")
 _CELL_WIDTH = 34  # characters; where lines of a cell are broken that no reader's window breaks
-_LATEX_FIRST_WIDTH = 28  # characters of a cell's first line in LaTeX, whose other lines are smaller
-_LONG_LATEX_TABLE = 45  # lines; above it a table is a longtable, which may go on on the next page
 # Of a table with a row or more for each trial, on a page.
 MOST_OF_TRIALS = 200
+# By class, the columns from which a table is set smaller on a page, so that a wide screen shows all of it.
+_DENSE = {"dense": 7, "denser": 10}
 _LONG_HEADING = 24  # characters; above it a row's heading gets room of its own in a wide table
-# A line may break inside a cell, but not between a figure and its unit, nor inside the brackets of a mean.
-_KEPT_TOGETHER = re.compile(r"\(±[^()]*\)|\d (?:[µmn]?s|[kKMGT]?i?B|%)(?![A-Za-z])|n = \d+")
 
 
 @dataclass(frozen=True)
@@ -70,19 +71,32 @@ class Table:
         if wrong:
             raise ValueError(f"table {self.name}: a row of {wrong[0]} cells under {len(self.columns)} headings")
 
-    def html(self) -> str:
-        """A table in its own scrolling frame, so that a phone scrolls the table and not the page."""
-        head = "".join(f'<th scope="col">{html.escape(c)}</th>' for c in self.columns)
+    @property
+    def is_undecided(self) -> bool:
+        """Whether it is one of verdicts, and has none."""
+        verdicts = [cell.kind for row in self.rows for cell in row if "verdict" in cell.kind.split()]
+        return bool(verdicts) and all("missing" in kind.split() for kind in verdicts)
+
+    def html(self, number: str = "") -> str:
+        """A table in its own scrolling frame, so that a phone scrolls the table and not the page.
+
+        `number`: what its caption begins with, such as "Table 2".
+        """
+        # A column that says itself what it holds has no heading, and an empty one would be read out.
+        head = "".join(f'<th scope="col">{html.escape(c)}</th>' if c else "<td></td>" for c in self.columns)
         shown = self.rows[: self.most_shown]
         body = "".join(
             f"<tr>{_html_cell(row[0], heading=True)}{''.join(map(_html_cell, row[1:]))}</tr>" for row in shown
         )
         cut = f" (the first {len(shown):,} of {len(self.rows):,} rows; its files have all)"
+        numbered = f'<b class="number">{html.escape(number)}.</b> ' if number else ""
+        sizes = [name for name, columns in _DENSE.items() if len(self.columns) >= columns]
+        dense = f' class="{" ".join(sizes)}"' if sizes else ""
         caption = html.escape(self.caption + (cut if len(shown) < len(self.rows) else ""))
         return (
             f'<div class="table-frame" id="{anchor("table", self.name)}" role="region" tabindex="0" '
-            f'aria-label="{caption}">'
-            f"<table><caption>{caption}</caption><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table></div>"
+            f'aria-label="{html.escape(number) or caption}">'
+            f"<table{dense}><caption>{numbered}{caption}</caption><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table></div>"
         )
 
     def csv(self) -> str:
@@ -118,30 +132,10 @@ class Table:
         return "".join(f"| {' | '.join(row)} |\n" for row in rows)
 
     def latex(self) -> str:
-        """A table for booktabs, with caption and label; a long one for longtable too. UTF-8, for any LaTeX since 2020.
-
-        No column wraps in LaTeX, so the lines of a cell stand below one another as rows, all but the first small.
-        """
-        head = _latex_rows([_latex_lines((column,)) for column in self.columns], small=False)
-        body = ["".join(_latex_rows([_latex_lines(cell.all_lines) for cell in row])) for row in self.rows]
-        columns = "l" + "".join(map(self._latex_column, range(1, len(self.columns))))
-        caption, label = _latex(self.caption), re.sub(r"[^A-Za-z0-9._-]", "-", self.name)
-        titled = f"\\caption{{{caption}}}\\label{{tab:{label}}}"
-        top, bottom = f"\\toprule\n{''.join(head)}\\midrule\n", "\\bottomrule\n"
-        inner = "\\addlinespace\n".join(body)
-        if len(head) + inner.count("\n") > _LONG_LATEX_TABLE:
-            return (
-                f"% \\usepackage{{booktabs,longtable}}\n\\begin{{longtable}}{{{columns}}}\n{titled}\\\\\n"
-                f"{top}\\endfirsthead\n{top}\\endhead\n{bottom}\\endfoot\n{inner}\\end{{longtable}}\n"
-            )
-        return (
-            f"% \\usepackage{{booktabs}}\n\\begin{{table}}\n\\centering\n{titled}\n"
-            f"\\begin{{tabular}}{{{columns}}}\n{top}{inner}{bottom}\\end{{tabular}}\n\\end{{table}}\n"
-        )
-
-    def _latex_column(self, index: int) -> str:
-        """Figures end at the same place in a column, texts begin there."""
-        return "r" if any(row[index].kind == "number" for row in self.rows) else "l"
+        """A table that fits an A4 page: see `latex.document`."""
+        texts = [[cell.all_lines for cell in row] for row in self.rows]
+        figures = [any(row[index].kind == "number" for row in self.rows) for index in range(len(self.columns))]
+        return latex.document(self.name, self.caption, self.columns, texts, figures)
 
     def write(self, folder: Path) -> None:
         """Writes the table into `folder` in each of `TABLE_FORMATS`."""
@@ -166,12 +160,6 @@ def _html_cell(cell: Cell, heading: bool = False) -> str:
     return f'<td class="{html.escape(cell.kind)}"{title}>{text}</td>'
 
 
-def unbroken(text: str) -> str:
-    """`text` for a page: a figure and its unit, a range and the brackets of a mean stay on one line."""
-    kept = _KEPT_TOGETHER.sub(lambda match: match[0].replace(" ", "\N{NO-BREAK SPACE}"), text)
-    return re.sub(r"(?<=\d)–(?=\d)", "–\N{WORD JOINER}", kept)
-
-
 def _inert(text: str) -> str:
     return f"'{text}" if _SPREADSHEET_FORMULA.match(text) else text
 
@@ -193,50 +181,6 @@ def _columns(text: str) -> int:
 def _markdown(text: str) -> str:
     escaped = html.escape(text, quote=False)
     return re.sub(r"([\\`*_\[\]|])", r"\\\1", escaped).replace("\n", " ")
-
-
-_MATHS = r"- \geq \leq \approx \infty \rightarrow \ll \gg \Delta \kappa \lambda \sigma"
-# What is markup in LaTeX. A bracket or a star after the end of a row would be an argument of it. The last are signs
-# that no text font of LaTeX has.
-_LATEX = {
-    "\\": r"\textbackslash{}",
-    "~": r"\textasciitilde{}",
-    "^": r"\textasciicircum{}",
-    "`": r"\textasciigrave{}",
-    "<": r"\textless{}",
-    ">": r"\textgreater{}",
-    "|": r"\textbar{}",
-    '"': r"\char34{}",
-    **{sign: f"\\{sign}" for sign in "{}$&#_%"},
-    **{sign: f"{{{sign}}}" for sign in "[*"},
-    **{sign: f"\\ensuremath{{{name}}}" for sign, name in zip("−≥≤≈∞→«»Δκλσ", _MATHS.split(), strict=True)},
-}
-# Two hyphens, commas or quotes would be drawn as one sign: an option --like-this would lose one.
-_LATEX_MARKUP = re.compile("|".join(map(re.escape, _LATEX)) + r"|(?<=-)-|(?<=,),|(?<=')'")
-
-
-def _latex(text: str) -> str:
-    """`text` on one line as LaTeX shows it."""
-    plain = " ".join(re.sub(r"[\x00-\x1f\x7f]", " ", text).split())
-    return _LATEX_MARKUP.sub(lambda match: _LATEX.get(match[0]) or f"{{}}{match[0]}", plain)
-
-
-def _latex_lines(lines: Sequence[str]) -> list[str]:
-    found: list[str] = []
-    for line in lines:
-        width = _CELL_WIDTH if found else _LATEX_FIRST_WIDTH
-        parts = textwrap.wrap(unbroken(line), width, break_long_words=False, break_on_hyphens=False)
-        found += [_latex(part.replace("\N{WORD JOINER}", "")) for part in parts]
-    return found
-
-
-def _latex_rows(cells: Sequence[Sequence[str]], small: bool = True) -> list[str]:
-    """The lines of a row's cells as rows of LaTeX, those below the first `small`."""
-    rows = []
-    for index in range(max(1, *map(len, cells))):
-        texts = (cell[index] if index < len(cell) else "" for cell in cells)
-        rows.append(" & ".join(f"\\footnotesize {t}" if t and index and small else t for t in texts) + " \\\\\n")
-    return rows
 
 
 def anchor(prefix: str, text: str) -> str:

@@ -1,7 +1,7 @@
 "use strict";
 // Without scripts the page shows static figures and closed details; everything here only adds to that.
 (() => {
-  const views = new Map(); // figure -> its Vega views
+  const views = new Map(); // figure -> the promise of its Vega views
 
   const embed = async (panel) => {
     const spec = JSON.parse(panel.querySelector("script.spec").textContent);
@@ -19,20 +19,40 @@
     }
   };
 
-  const start = async (figure) => {
-    if (views.has(figure)) return;
-    views.set(figure, []);
-    const panels = [...figure.querySelectorAll(".panel")];
-    views.set(figure, (await Promise.all(panels.map(embed))).filter(Boolean));
+  const start = (figure) => {
+    if (!views.has(figure)) {
+      const panels = [...figure.querySelectorAll(".panel")];
+      views.set(figure, Promise.all(panels.map(embed)).then((all) => all.filter(Boolean)));
+    }
+    return views.get(figure);
   };
 
+  // What is in sight comes first, and between two figures the page answers its reader.
   const figures = [...document.querySelectorAll("figure.chart")];
-  figures.forEach(start);
+  const inSight = ({ top, bottom }) => bottom > 0 && top < innerHeight;
+  // What is folded has no width yet; it is drawn when somebody opens it.
+  const startVisible = async () => {
+    const visible = figures.filter((figure) => !figure.closest("details:not([open])"));
+    const later = new Map(visible.map((figure) => [figure, inSight(figure.getBoundingClientRect()) ? 0 : 1]));
+    for (const figure of visible.toSorted((a, b) => later.get(a) - later.get(b))) {
+      await start(figure);
+      await new Promise((done) => setTimeout(done));
+    }
+  };
+  startVisible();
+  document.addEventListener("toggle", startVisible, true);
 
-  const toggle = (figure, button) => {
+  let opened = [];
+  addEventListener("beforeprint", () => {
+    opened = [...document.querySelectorAll("details.fold:not([open])")];
+    opened.forEach((fold) => (fold.open = true));
+  });
+  addEventListener("afterprint", () => opened.forEach((fold) => (fold.open = false)));
+
+  const toggle = async (figure, button) => {
     button.setAttribute("aria-pressed", button.getAttribute("aria-pressed") === "true" ? "false" : "true");
     const off = [...figure.querySelectorAll(".legend button[aria-pressed=false]")].map((b) => b.dataset.series);
-    views.get(figure).forEach((view) => view.signal("hidden", off).runAsync());
+    (await start(figure)).forEach((view) => view.signal("hidden", off).runAsync());
   };
   figures.forEach((figure) =>
     figure.querySelectorAll(".legend button").forEach((b) => b.addEventListener("click", () => toggle(figure, b))),

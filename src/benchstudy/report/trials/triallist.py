@@ -36,7 +36,7 @@ _MOMENTS_S = 1e9
 
 @dataclass(frozen=True)
 class TrialPage:
-    """A page of trials only. `path` is relative to the folder of the family's page; `inner` is its content, HTML."""
+    """A page of trials. `path` is relative to the folder of the family's page; `inner` is its content, HTML."""
 
     path: str
     title: str
@@ -56,6 +56,7 @@ class TrialList:
     root: Path
     page_folder: Path
     flagged: Mapping[str, str] = field(default_factory=dict)
+    is_open: bool = False  # as on pages that hold nothing else
 
     @cached_property
     def _values(self) -> dict[str, dict[str, str]]:
@@ -86,7 +87,8 @@ class TrialList:
         """
         apart = self.results.places.detail == "apart"
         said = f"<p>{html.escape(self._apart())}</p>" if apart else ""
-        return said + "".join(self._case(key, rows, apart) for key, rows in self._cases.items())
+        listed = "".join(self._case(key, rows, apart) for key, rows in self._cases.items())
+        return f'{said}<div class="cases">{listed}</div>'
 
     def _apart(self) -> str:
         count = human.plural(self.results.trials.height, "trial")
@@ -99,8 +101,9 @@ class TrialList:
         away = os.path.relpath(self.root, self.page_folder)
         commands = _Commands(rows)
         shown = self._ways(rows) if apart else self._table(self._name(key), rows, commands, away)
+        opened = " open" if self.is_open else ""
         return (
-            f'<details class="case" id="{html.escape(self.results.anchors[key])}"><summary>'
+            f'<details class="case" id="{html.escape(self.results.anchors[key])}"{opened}><summary>'
             f'<code>{html.escape(self._name(key))}</code> <span class="count">{html.escape(self._counted(rows))}</span>'
             f"</summary>{commands.html()}{_verified(rows)}{shown}</details>"
         )
@@ -137,7 +140,7 @@ class TrialList:
                 back = f"{os.path.relpath(self.page_folder, folder)}/{self.results.family}.html"
                 yield TrialPage(
                     path,
-                    f"{registry.get(self.results.family).title}: {name}",
+                    f"Trials of {registry.get(self.results.family).title}: {name}",
                     f"{back}#{self.results.anchors[key]}",
                     f"<p>{html.escape(self._counted(chosen))}</p>{commands.html()}{_verified(rows)}{table}",
                 )
@@ -168,6 +171,11 @@ class TrialList:
             f"<td{kind}>{outcome}</td>{figures}<td>{html.escape(sessions.moment(row['started'] or ''))}</td>{command}"
             f"<td class=files>{_files(raw_files(row), each)}</td></tr>"
         )
+
+
+def commands_of(rows: Sequence[Row]) -> tuple[str, str]:
+    """What trials of a case ran, and what the first of them verified; HTML."""
+    return _Commands(rows).html(), _verified(rows)
 
 
 class _Commands:

@@ -1,0 +1,82 @@
+"""What single comparisons found, as plain data: the overview makes its sentences and its table of them."""
+
+import math
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from benchstudy.report import human
+from benchstudy.report.comparisons.comparison import Comparisons, Row
+from benchstudy.report.comparisons.wording import Wording
+from benchstudy.statistics.comparisons import Comparison, Verdict
+
+MOST = 400  # of one call, the strongest: an overview shows fewer, and the page has all
+
+
+def of(found: Comparisons, words: Wording) -> list[dict[str, Any]]:
+    """The comparisons of one call by the metrics that the family's cases are measured for, see `finding`."""
+    primary = set(found.results.primary_metrics)
+    rows = [row for row in found.rows if row.metric in primary]
+    shared = [factor for factor in found.results.factors if factor != found.factor]
+    kept = sorted(rows, key=lambda row: -strength(row.outcome))[:MOST]
+    return [_of_row(row, found.factor, shared, words) for row in kept]
+
+
+def _of_row(row: Row, factor: str, shared: Sequence[str], words: Wording) -> dict[str, Any]:
+    where = words.setting({other: row.other[other] for other in shared if row.other[other] is not None})
+    names = words.name(factor, row.level), words.name(factor, row.against)
+    made = finding(row.metric, row.title, row.unit, names, where, (row.other, row.base), row.outcome)
+    return made | {"base_level": human.level(row.against)}
+
+
+def finding(
+    metric: str, title: str, unit: str, names: tuple[str, str], where: str,
+    cases: tuple[Mapping[str, Any], Mapping[str, Any]], made: Comparison,
+) -> dict[str, Any]:  # fmt: skip
+    """One comparison. `names`: of the level and of what it stands against; `where`: the end of a sentence about them;
+    `cases`: the levels of both, with `target` and `case`. Values are in the base unit `unit`; a ratio's end that no
+    number holds is None.
+    """
+    other, base = cases
+    return {
+        "metric": metric,
+        "title": title,
+        "unit": unit,
+        "better": made.better,
+        "level": names[0],
+        "against": names[1],
+        "base_level": names[1],  # where there is room for a word only
+        "where": where,
+        "target": other["target"],
+        "case": other["case"],
+        "base_case": base["case"],
+        "verdict": made.verdict.value,
+        "why": made.why,
+        "ratio": _finite(made.ratio),
+        "low": _finite(made.low),
+        "high": _finite(made.high),
+        "median": _finite(made.other.median),
+        "base_median": _finite(made.base.median),
+        "n": made.pairs or made.other.n,
+        "base_n": made.pairs or made.base.n,
+        "paired": bool(made.pairs),
+        "margin": made.margin,
+        "strength": _finite(strength(made)),
+    }
+
+
+def strength(made: Comparison) -> float:
+    """How many times the smallest detectable effect a ratio is, both as logarithms; 0 without a verdict.
+
+    Of equivalent ones the inverse: the narrower the interval beside the margin, the more it says.
+    """
+    if made.ratio is None or made.low is None or made.high is None:
+        return 0.0
+    if made.verdict.is_difference and made.smallest_detectable:
+        return abs(math.log(made.ratio)) / math.log1p(made.smallest_detectable)
+    if made.verdict is Verdict.EQUIVALENT:
+        return math.log1p(made.margin) / max(abs(math.log(made.low)), abs(math.log(made.high)), 1e-9)
+    return 0.0
+
+
+def _finite(value: float | None) -> float | None:
+    return value if value is not None and math.isfinite(value) else None

@@ -1,0 +1,63 @@
+"""What a panel shows, in words: for readers who do not see it. Medians and intervals as the tables have them."""
+
+import polars as pl
+
+from benchstudy.report import human
+
+_MOST_SERIES = 6  # a sentence of more is not listened to
+
+
+def along(estimates: pl.DataFrame, x_unit: str, y_unit: str) -> str:
+    """Of each series its median at the least and at the greatest x. `estimates`: series, x, y."""
+    said = []
+    for (series,), part in estimates.sort("x", maintain_order=True).group_by(["series"], maintain_order=True):
+        ends = [(_at(x, x_unit), human.quantity(y, y_unit)) for x, y in part.select("x", "y").iter_rows()]
+        first, last = ends[0], ends[-1]
+        until = f" to {last[1]} at {last[0]}" if len(ends) > 1 else ""
+        said.append(f"{series}: {first[1]} at {first[0]}{until}")
+    return _sentence("Medians", said)
+
+
+def beside(estimates: pl.DataFrame, unit: str) -> str:
+    """Of each series its median with its interval, the least first. `estimates`: series, x (median), low, high."""
+    rows = estimates.sort("x", maintain_order=True).select("series", "x", "low", "high").iter_rows()
+    said = []
+    for series, median, low, high in rows:
+        interval = f" ({human.estimate(median, low, high, unit)[1]})" if low is not None else ""
+        said.append(f"{series}: {human.quantity(median, unit)}{interval}")
+    return _sentence("Medians", said)
+
+
+def shares(steps: pl.DataFrame) -> str:
+    """Of each series the time within which half of the operations completed. `steps`: series, x (s), fraction."""
+    half = steps.filter(pl.col("fraction") >= 0.5).group_by("series", maintain_order=True).agg(pl.col("x").min())
+    return _sentence(
+        "Half of the operations took at most", [f"{s}: {human.quantity(x, 's')}" for s, x in half.iter_rows()]
+    )
+
+
+def over_time(lines: pl.DataFrame, unit: str) -> str:
+    """Of each line its median over the time shown. `lines`: series, line, y in `unit`."""
+    middle = lines.group_by("series", "line", maintain_order=True).agg(pl.col("y").median()).drop_nulls("y")
+    said = [f"{' '.join(filter(None, (series, line)))}: {human.quantity(y, unit)}" for series, line, y in middle.rows()]
+    return _sentence("Medians over time", said)
+
+
+def ratios(rows: pl.DataFrame) -> str:
+    """Of each row its ratio with the interval. `rows`: row, series, x, low, high."""
+    said = [
+        f"{row}, {series}: {' '.join(human.ratio(x, low, high))}"
+        for row, series, x, low, high in rows.select("row", "series", "x", "low", "high").iter_rows()
+    ]
+    return _sentence("Ratios", said)
+
+
+def _at(x: float, unit: str) -> str:
+    return human.level(human.quantity(x, unit))
+
+
+def _sentence(what: str, said: list[str]) -> str:
+    if not said:
+        return ""
+    more = f"; and {len(said) - _MOST_SERIES} more" if len(said) > _MOST_SERIES else ""
+    return f"{what}: {'; '.join(said[:_MOST_SERIES])}{more}."

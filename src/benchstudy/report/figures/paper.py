@@ -1,0 +1,141 @@
+"""Figures for print: as wide as one or two columns of a paper, with type of 8 pt, and their font inside."""
+
+import html
+import re
+import textwrap
+from base64 import b64encode
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cache
+from importlib import resources
+
+from benchstudy.report.figures.styles import INK
+
+COLUMN_MM, PAGE_MM = 85, 170
+_MOST_HIGH_MM = 235  # beside a caption on A4
+# A chart has type of 12 of its own units; two thirds of a point each make it 8 pt.
+_TYPE, _UNITS_OF_MM = 12, 72 / 25.4 * 1.5
+POINTS_OF_UNIT = 2 / 3
+GAP = 24.0  # units between panels, and below a legend
+_LINE = 17.0  # of a line of type
+_SIGN = 6.4  # width of a sign, rather too much
+_SWATCH = 26.0  # room of a symbol and the line that it stands on
+# Arial and Helvetica are as wide as the font inside, sign by sign: programs that know no fonts of files show the same.
+_FONTS = "Figure, 'Liberation Sans', Arial, Helvetica, sans-serif"
+
+
+def units(width_mm: float) -> float:
+    """Units of a chart that make so many mm."""
+    return width_mm * _UNITS_OF_MM
+
+
+@dataclass(frozen=True)
+class Entry:
+    """A line of a legend: the `symbol` as SVG of 14 × 14 units in `colour`, on a line with its `dash` if it has one."""
+
+    name: str
+    symbol: str
+    colour: str
+    dash: str | None
+
+
+@dataclass(frozen=True)
+class Drawn:
+    """A panel: `svg` as Vega draws it, with its title."""
+
+    title: str
+    svg: str
+
+    @property
+    def size(self) -> tuple[float, float]:
+        found = re.search(r'<svg[^>]*? viewBox="0 0 ([\d.]+) ([\d.]+)"', self.svg)
+        assert found, "Vega's SVG has a view box"
+        return float(found[1]), float(found[2])
+
+
+def sheets(panels: Sequence[Drawn], legend: Sequence[Entry], width_mm: float, columns: int) -> list[str]:
+    """SVGs `width_mm` wide and no higher than a page, with the panels in so many columns below the legend.
+
+    On white, without links. What is higher than a page goes on in a second one, with the legend once more.
+    """
+    head, top = _legend(legend, units(width_mm))
+    pages: list[list[tuple[str, float]]] = [[]]
+    for start in range(0, len(panels), columns):
+        row = _row(panels[start : start + columns], units(width_mm), columns)
+        if pages[-1] and top + sum(height + GAP for _, height in pages[-1]) + row[1] > units(_MOST_HIGH_MM):
+            pages.append([])
+        pages[-1].append(row)
+    return [_sheet(head, top, rows, width_mm) for rows in pages]
+
+
+def _row(panels: Sequence[Drawn], width: float, columns: int) -> tuple[str, float]:
+    """Panels side by side, and how high they are."""
+    pitch = (width + GAP) / columns
+    titled = [_titled(panel, pitch - GAP) for panel in panels]
+    # Titles of several lines push all plots of the row down.
+    top = max(lines for lines, *_ in titled) * _LINE
+    body = "".join(
+        f'<g transform="translate({column * pitch:.2f} 0)">{titles}'
+        f'<g transform="translate(0 {top:.2f})">{panel}</g></g>'
+        for column, (_, titles, panel, _) in enumerate(titled)
+    )
+    return body, top + max(height for *_, height in titled)
+
+
+def _sheet(head: str, top: float, rows: Sequence[tuple[str, float]], width_mm: float) -> str:
+    body, y = head, top
+    for row, height in rows:
+        body += f'<g transform="translate(0 {y:.2f})">{row}</g>'
+        y += height + GAP
+    width, height = units(width_mm), y - GAP
+    # A link leads nowhere from here, and what is 11 in a chart of a page is 12 as all type is.
+    body = re.sub(r"</?a\b[^>]*>", "", body)
+    body = re.sub(r'font-size="(?:11|13)px"', f'font-size="{_TYPE}px"', body).replace(' font-family="sans-serif"', "")
+    return (
+        f'<svg xmlns="http://www.w3.org/2000/svg" width="{width_mm:g}mm" height="{height / _UNITS_OF_MM:.2f}mm" '
+        f'viewBox="0 0 {width:.2f} {height:.2f}" font-family="{_FONTS}">{_font_face()}'
+        f'<rect width="100%" height="100%" fill="white"/>{body}</svg>'
+    )
+
+
+def in_points(drawn: str) -> str:
+    """That SVG in the size that a converter makes a page of: it takes a pixel for a point."""
+    found = re.search(r'viewBox="0 0 ([\d.]+) ([\d.]+)"', drawn)
+    assert found, "made by `sheet`"
+    width, height = (float(side) * POINTS_OF_UNIT for side in found.groups())
+    drawn = re.sub(r"<style>.*?</style>", "", drawn, count=1, flags=re.DOTALL)
+    return re.sub(r'width="[\d.]+mm" height="[\d.]+mm"', f'width="{width:.2f}" height="{height:.2f}"', drawn, count=1)
+
+
+def _titled(panel: Drawn, width: float) -> tuple[int, str, str, float]:
+    """How many lines its title takes, the title, the panel, and the panel's height."""
+    lines = textwrap.wrap(panel.title, int(width / _SIGN)) if panel.title else []
+    titles = "".join(
+        f'<text x="0" y="{_TYPE + n * _LINE:.2f}" font-size="{_TYPE}px" fill="{INK}">{html.escape(line)}</text>'
+        for n, line in enumerate(lines)
+    )
+    _, height = panel.size
+    return len(lines), titles, re.sub(r"^.*?(?=<svg)", "", panel.svg, flags=re.DOTALL), height
+
+
+def _legend(entries: Sequence[Entry], width: float) -> tuple[str, float]:
+    """The entries side by side in as many rows as they need, and the place below them."""
+    drawn, x, y = "", 0.0, 0.0
+    for entry in entries:
+        room = _SWATCH + len(entry.name) * _SIGN
+        if x and x + room > width:
+            x, y = 0.0, y + _LINE
+        line = f'<path d="M0 7H22" stroke="{entry.colour}" stroke-width="1.6" stroke-dasharray="{entry.dash}"/>'
+        drawn += (
+            f'<g transform="translate({x:.2f} {y:.2f})">{line if entry.dash else ""}'
+            f'<g transform="translate(4 0)" fill="{entry.colour}">{entry.symbol}</g>'
+            f'<text x="{_SWATCH}" y="11" font-size="{_TYPE}px" fill="{INK}">{html.escape(entry.name)}</text></g>'
+        )
+        x += room + 1.5 * _TYPE
+    return drawn, y + _LINE + GAP / 2 if entries else 0.0
+
+
+@cache
+def _font_face() -> str:
+    font = resources.files("benchstudy.report").joinpath("figures", "figure-font.woff2").read_bytes()
+    return f"<style>@font-face{{font-family:Figure;src:url(data:font/woff2;base64,{b64encode(font).decode()})}}</style>"

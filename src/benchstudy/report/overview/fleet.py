@@ -1,0 +1,90 @@
+"""What the first page of a study says of a thousand targets, in the rows that it has for a few."""
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+import polars as pl
+
+from benchstudy.model import registry
+from benchstudy.report import human
+from benchstudy.report.results import sessions
+from benchstudy.report.results.results import Results
+from benchstudy.report.scrutiny.many_targets import by_targets, named
+from benchstudy.statistics.comparisons import share
+
+_MOST_CAUSES = 5
+_MOST_SET_ASIDE = 200
+
+
+def alike(hosts: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
+    """Hosts that say the same of themselves as one, the largest group first. Of each the first one's facts stand."""
+    groups: dict[tuple[tuple[str, str], ...], list[Mapping[str, Any]]] = {}
+    for host in hosts:
+        groups.setdefault(tuple(host["lines"]), []).append(host)
+    return [_group(of) for of in sorted(groups.values(), key=len, reverse=True)]
+
+
+def _group(hosts: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+    first = hosts[0]
+    if len(hosts) == 1:
+        return dict(first)
+    names = [host["name"] for host in hosts]
+    changes = by_targets((host["name"], change) for host in hosts for change in host["changes"])
+    name = f"{len(hosts):,} hosts alike: {named(names)}"
+    facts = f"Of {names[0]}, as an example:\n{first['facts']}"
+    return {"name": name, "changes": changes, "lines": first["lines"], "facts": facts}
+
+
+def failures(name: str, results: Results, link: Any) -> list[dict[str, Any]]:
+    """One row a case. `link`: the way to a trial."""
+    rows = []
+    total = dict(results.counted.group_by("case").len().iter_rows())
+    for (case,), lost in results.counted.filter(pl.col("status") != "ok").group_by("case", maintain_order=True):
+        causes = [
+            {"text": cause or "no cause recorded", "count": group.height, "href": link(results, group["trial"][0])}
+            for (cause,), group in lost.group_by("cause", maintain_order=True)
+        ]
+        causes.sort(key=lambda cause: -cause["count"])
+        targets = lost["target"].unique(maintain_order=True).to_list()
+        rows.append(
+            {
+                "family": registry.get(name).title,
+                "case": human.level(str(case)),
+                "target": f"on {human.plural(len(targets), 'target')}: {named(targets)}",
+                "count": f"{lost.height:,} of {human.plural(total[case], 'trial')}",
+                "interval": share(lost.height, total[case]).interval,
+                "causes": causes[:_MOST_CAUSES],
+                "href": causes[0]["href"],
+            }
+        )
+    return rows
+
+
+def set_aside(rows: Sequence[dict[str, Any]], page: str) -> list[dict[str, Any]]:
+    """The first of them, and how many more; `page`: the family's."""
+    more = len(rows) - _MOST_SET_ASIDE
+    rest = {"trial": f"{more:,} more", "case": "", "what": "each stands on the page of its target", "href": page}
+    return [*rows[:_MOST_SET_ASIDE], *([rest] if more > 0 else [])]
+
+
+def held(pairs: Iterable[tuple[Mapping[str, Any], Mapping[str, Any]]]) -> list[dict[str, Any]]:
+    """A row a family, of (index, session); the page of a target has its own."""
+    families: dict[str, list[tuple[str, Mapping[str, Any]]]] = {}
+    for index, session in pairs:
+        families.setdefault(index["family"], []).append((index["target"], session))
+    return [_held(family, of_family) for family, of_family in families.items()]
+
+
+def _held(family: str, of_family: Sequence[tuple[str, Mapping[str, Any]]]) -> dict[str, Any]:
+    began = min(session["started"] for _, session in of_family)
+    ended = max(session["finished"] or session["started"] for _, session in of_family)
+    events = ((target, event.partition(" ")[2]) for target, session in of_family for event in session["events"])
+    return {
+        "family": family,
+        "target": human.plural(len({target for target, _ in of_family}), "target"),
+        "uuid": human.plural(len(of_family), "session"),
+        "seed": "one of each session",
+        "when": sessions.span(began, ended),
+        "controller": ", ".join(dict.fromkeys(session["controller"] for _, session in of_family)),
+        "events": by_targets(events),
+    }

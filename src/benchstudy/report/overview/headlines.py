@@ -1,0 +1,127 @@
+"""One sentence a family from what its page found: which number, which interval, how many trials, which verdict.
+
+The rule, which docs/reports.md states: of the comparisons by metrics that cases are measured for, one with a verdict
+of better or worse, and of these the one with the largest effect beside the smallest that its trials could have shown.
+Where there is none, the best shown equivalence. Where there is no verdict at all, what the page answers first.
+"""
+
+import json
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from benchstudy.report import human
+from benchstudy.report.exhibits.exhibitfiles import ANSWER
+from benchstudy.report.study.studyfacts import FamilyFacts
+from benchstudy.report.tables.tables import anchor
+from benchstudy.statistics.comparisons import Verdict
+
+_RATES = ("1/s", "B/s")
+_MOST_ANSWERS = 2  # side by side, where nothing has a verdict
+_LONG_EVIDENCE = 100  # characters: what needs more to be understood stands alone
+_NO_FIGURE = "–"
+_DISTURBED = "Others used its host meanwhile, which withholds verdicts."
+
+
+@dataclass(frozen=True)
+class Headline:
+    """A sentence in parts: `before`, the `number` that matters, `after`, and the `verdict`, empty without one.
+
+    `kind`: the verdict as a value. `detail`: both absolute figures, and what else the family was compared for. `href`
+    leads to where it comes from.
+    """
+
+    family: str
+    title: str
+    before: str
+    number: str
+    after: str
+    verdict: str
+    kind: str
+    detail: str
+    href: str
+
+    @property
+    def plain(self) -> dict[str, str]:
+        """As plain data, which the list of studies keeps."""
+        return asdict(self)
+
+
+def headline(family: FamilyFacts) -> Headline:
+    """What a family found, by the rule above."""
+    compared = [(name, found) for name, _, found in compared_on(family)]
+    judged = [(name, f) for name, aside, f in compared_on(family) if not aside]
+    for wanted in ((Verdict.BETTER, Verdict.WORSE), (Verdict.EQUIVALENT,)):
+        of_kind = [(name, f) for name, f in judged if f["verdict"] in wanted and f["low"] is not None]
+        if of_kind:
+            name, strongest = max(of_kind, key=lambda one: one[1]["strength"] or 0.0)
+            return _compared(family, name, strongest, _counted(f for _, f in compared))
+    return _absolute(family, _counted(f for _, f in compared))
+
+
+def compared_on(family: FamilyFacts) -> Iterator[tuple[str, bool, Mapping[str, Any]]]:
+    """(table, whether it is an aside, finding) of each comparison that a family's page noted."""
+    for name, noted in family.notes.get("findings", {}).items():
+        for found in noted["found"]:
+            yield name, noted["aside"], found
+
+
+def _compared(family: FamilyFacts, name: str, found: Mapping[str, Any], counted: str) -> Headline:
+    made = Verdict(found["verdict"])
+    level, against = found["level"], found["against"]
+    number, interval = human.ratio(found["ratio"], found["low"], found["high"])
+    evidence = f"({human.noun(found['title'])}; {interval}, {numbers(found)})"
+    where = f" {found['where']}" if found["where"] else ""
+    if made is Verdict.EQUIVALENT:
+        before, after = f"{level} and {against} are equal within {human.percent(found['margin'])}{where}: ", ""
+    elif found["unit"] == "s":
+        before, after = f"{level} takes ", f" as long as {against}{where}"
+    elif found["unit"] in _RATES:
+        before, after = f"{level} reaches ", f" the rate of {against}{where}"
+    else:
+        before, after = f"{level} has ", f" the {human.noun(found['title'])} of {against}{where}"
+    figures = [human.quantity(found[side], found["unit"]) for side in ("median", "base_median")]
+    detail = f"Medians: {figures[0]} against {figures[1]}. {counted}"
+    table = name if name in family.notes.get("comparisons", {}) else ""
+    href = f"{family.page}#{anchor('table', table)}" if table else family.page
+    if before.startswith(("a ", "an ")):  # names keep their case
+        before = before[0].upper() + before[1:]
+    after = f"{after} {evidence}"
+    return Headline(family.name, family.title, before, number, after, made.told, made.value, detail, href)
+
+
+def _absolute(family: FamilyFacts, counted: str) -> Headline:
+    """What the page answers first, in its own words: figure, n, interval."""
+    path = family.exports / ANSWER
+    answers = json.loads(path.read_text(encoding="utf-8")) if path.is_file() else []
+    known = [(answer["what"], line) for answer in answers for line in answer["lines"] if line["value"] != _NO_FIGURE]
+    firsts = list({what: (what, line) for what, line in reversed(known)}.values())[::-1][:_MOST_ANSWERS]
+    said = [(f"{what}, {line['name']}: ", line["value"], f" ({line['evidence']})") for what, line in firsts]
+    before, number, after = said[0] if said else ("Its page gives no answer", "", "")
+    if len(after) < _LONG_EVIDENCE:
+        after += "".join(f"; {human.noun(b)}{n}{a}" for b, n, a in said[1:])
+    disturbed = f" {_DISTURBED}" if family.results.disturbed else ""
+    return Headline(
+        family.name, family.title, before, number, after, "", Verdict.NONE.value, counted + disturbed, family.page
+    )
+
+
+def numbers(found: Mapping[str, Any]) -> str:
+    """How many trials stand behind a finding: "n = 6", "n = 6 against 5"."""
+    return f"n = {found['n']}" + (f" against {found['base_n']}" if found["base_n"] != found["n"] else "")
+
+
+def _counted(found: Iterable[Mapping[str, Any]]) -> str:
+    """ "30 comparisons: 3 better, 12 worse and 15 inconclusive."."""
+    counts = Counter(Verdict(one["verdict"]) for one in found)
+    if not counts:
+        return "Nothing was compared."
+    if set(counts) == {Verdict.NONE}:
+        return f"None of {human.plural(counts.total(), 'comparison')} has a verdict."
+    said = [f"{counts[verdict]} {verdict.counted}" for verdict in Verdict if counts[verdict]]
+    return f"{human.plural(counts.total(), 'comparison')}: {_listed(said)}."
+
+
+def _listed(parts: Sequence[str]) -> str:
+    return parts[0] if len(parts) == 1 else f"{', '.join(parts[:-1])} and {parts[-1]}"

@@ -1,0 +1,89 @@
+"""Every figure that a study's cases were measured for, of all families, as the rows of one table."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from benchstudy.report import human
+from benchstudy.report.exhibits import cells
+from benchstudy.report.overview.headlines import compared_on, numbers
+from benchstudy.report.results.results import Estimate
+from benchstudy.report.study.studyfacts import FamilyFacts
+from benchstudy.statistics.comparisons import Verdict
+
+MOST_ROWS = 400  # of all families together: a row takes half a kilobyte, and the pages have all
+
+
+@dataclass(frozen=True)
+class Row:
+    """One metric of one case. `value` and `ratio` are what the table is sorted by; `href` leads to the trials.
+
+    `compared`: what it was compared with: ratio, interval and n, verdict, and the verdict as a value, each as text.
+    """
+
+    family: str
+    case: str
+    metric: str
+    text: str
+    value: float | None
+    interval: str
+    n: int
+    failed: str
+    href: str
+    ratio: float | None = None
+    compared: Sequence[Mapping[str, str]] = field(default=())
+
+
+def rows(families: Sequence[FamilyFacts]) -> tuple[list[Row], int]:
+    """The first `MOST_ROWS`, as many of each family as there is room, and how many there are in all."""
+    found = [list(_rows(family)) for family in families]
+    total = sum(map(len, found))
+    share = MOST_ROWS // max(len(found), 1)
+    spare = MOST_ROWS - sum(min(len(of_family), share) for of_family in found)
+    shown: list[Row] = []
+    for of_family in found:
+        more = min(max(len(of_family) - share, 0), spare)
+        spare -= more
+        shown += of_family[: share + more]
+    return shown, total
+
+
+def _rows(family: FamilyFacts) -> list[Row]:
+    results = family.shown
+    compared: dict[tuple[str, str, str], list[Mapping[str, Any]]] = {}
+    for _, _, found in compared_on(family):
+        compared.setdefault((found["metric"], found["target"], found["case"]), []).append(found)
+    return [
+        _row(family, metric, estimate, compared.get((metric, estimate.target, estimate.case), []))
+        for metric in results.primary_metrics
+        for estimate in results.estimates(metric)
+        if estimate.unit
+    ]
+
+
+def _row(family: FamilyFacts, metric: str, found: Estimate, compared: Sequence[Mapping[str, Any]]) -> Row:
+    summary, unit = found.summary, found.unit
+    known = [one for one in compared if one["ratio"] is not None]
+    return Row(
+        family.title,
+        family.shown.case_name(found.target, found.case),
+        family.shown.declared(metric).title,
+        human.median(summary, unit) if summary.median is not None else "–",
+        summary.median,
+        human.interval(summary, unit).removeprefix("95 %: ") if summary.interval_low is not None else "",
+        summary.n,
+        "; ".join(cells.failures(found)),
+        f"{family.page}{cells.href(family.shown, found.target, found.case)}",
+        known[0]["ratio"] if known else None,
+        [_against(one) for one in compared],
+    )
+
+
+def _against(found: Mapping[str, Any]) -> dict[str, str]:
+    verdict = Verdict(found["verdict"])
+    against = found["base_level"]
+    if found["ratio"] is None:
+        return {"ratio": f"against {against}", "evidence": "", "verdict": verdict.told, "kind": verdict.value}
+    number, *interval = human.ratio(found["ratio"], found["low"], found["high"])
+    evidence = ", ".join([*(text.removeprefix("95 %: ") for text in interval), numbers(found)])
+    return {"ratio": f"{number} {against}", "evidence": evidence, "verdict": verdict.told, "kind": verdict.value}

@@ -1,0 +1,55 @@
+"""All studies that have reports in one folder: each with when it was measured, its state, and what it found."""
+
+import json
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from benchstudy.model.files import write_atomically
+from benchstudy.report.overview.headlines import Headline
+from benchstudy.report.tables.tables import link
+
+SUMMARY = "study.json"
+
+
+def write_summary(
+    folder: Path, *, name: str, title: str, question: str, measured: Sequence[str], state: str,
+    headlines: Sequence[Headline],
+) -> None:  # fmt: skip
+    """What the list of studies says of one, beside its pages in `folder`. `measured`: first and last moment, if any."""
+    said = {"name": name, "title": title, "question": question, "measured": list(measured), "state": state}
+    told = said | {"headlines": [found.plain for found in headlines]}
+    write_atomically(folder / SUMMARY, json.dumps(told, ensure_ascii=False, indent=1) + "\n")
+
+
+def listed(reports: Path) -> list[dict[str, Any]]:
+    """Every study with an index below `reports`, the one measured last first. Links are relative to `reports`.
+
+    A study whose pages an earlier version made says nothing but its name.
+    """
+    found = [_listed(path.parent) for path in sorted(reports.glob("*/index.html"))]
+    return sorted(found, key=lambda study: study["measured"][-1:] or [""], reverse=True)
+
+
+def comparisons(reports: Path) -> list[dict[str, str]]:
+    """Pages that compare two studies."""
+    found = sorted((reports / "comparisons").glob("*--*.html"))
+    return [
+        {"name": " against ".join(page.stem.split("--")), "href": link(f"comparisons/{page.name}")} for page in found
+    ]
+
+
+def _listed(folder: Path) -> dict[str, Any]:
+    path = folder / SUMMARY
+    told: Mapping[str, Any] = json.loads(path.read_text(encoding="utf-8")) if path.is_file() else {}
+    here = link(f"{folder.name}/")
+    headlines = [{**found, "href": here + found["href"].removeprefix("./")} for found in told.get("headlines", ())]
+    return {
+        "name": folder.name,
+        "title": told.get("title", folder.name),
+        "question": told.get("question", ""),
+        "measured": told.get("measured", []),
+        "state": told.get("state", "made by an earlier version: make its reports again to see its results here"),
+        "headlines": headlines,
+        "href": link(f"{folder.name}/index.html"),
+    }

@@ -1,0 +1,200 @@
+"""Results of a study with many targets, as its family's page shows them: a value of each target, in place of a trial's.
+
+A page of a thousand targets cannot show the trials of each. So a target stands for a trial: its value is the median of
+its trials' values, an estimate is a median over targets, and two cases are compared target by target. Everything that
+shows results shows these without knowing it. The trials themselves stay reachable: each point leads to its target's
+page.
+"""
+
+from collections.abc import Iterator, Sequence
+from functools import cached_property
+
+import polars as pl
+
+from benchstudy.report import human
+from benchstudy.report.results.results import Estimate, Results, cases_in_order
+from benchstudy.report.results.trialplaces import TrialPlaces, target_page
+
+# What takes the place of a target's name where there is one of all.
+ALL = "all-targets"
+# More causes than these, of one case, are not told apart: a cause may name its host.
+_MOST_CAUSES = 5
+_KEY = ("target", "case")
+
+
+class OverTargets(Results):
+    """What `measured` comes to, target by target.
+
+    Tables have the columns that those of `Results` have. `target` is one for all; `trial` is a target's case, called
+    after both; `block` is the target's number in the study, so that two cases of a target are a pair.
+    """
+
+    unit = "target"
+
+    def __init__(self, measured: Results):
+        self.measured = measured
+        self.tidy, self.study, self.family, self.untold = measured.tidy, measured.study, measured.family, {}
+        cases = measured.cases.unique("case", keep="first", maintain_order=True)
+        self.cases = cases_in_order(cases.with_columns(target=pl.lit(ALL)))
+        self.trials = self._of_targets()
+        self.observations = self._medians()
+
+    def _read(self, name: str) -> pl.DataFrame:
+        raise AssertionError("made of other results")
+
+    # -- tables --------------------------------------------------------------------------------------------------------
+
+    @cached_property
+    def names(self) -> pl.DataFrame:
+        """`trial`, `block`, and the `target` and `case` that it stands for."""
+        numbers = {target: number for number, target in enumerate(self.measured.targets, start=1)}
+        of_case = {case: number for number, case in enumerate(self.cases["case"], start=1)}
+        pairs = self.measured.counted.select(_KEY).unique(maintain_order=True)
+        block = pl.col("target").replace_strict(numbers, default=None, return_dtype=pl.Int64)
+        case = pl.col("case").replace_strict(of_case, default=None, return_dtype=pl.Int64)
+        return pairs.with_columns(block=block, trial=pl.format("{}.{}", "target", case))
+
+    def _of_targets(self) -> pl.DataFrame:
+        """A row a target and case that has a result."""
+        counted = self.measured.counted
+        failed = pl.col("status") != "ok"
+        first = ("position", "argv", "tool", "tool_version", "tool_sha256", "study_sha256", "instrument", "verified")
+        disturbed = pl.col("disturbed")
+        rows = (
+            counted.sort("started", "trial", nulls_last=True)
+            .group_by(_KEY, maintain_order=True)
+            .agg(
+                *(pl.col(name).drop_nulls().first() for name in first),
+                pl.col("started").min(),
+                pl.col("duration_s", "load_before", "load_after").median(),
+                pl.col("raw").first().str.replace(r"/[^/]*$", ""),
+                pl.when(failed.all()).then(pl.col("status").first()).otherwise(pl.lit("ok")).alias("status"),
+                pl.col("cause", "cause_kind").filter(failed).first(),
+                pl.when(pl.col("session").null_count() == 0).then(pl.col("session").unique().sort().str.join(" ")),
+                pl.col("imported").fill_null(False).any(),
+                # A median is moved by half of its values.
+                pl.when(disturbed.count() > 0).then(disturbed.sum() * 2 >= pl.len()).alias("disturbed"),
+                pl.col("disturbance").filter(disturbed.fill_null(False)).first(),
+            )
+        )
+        ok = pl.col("status") == "ok"
+        often = pl.len().over("case", "cause")
+        rows = rows.with_columns(
+            pl.when(~ok).then("cause").alias("cause"),
+            pl.when(~ok).then("cause_kind").alias("cause_kind"),
+            # Cases that were measured in the same sessions of their target may be compared; whichever those were.
+            pl.when(pl.col("session") == pl.col("session").mode().sort().first().over("target"))
+            .then(pl.lit(ALL))
+            .otherwise("session")
+            .alias("session"),
+            discarded_why=pl.lit(None, pl.String),
+            set_aside=pl.lit(None, pl.String),
+            raw_files=pl.lit(None, pl.String),
+        )
+        rare = often.rank("dense", descending=True).over("case") > _MOST_CAUSES
+        rows = rows.with_columns(pl.when(ok | ~rare).then("cause").otherwise(pl.lit("for another cause")))
+        rows = rows.join(self.names, on=_KEY, how="left", maintain_order="left").with_columns(target=pl.lit(ALL))
+        return rows.select(name for name in self.measured.trials.columns if name in rows.columns).sort("block", "case")
+
+    @cached_property
+    def _usable(self) -> pl.DataFrame:
+        """Observations with a value, of trials that count."""
+        given = self.measured.observations.filter(pl.col("value").is_not_null())
+        return given.join(self.measured.counted.select("trial"), on="trial", how="semi")
+
+    def _medians(self) -> pl.DataFrame:
+        of_target = self._usable.group_by(*_KEY, "metric", "unit", maintain_order=True).agg(pl.col("value").median())
+        found = of_target.join(self.names, on=_KEY, maintain_order="left").with_columns(
+            study=pl.lit(self.study), family=pl.lit(self.family), status=pl.lit("ok"), target=pl.lit(ALL)
+        )
+        lost = self.trials.filter(pl.col("status") != "ok").with_columns(
+            study=pl.lit(self.study), family=pl.lit(self.family), metric=pl.lit("trial"), unit=pl.lit("1"),
+            value=pl.lit(None, pl.Float64),
+        )  # fmt: skip
+        columns = self.measured.observations.columns
+        return pl.concat([found.select(columns), lost.select(columns)], how="vertical_relaxed")
+
+    def series(self, name: str) -> pl.DataFrame | None:
+        """Of one trial a target and case: the one nearest to the target's median."""
+        path = self.tidy / f"{name}.parquet"
+        if not path.is_file():
+            return None
+        rows = pl.scan_parquet(path).drop("target", "block")
+        chosen = self._nearest.rename({"trial": "own"}).lazy()
+        found = rows.rename({"trial": "own"}).join(chosen.drop("case"), on="own", maintain_order="left").collect()
+        front = ("target", "case", "block", "trial")
+        return found.rename({"name": "trial"}).drop("own").select(*front, pl.exclude(front))
+
+    @cached_property
+    def _nearest(self) -> pl.DataFrame:
+        """`trial`: of each target and case the one whose value of what it is measured for is nearest to the median."""
+        order = {metric: place for place, metric in enumerate(self.primary_metrics)}
+        rank = pl.col("metric").replace_strict(order, default=len(order), return_dtype=pl.Int64)
+        value = pl.col("value")
+        ranked = self._usable.with_columns(rank=rank)
+        ranked = ranked.filter(pl.col("rank") == pl.col("rank").min().over(_KEY))
+        ranked = ranked.with_columns(far=(value - value.median().over(*_KEY, "metric")).abs())
+        nearest = ranked.sort("far", "trial").unique(_KEY, keep="first", maintain_order=True)
+        named = self.names.rename({"trial": "name"})
+        return nearest.select(*_KEY, "trial").join(named, on=_KEY).with_columns(target=pl.lit(ALL))
+
+    # -- how they are shown --------------------------------------------------------------------------------------------
+
+    @cached_property
+    def places(self) -> TrialPlaces:
+        """Each leads to its case on its target's page."""
+        files = {trial: target_page(self.family, target) for trial, target, _ in self._named}
+        anchors = {trial: self.anchors[ALL, case] for trial, _, case in self._named}
+        return TrialPlaces(self.family, "apart", files, anchors)
+
+    @cached_property
+    def _named(self) -> list[tuple[str, str, str]]:
+        return self.names.select("trial", "target", "case").rows()
+
+    def place_in_figure(self) -> tuple[str, pl.Expr]:
+        """See `Results`."""
+        numbers = dict(enumerate(self.measured.targets, start=1))
+        return "target", pl.col("block").replace_strict(numbers, default="–", return_dtype=pl.String)
+
+    def spanned(self, estimate: Estimate) -> tuple[Sequence[float], str]:
+        """See `Results`: what must hold in every trial must do so on every target."""
+        low, high, count = self._ends[estimate.case, estimate.metric]
+        return (low, high), human.plural(count, "trial")
+
+    @cached_property
+    def _ends(self) -> dict[tuple[str, str], tuple[float, float, int]]:
+        value = pl.col("value")
+        rows = self._usable.group_by("case", "metric").agg(value.min(), value.max().alias("high"), pl.len())
+        return {(case, metric): (low, high, count) for case, metric, low, high, count in rows.iter_rows()}
+
+
+class OneTarget(Results):
+    """What `measured` has of one of its targets. `tables`: its rows of trials, observations and cases."""
+
+    def __init__(self, measured: Results, trials: pl.DataFrame, observations: pl.DataFrame, cases: pl.DataFrame):
+        self.tidy, self.study, self.family = measured.tidy, measured.study, measured.family
+        self.trials, self.observations, self.cases = trials, observations, cases
+        self.target = cases["target"][0]
+        self.untold = {key: factors for key, factors in measured.untold.items() if key[0] == self.target}
+        self.__dict__["_declared"] = measured._declared  # read once for all
+
+    @cached_property
+    def places(self) -> TrialPlaces:
+        """On the target's own page, and on parts of it."""
+        return TrialPlaces(self.family, "linked", {})
+
+
+def each_target(measured: Results) -> Iterator[OneTarget]:
+    """Each target's own results, in the study's order."""
+    tables = [
+        table.partition_by("target", as_dict=True, maintain_order=True)
+        for table in (measured.trials, measured.observations, measured.cases)
+    ]
+    empty = [table.clear() for table in (measured.trials, measured.observations)]
+    for key, cases in tables[2].items():
+        yield OneTarget(measured, tables[0].get(key, empty[0]), tables[1].get(key, empty[1]), cases)
+
+
+def as_shown(measured: Results) -> Results:
+    """A family's results as its page shows them: over targets where there are many."""
+    return OverTargets(measured) if measured.has_many_targets else measured

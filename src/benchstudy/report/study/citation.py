@@ -1,0 +1,96 @@
+"""How a study is cited: authors, title, edition, and a digest of all that was measured."""
+
+import hashlib
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import date
+from typing import Any
+
+import yaml
+
+from benchstudy import __version__
+from benchstudy.model.authorship import Author
+from benchstudy.model.study import Study
+from benchstudy.report.results.results import Results, raw_files
+from benchstudy.report.tables import latex
+
+# Of a study's folder of reports.
+CFF, BIBTEX = "CITATION.cff", "citation.bib"
+
+
+@dataclass(frozen=True)
+class Citation:
+    """`edition`: the day of the last trial; `digest`: SHA-256 over the SHA-256 of every raw file of a trial."""
+
+    study: str
+    title: str
+    authors: Sequence[Author]
+    edition: str
+    digest: str
+    license: str
+
+    @property
+    def key(self) -> str:
+        """What `\\cite` names it by."""
+        return re.sub(r"[^A-Za-z0-9-]", "-", f"{self.study}-{self.edition}".strip("-"))
+
+    @property
+    def named(self) -> str:
+        return " and ".join(author.name for author in self.authors) or f"The authors of the study {self.study}"
+
+    def bibtex(self) -> str:
+        """An entry of BibTeX, in UTF-8."""
+        # Braces keep an author's name whole, who is nobody's family and given name.
+        fields = {
+            "author": latex.escaped(self.named) if self.authors else f"{{{latex.escaped(self.named)}}}",
+            "title": f"{{{latex.escaped(self.title)}}}",
+            "year": self.edition[:4],
+            "edition": self.edition,
+            "note": latex.escaped(f"Benchmark study, edition of {self.edition}, SHA-256 of raw data {self.digest}, "
+                                  f"made with benchstudy {__version__}"),
+        }  # fmt: skip
+        lines = "".join(f"  {name} = {{{text}}},\n" for name, text in fields.items() if text)
+        return f"@misc{{{self.key},\n{lines}}}\n"
+
+    def cff(self) -> str:
+        """The Citation File Format, 1.2.0."""
+        is_address = self.license.startswith(("http://", "https://"))
+        content: dict[str, Any] = {
+            "cff-version": "1.2.0",
+            "message": "If you use these results, please cite them as below.",
+            "type": "dataset",
+            "title": self.title,
+            "authors": [_person(author) for author in self.authors] or [{"name": self.named}],
+        }
+        if self.edition:
+            content |= {"version": self.edition, "date-released": date.fromisoformat(self.edition)}
+        if self.license:
+            content["license-url" if is_address else "license"] = self.license
+        identifier = f"sha256:{self.digest}"
+        content["identifiers"] = [
+            {"type": "other", "value": identifier, "description": "SHA-256 over the SHA-256 of every raw file"}
+        ]
+        return yaml.safe_dump(content, sort_keys=False, allow_unicode=True, width=120)
+
+
+def _person(author: Author) -> dict[str, str]:
+    """Split as BibTeX does it: the last word is the family's name. One word alone is an entity."""
+    given, _, family = author.name.rpartition(" ")
+    names = {"family-names": family, "given-names": given} if given else {"name": author.name}
+    orcid = {"orcid": f"https://orcid.org/{author.orcid}"} if author.orcid else {}
+    return {**names, **orcid, **({"affiliation": author.affiliation} if author.affiliation and given else {})}
+
+
+def citation(study: Study, results: Sequence[Results]) -> Citation:
+    """Of the study as far as it was measured."""
+    started = [moment for of in results for moment in of.counted["started"].drop_nulls().to_list()]
+    sums = sorted(
+        f"{file['sha256']}  {row['raw']}/{file['name']}\n"
+        for of in results
+        for row in of.trials.select("raw", "raw_files").iter_rows(named=True)
+        for file in raw_files(row)
+    )
+    digest = hashlib.sha256("".join(sums).encode()).hexdigest()
+    edition = max(started)[:10] if started else ""
+    return Citation(study.study, study.title or study.study, study.authors, edition, digest, study.license)

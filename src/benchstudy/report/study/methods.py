@@ -1,0 +1,255 @@
+"""How a study was done, in words for a paper: made from what was done, with references."""
+
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+import polars as pl
+
+from benchstudy import __version__
+from benchstudy.model import registry
+from benchstudy.model.criteria import MARGIN
+from benchstudy.report import human
+from benchstudy.report.results import sessions
+from benchstudy.report.study.citation import Citation
+from benchstudy.report.study.studyfacts import FamilyFacts, StudyFacts
+from benchstudy.report.tables import latex
+
+# Of a study's folder of reports.
+MARKDOWN, LATEX = "methods.md", "methods.tex"
+# Shared blocks from which ratios are compared by ranks, and not by t: docs/statistics.md.
+_RANKS = 10
+_MOST_HOSTS = 5  # of those that are alike, by name
+_VERSION = re.compile(r"\d+\.\d[\w.+-]*")
+_MARK = re.compile(r" ?\[@([\w-]+)\]")
+
+
+@dataclass(frozen=True)
+class Reference:
+    """A work: authors as BibTeX has them, title, where it was published (of a book, by whom), year, DOI."""
+
+    authors: str
+    title: str
+    journal: str
+    year: int
+    doi: str
+    is_book: bool = False
+
+    @property
+    def text(self) -> str:
+        names = [" ".join(reversed(name.split(", "))) for name in self.authors.split(" and ")]
+        who = names[0] if len(names) == 1 else f"{', '.join(names[:-1])} and {names[-1]}"
+        return f"{who}: {self.title}. {self.journal}, {self.year}. https://doi.org/{self.doi}"
+
+    def bibtex(self, key: str) -> str:
+        where = "publisher" if self.is_book else "journal"
+        fields = {"author": self.authors, "title": f"{{{self.title}}}", where: self.journal, "year": str(self.year)}
+        lines = "".join(f"  {name} = {{{text}}},\n" for name, text in fields.items())
+        return f"@{'book' if self.is_book else 'article'}{{{key},\n{lines}  doi = {{{self.doi}}},\n}}\n"
+
+
+REFERENCES = {
+    "snakemake": Reference(
+        "Mölder, Felix and Jablonski, Kim Philipp and Letcher, Brice and others",
+        "Sustainable data analysis with Snakemake",
+        "F1000Research 10:33",
+        2021,
+        "10.12688/f1000research.29032.2",
+    ),
+    "order-statistics": Reference(
+        "David, Herbert A. and Nagaraja, Haikady N.",
+        "Order Statistics",
+        "Wiley, 3rd edition",
+        2003,
+        "10.1002/0471722162",
+        is_book=True,
+    ),
+    "hodges-lehmann": Reference(
+        "Hodges, Joseph L. and Lehmann, Erich L.",
+        "Estimates of location based on rank tests",
+        "The Annals of Mathematical Statistics 34(2):598–611",
+        1963,
+        "10.1214/aoms/1177704172",
+    ),
+    "wilcoxon": Reference(
+        "Wilcoxon, Frank",
+        "Individual comparisons by ranking methods",
+        "Biometrics Bulletin 1(6):80–83",
+        1945,
+        "10.2307/3001968",
+    ),
+    "benjamini-hochberg": Reference(
+        "Benjamini, Yoav and Hochberg, Yosef",
+        "Controlling the false discovery rate: a practical and powerful approach to multiple testing",
+        "Journal of the Royal Statistical Society B 57(1):289–300",
+        1995,
+        "10.1111/j.2517-6161.1995.tb02031.x",
+    ),
+    "schuirmann": Reference(
+        "Schuirmann, Donald J.",
+        "A comparison of the two one-sided tests procedure and the power approach for assessing the equivalence of "
+        "average bioavailability",
+        "Journal of Pharmacokinetics and Biopharmaceutics 15(6):657–680",
+        1987,
+        "10.1007/BF01068419",
+    ),
+}
+
+
+@dataclass(frozen=True)
+class Methods:
+    """`paragraphs` of plain text, in which `[@key]` stands for a reference."""
+
+    paragraphs: Sequence[str]
+    cited: Citation
+
+    @property
+    def references(self) -> dict[str, Reference]:
+        """Those that are named, in the order in which they are named first."""
+        keys = dict.fromkeys(key for text in self.paragraphs for key in _MARK.findall(text))
+        return {key: REFERENCES[key] for key in keys}
+
+    @property
+    def numbered(self) -> list[str]:
+        """The paragraphs with the number of each reference: " [2]"."""
+        numbers = {key: number for number, key in enumerate(self.references, start=1)}
+        return [_MARK.sub(lambda match: f" [{numbers[match[1]]}]", text) for text in self.paragraphs]
+
+    def markdown(self) -> str:
+        """Paragraphs and a numbered list of references."""
+        listed = "".join(f"{n}. {reference.text}\n" for n, reference in enumerate(self.references.values(), start=1))
+        texts = (re.sub(r"([\\`*_<>])", r"\\\1", text) for text in self.numbered)
+        return "\n\n".join(texts) + f"\n\n{listed}"
+
+    def latex(self) -> str:
+        """Paragraphs that `\\cite` what stands in the bibliography."""
+        texts = []
+        for text in self.paragraphs:
+            parts = _MARK.split(text)  # texts and keys by turns
+            texts.append("".join(f"~\\cite{{{p}}}" if n % 2 else _prose(p) for n, p in enumerate(parts)))
+        whole = "\n\n".join(texts).removesuffix(".")
+        return f"% The entries are those of citation.bib.\n{whole}~\\cite{{{self.cited.key}}}.\n"
+
+    def bibliography(self) -> str:
+        """BibTeX of the study and of all references."""
+        return "\n".join([self.cited.bibtex(), *(one.bibtex(key) for key, one in self.references.items())])
+
+
+def _prose(text: str) -> str:
+    """For LaTeX; a checksum may break."""
+    parts = re.split(r"([0-9a-f]{64})", text)
+    sums = (r"\allowbreak{}".join(part[at : at + 8] for at in range(0, 64, 8)) for part in parts[1::2])
+    return "".join(f"{latex.escaped(plain)}{next(sums, '')}" for plain in parts[::2])
+
+
+def methods(facts: StudyFacts, cited: Citation) -> Methods:
+    """What was measured where, with what, how often, in which order, and how it was evaluated."""
+    families = [family for family in facts.families if not family.results.counted.is_empty()]
+    paragraphs = [
+        " ".join([*_measured(facts, families), *_hosts(facts), *_tools(families)]),
+        " ".join([*_evaluated(facts, families), *_made(cited)]),
+    ]
+    return Methods([text for text in paragraphs if text], cited)
+
+
+def _measured(facts: StudyFacts, families: Sequence[FamilyFacts]) -> Iterator[str]:
+    for family in families:
+        measured = family.measured
+        if measured.is_empty():
+            continue
+        cases = measured.select("target", "case").n_unique()
+        of_case = measured.group_by("target", "case").agg(pl.col("block").n_unique())["block"].to_list()
+        low, high = min(of_case), max(of_case)
+        often = human.plural(high, "block") if low == high else f"{low} to {high} blocks"
+        failed = measured.filter(pl.col("status") != "ok").height
+        lost = f"; {human.plural(failed, 'trial')} failed and are reported as such" if failed else ""
+        yield (
+            f"{family.title}: {human.plural(cases, 'case')}, each measured once per block in {often}, "
+            f"{registry.get(family.name).ordering} ({human.plural(measured.height, 'trial')}{lost})."
+        )
+    imported = sum(family.results.counted.height - family.measured.height for family in families)
+    if imported:
+        yield f"{human.plural(imported, 'trial')} were imported from existing output of the tools."
+    if facts.sessions:
+        first, last = facts.sessions[0][1]["started"], max(session["finished"] for _, session in facts.sessions)
+        seeds = sorted({session["seed"] for _, session in facts.sessions})
+        order = f"the order was drawn with the seed {', '.join(map(str, seeds))}"
+        yield f"One trial at a time ran on a host, from {sessions.span(first, last)}; {order}."
+
+
+def _hosts(facts: StudyFacts) -> Iterator[str]:
+    found: dict[str, Mapping[str, str]] = {}
+    alike: dict[str, list[str]] = {}
+    for index in facts.indexes:
+        for name, environment in sessions.environments(index):
+            found[name] = dict(sessions.host_lines(environment.get("before")))
+    for name, told in found.items():
+        cores = told.get("Processors allowed")
+        parts = [
+            told.get("Processor"),
+            human.plural(int(cores), "processor") if cores else None,
+            f"{told['Memory']} of memory" if "Memory" in told else None,
+            told.get("System"),
+            f"Linux {told['Kernel']}" if "Kernel" in told else None,
+            f"virtualisation: {told['Virtualisation']}" if told.get("Virtualisation") else None,
+        ]
+        alike.setdefault(", ".join(part for part in parts if part), []).append(name)
+    for description, names in alike.items():
+        if description:
+            more = f" and {len(names) - _MOST_HOSTS} more" if len(names) > _MOST_HOSTS else ""
+            yield f"Host {', '.join(names[:_MOST_HOSTS])}{more}: {description}."
+
+
+def _tools(families: Sequence[FamilyFacts]) -> Iterator[str]:
+    used = [family.measured.select("tool", "tool_version").drop_nulls("tool").unique() for family in families]
+    named = {_tool(*row): None for of_family in used for row in of_family.sort("tool", "tool_version").iter_rows()}
+    if named:
+        yield f"Tools: {', '.join(named)}."
+
+
+def _tool(name: str, version: str | None) -> str:
+    """With its number alone, of the many words in which tools tell their versions."""
+    number = _VERSION.search(version or "")
+    return f"{name} {number[0]}" if number else human.tool(name, version)
+
+
+def _evaluated(facts: StudyFacts, families: Sequence[FamilyFacts]) -> Iterator[str]:
+    yield (
+        "The unit of statistics is the trial. We report the median over trials with its exact 95 % confidence interval "
+        "by order statistics [@order-statistics], which needs six trials and assumes no distribution."
+    )
+    compared = [made for family in families for made in family.comparisons]
+    if compared:
+        blocks = {count for f in families for count in _blocks(f)}
+        ways = []
+        if min(blocks, default=0) < _RANKS:
+            ways.append("a paired t test on logarithms")
+        if max(blocks, default=0) >= _RANKS:
+            ways.append(
+                "the Hodges-Lehmann estimate [@hodges-lehmann] with the interval of the signed-rank test [@wilcoxon]"
+            )
+        margins = {facts.study.thresholds.margin, *facts.study.thresholds.margins.values()}
+        margin = " or ".join(human.percent(one) for one in sorted(margins)) or human.percent(MARGIN)
+        yield (
+            "Cases of one session were compared by the ratio of their values, paired by block, with "
+            f"{' or '.join(ways) or 'their medians'}; p values were adjusted within each table [@benjamini-hochberg]. "
+            "A case is called better or worse only where the 95 % interval of the ratio lies wholly beyond the margin "
+            f"of {margin}, and equivalent only where two one-sided tests say so [@schuirmann]."
+        )
+    marked = sum(len(family.results.disturbed) for family in families)
+    if marked:
+        yield (
+            f"During {human.plural(marked, 'trial')} other programs used more of a host than the study allows; these "
+            "trials are marked, and verdicts that rest on them were withheld."
+        )
+
+
+def _blocks(family: FamilyFacts) -> list[int]:
+    return family.measured.group_by("target", "case").agg(pl.col("block").n_unique())["block"].to_list()
+
+
+def _made(cited: Citation) -> Iterator[str]:
+    yield (
+        f"Measurements and reports were made by benchstudy {__version__} with Snakemake [@snakemake]. Raw data of the "
+        f"edition of {cited.edition} have the digest SHA-256 {cited.digest}."
+    )

@@ -1,0 +1,262 @@
+"""Tables for LaTeX that fit an A4 page, by an estimate of how wide their texts will be.
+
+Of these forms the first that fits is taken: as wide as its texts; columns that wrap, together as wide as the line;
+smaller type; a page turned by 90°; the columns dealt to several tables, each with the headings of the rows.
+"""
+
+import math
+import re
+import textwrap
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from benchstudy.report.tables.lines import unbroken, with_whole_brackets
+
+# Points. What the class `article` leaves on A4 paper between its margins, upright and turned; a hundredth is kept free.
+_LINE, _TURNED_LINE = 345 * 0.99, 592 * 0.99
+_GAP, _NARROW_GAP = 12.0, 8.0  # points between two columns: LaTeX's own, and where columns wrap
+_LONG = 45  # lines; above it a table is a longtable, which may go on on the next page
+_FIRST_WIDTH, _CELL_WIDTH = 28, 34  # characters of a cell's first line and of the others, where columns do not wrap
+_BREAKABLE_WORD = 12  # characters; a longer word may break behind the signs between its parts
+_LONGEST_PART = 16  # characters; a longer part, such as a checksum, may break anywhere
+# Ems of a sign in Computer Modern, rounded up, and points of an em: its smaller cuts are wider than their size.
+_EMS = {**dict.fromkeys("fijlrstI.,:;'!|()[]·’ \N{NO-BREAK SPACE}", 0.4), **dict.fromkeys("mwMW%@—→−", 0.95)}
+_LOWER, _OTHER = 0.56, 0.8
+_EM = {"normalsize": 10.0, "small": 9.3, "footnotesize": 8.5, "scriptsize": 8.0, "tiny": 6.8}
+_SMALLER = {"small": "footnotesize", "footnotesize": "scriptsize", "scriptsize": "tiny"}
+# Sizes of type where columns wrap, and whether the page is turned.
+_FORMS = (("small", False), ("footnotesize", False), ("small", True), ("footnotesize", True), ("scriptsize", True))
+
+# A cell: lines of plain text, the first of which stands out.
+Lines = Sequence[str]
+
+
+def document(
+    name: str, caption: str, columns: Sequence[str], rows: Sequence[Sequence[Lines]], figures: Sequence[bool]
+) -> str:
+    """The table as a file to `\\input`, with caption and the label `tab:<name>`. UTF-8, for any LaTeX since 2020.
+
+    Its first line says which packages it needs. `figures`: which columns are numbers, which end at the same place.
+    """
+    label = re.sub(r"[^A-Za-z0-9._-]", "-", name)
+    whole = _as_wide_as_its_texts(columns, rows, figures) or _in_columns_that_wrap(columns, rows)
+    parts = [whole] if whole else _dealt(columns, rows)
+    texts = []
+    for number, part in enumerate(parts, start=1):
+        which = f" (part {number} of {len(parts)})" if len(parts) > 1 else ""
+        texts.append(part.table(caption + which, label if number == 1 else f"{label}-{number}"))
+    packages = dict.fromkeys(package for part in parts for package in part.packages)
+    return f"% \\usepackage{{{','.join(packages)}}}\n{''.join(texts)}"
+
+
+@dataclass(frozen=True)
+class _Layout:
+    """A table laid out: the `preamble` of its columns, its rows as LaTeX, and how many lines they take."""
+
+    preamble: str
+    head: str
+    body: Sequence[str]
+    lines: int
+    size: str = ""
+    turned: bool = False
+
+    @property
+    def _long(self) -> bool:
+        return self.turned or self.lines > _LONG
+
+    @property
+    def packages(self) -> list[str]:
+        wanted = {"array": bool(self.size), "booktabs": True, "longtable": self._long, "pdflscape": self.turned}
+        return [package for package, needed in wanted.items() if needed]
+
+    def table(self, caption: str, label: str) -> str:
+        titled = f"\\caption{{{escaped(caption)}}}\\label{{tab:{label}}}"
+        top, bottom = f"\\toprule\n{self.head}\\midrule\n", "\\bottomrule\n"
+        inner = "\\addlinespace\n".join(self.body)
+        form = f"\\{self.size}\\setlength{{\\tabcolsep}}{{{_NARROW_GAP / 2:g}pt}}\n" if self.size else ""
+        if not self._long:
+            return (
+                f"\\begin{{table}}\n\\centering\n{titled}\n{form}"
+                f"\\begin{{tabular}}{{{self.preamble}}}\n{top}{inner}{bottom}\\end{{tabular}}\n\\end{{table}}\n"
+            )
+        text = (
+            f"\\begin{{longtable}}{{{self.preamble}}}\n{titled}\\\\\n"
+            f"{top}\\endfirsthead\n{top}\\endhead\n{bottom}\\endfoot\n{inner}\\end{{longtable}}\n"
+        )
+        # Size and gap are of this table alone, which is no float.
+        text = f"\\begingroup\n{form}{text}\\endgroup\n" if form else text
+        return f"\\begin{{landscape}}\n{text}\\end{{landscape}}\n" if self.turned else text
+
+
+# -- as wide as its texts ----------------------------------------------------------------------
+
+
+def _as_wide_as_its_texts(
+    columns: Sequence[str], rows: Sequence[Sequence[Lines]], figures: Sequence[bool]
+) -> _Layout | None:
+    """No column wraps, so the lines of a cell stand below one another as rows, all but the first small."""
+    head = [_broken((column,)) for column in columns]
+    body = [[_broken(lines) for lines in row] for row in rows]
+    widths = [
+        max(
+            *(_width(line, "normalsize") for line in (*head[index], "")),
+            *(_width(line, "footnotesize" if n else "normalsize") for row in body for n, line in enumerate(row[index])),
+        )
+        for index in range(len(columns))
+    ]
+    if sum(widths) + _GAP * len(columns) > _LINE:
+        return None
+    preamble = "l" + "".join("r" if figure else "l" for figure in figures[1:])
+    stacked = [_stacked(row) for row in body]
+    return _Layout(preamble, "".join(_stacked(head, small=False)), list(map("".join, stacked)), sum(map(len, stacked)))
+
+
+def _broken(lines: Lines) -> list[str]:
+    found: list[str] = []
+    for line in lines:
+        width = _CELL_WIDTH if found else _FIRST_WIDTH
+        whole = with_whole_brackets(line).replace("\N{WORD JOINER}", "")
+        found += textwrap.wrap(whole, width, break_long_words=False, break_on_hyphens=False)
+    return found
+
+
+def _stacked(cells: Sequence[Lines], small: bool = True) -> list[str]:
+    """The lines of a row's cells as rows of LaTeX, those below the first `small`."""
+    cells = [[line.replace("\N{NO-BREAK SPACE}", " ") for line in cell] for cell in cells]
+    rows = []
+    for index in range(max(1, *map(len, cells))):
+        texts = (escaped(cell[index]) if index < len(cell) else "" for cell in cells)
+        rows.append(" & ".join(f"\\footnotesize {t}" if t and index and small else t for t in texts) + " \\\\\n")
+    return rows
+
+
+# -- columns that wrap ----------------------------------------------------------------------
+
+
+def _in_columns_that_wrap(columns: Sequence[str], rows: Sequence[Sequence[Lines]]) -> _Layout | None:
+    """In the first of the `_FORMS` in which no word is wider than its column; None when there is none."""
+    return next((found for form in _FORMS if (found := _wrapped(columns, rows, *form))), None)
+
+
+def _wrapped(columns: Sequence[str], rows: Sequence[Sequence[Lines]], size: str, turned: bool) -> _Layout | None:
+    """Together as wide as the line, whatever that is where the table is included."""
+    grid = [[_Paragraph(lines, size) for lines in row] for row in ([(column,) for column in columns], *rows)]
+    gaps = _NARROW_GAP * (len(columns) - 1)
+    room = (_TURNED_LINE if turned else _LINE) - gaps
+    least = [max(paragraph.least for paragraph in column) for column in zip(*grid, strict=True)]
+    wanted = [max(paragraph.whole for paragraph in column) for column in zip(*grid, strict=True)]
+    if sum(least) > room:
+        return None
+    # What is left over goes to the columns in proportion to what they still want.
+    more = (room - sum(least)) / max(sum(wanted) - sum(least), 1.0)
+    widths = [low + more * (high - low) for low, high in zip(least, wanted, strict=True)]
+    shares = [math.floor(10_000 * width / max(sum(widths), room)) / 10_000 for width in widths]
+    line = f"\\dimexpr\\linewidth-{gaps:g}pt\\relax"
+    preamble = "".join(f">{{\\raggedright\\arraybackslash}}p{{{share:.4f}{line}}}" for share in shares)
+    texts = [" & ".join(paragraph.text for paragraph in row) + " \\\\\n" for row in grid]
+    lines = sum(max(p.lines(width) for p, width in zip(row, widths, strict=True)) for row in grid[1:])
+    return _Layout(f"@{{}}{preamble}@{{}}", texts[0], texts[1:], lines, size, turned)
+
+
+@dataclass(frozen=True)
+class _Paragraph:
+    """A cell whose lines may break, all but the first in smaller type."""
+
+    cell: Lines
+    size: str
+
+    @property
+    def _sized(self) -> list[tuple[list[str], str]]:
+        return [(_parts(line), _SMALLER[self.size] if n else self.size) for n, line in enumerate(self.cell)]
+
+    @property
+    def least(self) -> float:
+        """Points that its widest word takes."""
+        return max((_width(part.strip(), size) for parts, size in self._sized for part in parts), default=0.0)
+
+    @property
+    def whole(self) -> float:
+        """Points of its widest line."""
+        return max((_width("".join(parts), size) for parts, size in self._sized), default=0.0)
+
+    def lines(self, width: float) -> int:
+        # Where lines break is not foreseen: a fifth of each is left blank.
+        return sum(math.ceil(_width("".join(parts), size) / width * 1.2) for parts, size in self._sized)
+
+    @property
+    def text(self) -> str:
+        first, *others = (_breakable(parts) for parts, _ in self._sized)
+        small = f"\\{_SMALLER[self.size]} "
+        return first + "".join(f"\\newline {{{small}{line}}}" for line in others)
+
+
+def _breakable(parts: Sequence[str]) -> str:
+    """What ends with a space needs no other place to break at."""
+    last = len(parts) - 1
+    return "".join(
+        escaped(part) + ("" if n == last or part.endswith(" ") else "\\allowbreak{}") for n, part in enumerate(parts)
+    )
+
+
+def _parts(line: str) -> list[str]:
+    """`line` cut where it may break beside its spaces, which end the parts before them."""
+    parts: list[str] = []
+    for word in _kept(line).split(" "):
+        cuts = re.split(r"(?<=[/_=,:.+-])(?=\w)", word) if len(word) > _BREAKABLE_WORD else [word]
+        parts += [cut[at : at + _LONGEST_PART] for cut in cuts for at in range(0, max(len(cut), 1), _LONGEST_PART)]
+        parts[-1] += " "
+    return [*parts[:-1], parts[-1].removesuffix(" ")]
+
+
+def _dealt(columns: Sequence[str], rows: Sequence[Sequence[Lines]]) -> list[_Layout]:
+    """The columns in several tables on turned pages, as many in each as fit beside the first one."""
+    parts: list[_Layout] = []
+    start = 1
+    while start < len(columns):
+        for end in range(len(columns), start, -1):
+            chosen = [0, *range(start, end)]
+            found = _in_columns_that_wrap([columns[i] for i in chosen], [[row[i] for i in chosen] for row in rows])
+            if found or end == start + 1:
+                break
+        assert found is not None, "two columns of parts of words fit any page"
+        parts.append(found)
+        start = end
+    return parts
+
+
+# -- texts ----------------------------------------------------------------------
+
+
+def _kept(line: str) -> str:
+    return unbroken(line).replace("\N{WORD JOINER}", "")
+
+
+def _width(text: str, size: str) -> float:
+    """Points, rather too many."""
+    return _EM[size] * sum(_EMS.get(c, _LOWER if c.islower() or c.isdigit() else _OTHER) for c in text)
+
+
+_MATHS = r"- \geq \leq \approx \infty \rightarrow \ll \gg \Delta \kappa \lambda \sigma"
+# What is markup in LaTeX. A bracket or a star after the end of a row would be an argument of it. The last are signs
+# that no text font of LaTeX has.
+_MARKUP = {
+    "\\": r"\textbackslash{}",
+    "~": r"\textasciitilde{}",
+    "^": r"\textasciicircum{}",
+    "`": r"\textasciigrave{}",
+    "<": r"\textless{}",
+    ">": r"\textgreater{}",
+    "|": r"\textbar{}",
+    '"': r"\char34{}",
+    **{sign: f"\\{sign}" for sign in "{}$&#_%"},
+    **{sign: f"{{{sign}}}" for sign in "[*"},
+    **{sign: f"\\ensuremath{{{name}}}" for sign, name in zip("−≥≤≈∞→«»Δκλσ", _MATHS.split(), strict=True)},
+}
+# Two hyphens, commas or quotes would be drawn as one sign: an option --like-this would lose one.
+_TO_ESCAPE = re.compile("|".join(map(re.escape, _MARKUP)) + r"|(?<=-)-|(?<=,),|(?<=')'")
+
+
+def escaped(text: str) -> str:
+    """`text` on one line as LaTeX shows it."""
+    plain = re.sub(r"[\x00-\x20\x7f]+", " ", text)
+    return _TO_ESCAPE.sub(lambda match: _MARKUP.get(match[0]) or f"{{}}{match[0]}", plain)

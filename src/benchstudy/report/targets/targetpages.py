@@ -1,0 +1,222 @@
+"""A page of each target of a study with many, to drill down: its figures beside those of all, its sessions, its trials.
+
+Plain HTML without a script, one file each. Which page lists a trial is decided in `trialplaces`.
+"""
+
+import html
+import os
+import shutil
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import polars as pl
+
+from benchstudy.lints import Finding
+from benchstudy.model import registry
+from benchstudy.model.criteria import FAR
+from benchstudy.report import human
+from benchstudy.report.exhibits.cells import failures
+from benchstudy.report.pagetemplates import page_style, render
+from benchstudy.report.results.over_targets import ALL, OneTarget, OverTargets, each_target
+from benchstudy.report.results.trialplaces import target_page
+from benchstudy.report.scrutiny import evidence, lint_list, many_targets, outliers
+from benchstudy.report.tables.tables import MISSING, Cell, Table, definition_list
+from benchstudy.report.trials.triallist import TrialList, TrialPage, commands_of
+
+_ENDS = 5  # targets named at either end of a case
+
+
+@dataclass(frozen=True)
+class Places:
+    """`root`: the project; `output`: the exports of the family's page; `indexes`: the records of its sessions."""
+
+    root: Path
+    output: Path
+    indexes: evidence.Indexes
+
+
+def write(
+    results: OverTargets, metrics: Sequence[str], places: Places, flagged: Mapping[str, str], lints: Sequence[Finding]
+) -> str:
+    """Writes the pages; returns the part of the family's page that leads to them, HTML.
+
+    `metrics`: those whose values stand beside each trial. `flagged`: remarks by trial; `lints`: of all targets.
+    """
+    folder = places.output / "targets"
+    shutil.rmtree(folder, ignore_errors=True)  # those of targets that are gone must not stay among the reports
+    style, made = page_style(), _Pages(results, metrics, places, flagged, lints)
+    for page in made.pages():
+        path = places.output.parent / page.path
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(render("trials.html.j2", page=page, style=style), encoding="utf-8")
+    return _section(results)
+
+
+class _Pages:
+    def __init__(
+        self, results: OverTargets, metrics: Sequence[str], places: Places, flagged: Mapping[str, str],
+        lints: Sequence[Finding],
+    ):  # fmt: skip
+        self._results, self._metrics, self._places, self._flagged = results, metrics, places, flagged
+        self._indexes: dict[str, list[Mapping[str, Any]]] = {}
+        for index in places.indexes:
+            self._indexes.setdefault(index["target"], []).append(index)
+        self._hosts = many_targets.facts_of_hosts(places.indexes)
+        self._unusual = many_targets.unusual(self._hosts)
+        self._lints: dict[str, list[Finding]] = {}
+        for finding in lints:
+            self._lints.setdefault(_target_of(finding), []).append(finding)
+        # What the family is measured for stands first.
+        rest = [metric for metric in results.metrics if metric not in results.primary_metrics]
+        self._shown = [*results.primary_metrics, *rest]
+        self._fleet = {
+            (metric, case): np.sort([value for _, value, _ in values])
+            for metric in self._shown
+            for (_, case), values in results.by_case(metric).items()
+        }
+        self._spreads = {
+            key: (float(np.median(values)), outliers.spread(values.tolist()))
+            for key, values in self._fleet.items()
+            if outliers.can_tell(values.tolist())
+        }
+
+    def pages(self) -> Iterator[TrialPage]:
+        """Of all targets, with their further parts."""
+        title = registry.get(self._results.family).title
+        for own in each_target(self._results.measured):
+            for path, listed in self._parts(own):
+                folder = (self._places.output.parent / path).parent
+                back = os.path.relpath(self._places.output.parent, folder) + f"/{self._results.family}.html"
+                is_first = path == target_page(self._results.family, own.target)
+                head = self._head(own) if is_first else ""
+                trials = TrialList(listed, self._metrics, self._places.root, folder, self._flagged, is_open=True)
+                inner = f'{head}<h2 id="trials">Trials</h2>{trials.html()}'
+                yield TrialPage(path, f"{title} on {own.target}", f"{back}#targets", inner)
+
+    def _parts(self, own: OneTarget) -> Iterator[tuple[str, OneTarget]]:
+        """The paths of its pages, and what each lists."""
+        measured = self._results.measured
+        where = pl.Series([measured.places.page(trial) for trial in own.trials["trial"]], dtype=pl.String)
+        paths = dict.fromkeys([target_page(self._results.family, own.target), *where])
+        for path in paths:
+            yield (
+                path,
+                own
+                if len(paths) == 1
+                else OneTarget(measured, own.trials.filter(where == path), own.observations, own.cases),
+            )
+
+    def _head(self, own: OneTarget) -> str:
+        indexes = self._indexes.get(own.target, [])
+        facts = [*self._hosts.get(own.target, {}).items()]
+        unusual = "\n".join(self._unusual.get(own.target, ()))
+        facts += [("Unlike most others", unusual)] if unusual else []
+        facts += [("Problem", index["problem"]) for index in indexes if index.get("problem")]
+        facts += [fact for index in indexes for fact in evidence.session_facts(index, several=False)]
+        lints = self._lints.get(own.target, [])
+        return (
+            f"{evidence.overview(own, indexes)}<h2>Figures</h2>{self._figures(own).html()}"
+            f"<h2>Hosts and sessions</h2>{definition_list([fact for fact in facts if fact[1]])}"
+            f"<h2>Lints</h2>{lint_list.section(lints)}"
+        )
+
+    def _figures(self, own: OneTarget) -> Table:
+        """A row a case and metric, beside what all targets gave."""
+        rows = [
+            (Cell.text(own.case_name(own.target, case) or human.level(case)), *cells)
+            for case in own.cases["case"]
+            for metric in self._shown
+            if (cells := self._row(own, case, metric)) is not None
+        ]
+        columns = ("Case", "Figure", "Median", "Median of all targets", "Ratio to it", "Rank from the lowest")
+        return Table("figures", "Each figure of this target, beside those of all", columns, tuple(rows))
+
+    def _row(self, own: OneTarget, case: str, metric: str) -> tuple[Cell, ...] | None:
+        """None for a metric that the case does not give."""
+        estimate, fleet = own.estimate(metric, own.target, case), self._fleet.get((metric, case))
+        if estimate is None or fleet is None:
+            return None
+        way, summary, over_all = f"#{own.anchors[own.target, case]}", estimate.summary, float(np.median(fleet))
+        title = Cell.text(own.declared(metric).title)
+        if summary.median is None:
+            lost = Cell(tuple(failures(estimate)) or (summary.note,), way, "failed")
+            return title, lost, Cell((human.quantity(over_all, self._unit(metric)),)), MISSING, MISSING
+        said = [human.evidence(summary, estimate.unit), *failures(estimate)]
+        ratio = human.times(summary.median / over_all) if over_all else "–"
+        rank = int(np.searchsorted(fleet, summary.median, side="left")) + 1
+        middle = self._spreads.get((metric, case))
+        far = abs(np.log(summary.median / middle[0])) / middle[1] if middle and summary.median > 0 else 0.0
+        stands_out = [f"stands out: {human.number(float(far))} robust deviations"] if far > FAR else []
+        return (
+            title,
+            Cell((human.median(summary, estimate.unit), *said), way),
+            Cell((human.quantity(over_all, estimate.unit),)),
+            Cell((ratio, *stands_out), kind="number warning" if stands_out else "number"),
+            Cell((f"{rank:,} of {len(fleet):,}",)),
+        )
+
+    def _unit(self, metric: str) -> str:
+        return next((unit for values in self._results.by_case(metric).values() for *_, unit in values), "1")
+
+
+def _target_of(finding: Finding) -> str:
+    """`where` is "family: target, …"."""
+    return finding.where.partition(": ")[2].partition(",")[0]
+
+
+# -- on the family's page ----------------------------------------------------------------------------------------------
+
+
+def _section(results: OverTargets) -> str:
+    """Each case with its lowest and highest targets; then the way to every target."""
+    count = human.plural(len(results.measured.targets), "target")
+    said = (
+        f"Each of {count} has a page of its own in {results.family}/targets beside this one, one file each, with its "
+        "figures, sessions, trials and raw files."
+    )
+    rows = dict(results.trials.partition_by("case", as_dict=True, maintain_order=True))
+    cases = "".join(_case(results, case, rows.get((case,))) for case in results.cases["case"])
+    ways = " ".join(
+        f'<a href="{html.escape(target_page(results.family, target))}">{html.escape(target)}</a>'
+        for target in results.measured.targets
+    )
+    every = f'<details class="case" id="every-target"><summary>All {count}</summary><p>{ways}</p></details>'
+    return f"<p>{html.escape(said)}</p>{cases}{every}"
+
+
+def _case(results: OverTargets, case: str, rows: pl.DataFrame | None) -> str:
+    anchor, name = results.anchors[ALL, case], html.escape(human.level(case))
+    if rows is None:
+        counted, inner = "not measured on any target", ""
+    else:
+        failed = rows.filter(pl.col("status") != "ok").height
+        counted = human.plural(rows.height, "target") + (f", {failed:,} without a figure" if failed else "")
+        commands, verified = commands_of(rows.to_dicts())
+        inner = commands + verified + "".join(_ends(results, case, metric) for metric in results.primary_metrics)
+    return (
+        f'<details class="case" id="{html.escape(anchor)}"><summary><code>{name}</code> '
+        f'<span class="count">{html.escape(counted)}</span></summary>{inner}</details>'
+    )
+
+
+def _ends(results: OverTargets, case: str, metric: str) -> str:
+    """The targets whose figure is lowest, and those whose is highest."""
+    values = sorted(results.by_case(metric).get((ALL, case), []), key=lambda one: one[1])
+    if not values:
+        return ""
+    targets = {trial: target for trial, target in results.names.select("trial", "target").iter_rows()}
+    parts = [("lowest", values[:_ENDS]), ("highest", values[_ENDS:][-_ENDS:][::-1])]
+    said = "; ".join(
+        f"{word}: {', '.join(_end(results, case, targets[trial], value, unit) for trial, value, unit in named)}"
+        for word, named in parts
+        if named
+    )
+    return f"<p>{html.escape(results.declared(metric).title)}, {said}.</p>"
+
+
+def _end(results: OverTargets, case: str, target: str, value: float, unit: str) -> str:
+    way = f"{target_page(results.family, target)}#{results.anchors[ALL, case]}"
+    return f'<a href="{html.escape(way)}">{html.escape(target)}</a> {html.escape(human.quantity(value, unit))}'
