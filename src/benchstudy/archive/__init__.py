@@ -1,5 +1,5 @@
-"""Raw files in object storage, to which things are only ever added: see docs/archive.md.
+"""An append-only archive of raw files in object storage: see docs/archive.md.
 
-`bucket.py` speaks S3, `packs.py` makes one object of a sealed folder, `manifests.py` says which belong to a session;
+`bucket.py` speaks S3, `packs.py` turns a sealed folder into one object, `manifests.py` lists the objects of a session.
 `push.py`, `pull.py` and `check.py` are the commands.
 """

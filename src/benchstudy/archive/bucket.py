@@ -1,4 +1,4 @@
-"""The door to S3: objects below a prefix, written once and compared with the SHA-256 that they are named by."""
+"""The only access to S3: objects below a prefix, written once and compared with the SHA-256 in their names."""
 
 import base64
 import hashlib
@@ -16,33 +16,33 @@ from typing import IO, Any, TypeVar
 
 from benchstudy.model.errors import BenchstudyError
 
-# Requests under way at once: small objects wait for answers most of the time.
+# Concurrent requests: transfers of small objects mostly wait for answers.
 REQUESTS = 16
 _ATTEMPTS, _SILENT_S = 6, 60
-# What S3 takes in one request. Of more it would tell a checksum of checksums, which is no object's name.
+# The most that S3 takes in one request. A multipart upload would get a checksum of checksums, not the SHA-256.
 LARGEST = 5 << 30
 _CHUNK = 1 << 20
 _URL = re.compile(r"s3://([a-z0-9][a-z0-9._-]{1,254})(?:/(.*))?")
 _DONE, _EXISTS, _BEING_WRITTEN = 200, 412, 409
 _TELLING = (400, 409, 412, 501)
-# For what somebody else is writing.
+# Seconds to wait for an object that another process is writing.
 _PATIENCE_S = 30
 _MARK = "benchstudy-archive.json"
 _MARKED = b'{"benchstudy archive": 1}\n'
 
 _KEYS = "look at AWS_PROFILE, or at AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY"
-_RIGHTS = "these credentials may not do this; they need s3:ListBucket, s3:GetObject, and to push s3:PutObject"
-_EXPIRED = "the session of these credentials is over; log in again, such as with `aws sso login`"
-_AGAIN = "run the same command again: it goes on from here"
-# By the code of an answer. Texts of servers are not repeated, because they may quote what they were given.
+_RIGHTS = "these credentials lack permissions: they need s3:ListBucket and s3:GetObject, and s3:PutObject to push"
+_EXPIRED = "these credentials have expired; log in again, for example with `aws sso login`"
+_AGAIN = "run the same command again: it continues from here"
+# By error code. The server's own texts are not printed, because they may quote credentials.
 _WAYS = {
-    "NoSuchBucket": "there is no such bucket; make it, or name another",
+    "NoSuchBucket": "no such bucket; create it, or name another",
     **dict.fromkeys(("AccessDenied", "AllAccessDisabled", "403"), _RIGHTS),
     **dict.fromkeys(("ExpiredToken", "InvalidToken", "RequestExpired", "TokenRefreshRequired"), _EXPIRED),
     **dict.fromkeys(
         ("InvalidAccessKeyId", "SignatureDoesNotMatch", "XAdminUserNotFound"), f"unknown credentials; {_KEYS}"
     ),
-    **dict.fromkeys(("PermanentRedirect", "AuthorizationHeaderMalformed", "301"), "another region; set AWS_REGION"),
+    **dict.fromkeys(("PermanentRedirect", "AuthorizationHeaderMalformed", "301"), "wrong region; set AWS_REGION"),
     "RequestTimeTooSkewed": "this machine's clock and the server's differ; synchronise it",
 }
 Item = TypeVar("Item")
@@ -50,16 +50,16 @@ Result = TypeVar("Result")
 
 
 class ArchiveError(BenchstudyError):
-    """The archive cannot be used, and no other object of it either."""
+    """The archive cannot be used at all."""
 
 
 class DamagedObject(BenchstudyError):
-    """One object is not what its name says."""
+    """The content of one object does not match its name."""
 
 
 @dataclass(frozen=True)
 class Stored:
-    """What a server says of an object. `sha256`: in hexadecimal; None where it tells none."""
+    """What a server says about an object. `sha256`: in hexadecimal, or None if the server gives none."""
 
     size: int
     when: datetime
@@ -67,16 +67,16 @@ class Stored:
 
 
 class Bucket:
-    """What lies below `s3://bucket/prefix`. Nothing here overwrites or deletes. Raises ArchiveError in all methods."""
+    """The objects below `s3://bucket/prefix`. No method overwrites or deletes; all of them may raise ArchiveError."""
 
     def __init__(self, url: str, endpoint_url: str | None = None):
         match = _URL.fullmatch(url)
         if match is None:
-            raise ArchiveError(f"{url}: no archive's address: write s3://BUCKET/PREFIX")
+            raise ArchiveError(f"{url}: not the address of an archive: write s3://BUCKET/PREFIX")
         self.url, self._bucket = url.rstrip("/"), match[1]
         prefix = (match[2] or "").strip("/")
         self._prefix = f"{prefix}/" if prefix else ""
-        # Whether the server keeps to `If-None-Match: *`. One that does not is asked for each object before it is sent.
+        # Whether the server honours `If-None-Match: *`. If it does not, push looks for each object before sending it.
         self.is_conditional = False
         # Whether it compares what arrives with the SHA-256 that is sent along.
         self.compares = True
@@ -84,25 +84,25 @@ class Bucket:
             try:
                 self._client = _client(endpoint_url)
             except ValueError:
-                raise ArchiveError("the server's address is none; write http://HOST:PORT") from None
+                raise ArchiveError("--endpoint-url: not the address of a server; write http://HOST:PORT") from None
 
     def open_to_write(self) -> None:
-        """Mark it as an archive, and find out what the server does for us. Writes nothing else."""
+        """Mark it as an archive, and find out which checks the server makes. Writes nothing else."""
         sha256 = hashlib.sha256(_MARKED).hexdigest()
-        # One that takes a wrong checksum repeats it to whoever asks later: it is told none, so that it tells none.
+        # A server that accepts a wrong checksum would also report it later, so it is sent none.
         self.compares = self._put(_MARK, _MARKED, "0" * 64, if_absent=True) != _DONE
         self._put(_MARK, _MARKED, sha256, if_absent=True)
         self.is_conditional = self._put(_MARK, _MARKED, sha256, if_absent=True) == _EXISTS
-        if self.told(_MARK) is None:  # it refuses whatever has a condition
+        if self.told(_MARK) is None:  # it refuses every request with a condition
             self._put(_MARK, _MARKED, sha256)
 
     def require(self) -> None:
-        """Raises ArchiveError where nothing was ever pushed to."""
+        """Raises ArchiveError if nothing was ever pushed here."""
         if _MARK not in self.objects(_MARK):
-            raise ArchiveError(f"{self.url}: no archive: nothing was pushed there yet, or the prefix is another one")
+            raise ArchiveError(f"{self.url}: no archive: nothing was pushed there yet, or the prefix is wrong")
 
     def objects(self, below: str) -> dict[str, Stored]:
-        """By their names from the prefix on."""
+        """By their names, without the prefix."""
         with self._in_words():
             pages = self._client.get_paginator("list_objects_v2").paginate(
                 Bucket=self._bucket, Prefix=self._prefix + below
@@ -111,7 +111,7 @@ class Bucket:
             return {e["Key"].removeprefix(self._prefix): Stored(e["Size"], e["LastModified"]) for e in found}
 
     def told(self, name: str) -> Stored | None:
-        """By the server, of one object; None where it has none."""
+        """What the server says about one object; None if it has no such object."""
         from botocore.exceptions import ClientError
 
         with self._in_words():
@@ -124,25 +124,25 @@ class Bucket:
         return Stored(found["ContentLength"], found["LastModified"], _hex(found.get("ChecksumSHA256")))
 
     def put_if_absent(self, name: str, content: IO[bytes] | bytes, sha256: str) -> bool:
-        """Whether it was absent. Somebody else who pushes the same may be first: its name says that it is the same."""
+        """Whether it was absent. Another push may store the object first: the same name means the same content."""
         if not self.is_conditional and self.told(name) is not None:
             return False
         status = self._put(name, content, sha256, if_absent=self.is_conditional)
         if status == _EXISTS or (status == _BEING_WRITTEN and self._appears(name)):
             return False
         if status != _DONE:
-            raise ArchiveError(f"{self.url}/{name}: the server refused it ({status}); {_AGAIN}")
+            raise ArchiveError(f"{self.url}/{name}: the server refused this object ({status}); {_AGAIN}")
         return True
 
     def _put(self, name: str, content: IO[bytes] | bytes, sha256: str, *, if_absent: bool = False) -> int:
-        """The status of the answer: _DONE, or of a refusal that says something of the object or of the server."""
+        """The status of the answer: _DONE, or a refusal that says something about the object or the server."""
         from botocore.exceptions import ClientError
 
         file = io.BytesIO(content) if isinstance(content, bytes) else content
         more = {"IfNoneMatch": "*"} if if_absent else {}
         if self.compares:
             more["ChecksumSHA256"] = base64.b64encode(bytes.fromhex(sha256)).decode()
-        # What every server compares with what arrives. Names rest on SHA-256 alone.
+        # Every server verifies MD5. Names are made from SHA-256 alone.
         more["ContentMD5"] = base64.b64encode(digest_of(file, hashlib.md5(usedforsecurity=False))).decode()
         with self._in_words():
             try:
@@ -161,9 +161,9 @@ class Bucket:
         return False
 
     def get(self, name: str, into: IO[bytes], first: int | None = None) -> str:
-        """Write an object, or its `first` bytes, to an empty file, and give their SHA-256.
+        """Write an object, or its `first` bytes, to an empty file. Returns their SHA-256.
 
-        Raises DamagedObject where it is gone.
+        Raises DamagedObject if the object is gone.
         """
         from botocore.exceptions import ClientError, HTTPClientError, IncompleteReadError
 
@@ -179,12 +179,12 @@ class Bucket:
                 try:
                     return _copied(found["Body"], into)
                 except (HTTPClientError, IncompleteReadError):
-                    # An answer that was cut off says nothing of the object; boto3 asks again only before it begins.
+                    # A truncated answer does not mean a damaged object; boto3 retries only before the body begins.
                     if attempt == _ATTEMPTS:
                         raise
                 into.seek(0)
                 into.truncate()
-        raise AssertionError("it counts for ever")
+        raise AssertionError("the loop does not end")
 
     @contextmanager
     def _in_words(self) -> Iterator[None]:
@@ -202,15 +202,15 @@ class Bucket:
         except (known.TokenRetrievalError, known.SSOError, known.CredentialRetrievalError):
             raise ArchiveError(f"{self.url}: {_EXPIRED}") from None
         except known.ParamValidationError:
-            raise ArchiveError(f"{self.url}: no name of a bucket, or not of S3") from None
+            raise ArchiveError(f"{self.url}: not a valid bucket name") from None
         except (known.ConnectionError, known.HTTPClientError, known.IncompleteReadError, HTTPError) as error:
             where = f" at {self._client.meta.endpoint_url}" if hasattr(self, "_client") else ""
             raise ArchiveError(
-                f"{self.url}: no server answers{where}, or not to the end ({type(error).__name__}); look at "
+                f"{self.url}: no server answers{where}, or its answer broke off ({type(error).__name__}); check "
                 f"--endpoint-url and the network, and {_AGAIN}"
             ) from None
         except known.BotoCoreError as error:
-            raise ArchiveError(f"{self.url}: {type(error).__name__}; look at AWS_* and --endpoint-url") from None
+            raise ArchiveError(f"{self.url}: {type(error).__name__}; check AWS_* and --endpoint-url") from None
 
 
 def _client(endpoint_url: str | None) -> Any:
@@ -219,22 +219,22 @@ def _client(endpoint_url: str | None) -> Any:
 
     given = endpoint_url or os.environ.get("AWS_ENDPOINT_URL_S3") or os.environ.get("AWS_ENDPOINT_URL")
     if "@" in (given or ""):
-        raise ArchiveError("the address of the server holds credentials: leave them to AWS_*")
+        raise ArchiveError("--endpoint-url: contains credentials; put them into AWS_* instead")
     settings = Config(
         max_pool_connections=REQUESTS,
         retries={"mode": "standard", "total_max_attempts": _ATTEMPTS},
         connect_timeout=10,
         read_timeout=_SILENT_S,
-        # What is fetched is hashed here, and there are servers that tell the whole object's checksum of a part.
+        # Fetched content is hashed here. boto3 must not: some servers send the whole object's checksum with a part.
         response_checksum_validation="when_required",
-        # A server of one's own rarely has a name for each bucket.
+        # A server of your own rarely has a host name per bucket.
         s3={"addressing_style": "path"} if given else None,
     )
     return Session().client("s3", endpoint_url=endpoint_url, config=settings)
 
 
 def _copied(body: Any, into: IO[bytes]) -> str:
-    """The SHA-256 of what came."""
+    """Copy the body. Returns the SHA-256 of what arrived."""
     digest = hashlib.sha256()
     try:
         for piece in body.iter_chunks(_CHUNK):
@@ -254,12 +254,12 @@ def _code(error: Any) -> str:
 
 
 def _hex(checksum: str | None) -> str | None:
-    """Of a whole object; a checksum of checksums, which ends in the number of parts, says nothing of it."""
+    """The SHA-256 of a whole object; None for a checksum of checksums, which ends in the number of parts."""
     return base64.b64decode(checksum).hex() if checksum and "-" not in checksum else None
 
 
 def digest_of(file: IO[bytes], digest: "hashlib._Hash") -> bytes:
-    """Of all that is in a file, which can be read from its beginning again."""
+    """The digest of a whole file. The file is rewound afterwards."""
     file.seek(0)
     while piece := file.read(_CHUNK):
         digest.update(piece)
@@ -268,7 +268,7 @@ def digest_of(file: IO[bytes], digest: "hashlib._Hash") -> bytes:
 
 
 def side_by_side(work: Callable[[Item], Result], items: Iterable[Item]) -> Iterator[Result]:
-    """What `work` gives for each, in the order in which they are done. The first that raises ends the others."""
+    """The result of `work` for each item, in the order of completion. The first exception ends the others."""
     pool = ThreadPoolExecutor(REQUESTS)
     try:
         for done in as_completed([pool.submit(work, item) for item in items]):

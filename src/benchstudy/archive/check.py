@@ -1,4 +1,4 @@
-"""`benchstudy archive verify`: every object that a manifest names, by what the server says of it, or read."""
+"""`benchstudy archive verify`: checks every object in a manifest, by asking the server or by reading it."""
 
 from dataclasses import dataclass, field
 from typing import IO, cast
@@ -21,7 +21,7 @@ class _Nowhere:
 
 @dataclass
 class Verified:
-    """`untold`: objects of which the server knows no SHA-256, so only their sizes were compared."""
+    """`untold`: objects for which the server gives no SHA-256, so only their sizes were compared."""
 
     archive: str
     read: bool
@@ -33,7 +33,7 @@ class Verified:
 
 
 def verify_archive(bucket: Bucket, advance: Advance, *, read: bool = False) -> Verified:
-    """`read`: fetch and hash all of it. Raises ArchiveError; a damaged manifest is one."""
+    """`read`: fetch and hash everything. Raises ArchiveError, also for a damaged manifest."""
     bucket.require()
     told = Verified(bucket.url, read)
     manifests = dict(read_all(bucket, bucket.objects(SESSIONS)))
@@ -53,7 +53,7 @@ def verify_archive(bucket: Bucket, advance: Advance, *, read: bool = False) -> V
 
 
 def _check(bucket: Bucket, name: str, entry: Entry, *, read: bool) -> tuple[bool, str]:
-    """Whether its SHA-256 is known, and what is wrong with it."""
+    """Whether the object's SHA-256 is known, and what is wrong with the object."""
     stored = bucket.told(name)
     if stored is None:
         return True, f"{bucket.url}/{name}: missing"
@@ -66,4 +66,4 @@ def _check(bucket: Bucket, name: str, entry: Entry, *, read: bool) -> tuple[bool
         except DamagedObject as error:
             return True, str(error)
     altered = sha256 not in (None, entry.pack)
-    return sha256 is not None, f"{bucket.url}/{name}: altered: its SHA-256 is another one" if altered else ""
+    return sha256 is not None, f"{bucket.url}/{name}: altered: its SHA-256 differs" if altered else ""

@@ -1,5 +1,5 @@
-"""What belongs to a session: written last, named by its content, and never replaced. All of a session's manifests count
-together, because raw files are only ever added to: so no push can undo what another one did.
+"""Manifests list what belongs to a session. Each is written last, named by its content, and never replaced. All
+manifests of a session count together, because raw files are append-only: no push can undo another one.
 """
 
 import hashlib
@@ -18,11 +18,11 @@ from benchstudy.model.files import sha256_of
 from benchstudy.model.study import SessionPlan
 
 SEALED, SESSIONS = "sealed/", "sessions/"
-# Of a session without an index. The next run with hosts holds one, which measures what is missing or says otherwise.
-NOT_HELD = "its last session did not come to its end, or trials were discarded and no session was held since"
+# The problem of a session without an index. The next run with hosts holds a session, which resolves it.
+NOT_HELD = "its last session did not finish, or trials were discarded and no session was held since"
 
 Sha256 = Annotated[str, StringConstraints(pattern=r"^[0-9a-f]{64}$")]
-# Of a folder in a family's raw folder, such as "size=1MB/0001-3f2a91bc": neither part is hidden or leads out.
+# A folder in a family's raw folder, such as "size=1MB/0001-3f2a91bc": neither part is hidden or leads outside.
 Place = Annotated[
     str, StringConstraints(pattern=r"^[^./\\\x00-\x1f][^/\\\x00-\x1f]*/[^./\\\x00-\x1f][^/\\\x00-\x1f]*$")
 ]
@@ -34,9 +34,9 @@ class _Strict(BaseModel):
 
 
 class Entry(_Strict):
-    """A sealed folder: the object with it, and the SHA-256 of its SHA256SUMS.
+    """A sealed folder: its object, and the SHA-256 of its SHA256SUMS.
 
-    `rest`: files that no table needs, with their sizes; what is needed lies in the first `head` bytes then.
+    `rest`: files that no table needs, with their sizes. If there are any, the first `head` bytes hold the others.
     """
 
     pack: Sha256
@@ -47,23 +47,24 @@ class Entry(_Strict):
 
     @property
     def object(self) -> str:
+        """The name of the pack's object in the archive."""
         return f"{SEALED}{self.pack}.tar"
 
     def is_in(self, folder: Path) -> bool:
-        """Whether a folder holds what was packed, by its SHA256SUMS. Its files are not read."""
+        """Whether a folder's SHA256SUMS is the one that was packed. Its files are not read."""
         return (folder / SUMS).is_file() and sha256_of(folder / SUMS) == self.sums
 
     def require_in(self, folder: Path) -> None:
-        """Raises ArchiveError for a folder that holds something else."""
+        """Raises ArchiveError for a folder with another SHA256SUMS."""
         if not self.is_in(folder):
             raise ArchiveError(
-                f"{folder}: its {SUMS} is not the one that was pushed as {self.object}: it was altered after it was "
-                "sealed. Move the folder away, and `benchstudy pull` brings it back"
+                f"{folder}: its {SUMS} differs from the one pushed as {self.object}: it was altered after it was "
+                "sealed. Move the folder away, and fetch it again with `benchstudy pull`"
             )
 
 
 class Manifest(_Strict):
-    """`problem`: why the session could not be held, if so. `discards`: files and their texts."""
+    """`problem`: why the session could not be held, or None. `discards`: text by file."""
 
     format: Literal[1] = 1
     study: str
@@ -75,23 +76,24 @@ class Manifest(_Strict):
 
     @property
     def content(self) -> bytes:
-        """The same for the same folders, so that a push without news writes nothing."""
+        """The same bytes for the same folders, so that a push without changes writes nothing."""
         return (json.dumps(self.model_dump(), sort_keys=True, indent=1, ensure_ascii=False) + "\n").encode()
 
     @property
     def object(self) -> str:
+        """The manifest's name in the archive, which contains the SHA-256 of its content."""
         return f"{_folder(self.study, self.target, self.family)}{hashlib.sha256(self.content).hexdigest()}.json"
 
 
 @dataclass(frozen=True)
 class History:
-    """All manifests of a session, by name, the one that was stored first before the others."""
+    """All manifests of a session, by name, oldest first."""
 
     manifests: dict[str, Manifest]
 
     @property
     def sealed(self) -> dict[str, Entry]:
-        """Every folder that any of them has. Raises ArchiveError where two differ on one."""
+        """Every folder in any manifest. Raises ArchiveError if two manifests disagree on one."""
         found: dict[str, Entry] = {}
         for manifest in self.manifests.values():
             for place, entry in manifest.sealed.items():
@@ -104,29 +106,29 @@ class History:
 
     @property
     def discards(self) -> dict[str, str]:
-        """Of two about one trial, the first."""
+        """If two discard the same trial, the first."""
         last_first = reversed(list(self.manifests.values()))
         return {name: text for manifest in last_first for name, text in manifest.discards.items()}
 
     @property
     def problem(self) -> str | None:
-        """What the last one says that knows of all discards: no other can tell whether they were measured again."""
+        """The problem in the last manifest with all discards: no other can tell whether they were measured again."""
         knowing = [each for each in self.manifests.values() if each.discards.keys() == self.discards.keys()]
         return knowing[-1].problem if knowing else NOT_HELD
 
 
 def history_of(bucket: Bucket, plan: SessionPlan) -> History:
-    """Raises ArchiveError for a manifest that cannot be read, or is another session's."""
+    """Raises ArchiveError for a manifest that cannot be read, or belongs to another session."""
     folder = _folder(plan.study.study, plan.target, plan.family_name)
     found = dict(read_all(bucket, bucket.objects(folder)))
     for name, manifest in found.items():
         if not manifest.object.startswith(folder):
-            raise ArchiveError(f"{bucket.url}/{name}: is the manifest of another session")
+            raise ArchiveError(f"{bucket.url}/{name}: belongs to another session")
     return History(found)
 
 
 def read_all(bucket: Bucket, listed: dict[str, Stored]) -> Iterator[tuple[str, Manifest]]:
-    """Manifests with their names, the one that was stored first before the others. Raises ArchiveError."""
+    """Manifests with their names, oldest first. Raises ArchiveError."""
     names = [name for name, _ in sorted(listed.items(), key=lambda item: (item[1].when, item[0]))]
     found = dict(side_by_side(lambda name: (name, _read(bucket, name)), names))
     yield from ((name, found[name]) for name in names)
@@ -139,18 +141,18 @@ def _read(bucket: Bucket, name: str) -> Manifest:
     except DamagedObject as error:
         raise ArchiveError(str(error)) from None
     if not name.endswith(f"/{digest}.json"):
-        raise ArchiveError(f"{bucket.url}/{name}: damaged: its SHA-256 is not the one in its name; restore it")
+        raise ArchiveError(f"{bucket.url}/{name}: damaged: its SHA-256 does not match its name; restore it")
     try:
         return Manifest.model_validate_json(file.getvalue())
     except ValidationError as error:
         fields = ", ".join(".".join(map(str, problem["loc"])) for problem in error.errors())
         raise ArchiveError(
-            f"{bucket.url}/{name}: no manifest that this version of benchstudy can read ({fields})"
+            f"{bucket.url}/{name}: not a manifest that this version of benchstudy can read ({fields})"
         ) from None
 
 
 def packs_of(manifests: Iterable[Manifest]) -> dict[str, Entry]:
-    """Objects that these manifests name."""
+    """Objects that these manifests list."""
     return {entry.object: entry for manifest in manifests for entry in manifest.sealed.values()}
 
 

@@ -1,6 +1,6 @@
-"""A sealed folder as one object: an uncompressed tar that has the same bytes whoever packs it, named by its SHA-256.
+"""Packs a sealed folder into one object: an uncompressed tar, named by its SHA-256, with the same bytes on any machine.
 
-What every reader needs comes first, the rest after it, so that the beginning of an object is worth having by itself.
+Files that every reader needs come first, so a reader can fetch only the beginning of an object.
 """
 
 import hashlib
@@ -22,7 +22,7 @@ _BLOCK = tarfile.BLOCKSIZE
 
 @dataclass(frozen=True)
 class Pack:
-    """`head`: bytes up to which it has what every reader needs. `rest`: what follows, as {name: size in bytes}."""
+    """`head`: length in bytes of the part that every reader needs. `rest`: what follows, as {name: size in bytes}."""
 
     sha256: str
     size: int
@@ -31,9 +31,9 @@ class Pack:
 
 
 def pack(folder: Path, into: IO[bytes]) -> Pack:
-    """Write a sealed folder to a file that can be read again. Raises CorruptTrial where it is not what was sealed.
+    """Write a sealed folder to a readable file. Raises CorruptTrial if the folder is not what was sealed.
 
-    Order, times, owners and modes are fixed, and nothing is compressed: no version of a library decides the bytes.
+    Order, times, owners and modes are fixed, and nothing is compressed, so the bytes depend on no library version.
     """
     head, rest = 0, dict[str, int]()
     for name in sorted([SUMS, *(file.name for file in verify(folder))], key=lambda name: (name not in _FIRST, name)):
@@ -52,19 +52,19 @@ def pack(folder: Path, into: IO[bytes]) -> Pack:
 
 
 def unpack(packed: IO[bytes], into: Path, name: str) -> None:
-    """The files of a pack, or of its beginning, into a folder. `name`: of the object. Raises DamagedObject.
+    """Extract a pack, or its beginning, into a folder. `name`: of the object. Raises DamagedObject.
 
-    Whether they are what was sealed is not looked at here.
+    Does not check whether the files are what was sealed.
     """
     try:
         with tarfile.open(fileobj=packed, mode="r:") as members:
             for member in members:
                 content, parts = members.extractfile(member), PurePosixPath(member.name).parts
                 if not member.isreg() or content is None or member.name.startswith("/") or ".." in parts:
-                    raise DamagedObject(f"{name}: {member.name!r} is no file, or would lead out of its folder")
+                    raise DamagedObject(f"{name}: {member.name!r} is not a file, or would lead out of its folder")
                 target = into / member.name
                 target.parent.mkdir(parents=True, exist_ok=True)
                 with content, target.open("xb") as file:
                     shutil.copyfileobj(content, file)
     except (tarfile.TarError, FileExistsError, ValueError) as error:
-        raise DamagedObject(f"{name}: is no pack of a trial: {error}") from error
+        raise DamagedObject(f"{name}: not a packed trial: {error}") from error

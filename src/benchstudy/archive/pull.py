@@ -1,4 +1,4 @@
-"""`benchstudy pull`: what is not here of a study's raw files, and session.json of what is here then."""
+"""`benchstudy pull`: fetches the raw files of a study that are missing here, and makes session.json anew."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -18,15 +18,15 @@ from benchstudy.model.errors import BenchstudyError
 from benchstudy.model.files import as_json, write_atomically
 from benchstudy.model.study import SessionPlan, Study
 
-# So many folders become durable at once: no more is lost when a pull is killed.
+# So many folders become durable together: a killed pull loses no more.
 _TOGETHER = 64
 
 
 @dataclass
 class Pulled:
-    """`fetched`, `here`: numbers of sealed folders; `bytes`: that were fetched. `discards`: how many are new here.
+    """`fetched`, `here`: numbers of sealed folders; `bytes`: how many were fetched. `discards`: how many are new here.
 
-    `in_archive`: files that no table needs and that stay there; `sessions`: whose session.json was made anew.
+    `in_archive`: files that no table needs and that stay there; `sessions`: those whose session.json was made anew.
     """
 
     archive: str
@@ -43,8 +43,8 @@ class Pulled:
 def pull(
     root: Path, study: Study, bucket: Bucket, advance: Advance, *, whole: bool = False, dry_run: bool = False
 ) -> Pulled:
-    """`whole`: also what no table needs. Raises ArchiveError, and BenchstudyError that names objects which are damaged;
-    what is whole is here then.
+    """`whole`: also fetch what no table needs. Raises ArchiveError, and BenchstudyError that names damaged objects;
+    all undamaged objects have been fetched then.
     """
     bucket.require()
     told, found = Pulled(bucket.url, study.study, dry_run), False
@@ -54,12 +54,12 @@ def pull(
         if history.manifests:
             _Pulling(plan, TrialStore(folder), bucket, history, told, whole).session(advance)
     if not found:
-        raise ArchiveError(f"{bucket.url}: has nothing of study {study.study!r}; was it pushed under another name?")
+        raise ArchiveError(f"{bucket.url}: has nothing from study {study.study!r}; was it pushed under another name?")
     return told
 
 
 class _Pulling:
-    """Of one session."""
+    """Pulls one session."""
 
     def __init__(
         self, plan: SessionPlan, store: TrialStore, bucket: Bucket, history: History, told: Pulled, whole: bool
@@ -84,7 +84,7 @@ class _Pulling:
         if not (missing or discards or index is None):
             return
         with self._store.exclusive():
-            # Derived, and not of what will be here in a moment: a pull that is killed leaves none.
+            # The index is derived and about to be outdated, so a killed pull leaves none.
             self._store.index.unlink(missing_ok=True)
             self._fetch_all(missing, advance)
             for name, text in discards.items():
@@ -93,7 +93,7 @@ class _Pulling:
         self._told.sessions.append(self._name)
 
     def _problem(self, index: Mapping[str, Any] | None) -> str | None:
-        """Why a session is to be held again: what was told there, and here of what only this store has."""
+        """Why a session has to be held again: the archive's problem, or the one here for what only this store has."""
         here, there = look(self._store.folder), self._history
         ours = {place for place in here if "/" in place} - there.sealed.keys()
         if not ours and here.get(DISCARDS, {}).keys() <= there.discards.keys():
@@ -104,7 +104,7 @@ class _Pulling:
         return not self._whole if place in missing else bool(in_archive(self._store.folder / place))
 
     def _is_here(self, place: str, entry: Entry) -> bool:
-        """Raises ArchiveError for one that is another one here."""
+        """Raises ArchiveError if the folder here differs."""
         folder = self._store.folder / place
         if not folder.is_dir():
             return False
@@ -128,26 +128,26 @@ class _Pulling:
         if problems:
             raise BenchstudyError(
                 "\n  ".join([f"{self._name}: {len(problems)} of {len(missing)} folders were not fetched:", *problems])
-                + "\nWhat is whole stays here. Push them again from where they are whole, after damaged objects were "
-                "removed with the tools of your store; then pull again"
+                + "\nUndamaged folders stay here. Remove the damaged objects with the tools of your store, push these "
+                "folders again from where they are undamaged, then pull again"
             )
 
     def _fetch(self, place: str, entry: Entry) -> tuple[str, str]:
-        """Into a folder that waits to be committed; the place, and what is wrong with it."""
+        """Fetch into a folder that waits to be committed. Returns the place, and what is wrong with it."""
         name, size = f"{self._bucket.url}/{entry.object}", self._bytes(entry)
         is_part = size < entry.size
         try:
             with SpooledTemporaryFile(IN_MEMORY) as file:
                 digest = self._bucket.get(entry.object, file, size if is_part else None)
                 if not is_part and digest != entry.pack:
-                    raise DamagedObject(f"{name}: altered: its SHA-256 is not the one in its name")
+                    raise DamagedObject(f"{name}: altered: its SHA-256 does not match its name")
                 file.seek(0)
                 with self._store.receiving(place) as folder:
                     unpack(file, folder, name)
                     if is_part:
                         write_atomically(folder / IN_ARCHIVE, as_json(entry.rest))
                     if not entry.is_in(folder):
-                        raise DamagedObject(f"{name}: altered: it holds another {SUMS} than its manifest says")
+                        raise DamagedObject(f"{name}: altered: its {SUMS} is not the one in its manifest")
         except (DamagedObject, CorruptTrial) as error:
             return place, str(error)
         return place, ""

@@ -1,4 +1,4 @@
-"""`benchstudy push`: what the archive lacks of a study, then a manifest of each session."""
+"""`benchstudy push`: sends what the archive lacks of a study, then a manifest of each session."""
 
 import json
 from collections.abc import Callable
@@ -18,13 +18,13 @@ from benchstudy.model.study import SessionPlan, Study
 
 # Folders up to this size are packed in memory.
 IN_MEMORY = 8 << 20
-# Told how many folders of how many are done, of which session.
+# Called with the name of a session, the number of folders done, and the number of all.
 Advance = Callable[[str, int, int], None]
 
 
 @dataclass
 class Pushed:
-    """`sent`, `there`: numbers of sealed folders; `bytes`: of those that were sent. `manifests`: those that are new.
+    """`sent`, `there`: numbers of sealed folders; `bytes`: how many were sent. `manifests`: the new ones.
 
     `conditional`: whether the server itself refuses to overwrite; `compares`: whether it compares what arrives with its
     SHA-256. `left_out`: discarded trials that are damaged here.
@@ -43,7 +43,7 @@ class Pushed:
 
 
 class _Sent(NamedTuple):
-    """Of one folder. Without an entry, `problem` says why."""
+    """The result for one folder. If it has no entry, `problem` says why."""
 
     place: str
     entry: Entry | None = None
@@ -52,7 +52,7 @@ class _Sent(NamedTuple):
 
 
 def push(root: Path, study: Study, bucket: Bucket, advance: Advance, *, dry_run: bool = False) -> Pushed:
-    """Raises ArchiveError; CorruptTrial for files that are not what was sealed, after all that is whole was sent."""
+    """Raises ArchiveError, and CorruptTrial for altered files after all undamaged folders were sent."""
     pushing = _Pushing(bucket, advance, Pushed(bucket.url, study.study, dry_run))
     stores = zip(study.sessions(), study.stores(root), strict=True)
     begun = [(plan, TrialStore(folder)) for plan, folder in stores if folder.is_dir()]
@@ -72,7 +72,7 @@ class _Pushing:
             told.conditional, told.compares = bucket.is_conditional, bucket.compares
 
     def session(self, plan: SessionPlan, store: TrialStore) -> None:
-        # Looked at once: what a session that is held meanwhile adds belongs to the next push.
+        # Listed once: what a concurrent session adds belongs to the next push.
         seen, index = look(store.folder), read_index(store.index)
         discards = {name: (store.folder / DISCARDS / name).read_text() for name in seen.get(DISCARDS, ())}
         history = history_of(self._bucket, plan)
@@ -94,9 +94,7 @@ class _Pushing:
             else:
                 damaged.append(sent.problem)
         if damaged:
-            raise CorruptTrial(
-                "\n".join(["no manifest is pushed of a session whose raw files are not whole:", *damaged])
-            )
+            raise CorruptTrial("\n".join(["a session with damaged raw files gets no manifest:", *damaged]))
         made = Manifest(
             study=plan.study.study,
             target=plan.target,
@@ -113,7 +111,8 @@ class _Pushing:
     def _send(self, folder: Path, place: str) -> _Sent:
         if in_archive(folder):
             return _Sent(
-                place, problem=f"{folder}: a part is in another archive: `benchstudy pull --all` it from there"
+                place,
+                problem=f"{folder}: a part is in another archive: fetch it with `benchstudy pull --all`",
             )
         with SpooledTemporaryFile(IN_MEMORY) as file:
             try:
@@ -122,7 +121,7 @@ class _Pushing:
             except (CorruptTrial, ValueError) as error:
                 return _Sent(place, problem=str(error))
             if packed.size > LARGEST:
-                return _Sent(place, problem=f"{folder}: {packed.size} B are more than S3 takes in one request (5 GiB)")
+                return _Sent(place, problem=f"{folder}: {packed.size} B exceed what S3 takes in one request (5 GiB)")
             sums = sha256_of(folder / SUMS)
             entry = Entry(pack=packed.sha256, size=packed.size, sums=sums, head=packed.head, rest=rest)
             if self._is_there(entry):
@@ -141,7 +140,7 @@ class _Pushing:
 
 
 def _known(store: TrialStore, places: list[str], history: History) -> list[tuple[str, Entry]]:
-    """What was pushed before is not read again. Raises ArchiveError where it is not what is here."""
+    """Folders that were pushed before, which are not read again. Raises ArchiveError if the archive's copies differ."""
     known = history.sealed
     found = [(place, known[place]) for place in places if place in known and (store.folder / place / SUMS).is_file()]
     for place, entry in found:
@@ -150,7 +149,7 @@ def _known(store: TrialStore, places: list[str], history: History) -> list[tuple
 
 
 def _is_read(folder: Path) -> bool:
-    """Whether tables are made of all its files. Of a session, and of a trial without a result, the record will do."""
+    """Whether tables need all its files. For a session, or a trial without a result, the record is enough."""
     if folder.parent.name == SESSIONS:
         return False
     record = folder / RECORD

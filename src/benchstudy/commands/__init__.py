@@ -1,1 +1,1 @@
-"""What people call: one module a command."""
+"""The commands that people call: one module per command."""

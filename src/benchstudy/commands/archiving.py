@@ -16,27 +16,25 @@ if TYPE_CHECKING:
     from benchstudy.archive.bucket import Bucket
     from benchstudy.archive.push import Advance
 
-_ADDRESS = "s3://BUCKET/PREFIX; credentials and region are those of AWS_*, or of AWS_PROFILE"
+_ADDRESS = "s3://BUCKET/PREFIX; credentials and region come from AWS_* or AWS_PROFILE"
 
 
 def add_commands(commands: Any, study: Path, study_help: str) -> None:
     """Adds them to argparse's subcommands. `study`: the file when none is named."""
-    push = commands.add_parser("push", help="add what an archive in object storage lacks of a study's raw files")
-    pull = commands.add_parser("pull", help="fetch what is not here of a study's raw files, as far as tables need it")
-    pull.add_argument("--all", action="store_true", help="also what no table needs: logs, files of failed trials")
-    archive = commands.add_parser(
-        "archive", help="compare an archive's objects with the SHA-256 that they are named by"
-    )
+    push = commands.add_parser("push", help="send the raw files of a study that an archive in object storage lacks")
+    pull = commands.add_parser("pull", help="fetch the raw files of a study that tables need and that are missing here")
+    pull.add_argument("--all", action="store_true", help="also fetch what no table needs: logs, files of failed trials")
+    archive = commands.add_parser("archive", help="compare each object of an archive with the SHA-256 in its name")
     archive.add_argument("action", choices=["verify"])
-    archive.add_argument("--read", action="store_true", help="fetch and hash all of it; else the server is asked")
+    archive.add_argument("--read", action="store_true", help="fetch and hash every object instead of asking the server")
     for command, does in ((push, _push), (pull, _pull), (archive, _verify)):
         command.add_argument("archive", metavar="S3-ADDRESS", help=_ADDRESS)
-        command.add_argument("--endpoint-url", metavar="URL", help="of a server that is not Amazon's")
+        command.add_argument("--endpoint-url", metavar="URL", help="address of a server other than Amazon's")
         add_json(command)
         command.set_defaults(command=does)
     for command in (push, pull):
         command.add_argument("--study", type=Path, default=study, metavar="STUDY", help=study_help)
-        command.add_argument("--dry-run", action="store_true", help="say what would be done; write nothing")
+        command.add_argument("--dry-run", action="store_true", help="print what would be done, and write nothing")
 
 
 def _push(arguments: argparse.Namespace) -> int:
@@ -46,17 +44,17 @@ def _push(arguments: argparse.Namespace) -> int:
     with _progress("pushing") as advance:
         told = push(paths.project_root(), study, _bucket(arguments), advance, dry_run=arguments.dry_run)
     for line in told.left_out:
-        print(f"discarded, and left out: {line}", file=sys.stderr)
+        print(f"left out a discarded trial: {line}", file=sys.stderr)
     if arguments.json:
         print_json(asdict(told))
         return 0
     would = "would send" if told.dry_run else "sent"
-    print(f"{would} {told.sent} trials, sessions and looks ({told.bytes} B); {told.there} were there")
+    print(f"{would} {told.sent} trials, sessions and looks ({told.bytes} B); {told.there} were there already")
     print(f"{len(told.manifests)} new manifests")
     if told.conditional is False:
-        print("this server overwrites when it is asked not to: each object was asked for before it was sent")
+        print("this server overwrites objects even when asked not to, so push looked for each object before sending it")
     if told.compares is False:
-        print("this server compares no SHA-256: only `archive verify --read` says what it has")
+        print("this server verifies no SHA-256: to check what it stored, use `benchstudy archive verify --read`")
     return 0
 
 
@@ -72,9 +70,9 @@ def _pull(arguments: argparse.Namespace) -> int:
         print_json(asdict(told))
         return 0
     would = "would fetch" if told.dry_run else "fetched"
-    print(f"{would} {told.fetched} trials, sessions and looks ({told.bytes} B); {told.here} were here")
+    print(f"{would} {told.fetched} trials, sessions and looks ({told.bytes} B); {told.here} were here already")
     if told.in_archive:
-        print(f"{told.in_archive} files that no table needs are in the archive only; --all fetches them, too")
+        print(f"{told.in_archive} files that no table needs are only in the archive; --all fetches them too")
     return 0
 
 
@@ -87,13 +85,13 @@ def _verify(arguments: argparse.Namespace) -> int:
         print(line, file=sys.stderr)
     if told.untold:
         print(
-            f"the server tells no SHA-256 of {told.untold} objects, so only their sizes were compared: add --read",
+            f"the server gives no SHA-256 for {told.untold} objects, so only their sizes were compared: add --read",
             file=sys.stderr,
         )
     if arguments.json:
         print_json(asdict(told))
     else:
-        print(f"{told.objects} objects ({told.bytes} B) of {told.manifests} manifests: {len(told.differences)} differ")
+        print(f"{told.objects} objects ({told.bytes} B) in {told.manifests} manifests: {len(told.differences)} differ")
     return 1 if told.differences or told.untold else 0
 
 

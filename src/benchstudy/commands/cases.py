@@ -1,4 +1,4 @@
-"""`benchstudy cases`: the cases of a study, what is measured of each, and how well it is known."""
+"""`benchstudy cases`: the cases of a study, the results of each, and their precision."""
 
 import argparse
 from collections import Counter
@@ -11,6 +11,7 @@ from benchstudy.model.study import SessionPlan, load_study
 
 
 def print_cases(arguments: argparse.Namespace) -> int:
+    """`benchstudy cases`. Returns the exit status."""
     study = load_study(arguments.study)
     sessions = [_session(plan) for plan in study.sessions()]
     if arguments.json:
@@ -21,6 +22,7 @@ def print_cases(arguments: argparse.Namespace) -> int:
 
 
 def from_to(fewest: int, most: int) -> str:
+    """Two numbers as a range: `6 to 30`, or `6` if both are the same."""
     return str(fewest) if fewest == most else f"{fewest} to {most}"
 
 
@@ -57,7 +59,7 @@ def _lines(session: Mapping[str, Any]) -> Iterator[str]:
 
     until = f" until every case is known to ±{100 * session['until']:g} %" if session["until"] else ""
     blocks = f"{from_to(session['blocks']['min'], session['blocks']['max'])} blocks{until}"
-    apart = f", begun at least {session['blocks_apart_s']:g} s apart" if session["blocks_apart_s"] else ""
+    apart = f", started at least {session['blocks_apart_s']:g} s apart" if session["blocks_apart_s"] else ""
     yield f"{session['family']} on {session['target']}: {len(session['cases'])} cases, {blocks}{apart}"
     for case in session["cases"]:
         counts = [f"{count} {status}" for status, count in case["results"].items()]

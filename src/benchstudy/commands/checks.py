@@ -22,14 +22,14 @@ from benchstudy.model.study import SessionPlan, Study, load_study
 _MIN_FREE_BYTES = 1 << 30
 _MAX_CLOCK_OFFSET_S = 1.0
 _LOOKED_AT_S = 1.0
-_MOST_AT_ONCE = 32  # hosts, each of which is mostly waited for
-# Fine, or not, or None: it will pass, and spoils what is measured now; what was found; what to do.
+_MOST_AT_ONCE = 32  # hosts; checking one is mostly waiting for it
+# True: fine. False: a problem. None: temporary, but it would spoil a measurement now. Then what was found; what to do.
 Finding = tuple[bool | None, str, str]
 _WORDS = {True: "ok", False: "PROBLEM", None: "BUSY"}
 
 
 def check_study(arguments: argparse.Namespace) -> int:
-    """Every host of the study, and with `--try` every case; said as it is found, or as JSON at the end."""
+    """Check every host of the study, and with `--try` every case. Prints findings one by one, or as JSON at the end."""
     study = load_study(arguments.study)
     plans = study.sessions()
     trials = {
@@ -73,13 +73,13 @@ def _checked_hosts(study: Study, plans: Iterable[SessionPlan], say: Callable[[st
                 say(f"  {name}: {_WORDS[fine]:7} {text}" + (f"\n      -> {fix}" if fix else ""))
                 yield {"host": name, "result": _WORDS[fine].lower(), "found": text, "remedy": fix}
     finally:
-        pool.shutdown(cancel_futures=True)  # Ctrl-C is not for a thousand hosts to be waited for
+        pool.shutdown(cancel_futures=True)  # Ctrl-C does not wait for a thousand hosts
 
 
 def _tried(study: Study, say: Callable[[str], None]) -> Iterator[dict[str, Any]]:
     from benchstudy.commands.trying import try_study
 
-    logging.getLogger("benchstudy").addHandler(logging.NullHandler())  # each failure is said below, once
+    logging.getLogger("benchstudy").addHandler(logging.NullHandler())  # each failure is printed once, below
     failed = 0
     for fine, came_of_it, tried in try_study(study, paths.project_root()):
         failed += not fine
@@ -89,11 +89,11 @@ def _tried(study: Study, say: Callable[[str], None]) -> Iterator[dict[str, Any]]
 
 
 def check_host(study: Study, name: str, plans: Sequence[SessionPlan]) -> list[Finding]:
-    """Key, login, Python, work folder, space, clock, then what each family measured there (`plans`) looks for."""
+    """Check key, login, Python, work folder, space and clock, then what each family measured there (`plans`) needs."""
     host = study.hosts[name]
     try:
         with Remote(name, host) as remote:
-            findings: list[Finding] = [(True, "reached; its host key is the pinned one; the login works", "")]
+            findings: list[Finding] = [(True, "reached; its host key matches the pinned one; the login works", "")]
             agent = HostAgent.deploy(
                 remote,
                 lease_s=study.thresholds.lease,
@@ -125,12 +125,12 @@ def _check_machine(remote: Remote, agent: HostAgent) -> list[Finding]:
     )
     offset = agent.clock_offset_s()
     steady = abs(offset) <= _MAX_CLOCK_OFFSET_S
-    findings.append((steady, f"clock {offset:+.3f} s from this machine's", "" if steady else "synchronise it (chrony)"))
+    findings.append((steady, f"clock {offset:+.3f} s off this machine's", "" if steady else "synchronise it (chrony)"))
     return findings
 
 
 def _check_neighbours(agent: HostAgent, policy: DisturbancePolicy) -> list[Finding]:
-    """Whether anybody uses the host now."""
+    """Whether others use the host now."""
     seen = interference.seen(neighbours.watch(agent, _LOOKED_AT_S))
     found = policy.disturbed(seen)
     if found is None:
@@ -138,9 +138,9 @@ def _check_neighbours(agent: HostAgent, policy: DisturbancePolicy) -> list[Findi
         return [(True, f"quiet: others use {rounding.few(host['others_cpu'])} of {host['cpus']} processors", "")]
     names = f" ({', '.join(found.busiest)})" if found.busiest else ""
     said = {
-        "others_cpu": f"somebody uses {rounding.few(found.others_cpu)} of {found.cpus} processors now{names}",
+        "others_cpu": f"others use {rounding.few(found.others_cpu)} of {found.cpus} processors now{names}",
         "steal": f"the hypervisor takes {rounding.percent(found.share)} of the processors now",
-        "others_disk": f"somebody has the disks busy for {rounding.percent(found.share)} of the time now",
+        "others_disk": f"others keep the disks busy {rounding.percent(found.share)} of the time now",
     }
     return [(None, said[found.what], "end it before you measure, or declare `disturbance: {then: repeat}`")]
 

@@ -1,4 +1,4 @@
-"""The `benchstudy` command: what one does with a study besides `snakemake report`."""
+"""The `benchstudy` command: everything that you do with a study besides `snakemake report`."""
 
 import argparse
 import os
@@ -14,6 +14,7 @@ from benchstudy.commands.comparing import add_command as add_compare_command
 from benchstudy.commands.completion import add_command as add_completion_command
 from benchstudy.commands.init import add_command as add_init_command
 from benchstudy.commands.plan import add_command as add_plan_command
+from benchstudy.commands.printing import add_command as add_pdf_command
 from benchstudy.commands.provenance import add_commands as add_provenance_commands
 from benchstudy.commands.schema import add_command as add_schema_command
 from benchstudy.commands.starting import add_commands as add_starting_commands
@@ -30,13 +31,14 @@ _TRIAL_ID = re.compile(r"[0-9a-f][0-9a-f-]{3,35}")
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    arguments = _parser().parse_args(argv)
+    """Run `benchstudy` with `argv`, or with what was typed. Returns the exit status."""
+    arguments = command_parser().parse_args(argv)
     try:
         with hints.about(_study_file(arguments)):
             status = arguments.command(arguments)
         sys.stdout.flush()
         return status
-    except BrokenPipeError:  # who reads, such as `head`, has seen enough
+    except BrokenPipeError:  # the reader, such as `head`, has closed the pipe
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 128 + 13
     except OSError as error:
@@ -52,15 +54,16 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def _study_file(arguments: argparse.Namespace) -> Path | None:
-    """What the command was told, unless it is a crate."""
+    """The study that the command was given, unless it is a crate."""
     study = getattr(arguments, "study", None)
     return study if isinstance(study, Path) and study.suffix in (".yaml", ".yml", ".json") else None
 
 
-def _parser() -> argparse.ArgumentParser:
+def command_parser() -> argparse.ArgumentParser:
+    """The parser of `benchstudy`, with all of its commands."""
     parser = argparse.ArgumentParser(
         prog="benchstudy",
-        description="Benchmark studies: begin one, check hosts, look after trials. Measuring and reporting is "
+        description="Start benchmark studies, check hosts and manage trials. To measure and report, run "
         f"{hints.snakemake()}.",
     )
     parser.add_argument("--version", action="version", version=f"benchstudy {__version__}")
@@ -71,34 +74,34 @@ def _parser() -> argparse.ArgumentParser:
     check = commands.add_parser("check", help="validate a study and try every host, without measuring")
     check.add_argument("--no-hosts", action="store_true", help="validate the file only; connect to nothing")
     check.add_argument(
-        "--try", action="store_true", dest="trying", help="then try each case for some seconds, apart from all results"
+        "--try", action="store_true", dest="trying", help="then try each case for a few seconds; no result is stored"
     )
     check.set_defaults(command=_check)
 
-    cases = commands.add_parser("cases", help="list the cases of a study, and what is measured of each")
+    cases = commands.add_parser("cases", help="list the cases of a study and their results")
     cases.set_defaults(command=print_cases)
 
-    discard = commands.add_parser("discard", help="have trials measured again; they are kept and shown as discarded")
+    discard = commands.add_parser("discard", help="have trials measured again; the old ones stay, marked as discarded")
     discard.add_argument("trials", nargs="*", metavar="TRIAL", help="a trial's id, as the report shows it")
     discard.add_argument("--case", help="every trial of this case")
-    discard.add_argument("--status", choices=["failed", "timeout"], help="every trial that ended so")
-    discard.add_argument("--why", required=True, help="the reason; it is recorded and printed in the report")
+    discard.add_argument("--status", choices=["failed", "timeout"], help="every trial with this status")
+    discard.add_argument("--why", required=True, help="the reason, which is recorded and printed in the report")
     discard.set_defaults(command=_discard)
 
-    imports = commands.add_parser("import", help="take existing outputs of a tool into a study, marked as imported")
+    imports = commands.add_parser("import", help="import existing outputs of a tool as trials, marked as imported")
     imports.add_argument("outputs", nargs="+", type=Path, metavar="PATH", help="a file, or a folder of files")
-    imports.add_argument("--target", help="the study's target they belong to; its first one when left out")
+    imports.add_argument("--target", help="the target that they belong to (default: the study's first)")
     imports.add_argument(
         "--level",
         action="append",
         default=[],
         metavar="NAME=LEVEL",
-        help="what you know of all of them and they do not tell, such as backend=posix; may be repeated",
+        help="a level of all outputs that they do not contain, such as backend=posix; may be repeated",
     )
     imports.add_argument(
         "--case",
         metavar="PATTERN",
-        help="what their paths tell, such as '{host}/{kernel}/*.json': the end of a path, {name} is a level",
+        help="levels in their paths, such as '{host}/{kernel}/*.json': matches the end of a path, {name} is a level",
     )
     imports.set_defaults(command=_import)
 
@@ -108,7 +111,7 @@ def _parser() -> argparse.ArgumentParser:
         nargs="*",
         type=Path,
         metavar="NOTEBOOK",
-        help="all of notebooks/ and of other families when left out",
+        help="default: all of notebooks/ and those of families from other packages",
     )
     prose.set_defaults(command=_prose)
 
@@ -127,6 +130,7 @@ def _parser() -> argparse.ArgumentParser:
         command.add_argument("--study", type=Path, default=hints.EMBEDDED, metavar="STUDY", help=_STUDY_HELP)
     add_plan_command(commands, _STUDY_HELP)
     add_provenance_commands(commands, hints.EMBEDDED, _STUDY_HELP)
+    add_pdf_command(commands, hints.EMBEDDED, _STUDY_HELP)
     add_archive_commands(commands, hints.EMBEDDED, _STUDY_HELP)
     add_completion_command(commands, parser)
     return parser
@@ -143,19 +147,19 @@ def _prose(arguments: argparse.Namespace) -> int:
 
     notebooks = arguments.notebooks or _all_notebooks(paths.project_root())
     if not notebooks:
-        raise BenchstudyError("notebooks/ has no notebook: name those to read")
+        raise BenchstudyError("notebooks/ has no notebook: name the notebooks to read")
     found = [(notebook, typed) for notebook in notebooks for typed in read(notebook)]
     if arguments.json:
         print_json([{"notebook": str(notebook), **typed._asdict()} for notebook, typed in found])
     for notebook, typed in () if arguments.json else found:
         print(f"{notebook}: cell {typed.cell}: {typed.number}: … {typed.sentence} …")
     if found:
-        print("results change and prose does not: say them with page.say, or quote them as `code`", file=sys.stderr)
+        print("results change and prose does not: write numbers with page.say, or as `code`", file=sys.stderr)
     return 1 if found else 0
 
 
 def _all_notebooks(root: Path) -> list[Path]:
-    """Those of the project, then those that families outside it bring; not what ships, which is nobody's to edit."""
+    """Notebooks of the project, then those of families from other packages; not those that ship with benchstudy."""
     families = (registry.notebook(name, root) for name in registry.names())
     brought = (path for path in families if path.is_file() and path.parent != paths.shipped() / "notebooks")
     return list(dict.fromkeys([*sorted((root / "notebooks").glob("*.ipynb")), *brought]))
@@ -171,10 +175,12 @@ def _discard(arguments: argparse.Namespace) -> int:
         raw = paths.project_root() / "data" / "raw"
         for prefix in arguments.trials:
             if not _TRIAL_ID.fullmatch(prefix):
-                raise BenchstudyError(f"{prefix!r} is no trial's id: give the first letters that a report shows of it")
+                raise BenchstudyError(
+                    f"{prefix!r} is not the id of a trial: give the id that a report shows, or its beginning"
+                )
             found = find_trials(raw, prefix)
             if len(found) != 1:
-                many = f"{len(found)} trials begin so: give more of the id" if found else "no trial has this id"
+                many = f"{len(found)} trials begin with this: give more of the id" if found else "no trial has this id"
                 raise BenchstudyError(f"{prefix}: {many}")
             chosen += found
     elif arguments.case or arguments.status:
@@ -199,7 +205,7 @@ def _discard(arguments: argparse.Namespace) -> int:
         if trial.facts.uuid not in store.discards() and trial.facts.status in RESULTS
     ]
     if not chosen:
-        raise BenchstudyError("nothing to discard: no such trial has a result, or each is discarded already")
+        raise BenchstudyError("nothing to discard: no such trial has a result, or all of them are discarded already")
     for store, trial in chosen:
         store.discard(trial, arguments.why.strip())
         if not arguments.json:
@@ -208,7 +214,7 @@ def _discard(arguments: argparse.Namespace) -> int:
         records = [trial.record.model_dump(mode="json") for _, trial in chosen]
         print_json([{key: record[key] for key in ("uuid", "case", "block", "status")} for record in records])
         return 0
-    print(f"{len(chosen)} discarded; {hints.snakemake()} measures what is missing now")
+    print(f"{len(chosen)} discarded; {hints.snakemake()} measures them again")
     return 0
 
 
@@ -243,7 +249,7 @@ def _import(arguments: argparse.Namespace) -> int:
     cases = {(trial.record.family, trial.record.case) for _, trial in outcome.imported}
     print(f"{len(outcome.imported)} trials of {len(cases)} cases imported, {len(outcome.refused)} refused")
     for family, factors in outcome.unknown.items():
-        print(f"{family}: unknown {', '.join(factors)}; --level and --case say what the outputs do not tell")
+        print(f"{family}: {', '.join(factors)} unknown; give what the outputs do not contain with --level and --case")
     return status
 
 

@@ -1,4 +1,4 @@
-"""`benchstudy compare`: one page of two studies, from the tables that their reports were made of."""
+"""`benchstudy compare`: one page about two studies, made from the tables of their reports."""
 
 import argparse
 from pathlib import Path
@@ -16,13 +16,13 @@ _NOTEBOOK = "two_studies"
 def add_command(commands: Any) -> None:
     """Adds it to argparse's subcommands."""
     compare = commands.add_parser(
-        "compare", help="two studies side by side: ratios, and what differs; no verdict unless of the same session"
+        "compare", help="compare two studies: ratios, and what differs; a verdict only within the same session"
     )
-    compare.add_argument("base", type=Path, metavar="BASE", help="a study's name or file: what the other is divided by")
-    compare.add_argument("other", type=Path, metavar="OTHER", help="a study's name or file")
+    compare.add_argument("base", type=Path, metavar="BASE", help="name or file of the study to divide by")
+    compare.add_argument("other", type=Path, metavar="OTHER", help="name or file of the other study")
     compare.add_argument(
         "--metric", action="append", default=[], metavar="METRIC",
-        help="compare by this, such as latency_p99; may be given again (default: what each family is measured for)",
+        help="compare this metric, such as latency_p99; may be repeated (default: the primary metrics of each family)",
     )  # fmt: skip
     add_json(compare)
     compare.set_defaults(command=_compare)
@@ -41,25 +41,25 @@ def _compare(arguments: argparse.Namespace) -> int:
 
 
 def _name(given: Path) -> str:
-    """A study's name, or that of the study in a file."""
+    """The name of a study, given by name or by file."""
     if given.suffix in (".yaml", ".yml"):
         return load_study(given).study
     try:
         return check_name(str(given))
     except ValueError as error:
-        raise BenchstudyError(f"{given}: neither a study's file nor its name: {error}") from error
+        raise BenchstudyError(f"{given}: neither the file nor the name of a study: {error}") from error
 
 
 def compare_studies(
     root: Path, base: str, other: str, metrics: list[str]
 ) -> tuple[Path, list[str], list[dict[str, Any]]]:
-    """Make the page `reports/comparisons/<base>--<other>.html`; returns it, and its ratios as lines and as plain data.
+    """Make the page `reports/comparisons/<base>--<other>.html`. Return it, its ratios as lines, and as plain data.
 
     Raises BenchstudyError when a study has no tables, or when the two have nothing in common.
     """
     if base == other:
-        raise BenchstudyError(f"{base}: a study is not compared with itself; its own pages compare its cases")
-    # Here, because they take longer to import than the other commands take.
+        raise BenchstudyError(f"{base}: cannot compare a study with itself; its own pages compare its cases")
+    # Imported here because these imports take longer than other commands take to run.
     from benchstudy.jobs.notebooks import execute
     from benchstudy.report.comparisons.two_studies import TwoStudies, facts, lines
     from benchstudy.report.htmlpages import render_notebook
@@ -74,7 +74,7 @@ def compare_studies(
         "metrics": metrics,
     }
     pairs = TwoStudies(**given).pairs
-    text = list(lines(pairs))  # first, so that what is missing is said without a notebook
+    text = list(lines(pairs))  # first, so that missing tables are reported before a notebook runs
     executed = exports.with_suffix(".ipynb")
     trace = root / "logs" / "compare" / f"{name}.ipynb"
     execute(registry.notebook(_NOTEBOOK, root), trace=trace, output=executed, parameters=given)

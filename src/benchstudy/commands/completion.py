@@ -1,4 +1,4 @@
-"""`benchstudy completion`: what lets a shell complete commands, options and files."""
+"""`benchstudy completion`: a script that makes a shell complete commands, options and files."""
 
 import argparse
 from collections.abc import Iterator
@@ -12,8 +12,10 @@ _SHELLS = ("bash", "zsh")
 def add_command(
     commands: "argparse._SubParsersAction[argparse.ArgumentParser]", whole: argparse.ArgumentParser
 ) -> None:
-    """`benchstudy completion bash|zsh`. `whole`: the parser that all commands are of."""
-    completion = commands.add_parser("completion", help='for a shell\'s start: eval "$(benchstudy completion bash)"')
+    """`benchstudy completion bash|zsh`. `whole`: the parser that holds all commands."""
+    completion = commands.add_parser(
+        "completion", help='print a completion script; in ~/.bashrc: eval "$(benchstudy completion bash)"'
+    )
     completion.add_argument("shell", choices=_SHELLS)
     completion.set_defaults(command=lambda arguments: _print(whole, arguments.shell))
     makes(completion, "a script of the shell")

@@ -1,4 +1,4 @@
-"""`benchstudy import`: existing outputs of a tool become trials, kept verbatim and marked as imported."""
+"""`benchstudy import`: stores existing outputs of a tool as trials, verbatim and marked as imported."""
 
 import codecs
 import hashlib
@@ -30,13 +30,14 @@ Contents = frozenset[tuple[str, str]]  # names of files, with their SHA-256
 
 @dataclass
 class Outcome:
-    """What an import came to. `unknown`: by family, factors that no document told and nobody said."""
+    """The outcome of an import. `unknown`: by family, factors that neither an output nor the caller gave."""
 
     imported: list[tuple[Path, StoredTrial]] = field(default_factory=list)
     refused: list[tuple[Path, str]] = field(default_factory=list)
 
     @property
     def unknown(self) -> dict[str, list[str]]:
+        """By family, the factors whose level no output contained."""
         found: dict[str, dict[str, None]] = {}
         for _, trial in self.imported:
             levels = trial.record.levels
@@ -73,9 +74,9 @@ def import_outputs(
 ) -> Outcome:
     """Store every run in each file that a family of the study recognises.
 
-    `said`: levels that a person knows; `pattern`: those that a path tells, as `{host}/{kernel}/*.json`. `advance` is
-    told how many of how many files are done. A run that is in the study already is refused, so that importing twice
-    counts nothing twice. Raises BenchstudyError for a level or a pattern that cannot be.
+    `said`: levels that the caller knows; `pattern`: levels in paths, such as `{host}/{kernel}/*.json`. `advance` gets
+    the numbers of files done and of all files. A run that the study already has is refused, so importing a file twice
+    counts it once. Raises BenchstudyError for an invalid level or pattern.
     """
     target = target or next(iter(study.targets))
     if target not in study.targets:
@@ -100,22 +101,22 @@ def import_outputs(
 
 
 def _files(outputs: Iterable[Path]) -> list[Path]:
-    """Raises BenchstudyError for what can be no output, before anything is stored."""
+    """Raises BenchstudyError for a path that cannot be an output, before anything is stored."""
     found = []
     for path in outputs:
         if not path.exists():
-            raise BenchstudyError(f"{path}: there is no such file or folder")
+            raise BenchstudyError(f"{path}: no such file or folder")
         inside = sorted(p for p in path.rglob("*") if p.is_file()) if path.is_dir() else [path]
         if not inside:
-            raise BenchstudyError(f"{path}: there is no file in this folder")
+            raise BenchstudyError(f"{path}: this folder has no files")
         if not path.is_dir() and not path.is_file():  # a pipe may never end, and a device has no end
-            raise BenchstudyError(f"{path}: is a pipe, a socket or a device; write the output into a file first")
+            raise BenchstudyError(f"{path}: is a pipe, a socket or a device; write the output to a file first")
         found += inside
     return found
 
 
 def _beginning(path: Path) -> bytes:
-    """Raises BenchstudyError for a file that cannot be read, or not as a whole."""
+    """Raises BenchstudyError for a file that cannot be read, or is too large."""
     try:
         size = path.stat().st_size
         with path.open("rb") as file:
@@ -123,7 +124,7 @@ def _beginning(path: Path) -> bytes:
     except OSError as error:
         raise BenchstudyError(f"cannot be read: {error.strerror}") from error
     if size > _LARGEST:
-        raise BenchstudyError(f"has {size} bytes, and at most {_LARGEST} are read: split it")
+        raise BenchstudyError(f"has {size} bytes, but at most {_LARGEST} can be read: split it")
     return beginning
 
 
@@ -137,15 +138,15 @@ def _recognise(study: Study, path: Path) -> tuple[Family, list[Imported]]:
     if not beginning.strip():
         raise BenchstudyError("is empty")
     if b"\0" in beginning and not beginning.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):
-        raise BenchstudyError("is no text, or one in another encoding than UTF-8: save it as UTF-8 first")
+        raise BenchstudyError("is not UTF-8 text: save it as UTF-8 first")
     raise BenchstudyError(
-        f"no family of the study ({', '.join(study.families)}) knows this output; docs/importing.md says which do, "
-        "and how figures of any other tool are brought in"
+        f"no family of the study ({', '.join(study.families)}) recognises this output; docs/importing.md lists "
+        "the families that do, and says how to import figures from any other tool"
     )
 
 
 class _Store:
-    """The trials of one family while an import lasts. They are read, and so hashed, once."""
+    """The trials of one family during an import. They are read, and so hashed, once."""
 
     def __init__(self, root: Path, study: Study, target: str, family: Family, outcome: Outcome):
         self._study, self._target, self._family, self._outcome = study, target, family, outcome
@@ -154,7 +155,7 @@ class _Store:
         self._filled: list[tuple[Path, PartialTrial, TrialRecord]] = []
 
     def __enter__(self) -> "_Store":
-        with ExitStack() as stack:  # it is left where the trials cannot be read
+        with ExitStack() as stack:  # releases the lock if the trials cannot be read
             stack.enter_context(self._store.exclusive())
             self._trials, discarded = self._store.trials(), self._store.discards()
             self._stack = stack.pop_all()
@@ -168,7 +169,7 @@ class _Store:
         return self
 
     def __exit__(self, *_: object) -> None:
-        # Also after an interrupt, and of what an import before this one left without an index.
+        # Also after an interrupt, and for trials that an earlier import left without an index.
         with self._stack:
             self._commit()
             plan = self._study.session(self._target, self._family.name)
@@ -182,7 +183,7 @@ class _Store:
         self._filled.clear()
 
     def add(self, path: Path, runs: list[Imported], said: Mapping[str, str]) -> None:
-        """Store the runs of a file; what is refused of them stands in the outcome."""
+        """Store the runs of a file; refused runs are listed in the outcome."""
         whole = path.read_bytes()
         for number, run in enumerate(runs, start=1):
             try:
@@ -194,11 +195,11 @@ class _Store:
             self._commit()
 
     def _add(self, path: Path, whole: bytes, run: Imported, said: Mapping[str, str]) -> None:
-        """Raises BenchstudyError when it is there already, or when a level contradicts it."""
+        """Raises BenchstudyError if the study already has the run, or if a level contradicts it."""
         files = {run.file_name: whole, **run.files}
         digests = frozenset((name, hashlib.sha256(content).hexdigest()) for name, content in files.items())
         if digests in self._held:
-            raise BenchstudyError(f"trial {self._held[digests]} holds the same content already")
+            raise BenchstudyError(f"trial {self._held[digests]} already holds the same content")
         levels = _levels(self._family, run, said)
         case = Case(levels).id
         block = self._blocks.get(case, 0) + 1
@@ -264,18 +265,18 @@ class _Store:
         )
 
 
-# -- levels that people and paths know ---------------------------------------------------------------------------------
+# -- levels that people and paths give ---------------------------------------------------------------------------------
 
 
 def levels_said(texts: Collection[str]) -> dict[str, str]:
-    """`name=level` of each. Raises BenchstudyError."""
+    """Levels by name, from texts `name=level`. Raises BenchstudyError."""
     found: dict[str, str] = {}
     for text in texts:
         name, equals, level = text.partition("=")
         if not equals:
             raise BenchstudyError(f"--level {text}: write it as name=level, such as --level backend=posix")
         if found.setdefault(name, level) != level:
-            raise BenchstudyError(f"--level {text}: {name} was said to be {found[name]!r} before")
+            raise BenchstudyError(f"--level {text}: {name} is already given as {found[name]!r}; give it once")
     return found
 
 
@@ -291,13 +292,13 @@ def _check_level(where: str, name: str, level: str) -> None:
 
 
 def _pattern(pattern: str) -> re.Pattern[str]:
-    """Of the end of a path: `{name}` is a level, `*` anything, both within one part."""
+    """Matches the end of a path: `{name}` is a level, `*` anything, both within one part."""
     names = [match[1] for match in _PLACE.finditer(pattern) if not match[2]]
     wrong = next((name for name in names if not FACTOR.fullmatch(name) or names.count(name) > 1), None)
     if not names or wrong is not None:
         raise BenchstudyError(
-            f"--case {pattern!r}: write {{name}} where the path has a level, each once, such as "
-            "--case '{host}/{kernel}/*.json'; what only you know is --level name=level"
+            f"--case {pattern!r}: write {{name}} where the path has a level, each name once, such as "
+            "--case '{host}/{kernel}/*.json'; give levels that no path contains with --level name=level"
         )
     parts, end = [], 0
     for match in _PLACE.finditer(pattern):
@@ -309,19 +310,19 @@ def _pattern(pattern: str) -> re.Pattern[str]:
 def _of_path(pattern: re.Pattern[str], path: Path) -> dict[str, str]:
     match = pattern.fullmatch(path.absolute().as_posix())
     if match is None:
-        raise BenchstudyError("--case: its pattern is not the end of this path")
+        raise BenchstudyError("--case: the pattern does not match the end of this path")
     for name, level in match.groupdict().items():
         _check_level("--case", name, level)
     return match.groupdict()
 
 
 def _levels(family: Family, run: Imported, said: Mapping[str, str]) -> dict[str, str]:
-    """The levels of a run with what is said of it besides. Raises BenchstudyError for a contradiction."""
+    """The levels of a run together with those that were given for it. Raises BenchstudyError if they contradict."""
     levels = dict(run.levels)
     for name, level in said.items():
         told = levels.get(name, UNKNOWN)
         if told not in (UNKNOWN, level):
-            raise BenchstudyError(f"{name}={level} is said of it, and the output itself tells {name}={told}")
+            raise BenchstudyError(f"{name}={level} was given, but the output itself has {name}={told}")
         if name in family.numeric_levels and level != UNKNOWN:
             try:
                 family.numeric_levels[name][1](level)

@@ -1,7 +1,7 @@
-"""`benchstudy init`: a project of one's own: a study to begin with, its notebooks, a Makefile and an example for CI.
+"""`benchstudy init`: makes a new project: a first study, its notebooks, a Makefile and a CI example.
 
-The workflow, the systems and what else ships stay in the package, so that an upgrade of it upgrades every project. What
-is copied is what people edit. Templates are real studies, found by listing `project/studies`.
+The workflow, the systems and everything else that ships stay in the package, so upgrading the package upgrades every
+project. Only files that people edit are copied. Templates are real studies, found by listing `project/studies`.
 """
 
 import argparse
@@ -22,18 +22,18 @@ from benchstudy.model.output import add_json, print_json
 from benchstudy.model.study import load_study
 
 _PROJECT = Path(__file__).with_name("project")
-# Needs nothing that is not there on any machine.
+# Needs only what every machine has.
 _DEFAULT = "command"
-# Copied as they are, because Snakemake finds the one and people add to the other.
+# Copied unchanged: Snakemake looks for the first here, and people add to the second.
 _COPIED = ("workflow/profiles", paths.PUBLISHED)
-# Beside the study: editors check it by that, and show what each key means.
+# Beside the study: editors use it to check the study and to explain each key.
 _SCHEMA = "study.schema.json"
-# What keeps empty folders in git.
+# These keep empty folders in git.
 _KEEPS = ("data/raw/.gitkeep", "reports/.gitkeep")
 
 
 def templates() -> dict[str, Path]:
-    """The studies that a project may begin with, by name."""
+    """The studies that a project may start from, by name."""
     return {path.stem: path for path in sorted((_PROJECT / "studies").glob("*.yaml"))}
 
 
@@ -42,13 +42,13 @@ def add_command(commands: Any) -> None:
     listed = "\n".join(f"  {name:12} {_about(path)}" for name, path in templates().items())
     init = commands.add_parser(
         "init",
-        help="make a project of your own: a small study, notebooks, a Makefile",
+        help="make a new project with a small study, notebooks and a Makefile",
         formatter_class=argparse.RawDescriptionHelpFormatter,
         epilog=f"templates:\n{listed}",
     )
-    init.add_argument("folder", type=Path, metavar="FOLDER", help="is made; the study gets its name")
+    init.add_argument("folder", type=Path, metavar="FOLDER", help="the folder to make; the study gets its name")
     init.add_argument("--from", dest="template", metavar="TEMPLATE", default=_DEFAULT, help="default: %(default)s")
-    init.add_argument("--dry-run", action="store_true", help="list what would be written, and write nothing")
+    init.add_argument("--dry-run", action="store_true", help="list the files that would be written, and write nothing")
     add_json(init)
     init.set_defaults(command=_init)
 
@@ -71,25 +71,25 @@ def _init(arguments: argparse.Namespace) -> int:
     if arguments.dry_run:
         print(*(folder / name for name in sorted(files)), sep="\n")
         return 0
-    print(f"{folder}: a project with the study {own}, from the template {arguments.template}. Next:")
+    print(f"{folder}: new project with the study {own}, from the template {arguments.template}. Next:")
     print(f"  cd {folder}")
-    print(f"  make report          # measures, ends with reports/index.html; without make: {hints.snakemake()}")
-    print(f"  benchstudy plan      # what that will do, and how long it takes; edit {own} to what you want to know")
+    print(f"  make report          # measure and write reports/index.html; without make: {hints.snakemake()}")
+    print(f"  benchstudy plan      # what that will do and how long it takes; edit {own} to ask your own question")
     return 0
 
 
 def project_files(folder: Path, template: str) -> dict[str, bytes]:
-    """What the project at `folder` is made of: path to content. Nothing is written.
+    """The files of the project at `folder`: path to content. Writes nothing.
 
-    Raises BenchstudyError for an unknown template, a folder with something in it, and a name that no study may have.
+    Raises BenchstudyError for an unknown template, a folder that is not empty, and a name that a study cannot have.
     """
-    from benchstudy.model.schema import study_schema  # of no use to other commands, and slow
+    from benchstudy.model.schema import study_schema  # slow, and other commands do not need it
 
     known = templates()
     if template not in known:
         raise BenchstudyError(f"no template {template!r}: {nearest(template, known)}")
     if folder.exists() and not (folder.is_dir() and not any(folder.iterdir())):
-        raise BenchstudyError(f"{folder}: is there, and is no empty folder; name a new one")
+        raise BenchstudyError(f"{folder}: exists and is not an empty folder; name a new one")
     try:
         study = check_name(folder.resolve().name)
     except ValueError as error:
@@ -110,7 +110,7 @@ def project_files(folder: Path, template: str) -> dict[str, bytes]:
 
 
 def _below(top: Path) -> Iterator[tuple[str, Path]]:
-    """Files by their names in a project: `dot-` stands for what tools of this repository would take for their own."""
+    """Files by their names in a project. `dot-` stands for a dot that tools in this repository would react to."""
     for path in sorted(top.rglob("*")):
         if path.is_file():
             yield re.sub(r"(^|/)dot-", r"\1.", path.relative_to(top).as_posix()), path
@@ -124,7 +124,7 @@ def _filled(path: Path, facts: Mapping[str, str]) -> bytes:
 
 
 def _write(folder: Path, files: Mapping[str, bytes]) -> None:
-    """All of them or none: they are written apart, and then moved to where they belong."""
+    """Write all files or none: write them to a temporary folder, then move them into place."""
     made = not folder.exists()
     folder.mkdir(parents=True, exist_ok=True)
     apart = Path(tempfile.mkdtemp(prefix=".init-", dir=folder))

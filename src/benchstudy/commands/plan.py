@@ -1,4 +1,4 @@
-"""`benchstudy plan`: what a study would do now, and about how long that takes. Nothing is measured or written."""
+"""`benchstudy plan`: what a study would do now, and about how long that would take. Measures and writes nothing."""
 
 import argparse
 from collections.abc import Iterator, Mapping
@@ -16,9 +16,10 @@ _BELOW = ("data/raw", "data/provision", "data/tidy", "reports")
 
 
 def add_command(commands: Any, study_help: str) -> None:
+    """Add `benchstudy plan` to `commands`."""
     plan = commands.add_parser("plan", help="what a study would measure, build and write now, and how long that takes")
     plan.add_argument("study", nargs="?", type=Path, default=hints.EMBEDDED, metavar="STUDY", help=study_help)
-    plan.add_argument("--no-hosts", action="store_true", help="leave out what only hosts can tell; connect to nothing")
+    plan.add_argument("--no-hosts", action="store_true", help="connect to no host; leave out what only hosts can tell")
     add_json(plan)
     plan.set_defaults(command=_plan)
 
@@ -36,7 +37,7 @@ def _plan(arguments: argparse.Namespace) -> int:
 
 
 def planned(study: Study, root: Path, *, look: bool) -> dict[str, Any]:
-    """What is said, as plain data; times in seconds. `look`: ask the hosts what is to be installed and built there."""
+    """The plan as plain data; times in seconds. `look`: ask the hosts what has to be installed and built there."""
     from benchstudy.provisioning.target import what_is_ahead
 
     plans = study.sessions()
@@ -74,7 +75,7 @@ def _session(plan: SessionPlan, root: Path) -> dict[str, Any]:
 
 
 def _places(plans: list[SessionPlan], host: str) -> list[str]:
-    """Folders of the host that cases name to be written to, beside the work folder."""
+    """Folders on the host that cases write to, besides the work folder."""
     definitions = [case.definition for plan in plans if host in plan.hosts for case in plan.cases]
     named = (part.get("path") for d in definitions for part in (d, d.get("backend", {})) if isinstance(part, Mapping))
     return sorted({path for path in named if isinstance(path, str) and path.startswith(("/", "~"))})
@@ -85,7 +86,7 @@ def _lines(found: Mapping[str, Any]) -> Iterator[str]:
         yield f"{session['family']} on {session['target']}: {_measured(session)}"
     for name, host in found["hosts"].items():
         if host["unknown"]:
-            yield f"{name}: what is to be built there is not known: {host['unknown']}"
+            yield f"{name}: cannot tell what has to be built there: {host['unknown']}"
         if host["builds"]:
             each = ", ".join(f"{program} {clock(takes_s)}" for program, takes_s in host["builds"].items())
             yield f"builds on {name}, about {clock(sum(host['builds'].values()))}: {each}"
@@ -93,12 +94,12 @@ def _lines(found: Mapping[str, Any]) -> Iterator[str]:
             yield f"installs on {name}: {', '.join(host['installs'])}"
         if host["downloads"] or host["installs"]:
             sources = [f"{of} of {program}" for program, of in host["downloads"].items()]
-            sources += ["packages with what these need"] if host["installs"] else []
+            sources += ["packages with their dependencies"] if host["installs"] else []
             yield f"downloads on {name}: {', '.join(sources)}"
     for place, folders in found["writes"].items():
         yield f"writes {'here' if place == 'here' else f'on {place}'}: {', '.join(folders)}"
     least = "at least" if any(session["untold"] for session in found["sessions"]) else "about"
-    yield f"in all {least} {clock(found['seconds'])}, and a few seconds for each page"
+    yield f"in total {least} {clock(found['seconds'])}, plus a few seconds per page"
 
 
 def _measured(session: Mapping[str, Any]) -> str:
@@ -109,7 +110,5 @@ def _measured(session: Mapping[str, Any]) -> str:
     most = f" (at most {session['most']})" if session["most"] > session["trials"] else ""
     told = [f"about {clock(session['seconds'])} as {session['source']}"] if session["source"] else []
     if session["untold"]:
-        told.append(
-            f"{session['untold']} for which no time is declared, {clock(session['timeout_s'])} at most for each"
-        )
+        told.append(f"{session['untold']} with no declared time, at most {clock(session['timeout_s'])} each")
     return f"{session['trials']} trials to measure{most}, {session['adopted']} adopted: {', and '.join(told)}"

@@ -25,7 +25,7 @@ def add_commands(commands: Any, study: Path, study_help: str) -> None:
         help=f"{study_help}; or a crate, packed or unpacked",
     )  # fmt: skip
     verify.add_argument(
-        "--read", action="store_true", help="also files that nobody touched since they were compared last"
+        "--read", action="store_true", help="also read files that have not changed since they were last compared"
     )
     add_json(verify)
     verify.set_defaults(command=_verify)
@@ -34,12 +34,12 @@ def add_commands(commands: Any, study: Path, study_help: str) -> None:
     crate.add_argument("study", nargs="?", type=Path, default=study, metavar="STUDY", help=study_help)
     crate.add_argument(
         "--accept", action="append", default=[], metavar="FILE",
-        help="a file in the crate that you looked at: it only seems to hold a secret",
+        help="a file in the crate that you checked: it only looks as if it held a secret",
     )  # fmt: skip
     add_json(crate)
     crate.set_defaults(command=_crate)
 
-    reproduce = commands.add_parser("reproduce", help="make the reports of a crate again, and compare their tables")
+    reproduce = commands.add_parser("reproduce", help="make the reports of a crate again and compare their tables")
     reproduce.add_argument("crate", type=Path, metavar="CRATE", help="the zip file, or the folder it was unpacked into")
     reproduce.add_argument(
         "--into", type=Path, metavar="FOLDER", help="default: reproduced/<study> in the project, or here"
@@ -61,7 +61,7 @@ def _verify(arguments: argparse.Namespace) -> int:
         root, study = paths.project_root(), load_study(what)
         name = {"study": study.study}
         checked += check_study(root, study, read=arguments.read)
-        if not checked.files and not checked.differences:  # no difference in nothing would be taken for a check
+        if not checked.files and not checked.differences:  # 0 differences in 0 files would look like a check
             raise BenchstudyError(f"{what}: nothing to verify: data/raw/{study.study} has no file yet")
         packed = paths.crate(root, study.study)
         if packed.is_file():
@@ -84,7 +84,7 @@ def _crate(arguments: argparse.Namespace) -> int:
     root, study = paths.project_root(), load_study(arguments.study)
     packed = build_crate(root, study, paths.crate(root, study.study), frozenset(arguments.accept))
     for name in packed.not_looked_for:
-        print(f"note: {name} is not set here (or very short), so its value was not looked for", file=sys.stderr)
+        print(f"note: {name} is not set here or is very short, so nothing was searched for its value", file=sys.stderr)
     if arguments.json:
         print_json(asdict(packed))
         return 0
@@ -97,28 +97,28 @@ def _reproduce(arguments: argparse.Namespace) -> int:
 
     try:
         root = paths.project_root()
-    except FileNotFoundError:  # a reviewer needs none: what ships is enough
+    except FileNotFoundError:  # a reviewer needs no project: what ships is enough
         root = Path.cwd()
     done = reproduce(arguments.crate, root, arguments.into, arguments.cores)
     if arguments.json:
         print_json(asdict(done))
     else:
-        print(f"study {done.study}: {done.files} files as they were packed, {done.trials} trials, no host contacted")
-        _tell("the software here is not that of the crate", done.code)
-        _tell("packages here are not those of the crate", done.packages)
+        print(f"study {done.study}: {done.files} files as packed, {done.trials} trials, no host contacted")
+        _tell("the software here differs from the crate's", done.code)
+        _tell("packages here differ from the crate's", done.packages)
         total = done.others_same + len(done.others_differ)
-        print(f"pages, figures, tables in other formats: {done.others_same} of {total} files the same bytes")
+        print(f"pages, figures, tables in other formats: {done.others_same} of {total} files are identical")
         _tell("these differ", done.others_differ)
         print(f"{done.folder}/reports/index.html")
     if done.differences:
         _tell("TABLES DIFFER", [str(difference) for difference in done.differences], sys.stderr)
-        print(f"{done.tables} tables the same, the others are not", file=sys.stderr)
+        print(f"{done.tables} tables are the same, the others differ", file=sys.stderr)
         if done.code or done.packages:
             way = f"unpack the crate, and run `make reproduce CRATE={arguments.crate.absolute()}` there"
-            print(f"the software may be why; to make them with that of the crate, {way}", file=sys.stderr)
+            print(f"different software may be the cause; to use the crate's own, {way}", file=sys.stderr)
         return 1
     if not arguments.json:
-        print(f"{done.tables} tables, the same in every cell")
+        print(f"{done.tables} tables are the same in every cell")
     return 0
 
 

@@ -1,4 +1,4 @@
-"""Writes tables of config/README.md and docs/ from the models themselves, so that they cannot say otherwise.
+"""Writes tables of config/README.md and docs/ from the models, so that the two cannot disagree.
 
 `python -m benchstudy.commands.reference config/README.md docs/statistics.md docs/families/*.md` puts them between each
 file's markers.
@@ -28,7 +28,7 @@ from benchstudy.model.stopping import PrecisionField
 from benchstudy.model.study import MarginField, Study
 from benchstudy.model.units import DurationField, Size
 
-# What stands between them is made here: the tables of a study, the systems of the catalogue, or a family's metrics.
+# The text between the markers is made here: tables of a study, systems of the catalogue, or metrics of a family.
 _PLACE = re.compile(
     r"(<!-- (?P<what>tables|systems|metrics of (?P<family>\w+)): begin -->\n).*?(<!-- (?P=what): end -->)", re.DOTALL
 )
@@ -41,7 +41,7 @@ _PLAIN = {
     Size: "size",
     Any: "anything",
 }
-# Annotations that only their validator tells from plain text and numbers.
+# Annotations that differ from plain text and numbers only by their validator.
 _MARKED = {
     id(get_args(DurationField)[1]): "duration",
     id(get_args(MarginField)[1]): "share",
@@ -73,7 +73,7 @@ def tables() -> str:
 
 
 def written_into(text: str) -> str:
-    """`text` with the tables between its markers. Raises ValueError when it has no markers."""
+    """`text` with the tables between its markers. Raises ValueError if it has no markers."""
 
     def place(found: re.Match[str]) -> str:
         made = metrics(found["family"]) if found["family"] else {"tables": tables, "systems": systems}[found["what"]]()
@@ -86,7 +86,7 @@ def written_into(text: str) -> str:
 
 
 def systems() -> str:
-    """Markdown: a row a system of the catalogue that ships."""
+    """Markdown: one row per system of the catalogue that ships."""
     rows = ["| `system` | what it is | `with` | for |", "|---|---|---|---|"]
     for name, found in Catalogue().items():
         system = found.system
@@ -98,7 +98,7 @@ def systems() -> str:
 
 
 def metrics(family: str) -> str:
-    """Markdown: a table of what its trials give, or of every family's `hosts`. Those with one meaning are one row."""
+    """Markdown: a table of a family's metrics, or of every family's `hosts`. Metrics with one meaning share a row."""
     rows = ["| metric | unit | better | meaning |", "|---|---|---|---|"]
     declared = (interference.METRICS if family == "hosts" else registry.get(family).metrics).values()
     for (unit, better, meaning), alike in groupby(declared, lambda m: (m.unit, m.better, m.meaning)):
@@ -125,7 +125,7 @@ def _table(model: type[BaseModel], known: tuple[str, ...] = ()) -> str:
         for name, field in model.model_fields.items()
         if (key := field.alias or name) not in known
     ]
-    return "\n".join(["| key | value | when left out | |", "|---|---|---|---|", *rows])
+    return "\n".join(["| key | value | default | meaning |", "|---|---|---|---|", *rows])
 
 
 def _meaning(field: FieldInfo) -> str:
@@ -180,7 +180,7 @@ def _default(field: FieldInfo) -> str:
         return "**required**"
     value = field.get_default(call_default_factory=True)
     if value == [] and any(isinstance(mark, MinLen) for mark in field.metadata):
-        return "**required**, but in an empty block"
+        return "**required**, unless the block is empty"
     if isinstance(value, BaseModel):
         return "its defaults"
     if value in (None, [], {}, ""):
@@ -200,12 +200,13 @@ def _default(field: FieldInfo) -> str:
 
 
 def _short(item: Any) -> str:
-    """A model of which one thing is said is that thing."""
+    """A model with a single key set is shown as that key's value."""
     said = list(item.model_dump(exclude_defaults=True).values()) if isinstance(item, BaseModel) else [item]
     return str(said[0]) if len(said) == 1 else str(item)
 
 
 def main() -> int:
+    """Write the tables of every file named on the command line. Returns the exit status."""
     for file in map(Path, sys.argv[1:]):
         file.write_text(written_into(file.read_text()))
     return 0

@@ -1,4 +1,4 @@
-"""`benchstudy schema`: what editors need to check a study, complete its keys and explain them."""
+"""`benchstudy schema`: the schema with which editors check a study, complete its keys and explain them."""
 
 import argparse
 from pathlib import Path
@@ -10,9 +10,9 @@ from benchstudy.model.output import makes
 
 def add_command(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
     """`benchstudy schema [-o FILE] [--study STUDY]`."""
-    schema = commands.add_parser("schema", help="print the JSON Schema of a study, which editors check studies with")
-    schema.add_argument("-o", "--output", type=Path, metavar="FILE", help="write it there instead")
-    schema.add_argument("--study", type=Path, metavar="STUDY", help="with the systems of this study's own, too")
+    schema = commands.add_parser("schema", help="print the JSON Schema of a study, with which editors check studies")
+    schema.add_argument("-o", "--output", type=Path, metavar="FILE", help="write it to this file instead")
+    schema.add_argument("--study", type=Path, metavar="STUDY", help="include the study's own systems")
     schema.set_defaults(command=_schema)
     makes(schema, "a JSON Schema")
 

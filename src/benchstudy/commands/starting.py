@@ -1,6 +1,6 @@
-"""`benchstudy run`, `lab`, `setup`: programs that a study needs, where only `benchstudy` is on the PATH, as with pipx.
+"""`benchstudy run`, `lab`, `setup`: start programs that a study needs if only `benchstudy` is on the PATH (pipx).
 
-Each goes on as that program, which so gets every Ctrl-C, and whose exit status is its own.
+Each command replaces itself with that program, so the program gets every Ctrl-C and its exit status is the command's.
 """
 
 import argparse
@@ -27,39 +27,39 @@ def add_commands(commands: Any) -> None:
     """Adds them to argparse's subcommands."""
     run = commands.add_parser(
         "run", prefix_chars=_NONE, usage="benchstudy run [TARGET] [OPTION …]", add_help=False,
-        help="snakemake of this environment, with all its options, and 8 cores by itself: `benchstudy run report`",
+        help="run this environment's snakemake with any of its options, by default on 8 cores: `benchstudy run report`",
     )  # fmt: skip
     run.add_argument("given", nargs="*", metavar="ARGUMENT")
     run.set_defaults(command=_run)
     lab = commands.add_parser(
         "lab", prefix_chars=_NONE, usage="benchstudy lab [OPTION …]", add_help=False,
-        help="JupyterLab on the notebooks of this project, with all its options",
+        help="start JupyterLab on the notebooks of this project, with any of its options",
     )  # fmt: skip
     lab.add_argument("given", nargs="*", metavar="ARGUMENT")
     lab.set_defaults(command=_lab)
     setup = commands.add_parser(
         "setup",
-        help="install system packages that this machine lacks, such as an SSH server; hosts get theirs by `run`",
+        help="install system packages that this machine lacks, such as an SSH server; `run` installs those of hosts",
     )
     setup.set_defaults(command=_setup)
     for command in (run, lab, setup):
-        makes(command, "what the program makes that it starts")
+        makes(command, "what the started program makes")
 
 
 def _run(arguments: argparse.Namespace) -> int:
     root = paths.project_root()
     if root != Path.cwd().resolve():
-        raise BenchstudyError(f"call it where workflow/ lies: cd {root}")
+        raise BenchstudyError(f"run it in the folder that holds workflow/: cd {root}")
     for file in _studies(arguments.given):
         if not Path(file).is_file():
             raise BenchstudyError(f"--configfile {file}: there is no such study file")
-    # Before what was given, which so has the last word; --jobs would lose against it.
+    # Before the given arguments, so that they take precedence; --cores would override --jobs.
     cores = [] if any(re.match("-j|--jobs", word) for word in arguments.given) else ["--cores", "8"]
     return _become([sys.executable, "-m", "snakemake", *cores, *arguments.given])
 
 
 def _studies(given: Sequence[str]) -> Iterator[str]:
-    """What Snakemake is to read as studies. It answers a file that is not there with a traceback."""
+    """The files that Snakemake will read as studies. It answers a missing file with a traceback."""
     for number, word in enumerate(given):
         option, equals, value = word.partition("=")
         if option in ("--configfile", "--configfiles"):
@@ -67,7 +67,7 @@ def _studies(given: Sequence[str]) -> Iterator[str]:
 
 
 def _lab(arguments: argparse.Namespace) -> int:
-    root = ["--allow-root"] if os.getuid() == 0 else []  # who works in a container or on a bare cloud machine
+    root = ["--allow-root"] if os.getuid() == 0 else []  # in a container or on a bare cloud machine
     notebooks = paths.project_root() / "notebooks"
     return _become([sys.executable, "-m", "jupyterlab", str(notebooks), *root, *_LAB, *arguments.given])
 

@@ -1,4 +1,4 @@
-"""`benchstudy systems`: what the catalogue has, and what a study may set of each."""
+"""`benchstudy systems`: the systems of the catalogue, and what a study may set for each."""
 
 import argparse
 from collections.abc import Mapping
@@ -17,9 +17,9 @@ from benchstudy.model.yamltext import read_yaml
 def add_command(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
     """`benchstudy systems [NAME] [--json] [--study STUDY]`."""
     systems = commands.add_parser("systems", help="list the systems of the catalogue, or show one with its parameters")
-    systems.add_argument("name", nargs="?", metavar="NAME", help="of a system; all are listed when left out")
+    systems.add_argument("name", nargs="?", metavar="NAME", help="name of a system (default: list all)")
     add_json(systems)
-    systems.add_argument("--study", type=Path, metavar="STUDY", help="with the systems of this study's own, too")
+    systems.add_argument("--study", type=Path, metavar="STUDY", help="include the study's own systems")
     systems.set_defaults(command=_systems)
 
 
@@ -44,7 +44,7 @@ def _systems(arguments: argparse.Namespace) -> int:
 
 
 def catalogue_of(study: Path | None) -> Catalogue:
-    """The systems there are, with those of a study's own. Raises BenchstudyError for a study that cannot be read."""
+    """The catalogue, with the study's own systems. Raises BenchstudyError for a study that cannot be read."""
     if study is None:
         return Catalogue()
     try:
@@ -55,7 +55,7 @@ def catalogue_of(study: Path | None) -> Catalogue:
 
 
 def described(found: Found) -> dict[str, Any]:
-    """A system as plain data: all that its file says, with its name and folder."""
+    """A system as plain data: everything in its file, with its name and folder."""
     return {"name": found.name, "folder": str(found.folder), **found.system.model_dump(mode="json", exclude_unset=True)}
 
 
@@ -78,7 +78,7 @@ def _shown(found: Found) -> list[str]:
 
 
 def kind(parameter: Parameter) -> str:
-    """What may be written there, and what is so when nothing is."""
+    """The values that a parameter accepts, and its default."""
     values = " or ".join(parameter.choices) if parameter.choices else parameter.type
     return f"{values}, required" if parameter.required else f"{values}, {_default(parameter.default)} when left out"
 
@@ -90,7 +90,7 @@ def _default(value: Any) -> str:
 
 
 def _offer(offer: Mapping[str, Any]) -> str:
-    """Its keys; the names of what is in a list."""
+    """The keys of an offer, with the names of the entries of a list."""
     return ", ".join(
         f"{key} {', '.join(entry['name'] for entry in value)}"
         if isinstance(value, list) and all(isinstance(entry, Mapping) and "name" in entry for entry in value)

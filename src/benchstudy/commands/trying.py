@@ -1,4 +1,4 @@
-"""`benchstudy check --try`: a short trial of each case, apart from all results: what cannot work is found at once."""
+"""`benchstudy check --try`: a short trial of each case, kept apart from results, to find early what cannot work."""
 
 import shutil
 from collections.abc import Iterator
@@ -18,9 +18,9 @@ Outcome = tuple[bool, str, str]
 
 
 def try_study(study: Study, root: Path) -> Iterator[Outcome]:
-    """One for each case of each session, and for a session that could not be held. Raises CorruptTrial.
+    """One outcome per case of each session, and one per session that could not be held. Raises CorruptTrial.
 
-    Trials lie below `paths.tried` until the next call, for whoever wants to see their files; nothing counts them.
+    Trials stay below `paths.tried` until the next call, so that you can look at their files. No report uses them.
     """
     apart = paths.tried(root, study.study)
     if apart.exists():
@@ -45,7 +45,7 @@ def _came_of(plan: SessionPlan, record: TrialRecord) -> tuple[bool, str]:
 
 
 def _short(study: Study) -> Study:
-    """A single block, whose trials are ended soon."""
+    """The study with a single block of short trials."""
     once = {"blocks": 1, "until": None, "blocks_apart": None, "disturbance": None, "give_up_after": None}
     families = {
         name: config.model_copy(update={**once, "timeout": min(config.timeout, LONG_ENOUGH_S)})

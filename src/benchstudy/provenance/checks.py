@@ -1,4 +1,4 @@
-"""`benchstudy verify`: every file against the SHA-256 stored with it, on disk and in a crate; what differs is named."""
+"""`benchstudy verify`: compares every file on disk or in a crate with its stored SHA-256, and names what differs."""
 
 import hashlib
 import struct
@@ -15,18 +15,18 @@ from benchstudy.model.study import Study
 from benchstudy.provenance.entities import METADATA, address
 
 _CHUNK = 1 << 20
-# What a zip file may become: raw files shrink to a tenth, and not to a thousandth.
+# The most that a zip file may expand to: raw files shrink to a tenth, not to a thousandth.
 _MOST_TIMES, _AND_BYTES = 200, 1 << 30
-# Of a file that is read as a whole, such as the list of sums.
+# The largest file that is read at once, such as the list of sums.
 _LONGEST_TEXT = 256 << 20
-# What reading a damaged one raises; RuntimeError: encrypted, or compressed in a way that is not known here.
+# Raised for a damaged zip file. RuntimeError: encrypted, or compressed by an unknown method.
 _OF_A_ZIP = (zipfile.BadZipFile, zlib.error, OSError, EOFError, LookupError, ValueError, RuntimeError, struct.error)
 
 
 def check_study(root: Path, study: Study, *, read: bool = False) -> Checked:
-    """The raw files of a study: those of each trial and session, and whether all that session.json lists are there.
+    """Check the raw files of each trial and session of a study, and that everything in session.json exists.
 
-    `read`: also those that are as they were when they were compared last.
+    `read`: also read files that have not changed since they were last compared.
     """
     checked = Checked()
     for store in study.stores(root):
@@ -38,9 +38,9 @@ def check_study(root: Path, study: Study, *, read: bool = False) -> Checked:
 
 
 class Crate:
-    """A crate to read from: a zip file, or the folder it was unpacked into.
+    """A crate to read from: a zip file, or the folder that it was unpacked into.
 
-    Raises BenchstudyError for what is no crate of benchstudy, would fill a disk, or holds a name that leads out of it.
+    Raises BenchstudyError if it is not a crate of benchstudy, would fill a disk, or has a name that leads out of it.
     """
 
     def __init__(self, path: Path):
@@ -57,10 +57,10 @@ class Crate:
                 raise BenchstudyError(f"{path}: a damaged zip file: {error}") from error
             self.names = frozenset(_members(path, self._zip))
         else:
-            what = "neither a zip file nor a folder" if path.exists() else "there is no such file"
-            raise BenchstudyError(f"{path}: no crate: {what}")
+            what = "neither a zip file nor a folder" if path.exists() else "no such file"
+            raise BenchstudyError(f"{path}: not a crate: {what}")
         if not {SUMS, METADATA} <= self.names:
-            raise BenchstudyError(f"{path}: no crate of benchstudy: it needs {METADATA} and {SUMS} at its top")
+            raise BenchstudyError(f"{path}: not a crate of benchstudy: it needs {METADATA} and {SUMS} at its top")
         self.sums = sums_in(self.read(SUMS).decode(errors="replace"))
 
     def __enter__(self) -> "Crate":
@@ -71,7 +71,7 @@ class Crate:
             self._zip.close()
 
     def pieces(self, name: str) -> Iterator[bytes]:
-        """A file's content. Raises BenchstudyError when the zip itself is damaged there."""
+        """A file's content, in pieces. Raises BenchstudyError if the zip file is damaged there."""
         try:
             with self._zip.open(name) if self._zip else (self.path / name).open("rb") as file:
                 while piece := file.read(_CHUNK):
@@ -80,18 +80,19 @@ class Crate:
             raise BenchstudyError(f"{name}: cannot be read: {error}") from error
 
     def size(self, name: str) -> int:
-        """In bytes, unpacked."""
+        """The unpacked size in bytes."""
         return self._zip.getinfo(name).file_size if self._zip else (self.path / name).stat().st_size
 
     def read(self, name: str) -> bytes:
+        """The content of a small file in the crate. Raises BenchstudyError if it is too large for a text."""
         if name in self.names and self.size(name) > _LONGEST_TEXT:
-            raise BenchstudyError(f"{name}: {self.size(name):,} bytes are too many for it")
+            raise BenchstudyError(f"{name}: {self.size(name):,} bytes are too many for this file")
         return b"".join(self.pieces(name))
 
     def check(self) -> Checked:
-        """Every file against SHA256SUMS, and SHA256SUMS against what else says what the crate holds."""
+        """Compare every file with SHA256SUMS, and SHA256SUMS with everything else that lists the crate's content."""
         listed = self.sums
-        # In a folder there may be what using it has left: an environment, tables, reports. Among raw files nothing may.
+        # Using an unpacked crate may add files: an environment, tables, reports. Raw files must have no additions.
         ours = (lambda name: True) if self._zip else (lambda name: name in listed or name.startswith("data/raw/"))
         found = {name for name in self.names if name != SUMS and ours(name)}
         checked = compared("", listed, found, self._sha256)
@@ -105,32 +106,33 @@ class Crate:
         return _digest(self.pieces(name))
 
     def _against_description(self) -> Iterator[str]:
-        """ro-crate-metadata.json holds the sum of each file that it describes."""
+        """Compare with ro-crate-metadata.json, which holds the sum of each file that it describes."""
         try:
             graph = json_of(self.read(METADATA))["@graph"]
             described = {entity["@id"]: entity["sha256"] for entity in graph if entity.get("@type") == "File"}
+            identifiers = sorted(described)
         except (ValueError, KeyError, TypeError, AttributeError):
-            yield f"{METADATA}: is not the description of a crate"
+            yield f"{METADATA}: not the description of a crate"
             return
         sums = {address(name): (name, digest) for name, digest in self.sums.items()}
-        for identifier in sorted(described):
+        for identifier in identifiers:
             name, digest = sums.get(identifier, (identifier, None))
             if described[identifier] != digest:
                 yield f"{name}: {SUMS} and {METADATA} do not agree on it"
 
     def _against_trials(self) -> Iterator[str]:
-        """Each trial has sums of its own, as they were stored when it was measured."""
+        """Compare with the sums that each trial got when it was measured."""
         for name in sorted(self.sums):
             folder, slash, last = name.rpartition("/")
             if not (slash and last == SUMS and name in self.names):
                 continue
             for inner, digest in sums_in(self.read(name).decode(errors="replace")).items():
                 if self.sums.get(f"{folder}/{inner}") != digest:
-                    yield f"{folder}/{inner}: {SUMS} of the crate and that of its folder do not agree on it"
+                    yield f"{folder}/{inner}: {SUMS} of the crate and {SUMS} of the folder do not agree on it"
 
 
 def _members(path: Path, archive: zipfile.ZipFile) -> Iterator[str]:
-    """Names in a zip file that was made by somebody else."""
+    """The names in a zip file from an untrusted source."""
     unpacked, packed = sum(entry.file_size for entry in archive.infolist()), path.stat().st_size
     if unpacked > _MOST_TIMES * packed + _AND_BYTES:
         raise BenchstudyError(f"{path}: its {packed:,} bytes would become {unpacked:,}; not opened")
@@ -142,15 +144,13 @@ def _members(path: Path, archive: zipfile.ZipFile) -> Iterator[str]:
         parts = PurePosixPath(name).parts
         is_link = (entry.external_attr >> 16) & 0o170000 == 0o120000
         if name.startswith("/") or ".." in parts or "\\" in name or "\0" in name or is_link or name in seen:
-            raise BenchstudyError(
-                f"{path}: {name!r} is a link, stands there twice, or would lead out of it; not opened"
-            )
+            raise BenchstudyError(f"{path}: {name!r} is a link, occurs twice, or would lead out of it; not opened")
         seen.add(name)
         yield name
 
 
 def check_crate(path: Path) -> Checked:
-    """Every file of a crate, packed or unpacked. Raises BenchstudyError for what is none."""
+    """Check every file of a crate, packed or unpacked. Raises BenchstudyError if it is not a crate."""
     with Crate(path) as crate:
         return crate.check()
 

@@ -1,4 +1,4 @@
-"""What a crate holds: every trial, session and discard, the reports, and what made them, laid out as a project is."""
+"""The content of a crate: every trial, session and discard, the reports and their software, laid out like a project."""
 
 import hashlib
 import json
@@ -21,9 +21,9 @@ from benchstudy.report.study.studypages import STUDY_PAGES
 from benchstudy.report.zips import chunks
 
 STUDY_FILE = "study.json"
-# What tables are made with, beside the raw files. Folders whole.
+# What makes the tables from raw files. Folders are packed whole.
 CODE = (*paths.SOFTWARE, "src")
-# Of a project of one's own: what is its own of that.
+# Which of these a project made by `benchstudy init` has of its own.
 _OWN = ("envs", "notebooks", "workflow/rules", paths.PUBLISHED)
 _LEFT_BEHIND = {"__pycache__", ".ipynb_checkpoints"}
 _SCRATCH_ENDINGS = ("~", ".pyc", ".orig", ".rej", ".swp")
@@ -31,7 +31,7 @@ _SCRATCH_ENDINGS = ("~", ".pyc", ".orig", ".rej", ".swp")
 
 @dataclass(frozen=True)
 class Part:
-    """One file of a crate: its name there, and where its content comes from. `sha256` is of what was looked at."""
+    """One file of a crate: its name, and where its content comes from. `sha256` is that of the verified content."""
 
     name: str
     source: Path | bytes
@@ -40,6 +40,7 @@ class Part:
 
     @classmethod
     def of(cls, name: str, source: Path | bytes) -> "Part":
+        """A file of the crate with the size and SHA-256 of its content, `source`."""
         digest, size = hashlib.sha256(), 0
         for chunk in chunks(source):
             digest.update(chunk)
@@ -49,7 +50,7 @@ class Part:
 
 @dataclass(frozen=True)
 class Measured:
-    """What there is of one family on one target, each trial and session verified."""
+    """The trials and sessions of one family on one target, all verified."""
 
     plan: SessionPlan
     folder: str
@@ -63,15 +64,15 @@ class Measured:
         return f"{self.folder}/{trial.folder.parent.name}/{trial.folder.name}"
 
     def disturbance_of(self, trial: StoredTrial) -> Disturbance | None:
-        """What others took beside it, if that was more than the study allows."""
+        """What others used of its hosts meanwhile, if that exceeded the study's limits."""
         return self.plan.disturbance.disturbed(disturbances.seen(trial))
 
 
 @dataclass(frozen=True)
 class Contents:
-    """A whole study. `declared` is what was declared, as the workflow reads it.
+    """A whole study. `declared` is the study as the workflow reads it.
 
-    `instruments`: SHA-256 of the measuring code that is packed, by family; trials may have been measured by another.
+    `instruments`: by family, SHA-256 of the packed measuring code. Other versions may have measured the trials.
     """
 
     study: Study
@@ -89,13 +90,14 @@ class Contents:
 
     @property
     def trials(self) -> list[StoredTrial]:
+        """The trials of all families and targets."""
         return [trial for each in self.measured for trial in each.trials]
 
 
 def gather(root: Path, study: Study) -> Contents:
-    """All that belongs to `study` in the project at `root`.
+    """Everything that belongs to `study` in the project at `root`.
 
-    Raises CorruptTrial for an altered raw file, BenchstudyError for what is not there yet, with what to do.
+    Raises CorruptTrial for an altered raw file, and BenchstudyError with the remedy for what does not exist yet.
     """
     declared = as_declared(study)
     measured = tuple(_measured(root, plan) for plan in study.sessions())
@@ -113,7 +115,7 @@ def gather(root: Path, study: Study) -> Contents:
 
 
 def as_declared(study: Study) -> dict[str, Any]:
-    """The study as a file has it: what was written and no more, so that it means the same when it is read again."""
+    """The study as its file has it, without defaults, so that it means the same when it is read again."""
     return study.model_dump(mode="json", serialize_as_any=True, exclude_unset=True, exclude={"measure", "beside"})
 
 
@@ -128,19 +130,19 @@ def _measured(root: Path, plan: SessionPlan) -> Measured:
             f"{hints.snakemake()} first"
         )
     trials = store.trials(read=True)
-    # Reports are made from what the index lists: a crate with other trials could not make them again.
+    # Reports are made from what the index lists, so a crate with other trials could not reproduce them.
     for _, difference in against_index(root, folder, look(folder)):
         raise BenchstudyError(difference)
     parts = [Part.of(f"{name}/{paths.SESSION_INDEX}", store.index)]
     verified = {trial.folder: trial.files for trial in trials}
     sessions = {}
-    # Sessions and whatever else is sealed once and for all lies beside the cases in the same manner.
+    # Sessions and other sealed folders lie beside the cases, in the same form.
     for sealed in sorted(sums.parent for sums in folder.glob(f"*/[!.]*/{SUMS}")):
         if sealed not in verified and (sealed / RECORD).is_file():
-            continue  # altered, and discarded for it
+            continue  # altered, and therefore discarded
         if in_archive(sealed):
             raise BenchstudyError(
-                f"{sealed}: a part of it is in an archive, and a crate holds all: fetch it with `benchstudy pull --all`"
+                f"{sealed}: a part is only in an archive, and a crate needs all: run `benchstudy pull --all`"
             )
         parts += _sealed(name, folder, sealed, verified.get(sealed) or verify(sealed))
         if sealed.parent.name == "sessions":
@@ -151,14 +153,14 @@ def _measured(root: Path, plan: SessionPlan) -> Measured:
 
 
 def _sealed(name: str, store: Path, folder: Path, files: Sequence[StoredFile]) -> Iterator[Part]:
-    """A sealed folder's files with the hashes that were just verified, and the list of them."""
+    """A sealed folder's files with their verified hashes, and its list of sums."""
     place = f"{name}/{folder.relative_to(store).as_posix()}"
     yield from (Part(f"{place}/{file.name}", folder / file.name, file.size, file.sha256) for file in files)
     yield Part.of(f"{place}/{SUMS}", folder / SUMS)
 
 
 def _facts(root: Path, study: Study) -> Iterator[Part]:
-    """What hosts had for each family; of a target as a whole, where an older version provisioned it."""
+    """What hosts had, by family, or by target if an older version provisioned them."""
     folder = root / "data" / "provision" / study.study
     for target in study.targets:
         for path in (*sorted(folder.glob(f"{target}.json")), *sorted(folder.glob(f"{target}/*.json"))):
@@ -166,10 +168,10 @@ def _facts(root: Path, study: Study) -> Iterator[Part]:
 
 
 def software(root: Path) -> dict[str, Path]:
-    """What a crate of the project at `root` holds beside the study, by the name there: code, and what others published.
+    """Everything but the study in a crate of the project at `root`, by name: code, and figures that others published.
 
-    A project of one's own gets the layout of a checkout: its own files stand in the place of those that ship, and the
-    workflow in the place of the Snakefile that includes it.
+    A project made by `benchstudy init` gets the layout of a checkout: its own files replace those that ship, and the
+    workflow replaces the Snakefile that includes it.
     """
     if paths.is_whole(root):
         return _named(root, (*CODE, paths.PUBLISHED))
@@ -185,7 +187,7 @@ def _named(top: Path, names: Iterable[str]) -> dict[str, Path]:
 
 
 def files_below(top: Path) -> list[Path]:
-    """Files that somebody wrote, in a fixed order: no caches, no editors' copies, nothing behind a link."""
+    """Files written by people, in a fixed order: no caches, no editors' copies, nothing behind a link."""
     return sorted(
         path
         for path in top.rglob("*")

@@ -1,4 +1,4 @@
-"""`benchstudy crate`: a study, its raw files, its reports and the software behind them as one file."""
+"""`benchstudy crate`: packs a study, its raw files, its reports and their software into one file."""
 
 import logging
 from collections.abc import Collection, Iterator
@@ -20,7 +20,7 @@ log = logging.getLogger("benchstudy")
 
 @dataclass(frozen=True)
 class Packed:
-    """A crate that was written. `sha256` is of the whole file; `not_looked_for` are variables with unknown secrets."""
+    """A written crate. `sha256` is that of the whole file; `not_looked_for` are variables with unknown secrets."""
 
     path: Path
     sha256: str
@@ -33,15 +33,15 @@ class Packed:
 def build_crate(root: Path, study: Study, archive: Path, accepted: Collection[str] = ()) -> Packed:
     """Pack `study` into `archive`; the same files give the same bytes.
 
-    `accepted`: files in the crate that somebody looked at, which only seem to hold a secret.
-    Raises CorruptTrial for an altered raw file, SecretFound for a secret, BenchstudyError for what is not there yet;
-    then `archive` stays as it was.
+    `accepted`: files in the crate that somebody checked, and that only look as if they held a secret.
+    Raises CorruptTrial for an altered raw file, SecretFound for a secret, BenchstudyError for what does not exist yet.
+    Then `archive` stays as it was.
     """
     contents = gather(root, study)
     secrets = Secrets.of(contents.declared)
     parts = _described(contents)
     files = [(part.name, part.size, _checked(part, secrets, accepted)) for part in parts]
-    # Folders that are described have to be there, as readers of crates see it.
+    # Readers of crates expect each described folder to be an entry.
     write_zip(archive, [*files, *((f"{folder}/", 0, ()) for folder in _folders(parts))])
     digest = Part.of("", archive)
     packed = Packed(archive, digest.sha256, digest.size, len(parts), len(contents.trials), secrets.unknown)
@@ -50,11 +50,11 @@ def build_crate(root: Path, study: Study, archive: Path, accepted: Collection[st
 
 
 def _described(contents: Contents) -> list[Part]:
-    """All files, then what describes and lists them: where a secret is found, it is named where it comes from."""
+    """All files, then their description and sums, so that a secret is reported for the file that it comes from."""
     parts = [*contents.parts, Part.of("README.md", readme(contents).encode())]
     for part in parts:
         if "\n" in part.name or "\\" in part.name:
-            raise BenchstudyError(f"{part.name!r}: such a name cannot be listed in {SUMS}; rename the file")
+            raise BenchstudyError(f"{part.name!r}: {SUMS} cannot list this name; rename the file")
     parts.append(Part.of(METADATA, metadata(contents, parts).encode()))
     sums = "".join(f"{part.sha256}  {part.name}\n" for part in sorted(parts, key=lambda part: part.name))
     return [*parts, Part.of(SUMS, sums.encode())]
@@ -65,10 +65,10 @@ def _folders(parts: list[Part]) -> list[str]:
 
 
 def _checked(part: Part, secrets: Secrets, accepted: Collection[str]) -> Iterator[bytes]:
-    """The content, looked through; raises BenchstudyError when it is not what was listed."""
+    """The content, searched for secrets. Raises BenchstudyError if it is not what was listed."""
     digest = sha256()
     for chunk in secrets.refuse(part.name, chunks(part.source), accepted):
         digest.update(chunk)
         yield chunk
     if digest.hexdigest() != part.sha256:
-        raise BenchstudyError(f"{part.name}: was changed while it was being packed; run this again")
+        raise BenchstudyError(f"{part.name}: changed while it was being packed; run this again")

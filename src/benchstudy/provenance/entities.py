@@ -1,4 +1,4 @@
-"""What a crate's description is made of: entities that refer to each other, each written once."""
+"""The entities of a crate's description. They refer to each other, and each is written once."""
 
 import bisect
 from collections.abc import Iterable, Mapping, Sequence
@@ -21,12 +21,12 @@ Reference = dict[str, str]
 
 
 def address(name: str) -> str:
-    """A path in the crate as the address that a reference needs."""
+    """A path in the crate, in the form that references use."""
     return quote(name, safe="/,=:+@~!$&'()*;")
 
 
 def fragment(*parts: str) -> str:
-    """The identifier of something that is no file: `#tool/wrk/0a1b`. Different parts give different ones."""
+    """The identifier of something other than a file: `#tool/wrk/0a1b`. Different parts give different identifiers."""
     return "#" + "/".join(quote(part, safe="=") for part in parts)
 
 
@@ -36,10 +36,10 @@ def to(name: str) -> Reference:
 
 
 class Graph:
-    """The entities of one crate. What is empty is left out."""
+    """The entities of one crate. Empty properties are left out."""
 
     def __init__(self) -> None:
-        # Takes longer to import than most commands run.
+        # Imported here because the import takes longer than most commands.
         from rocrate.model.contextentity import ContextEntity
         from rocrate.rocrate import ROCrate
 
@@ -47,13 +47,14 @@ class Graph:
         self._known: set[str] = set()
 
     def add(self, identifier: str, kind: str | list[str], /, **properties: Any) -> Reference:
-        """An entity, unless there is one with this identifier; returns the reference to it."""
+        """Add an entity unless one with this identifier exists. Returns the reference to it."""
         if identifier not in self._known:
             self._known.add(identifier)
             self._crate.add(self._entity(self._crate, identifier, properties={"@type": kind, **_filled(properties)}))
         return {"@id": identifier}
 
     def describe_root(self, **properties: Any) -> None:
+        """Set properties of the crate itself. Empty ones are left out."""
         for name, value in _filled(properties).items():
             self._crate.root_dataset[name] = value
 
@@ -69,7 +70,7 @@ class Graph:
 
 
 def _filled(properties: Mapping[str, Any]) -> dict[str, Any]:
-    """RO-Crate has no null, and writes a list of one as the one."""
+    """The properties without null, which RO-Crate does not have, and with a list of one item written as that item."""
     plain = {n: value[0] if isinstance(value, list) and len(value) == 1 else value for n, value in properties.items()}
     return {name: value for name, value in plain.items() if value not in (None, "", [])}
 
@@ -90,4 +91,5 @@ class Files:
         return self._names[bisect.bisect(self._names, f"{folder}/") : bisect.bisect_left(self._names, f"{folder}0")]
 
     def below(self, folder: str) -> list[Reference]:
+        """References to all files below a folder of the crate."""
         return self.named(self.names_below(folder))

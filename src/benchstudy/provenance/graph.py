@@ -1,4 +1,4 @@
-"""The description of a crate in RO-Crate's terms: its files, who may use them, the workflow and what it ran.
+"""The description of a crate in RO-Crate's terms: its files, their licences, the workflow and its runs.
 
 Profile: Provenance Run Crate 0.5, which is a Workflow Run Crate with its steps.
 """
@@ -35,9 +35,9 @@ _FORMATS = {
     "toml": "application/toml",
     "txt": "text/plain",
 }
-# Folders that are described as one; each file of them is in SHA256SUMS.
+# Folders described as one entity; SHA256SUMS lists each file in them.
 _WHOLE = {
-    "envs": "What hosts are provisioned with, and what is sent there for one system",
+    "envs": "What hosts are provisioned with, and what each system sends there",
     "notebooks": "Notebooks that the pages are made from",
     "setup": "Makes the environment that requirements.lock pins",
     "src": "The package benchstudy: measures, parses, estimates, reports",
@@ -54,7 +54,7 @@ def metadata(contents: Contents, parts: Iterable[Part]) -> str:
 
 
 def _format(name: str) -> str:
-    """Outputs of tools and lists of sums have no ending, and are text."""
+    """The media type. Outputs of tools and lists of sums have no suffix, and are text."""
     _, dot, ending = name.rpartition("/")[2].rpartition(".")
     return _FORMATS.get(ending, "application/octet-stream") if dot else "text/plain"
 
@@ -203,7 +203,7 @@ class _Description:
         )
 
     def _engine(self) -> list[Reference]:
-        """The workflow engine's part in it, in the version that the lock pins."""
+        """The actions of the workflow engine, in the version that the lock pins."""
         if not self._runs.sessions:
             return []
         lock = next((part for part in self._contents.others if part.name == "requirements.lock"), None)

@@ -1,4 +1,4 @@
-"""Looks for secrets in what is about to be given away. What measured keeps them out; this is the door behind it."""
+"""Searches for secrets in what is about to be shared. Measuring keeps them out of files; this is the second check."""
 
 import base64
 import html
@@ -12,12 +12,12 @@ from urllib.parse import quote, quote_plus
 
 from benchstudy.model.errors import BenchstudyError
 
-# Shorter ones stand in every file by chance.
+# Shorter values occur in any file by chance.
 _SHORTEST = 6
-# Kept of the piece before, so that nothing hides on the border between two.
+# Kept from the previous piece, so that a secret across the border between two pieces is found.
 _OVERLAP = 4096
 _IN_TEXT = re.compile(r"\{\{\s*env\.(\w+)\s*\}\}")
-# What a secret looks like that nobody declared. Each is bounded, so that it fits into the overlap.
+# Patterns of undeclared secrets. Each has a bounded length, so that it fits into the overlap.
 _LOOKS = {
     "a private key": rb"-----BEGIN [A-Z ]{0,20}PRIVATE KEY-----\s+[A-Za-z0-9+/=\\]{16}",
     "an access key of AWS": rb"\b(?:AKIA|ASIA)[0-9A-Z]{16}\b",
@@ -43,28 +43,28 @@ _WRITINGS: tuple[Callable[[str], str], ...] = (
 
 
 class SecretFound(BenchstudyError):
-    """A file that must not leave this machine; the message names it, and never the secret."""
+    """A file that must not leave this machine. The message names the file, never the secret."""
 
 
 @dataclass(frozen=True)
 class Secrets:
-    """What to look for: `values` (name of the variable, the bytes of one way to write it)."""
+    """What to search for: `values` (name of the variable, one encoding of its value)."""
 
     values: tuple[tuple[str, bytes], ...]
     unknown: tuple[str, ...]
 
     @classmethod
     def of(cls, declared: Mapping[str, Any], environment: Mapping[str, str] = os.environ) -> "Secrets":
-        """The secrets of a study: those in the variables that it names. `unknown`: those not set here, or too short."""
+        """The secrets of a study, from the variables that it names. `unknown`: variables not set here, or too short."""
         names = sorted(set(variables(declared)))
         known = [name for name in names if len(environment.get(name, "")) >= _SHORTEST]
         values = dict.fromkeys((name, form) for name in known for form in _forms(environment[name]))
         return cls(tuple(values), tuple(name for name in names if name not in known))
 
     def refuse(self, name: str, content: Iterable[bytes], accepted: Iterable[str] = ()) -> Iterator[bytes]:
-        """`content` as it is; raises SecretFound where a secret stands in it.
+        """`content`, unchanged. Raises SecretFound if it contains a secret.
 
-        `accepted`: files that somebody looked at; only the study's own secrets are refused in them.
+        `accepted`: files that somebody checked. They are refused only for the study's own secrets.
         """
         looks = {} if name in accepted else _LOOKS_LIKE
         overlap = max([_OVERLAP, *(len(value) for _, value in self.values)])
@@ -75,12 +75,12 @@ class Secrets:
                 if value in window:
                     raise SecretFound(
                         f"{name}: holds the value of {variable}, which the study names as a secret; nothing was "
-                        "packed. Change the secret, because it stands in a file; once it is another, this packs"
+                        "packed. Change the secret, because a file contains it; then pack again"
                     )
             for what, pattern in looks.items():
                 if pattern.search(window):
                     raise SecretFound(
-                        f"{name}: holds what looks like {what}; nothing was packed. If it is none, say so with "
+                        f"{name}: holds what looks like {what}; nothing was packed. If it is not a secret, run "
                         f"`benchstudy crate --accept {name}`"
                     )
             before = window[-overlap:]
@@ -88,7 +88,7 @@ class Secrets:
 
 
 def variables(node: Any) -> Iterator[str]:
-    """Variables of the environment that a study names as holders of secrets, wherever in it."""
+    """Environment variables that a study names as secrets, anywhere in it."""
     if isinstance(node, str):
         yield from _IN_TEXT.findall(node)
     elif isinstance(node, Mapping):
@@ -107,7 +107,7 @@ def _names(value: Any) -> list[str]:
 
 
 def _forms(secret: str) -> list[bytes]:
-    """The ways in which programs write it: plain, in JSON, in an address, in HTML, one within another; in base64."""
+    """How programs may write a secret: plain, in JSON, in a URL, in HTML, nested, or in base64."""
     texts = {secret}
     for _ in range(2):
         texts |= {written(text) for text in texts for written in _WRITINGS}

@@ -1,7 +1,7 @@
-"""`benchstudy reproduce`: the reports of a crate made again from its raw files, and compared with those it holds.
+"""`benchstudy reproduce`: makes the reports of a crate again from its raw files, and compares them with the crate's.
 
-With the software that is here, never with that in the crate: who reads a crate need not trust it. Where the two
-differ, that is said.
+It uses the software installed here, never the software in the crate, so you need not trust a crate. It reports
+where the two differ.
 """
 
 import os
@@ -30,11 +30,11 @@ _LAST_LINES, _LONGEST_LINE = 30, 200
 
 @dataclass(frozen=True)
 class Reproduction:
-    """What came out.
+    """The result of reproducing a crate.
 
-    `tables`: how many of the crate's tables are here too, the same in every cell. `differences`: tables and cells that
-    are not. `others_same`, `others_differ`: pages, figures and tables in other formats, byte for byte. `code`: files
-    of the software that are not the same here, `packages`: pinned packages, as "name 1.0, here 1.1".
+    `tables`: how many tables are the same in every cell as the crate's. `differences`: tables and cells that differ.
+    `others_same`, `others_differ`: pages, figures and tables in other formats, compared byte for byte. `code`: files of
+    the software that differ here; `packages`: pinned packages that differ, as "name 1.0, here 1.1".
     """
 
     folder: Path
@@ -50,20 +50,21 @@ class Reproduction:
 
     @property
     def equal(self) -> bool:
+        """Whether all tables are the same."""
         return not self.differences
 
 
 def reproduce(path: Path, root: Path, into: Path | None = None, cores: int = 2) -> Reproduction:
-    """Make the reports of the crate at `path` in the folder `into`, with the project at `root`; contacts no host.
+    """Make the reports of the crate at `path` in the folder `into`, with the project at `root`. Contacts no host.
 
-    `into` is made; when it is there already it must be of an earlier reproduction, which is replaced.
-    Raises BenchstudyError for a crate that is not what was packed (each file named), or that gives no report.
+    Makes `into`. If `into` exists, it must hold an earlier reproduction, which is replaced.
+    Raises BenchstudyError if the crate is not as it was packed (naming each file), or gives no report.
     """
     with Crate(path) as crate:
         checked = crate.check()
         if checked.differences:
             raise BenchstudyError(
-                f"{path}: not as it was packed, so nothing is made from it:\n" + "\n".join(checked.differences)
+                f"{path}: altered since it was packed, so nothing is made from it:\n" + "\n".join(checked.differences)
             )
         study = _study(crate)
         into = (into or root / "reproduced" / study.study).absolute()
@@ -88,10 +89,8 @@ def _study(crate: Crate) -> Study:
 def _prepare(into: Path) -> None:
     if into.is_dir() and any(into.iterdir()):
         if not (into / _MARKER).is_file() or into.is_symlink():
-            raise BenchstudyError(
-                f"{into}: is there and holds no earlier reproduction; name another folder with --into"
-            )
-        for entry in into.iterdir():  # the marker stays: whoever was killed here may go on
+            raise BenchstudyError(f"{into}: exists and is not an earlier reproduction; name another folder with --into")
+        for entry in into.iterdir():  # the marker stays, so that a killed run can be repeated
             if entry.is_dir() and not entry.is_symlink():
                 shutil.rmtree(entry)
             elif entry.name != _MARKER:
@@ -101,7 +100,7 @@ def _prepare(into: Path) -> None:
 
 
 def _copy_software(root: Path, into: Path) -> None:
-    """A copy, so that reports are made of what was compared, whatever is edited meanwhile."""
+    """Copy the software, so that edits made meanwhile do not affect the reports."""
     for name, path in software(root).items():
         if not name.startswith(f"{PUBLISHED}/"):
             copy = into / name
@@ -110,12 +109,14 @@ def _copy_software(root: Path, into: Path) -> None:
 
 
 def _unpack(crate: Crate, study: Study, into: Path) -> None:
-    """Data only. No file of a crate ever becomes code."""
+    """Unpack data only. No file of a crate is ever executed."""
     folders = (f"data/raw/{study.study}/", f"data/provision/{study.study}/", f"{PUBLISHED}/")
     wanted = [name for name in sorted(crate.names) if name == STUDY_FILE or name.startswith(folders)]
     needed, free = sum(map(crate.size, wanted)), shutil.disk_usage(into).free
     if needed > free:
-        raise BenchstudyError(f"{into}: has {free} B free, and the crate's data need {needed} B; give another --into")
+        raise BenchstudyError(
+            f"{into}: has {free} B free, but the crate's data need {needed} B; name another folder with --into"
+        )
     for name in wanted:
         target = into / name
         target.parent.mkdir(parents=True, exist_ok=True)
@@ -137,7 +138,7 @@ def _make_reports(into: Path, cores: int) -> None:
     if done.returncode != 0:
         lines = [line[:_LONGEST_LINE] for line in (into / _LOG).read_text(errors="replace").splitlines()]
         last = "\n".join(lines[-_LAST_LINES:])
-        raise BenchstudyError(f"the reports could not be made; all of it is in {into / _LOG}:\n{last}")
+        raise BenchstudyError(f"the reports could not be made; the whole log is {into / _LOG}:\n{last}")
 
 
 def _compare(crate: Crate, study: Study, root: Path, into: Path, files: int) -> Reproduction:
@@ -169,7 +170,7 @@ def _compare(crate: Crate, study: Study, root: Path, into: Path, files: int) -> 
 
 
 def _other_code(crate: Crate, into: Path) -> Iterable[str]:
-    """Files of the software that are not those of the crate. What pins packages is compared by package."""
+    """Files of the software that differ from the crate's. Locks are compared by package instead."""
     ours = {path.relative_to(into).as_posix(): path for name in CODE for path in _code_files(into / name)}
     theirs = {name for name in crate.names if name in CODE or name.startswith(tuple(f"{top}/" for top in CODE))}
     for name in sorted((ours.keys() | theirs) - {packages.LOCK}):

@@ -1,7 +1,7 @@
 """What happened, in RO-Crate's terms: sessions, trials, commands, with which tools and on which hosts.
 
-A session is the execution of a step of the workflow, a trial what that step's program did once, a supervised command
-of a trial the execution of a tool.
+A session is one execution of a workflow step. A trial is one run of that step's program. A supervised command of a
+trial is one execution of a tool.
 """
 
 import shlex
@@ -17,16 +17,16 @@ from benchstudy.report.scrutiny import disturbed
 
 
 def step(family: str) -> str:
-    """The identifier of the workflow's step that measures a family."""
+    """The identifier of the workflow step that measures a family."""
     return fragment("measure", family)
 
 
 class Runs:
-    """Puts what was measured into `graph`.
+    """Adds what was measured to `graph`.
 
-    Afterwards `actions` are all sessions, trials and commands, `sessions` those of them that a step was executed by,
-    `folders` those of the families on their targets, `tools` whatever was executed, `measured_families` the families
-    with trials of our own, in the study's order.
+    Afterwards `actions` holds all sessions, trials and commands, `sessions` the executions of steps, `folders` those of
+    families on targets, `tools` every executed program, and `measured_families` the families with trials that were
+    measured rather than imported, in the study's order.
     """
 
     def __init__(self, contents: Contents, graph: Graph, files: Files, authors: list[Reference]):
@@ -39,7 +39,7 @@ class Runs:
         self.folders: list[Reference] = []
         own = [m for m in contents.measured if _measured_here(m)]
         self.measured_families = list(dict.fromkeys(m.plan.family_name for m in own))
-        # Two targets may have been measured by two versions of the code.
+        # Different versions of the code may have measured different targets.
         self._instruments = {
             family: list(
                 dict.fromkeys(
@@ -51,14 +51,15 @@ class Runs:
 
     @property
     def tools(self) -> list[Reference]:
+        """References to all programs that took part."""
         return list(self._tools.values())
 
     def describe(self, measured: Measured) -> None:
-        """The trials and sessions of one family on one target."""
+        """Describe the trials and sessions of one family on one target."""
         plan, index = measured.plan, measured.index
         places = [measured.name_of(trial) for trial in measured.trials]
         for trial, place in zip(measured.trials, places, strict=True):
-            self._folder(place, f"Trial {trial.short}, all that it left")
+            self._folder(place, f"Trial {trial.short}, all its files")
         for place, session in measured.sessions.items():
             told = "order, events, hosts before and after, the study as it was declared"
             self._folder(place, f"Session {session['uuid'][:8]}: {told}")
@@ -80,11 +81,11 @@ class Runs:
         plan = measured.plan
         place = next((place for place, session in measured.sessions.items() if session["uuid"] == uuid), None)
         record = measured.sessions[place] if place else {}
-        lost = "" if place else "; its own record was lost with the process that controlled it"
+        lost = "" if place else "; its own record was lost when its controlling process ended"
         self._graph.add(
             step(plan.family_name),
             "HowToStep",
-            name=f"Measure {plan.family_name}: a session on each target",
+            name=f"Measure {plan.family_name}: one session per target",
             position=self._positions[plan.family_name],
             workExample=[self._instrument(plan.family_name, digest) for digest in self._instruments[plan.family_name]],
         )
@@ -110,7 +111,7 @@ class Runs:
         found = measured.disturbance_of(trial)
         said += [f"disturbed: {disturbed.told(found)}"] if found else []
         standing = measured.index.get("disturbance", {}).get("repeated", {}).get(record.uuid)
-        said += [f"set aside: trial {standing[:8]} stands in its place"] if standing else []
+        said += [f"set aside: trial {standing[:8]} replaces it"] if standing else []
         said += [f"commands: {', '.join(c.label for c in record.commands)}"] if record.commands else []
         levels = [
             self._graph.add(fragment("level", f"{factor}={level}"), "PropertyValue", name=factor, value=level)
@@ -158,7 +159,7 @@ class Runs:
         )
 
     def _left_by(self, place: str, command: CommandRecord) -> list[Reference]:
-        """The files a command left: in the trial's own folder, or in one called as its label when there are several."""
+        """The files that a command left: in the trial's folder, or below its label if there are several commands."""
         if command.label != "command":
             return self._files.below(f"{place}/{command.label}")
         own = self._files.named(f"{place}/{name}" for name in ("stdout", "stderr", "supervisor.json"))
@@ -196,7 +197,7 @@ class Runs:
         return self._tools[identifier]
 
     def _host(self, name: str) -> Reference:
-        """A machine, as the latest session that looked at it found it."""
+        """A machine, with the facts that the latest session recorded."""
         facts = [
             self._graph.add(fragment("host", name, fact), "PropertyValue", name=fact, value=value)
             for fact, value in sessions.host_lines(self._facts.get(name))
@@ -206,12 +207,12 @@ class Runs:
 
 
 def _moment(written: str) -> str:
-    """Hosts write Z for UTC; all else here has +00:00, and consumers of crates want one form."""
+    """A time in one form for consumers of crates: hosts write Z for UTC, and everything else here writes +00:00."""
     return f"{written.removesuffix('Z')}+00:00" if written.endswith("Z") else written
 
 
 def _latest_facts(contents: Contents) -> dict[str, Any]:
-    """What was known of each host when the last session began that looked."""
+    """The facts of each host at the start of the last session that recorded them."""
     found = [session for measured in contents.measured for session in measured.index["sessions"]]
     latest: dict[str, Any] = {}
     for session in sorted(found, key=lambda session: session["started"]):
@@ -226,7 +227,7 @@ def _measured_here(measured: Measured) -> list[StoredTrial]:
 
 
 def _by_session(measured: Measured) -> dict[str, list[StoredTrial]]:
-    """Its trials, but imported ones, by the session that made them, in the order of measuring."""
+    """The trials that were not imported, by session, in the order of measuring."""
     found: dict[str, list[StoredTrial]] = {}
     for trial in sorted(_measured_here(measured), key=lambda trial: (trial.record.started, trial.record.uuid)):
         found.setdefault(trial.record.session, []).append(trial)

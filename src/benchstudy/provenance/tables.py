@@ -1,4 +1,4 @@
-"""Two versions of the tables of a study, cell by cell."""
+"""Compares two versions of a study's tables, cell by cell."""
 
 import csv
 import io
@@ -11,7 +11,7 @@ _SHOWN = 60
 
 @dataclass(frozen=True)
 class Difference:
-    """`where` is the table's file, with row and column where both have it; `was` and `now` are what stands there."""
+    """`where` is the table's file, with row and column if both versions have them; `was` and `now` are the contents."""
 
     where: str
     was: str
@@ -22,7 +22,7 @@ class Difference:
 
 
 def differences(was: Mapping[str, bytes], now: Mapping[str, bytes]) -> Iterator[Difference]:
-    """What differs between the CSV tables of a crate and those made here, both by name."""
+    """Differences between the CSV tables of a crate and those made here, both by name."""
     for name in sorted(was.keys() | now.keys()):
         if name not in now:
             yield Difference(name, "a table", "none")
@@ -30,7 +30,7 @@ def differences(was: Mapping[str, bytes], now: Mapping[str, bytes]) -> Iterator[
             yield Difference(name, "no table", "one")
         elif was[name] != now[name]:
             cells = list(_cells(name, _rows(was[name]), _rows(now[name])))
-            # The same cells, written in another way: quoted, or with other ends of lines.
+            # The same cells, written differently: quoted, or with other line endings.
             yield from cells or [Difference(name, "other bytes", "the same cells")]
 
 

@@ -1,4 +1,4 @@
-"""What a crate says in sentences: its description, its licence, and the README for whoever unpacks it."""
+"""The sentences of a crate: its description, its licence, and the README for whoever unpacks it."""
 
 import html
 import re
@@ -9,8 +9,8 @@ from benchstudy import __version__
 from benchstudy.provenance.contents import STUDY_FILE, Contents, Measured
 
 _NO_LICENSE = (
-    "No licence was declared for this study: what the law allows anybody is allowed, and nothing beyond it without its "
-    "authors' consent. (A study declares one by `license: CC-BY-4.0`.)"
+    "No licence was declared for this study. You may do only what the law allows without the authors' consent. "
+    "(A study declares a licence with `license: CC-BY-4.0`.)"
 )
 SOFTWARE_LICENSE = "Apache-2.0"
 _CODE_LICENSE = "The software benchstudy in this crate is under the Apache License 2.0, see LICENSE."
@@ -33,17 +33,18 @@ def _counts(found: Sequence[Measured]) -> str:
 
 
 def description_of(contents: Contents) -> str:
+    """A few sentences about the crate: the question, the families, and how many trials failed."""
     study = contents.study
     count = _counts(contents.measured)
     opening = f"{study.question} " if study.question else ""
     return (
         f"{opening}Benchmark study {study.study!r}, families {', '.join(study.families)}. {count}. Every trial is "
-        "here, the failed ones too, with its commands, outputs and checksums, and so are the reports made from them."
+        "here, including failed ones, with its commands, outputs and checksums. So are the reports made from them."
     )
 
 
 def problems_of(contents: Contents) -> list[str]:
-    """Why sessions could not be held to their end, those that could not."""
+    """Why sessions did not finish, one text per such session."""
     return [
         f"{m.plan.family_name} on {m.plan.target}: {m.index['problem']}"
         for m in contents.measured
@@ -60,7 +61,7 @@ def license_text(declared: str) -> tuple[str, str, str]:
 
 
 def _plain(text: str) -> str:
-    """On one line, and no markup: others render the README as HTML."""
+    """The text on one line, without markup, because others render the README as HTML."""
     return html.escape(" ".join(text.split()), quote=False)
 
 
@@ -82,36 +83,36 @@ def readme(contents: Contents) -> str:
 {f"By{chr(10)}{chr(10)}{authors}" if authors else ""}
 ## Read
 
-`reports/{study.study}/index.html` opens in any browser and needs no network. Each figure leads to its trials, and each
+`reports/{study.study}/index.html` opens in any browser and needs no network. Each figure links to its trials, and each
 trial to its files below `data/raw/`.
 
 {families}
-{f"Sessions that could not be held to their end:{chr(10)}{chr(10)}{problems}" if problems else ""}
+{f"Sessions that did not finish:{chr(10)}{chr(10)}{problems}" if problems else ""}
 ## Check
 
 ```sh
 sha256sum --check --quiet SHA256SUMS
 ```
 
-compares every file; with benchstudy installed, `benchstudy verify CRATE.zip` also names what was added or left out.
+This compares every file. If benchstudy is installed, `benchstudy verify CRATE.zip` also names added and missing files.
 
 ## Make the same tables again
 
-Without any of the hosts, here or in a checkout of benchstudy:
+You need none of the hosts. Run this here or in a checkout of benchstudy:
 
 ```sh
 make reproduce CRATE=path/of/the/crate.zip
 ```
 
-or, where benchstudy is installed, `benchstudy reproduce path/of/the/crate.zip`. The software in here is version
-{__version__}.
+If benchstudy is installed, run `benchstudy reproduce path/of/the/crate.zip` instead. The software in this crate is
+version {__version__}.
 
-`make` makes an environment from `requirements.lock` first. Both make every page and table from the raw files, and
-compare each table with the one in `reports/`, cell by cell. What differs is named.
+`make` first creates an environment from `requirements.lock`. Both commands make every page and table from the raw
+files, compare each table cell by cell with the one in `reports/`, and name what differs.
 
-## What lies where
+## Files
 
-- `ro-crate-metadata.json`: all of this for machines (Workflow Run RO-Crate), `SHA256SUMS`: the checksum of every file
+- `ro-crate-metadata.json`: the same for machines (Workflow Run RO-Crate); `SHA256SUMS`: the checksum of every file
 - `{STUDY_FILE}`: the study as it was declared; `data/raw/`: every trial, session and discard, as stored
 - `data/provision/`: what was installed on the hosts; `data/published/`: published figures that pages compare with
 - `reports/`: pages, tables, figures, executed notebooks; all other folders: the software that made them
