@@ -73,8 +73,10 @@ def told(page: Path, script: str, *, fragment: str = "", width: int = 390) -> tu
 <output></output>
 <script>
 const settled = (w) => new Promise((done) => {{
-  const look = () => (w.document.querySelectorAll("script.spec").length ===
-    w.document.querySelectorAll(".view[data-rendered]").length ? done() : setTimeout(look, 50));
+  // What is folded is drawn when it is opened.
+  const shown = (what) => [...w.document.querySelectorAll(what)].filter((e) => !e.closest("details:not([open])"));
+  const look = () => (shown("script.spec").length === shown(".view[data-rendered]").length
+    ? done() : setTimeout(look, 50));
   look();
 }});
 document.querySelector("iframe").onload = async (event) => {{

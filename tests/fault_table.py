@@ -21,9 +21,9 @@ NOT_RUN = "not run"
 _ENTRY = re.compile(r"\[`(?P<name>[\w:]+)`\]\(\.\./(?P<file>tests/\w+\.py)\) \| (?P<result>.*) \|$", re.MULTILINE)
 _INTRO = """# Faults it survives
 
-What goes wrong, what benchstudy promises for it, the tests that do it to real processes, disks and networks, and how
-each test ended last, on which day, with which commit (`+`: and with changes that were not committed). `make faults`
-runs the tests and writes this page; nothing on it is written by hand.
+This page lists what can go wrong, what benchstudy promises for it, and the tests that do it to real processes, disks
+and networks. It says how each test ended last, on which day, and with which commit (`+`: with uncommitted changes).
+`make faults` runs the tests and writes this page. Nothing on it is written by hand.
 
 **Nothing lost** means: no finished trial is lost, altered or measured twice; the host is left clean; the next run
 measures only what is missing; and the report tells what failed. `tests/nothing_lost.py` checks it.

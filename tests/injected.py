@@ -16,6 +16,8 @@ from pathlib import Path
 
 from waiting import until
 
+from benchstudy.hosts.forks import exit_status
+
 TESTS = Path(__file__).parent
 MOST_S = 120
 ARMED = "BENCHSTUDY_TEST_INJECTION"
@@ -118,9 +120,7 @@ def _work(root: Path, command: Callable[[], object], plan: Path, said: Path, of_
             os._exit(125)
         status = int(command() or 0)  # type: ignore[call-overload]
     except SystemExit as end:
-        if isinstance(end.code, str):
-            print(end.code, file=sys.stderr)
-        status = end.code if isinstance(end.code, int) else int(bool(end.code))
+        status = exit_status(end)
     except BaseException:
         traceback.print_exc()
     finally:

@@ -343,7 +343,7 @@ PHASES = {
             "import",
             Lab.archive,
             lambda: benchstudy("import", *OUTPUTS),
-            finished="holds the same content already",
+            finished="already holds the same content",
         ),
         Phase("discard", Lab.measured, discard, finished="is discarded already"),
         Phase("tidy", Lab.measured, tidy, 300, same=["data/tidy/**/*.parquet"]),

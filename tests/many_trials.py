@@ -1,9 +1,15 @@
-"""A study of any number of trials: captured ones of fio, put through the store's own door, session by session."""
+"""A study of any number of trials: captured ones, put through the store's own door, session by session.
+
+Each trial of a case is one of those that were captured of it, in turns that differ from target to target.
+"""
 
 import copy
+import os
 import shutil
 import tarfile
+from collections.abc import Mapping
 from pathlib import Path
+from uuid import NAMESPACE_OID, uuid5
 
 import yaml
 from conftest import CHECKOUT
@@ -16,14 +22,17 @@ from benchstudy.model.files import as_json
 from benchstudy.model.study import SessionPlan, load_study
 
 STUDY, FAMILY = "many", "fio"
+FIO = {FAMILY: None}
 _BESIDE = {"shares": {"others_cpu": 0.01}, "others_cpu": 0.02, "cpus": 2, "busiest": []}
 
 
 class ManyTrials:
     """Of a project at `root`, whose study has been measured to its end; nobody ever contacts its hosts."""
 
-    def __init__(self, root: Path, targets: int = 1):
-        self.root, self._blocks = root, 0
+    def __init__(self, root: Path, targets: int = 1, most_blocks: Mapping[str, int | None] = FIO):
+        """`most_blocks`: of each family that is wanted, in so many blocks at most."""
+        self.root, self._blocks, self._most = root, 0, most_blocks
+        self.is_linked = False  # a file of a hundred thousand trials is one file, as all of a case's are the same
         self._targets = [f"t{number}" for number in range(targets)]
         self._originals = self._captured(root / "captured")
         self.file = root / "config" / "config.yaml"
@@ -31,11 +40,15 @@ class ManyTrials:
 
     @property
     def cases(self) -> int:
-        return len(self._originals)
+        return sum(map(len, self._originals.values()))
 
     @property
     def trials(self) -> int:
-        return self.cases * self._blocks * len(self._targets)
+        of_target = (len(cases) * min(self._blocks, self._limit(name)) for name, cases in self._originals.items())
+        return sum(of_target) * len(self._targets)
+
+    def _limit(self, family: str) -> int:
+        return self._most[family] or self._blocks
 
     @property
     def plans(self) -> list[SessionPlan]:
@@ -51,45 +64,61 @@ class ManyTrials:
         """So many more of every target, in a session of its own."""
         first, self._blocks = self._blocks + 1, self._blocks + blocks
         hosts = {target: {"address": "192.0.2.1"} for target in self._targets}
-        about = {"study": STUDY, "blocks": self._blocks, "measure": False, "hosts": hosts, "families": self._families}
+        families = {name: of | {"blocks": min(self._blocks, self._limit(name))} for name, of in self._families.items()}
+        about = {"study": STUDY, "blocks": self._blocks, "measure": False, "hosts": hosts, "families": families}
         about["targets"] = {target: {"roles": {"sut": target}} for target in self._targets}
         self.file.write_text(yaml.safe_dump(about))
         for plan in self.plans:
-            self._session(plan, range(first, self._blocks + 1))
+            blocks = range(first, min(self._blocks, self._limit(plan.family_name)) + 1)
+            if blocks:
+                self._session(plan, blocks)
 
     def adopt(self) -> None:
         for plan in self.plans:
             hold_session(self.root, plan)
 
     def store(self, plan: SessionPlan) -> TrialStore:
-        return TrialStore(paths.family_raw(self.root, STUDY, plan.target, FAMILY))
+        return TrialStore(paths.family_raw(self.root, STUDY, plan.target, plan.family_name))
 
-    def _captured(self, folder: Path) -> dict[str, StoredTrial]:
-        """A trial of each case."""
+    def _captured(self, folder: Path) -> dict[str, dict[str, list[StoredTrial]]]:
+        """By family and case, the trials that gave figures."""
         with tarfile.open(CHECKOUT / "tests" / "data" / "store-b9a61cf" / "embedded.tar.xz") as archive:
-            wanted = [one for one in archive if f"/{FAMILY}/" in one.name or one.name.endswith("study.yaml")]
-            archive.extractall(folder, wanted)  # no filter: the Python of Debian 12 knows none
-        self._families = {FAMILY: yaml.safe_load((folder / "study.yaml").read_text())["families"][FAMILY]}
-        store = TrialStore(paths.family_raw(folder, "embedded", "this-machine", FAMILY))
-        return {trial.facts.case: trial for trial in store.trials()}
+            raw = "data/raw/embedded/this-machine"
+            wanted = [one for one in archive if any(f"{raw}/{name}/" in one.name for name in self._most)]
+            archive.extractall(
+                folder, [*wanted, archive.getmember("study.yaml")]
+            )  # no filter: the Python of Debian 12 knows none
+        declared = yaml.safe_load((folder / "study.yaml").read_text())["families"]
+        self._families = {name: declared[name] for name in self._most}
+        found: dict[str, dict[str, list[StoredTrial]]] = {}
+        for name in self._most:
+            store = TrialStore(paths.family_raw(folder, "embedded", "this-machine", name))
+            for trial in store.trials():
+                if trial.facts.status == "ok":
+                    found.setdefault(name, {}).setdefault(trial.facts.case, []).append(trial)
+        return found
 
     def _session(self, plan: SessionPlan, blocks: range) -> None:
         """Sealed, with the trials of these blocks."""
         store = self.store(plan)
         store.folder.mkdir(parents=True, exist_ok=True)
         store.forget_index()
-        uuid = f"{blocks[0]:08d}-0000-4000-8000-000000000000"
+        uuid = str(uuid5(NAMESPACE_OID, f"{plan.target} {plan.family_name} {blocks[0]}"))
         record = SessionRecord(store.folder, uuid, plan, "0" * 64)
         record.begin({})
         hashes = {case.id: case.definition_sha256 for case in plan.cases}
         about = {"study": STUDY, "target": plan.target, "session": uuid, "roles": dict(plan.roles)}
         for block in blocks:
-            for position, (case, original) in enumerate(self._originals.items(), start=1):
+            for position, (case, captured) in enumerate(self._originals[plan.family_name].items(), start=1):
+                original = captured[(block + self._targets.index(plan.target)) % len(captured)]
                 partial = store.begin(case, block)
                 for file in original.files:
                     if file.name != "trial.json":
                         (partial.folder / file.name).parent.mkdir(parents=True, exist_ok=True)
-                        (partial.folder / file.name).write_bytes((original.folder / file.name).read_bytes())
+                        if self.is_linked:
+                            os.link(original.folder / file.name, partial.folder / file.name)
+                        else:
+                            shutil.copyfile(original.folder / file.name, partial.folder / file.name)
                 (partial.folder / interference.FILE).write_text(as_json({"commands": [], "seen": {"sut": _BESIDE}}))
                 own = {"uuid": partial.uuid, "block": block, "position": position, "definition_sha256": hashes[case]}
                 partial.commit(original.record.model_copy(update=about | own))

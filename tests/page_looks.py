@@ -8,14 +8,40 @@ from pathlib import Path
 from typing import Any
 
 import browser
+import webtools
 
 OPENED = """
   const pause = () => new Promise((done) => setTimeout(done, 500));
   const widths = [document.documentElement.scrollWidth];
+  document.querySelectorAll("details.fold").forEach((fold) => { fold.open = true; });
+  await pause();
+  await settled(window);
+  const texts = [...document.querySelectorAll(".view svg text")].filter((text) => text.textContent.trim());
+  const scale = (svg) => svg.getBoundingClientRect().width / (svg.viewBox.baseVal.width || svg.width.baseVal.value);
+  const sizes = texts.map((text) => parseFloat(window.getComputedStyle(text).fontSize) * scale(text.ownerSVGElement));
+  const least = Math.min(...sizes, 99);
   window.frameElement.style.width = "1440px";
   await pause();
   widths.push(document.documentElement.scrollWidth);
-  const shown = { widths, title: document.title, dom: document.documentElement.outerHTML };
+  const frames = [...document.querySelectorAll(".table-frame")].filter((frame) => !frame.closest("details.case"));
+  const wide = frames.filter((frame) => frame.scrollWidth > frame.clientWidth + 1).map((frame) => frame.ariaLabel);
+  const shown = { widths, least, wide, title: document.title, dom: document.documentElement.outerHTML };
+  shown.stops = document.querySelectorAll(".view a:not([tabindex='-1'])").length;
+  shown.barriers = await (async () => {
+    const script = Object.assign(document.createElement("script"), { src: "AXE" });
+    await new Promise((done) => { script.onload = done; document.head.append(script); });
+    const folds = [...document.querySelectorAll("details")];
+    const before = folds.map((details) => details.open);
+    const found = [];
+    for (const open of [false, true]) {
+      folds.forEach((details) => { details.open = open; });
+      if (open) await settled(window);
+      for (const rule of (await window.axe.run(document, { resultTypes: ["violations"] })).violations)
+        for (const node of rule.nodes) found.push(`${rule.id}: ${node.html.slice(0, 200)}`);
+    }
+    folds.forEach((details, index) => { details.open = before[index]; });
+    return found;
+  })();
   let seen;
   try { seen = await (async () => { return LOOK; })(); } catch (error) { seen = String(error); }
   return JSON.stringify({ ...shown, seen });
@@ -61,12 +87,20 @@ LOOKS = {
 
 @dataclass(frozen=True)
 class Shown:
-    """A page in a browser: its widths, then its title and document once all scripts ran, and what `LOOKS` saw."""
+    """A page in a browser, its folds opened: its widths, then its title and document once all scripts ran, and what
+    `LOOKS` saw. `least`: pixels of the smallest text in a chart on a phone; `wide`: tables that scroll sideways on a
+    wide screen.
+    `stops`: links of figures that the tab key stops at. `barriers`: what axe found, folded and unfolded.
+    """
 
     console: list[str]
     widths: list[int]
+    least: float
+    wide: list[str]
     title: str
     dom: str
+    stops: int
+    barriers: list[str]
     seen: Any
 
 
@@ -74,5 +108,7 @@ def show(page: Path) -> Shown:
     fragment, look = LOOKS.get(page.stem, ("", "null"))
     if fragment == FIRST_TRIAL:
         fragment = "#" + re.search(r'<tr id="(trial-\w+)"', page.read_text(encoding="utf-8"))[1]
-    said, console = browser.told(page, OPENED.replace("LOOK", look), fragment=fragment)
+    said, console = browser.told(
+        page, OPENED.replace("AXE", webtools.axe().as_uri()).replace("LOOK", look), fragment=fragment
+    )
     return Shown(console, **json.loads(html.unescape(said)))

@@ -1,11 +1,12 @@
-"""Provisions this machine for one family, in the process that a session's provisioning uses."""
+"""Provisions this machine for one family."""
 
-import json
-import subprocess
-import sys
+import os
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
+from unittest import mock
+
+from benchstudy.provisioning.host import provision_hosts
 
 
 def provision_here(
@@ -16,7 +17,6 @@ def provision_here(
     *,
     target_roles: Sequence[str] = ("sut",),
     environment: Mapping[str, str] | None = None,
-    timeout_s: float = 1800,
 ) -> dict[str, Any]:
     """The facts of this machine, as the role `sut`, after envs/<family>.py of the project at `root`, if any, and what
     systems need; without problems.
@@ -31,16 +31,9 @@ def provision_here(
         "target_roles": list(target_roles),
         "deploys": [*({"path": str(p), "family": block} for p in own if p.is_file()), {"systems": [], "family": block}],
     }
-    done = subprocess.run(
-        [sys.executable, "-m", "benchstudy.provisioning.host"],
-        input=json.dumps({"requests": {"here": request}, "turns": [["here"]]}),
-        capture_output=True,
-        text=True,
-        cwd=root,
-        env=environment,
-        timeout=timeout_s,
-    )
-    assert done.returncode == 0, done.stderr
-    facts = next(told["facts"] for _, told in map(json.loads, done.stdout.splitlines()) if "facts" in told)
+    answers: dict[str, dict[str, Any]] = {}
+    with mock.patch.dict(os.environ, environment or os.environ, clear=True):
+        provision_hosts(root, {"here": request}, answers.__setitem__, lambda key, line: None)
+    facts = answers["here"]["facts"]
     assert facts["problems"] == []
     return facts

@@ -32,6 +32,8 @@ import nothing_lost
 from sshd_hosts import SshdHost
 from waiting import until
 
+from benchstudy.hosts.forks import exit_status
+
 _PR_SET_PDEATHSIG = 1
 _MOST_S = 120
 _STORE_OF = 40  # rounds: a session hashes what there is, and would take longer each time
@@ -117,9 +119,7 @@ class Soak:
                 command()
                 status = 0
             except SystemExit as end:
-                if isinstance(end.code, str):
-                    print(end.code, file=sys.stderr)
-                status = end.code if isinstance(end.code, int) else int(bool(end.code))
+                status = exit_status(end)
             except KeyboardInterrupt:
                 status = 130
             except BaseException:

@@ -369,7 +369,7 @@ def test_a_marked_folder_is_removed_and_links_in_it_are_not_followed(tmp_path):
         ("{tmp}/real/../real", "without '..'"),
         ("{tmp}/link", "symbolic link"),
         ("{tmp}/unmarked", "no .benchstudy marker"),
-        ("{tmp}/another", "its marker says u-2"),
+        ("{tmp}/another", "its marker has the UUID u-2"),
         ("{tmp}/link-marker", "no .benchstudy marker"),
         ("/proc", "no .benchstudy marker"),
     ],

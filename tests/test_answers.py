@@ -103,7 +103,7 @@ OF_ARCHIVE = [
     Row(
         statuses(403) | codes("AccessDenied", status=403),
         "refused at once, with the rights that are needed",
-        "these credentials may not do this",
+        "these credentials lack permissions",
     ),
     Row(
         codes("ExpiredToken", "InvalidToken", "RequestExpired"),
@@ -118,7 +118,7 @@ OF_ARCHIVE = [
     Row(
         codes("RequestTimeTooSkewed", status=403), "refused at once: a clock is wrong", "clock and the server's differ"
     ),
-    Row(codes("NoSuchBucket", status=404), "refused at once: make it, or name another", "there is no such bucket"),
+    Row(codes("NoSuchBucket", status=404), "refused at once: create it, or name another", "no such bucket"),
     Row(statuses(404), "the object is named as gone", "is gone"),
     Row(
         statuses(400, 409, 501),
@@ -356,7 +356,7 @@ def test_patience_with_an_archive_ends_and_says_that_the_command_goes_on(bucket,
     fresh = Bucket("s3://data/archive", of_s3.url)  # boto3 asks less often again where nearly nothing is answered
     for answer in (RESET, CUT, SILENT, "503"):
         of_s3.ask(*[answer] * 99)
-        with pytest.raises(ArchiveError, match="run the same command again: it goes on from here"):
+        with pytest.raises(ArchiveError, match="run the same command again: it continues from here"):
             fetched(fresh)
         assert of_s3.asked == archive._ATTEMPTS, answer
 

@@ -235,7 +235,7 @@ def test_a_flipped_byte_on_the_server_comes_into_no_clone(origin, clone, archive
     )
     flip(archive.file(key))
     said = clone.run("pull", *archive.words, *STUDY, status=1)
-    assert f"s3://data/{key}: altered: its SHA-256 is not the one in its name" in said
+    assert f"s3://data/{key}: altered: its SHA-256 does not match its name" in said
     here = clone.root / folder.relative_to(origin.root)
     assert not here.exists() and not (here.parents[1] / "session.json").exists(), "no tables of a part"
     # Nothing is overwritten: it takes the store's own tools to make room for the whole one.
@@ -362,12 +362,12 @@ def test_errors_say_what_to_do_and_no_secret(origin, clone, archive, monkeypatch
     monkeypatch.delenv("AWS_SECRET_ACCESS_KEY")
     said.append(clone.run("pull", *archive.words, *STUDY, status=1))
     told = [
-        "there is no such bucket",
+        "no such bucket",
         "no archive: nothing was pushed there yet",
         "nothing was measured or imported yet",
         "write s3://BUCKET/PREFIX",
         "no server answers at http://127.0.0.1:9",
-        "leave them to AWS_*",
+        "put them into AWS_*",
         "log in again",
         "s3:PutObject",
         "unknown credentials",

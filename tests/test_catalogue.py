@@ -145,7 +145,7 @@ def test_a_parameter_takes_a_system_of_its_own_or_a_service_of_the_study():
     own = http({"system": "shop", "with": {"stock": {"system": "stock", "with": {"goods": 9}}}})
     assert set(own["services"]) == {"shop", "shop-stock"} and own["services"]["shop"]["needs"] == ["shop-stock"]
     described = {"argv": ["sleep"], "ready": {"file": "{{dir}}/x"}}
-    with pytest.raises(StudyError, match=r"servers\.0: its stock is to give 'count', and service mine does not"):
+    with pytest.raises(StudyError, match=r"servers\.0: its stock must give 'count', but service mine does not"):
         http({"system": "shop", "with": {"stock": "mine"}}, services={"mine": described})
     kept = http({"system": "sftpgo"}, services={"plain": {**described, "needs": ["openssh"]}})
     assert kept["services"]["plain"] == {**described, "needs": ["openssh"]}
@@ -208,15 +208,15 @@ def test_several_values_of_a_parameter_are_a_factor_of_a_command():
         (shop({"cache": "12"}), "servers.0.with.cache: '12' is not a size"),
         (shop({"patience": "12"}), "servers.0.with.patience: '12' is not a duration"),
         (shop({"open": "yes"}), "servers.0.with.open: 'yes': write true or false"),
-        (shop({"pay": "carrd"}), "with.pay: 'carrd' is none of its choices: did you mean \"card\"?"),
-        (shop({"options": "'x"}), "with.options: \"'x\": write arguments as a shell has them"),
-        (shop({"stock": "stok"}), "no system and no service 'stok': did you mean \"stock\"?"),
-        (shop({"stock": 5}), "servers.0.with.stock: 5: write a system's name"),
-        (shop({"stock": "nginx"}), "its stock is to give 'count', and system nginx does not"),
+        (shop({"pay": "carrd"}), "with.pay: 'carrd' is not one of its choices: did you mean \"card\"?"),
+        (shop({"options": "'x"}), "with.options: \"'x\": write arguments as in a shell"),
+        (shop({"stock": "stok"}), "no system or service 'stok': did you mean \"stock\"?"),
+        (shop({"stock": 5}), "servers.0.with.stock: 5: write the name of a system"),
+        (shop({"stock": "nginx"}), "its stock must give 'count', but system nginx does not"),
         (shop({"tills": [1, 1]}), "servers.0.with.tills: give each level once"),
         (shop({"tills": []}), "servers.0.with.tills: give each level once, and at least one"),
         (shop([1]), "servers.0.with: write a mapping of parameters to values"),
-        (shop({"stock": [{"system": "stock"}]}), "servers.0.with.stock: a level has a name: describe each below"),
+        (shop({"stock": [{"system": "stock"}]}), "servers.0.with.stock: a level needs a name: describe each below"),
         ({"system": "filestash"}, "servers.0.with.binary: filestash needs it: the program on the host"),
         ({"name": "a/b", "system": "shop"}, "servers.0: 'a/b' cannot be a name"),
     ],
@@ -233,7 +233,7 @@ def test_the_field_and_the_fix_are_named(server, told):
         ({"services": {"x": {"system": "shop", "wiht": {}}}}, "services.x.wiht: unknown key of a system: did you mean"),
         ({"services": {"x": {"system": "shop", "with": {"tills": [1, 2]}}}}, "x.with.tills: a list makes levels"),
         ({"services": {"shop": {"argv": ["x"]}}, "servers": [{"system": "stock", "name": "shop"}]}, "is described"),
-        ({"services": {"shop": {"system": "stock"}}, "servers": [{"name": "shop", "system": "nginx"}]}, "already:"),
+        ({"services": {"shop": {"system": "stock"}}, "servers": [{"name": "shop", "system": "nginx"}]}, "already has"),
         ({"generators": [{"system": "shop"}]}, "families.http_concurrency.generators: its entries take no system"),
     ],
 )  # fmt: skip

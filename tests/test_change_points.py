@@ -109,7 +109,7 @@ def test_a_clean_step_between_two_constants_is_found():
 @pytest.mark.parametrize(
     ("values", "steady", "why"),
     [
-        ([1.0, 2.0] * 10, None, "20 samples, and 30 are the least"),
+        ([1.0, 2.0] * 10, None, "20 samples; 30 are needed"),
         ([3.0] * 100, True, ""),
         ([*range(20), *[math.inf, math.nan] * 20], None, "20 samples"),
         (list(np.cumsum(np.random.default_rng(0).normal(size=40))), None, "depend too much on the ones before"),
@@ -203,7 +203,7 @@ def test_a_caption_tells_when_how_much_and_what_cannot_be_told():
     assert "(from 50." in told or "(from 49." in told
     assert told.endswith("; of 2 nothing can be said: too few samples, or they depend on one another.")
     assert level_changes.caption({"Others": few}, "the window") == (
-        "Change points of the window: nothing can be said (20 samples, and 30 are the least)."
+        "Change points of the window: nothing can be said (20 samples; 30 are needed)."
     )
 
 

@@ -109,7 +109,7 @@ def test_what_cases_are_measured_for_is_the_studys_choice():
         ({"metrics": {"t": {"regex": "("}}}, "is no regular expression"),
         ({"metrics": {"t": {"json": "$.a..b"}}}, "is no JSON path"),
         ({"metrics": {"t": {**TPS, "csv": "rps"}}}, "give exactly one of regex, json, csv, size_of"),
-        ({"metrics": {"t": {**TPS, "unit": "msec"}}}, "'msec' is no known unit: did you mean \"ms\"?"),
+        ({"metrics": {"t": {**TPS, "unit": "msec"}}}, "'msec' is an unknown unit: did you mean \"ms\"?"),
         ({"metrics": {"t": {"size_of": "/etc/passwd", "unit": "B"}}}, "must be a path below the folder"),
         ({"shell": True, "argv": ["a", "b"]}, "with shell: true it is one text"),
         ({"discard_stdout": True, "metrics": {"t": TPS}}, "something is to be found in stdout"),
@@ -547,7 +547,7 @@ def test_a_folder_of_hyperfines_exports_becomes_a_trial_a_command(tmp_path: Path
     failed = trials["command=false,n=1"].record
     assert (failed.status, failed.cause) == ("failed", "3 of its runs exited with status 1")
     _, again = imported(tmp_path, plan, DATA / "hyperfine")
-    assert len(again) == 9 and all("holds the same content already" in why for why in again)
+    assert len(again) == 9 and all("already holds the same content" in why for why in again)
     tidy_family(tmp_path, [plan], tmp_path / "tidy")
     values = pl.read_parquet(tmp_path / "tidy" / "observations.parquet")
     cases = pl.read_parquet(tmp_path / "tidy" / "cases.parquet")
@@ -595,7 +595,7 @@ def test_any_file_is_imported_by_the_studys_own_definitions(tmp_path: Path):
     assert found["tps"] == (float(re.search(r"tps = ([\d.]+)", text)[1]), "1/s")
     assert found["latency"][0] == pytest.approx(float(re.search(r"average = ([\d.]+)", text)[1]) / 1000)
     _, refused = imported(tmp_path / "other", plan, DATA / "README.md")
-    assert "no family of the study (command) knows this output" in refused[0]
+    assert "no family of the study (command) recognises this output" in refused[0]
 
 
 def test_two_commands_that_both_find_their_figures_are_told_apart_by_a_person(tmp_path: Path):

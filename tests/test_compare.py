@@ -220,7 +220,7 @@ def test_among_many_comparisons_a_lonely_one_has_to_be_surer():
     assert judge([lonely])[0].verdict == "worse"
     among = judge([*quiet, lonely])[-1]
     assert (among.verdict, among.tests) == ("inconclusive", 31)
-    assert among.why == "beyond 1 % when looked at alone, not among 31 comparisons"
+    assert among.why == "beyond 1 % if judged alone, not among 31 comparisons"
 
 
 def test_comparisons_that_could_not_be_made_are_no_tests():
@@ -239,11 +239,11 @@ SIX = [1.0, 1.1, 0.9, 1.2, 1.0, 0.95]
         ([], SIX, (0, 0), "base: not measured"),
         ([], SIX, (1, 0), "base: the only trial failed"),
         (SIX, [], (0, 6), "other: all 6 trials failed"),
-        ([1.0, 2.0], [1.0, 2.0], (0, 0), "n too small: 2 against 2 trials, and 3 are the least"),
-        (SIX, [1.0], (0, 5), "n too small: 6 against 1 trials, and 3 are the least"),
-        (SIX, [*SIX[:5], 0.0], (0, 0), "other: 1 of 6 values are zero, and nothing is a multiple of zero"),
-        ([0.0] * 6, SIX, (0, 0), "base: 6 of 6 values are zero, and nothing is a multiple of zero"),
-        (SIX, [*SIX[:5], -1.0], (0, 0), "other: 1 of 6 values are negative, which has no ratio"),
+        ([1.0, 2.0], [1.0, 2.0], (0, 0), "n too small: 2 against 2 trials; 3 are needed"),
+        (SIX, [1.0], (0, 5), "n too small: 6 against 1 trials; 3 are needed"),
+        (SIX, [*SIX[:5], 0.0], (0, 0), "other: 1 of 6 values are zero, so there is no ratio"),
+        ([0.0] * 6, SIX, (0, 0), "base: 6 of 6 values are zero, so there is no ratio"),
+        (SIX, [*SIX[:5], -1.0], (0, 0), "other: 1 of 6 values are negative, so there is no ratio"),
         (SIX, [*SIX[:5], math.inf], (0, 0), "other: a value is infinite or not a number"),
         (SIX, [*SIX[:5], math.nan], (0, 0), "other: a value is infinite or not a number"),
     ],
@@ -280,7 +280,7 @@ def test_one_arm_without_spread_is_told():
 def test_failures_stand_beside_a_ratio_of_those_that_did_not_fail():
     base, other = arms(SIX, [2 * v + 0.01 * i for i, v in enumerate(SIX)])
     made = compare(base, replace(other, failed=2), margin=MARGIN, better="lower")
-    assert made.warnings == ("2 of 8 trials of other failed (95 %: 7.1–59 %): the ratio is of those that did not",)
+    assert made.warnings == ("2 of 8 trials of other failed (95 %: 7.1–59 %): the ratio covers only the others",)
     assert made.ratio == pytest.approx(2, rel=0.05)
 
 
@@ -359,7 +359,7 @@ def test_a_verdict_names_its_least_with_the_digits_of_its_interval(factor, said)
 def test_a_least_that_no_number_holds_is_told_in_words():
     made = compared([1e-200, 2e-200, 1e-200], [1e200, 2e200, 2e200])
     assert made.low == math.inf
-    assert judge([made])[0].why == "more times the base than a number holds"
+    assert judge([made])[0].why == "more times the base than a float can hold"
 
 
 def test_over_a_whole_study_verdicts_that_a_table_has_by_itself_may_not_stand():

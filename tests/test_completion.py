@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from benchstudy.commands.cli import _parser, main
+from benchstudy.commands.cli import command_parser, main
 from benchstudy.commands.completion import parsers
 
 # What bash itself does when somebody presses the tab key: calls what `complete` named, and shows COMPREPLY.
@@ -36,7 +36,7 @@ def completed(script: str, folder: Path, *words: str) -> set[str]:
 
 def test_bash_completes_each_command(script, tmp_path):
     assert completed(script, tmp_path, "pl") == {"plan"}
-    assert parsers(_parser()).keys() <= completed(script, tmp_path, "")
+    assert parsers(command_parser()).keys() <= completed(script, tmp_path, "")
 
 
 def test_bash_completes_files_and_options(script, tmp_path):

@@ -185,7 +185,7 @@ def test_hosts_that_cannot_be_set_up_are_named_and_all_others_are_reported(struc
     assert len(struck.results("near")) == 4
     page = html.unescape(struck.page.read_text())
     for name, words in (
-        ("no-shell", "no command runs there"),
+        ("no-shell", "no command can be run there"),
         ("no-python", "there is no '/nowhere/python3'"),
         ("old-python", "its Python is 3.8"),
     ):

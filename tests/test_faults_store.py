@@ -129,7 +129,7 @@ def test_what_is_no_output_is_refused_with_what_it_is(tmp_path, study):
     (tmp_path / "empty").mkdir()
     os.mkfifo(tmp_path / "pipe")
     for path, words in (
-        (tmp_path / "empty", "no file in this folder"),
+        (tmp_path / "empty", "this folder has no files"),
         (tmp_path / "pipe", "is a pipe"),
         (Path("/dev/zero"), "a device"),
     ):
@@ -156,9 +156,9 @@ def test_a_damaged_index_is_named_and_made_again(tmp_path, study, store, text):
     whole = json.loads(store.index.read_text())
     store.index.write_text(text)
     assert "made again" in index_problem(store.index), "so its session is planned"
-    with pytest.raises(BenchstudyError, match=r"session\.json: is missing or damaged"):
+    with pytest.raises(BenchstudyError, match=r"session\.json: missing or damaged"):
         tidy_family(tmp_path, [plan], tmp_path / "tidy")
-    assert any("session.json: is damaged" in line for line in confirmed.check(tmp_path, store.folder).differences)
+    assert any("session.json: damaged" in line for line in confirmed.check(tmp_path, store.folder).differences)
     confirmed.confirm(tmp_path, [store.folder])  # is no altered raw file
     hold_session(tmp_path, plan)
     assert json.loads(store.index.read_text()) == whole
@@ -183,7 +183,7 @@ def test_an_index_that_cannot_be_read_is_not_called_damaged_nor_made_again(tmp_p
     declared.write_text(f"{store.index.relative_to(tmp_path)}\n")
     argv = ["confirm_sessions", "--held", "held", "--study", "archive"]
     monkeypatch.setattr(sys, "argv", argv)
-    with pytest.raises(SystemExit, match=f"session.json: {told}: look what is wrong with the disk"):
+    with pytest.raises(SystemExit, match=f"session.json: {told}: find out what is wrong with the disk"):
         runpy.run_path(str(CHECKOUT / "workflow" / "scripts" / "confirm_sessions.py"))
     with pytest.raises(BenchstudyError, match=told):
         begin(study, {}, [("tidy_family", {})], print)
@@ -328,5 +328,5 @@ def test_a_job_on_a_full_disk_says_what_to_free(full_disk, tmp_path, study, stor
     assert "Traceback" not in done.stderr
     subprocess.run(["mount", "-o", "remount,ro", full_disk], check=True)
     done = subprocess.run([sys.executable, script, *told], cwd=tmp_path, capture_output=True, text=True)
-    assert done.returncode == 1 and "mount it so that it can be written" in done.stderr
+    assert done.returncode == 1 and "mount it read-write" in done.stderr
     assert "Traceback" not in done.stderr

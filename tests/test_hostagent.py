@@ -88,7 +88,7 @@ def test_the_agent_is_put_once_and_an_altered_one_is_refused(deploy):
 def test_a_work_folder_that_is_a_link_is_refused_and_its_target_survives(deploy, tmp_path):
     (tmp_path / "elsewhere").mkdir()
     (tmp_path / "work").symlink_to(tmp_path / "elsewhere")
-    with pytest.raises(HostRefused, match=r"alpha: the work folder .*work is a symbolic link; give the real path"):
+    with pytest.raises(HostRefused, match=r"alpha: the work folder .*work is a symbolic link; set work_dir"):
         deploy()
     assert list((tmp_path / "elsewhere").iterdir()) == []
 
@@ -105,10 +105,10 @@ def test_a_missing_python_is_named_with_the_way_out(sshd, tmp_path):
     [
         (
             "#!/bin/sh\necho libpython: cannot open shared object file >&2; exit 1\n",
-            "cannot run there: .*libpython.*mend it",
+            "cannot run there: .*libpython.*fix it",
         ),
-        ("#!/bin/sh\necho hello\n", "is no Python"),
-        ("#!/bin/sh\nexec python3 -c 'print(\"{}\")'\n", "is no Python"),
+        ("#!/bin/sh\necho hello\n", "is not a Python"),
+        ("#!/bin/sh\nexec python3 -c 'print(\"{}\")'\n", "is not a Python"),
     ],
 )
 @pytest.mark.fault(33)
@@ -511,7 +511,7 @@ def test_scratch_is_made_once_and_gone_with_the_lock(agent, tmp_path):
         with pytest.raises(HostRefused, match="cannot make a folder in /proc"):
             agent.scratch(SESSION, "/proc")
     assert not path.exists()
-    with pytest.raises(HostRefused, match="does not hold the lock"):
+    with pytest.raises(HostRefused, match="does not hold this host's lock"):
         agent.scratch(SESSION, str(tmp_path))
 
 

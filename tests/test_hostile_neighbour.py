@@ -165,7 +165,7 @@ def test_a_work_folder_that_he_could_exchange_is_refused(sshd, shared, planted):
     )
     with (
         Remote("alpha", sshd.host.model_copy(update={"work_dir": place})) as remote,
-        pytest.raises(HostRefused, match="give"),
+        pytest.raises(HostRefused, match="set work_dir"),
     ):
         deployed(remote, shared)
     assert not (shared / "other").exists()
@@ -178,7 +178,7 @@ def test_a_folder_that_everybody_may_change_is_no_place_for_a_work_folder(sshd, 
     work = str(shared / "open" / "work")
     with (
         Remote("alpha", sshd.host.model_copy(update={"work_dir": work})) as remote,
-        pytest.raises(HostRefused, match=f"lies in {shared}/open, where another user may exchange it"),
+        pytest.raises(HostRefused, match=f"lies in {shared}/open, where another user may replace it"),
     ):
         deployed(remote, shared)
 
@@ -225,7 +225,7 @@ def test_a_lock_file_that_he_made_and_takes_away_ends_the_session(remote, shared
     agent = deployed(remote, shared)
     with agent.lock("session-a", OWNER) as lock:
         told_by("import os, sys; os.unlink(sys.argv[1])", str(shared / "host.lock"))
-        with pytest.raises(LockLost, match="the file of the lock removed"):
+        with pytest.raises(LockLost, match="was the lock file removed"):
             until(lock.confirm)
 
 

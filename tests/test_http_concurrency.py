@@ -607,7 +607,7 @@ def test_existing_reports_of_ab_become_trials_and_the_contradictory_one_is_flagg
     assert capsys.readouterr().out.count("imported ") == len(reports) + 1
     assert cli.main(["import", str(reports[0]), str(DATA / "README.md"), "--study", str(study)]) == 1
     complaint = capsys.readouterr().err
-    assert "holds the same content already" in complaint and "knows this output" in complaint
+    assert "already holds the same content" in complaint and "recognises this output" in complaint
 
     imported = {trial.record.imported_from: trial for trial in http_study.trials_of(bare_project)}
     flagged = imported["filestash-static-c4000.txt"].record

@@ -248,12 +248,12 @@ def test_the_page_at_full_size_has_all_of_its_cells(capsys: pytest.CaptureFixtur
 
 
 @needs_root
-def test_the_study_in_the_readme_runs_as_written(project: Project, monkeypatch: pytest.MonkeyPatch):
+def test_the_study_among_the_examples_runs_as_written(project: Project, monkeypatch: pytest.MonkeyPatch):
     """One block of it, and its own page: what more of them make is the same for all studies."""
     monkeypatch.setenv("BENCHSTUDY_HOST_LOCK", str(project.root / "host.lock"))
-    readme = (CHECKOUT / "README.md").read_text()
-    [(name, example)] = re.findall(r"```yaml\n# (config/studies/web-server\.yaml)\n(.*?)```", readme, re.DOTALL)
-    assert f"\nsnakemake --cores 8 report --configfile {name}\n" in readme
+    examples = (CHECKOUT / "docs" / "examples.md").read_text()
+    [(name, example)] = re.findall(r"```yaml\n# (config/studies/web-server\.yaml)\n(.*?)```", examples, re.DOTALL)
+    assert f"\nsnakemake --cores 8 report --configfile {name}\n" in examples
     (project.root / name).write_text(example)
     page = project.root / "reports/web-server/http_concurrency.html"
     project.snakemake(page.relative_to(project.root), "--configfile", name, "--config", "blocks=1")

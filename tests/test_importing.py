@@ -189,11 +189,11 @@ def test_levels_are_said_by_a_person_and_by_the_path_and_contradict_nothing(tmp_
     assert (levels["directory"], levels["kernel"], levels["disk"]) == ("nfs", "6.1", "nvme")
     assert trial.record.verified["said"] == {"disk": "nvme", "directory": "nfs", "kernel": "6.1"}
     (refusal,) = imported(tmp_path, FIO_DATA / "fio-3.33-latency-plus.json", said={"rw": "read"}).refused
-    assert "rw=read is said of it, and the output itself tells rw=randrw" in refusal[1]
+    assert "rw=read was given, but the output itself has rw=randrw" in refusal[1]
     (refusal,) = imported(tmp_path, DATA / "tessera" / "page-posix.txt", said={"front_ends": "two"}).refused
     assert "front_ends=two" in refusal[1]
     (refusal,) = imported(tmp_path, FIO_DATA / "fio-3.33-page.txt", pattern="{host}/*.json").refused
-    assert "not the end of this path" in refusal[1]
+    assert "does not match the end of this path" in refusal[1]
 
 
 @pytest.mark.parametrize(
@@ -440,7 +440,7 @@ def test_nothing_counts_twice_and_a_lost_index_is_made_again(tmp_path: Path):
     index.unlink()  # such as by a kill between the trials and their index
     again = imported(tmp_path, *(FIO_DATA / name for name in names), said={"directory": "nfs"})
     assert len(first.imported) == len(again.refused) == 3 and not again.imported
-    assert all("holds the same content already" in cause for _, cause in again.refused)
+    assert all("already holds the same content" in cause for _, cause in again.refused)
     assert json.loads(index.read_text())["trials"] == before
 
 

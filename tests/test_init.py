@@ -3,17 +3,19 @@
 import json
 import os
 import re
-import shutil
 import subprocess
 import sys
 import sysconfig
 import zipfile
+from collections.abc import Iterator
 from pathlib import Path
 
+import nothing_lost
 import pytest
 import yaml
 from conftest import CHECKOUT
 from jsonschema import Draft202012Validator
+from waiting import until
 
 from benchstudy import __version__
 from benchstudy.commands import cli, init
@@ -22,6 +24,8 @@ from benchstudy.model.study import load_study
 from benchstudy.provenance.contents import software
 
 TEMPLATES = init.templates()
+# What the tutorial has its readers type, block by block.
+TUTORIAL = re.findall(r"```sh\n(.*?)```", (CHECKOUT / "docs" / "tutorial.md").read_text(), re.DOTALL)
 FROM_WHEEL = pytest.mark.skipif(os.getuid() != 0, reason="only root may hide the checkout from a command")
 
 
@@ -89,7 +93,7 @@ def test_an_empty_folder_is_taken_and_anything_else_is_left_as_it_is(tmp_path, m
     monkeypatch.chdir(mine)
     assert cli.main(["init", "."]) == 0 and (mine / "workflow" / "Snakefile").is_file()
     before = files_below(mine)
-    assert "is there, and is no empty folder" in refused(capsys, ".")
+    assert "exists and is not an empty folder" in refused(capsys, ".")
     assert 'did you mean "web-server"?' in refused(capsys, tmp_path / "new", "--from", "webserver")
     assert "cannot be a name" in refused(capsys, tmp_path / "my study")
     assert files_below(mine) == before and [path.name for path in tmp_path.iterdir()] == ["mine"]
@@ -175,8 +179,11 @@ def build_wheel(into: Path) -> Path:
 
 
 @pytest.fixture(scope="module")
-def installed(tmp_path_factory: pytest.TempPathFactory) -> Installed:
-    return Installed(tmp_path_factory.mktemp("installed"))
+def installed(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Installed]:
+    folder = tmp_path_factory.mktemp("installed")
+    yield Installed(folder)
+    # The process with the libraries of jobs notices that its command has ended, and goes.
+    until(lambda: not nothing_lost.processes(str(folder)))
 
 
 @FROM_WHEEL
@@ -202,24 +209,33 @@ def test_the_instruments_are_those_of_the_checkout(installed: Installed, tmp_pat
 @FROM_WHEEL
 @pytest.mark.server
 @pytest.mark.slow
-def test_a_study_from_the_wheel_goes_all_the_way(installed: Installed, tmp_path: Path):
+def test_a_study_from_the_wheel_goes_all_the_way_that_the_tutorial_takes(installed: Installed, tmp_path: Path):
+    install, begin, look, measure, extend, pack, make_again = TUTORIAL
+    assert install == "pipx install benchstudy\n", "the wheel stands for it"
     where = installed.run(tmp_path, "python", "-c", "import benchstudy; print(benchstudy.__file__)").stdout
     assert (
         Path(where.strip()) == installed.package / "__init__.py"
         and not installed.run(tmp_path, "ls", CHECKOUT / "src").stdout
     )
-    said = installed.run(tmp_path, "benchstudy", "init", "my-study").stdout
+    said = installed.run(tmp_path, "sh", "-ec", begin).stdout
     assert "without make: `benchstudy run report`" in said
     project = tmp_path / "my-study"
     study = project / "config" / "config.yaml"
     # As a user would who wants an answer sooner, and in a folder that the test takes away.
     own = study.read_text().replace("loopback: true", f"loopback: true, work_dir: {tmp_path / 'work'}")
     study.write_text(own.replace("blocks: 6", "blocks: 2").replace("repeat: 3", "repeat: 1"))
-    installed.run(project, "make", "report")
+    assert "command=gzip,level=9" in installed.run(project, "sh", "-ec", look).stdout
+    installed.run(project, "sh", "-ec", measure)
     index = (project / "reports" / "my-study" / "index.html").read_text()
     assert f"made by benchstudy {__version__}" in index and (project / "reports" / "index.html").is_file()
     again = installed.run(project, "benchstudy", "run", "-n", "report")
     assert "Nothing to be done" in again.stdout + again.stderr
+
+    raw = project / "data" / "raw" / "my-study" / "this-machine" / "command"
+    before = {path.parent.name for path in raw.glob("*/*/trial.json")}
+    installed.run(project, "sh", "-ec", extend)
+    after = {path.parent.name for path in raw.glob("*/*/trial.json")}
+    assert before < after and len(after) == 3 * 2, "two blocks of the new level, and no other trial"
 
     # What git keeps of it is enough for the example of CI.
     clone = tmp_path / "clone" / "my-study"
@@ -244,15 +260,12 @@ def test_a_study_from_the_wheel_goes_all_the_way(installed: Installed, tmp_path:
     )
     assert "measure_session" not in planned and "provision_target" not in planned
 
-    installed.run(project, "make", "crate")
-    crate = shutil.move(project / "reports" / "my-study.crate.zip", tmp_path)
-    with zipfile.ZipFile(crate) as archive:
+    installed.run(project, "sh", "-ec", pack)
+    with zipfile.ZipFile(project / "reports" / "my-study.crate.zip") as archive:
         packed = {name for name in archive.namelist() if not name.endswith("/")}
         assert archive.read("workflow/Snakefile") == (CHECKOUT / "workflow" / "Snakefile").read_bytes()
     assert set(software(CHECKOUT)) <= packed, "an unpacked one is laid out as a checkout"
-    elsewhere = tmp_path / "elsewhere"
-    elsewhere.mkdir()
-    done = installed.run(elsewhere, "benchstudy", "reproduce", crate, "--cores", "2")
+    done = installed.run(project, "sh", "-ec", make_again)
     tables = list((project / "reports" / "my-study").rglob("*.csv"))
-    assert tables and f"{len(tables)} tables, the same in every cell" in done.stdout
-    assert "not that of the crate" not in done.stdout and "not those of the crate" not in done.stdout
+    assert tables and f"{len(tables)} tables are the same in every cell" in done.stdout
+    assert "differs from the crate's" not in done.stdout and "differ from the crate's" not in done.stdout

@@ -123,6 +123,8 @@ def imported_by(job: Job) -> set[str]:
         names += [f"benchstudy.families.{family}.lints" for family in registry.names()]
     if job.rule == "make_page":
         names += names_in_notebook(CHECKOUT / "notebooks" / f"{job.of}.ipynb")
+    if job.rule == "make_page" and job.of in FAMILIES:
+        names += [f"benchstudy.families.{job.of}.page.wording"]
     if job.rule == "make_page" and job.of not in FAMILIES:
         names += [f"benchstudy.families.{family}.page.published" for family in FAMILIES]
     found: dict[str, None] = {}

@@ -11,7 +11,7 @@ import pytest
 import yaml
 from conftest import CHECKOUT, as_project
 
-from benchstudy.commands.cli import _parser, main
+from benchstudy.commands.cli import command_parser, main
 from benchstudy.commands.completion import parsers
 from benchstudy.model.output import MAKES
 
@@ -42,11 +42,13 @@ HERE: dict[str, list[str]] = {
 
 def with_json() -> dict[str, ArgumentParser]:
     """Commands that have the option, by name."""
-    return {name: parser for name, parser in parsers(_parser()).items() if "--json" in parser._option_string_actions}
+    return {
+        name: parser for name, parser in parsers(command_parser()).items() if "--json" in parser._option_string_actions
+    }
 
 
 def test_every_command_that_tells_something_has_it():
-    for name, parser in parsers(_parser()).items():
+    for name, parser in parsers(command_parser()).items():
         assert name in with_json() or parser.get_default(MAKES), f"{name}: add_json, or say what it `makes` instead"
 
 

@@ -159,7 +159,7 @@ def test_failures_on_the_first_page_lead_to_their_trials(texts, reports):
         row = re.search(r'<a href="([^"#]*)#trial-\w+">backend=sshfs.*?</tr>', page, re.DOTALL)
         assert "No space left on device" in row[0]
         assert (index.parent / html.unescape(row[1])).resolve() in trial_pages(texts)
-        of_points = re.search(r'<a href="([^"#]*/trials/[^"#]*)#trial-\w+"><path', page)
+        of_points = re.search(r'<a tabindex="-1" href="([^"#]*/trials/[^"#]*)#trial-\w+"><path', page)
         assert (index.parent / html.unescape(of_points[1])).resolve() in trial_pages(texts)
 
 

@@ -328,7 +328,7 @@ def test_a_generator_runs_on_other_cpus_than_the_server(trial):
 def test_cpus_that_are_not_there_are_refused(agent):
     execution = agent.execute(SESSION, Command(["true"], cpu_list=(4095,)))
     assert execution.state == "start-failed"
-    assert execution.cause == f"cpu_list: CPU 4095 is not there; this host's are {CPUS}"
+    assert execution.cause == f"cpu_list: CPU 4095 does not exist; this host has {CPUS}"
 
 
 @needs_root
@@ -465,7 +465,7 @@ def test_a_server_for_other_hosts_listens_at_the_hosts_service_address(agent, re
 
 
 def test_a_server_for_other_hosts_needs_to_be_told_its_address(agent, remote, tmp_path):
-    fix = r"hosts\.server\.service_address must say at which address of server the others reach it"
+    fix = r"hosts\.server\.service_address must be the address of server at which the others reach it"
     for trial in trial_of(agent, remote, tmp_path, {"server": {}, "other": {}}, {"sut": "server", "load": "other"}):
         with pytest.raises(TrialFailed, match=fix), trial.server("web"):
             pytest.fail("it was not refused")
@@ -582,7 +582,7 @@ def test_systemd_is_asked_for_a_scope_with_the_limits_and_left_alone_where_it_do
     """Where systemd rules, its scope is used; here its own command takes the options and says that it does not run."""
     if Path("/run/systemd/system").is_dir():
         pytest.skip("systemd runs here: the tests above went through it if this host has no v1")
-    with pytest.raises(cgroups.Unavailable, match="systemd does not run here"):
+    with pytest.raises(cgroups.Unavailable, match="systemd is not running here"):
         cgroups.ScopeGroup(str(tmp_path), "benchstudy-x", [0], MIB)
     argv = cgroups.ScopeGroup.command("benchstudy-x", [0, 2], 32 * MIB)
     assert {"--property=MemoryMax=33554432", "--property=MemorySwapMax=0", "--property=AllowedCPUs=0,2"} < set(argv)

@@ -103,7 +103,7 @@ def test_7_rates_that_were_asked_for_windows_of_means_and_pasted_screens():
     (means,) = called("window-of-means", "tessera.csv")
     assert "tick means" in means.what and means.where.count("box") == 5
     (missing,) = called("n-missing", "tessera.csv")
-    assert "5 of its tables are screens pasted from a terminal" in missing.what
+    assert "5 of its tables are pasted terminal screens" in missing.what
     assert any("589 waiting writers, and there were 600" in f.what for f in called("client-limited", "tessera.csv"))
 
 
@@ -112,7 +112,7 @@ def test_8_failures_without_reason_a_sweep_full_from_its_start_and_a_command_tha
     assert sum(int(f.what.split()[0]) for f in failed) == 6
     assert any("from 5 connections on" in f.what for f in called("saturated-from-the-start", "filestash-http.csv"))
     (limits,) = called("client-limited", "filestash-http.csv")
-    assert "the limits are not what limits" in limits.what
+    assert "neither limit is what limits throughput" in limits.what
     assert len(called("keep-alive-none", "filestash-ab.csv")) == 4
     (declared,) = called("declared-against-used", "filestash-ab.csv")
     assert "-c 3000" in declared.what and "4000" in declared.what
@@ -160,7 +160,7 @@ def test_rounding_alone_is_no_contradiction(tmp_path: Path):
 
 
 def test_what_cannot_be_linted_says_so(tmp_path: Path):
-    with pytest.raises(BenchstudyError, match="no published table there"):
+    with pytest.raises(BenchstudyError, match="there is no published table"):
         lints.lint(tmp_path)
     (tmp_path / "x.csv").write_text("a,b\n1,2\n")
     with pytest.raises(BenchstudyError, match=r"no column .*as_printed"):
@@ -253,11 +253,12 @@ def test_every_rule_explains_itself_and_is_called_once():
         assert name == rule.name and name == name.lower() and rule.why.endswith(".") and rule.action.endswith(".")
         assert f"`{name}`" in (PUBLISHED.parents[1] / "docs" / "lints.md").read_text(encoding="utf-8")
     every = {f.lint for f in lints.lint(PUBLISHED)}
-    # No page prints what was scraped, nor trials, nor what else its host did: test_load_test_report.py, test_modes.py
-    # and test_disturbed.py have results with each of these.
+    # No page prints what was scraped, nor trials, nor what else its host did, nor clients: test_load_test_report.py,
+    # test_modes.py, test_disturbed.py and test_clients.py have results with each of these.
     unprinted = (
         "benchstudy.families.command.lints",
         "benchstudy.families.load_test.lints",
+        "benchstudy.lints.clients",
         "benchstudy.lints.neighbours",
     )
     of_pages = {name for name, rule in lints.rules().items() if rule.find.__module__ not in unprinted} - {"two-modes"}
@@ -334,7 +335,10 @@ def test_a_study_declares_ceilings_and_acknowledges_findings():
     ("said", "why"),
     [
         ({"acknowledge": [{"lint": "single-outlyer", "reason": "it does not matter"}]}, 'mean "single-outlier"?'),
-        ({"acknowledge": [{"lint": "single-outlier", "reason": "fine"}]}, "acknowledge.0.reason: 'fine' is no reason"),
+        (
+            {"acknowledge": [{"lint": "single-outlier", "reason": "fine"}]},
+            "acknowledge.0.reason: 'fine' is not a reason",
+        ),
         ({"acknowledge": [{"lint": "single-outlier", "wher": "*", "reason": "not so bad"}]}, 'did you mean "where"?'),
         ({"ceilings": [{"family": "fil_size", "op": "read", "rate": "1GB/s", "source": "AWS"}]}, 'mean "file_size"?'),
         (

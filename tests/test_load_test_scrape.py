@@ -137,7 +137,7 @@ def test_windows_become_trials_and_the_server_is_never_asked_again(
     # A window that was read is not quietly another one.
     moved = {**block, "windows": [past.window("base", 70, 160), past.windows[1]]}
     index = hold_session(root, plan_of(moved, nowhere))
-    assert "describes this case in another way (select, window changed)" in json.loads(index.read_text())["problem"]
+    assert "describes this case differently (select, window changed)" in json.loads(index.read_text())["problem"]
 
 
 def export(root: Path, *words: str) -> subprocess.CompletedProcess[str]:

@@ -32,8 +32,8 @@ from benchstudy.families.load_test.users.on_host.recording import (
     Worker,
 )
 from benchstudy.families.load_test.users.on_host.thinking import first_think_s, pace_of, think_s
-from benchstudy.families.load_test.users.run import load_roles
 from benchstudy.model import registry
+from benchstudy.model.clients import load_roles
 from benchstudy.model.errors import BenchstudyError
 from benchstudy.model.family import ParseError
 

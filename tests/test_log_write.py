@@ -55,10 +55,7 @@ def test_every_combination_is_a_case_with_all_factors():
         for generator in ("open", "hammer")
         for rate in (200, 500)
     ]
-    numbers = {
-        column: parse(plan.cases[0].levels[factor])
-        for factor, (column, parse) in registry.get(FAMILY).numeric_levels.items()
-    }
+    numbers = registry.get(FAMILY).numbers(plan.cases[0].levels)
     assert numbers == {"front_ends_n": 1, "duplicate_share": 0.0, "rate_per_s": 200.0}
     (search,) = plan_of(rates=["search"], generators=[OPEN], sweeps=[{"antispam": ["no"]}]).cases
     assert search.levels["rate"] == "search"
@@ -130,7 +127,7 @@ def generator(**changes: Any) -> dict[str, Any]:
         ({"services": {**SERVICES, "posix": {**SERVICES["posix"], "needs": []}}}, "does not have its store in `needs`"),
         (
             {"services": {**SERVICES, "log": {**SERVICES["log"], "secrets": ["a"], "secret_env": {"a": "A"}}}},
-            "'a' is in secrets, which are made up, and in secret_env",
+            "'a' is in secrets, which are generated, and in secret_env",
         ),
     ],
 )
@@ -441,7 +438,7 @@ def test_the_pages_boxes_are_imported_as_trials(tmp_path: Path):
     assert math.isclose(values["achieved_share"], 2927 / 3000) and values["tree_size"] == 1_470_460
     assert any("means of ticks" in note for note in posix.record.verified["notes"])
     again = import_outputs(tmp_path, study, None, [PAGE_BOXES / "page-posix.txt"])
-    assert again.imported == [] and "holds the same content already" in again.refused[0][1]
+    assert again.imported == [] and "already holds the same content" in again.refused[0][1]
 
 
 def test_a_damaged_box_is_refused_and_other_texts_are_not_ours(tmp_path: Path):

@@ -15,6 +15,7 @@ from benchstudy.families.log_write.page.capacity import LogCapacity
 from benchstudy.families.log_write.page.figures import AS_OFFERED, LogFigures
 from benchstudy.families.log_write.page.hammer import LogHammer
 from benchstudy.families.log_write.page.load import LogWrite
+from benchstudy.families.log_write.page.loops import LogLoops
 from benchstudy.families.log_write.page.published import LogPublished
 from benchstudy.families.log_write.page.summary import LogSummary
 from benchstudy.families.log_write.page.tables import LogTables as Drawn
@@ -179,6 +180,14 @@ def test_a_disagreement_of_any_trial_is_marked(load):
 def test_open_and_closed_loops_stand_in_pairs(load):
     table = LogHammer(load).open_closed()
     assert [said(r[1]) for r in table.rows] == ["open loop", "hammer, closed loop"] * 4
+
+
+def test_open_and_closed_loops_stand_in_one_picture(load):
+    ((_, _, panels, style, _),) = LogLoops(load, LogHammer(load)).figures()
+    assert [name.split(" · ")[0] for name in style.names[:4]] == ["open", "closed"] * 2
+    assert [panel.title for panel in panels] == ["Achieved", "Time in queue, mean", "Time to integrate, mean"]
+    drawn = json.dumps(panels[1].spec(400, legend=False))
+    assert all(json.dumps(name)[1:-1] in drawn for name in style.names[:2]) and '"trial"' in drawn
 
 
 # -- figures -------------------------------------------------------------------------------------------

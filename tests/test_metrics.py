@@ -13,7 +13,7 @@ from benchstudy.commands import reference
 from benchstudy.families.fio.fio_json import parse_fio_json
 from benchstudy.families.fio.fio_result import observe
 from benchstudy.families.fio.fio_text import parse_fio_text
-from benchstudy.families.http_concurrency.parse import parse_load as parse_http
+from benchstudy.families.http_concurrency.load_result import parse_load as parse_http
 from benchstudy.families.load_test.locust import parse_load as parse_locust
 from benchstudy.model import registry
 from benchstudy.model.family import ParseError
@@ -106,11 +106,20 @@ def command(folder: Path) -> Units:
 # What captured outputs do not hold, because it stands beside them in a trial, is checked where trials are measured.
 NOT_CAPTURED = {
     "command": set(),
-    "file_size": set(),
-    "fio": {"trim_", "_slat_p", "read_lat_p", "write_lat_p", "sync_lat_p99.9"},
-    "http_concurrency": {"generator_cpu", "server_cpu", "server_peak_memory"},
+    "file_size": {"client_"},
+    "fio": {"client_", "trim_", "_slat_p", "read_lat_p", "write_lat_p", "sync_lat_p99.9"},
+    "http_concurrency": {"client_", "generator_cpu", "server_cpu", "server_peak_memory"},
     "load_test": {"users_high", "supported_users"},  # the recorded search began with the load, and users swung
-    "log_write": {"capacity_", "_cpu", "disk_", "hammer_qps_mean", "qps_of_hammer_window", "qps_low", "qps_high"},
+    "log_write": {
+        "client_",
+        "capacity_",
+        "_cpu",
+        "disk_",
+        "hammer_qps_mean",
+        "qps_of_hammer_window",
+        "qps_low",
+        "qps_high",
+    },
 }
 
 

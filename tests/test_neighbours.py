@@ -165,7 +165,7 @@ def test_check_says_that_somebody_uses_the_host(lab):
             if "processors" in text
         ]
     ((fine, text),) = said
-    assert fine is None and text.startswith("somebody uses "), "it passes, and is no problem to be mended"
+    assert fine is None and text.startswith("others use "), "it passes, so it is no problem to fix"
 
 
 # -- what is decided -------------------------------------------------------------------------------------------------
@@ -204,7 +204,7 @@ def test_a_disturbed_trial_is_repeated_in_its_block_and_figures_are_of_the_undis
     assert (results.counts()["repeated"], results.counts()["disturbed"]) == (2, 0)
     told = disturbed.rule(results, index["disturbance"])
     assert "20 % of a host's processors" in told and told.endswith("0 were not looked at. 2 were measured again.")
-    assert "block 1: others disturbed load=half: once more" in str(index["sessions"][0]["events"])
+    assert "block 1: others disturbed load=half: measuring again" in str(index["sessions"][0]["events"])
     assert lab.hold(blocks=2, **REPEAT) == index, "the same again asks no host"
 
 
@@ -260,7 +260,7 @@ def test_the_plan_changes_with_the_rule_that_repeats_and_an_old_study_stays_what
 
 @pytest.mark.parametrize("limit", ["5", 0, "200 %", True])
 def test_a_limit_that_is_no_share_is_refused(lab, limit):
-    with pytest.raises(StudyError, match=r"disturbance\.limit: .* is no limit: write the share"):
+    with pytest.raises(StudyError, match=r"disturbance\.limit: .* is not a limit: write the share"):
         lab.study(disturbance={"limit": limit})
 
 

@@ -21,7 +21,7 @@ from benchstudy.report.results.results import Reason
 
 STORES = CHECKOUT / "tests" / "data" / "store-b9a61cf"
 # What there is today and was not then: tables, and columns {table: names}. Everything else is as it was.
-NEW_TABLES = {"limits", "checks", "search", "hosts"}
+NEW_TABLES = {"limits", "checks", "search", "hosts", "clients"}
 NEW_COLUMNS = {
     "trials": {"cause_kind", "disturbed", "disturbance", "set_aside"},
     "steps": {"missed", "seen", "bound", "busy_generator", "cause", "said", "dropped"},

@@ -151,7 +151,9 @@ def reported(asked) -> tuple[Project, str]:
 def test_it_says_what_it_builds_before_it_begins_and_builds_it_last(reported):
     _, said = reported
     first_job = said.index("rule ")
-    assert re.search(r"To build on local, about 0:08 in all, after what needs no build: wheel 0:08", said[:first_job])
+    assert re.search(
+        r"To build on local, about 0:08 in total, after everything that needs no build: wheel 0:08", said[:first_job]
+    )
     page, build = re.search(r"rule make_page: page=fio", said), re.search(r"wheel 0.45.1: building", said)
     assert page and build and page.start() < build.start()
 
@@ -260,8 +262,8 @@ def test_a_plan_knows_what_is_to_be_built_and_downloaded(reported):
 def test_a_plan_of_a_fresh_clone_goes_by_declared_times(clone):
     said = plan(clone, "--no-hosts")
     assert "log_write on this-machine: 18 trials to measure, 0 adopted: about 1:30 as declared" in said
-    assert "file_size on this-machine: 228 trials to measure, 0 adopted: 228 for which no time is declared" in said
-    assert "in all at least " in said
+    assert "file_size on this-machine: 228 trials to measure, 0 adopted: 228 with no declared time" in said
+    assert "in total at least " in said
 
 
 def test_what_is_there_is_not_announced(reported):

@@ -9,7 +9,8 @@ from conftest import CHECKOUT, Project, as_project
 from many_trials import FAMILY, STUDY, ManyTrials
 from test_old_store import different_cells, tables
 
-from benchstudy.jobs.tidy import tidy_family
+from benchstudy.jobs import tidy
+from benchstudy.jobs.tidy import short_names, tidy_family
 from benchstudy.model import paths
 
 
@@ -47,6 +48,23 @@ def parts_of(study: ManyTrials) -> dict[str, int]:
     """By name, when each was made."""
     folder = paths.parts(study.root, STUDY, FAMILY)
     return {part.name: (part / "part.json").stat().st_mtime_ns for part in folder.iterdir()}
+
+
+def test_trials_are_called_by_as_many_digits_as_tell_them_apart():
+    """Of 100,000 trials one pair has its first eight digits in common."""
+    uuids = ["01234567-89ab", "01234567-89ac", "01234568-0000", "fedcba98-7654"]
+    assert list(short_names(uuids).values()) == ["01234567-89ab", "01234567-89ac", "01234568", "fedcba98"]
+
+
+def test_two_trials_of_one_short_name_are_two_in_every_table(study, monkeypatch):
+    # As if uuids had been alike: what tells trials apart is longer than what parts have.
+    monkeypatch.setattr(tidy, "short_names", lambda uuids: {uuid: uuid[:13] for uuid in uuids})
+    found = tidied(study, "longer")
+    plain = tables(study.root / "tidy")
+    for name, table in found.items():
+        if "trial" in table.columns:
+            assert set(table["trial"].str.len_chars()) <= {13}
+            assert table["trial"].str.slice(0, 8).to_list() == plain[name]["trial"].to_list()
 
 
 def test_after_one_more_session_only_that_is_parsed(study):

@@ -342,7 +342,7 @@ def test_one_flipped_bit_is_named_and_nothing_is_packed(own_study, file, monkeyp
     name = at(own_study, "ok", file)
     flip(own_study.root / name)
     assert check_study(own_study.root, own_study.study).differences == [
-        f"{name}: altered: its SHA-256 is not the one in SHA256SUMS"
+        f"{name}: altered: its SHA-256 differs from the one in SHA256SUMS"
     ]
     with pytest.raises(CorruptTrial, match=re.escape(file)):
         pack(own_study)
@@ -379,12 +379,12 @@ def test_what_is_missing_or_was_added_is_named(own_study):
     flip(own_study.store.folder / "sessions" / SESSION[:8] / "session.json")
     assert sorted(check_study(own_study.root, own_study.study).differences) == sorted(
         [
-            f"{at(own_study, 'ok', 'nicer.txt')}: was added; SHA256SUMS does not list it",
+            f"{at(own_study, 'ok', 'nicer.txt')}: added: SHA256SUMS does not list it",
             f"{at(own_study, 'ok', 'stderr')}: missing",
             f"{at(own_study, 'failed', '')[:-1]}: its SHA256SUMS is missing",
             f"{at(own_study, 'timeout', '')[:-1]}: session.json lists this trial, and its folder is gone",
             f"data/raw/small/one/file_size/sessions/{SESSION[:8]}/session.json: "
-            "altered: its SHA-256 is not the one in SHA256SUMS",
+            "altered: its SHA-256 differs from the one in SHA256SUMS",
         ]
     )
 
@@ -425,8 +425,8 @@ def test_sha256sum_itself_is_content_with_an_unpacked_crate(packed, tmp_path):
     (tmp_path / "data" / "raw" / "x").touch()
     flip(tmp_path / "reports" / "small" / "index.html")
     assert check_crate(tmp_path).differences == [
-        "data/raw/x: was added; SHA256SUMS does not list it",
-        "reports/small/index.html: altered: its SHA-256 is not the one in SHA256SUMS",
+        "data/raw/x: added: SHA256SUMS does not list it",
+        "reports/small/index.html: altered: its SHA-256 differs from the one in SHA256SUMS",
     ]
 
 
@@ -436,15 +436,15 @@ def test_whatever_was_done_to_a_crate_is_named(study, packed, tmp_path, capsys):
     ok, failed = at(study, "ok", "stdout"), at(study, "failed", "trial.json")
     digest = {line[66:]: line[:64] for line in sums.splitlines()}
     for changes, expected in [
-        ({ok: b"better\n"}, [f"{ok}: altered: its SHA-256 is not the one in SHA256SUMS"]),
+        ({ok: b"better\n"}, [f"{ok}: altered: its SHA-256 differs from the one in SHA256SUMS"]),
         ({failed: None}, [f"{failed}: missing"]),
-        ({"reports/small/new.html": b"x"}, ["reports/small/new.html: was added; SHA256SUMS does not list it"]),
+        ({"reports/small/new.html": b"x"}, ["reports/small/new.html: added: SHA256SUMS does not list it"]),
         (
             {"SHA256SUMS": sums.replace(f"{digest[ok]}  {ok}\n", f"{'0' * 64}  {ok}\n").encode()},
             [
-                f"{ok}: altered: its SHA-256 is not the one in SHA256SUMS",
+                f"{ok}: altered: its SHA-256 differs from the one in SHA256SUMS",
                 f"{ok}: SHA256SUMS and ro-crate-metadata.json do not agree on it",
-                f"{ok}: SHA256SUMS of the crate and that of its folder do not agree on it",
+                f"{ok}: SHA256SUMS of the crate and SHA256SUMS of the folder do not agree on it",
             ],
         ),
     ]:
@@ -483,7 +483,7 @@ def test_names_that_lead_out_of_a_crate_are_refused(packed, tmp_path, name):
 
 
 @pytest.mark.fault(39)
-@pytest.mark.parametrize(("size", "words"), [(300 << 20, "too many for it"), (3 << 30, "would become 3,2")])
+@pytest.mark.parametrize(("size", "words"), [(300 << 20, "too many for this file"), (3 << 30, "would become 3,2")])
 def test_a_crate_that_would_fill_memory_or_disk_is_refused(tmp_path, size, words):
     hostile = tmp_path / "bomb.zip"
     with zipfile.ZipFile(hostile, "w") as archive:
@@ -498,7 +498,7 @@ def test_what_is_no_crate_is_refused(tmp_path):
     with zipfile.ZipFile(tmp_path / "some.zip", "w") as archive:
         archive.writestr("x", "y")
     for path in (tmp_path / "some.zip", tmp_path):
-        with pytest.raises(BenchstudyError, match="no crate of benchstudy"):
+        with pytest.raises(BenchstudyError, match="not a crate of benchstudy"):
             check_crate(path)
 
 
@@ -543,7 +543,7 @@ def test_authors_are_named_by_a_checked_identifier(study, orcid):
 @pytest.mark.parametrize(
     ("change", "named"),
     [
-        ({"authors": [{"name": "Ada", "orcid": "0000-0002-1825-0098"}]}, r"authors\.0\.orcid: .*is no ORCID iD"),
+        ({"authors": [{"name": "Ada", "orcid": "0000-0002-1825-0098"}]}, r"authors\.0\.orcid: .*is not an ORCID iD"),
         ({"authors": [{"name": ""}]}, r"authors\.0\.name"),
         ({"license": "do what you want"}, "license: .*SPDX identifier such as CC-BY-4.0"),
         ({"license": "CC-BY-9.0"}, "license: 'CC-BY-9.0': give an SPDX identifier"),

@@ -100,7 +100,7 @@ def test_a_host_that_runs_no_command_is_its_own_problem(here, tmp_path):
         (plan,) = one.sessions()
         held = json.loads(hold_session(here, plan).read_text())
     [problem] = result.problems
-    words = "no command runs there; is the user's login shell one that runs commands?"
+    words = "no command can be run there; does the user's login shell run commands?"
     assert words in problem and words in held["problem"] and held["trials"] == []
 
 

@@ -4,16 +4,19 @@ import os
 import re
 import zipfile
 from functools import partial
+from itertools import pairwise
 
 import altair
 import polars as pl
 import pytest
 import vl_convert
 from conftest import CHECKOUT
-from tidy_fixture import HOSTILE, Tables, write_file_size, write_fio
+from tex import NEEDS_TEX, overfull
+from tidy_fixture import Tables, write_file_size, write_fio
 
 from benchstudy.model.study import load_study
 from benchstudy.report.figures import pdf
+from benchstudy.report.figures.styles import Style
 from benchstudy.report.figures.vega import FIGURE_FORMATS, VEGALITE_VERSION
 from benchstudy.report.overview import indexpages
 from benchstudy.report.page import Page
@@ -24,7 +27,7 @@ STUDY = load_study(CHECKOUT / "config" / "config.yaml")
 ESCAPES = {
     r"\textbackslash{}": "\\", r"\textasciitilde{}": "~", r"\textasciicircum{}": "^", r"\textasciigrave{}": "`",
     r"\textless{}": "<", r"\textgreater{}": ">", r"\textbar{}": "|", r"\char34{}": '"', r"\ensuremath{\geq}": "≥",
-    "{[}": "[", "{*}": "*", "{}": "", **{f"\\{sign}": sign for sign in "{}$&#_%"},
+    "{[}": "[", "{*}": "*", r"\allowbreak{}": "", "{}": "", **{f"\\{sign}": sign for sign in "{}$&#_%"},
 }  # fmt: skip
 SPECIAL = r"""[a_b] *50 % & {x} #1 $HOME ~ ^ \end{table} <b> "q" `c` --size=4k '' ,, ≥ ± 3 µs | no"""
 
@@ -46,7 +49,7 @@ def rows_of(latex):
 
 def test_a_latex_table_says_what_the_table_says():
     figure = Cell(("0.57 ms (±0.26 ms, p50: 0.63 ms)", "n = 6, 95 %: 0.31–0.90 ms"), "#case-1", marks=("emulated",))
-    rows = ((Cell.text("100KB"), figure, Cell.text("x")), (Cell.text("1MB"), MISSING, Cell.text(HOSTILE)))
+    rows = ((Cell.text("100KB"), figure, Cell.text("x")), (Cell.text("1MB"), MISSING, Cell.text("<b> & 2")))
     text = Table("a_b", "50 % of {all}", ("Size", "local_disk", "Note"), rows).latex()
     assert text.startswith("% \\usepackage{booktabs}\n\\begin{table}\n\\centering\n")
     assert r"\caption{50 \% of \{all\}}\label{tab:a_b}" in text
@@ -58,14 +61,14 @@ def test_a_latex_table_says_what_the_table_says():
         ["", "(±0.26 ms, p50: 0.63 ms)", ""],
         ["", "n = 6, 95 %: 0.31–0.90 ms", ""],
         ["", "emulated", ""],
-        ["1MB", "–", HOSTILE],
+        ["1MB", "–", "<b> & 2"],
     ]
 
 
 def test_nothing_in_a_cell_is_markup_of_latex():
     words = SPECIAL.split()
-    text = Table("t", SPECIAL, tuple(words), (tuple(map(Cell.text, words)),)).latex()
-    assert rows_of(text) == [words, words]
+    text = Table("t", SPECIAL, ("[a]", "*"), tuple((Cell.text(word), Cell.text(word)) for word in words)).latex()
+    assert rows_of(text) == [["[a]", "*"], *([word, word] for word in words)]
     (caption,) = re.findall(r"^\\caption{(.*)}\\label{tab:t}$", text, re.MULTILINE)
     assert read(caption) == [SPECIAL]
     assert text.count(r"\end{table}") == 1 and text.rstrip().endswith(r"\end{table}")
@@ -84,6 +87,37 @@ def test_long_texts_are_broken_and_long_tables_go_on_on_the_next_page():
     assert text.startswith("% \\usepackage{booktabs,longtable}\n\\begin{longtable}{lr}\n\\caption{c}\\label{tab:t}")
     assert text.count("a & b") == 2, "the head, and the one of further pages"
     assert [row[0] for row in rows_of(text) if row[0].isdigit()] == [str(n) for n in range(60)]
+
+
+def test_columns_wrap_the_page_turns_and_columns_go_to_further_tables_where_they_have_no_room():
+    def table(columns, text="n = 6, 95 %: 0.31–0.90 ms"):
+        cells = tuple(Cell(("100 MB/s", text)) for _ in range(columns))
+        return Table(f"t{columns}", "c", tuple(f"Heading {n}" for n in range(columns)), (cells, cells)).latex()
+
+    assert table(2).startswith("% \\usepackage{booktabs}\n")
+    assert table(4).startswith("% \\usepackage{array,booktabs}\n") and r"\raggedright" in table(4)
+    assert table(7).startswith("% \\usepackage{array,booktabs,longtable,pdflscape}\n")
+    many = table(40)
+    assert len(re.findall(r"\\caption", many)) > 1 and "part 1 of" in many and "{tab:t40-2}" in many
+    assert all(f"Heading {n} " in many for n in range(40))
+    # What stands in a cell is all there, whatever it is broken at.
+    assert "".join("0123456789abcdef" * 4) in table(8, "0123456789abcdef" * 4).replace(r"\allowbreak{}", "")
+
+
+@NEEDS_TEX
+def test_no_table_is_wider_than_an_a4_page(tmp_path):
+    words = (
+        "a",
+        "n = 6, 95 %: 0.31–0.90 ms",
+        "0123456789abcdef" * 4,
+        "/var/lib/benchstudy/a-long-path.json",
+        "WWWWWW " * 9,
+    )
+    rows = {n: tuple(tuple(Cell((w, w)) for w in (words * 9)[:n]) for _ in range(3)) for n in (1, 2, 3, 5, 9, 14, 20)}
+    for n, body in rows.items():
+        Table(f"t{n}", SPECIAL, tuple((words * 9)[:n]), body).write(tmp_path)
+    Table("long", "c", ("a", "b", "c"), tuple(tuple(map(Cell.text, words[:3])) for _ in range(200))).write(tmp_path)
+    assert overfull(tmp_path) == {}
 
 
 # -- the same data, the same bytes ----------------------------------------------------------------------
@@ -126,6 +160,8 @@ def test_tables_and_drawings_are_the_same_bytes_on_every_run_and_in_any_order_of
     assert {f"tables/{name}.{suffix}" for name in names for suffix in TABLE_FORMATS} < set(first)
     assert {f"figures/{name}.{suffix}" for name in ("trend", "against") for suffix in FIGURE_FORMATS} < set(first)
     assert first["figures/trend.pdf"].startswith(b"%PDF-")
+    assert_fit_for_a_paper(first["figures/trend-85mm.svg"], first["figures/trend-85mm.pdf"], 85)
+    assert_fit_for_a_paper(first["figures/trend.svg"], first["figures/trend.pdf"], 170)
     again = files_of_a_page(bare_project, "reports/embedded/again")
     assert [name for name in first if first[name] != again[name]] == []
     assert first.keys() == again.keys()
@@ -133,6 +169,38 @@ def test_tables_and_drawings_are_the_same_bytes_on_every_run_and_in_any_order_of
         shuffle(bare_project / "data" / "tidy", seed)
         mixed = files_of_a_page(bare_project, f"reports/embedded/mixed-{seed}")
         assert [name for name in first if name.startswith("tables/") and first[name] != mixed[name]] == []
+
+
+def assert_fit_for_a_paper(svg, printed, width_mm):
+    """As wide as said, no higher than a page, all of its type 8 pt, and the font inside."""
+    text = svg.decode()
+    width, height = (float(side) for side in re.search(r'<svg [^>]*viewBox="0 0 (\S+) (\S+)"', text).groups())
+    assert f'width="{width_mm}mm"' in text and height / width * width_mm < 240
+    sizes = {float(size) for size in re.findall(r'font-size="([\d.]+)px"', text)}
+    (points,) = {round(size / width * width_mm / 25.4 * 72, 2) for size in sizes}
+    assert points == 8
+    assert re.search(r"@font-face{[^}]*url\(data:font/woff2;base64,", text) and "href=" not in text
+    box = re.search(rb"/MediaBox \[0 0 ([\d.]+) ([\d.]+)\]", printed)
+    assert float(box[1]) == pytest.approx(width_mm / 25.4 * 72, abs=0.01)
+    fonts = set(re.findall(rb"/BaseFont /([^\s/]+)", printed))
+    assert fonts and all(b"LiberationSans" in font for font in fonts) and b"/FontFile2" in printed
+
+
+def test_series_differ_in_grey_by_shape_and_by_dash():
+    style = Style(tuple("abcdef"))
+
+    def lightness(colour):
+        """L* of CIELAB: what grey leaves of a colour. Steps of five are told apart side by side."""
+        parts = [int(colour[at : at + 2], 16) / 255 for at in (1, 3, 5)]
+        linear = [part / 12.92 if part <= 0.04045 else ((part + 0.055) / 1.055) ** 2.4 for part in parts]
+        return 116 * sum(w * part for w, part in zip((0.2126, 0.7152, 0.0722), linear, strict=True)) ** (1 / 3) - 16
+
+    for count, least in ((4, 12), (6, 3.5)):
+        levels = sorted(map(lightness, style.colours[:count]))
+        assert min(after - before for before, after in pairwise(levels)) > least, levels
+        # 3:1 with white is an L* of 61.6.
+        assert levels[-1] < 61.6
+    assert len(set(style.shapes)) == len({tuple(dash) for dash in style.dashes}) == 6
 
 
 def test_figures_are_drawn_by_the_version_that_they_are_written_for():
@@ -192,7 +260,8 @@ def test_the_archive_of_a_study_has_its_reports_and_nothing_else(bare_project):
         assert {entry.date_time for entry in packed.infolist()} == {(1980, 1, 1, 0, 0, 0)}
         assert {entry.external_attr >> 16 for entry in packed.infolist()} == {0o100644}
     tables = [f"embedded/file_size/tables/write.{suffix}" for suffix in sorted(TABLE_FORMATS)]
-    pages = ["embedded/file_size.html", "embedded/index.html", "embedded/notebooks/file_size.ipynb"]
+    citing = [f"embedded/{name}" for name in ("CITATION.cff", "citation.bib", "methods.md", "methods.tex")]
+    pages = [*citing, "embedded/file_size.html", "embedded/index.html", "embedded/notebooks/file_size.ipynb"]
     assert names == sorted([*tables, *pages])
     for path in reports.rglob("*.*"):
         os.utime(path, (2_000_000_000, 2_000_000_000))

@@ -139,9 +139,7 @@ class TestConnecting:
 
     def test_a_name_without_an_address_says_what_to_mend(self, tmp_path):
         host = SshdHost(tmp_path).host.model_copy(update={"address": "nowhere.invalid"})
-        with pytest.raises(
-            Unreachable, match=r"no address is known for 'nowhere\.invalid'.* mend the host's `address`"
-        ):
+        with pytest.raises(Unreachable, match=r"no address is known for 'nowhere\.invalid'.* fix the host's `address`"):
             Remote("box", host).connect()
 
     def test_a_server_that_never_speaks_is_given_up(self, tmp_path):

@@ -158,7 +158,7 @@ def jobs(tmp_path_factory):
 
 def start(jobs, text, *arguments, controller=True):
     folder, command = jobs
-    (folder / "job.py").write_text("from benchstudy.jobs import preloaded\npreloaded.hand_over()\n" + text)
+    (folder / "job.py").write_text("from benchstudy.jobs import preloaded\npreloaded.hand_over(b'r')\n" + text)
     environment = {k: v for k, v in os.environ.items() if k != CONTROLLER_PID} | {"PYTHONPATH": str(CHECKOUT / "src")}
     if controller:
         environment[CONTROLLER_PID] = str(command.pid)

@@ -122,8 +122,10 @@ def test_a_second_clone_makes_the_same_tables_without_any_host(again, crate):
         for name in tables:
             assert (into / name).read_bytes() == archive.read(name), name
     assert len(tables) > 3
-    assert f"{len(tables)} tables, the same in every cell" in said
-    assert "no host contacted" in said and "those of the crate" not in said and "that of the crate" not in said
+    assert f"{len(tables)} tables are the same in every cell" in said
+    assert (
+        "no host contacted" in said and "differs from the crate's" not in said and "differ from the crate's" not in said
+    )
     log = (into / "snakemake.log").read_text()
     assert "make_page" in log and not re.search("measure_session|provision_target", log)
     assert not (into / ".benchstudy" / "loopback").exists(), "no key, no sshd, no connection"
@@ -173,9 +175,9 @@ def test_software_that_is_not_that_of_the_crate_is_named(made_before, edited, cr
     assert status == 0
     with zipfile.ZipFile(crate) as archive:
         pinned = re.search(r"(?m)^rich==(\S+)", archive.read("requirements.lock").decode())[1]
-    assert "tables, the same in every cell" in printed
-    assert "the software here is not that of the crate:\n  src/benchstudy/report/human.py\n" in printed
-    assert f"packages here are not those of the crate:\n  rich {pinned}, here 1.2.3\n" in printed
+    assert "tables are the same in every cell" in printed
+    assert "the software here differs from the crate's:\n  src/benchstudy/report/human.py\n" in printed
+    assert f"packages here differ from the crate's:\n  rich {pinned}, here 1.2.3\n" in printed
 
 
 def altered(crate: Path, into: Path) -> Path:
@@ -226,14 +228,14 @@ def test_nothing_is_made_of_a_crate_that_is_not_as_it_was_packed(clone, crate, t
             out.writestr(entry.filename, content + b" " if entry.filename.endswith("/trial.json") else content)
     status, _, complaint = reproduce(capsys, clone.root, copy, "--into", tmp_path / "into")
     assert status == 1
-    assert complaint.count("trial.json: altered: its SHA-256 is not the one in SHA256SUMS") == 8
+    assert complaint.count("trial.json: altered: its SHA-256 differs from the one in SHA256SUMS") == 8
     assert not (tmp_path / "into").exists()
 
 
 def test_no_folder_of_anybody_else_is_replaced(clone, crate, tmp_path, capsys):
     (tmp_path / "precious").write_text("mine")
     status, _, complaint = reproduce(capsys, clone.root, crate, "--into", tmp_path)
-    assert status == 1 and "holds no earlier reproduction; name another folder with --into" in complaint
+    assert status == 1 and "exists and is not an earlier reproduction; name another folder with --into" in complaint
     assert (tmp_path / "precious").read_text() == "mine"
 
 

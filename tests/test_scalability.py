@@ -58,7 +58,7 @@ def test_a_peak_is_told_only_where_throughput_was_seen_to_fall():
         ({1: [1.0] * 6, 5: [4.0] * 6, 10: [6.0] * 6}, "3 concurrencies with a throughput; a fit needs 4"),
         ({1: [1.0] * 6, 5: [4.0] * 6, 10: [6.0] * 6, 100: []}, "3 concurrencies"),
         ({1: [1.0] * 6, 5: [4.0] * 2, 10: [6.0] * 6, 20: [7.0] * 6}, "fewer than 3 trials at concurrency 5"),
-        ({1: [1.0] * 6, 5: [0.0] * 6, 10: [6.0] * 6, 20: [7.0] * 6}, "throughput of zero"),
+        ({1: [1.0] * 6, 5: [0.0] * 6, 10: [6.0] * 6, 20: [7.0] * 6}, "throughput that is zero"),
         # A cliff: nothing until 50 users, and a tenth from there on.
         ({1: [1000.0] * 6, 5: [1000.0] * 6, 20: [1000.0] * 6, 50: [100.0] * 6, 100: [100.0] * 6}, "the law misses"),
         # Better than linear, which the law cannot say.

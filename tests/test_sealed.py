@@ -124,7 +124,7 @@ def test_added_and_missing_files_are_named_and_a_link_is_no_file(store, trial):
     (trial / "supervisor.json").symlink_to(trial.with_name("kept"))
     for _ in range(2):
         told = store.confirm()
-        for line in ("nicer.txt: was added", "stderr: missing", "supervisor.json: a link in the place of a file"):
+        for line in ("nicer.txt: added", "stderr: missing", "supervisor.json: a link instead of a file"):
             assert f"{trial.relative_to(store.root)}/{line}" in told
 
 
@@ -214,7 +214,7 @@ def test_trials_are_read_once_and_discarded_ones_each_time(store, original):
     [
         (flip, "stdout: altered"),
         (gone, "stdout: missing"),
-        (lambda path: path.with_name("nicer.txt").write_text("x"), "nicer.txt: was added"),
+        (lambda path: path.with_name("nicer.txt").write_text("x"), "nicer.txt: added"),
     ],
 )
 def test_whoever_asks_for_trials_notices_what_is_not_as_it_was(store, trial, how, words):

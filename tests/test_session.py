@@ -181,7 +181,7 @@ def test_results_count_and_what_is_discarded_aborted_or_of_no_case_does_not(lab)
 def test_a_case_that_is_described_anew_stops_the_session_and_says_what_changed(lab):
     lab.hold(lab.plan("a"))
     index = lab.hold(lab.plan("a", words="otherwise"))
-    assert "case=a: the study now describes this case in another way (words changed)" in index["problem"]
+    assert "case=a: the study now describes this case differently (words changed)" in index["problem"]
     assert len(index["trials"]) == 3 and lab.connections == [1]
     imported = [replace(t, facts=t.facts.model_copy(update={"imported_from": "x"})) for t in lab.store.trials()]
     assert len(adopt(lab.plan("a", words="otherwise"), imported, set())) == 3, "it is what somebody else ran"
@@ -279,7 +279,9 @@ def test_a_disturbed_trial_is_repeated_at_the_end_of_its_block_and_figures_are_o
     assert disturbed.record.uuid in index["disturbance"]["repeated"] and len(index["disturbance"]["repeated"]) == 3
     events = [event.partition(" ")[2] for event in index["sessions"][0]["events"]]
     assert (
-        events == ["block 1: others disturbed case=a: once more"] + ["block 2: others disturbed case=b: once more"] * 2
+        events
+        == ["block 1: others disturbed case=a: measuring again"]
+        + ["block 2: others disturbed case=b: measuring again"] * 2
     )
 
 

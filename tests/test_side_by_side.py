@@ -144,7 +144,9 @@ def test_jobs_run_under_the_interpreter_of_snakemake_whatever_the_path_says(shar
 def test_looking_on_takes_no_lock_and_changes_nothing_beside_a_measurement(shared, process):
     project = shared.project
     unreachable = study("held-up", {"address": "127.0.0.1", "port": 1, "known_hosts": os.devnull}, shared.folder)
-    assert "could not be held" in refused(project, unreachable, "measure")
+    said = refused(project, unreachable, "measure")
+    assert said.count("could not be held") == 1, "once, and at the end, where a person looks"
+    assert said.index("could not be held") > said.index("Exiting because a job execution failed")
     before = everything(project, "held-up")
     index, facts = "data/raw/held-up/one/command/session.json", "data/provision/held-up/one/command.json"
     assert {project.root / index, project.root / facts} <= set(before)

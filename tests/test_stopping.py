@@ -138,7 +138,7 @@ def test_a_family_may_have_a_rule_of_its_own():
         ({"blocks": {"min": 6, "max": 6}, "until": "5 %"}, "blocks: max (6) must be above min (6)"),
         ({"blocks": {"min": 3, "max": 9}, "until": "5 %"}, "blocks: min: "),
         ({"blocks": {"mim": 6, "max": 9}, "until": "5 %"}, 'blocks: mim: unknown key: did you mean "min"?'),
-        ({"blocks": {"min": 6, "max": 9}, "until": 5}, "until: 5 is no precision"),
+        ({"blocks": {"min": 6, "max": 9}, "until": 5}, "until: 5 is not a precision"),
         ({"blocks": "many"}, "blocks: 'many': write a number of blocks"),
         ({"blocks": True}, "blocks: True: write a number of blocks"),
     ],
@@ -349,7 +349,7 @@ def test_nothing_is_decided_on_trials_that_can_no_longer_be_read(lab, held, monk
     with monkeypatch.context() as newer:
         newer.setattr(Scripted, "edited", staticmethod(lambda value: -value))
         broken = lab.hold({"quiet": QUIET})
-    assert "was parsed when it was measured, and now: ParseError: a negative duration" in broken["problem"]
+    assert "was parsed when it was measured, but now: ParseError: a negative duration" in broken["problem"]
     assert broken["sessions"] == index["sessions"] and lab.store.looks() == []
     mended = lab.hold({"quiet": QUIET})
     assert mended["problem"] is None and mended["stopping"]["known"] == index["stopping"]["known"]
@@ -427,7 +427,7 @@ def test_an_altered_look_is_named(lab, held):
     (path,) = lab.store.folder.glob("looks/*/look.json")
     path.chmod(0o644)
     path.write_text(path.read_text().replace('"blocks": 6', '"blocks": 9'))
-    with pytest.raises(CorruptTrial, match=r"look.json: what a session saw was altered"):
+    with pytest.raises(CorruptTrial, match=r"look.json: a look was altered"):
         lab.hold({"quiet": QUIET})
 
 

@@ -37,13 +37,13 @@ def changed(*path, to):
         (changed("blokcs", to=3), 'blokcs: unknown key: did you mean "blocks"?'),
         (changed("hosts", "local", "usr", to="x"), 'hosts.local.usr: unknown key: did you mean "user"?'),
         (changed("families", "file_sise", to={}), "unknown family 'file_sise': did you mean \"file_size\"?"),
-        (changed("thresholds", to={"margin": "0%"}), "thresholds.margin: '0%' is no margin"),
+        (changed("thresholds", to={"margin": "0%"}), "thresholds.margin: '0%' is not a margin"),
         (changed("thresholds", to={"margin": 5}), 'such as "5%"'),
-        (changed("thresholds", to={"margins": {"fo": "3%"}}), "'fo' is of no family: did you mean \"fio\"?"),
-        (changed("thresholds", to={"margins": {"fio/": "3%"}}), "names no metric behind the slash"),
+        (changed("thresholds", to={"margins": {"fo": "3%"}}), "'fo' names no family: did you mean \"fio\"?"),
+        (changed("thresholds", to={"margins": {"fio/": "3%"}}), "names no metric after the slash"),
         (changed("thresholds", to={"margins": {"fio/read_iop": "3%"}}), 'no such metric: did you mean "read_iops"?'),
-        (changed("hosts", "local", to={"address": "../../x"}), "hosts.local.address: '../../x' can be no host"),
-        (changed("hosts", "local", to={"address": "x" * 70}), "can be no host: write its name, its address"),
+        (changed("hosts", "local", to={"address": "../../x"}), "hosts.local.address: '../../x' cannot be a host"),
+        (changed("hosts", "local", to={"address": "x" * 70}), "cannot be a host: write its name, its address"),
         (changed("hosts", "local", to={"address": "a", "identity_file": "\0"}), "hosts.local.identity_file: "),
         (
             changed("families", "file_size", "sises", to=["1MB"]),
@@ -129,7 +129,7 @@ def test_the_plan_changes_with_the_trials_that_must_exist_and_with_nothing_else(
 def test_a_key_written_twice_is_refused(tmp_path):
     path = tmp_path / "study.yaml"
     path.write_text("study: x\nblocks: 3\nblocks: 6\n")
-    with pytest.raises(StudyError, match=r"study.yaml: line 3: the key 'blocks' stands there twice"):
+    with pytest.raises(StudyError, match=r"study.yaml: line 3: the key 'blocks' occurs twice"):
         load_study(path)
 
 

@@ -36,7 +36,7 @@ def changed(path: str, value: object) -> dict:
         (
             f"{FILE_SIZE}.sshfs.needs",
             [],
-            f"{FILE_SIZE}.sshfs.argv: {{{{openssh.dir}}}} is nothing that it has: add openssh",
+            f"{FILE_SIZE}.sshfs.argv: {{{{openssh.dir}}}} is not available here: add openssh",
         ),
         (f"{FILE_SIZE}.openssh.needs", ["sshfs"], f"{FILE_SIZE}.openssh.needs: openssh needs itself, through sshfs"),
         (f"{FILE_SIZE}.rclone-s3.ready", {"tcp": "s33"}, f"{FILE_SIZE}.rclone-s3.ready.tcp: no port 's33' in ports"),
@@ -46,7 +46,7 @@ def changed(path: str, value: object) -> dict:
         ("seed", "abc", "seed: 'abc': write a whole number"),
         ("hosts.local", None, "hosts.local: nothing is given: write a mapping"),
         ("hosts.local.loopback", "maybe", "hosts.local.loopback: 'maybe': write true or false"),
-        ("families.fio.directories", [], "families.fio.directories: it is empty: give 1 at least"),
+        ("families.fio.directories", [], "families.fio.directories: it is empty: give at least 1"),
         ("families.fio.jobs", [{"name": "x", "rw": "raed"}], "families.fio.jobs.0.rw: 'raed': write 'read', 'write'"),
         ("families.file_size.backends.0.kind", "pth", "backends.0: kind: 'pth': write 'path' or 's3'"),
         ("blocks", {"min": 6, "max": 3}, "blocks: max: 3: give 6 or more"),
@@ -93,8 +93,8 @@ def test_a_value_where_a_secret_may_stand_is_not_repeated():
     ("text", "words"),
     [
         ("x: !!python/object/apply:os.system ['touch SENTINEL']", "could not determine a constructor"),
-        ("a: &a [1, 2, 3, 4, 5, 6, 7, 8, 9]\n" + ALIASES, "aliases make more than 1,000,000 values"),
-        ("study: &a [*a]", "aliases make more than"),
+        ("a: &a [1, 2, 3, 4, 5, 6, 7, 8, 9]\n" + ALIASES, "aliases expand to more than 1,000,000 values"),
+        ("study: &a [*a]", "aliases expand to more than"),
     ],
 )
 def test_a_strangers_study_runs_nothing_and_fills_no_memory(tmp_path, monkeypatch, text, words):
@@ -109,14 +109,14 @@ def test_what_is_no_study_file_is_told(tmp_path):
     (tmp_path / "binary.yaml").write_bytes(b"\xff\xfe")
     with pytest.raises(StudyError, match="cannot be read as a study: Is a directory"):
         load_study(tmp_path)
-    with pytest.raises(StudyError, match="no text in UTF-8"):
+    with pytest.raises(StudyError, match="not UTF-8 text"):
         load_study(tmp_path / "binary.yaml")
 
 
 @pytest.mark.parametrize(
     ("arguments", "told"),
     [
-        (["discard", "*", "--why", "x"], "'*' is no trial's id"),
+        (["discard", "*", "--why", "x"], "'*' is not the id of a trial"),
         (["discard", "--case", "nope", "--why", "x"], "--case: embedded has no trial of 'nope'"),
         (["verify"], "nothing to verify"),
         (["prose", "README.md"], "README.md: not a notebook"),

@@ -1,4 +1,4 @@
-"""Systems through the whole workflow: the README's comparison, and a system of one's own outside the project."""
+"""Systems through the whole workflow: an example of the documents, and a system of one's own outside the project."""
 
 import json
 import os
@@ -30,10 +30,10 @@ services:
 
 
 @pytest.mark.skipif(os.getuid() != 0, reason="only root may make control groups and install here")
-def test_two_servers_are_compared_as_the_readme_says(project: Project, monkeypatch: pytest.MonkeyPatch):
+def test_two_servers_are_compared_as_the_examples_say(project: Project, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setenv("BENCHSTUDY_HOST_LOCK", str(project.root / "host.lock"))
-    readme = (CHECKOUT / "README.md").read_text()
-    [(name, example)] = re.findall(r"```yaml\n# (config/studies/nginx-lighttpd\.yaml)\n(.*?)```", readme, re.DOTALL)
+    examples = (CHECKOUT / "docs" / "examples.md").read_text()
+    [(name, example)] = re.findall(r"```yaml\n# (config/studies/nginx-lighttpd\.yaml)\n(.*?)```", examples, re.DOTALL)
     assert len(example.splitlines()) <= 20
     # Two blocks of it for a second each: how sure a verdict is, is a question for other tests.
     shorter = example.replace("duration: 2s, warm_up: 1s", "duration: 1s, warm_up: 0s")

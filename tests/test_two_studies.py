@@ -188,7 +188,9 @@ def test_the_page_says_what_differs_and_what_only_one_has(project, capsys):
     assert conditions["Session"][0].endswith(BEFORE[:8])
     declared = {row[0]: row[2:] for row in csv.reader((tables / "declared.csv").open())}
     assert declared["file_size.operations"] == ["–", "20"]
-    assert (project / "reports/comparisons/before--after/figures/file_size-ratios.svg").is_file()
+    figures = project / "reports/comparisons/before--after/figures"
+    assert (figures / "file_size-ratios.svg").is_file()
+    assert (figures / "file_size-trials.svg").is_file(), "the trials of both, laid over one another"
     assert (tables / "file_size-ratios.tex").is_file()
     assert 'href="../after/file_size.html#case-' in page
 
@@ -204,9 +206,9 @@ def test_another_metric_may_be_asked_for(project):
 def test_what_cannot_be_compared_says_why(project, capsys):
     study(project, "before", BEFORE, {"local": 0.2})
     for arguments, says in (
-        (["before", "before"], "a study is not compared with itself"),
+        (["before", "before"], "cannot compare a study with itself"),
         (["before", "missing"], "missing: no tables in"),
-        (["before", "../etc"], "neither a study's file nor its name"),
+        (["before", "../etc"], "neither the file nor the name of a study"),
     ):
         assert cli.main(["compare", *arguments]) == 1
         assert says in capsys.readouterr().err

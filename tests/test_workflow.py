@@ -259,7 +259,7 @@ def test_a_case_described_anew_is_not_measured_again_by_itself(measured):
     (measured.root / "config/study.yaml").write_text(original)
     assert done.returncode != 0
     told = done.stdout + done.stderr
-    assert "describes this case in another way (operations changed)" in told
+    assert "describes this case differently (operations changed)" in told
     assert re.search(r"`benchstudy discard --case \S+ --why … --study config/study\.yaml`", told)
     assert trials(measured) == before
     measure(measured)

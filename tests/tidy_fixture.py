@@ -254,6 +254,41 @@ def write_file_size(root: Path, *, study: str = "embedded", blocks: int = 6, hos
     return tables.write()
 
 
+# What is the matter with some targets of a fleet.
+SLOW, NOISY, LAME, DEAD = "t7", "t11", "t13", "t17"
+
+
+def write_fleet(
+    root: Path, targets: int, *, study: str = "embedded", blocks: int = 6, sizes: tuple[str, ...] = ("1MB",)
+) -> Path:  # fmt: skip
+    """The tables of a `file_size` family on many targets, which differ by 10 %. SLOW is 3 times as slow, NOISY is so in
+    half of its trials, LAME fails each trial of two cases, DEAD all trials.
+    """
+    tables = Tables(root, study, "file_size", seed=3)
+    levels_of = [(levels, s) for levels, s in file_size_levels() if levels["size"] in sizes]
+    names = [f"t{number}" for number in range(1, targets + 1)]
+    for name in names:
+        own = tables.noisy(1.0, 0.1)
+        for levels, seconds in levels_of:
+            size_bytes = _SIZES[levels["size"]]
+            lame = name == LAME and levels["backend"] == "sshfs" and levels["op"] == "write"
+            for block in range(1, blocks + 1):
+                slow = {SLOW: 3.0, NOISY: 0.9 if block % 2 else 9.0}.get(name, 1.0)
+                duration = tables.noisy(seconds * own * slow, 0.03)
+                values = {"duration": (duration, "s"), "throughput": (size_bytes / duration, "B/s")}
+                lost = {"status": "failed", "cause": f"no space left on {name}"} if lame or name == DEAD else {}
+                tables.add(levels, block, values, numbers={"size_bytes": size_bytes}, target=name, **lost)
+    folder = tables.write()
+    of_all = root / "data" / "raw" / study / "this-machine" / "file_size" / "session.json"
+    index = json.loads(of_all.read_text())
+    of_all.unlink()
+    for name in names:
+        path = of_all.parents[2] / name / "file_size" / "session.json"
+        path.parent.mkdir(parents=True)
+        path.write_text(json.dumps(index | {"target": name, "trials": []}))
+    return folder
+
+
 _FIO_JOBS = {"gitlab": (9_000.0, 3_000.0), "gitlab-latency": (8_600.0, 2_870.0), "seq-write": (None, 210.0)}
 
 

@@ -19,7 +19,7 @@ TESTS = Path(__file__).parent
 # Helper modules of the tests by what their functions and classes start.
 DOORS = {
     "server": {"sshd_hosts", "two_hosts", "prometheus_server", "http_study", "tessera_logs", "s3_server", "injections"},
-    "build": {"provisioning", "tessera_logs", "mattermost_small", "two_hosts", "injections"},
+    "build": {"provisioning", "tessera_logs", "mattermost_small", "two_hosts", "injections", "webtools"},
     "slow": {"browser", "crate_study"},
 }
 # Of modules that hold more than that: what is named.

@@ -1,0 +1,284 @@
+"""The first screen: per family a sentence with number, interval, n and verdict; a table of metrics; all studies."""
+
+import json
+import re
+from contextlib import chdir
+from dataclasses import replace
+from pathlib import Path
+
+import browser
+import polars as pl
+import pytest
+from conftest import as_project
+from test_overview import declared, facts_of, show_file_size, show_others
+from tidy_fixture import write_file_size, write_fio
+
+from benchstudy.families.file_size.page import wording as words_of_files
+from benchstudy.families.http_concurrency.page import wording as words_of_servers
+from benchstudy.families.log_write.page import wording as words_of_logs
+from benchstudy.model.criteria import DENSITY_FEWEST
+from benchstudy.report.exhibits.exhibits import Exhibits, show
+from benchstudy.report.figures.axes import Axis, ratio_ticks
+from benchstudy.report.figures.panels import strip_panel
+from benchstudy.report.figures.styles import Style
+from benchstudy.report.overview import indexpages, primarytable
+from benchstudy.report.overview.headlines import headline
+from benchstudy.report.overview.studyindex import StudyIndex
+from benchstudy.report.tables.tables import Cell, Table
+from benchstudy.statistics.densities import outline
+
+
+@pytest.fixture(scope="module")
+def made(tmp_path_factory):
+    """A project with the pages of two families, and what is known of its study."""
+    root = as_project(tmp_path_factory.mktemp("project"))
+    with chdir(root):
+        write_file_size(root, hostile=False)
+        write_fio(root)
+        yield root, facts_of(root, {"file_size": show_file_size, "fio": show_others})
+
+
+@pytest.fixture(scope="module")
+def facts(made):
+    return made[1]
+
+
+def found(**changes):
+    """One comparison of a page's notes."""
+    whole = {
+        "metric": "duration", "title": "Time of one file", "unit": "s", "better": "lower", "level": "sshfs",
+        "against": "local", "base_level": "local", "where": "to write 100 MB", "target": "here", "case": "a",
+        "base_case": "b", "verdict": "worse", "why": "", "ratio": 5.0, "low": 4.1, "high": 6.2, "median": 0.5,
+        "base_median": 0.1, "n": 6, "base_n": 6, "paired": True, "margin": 0.05, "strength": 3.0,
+    }  # fmt: skip
+    return whole | changes
+
+
+def said(facts, **calls):
+    """The sentence about the first family of a study whose page noted these comparisons, by call."""
+    notes = {name: {"aside": name == "aside", "found": list(listed)} for name, listed in calls.items()}
+    made = headline(replace(facts.families[0], notes={"findings": notes, "comparisons": {name: {} for name in calls}}))
+    return f"{made.before}{made.number}{made.after}{f': {made.verdict}' if made.verdict else ''}.", made
+
+
+# -- the sentences -----------------------------------------------------------------------------------------------------
+
+
+def test_a_sentence_says_which_number_which_interval_how_many_trials_and_the_verdict(facts):
+    sentence, made = said(facts, backends=[found()])
+    assert sentence == (
+        "sshfs takes 5.0× as long as local to write 100 MB (time of one file; 95 %: 4.1–6.2×, n = 6): worse."
+    )
+    assert made.detail == "Medians: 500 ms against 100 ms. 1 comparison: 1 worse."
+    assert made.href.endswith("file_size.html#table-backends")
+
+
+@pytest.mark.parametrize(
+    ("changes", "words"),
+    [
+        ({"unit": "1/s", "title": "Reads a second"}, "sshfs reaches 5.0× the rate of local to write 100 MB (reads a"),
+        ({"unit": "B", "title": "Peak memory"}, "sshfs has 5.0× the peak memory of local to write 100 MB (peak memory"),
+        ({"base_n": 5}, "4.1–6.2×, n = 6 against 5)"),
+        (
+            {"verdict": "equivalent", "ratio": 1.0, "low": 0.98, "high": 1.02, "title": "QPS"},
+            "sshfs and local are equal within 5 % to write 100 MB: 1.00× (QPS; 95 %: 0.980–1.02×, n = 6): equivalent.",
+        ),
+    ],
+)
+def test_a_sentence_suits_its_metric_and_its_verdict(facts, changes, words):
+    assert words in said(facts, backends=[found(**changes)])[0]
+
+
+def test_a_level_that_is_no_name_begins_a_sentence_with_a_capital(facts):
+    assert said(facts, backends=[found(level="a synced write")])[0].startswith("A synced write takes 5.0× as long as")
+
+
+def test_the_strongest_difference_is_told_before_any_equivalence_and_no_aside(facts):
+    weaker, equal = found(level="s3", strength=2.0), found(level="nfs", verdict="equivalent", strength=9.0)
+    aside = found(level="with-latencies", strength=50.0)
+    sentence, made = said(facts, fsync=[weaker, equal], backends=[found()], aside=[aside])
+    assert sentence.startswith("sshfs takes") and "4 comparisons: 3 worse and 1 equivalent." in made.detail
+    assert said(facts, fsync=[equal], aside=[aside])[0].startswith("nfs and local are equal")
+
+
+def test_without_a_verdict_a_family_says_what_it_answers_with_interval_and_n(facts):
+    undecided = found(verdict="inconclusive", strength=0.0)
+    sentence, made = said(facts, backends=[undecided], aside=[found()])
+    assert re.fullmatch(r"Write, local: [\d.]+ ms \(n = \d+, 95 %: [\d.–]+ ms.*\)\.", sentence.replace("\u2060", ""))
+    assert made.verdict == "" and made.detail == "2 comparisons: 1 worse and 1 inconclusive."
+    assert "None of 1 comparison has a verdict." in said(facts, b=[found(verdict="none", ratio=None)])[1].detail
+
+
+def test_every_family_of_a_real_study_has_its_sentence(facts):
+    sentences = {made.family: made for made in StudyIndex(facts).headlines}
+    files = sentences["file_size"]
+    assert files.verdict in ("better", "worse") and files.number.endswith("×")
+    assert re.search(r" as long as .+\(time; 95 %: .+, n = \d+\)$", files.after)
+    assert sentences["fio"].before == "Its page gives no answer"
+
+
+def test_families_say_under_which_circumstances_in_words():
+    assert words_of_files.setting({"op": "write", "size": "100MB", "sync": "fsync"}) == "to write 100 MB with fsync"
+    assert words_of_files.setting({"op": "read", "size": "1MB", "backend": "s3"}) == "to read 1 MB on s3"
+    load = {"endpoint": "list", "concurrency": "20", "generator": "ab", "limits": "1-core"}
+    assert words_of_servers.setting(load) == "for list with 20 connections of ab on 1-core"
+    assert words_of_servers.setting({"endpoint": "list", "rate": "100-per-s"}) == "for list at 100/s"
+    assert words_of_logs.setting({"rate": "2000-per-s", "antispam": "no"}) == "at 2,000/s offered, without antispam"
+
+
+# -- the table ---------------------------------------------------------------------------------------------------------
+
+
+def test_every_primary_metric_of_every_case_is_a_row_that_leads_to_its_trials(facts):
+    rows, total = primarytable.rows(facts.families)
+    each = [family.results.estimates(m) for family in facts.families for m in family.results.primary_metrics]
+    assert total == len(rows) == sum(bool(estimate.unit) for of_metric in each for estimate in of_metric)
+    assert all(re.search(r"\.html#case-", row.href) for row in rows)
+    compared = [row for row in rows if row.compared]
+    assert compared and all(one["verdict"] for row in compared for one in row.compared)
+
+
+def test_a_table_of_too_many_rows_shows_some_of_each_family_and_says_so(facts, monkeypatch):
+    monkeypatch.setattr(primarytable, "MOST_ROWS", 20)
+    rows, total = primarytable.rows(facts.families)
+    assert len(rows) == 20 < total and len({row.family for row in rows}) == 2
+    assert StudyIndex(facts).context()["more_primary"] == total - 20
+
+
+SORTED = """
+  const table = document.querySelector("table.primary"), [words, verdict] = document.querySelector(".filter").elements;
+  const all = table.tBodies[0].rows.length;
+  const values = () => [...table.tBodies[0].rows].map((r) => r.cells[3].dataset.value);
+  const pressed = [...table.tHead.querySelectorAll("button")][3];
+  pressed.click();
+  const up = values().filter(Boolean).map(Number);
+  pressed.click();
+  const down = values().filter(Boolean).map(Number);
+  words.value = "files s3"; verdict.value = "worse";
+  words.dispatchEvent(new window.Event("input", { bubbles: true }));
+  const shown = [...table.tBodies[0].rows].filter((r) => !r.hidden).map((r) => r.textContent.toLowerCase());
+  return JSON.stringify({ all, up, down, shown, said: document.querySelector(".filter output").textContent });
+"""
+
+
+def test_the_table_can_be_sorted_and_filtered_and_is_whole_without_scripts(made):
+    build(*made)
+    index = made[0] / "reports" / "embedded" / "index.html"
+    seen = json.loads(browser.ask(index, SORTED, width=1440).replace("&amp;", "&"))
+    assert seen["up"] == sorted(seen["up"]) and seen["down"] == sorted(seen["up"], reverse=True)
+    assert 0 < len(seen["shown"]) < seen["all"] and seen["said"].startswith(f"{len(seen['shown'])} of {seen['all']}")
+    assert all("files" in text and "s3" in text and "worse" in text for text in seen["shown"])
+    plain = index.read_text(encoding="utf-8")
+    assert '<form class="filter" hidden>' in plain and plain.count("<tr data-verdicts=") == seen["all"]
+
+
+# -- all studies -------------------------------------------------------------------------------------------------------
+
+
+def build(project: Path, facts, study: str = "embedded") -> None:
+    tidy = {family.name: project / "data" / "tidy" / "embedded" / family.name for family in facts.families}
+    sessions = list((project / "data" / "raw").rglob("session.json"))
+    stated = declared(tuple(tidy), study=study, title=f"Title of {study}", question="Which is faster?")
+    indexpages.build_index(stated, tidy=tidy, sessions=sessions, reports=project / "reports")
+
+
+def test_one_study_is_the_first_page_and_several_are_listed_with_what_each_found(made):
+    reports = made[0] / "reports"
+    build(*made)
+    first = reports / "index.html"
+    assert "<h1>Title of embedded</h1>" in first.read_text(encoding="utf-8")
+    (reports / "older").mkdir()
+    (reports / "older" / "index.html").write_text("made before")
+    build(*made, study="second")
+    page = first.read_text(encoding="utf-8")
+    named = re.findall(r'<h2><a href="([^"]+)">([^<]+)</a></h2>', page)
+    assert sorted(named) == [
+        ("./embedded/index.html", "Title of embedded"), ("./older/index.html", "older"),
+        ("./second/index.html", "Title of second"),
+    ]  # fmt: skip
+    assert named[-1][1] == "older" and "made by an earlier version" in page
+    of_first = page[page.index('id="study-embedded"') :]
+    assert "measured 2026-11-20" in of_first and re.search(r"\d+ trials, \d+ failed; \d+ of 30 checks", of_first)
+    assert re.search(r'href="\./embedded/file_size\.html#table-backends">.*?<strong>[\d.,]+×</strong>', of_first, re.S)
+    assert "<h1>Title of embedded</h1>" in (reports / "embedded" / "index.html").read_text(encoding="utf-8")
+
+
+# -- what is folded ----------------------------------------------------------------------------------------------------
+
+
+def test_what_is_folded_is_there_behind_its_summary(bare_project, capsys, monkeypatch):
+    shown = []
+    monkeypatch.setattr("benchstudy.report.exhibits.exhibits.display", lambda made: shown.append(made.data))
+    page = Exhibits(study="embedded", output="reports/embedded/fio")
+    with page.folded("Bytes <per> second"):
+        show("<p>one</p>")
+        with page.folded("Nothing"):
+            pass
+    assert shown == ['<details class="fold"><summary>Bytes &lt;per&gt; second</summary><p>one</p></details>']
+
+
+def test_a_table_without_any_verdict_is_folded_and_one_with_a_verdict_is_not():
+    none, worse = (
+        Cell((text,), kind=f"{kind} verdict") for text, kind in (("no verdict", "missing"), ("worse", "text"))
+    )
+
+    def table(*cells):
+        return Table("t", "T", ("A", "Verdict"), tuple((Cell.text("a"), cell) for cell in cells))
+
+    assert table(none, none).is_undecided
+    assert not table(none, worse).is_undecided and not table(Cell.text("1")).is_undecided
+
+
+# -- figures -----------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("low", "high", "least"),
+    [(0.9, 1.2, 4), (0.48, 2.4, 5), (0.5, 15, 5), (0.9, 130, 6), (0.02, 20, 5), (1e-3, 1e3, 5)],
+)
+def test_an_axis_of_ratios_has_ticks_enough_to_read_it(low, high, least):
+    ticks = ratio_ticks(low, high)
+    assert 1.0 in ticks and least <= len(ticks) <= 9 and low <= min(ticks) and max(ticks) <= high
+
+
+@pytest.mark.parametrize("log", [False, True])
+def test_an_outline_peaks_where_the_sample_is_dense(log):
+    drawn = outline([1.0, 1.1, 1.05, 1.02, 1.08, 3.0], log)
+    assert max(height for _, height in drawn) == pytest.approx(1.0)
+    assert max(drawn, key=lambda place: place[1])[0] == pytest.approx(1.05, abs=0.15)
+    assert outline([2.0, 2.0], log) == [] == outline([1.0], log)
+
+
+def test_two_studies_lie_over_one_another_in_one_row():
+    rows = [
+        {"place": place, "series": series, "x": 1.0 + i, "y": 1.0, "trial": f"{place}{series}{i}"}
+        for place in "ab"
+        for series in ("old", "new")
+        for i in range(DENSITY_FEWEST)
+    ]
+    medians = pl.DataFrame({"place": ["a"], "series": ["new"], "x": [5.0], "low": [4.0], "high": [6.0]})
+    style = Style(("old", "new"))
+    spec = strip_panel("Strip", pl.DataFrame(rows), medians, Axis("Value", "1"), style).spec(300, legend=False)
+    (area,) = [layer for layer in spec["layer"] if layer["mark"]["type"] == "area"]
+    assert {(row["series"], row["row"] > 0) for row in spec["datasets"][area["data"]["name"]]} == {
+        ("old", False), ("new", False), ("old", True), ("new", True),
+    }  # fmt: skip
+    (points,) = [layer for layer in spec["layer"] if layer["mark"]["type"] == "point"]
+    rows = {(row["place"], row["series"]): row["row"] for row in spec["datasets"][points["data"]["name"]]}
+    assert rows["a", "old"] < rows["a", "new"] < rows["b", "old"] < rows["b", "new"]
+
+
+@pytest.mark.parametrize("trials", [DENSITY_FEWEST - 1, DENSITY_FEWEST])
+def test_a_strip_has_densities_where_there_are_trials_enough(trials):
+    rows = [
+        {"series": s, "x": 1.0 + i / trials, "y": 1.0, "trial": f"{s}{i}"} for s in ("a", "b") for i in range(trials)
+    ]
+    points = pl.DataFrame([row for row in rows if row["series"] == "a" or int(row["trial"][1:]) < 5])
+    medians = pl.DataFrame({"series": ["a", "b"], "x": [1.5, 1.1], "low": [1.2, None], "high": [1.8, None]})
+    spec = strip_panel("Strip", points, medians, Axis("Value", "1", log=False), Style(("a", "b"))).spec(
+        300, legend=False
+    )
+    areas = [layer for layer in spec["layer"] if layer["mark"]["type"] == "area"]
+    assert len(areas) == (trials >= DENSITY_FEWEST)
+    drawn = [row for area in areas for row in spec["datasets"][area["data"]["name"]]]
+    assert {row["series"] for row in drawn} <= {"a"} and all(row["upper"] < row["row"] < 0 for row in drawn)

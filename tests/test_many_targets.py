@@ -1,0 +1,147 @@
+"""A study of many targets: its page says which are unlike the others and how one knows, and leads to a page of each."""
+
+import csv
+import html
+import json
+import os
+import re
+from pathlib import Path
+
+import polars as pl
+import pytest
+from conftest import CHECKOUT, pages_made_in
+from tidy_fixture import DEAD, LAME, NOISY, SLOW, write_fleet
+
+from benchstudy.jobs import notebooks
+from benchstudy.model.criteria import MANY_TARGETS
+from benchstudy.model.study import load_study
+from benchstudy.report import htmlpages
+from benchstudy.report.overview import indexpages
+from benchstudy.report.results.over_targets import ALL, OverTargets, as_shown
+from benchstudy.report.results.results import Results
+
+TARGETS = 30
+WRITE = "backend=local,op=write,size=1MB,sync=fsync"
+
+
+@pytest.fixture(scope="module")
+def root(tmp_path_factory):
+    """Tables, the page, the pages of its targets, and the first page."""
+    root = tmp_path_factory.mktemp("fleet")
+    tidy = write_fleet(root, TARGETS)
+    with pages_made_in(root):
+        folder = root / "reports" / "embedded"
+        executed = folder / "notebooks" / "file_size.ipynb"
+        parameters = {"study": "embedded", "tidy": str(tidy.relative_to(root)), "output": "reports/embedded/file_size"}
+        notebooks.execute(CHECKOUT / "notebooks" / "file_size.ipynb", root / "trace.ipynb", executed, parameters)
+        htmlpages.render_notebook(executed, folder / "file_size.html", title="Fleet")
+        indexpages.build_index(
+            load_study(CHECKOUT / "config" / "config.yaml"),
+            tidy={"file_size": tidy},
+            sessions=sorted(root.glob("data/raw/embedded/*/file_size/session.json")),
+            reports=root / "reports",
+        )
+    return root
+
+
+@pytest.fixture(scope="module")
+def folder(root):
+    return root / "reports" / "embedded"
+
+
+@pytest.fixture(scope="module")
+def measured(root):
+    return Results(root / "data/tidy/embedded/file_size", study="embedded", family="file_size")
+
+
+def text_of(path: Path) -> str:
+    without = re.sub(r"<(script|style|svg)\b.*?</\1>", "", path.read_text(), flags=re.DOTALL)
+    return " ".join(html.unescape(re.sub(r"<[^>]+>", " ", without)).replace("\N{WORD JOINER}", "").split())
+
+
+def rows_of(folder: Path, name: str) -> list[list[str]]:
+    with (folder / "file_size" / "tables" / f"{name}.csv").open(newline="") as file:
+        return list(csv.reader(file))[1:]
+
+
+def test_targets_that_stand_out_are_named_with_what_tells_that_they_do(folder):
+    slow, noisy, *others = rows_of(folder, "targets-outlying")
+    assert [slow[0], noisy[0], others] == [SLOW, NOISY, []]
+    assert slow[1].splitlines() == ["10 of 10", "10 for sure"]
+    assert slow[5].endswith("all of the interval is beyond the limit")
+    # Half of its trials are slow, so that they do not agree.
+    assert noisy[1].splitlines() == ["10 of 10", "0 for sure"]
+    assert "two modes" in noisy[5] and noisy[5].endswith("the interval reaches back to the limit")
+    assert f"2 of 30 targets stand out ({SLOW}, {NOISY})" in text_of(folder / "file_size.html")
+
+
+def test_targets_that_failed_are_named_with_how_much_of_them(folder):
+    dead, lame = rows_of(folder, "targets-lost")
+    assert dead[:3] == [DEAD, "10 of 10", "60 of 60"] and lame[:3] == [LAME, "2 of 10", "12 of 60"]
+    assert lame[3] == f"no space left on {LAME}"
+    row = next(row for row in rows_of(folder, "targets-spread") if row[0] == "sshfs · write · 1MB · fsync")
+    assert row[2].splitlines() == ["28", "2 without a figure"]
+
+
+def test_a_target_counts_once_with_the_median_of_its_trials(measured):
+    over = OverTargets(measured)
+    estimate = over.estimate("duration", ALL, WRITE)
+    own = [e.summary.median for e in measured.estimates("duration") if e.case == WRITE and e.summary.n]
+    assert estimate.summary.n == TARGETS - 1 and estimate.failed == 1
+    assert sorted(estimate.values) == pytest.approx(sorted(own))
+    assert estimate.summary.median == pytest.approx(pl.Series(own).median())
+
+
+def test_no_number_is_out_of_reach(folder, measured):
+    """Of every target each estimate, and every trial, in files and on the target's own page."""
+    with (folder / "file_size" / "tables" / "estimates.csv").open(newline="") as file:
+        estimates = {(row["target"], row["case"], row["metric"]) for row in csv.DictReader(file)}
+    given = measured.observations.filter(pl.col("value").is_not_null()).select("target", "case", "metric")
+    assert set(given.unique().iter_rows()) <= estimates
+    trials = pl.read_csv(folder / "file_size" / "tables" / "trials.csv")
+    assert set(trials["trial"]) == set(measured.trials["trial"])
+    for target in measured.targets:
+        page = (folder / "file_size" / "targets" / f"{target}.html").read_text()
+        listed = set(re.findall(r'id="trial-(\w+)"', page))
+        assert listed == set(measured.trials.filter(pl.col("target") == target)["trial"])
+
+
+def test_every_link_between_the_pages_leads_to_an_id(root, folder):
+    pages = [folder / "file_size.html", *(folder / "file_size" / "targets").glob("*.html"), folder / "index.html"]
+    texts = {path: path.read_text() for path in pages}
+    ids = {path: set(re.findall(r'\bid="([^"]*)"', text)) for path, text in texts.items()}
+    followed = set()
+    for path, text in texts.items():
+        found = {*re.findall(r'<a[^>]*href="([^"]*)"', text), *re.findall(r'"href":"(file_[^"]*)"', text)}
+        for href in found:
+            target, _, fragment = html.unescape(href).partition("#")
+            other = Path(os.path.normpath(path.parent / target)) if target else path
+            if other in texts and fragment:
+                assert fragment in ids[other], (path, href)
+                followed.add(other)
+            else:
+                assert "data/raw/" in target or other.exists() or other.suffix == ".zip", (path, href)
+    # Each target is reached from a point or a cell, but for one that gave no figure.
+    assert {path.stem for path in followed} >= {"file_size", SLOW, NOISY}
+
+
+def test_each_target_is_judged_by_itself_too_and_counted(folder):
+    rows = rows_of(folder, "fsync-each-target")
+    notes = json.loads((folder / "file_size" / "overview.json").read_text())
+    assert len(notes["judged"]["fsync-each-target"]) == sum(int(cell) for row in rows for cell in row[2:6])
+    local = next(row for row in rows if "local" in row[0])
+    # Over all, fsync costs; so it does on each target that gave figures, and noise hides it on none but NOISY.
+    assert local[1] == "worse" and int(local[3]) >= TARGETS - 2
+
+
+def test_the_first_page_has_hosts_and_sessions_in_few_rows(folder):
+    said = text_of(folder / "index.html")
+    assert "30 targets" in said and "30 sessions" in said
+    assert said.count("Everything the host said about itself") == 1
+    assert f"on 2 targets: {LAME}, {DEAD}" in said
+
+
+def test_a_page_of_few_targets_stays_as_it_is(tmp_path):
+    tidy = write_fleet(tmp_path, MANY_TARGETS, blocks=1)
+    shown = as_shown(Results(tidy, study="embedded", family="file_size"))
+    assert type(shown) is Results and shown.places.detail != "apart"

@@ -1,0 +1,95 @@
+"""`benchstudy pdf`: the whole report as one document, and what it says without a browser or without reports."""
+
+import re
+from collections.abc import Iterator
+from contextlib import chdir
+from pathlib import Path
+
+import pytest
+from conftest import pages_made_in
+from tidy_fixture import HOSTILE, write_fio
+
+from benchstudy.commands import printing
+from benchstudy.model.errors import BenchstudyError
+from benchstudy.model.study import Study, parse_study
+from benchstudy.report import htmlpages
+from benchstudy.report.overview import indexpages, printed
+
+CHECKOUT_NOTEBOOK = Path(__file__).parents[1] / "notebooks" / "fio.ipynb"
+
+
+@pytest.fixture(scope="module")
+def made(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Path, Study]]:
+    """A project with the reports of one family, and its study."""
+    from benchstudy.jobs import notebooks
+
+    root = tmp_path_factory.mktemp("project")
+    tidy = write_fio(root)
+    declared = {
+        "study": "embedded",
+        "title": f"On paper {HOSTILE}",
+        "hosts": {"here": {"loopback": True}},
+        "targets": {"this-machine": {"roles": {"sut": "here"}}},
+        "families": {"fio": {"directories": [{"name": "data", "path": "/var/tmp"}], "size": "1MiB"}},
+    }
+    study = parse_study(declared)
+    folder = root / "reports" / "embedded"
+    with pages_made_in(root), chdir(root):
+        parameters = {"study": "embedded", "tidy": str(tidy.relative_to(root)), "output": "reports/embedded/fio"}
+        executed = folder / "notebooks" / "fio.ipynb"
+        notebooks.execute(CHECKOUT_NOTEBOOK, root / "trace.ipynb", executed, parameters)
+        htmlpages.render_notebook(executed, folder / "fio.html", title=f"Random I/O – {study.title}")
+        indexpages.build_index(study, tidy={"fio": tidy}, sessions=[], reports=root / "reports")
+        yield root, study
+
+
+def test_the_document_has_contents_numbers_heads_and_nothing_folded(made):
+    root, study = made
+    pdf = printing.print_study(root, study)
+    assert pdf == root / "reports" / "embedded.pdf"
+    content = pdf.read_bytes()
+    anchors = printed.pages_of_anchors(content)
+    text = document(made, anchors)
+    # Overview and page begin on pages of their own, after title and contents.
+    assert 2 < anchors["part-1"] < anchors["part-2"] < anchors["p2-trials"]
+    contents = text[text.index("<nav") : text.index("</nav>")]
+    assert f"<span>2. Random I/O</span> <span>{anchors['part-2']}</span>" in contents
+    for sentence in ("Figure 2.1.", "Table 2.1.", "Overview", 'counter(page) " of "'):
+        assert sentence in text, sentence
+    assert not re.search(r"<details(?![^>]*\sopen)|<script", text), "what is folded away is not on paper"
+    # Each link leads to a part of the document.
+    ids = set(re.findall(r'\bid="([^"]*)"', text))
+    assert {href for href in re.findall(r'\bhref="([^"]*)"', text) if href[0] != "#" or href[1:] not in ids} == set()
+    assert content.count(b"/Type /Page\n") >= anchors["p2-trials"]
+    assert len(re.findall(r"[0-9a-f]{64}", text)) > 20, "the files of trials are on paper, too"
+
+
+def document(made, numbers):
+    root, study = made
+    return printed.document(root / "reports" / "embedded", ["fio"], study.title, "", numbers)
+
+
+def test_a_title_cannot_leave_the_style_of_its_running_head(made):
+    assert re.search(r'@top-left { content: "[^"<>{}]*";', document(made, {}))
+    part = printed.Part(3, 'a"; } </style><b>', printed.Markup(""))
+    assert '"; }' not in part.style.split("font:")[0].removesuffix('"; ') and "<" not in part.style
+
+
+def test_without_a_browser_it_says_what_to_install(made, monkeypatch):
+    monkeypatch.setenv("PATH", "/nowhere")
+    with pytest.raises(BenchstudyError, match="apt-get install chromium"):
+        printing.print_study(*made)
+
+
+def test_without_reports_it_says_what_makes_them(tmp_path, made, capsys):
+    with pytest.raises(BenchstudyError, match=r"no reports to print.*snakemake"):
+        printing.print_study(tmp_path, made[1])
+
+
+def test_a_browser_that_fails_is_told_with_its_last_words(made, monkeypatch, tmp_path):
+    browser = tmp_path / "chromium"
+    browser.write_text("#!/bin/sh\necho 'no display' >&2\nexit 3\n")
+    browser.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{tmp_path}:/usr/bin:/bin")
+    with pytest.raises(BenchstudyError, match=r"printed no PDF \(exit 3\): no display"):
+        printing.print_study(*made)

@@ -1,0 +1,55 @@
+"""What tests look at pages with: axe-core and html-validate, pinned by tests/web/package-lock.json.
+
+Of the registry that npm is configured for, once, into the folder of built tools.
+"""
+
+import fcntl
+import hashlib
+import json
+import os
+import shutil
+import subprocess
+from collections.abc import Iterable, Mapping
+from functools import cache
+from pathlib import Path
+
+from conftest import TOOL_STORE
+
+PINS = Path(__file__).with_name("web")
+# The standard of HTML and nothing else: no matters of taste.
+_RULES = {"extends": ["html-validate:standard"], "root": True}
+
+
+@cache
+def folder() -> Path:
+    """Where both are."""
+    names = ("package.json", "package-lock.json")
+    digest = hashlib.sha256(b"".join((PINS / name).read_bytes() for name in names)).hexdigest()[:12]
+    place = Path(os.environ[TOOL_STORE], f"web-{digest}")
+    assert shutil.which("npm"), "these tests look at the pages with tools of npm's registry: apt-get install npm"
+    place.mkdir(parents=True, exist_ok=True)
+    with (place / ".lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)  # of workers that begin side by side
+        if not (place / "installed").is_file():
+            for name in names:
+                shutil.copy(PINS / name, place)
+            subprocess.run(["npm", "ci", "--ignore-scripts", "--no-audit", "--no-fund"], cwd=place, check=True)
+            (place / "installed").touch()
+    return place / "node_modules"
+
+
+def axe() -> Path:
+    """The script that looks for barriers in a page."""
+    return folder() / "axe-core" / "axe.min.js"
+
+
+def invalid_html(pages: Iterable[Path], scratch: Path) -> Mapping[str, list[str]]:
+    """What of the HTML standard each page breaks, by its name."""
+    (scratch / ".htmlvalidate.json").write_text(json.dumps(_RULES))
+    command = [folder() / ".bin" / "html-validate", "--formatter=json", "--config", scratch / ".htmlvalidate.json"]
+    # Into a file: to a pipe it ends before all is written.
+    with (scratch / "html.json").open("w") as out:
+        done = subprocess.run([*command, *pages], stdout=out, stderr=subprocess.PIPE, text=True, timeout=300)
+    assert done.returncode in (0, 1), done.stderr
+    found = {Path(page["filePath"]).name: page["messages"] for page in json.loads((scratch / "html.json").read_text())}
+    return {name: [f"line {m['line']}: {m['message']}" for m in told] for name, told in found.items() if told}
