@@ -1,6 +1,6 @@
-"""The packages that the study lists for its commands; what systems need they say themselves.
+"""The packages that the study lists for its commands. Systems declare their own needs.
 
-A program that no package manager has is the user's own: the study names it by its path.
+If no package manager has a program, install it yourself, and name its path in the study.
 """
 
 from pyinfra import host

@@ -1,5 +1,10 @@
-"""What fio and the small-file test need: fio itself, and the shell that the page's loops are written for."""
+"""fio itself, and for the small-file test the shell that the page's loops are written for."""
 
+from pyinfra import host
+
+from benchstudy.model.clients import makes_load
 from benchstudy.provisioning.deploy import install
 
-install("fio, and bash with the core tools for the page's loops", "fio", "bash", "coreutils", roles=["sut"])
+clients = host.data.family.get("clients")
+if makes_load(host.data.roles, host.data.target_roles) if clients else "sut" in host.data.roles:
+    install("fio, and bash with the core tools for the page's loops", "fio", "bash", "coreutils")

@@ -1,4 +1,4 @@
-"""copyparty comes from the Python package index, with what makes its thumbnails."""
+"""Installs copyparty from the Python package index, with the library for its thumbnails."""
 
 from pathlib import Path
 

@@ -1,4 +1,4 @@
-"""k6 is in no distribution."""
+"""Builds k6, which no distribution packages."""
 
 from pathlib import Path
 

@@ -1,7 +1,7 @@
-"""Mattermost's releases, built from their Go modules, and the import of the older one: those that this host starts.
+"""The Mattermost releases that this host starts, built from their Go modules, and the importer of the older one.
 
-Each has its own pins: what one of them needs must not raise what another is built from. A release that is no module is
-a binary of the user's own.
+Each has its own pins, so that the needs of one do not raise the versions of another. For a release that is not a
+module, provide your own binary.
 """
 
 from pathlib import Path

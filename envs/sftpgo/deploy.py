@@ -1,4 +1,4 @@
-"""SFTPGo is in no distribution."""
+"""Builds SFTPGo, which no distribution packages."""
 
 from pathlib import Path
 
@@ -9,7 +9,7 @@ go_tool(
     "sftpgo",
     "github.com/drakkan/sftpgo/v2",
     "v2.6.4",
-    # Its clients of clouds and databases: none is used, and together they are most of the build.
+    # Clients of clouds and databases: the study uses none, and they are most of the build.
     tags=["nogcs", "nos3", "noazblob", "nomysql", "nopgsql", "nosqlite"],
     pins=Path(__file__).parent,
     share=["templates", "static", "openapi"],

@@ -1,4 +1,4 @@
-"""Tessera's servers and hammer, what they need around them, and our own writer: those that this host starts.
+"""Those of Tessera's servers and hammer, their stand-ins, and our own writer that this host starts.
 
 All are built from this folder's one Go module, because no distribution has them.
 """
