@@ -1,11 +1,14 @@
 """What a study of very many trials costs where nothing is measured: adopt, list, verify, tables, one more block.
 
     python benchmarks/scale.py [TRIALS …] [--targets N] [--pages] [--keep FOLDER]
+    python benchmarks/scale.py --fleet [TARGETS …] [--keep FOLDER]
 
-Trials are copies of the captured ones of `fio` in tests/data/store-b9a61cf, put through the store's own door into a
-scratch project: six cases, as many blocks as it takes. Each command is a process of its own, as a user starts it.
-Printed are wall and processor seconds and peak memory, and of two numbers of trials or more the exponent: 1 is in
-proportion to their number. `--pages` makes the page of all of them too, with Snakemake.
+Trials are copies of the captured ones in tests/data/store-b9a61cf, put through the store's own door into a scratch
+project: six cases of `fio`, as many blocks as it takes. Each command is a process of its own, as users start it.
+Printed are wall and processor seconds of all its processes and the most memory that they held at once (cost.py), and
+of two numbers or more the exponent: 1 is in proportion to their number. `--pages` makes the page of all of them, too.
+`--fleet` has five families on each target, some 100 trials: planned, adopted, and from raw to all pages. Its
+trials share their files on disk, so that none of them is read from a disk twice.
 """
 
 import argparse
@@ -15,15 +18,25 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "tests"))
 from conftest import Project, copy_project
-from many_trials import FAMILY, STUDY, ManyTrials
+from cost import Cost, cost_of
+from many_trials import FAMILY, FIO, STUDY, ManyTrials
+
+_FAMILIES = ("file_size", "fio", "http_concurrency", "log_write", "load_test")
 
 _HOLD = "from benchstudy.measuring.session import hold_session\nfor plan in plans: hold_session(root, plan)"
+# Of cases that were captured once only for a failure there is no trial, which a session would measure.
+_INDEX = (
+    "from benchstudy.measuring.raw import TrialStore\nfrom benchstudy.measuring.session import write_index\n"
+    "from benchstudy.model import paths\nfor plan in plans:\n"
+    "    store = TrialStore(paths.family_raw(root, plan.study.study, plan.target, plan.family_name))\n"
+    "    write_index(plan, store, store.trials(), problem=None)"
+)
 _TIDY = f"from benchstudy.jobs.tidy import tidy_family\ntidy_family(root, plans, root / 'data/tidy/{STUDY}/{FAMILY}')"
 _LOAD = (
     "from pathlib import Path\nfrom benchstudy.model.study import load_study\n"
@@ -37,13 +50,16 @@ def main() -> None:
     parser.add_argument("--targets", type=int, default=1, help="among which they are shared out")
     parser.add_argument("--pages", action="store_true")
     parser.add_argument("--keep", type=Path, help="a folder to work in, which stays")
+    parser.add_argument("--fleet", action="store_true", help="numbers are of targets")
+    parser.add_argument("--push", action="store_true", help="with --fleet: push all of it to an S3 server here, too")
     asked = parser.parse_args()
     seen: dict[str, list[tuple[int, float]]] = {}
-    for trials in asked.trials:
-        with _folder(asked.keep, trials) as root:
-            scale = Scale(root, trials, asked.targets)
-            for what, seconds in scale.run(pages=asked.pages):
-                seen.setdefault(what, []).append((scale.trials, seconds))
+    for number in asked.trials:
+        with _folder(asked.keep, number) as root:
+            scale = Fleet(root, number) if asked.fleet else Scale(root, number, asked.targets)
+            for what, cost in scale.run(push=asked.push) if asked.fleet else scale.run(pages=asked.pages):
+                print(f"  {what}: {cost}", flush=True)
+                seen.setdefault(what, []).append((scale.trials, cost.busy_s))
     for what, points in seen.items():
         if len(points) > 1:
             (few, first), (many, last) = points[0], points[-1]
@@ -53,58 +69,76 @@ def main() -> None:
 class Scale:
     """A project whose study was measured to its end."""
 
-    def __init__(self, root: Path, trials: int, targets: int):
+    is_linked = False
+
+    def __init__(
+        self, root: Path, trials: int, targets: int, most_blocks: Mapping[str, int | None] = FIO, blocks: int = 0
+    ):  # fmt: skip
         self.project: Project = copy_project(root)
         (root / "config" / "config.yaml").unlink()
-        self._study = ManyTrials(root, targets)
+        self._study = ManyTrials(root, targets, most_blocks)
+        self._study.is_linked = self.is_linked
         os.fsync = lambda descriptor: None  # what a power failure would spare is of no interest here
         began = time.monotonic()
-        self._study.add(math.ceil(trials / targets / self._study.cases))
+        self._study.add(blocks or math.ceil(trials / targets / self._study.cases))
         print(f"{self.trials} trials of {targets} targets generated in {time.monotonic() - began:.0f} s", flush=True)
 
     @property
     def trials(self) -> int:
         return self._study.trials
 
-    def run(self, *, pages: bool) -> Iterator[tuple[str, float]]:
-        """Name and processor seconds of each command."""
-        yield "adopt, nothing known", self._python("adopt, nothing known", _HOLD)
-        yield "adopt", self._python("adopt", _HOLD)
-        yield "benchstudy cases", self._command("benchstudy cases", "benchstudy", "cases")
+    def run(self, *, pages: bool) -> Iterator[tuple[str, Cost]]:
+        """Name and cost of each command."""
+        yield "adopt, nothing known", self._python(_HOLD)
+        yield "adopt", self._python(_HOLD)
+        yield "benchstudy cases", self._command("benchstudy", "cases")
         # A session wrote its index anew, which has to be compared with the sums of every trial once.
-        self._command("benchstudy verify, a new index", "benchstudy", "verify")
-        yield "benchstudy verify", self._command("benchstudy verify", "benchstudy", "verify")
-        yield "verify --read", self._command("verify --read", "benchstudy", "verify", "--read")
-        yield "tidy of everything", self._python("tidy of everything", _TIDY)
-        yield "tidy again", self._python("tidy again", _TIDY)
+        self._command("benchstudy", "verify")
+        yield "benchstudy verify", self._command("benchstudy", "verify")
+        yield "verify --read", self._command("benchstudy", "verify", "--read")
+        yield "tidy of everything", self._python(_TIDY)
+        yield "tidy again", self._python(_TIDY)
         self._study.add(1)
-        yield "adopt of one more block", self._python("adopt of one more block", _HOLD)
-        yield "tidy of one more block", self._python("tidy of one more block", _TIDY)
+        yield "adopt of one more block", self._python(_HOLD)
+        yield "tidy of one more block", self._python(_TIDY)
         if pages:
-            page = ("snakemake", "--cores", "2", f"reports/{STUDY}/{FAMILY}.html")
-            yield "page", self._command("page", *page)
+            yield "page", self._command("snakemake", "--cores", "2", f"reports/{STUDY}/{FAMILY}.html")
 
-    def _python(self, what: str, code: str) -> float:
-        return self._command(what, sys.executable, "-c", _LOAD + code)
+    def _python(self, code: str) -> Cost:
+        return self._command(sys.executable, "-c", _LOAD + code)
 
-    def _command(self, what: str, *argv: str) -> float:
-        began = time.monotonic()
-        with tempfile.TemporaryFile() as said:
-            started = subprocess.Popen(
-                argv, cwd=self.project.root, env=self.project.environment, stdin=subprocess.DEVNULL,
-                stdout=said, stderr=subprocess.STDOUT,
-            )  # fmt: skip
-            _, status, used = os.wait4(started.pid, 0)
-            started.returncode = os.waitstatus_to_exitcode(status)
-            if started.returncode:
-                said.seek(0)
-                sys.exit(f"{what}: exit status {started.returncode}\n{said.read()[-2000:].decode()}")
-        busy_s = used.ru_utime + used.ru_stime
-        print(
-            f"  {what}: {time.monotonic() - began:.2f} s, {busy_s:.2f} s of processor, {used.ru_maxrss / 1024:.0f} MiB",
-            flush=True,
-        )
-        return busy_s
+    def _command(self, *argv: str) -> Cost:
+        return cost_of(argv, self.project.root, self.project.environment)
+
+
+class Fleet(Scale):
+    """Five families on `targets` targets: four blocks, one of what takes longest to read."""
+
+    is_linked = True
+
+    def __init__(self, root: Path, targets: int):
+        super().__init__(root, 0, targets, {**dict.fromkeys(_FAMILIES), "load_test": 1}, blocks=4)
+
+    def run(self, *, push: bool) -> Iterator[tuple[str, Cost]]:
+        """Name and cost of each command."""
+        yield "adopt, nothing known", self._python(_INDEX)
+        yield "planning", self._command("snakemake", "-n", "report")
+        yield "raw to all pages", self._command("snakemake", "--cores", "2", "report")
+        yield "all pages again", self._command("snakemake", "--cores", "2", "report")
+        pages = sorted((page.stat().st_size, page.name) for page in self.project.root.glob("reports/**/*.html"))
+        print(f"  {len(pages)} pages, the largest {pages[-1][1]} of {pages[-1][0] / 1e6:.2f} MB", flush=True)
+        if push:
+            yield "push", self._push()
+
+    def _push(self) -> Cost:
+        from s3_server import ACCESS, SECRET, S3Server
+
+        server = S3Server(self.project.root / "s3")
+        self.project.environment |= {"AWS_ACCESS_KEY_ID": ACCESS, "AWS_SECRET_ACCESS_KEY": SECRET}
+        try:
+            return self._command("benchstudy", "push", "s3://data/benchmark", "--endpoint-url", server.url)
+        finally:
+            server.stop()
 
 
 @contextmanager

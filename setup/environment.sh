@@ -1,12 +1,12 @@
 #!/bin/sh
-# Makes .venv exactly as a lock says, and installs the system packages that are missing.
+# Makes .venv exactly as a lock says, and installs missing system packages.
 #
 #   setup/environment.sh            what reports need: requirements.lock
 #   setup/environment.sh reproduce  the same without ssh: what a crate's reports need
-#   setup/environment.sh test       what the test suite needs: requirements-dev.lock, which holds the other one
+#   setup/environment.sh test       what the test suite needs: requirements-dev.lock, which contains requirements.lock
 #   setup/environment.sh lint       the same without any system package
 #
-# A second run finds everything and takes a fraction of a second. Nothing here asks questions.
+# A second run finds everything in a fraction of a second. Nothing here asks questions.
 set -eu
 cd "$(dirname "$0")/.."
 . setup/packages.sh
@@ -27,12 +27,12 @@ find_python() {
         fi
     done
     found=$(python3 --version 2>&1) || found="no python3"
-    fail "Python 3.11 or newer is needed and $found is what is here.
+    fail "Python 3.11 or newer is needed, but this is $found.
        Install one beside it (on Ubuntu 22.04: apt-get install python3.11 python3.11-venv) and run make again."
 }
 
-# uv does not read pip's settings: hand over those that decide where packages come from. What the user set for uv
-# itself, or set first in pip's own order, stays.
+# uv does not read pip's settings: pass on those that decide where packages come from. What the user set for uv
+# itself, or first in pip's own order, has priority.
 use_pip_settings() {
     "$venv/bin/python" -m pip config list > "$venv/pip-settings"
     while IFS== read -r key value; do
@@ -49,19 +49,19 @@ use_pip_settings() {
 
 make_venv() {
     python=$1
-    # A folder that was moved, or whose Python is gone, cannot be mended.
+    # A folder that was moved, or whose Python is gone, cannot be repaired.
     if ! new_enough "$venv/bin/python" || ! "$venv/bin/python" -m pip --version >/dev/null 2>&1; then
         say "making $venv with $("$python" --version)"
         "$python" -m venv --clear "$venv"
     fi
     use_pip_settings
-    # uv's own entry of the lock, so that the installer is pinned by hash as everything it installs.
+    # uv's own entry of the lock, so that the installer is pinned by hash like everything it installs.
     awk '/^uv==/ { taking = 1; print; next } /^[^ ]/ { taking = 0 } taking' "$lock" > "$venv/uv-requirement.txt"
     "$venv/bin/python" -m pip install --quiet --disable-pip-version-check --require-hashes --no-deps \
         -r "$venv/uv-requirement.txt"
     say "installing what $lock pins"
-    # Python keeps what it compiles, unless PYTHONDONTWRITEBYTECODE is set, as in many containers: then every start of
-    # every job would compile all that it imports, which is half of its time, so all is compiled here, once.
+    # Unless PYTHONDONTWRITEBYTECODE is set, as in many containers, Python keeps compiled modules. If it is set, every job
+    # would compile all its imports, which is half of its start-up time. So everything is compiled here, once.
     compile=${PYTHONDONTWRITEBYTECODE:+--compile-bytecode}
     # shellcheck disable=SC2086  # an option or nothing
     "$venv/bin/uv" pip sync --quiet $compile --python "$venv/bin/python" --require-hashes "$lock"
@@ -75,12 +75,12 @@ require_commands "$purpose"
 install_missing
 
 stamp_file="$venv/benchstudy-stamp"
-# An environment for tests has all that reports need, and stays one.
+# An environment for tests has everything that reports need, and stays one.
 case $purpose:$(cat "$stamp_file" 2>/dev/null) in
     test:* | lint:* | *:requirements-dev.lock\ *) lock=requirements-dev.lock ;;
     *) lock=requirements.lock ;;
 esac
-# The folder's own place counts too: scripts in a virtual environment hold absolute paths.
+# The folder's own path counts too: scripts in a virtual environment contain absolute paths.
 stamp="$lock $(cat "$lock" pyproject.toml setup/environment.sh | sha256sum | cut -d' ' -f1) $(pwd -P)"
 if [ "$(cat "$stamp_file" 2>/dev/null)" != "$stamp" ]; then
     make_venv "$python"

@@ -1,14 +1,14 @@
-# System packages of the machine that runs benchstudy: only what is missing, in one go. Sourced by environment.sh.
-# What a measured host needs (fio, sshfs …) is not here: that comes by provisioning, from envs/.
+# System packages of the machine that runs benchstudy: installs only what is missing, at once. Sourced by environment.sh.
+# What measured hosts need (fio, sshfs …) is not here: provisioning installs it, from envs/.
 
 missing=
 
-require() { # COMMAND PACKAGE: the package is wanted unless the command is there
-    # sbin is not on every user's path, yet sshd and ip live there.
+require() { # COMMAND PACKAGE: the package is needed unless the command exists
+    # sbin is not on every user's PATH, but sshd and ip are there.
     PATH="$PATH:/usr/sbin:/sbin" command -v "$1" >/dev/null || missing="$missing $2"
 }
 
-require_python_modules() { # PYTHON: venv and ensurepip are a package of their own on Debian and Ubuntu
+require_python_modules() { # PYTHON: venv and ensurepip are a separate package on Debian and Ubuntu
     "$1" -c 'import venv, ensurepip' 2>/dev/null && return
     missing="$missing $("$1" -c 'import sys; print("python%d.%d-venv" % sys.version_info[:2])')"
 }
@@ -27,14 +27,16 @@ require_commands() { # report|reproduce|test|lint
     require wrk wrk
     require sshfs sshfs
     require fusermount3 fuse3
-    # Of `make test-long` alone.
+    require npm npm
+    # Only for `make test-long`. Where a TeX is there, `make test` looks at tables, too.
     if [ -n "${BENCHSTUDY_TEST_LONG:-}" ]; then
         require munged munge
         require slurmctld slurmctld
         require slurmd slurmd
         require sbatch slurm-client
+        require pdflatex texlive-latex-recommended
     fi
-    # Ubuntu's own chromium is a snap that cannot start in a container; Chrome does as well.
+    # Ubuntu's own chromium is a snap that cannot start in a container; Chrome works as well.
     command -v google-chrome >/dev/null || command -v chromium-browser >/dev/null || require chromium chromium
 }
 
@@ -42,7 +44,7 @@ install_missing() {
     [ -n "$missing" ] || return 0
     missing=${missing# }
     command -v apt-get >/dev/null ||
-        fail "these packages are missing, under the names Debian gives them: $missing. Install them and run make again."
+        fail "these packages are missing (Debian's names): $missing. Install them and run make again."
     if [ "$(id -u)" = 0 ]; then
         as_root=
     elif command -v sudo >/dev/null && sudo -n true 2>/dev/null; then
@@ -60,7 +62,7 @@ install_missing() {
     # shellcheck disable=SC2086  # a list of names
     $apt install --no-install-recommends $missing >/dev/null ||
         fail "apt-get could not install $missing: see its message above"
-    # The package starts a system-wide sshd, which nobody asked for: benchstudy runs one of its own on 127.0.0.1.
+    # The package starts a system-wide sshd, which is not needed: benchstudy runs its own on 127.0.0.1.
     if [ -z "$had_sshd" ] && [ -d /run/systemd/system ]; then
         $as_root systemctl --quiet disable --now ssh.service ssh.socket 2>/dev/null ||
             say "note: the system's own sshd was installed and runs; stop it with: systemctl disable --now ssh"

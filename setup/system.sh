@@ -1,6 +1,6 @@
 #!/bin/sh
-# Installs the system packages that are missing for reports; `benchstudy setup` calls it where benchstudy itself is installed
-# already. In a checkout environment.sh does that, and makes the environment.
+# Installs the missing system packages for reports. `benchstudy setup` calls it if benchstudy itself is already installed.
+# In a checkout environment.sh does this, and makes the environment.
 set -eu
 
 say() { printf 'setup: %s\n' "$*" >&2; }

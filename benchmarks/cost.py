@@ -1,0 +1,97 @@
+"""What a command costs with all processes that it starts: time, processor time, memory.
+
+Its processes are kept together by a control group of version 1, which needs root; else processor time is that of
+descendants that were waited for, and memory that of the largest process.
+"""
+
+import os
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+_GROUPS = Path("/sys/fs/cgroup/cpuacct")
+_LOOK_EVERY_S = 0.5
+
+
+@dataclass(frozen=True)
+class Cost:
+    """`peak`: bytes that all processes held at once, what they share counted once."""
+
+    wall_s: float
+    busy_s: float
+    peak: int
+
+    def __str__(self) -> str:
+        return f"{self.wall_s:.2f} s, {self.busy_s:.2f} s of processor, {self.peak / (1 << 20):.0f} MiB"
+
+
+def cost_of(argv: Sequence[str], cwd: Path, environment: Mapping[str, str]) -> Cost:
+    """Runs it. Ends this program with its last words when it fails."""
+    began, group = time.monotonic(), _Group()
+    with tempfile.TemporaryFile() as said:
+        started = subprocess.Popen(
+            argv, cwd=cwd, env=environment, stdin=subprocess.DEVNULL, stdout=said, stderr=subprocess.STDOUT,
+            preexec_fn=group.enter,
+        )  # fmt: skip
+        group.watch()
+        _, status, used = os.wait4(started.pid, 0)
+        started.returncode = os.waitstatus_to_exitcode(status)
+        wall_s = time.monotonic() - began
+        found = group.end()
+        if started.returncode:
+            said.seek(0)
+            sys.exit(f"{' '.join(argv)}: exit status {started.returncode}\n{said.read()[-3000:].decode()}")
+    busy_s, peak = found or (used.ru_utime + used.ru_stime, used.ru_maxrss << 10)
+    return Cost(wall_s, busy_s, peak)
+
+
+class _Group:
+    def __init__(self) -> None:
+        self._folder = _GROUPS / f"benchstudy-cost-{os.getpid()}"
+        self._peak, self._ended = 0, threading.Event()
+        self._looking = threading.Thread(target=self._look, daemon=True)
+        try:
+            self._folder.mkdir(exist_ok=True)
+            self._is_there = (self._folder / "cpuacct.usage").is_file()
+            (self._folder / "cpuacct.usage").write_text("0")
+        except OSError:
+            self._is_there = False
+
+    def enter(self) -> None:
+        if self._is_there:
+            (self._folder / "cgroup.procs").write_text(str(os.getpid()))
+
+    def watch(self) -> None:
+        if self._is_there:
+            self._looking.start()
+
+    def end(self) -> tuple[float, int] | None:
+        """Seconds of processor and the most bytes, when all processes are gone: some end a little later."""
+        if not self._is_there:
+            return None
+        deadline = time.monotonic() + 10
+        while (self._folder / "cgroup.procs").read_text() and time.monotonic() < deadline:
+            time.sleep(0.02)
+        self._ended.set()
+        self._looking.join()
+        busy_s = int((self._folder / "cpuacct.usage").read_text()) / 1e9
+        self._folder.rmdir()
+        return busy_s, self._peak
+
+    def _look(self) -> None:
+        while not self._ended.wait(_LOOK_EVERY_S):
+            held = sum(_pss(pid) for pid in (self._folder / "cgroup.procs").read_text().split())
+            self._peak = max(self._peak, held)
+
+
+def _pss(pid: str) -> int:
+    try:
+        lines = Path("/proc", pid, "smaps_rollup").read_text().splitlines()
+    except OSError:  # it has just ended
+        return 0
+    return next((int(line.split()[1]) << 10 for line in lines if line.startswith("Pss:")), 0)
