@@ -137,7 +137,7 @@ def test_each_target_is_judged_by_itself_too_and_counted(folder):
 def test_the_first_page_has_hosts_and_sessions_in_few_rows(folder):
     said = text_of(folder / "index.html")
     assert "30 targets" in said and "30 sessions" in said
-    assert said.count("Everything the host said about itself") == 1
+    assert said.count("All recorded facts about the host") == 1
     assert f"on 2 targets: {LAME}, {DEAD}" in said
 
 

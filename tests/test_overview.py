@@ -307,9 +307,10 @@ def test_the_first_page_counts_the_tests_of_the_whole_study_beside_those_of_each
     for made, tests in zip(tables, own, strict=True):
         assert f"Benjamini-Hochberg over {tests} tests" in made["summary"]
         assert (
-            f"Over all {sum(own) + 1} tests of the study " in made["summary"] or "0 equivalent" not in made["summary"]
+            f"Adjusted over all {sum(own) + 1} tests of the study, " in made["summary"]
+            or "0 equivalent" not in made["summary"]
         )
-    assert any("Over all" in made["summary"] for made in tables)
+    assert any("Adjusted over all" in made["summary"] for made in tables)
 
 
 def test_blocks_that_lie_close_together_are_called_one_episode_of_the_host(bare_project):

@@ -214,7 +214,7 @@ def test_the_archive_unpacked_elsewhere_has_no_dead_link_and_says_where_raw_file
                 dead.append((page.name, href))
     assert dead == []
     (page,) = tmp_path.rglob("embedded/file_size.html")
-    assert "They lie in the study's crate, embedded.crate.zip" in pages[page]
+    assert "They are in the study's crate, embedded.crate.zip" in pages[page]
     assert 'href="../../data/raw/' in (reports / "embedded" / "file_size.html").read_text()
 
 

@@ -234,12 +234,12 @@ def consistent(facts: StudyFacts) -> Answer:
     found = sum(rule["open"] for family in facts.families for rule in family.lints)
     if silent:
         return Answer("not satisfied", f"No lint looked at {names(silent)}.")
-    text = f"Lints found nothing that cannot be so, and {found} open points besides" if found else "Lints found nothing"
+    text = f"Lints found nothing that cannot be true, and {found} open points besides" if found else "Lints found nothing"
     if impossible:
         errors = [
             rule for family in impossible for rule in family.lints if rule["severity"] == "error" and rule["open"]
         ]
-        text = f"Figures of {names(impossible)} cannot be so, first {errors[0]['first']}"
+        text = f"Figures of {names(impossible)} cannot be true, first {errors[0]['first']}"
     return satisfied_if(not impossible, f"{text}.", first_page(impossible or facts.families, "#lints"))
 
 

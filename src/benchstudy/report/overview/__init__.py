@@ -1,1 +1,1 @@
-"""The first page of a study, and all of its reports as one file."""
+"""The first page of a study, and all of its reports in one file."""

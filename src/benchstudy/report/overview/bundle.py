@@ -1,4 +1,4 @@
-"""Everything of a study's reports as one file for upload; the same files give the same bytes."""
+"""Packs all reports of a study into one file for upload; the same files give the same bytes."""
 
 import html
 import re
@@ -9,18 +9,18 @@ from benchstudy.report.exhibits.exhibitfiles import HEADLINE
 from benchstudy.report.overview import citing
 from benchstudy.report.zips import chunks, write_zip
 
-# The path below the project, and what is linked.
+# Groups: the path below the project, and the text of the link.
 _RAW_LINK = re.compile(r'<a href="(?:\./)?(?:\.\./)+(data/raw/[^"]*)"[^>]*>(.*?)</a>', re.DOTALL)
 
 
 def write_bundle(folder: Path, pages: Sequence[str], archive: Path) -> None:
-    """Packs the index of `folder`, `pages` with their notebooks, figures and tables into the zip file `archive`.
+    """Pack the index of `folder` and the `pages` with their notebooks, figures and tables into the zip file `archive`.
 
-    Inside, everything lies in a folder called as `folder`, sorted by name. What else lies there stays out: a page
-    of a family that the study no longer has is none of its reports.
+    In the archive, all files are in a folder with the name of `folder`, sorted by name. Other files in `folder` are
+    left out, because a page of a family that the study no longer has is not one of its reports.
     """
     names = {path: f"{folder.name}/{path.relative_to(folder).as_posix()}" for path in report_files(folder, pages)}
-    # A part of the index, and no page.
+    # This file is a part of the index, not a page.
     names = {path: name for path, name in names.items() if path.name != HEADLINE}
     files = sorted(names, key=lambda path: names[path])
     packed = ((names[path], _without_raw(path, folder.name) if path.suffix == ".html" else path) for path in files)
@@ -32,19 +32,19 @@ def _size(source: Path | bytes) -> int:
 
 
 def _without_raw(page: Path, study: str) -> bytes:
-    """The page as it is where no raw files lie beside the reports: it says where they are, and no link is dead."""
+    """The page for a place without raw files: it says where they are, and their names are no longer links."""
     text, links = _RAW_LINK.subn(r'<span title="\1">\2</span>', page.read_text(encoding="utf-8"))
     if not links:
         return text.encode()
     said = (
-        f"This copy comes from {study}.zip, which has no raw files. They lie in the study's crate, {study}.crate.zip, "
-        "below data/raw. There, and in the project, each name of a raw file is a link."
+        f"This copy comes from {study}.zip, which has no raw files. They are in the study's crate, {study}.crate.zip, "
+        "below data/raw. There, and in the project, the name of each raw file is a link."
     )
     return text.replace("</header>", f'<p class="flag">{html.escape(said)}</p>\n</header>', 1).encode()
 
 
 def report_files(folder: Path, pages: Sequence[str]) -> Iterator[Path]:
-    """The index of a study's `folder` of reports, and the `pages` in it with all that belongs to them."""
+    """Yield the files of the index in a study's `folder` of reports, and of the `pages` with all that belongs to them."""
     singles = [
         "index.html",
         *citing.FILES,
@@ -53,5 +53,5 @@ def report_files(folder: Path, pages: Sequence[str]) -> Iterator[Path]:
     ]
     yield from (folder / name for name in singles if (folder / name).is_file())
     for page in pages:
-        # Snakemake leaves a hidden file in every folder that it made.
+        # Snakemake leaves a hidden file in every folder that it creates.
         yield from (path for path in (folder / page).rglob("[!.]*") if path.is_file())

@@ -1,4 +1,4 @@
-"""What a writer takes from a study's first page: its methods in words, and how it is cited. There, and as files."""
+"""A study's methods in words for a paper, and how to cite it: as a section of its first page, and as files."""
 
 from markupsafe import Markup
 
@@ -11,12 +11,12 @@ FILES = (MARKDOWN, LATEX, CFF, BIBTEX)
 
 
 def of_study(facts: StudyFacts) -> Methods:
-    """How the study was done, and how it is cited."""
+    """The methods of the study in words, and its citation."""
     return methods(facts, citation(facts.study, [family.results for family in facts.families]))
 
 
 def write(facts: StudyFacts, found: Methods) -> None:
-    """`FILES`, into the study's folder of reports."""
+    """Write `FILES` into the study's folder of reports."""
     texts = {
         MARKDOWN: found.markdown(),
         LATEX: found.latex(),
@@ -28,7 +28,7 @@ def write(facts: StudyFacts, found: Methods) -> None:
 
 
 def section(facts: StudyFacts, found: Methods) -> Markup:
-    """HTML for the page that the `facts` are seen from."""
+    """The section as HTML, with links relative to the page of the `facts`."""
     files = [{"name": name, "href": facts.link(facts.folder / name)} for name in FILES]
     references = [reference.text for reference in found.references.values()]
     made = render("citing.html.j2", numbered=found.numbered, references=references, cited=found.cited, files=files)

@@ -1,4 +1,4 @@
-"""What the first page of a study says of a thousand targets, in the rows that it has for a few."""
+"""The first page of a study with a thousand targets, in as many rows as for a few."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
@@ -17,7 +17,7 @@ _MOST_SET_ASIDE = 200
 
 
 def alike(hosts: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
-    """Hosts that say the same of themselves as one, the largest group first. Of each the first one's facts stand."""
+    """Merge hosts with the same `lines` into groups, the largest first. Each group shows the facts of its first host."""
     groups: dict[tuple[tuple[str, str], ...], list[Mapping[str, Any]]] = {}
     for host in hosts:
         groups.setdefault(tuple(host["lines"]), []).append(host)
@@ -31,12 +31,12 @@ def _group(hosts: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
     names = [host["name"] for host in hosts]
     changes = by_targets((host["name"], change) for host in hosts for change in host["changes"])
     name = f"{len(hosts):,} hosts alike: {named(names)}"
-    facts = f"Of {names[0]}, as an example:\n{first['facts']}"
+    facts = f"Example: facts of {names[0]}\n{first['facts']}"
     return {"name": name, "changes": changes, "lines": first["lines"], "facts": facts}
 
 
 def failures(name: str, results: Results, link: Any) -> list[dict[str, Any]]:
-    """One row a case. `link`: the way to a trial."""
+    """Failed trials, one row per case. `link` returns the address of a trial."""
     rows = []
     total = dict(results.counted.group_by("case").len().iter_rows())
     for (case,), lost in results.counted.filter(pl.col("status") != "ok").group_by("case", maintain_order=True):
@@ -61,14 +61,14 @@ def failures(name: str, results: Results, link: Any) -> list[dict[str, Any]]:
 
 
 def set_aside(rows: Sequence[dict[str, Any]], page: str) -> list[dict[str, Any]]:
-    """The first of them, and how many more; `page`: the family's."""
+    """The first `rows`, and one row that says how many more there are. `page` is the address of the family's page."""
     more = len(rows) - _MOST_SET_ASIDE
-    rest = {"trial": f"{more:,} more", "case": "", "what": "each stands on the page of its target", "href": page}
+    rest = {"trial": f"{more:,} more", "case": "", "what": "each is on the page of its target", "href": page}
     return [*rows[:_MOST_SET_ASIDE], *([rest] if more > 0 else [])]
 
 
 def held(pairs: Iterable[tuple[Mapping[str, Any], Mapping[str, Any]]]) -> list[dict[str, Any]]:
-    """A row a family, of (index, session); the page of a target has its own."""
+    """One row per family, made from pairs (index, session). The page of each target lists its own sessions."""
     families: dict[str, list[tuple[str, Mapping[str, Any]]]] = {}
     for index, session in pairs:
         families.setdefault(index["family"], []).append((index["target"], session))
@@ -83,7 +83,7 @@ def _held(family: str, of_family: Sequence[tuple[str, Mapping[str, Any]]]) -> di
         "family": family,
         "target": human.plural(len({target for target, _ in of_family}), "target"),
         "uuid": human.plural(len(of_family), "session"),
-        "seed": "one of each session",
+        "seed": "one per session",
         "when": sessions.span(began, ended),
         "controller": ", ".join(dict.fromkeys(session["controller"] for _, session in of_family)),
         "events": by_targets(events),

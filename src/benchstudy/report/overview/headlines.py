@@ -1,8 +1,8 @@
-"""One sentence a family from what its page found: which number, which interval, how many trials, which verdict.
+"""One sentence per family about what its page found: the number, its interval, the number of trials, the verdict.
 
-The rule, which docs/reports.md states: of the comparisons by metrics that cases are measured for, one with a verdict
-of better or worse, and of these the one with the largest effect beside the smallest that its trials could have shown.
-Where there is none, the best shown equivalence. Where there is no verdict at all, what the page answers first.
+docs/reports.md states the rule. Only comparisons by metrics that cases are measured for are considered. Of those with
+the verdict better or worse, the one with the largest effect relative to its smallest detectable effect is chosen. If
+there is none, it is the best supported equivalence. If there is no verdict at all, it is the page's first answer.
 """
 
 import json
@@ -18,18 +18,18 @@ from benchstudy.report.tables.tables import anchor
 from benchstudy.statistics.comparisons import Verdict
 
 _RATES = ("1/s", "B/s")
-_MOST_ANSWERS = 2  # side by side, where nothing has a verdict
-_LONG_EVIDENCE = 100  # characters: what needs more to be understood stands alone
+_MOST_ANSWERS = 2  # side by side, if nothing has a verdict
+_LONG_EVIDENCE = 100  # characters; an answer with longer evidence is shown alone
 _NO_FIGURE = "–"
-_DISTURBED = "Others used its host meanwhile, which withholds verdicts."
+_DISTURBED = "Verdicts are withheld, because others used its host meanwhile."
 
 
 @dataclass(frozen=True)
 class Headline:
-    """A sentence in parts: `before`, the `number` that matters, `after`, and the `verdict`, empty without one.
+    """A sentence in parts: `before`, the `number` that matters, `after`, and the `verdict`, which may be empty.
 
-    `kind`: the verdict as a value. `detail`: both absolute figures, and what else the family was compared for. `href`
-    leads to where it comes from.
+    `kind` is the verdict as a value. `detail` has both absolute figures and counts the family's other verdicts.
+    `href` leads to the source.
     """
 
     family: str
@@ -44,12 +44,12 @@ class Headline:
 
     @property
     def plain(self) -> dict[str, str]:
-        """As plain data, which the list of studies keeps."""
+        """The headline as plain data, as the list of studies stores it."""
         return asdict(self)
 
 
 def headline(family: FamilyFacts) -> Headline:
-    """What a family found, by the rule above."""
+    """The headline of a family, chosen by the rule of this module."""
     compared = [(name, found) for name, _, found in compared_on(family)]
     judged = [(name, f) for name, aside, f in compared_on(family) if not aside]
     for wanted in ((Verdict.BETTER, Verdict.WORSE), (Verdict.EQUIVALENT,)):
@@ -61,7 +61,7 @@ def headline(family: FamilyFacts) -> Headline:
 
 
 def compared_on(family: FamilyFacts) -> Iterator[tuple[str, bool, Mapping[str, Any]]]:
-    """(table, whether it is an aside, finding) of each comparison that a family's page noted."""
+    """Yield (table, whether it is an aside, finding) for each comparison that a family's page noted."""
     for name, noted in family.notes.get("findings", {}).items():
         for found in noted["found"]:
             yield name, noted["aside"], found
@@ -92,7 +92,7 @@ def _compared(family: FamilyFacts, name: str, found: Mapping[str, Any], counted:
 
 
 def _absolute(family: FamilyFacts, counted: str) -> Headline:
-    """What the page answers first, in its own words: figure, n, interval."""
+    """The page's first answers in its own words: figure, n, interval."""
     path = family.exports / ANSWER
     answers = json.loads(path.read_text(encoding="utf-8")) if path.is_file() else []
     known = [(answer["what"], line) for answer in answers for line in answer["lines"] if line["value"] != _NO_FIGURE]
@@ -108,7 +108,7 @@ def _absolute(family: FamilyFacts, counted: str) -> Headline:
 
 
 def numbers(found: Mapping[str, Any]) -> str:
-    """How many trials stand behind a finding: "n = 6", "n = 6 against 5"."""
+    """The number of trials behind a finding: "n = 6", "n = 6 against 5"."""
     return f"n = {found['n']}" + (f" against {found['base_n']}" if found["base_n"] != found["n"] else "")
 
 

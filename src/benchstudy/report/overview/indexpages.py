@@ -1,4 +1,4 @@
-"""The index in front of the pages of a study, and the list of all studies."""
+"""The index of a study's pages, and the list of all studies."""
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -17,13 +17,13 @@ from benchstudy.report.study.studypages import STUDY_PAGES
 
 
 def build_index(study: Study, *, tidy: Mapping[str, Path], sessions: Sequence[Path], reports: Path) -> None:
-    """The first page of the study, `reports/<study>/index.html`, and that of all reports, `reports/index.html`.
+    """Write the first page of the study, `reports/<study>/index.html`, and that of all reports, `reports/index.html`.
 
-    The latter lists the studies that have reports; while there is one alone, it is that study's first page. Between the
-    two, all of the study's reports are packed into `reports/<study>.zip`.
+    The latter lists the studies that have reports; if there is only one, it is that study's first page. After the first
+    and before the second, all of the study's reports are packed into `reports/<study>.zip`.
 
-    `tidy`: folder of tables by family; `sessions`: the `session.json` files. What links lead to is expected where the
-    workflow puts it: `<family>.html`, `<family>/`, `notebooks/` in the study's folder of reports.
+    `tidy` maps each family to its folder of tables; `sessions` are the `session.json` files. Linked files are expected
+    where the workflow puts them: `<family>.html`, `<family>/` and `notebooks/` in the study's folder of reports.
     """
     indexes = [index | {"file": path} for path in sessions if (index := read_index(path)) is not None]
 

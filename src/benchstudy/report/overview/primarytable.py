@@ -1,4 +1,4 @@
-"""Every figure that a study's cases were measured for, of all families, as the rows of one table."""
+"""All primary metrics of all cases and families of a study, as the rows of one table."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -11,14 +11,14 @@ from benchstudy.report.results.results import Estimate
 from benchstudy.report.study.studyfacts import FamilyFacts
 from benchstudy.statistics.comparisons import Verdict
 
-MOST_ROWS = 400  # of all families together: a row takes half a kilobyte, and the pages have all
+MOST_ROWS = 400  # of all families together: a row takes half a kilobyte, and the pages have all rows
 
 
 @dataclass(frozen=True)
 class Row:
-    """One metric of one case. `value` and `ratio` are what the table is sorted by; `href` leads to the trials.
+    """One metric of one case. The table can be sorted by `value` and `ratio`; `href` leads to the trials.
 
-    `compared`: what it was compared with: ratio, interval and n, verdict, and the verdict as a value, each as text.
+    `compared` has one entry per comparison: ratio, interval and n, verdict, and the verdict as a value, each as text.
     """
 
     family: str
@@ -35,7 +35,7 @@ class Row:
 
 
 def rows(families: Sequence[FamilyFacts]) -> tuple[list[Row], int]:
-    """The first `MOST_ROWS`, as many of each family as there is room, and how many there are in all."""
+    """At most `MOST_ROWS` rows, shared fairly among the families, and the total number of rows."""
     found = [list(_rows(family)) for family in families]
     total = sum(map(len, found))
     share = MOST_ROWS // max(len(found), 1)

@@ -1,4 +1,4 @@
-"""A study's pages as one document for paper: folds open, everything numbered, contents, running heads."""
+"""A study's pages as one document for paper, with open folds, numbered parts, contents and running heads."""
 
 import html
 import re
@@ -24,7 +24,7 @@ _MANY_COLUMNS = 8
 
 @dataclass(frozen=True)
 class Part:
-    """A page as a part of the document. `headings`: id in the document, and text."""
+    """A page as a part of the document. `headings` are pairs (id in the document, text)."""
 
     number: int
     title: str
@@ -33,25 +33,28 @@ class Part:
 
     @property
     def anchor(self) -> str:
-        """Its id in the document."""
+        """The id of the part in the document."""
         return f"part-{self.number}"
 
     @property
     def style(self) -> Markup:
-        """Its title above each of its pages. Escaped, so that nothing in it can end the string or the element."""
+        """CSS that prints the title above each page of the part.
+
+        The title is escaped, so that nothing in it can end the string or the element.
+        """
         text = "".join(c if c.isalnum() or c == " " else f"\\{ord(c):x} " for c in html.unescape(self.title))
         head = f'@top-left {{ content: "{text}"; font: 8pt sans-serif; color: #5b6470; }}'
         return Markup(f"@page {self.anchor} {{ {head} }} #{self.anchor} {{ page: {self.anchor}; }}")
 
 
 def document(folder: Path, pages: Sequence[str], title: str, about: str, numbers: Mapping[str, int]) -> str:
-    """HTML of the index and the `pages` in the study's `folder` of reports.
+    """One HTML document of the index and the `pages` in the study's `folder` of reports.
 
-    `numbers`: on which page each anchor is, for the contents; empty when nobody knows yet.
+    `numbers` maps each anchor to its page number, for the contents; it is empty while the numbers are unknown.
     """
     names = ["index", *(page for page in pages if (folder / f"{page}.html").is_file())]
     found = [_part(number, name, folder, names) for number, name in enumerate(names, start=1)]
-    # The title of the study runs along with none of its parts.
+    # No part repeats the title of the study.
     parts = [replace(part, title=part.title.removesuffix(f" – {html.escape(title, quote=False)}")) for part in found]
     style = Markup("\n").join((page_style(), Markup(template_text("print.css")), *(part.style for part in parts)))
     return render("print.html.j2", title=title, about=about, parts=parts, style=style, numbers=numbers)
@@ -75,7 +78,7 @@ def _part(number: int, name: str, folder: Path, names: Sequence[str]) -> Part:
 
 
 def _linked(match: re.Match[str], number: int, names: Sequence[str]) -> str:
-    """Within the document, where it leads to a part of it; plain text where it leads to a file."""
+    """A link to a part of the document stays a link within it; a link to a file becomes plain text."""
     before, href, after, text = match.groups()
     path, _, anchor = href.partition("#")
     name = path.removeprefix("./").removesuffix(".html")
@@ -97,7 +100,7 @@ _OBJECT = re.compile(rb"^(\d+) 0 obj\n(.*?)\nendobj", re.DOTALL | re.MULTILINE)
 
 
 def pages_of_anchors(pdf: bytes) -> dict[str, int]:
-    """On which page each destination of a PDF of Chromium lies, counted from 1."""
+    """Map each named destination of a PDF made by Chromium to its page, counted from 1."""
     objects = {int(number): body for number, body in _OBJECT.findall(pdf)}
     order = {number: place for place, number in enumerate(_leaves(objects), start=1)}
     found = re.findall(rb"/([^\s/\[\]()]+) \[(\d+) 0 R\s*/XYZ", pdf)
@@ -109,7 +112,7 @@ def _name(raw: bytes) -> str:
 
 
 def _leaves(objects: Mapping[int, bytes]) -> list[int]:
-    """The pages of the tree, in their order."""
+    """The pages of the page tree, in order."""
     (root,) = [number for number, body in objects.items() if b"/Type /Pages" in body and b"/Parent" not in body]
     todo, found = [root], []
     while todo:

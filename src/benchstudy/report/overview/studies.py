@@ -1,4 +1,4 @@
-"""All studies that have reports in one folder: each with when it was measured, its state, and what it found."""
+"""All studies with reports in one folder, each with its dates of measurement, its state and its findings."""
 
 import json
 from collections.abc import Mapping, Sequence
@@ -16,23 +16,26 @@ def write_summary(
     folder: Path, *, name: str, title: str, question: str, measured: Sequence[str], state: str,
     headlines: Sequence[Headline],
 ) -> None:  # fmt: skip
-    """What the list of studies says of one, beside its pages in `folder`. `measured`: first and last moment, if any."""
+    """Write a study's entry for the list of studies into its `folder` of reports.
+
+    `measured` holds the first and the last moment of measurement, and is empty if nothing was measured.
+    """
     said = {"name": name, "title": title, "question": question, "measured": list(measured), "state": state}
     told = said | {"headlines": [found.plain for found in headlines]}
     write_atomically(folder / SUMMARY, json.dumps(told, ensure_ascii=False, indent=1) + "\n")
 
 
 def listed(reports: Path) -> list[dict[str, Any]]:
-    """Every study with an index below `reports`, the one measured last first. Links are relative to `reports`.
+    """Every study with an index below `reports`, most recently measured first. Links are relative to `reports`.
 
-    A study whose pages an earlier version made says nothing but its name.
+    If an earlier version made the pages of a study, only its name is known.
     """
     found = [_listed(path.parent) for path in sorted(reports.glob("*/index.html"))]
     return sorted(found, key=lambda study: study["measured"][-1:] or [""], reverse=True)
 
 
 def comparisons(reports: Path) -> list[dict[str, str]]:
-    """Pages that compare two studies."""
+    """The pages below `reports` that compare two studies, as name and link."""
     found = sorted((reports / "comparisons").glob("*--*.html"))
     return [
         {"name": " against ".join(page.stem.split("--")), "href": link(f"comparisons/{page.name}")} for page in found
@@ -49,7 +52,7 @@ def _listed(folder: Path) -> dict[str, Any]:
         "title": told.get("title", folder.name),
         "question": told.get("question", ""),
         "measured": told.get("measured", []),
-        "state": told.get("state", "made by an earlier version: make its reports again to see its results here"),
+        "state": told.get("state", "made by an earlier version; make its reports again to see its results here"),
         "headlines": headlines,
         "href": link(f"{folder.name}/index.html"),
     }

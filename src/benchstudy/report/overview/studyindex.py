@@ -1,4 +1,4 @@
-"""What the first page of a study says, as plain data: the template puts it into HTML and escapes all of it."""
+"""The content of a study's first page as plain data; the template turns it into HTML and escapes all of it."""
 
 import json
 import textwrap
@@ -29,12 +29,12 @@ from benchstudy.report.tables.tables import TABLE_FORMATS, anchor
 from benchstudy.statistics.comparisons import Tested, Verdict, standing
 
 Markup = markupsafe.Markup
-# The first page is read in five minutes; everything stands on the pages behind it.
+# The first page takes five minutes to read; the linked pages have everything.
 _MOST_LINES, _LONGEST_POINT, _LONGEST_TEXT = 6, 150, 240
 
 
 class StudyIndex:
-    """One study's facts, described for the page they are seen from."""
+    """One study's facts, with links relative to the page that shows them."""
 
     def __init__(self, facts: StudyFacts):
         self._facts, self._study, self._indexes = facts, facts.study, facts.indexes
@@ -42,7 +42,7 @@ class StudyIndex:
         self._results = {family.name: family.results for family in facts.families}
 
     def context(self) -> dict[str, Any]:
-        """Everything the template shows."""
+        """The values of the template."""
         checklist = [
             {"number": number, "title": title, "status": a.status, "text": a.text, "href": a.href, "reason": a.reason}
             for number, (title, a) in enumerate(self._answered, start=1)
@@ -80,18 +80,18 @@ class StudyIndex:
 
     @cached_property
     def headlines(self) -> list[Headline]:
-        """A sentence a family."""
+        """One headline per family."""
         return [headline(family) for family in self._facts.families]
 
     @property
     def measured(self) -> list[str]:
-        """The first and the last moment at which something was measured, in ISO 8601; empty where nothing was."""
+        """The first and the last moment of measurement, in ISO 8601; empty if nothing was measured."""
         held = [session for _, session in self._facts.sessions]
         return [min(s["started"] for s in held), max(s["finished"] for s in held)] if held else []
 
     @property
     def state(self) -> str:
-        """In a line, how far the study can be trusted: trials, sessions that did not end, the checklist."""
+        """One line on the state of the study: trials, sessions that did not complete, the checklist."""
         total = self._total()
         lost = total["trials"] and total["failed"] + total["timeout"]
         counts = Counter(answer.status for _, answer in self._answered)
@@ -110,7 +110,7 @@ class StudyIndex:
 
     def _family(self, family: FamilyFacts) -> dict[str, Any]:
         answer = family.exports / ANSWER
-        # Of many targets, each one's page leads to its own.
+        # With many targets, the page of each target links to its own raw files.
         few = () if family.results.has_many_targets else self._index_paths(family.name)
         raw = [self._link(Path(path)) for path in few]
         figures = list(family.notes.get("figures", {}).values())
@@ -132,7 +132,7 @@ class StudyIndex:
 
     @cached_property
     def _tested(self) -> dict[tuple[str, str], list[Tested]]:
-        """(family, table) to what was tested in it, of all pages."""
+        """What was tested on all pages, by (family, table)."""
         found: dict[tuple[str, str], list[Tested]] = {}
         for family in self._facts.families:
             compared = {name: made.get("tested", []) for name, made in family.notes.get("comparisons", {}).items()}
@@ -146,27 +146,27 @@ class StudyIndex:
         return dict(zip(self._tested, standing(list(self._tested.values())), strict=True))
 
     def _multiplicity(self) -> str:
-        """Of all tests of the study together, which each table's own adjustment knows nothing of."""
+        """A sentence on all tests of the study together, because each table is adjusted on its own."""
         tests = sum(map(len, self._tested.values()))
         if not tests:
             return ""
         if len(self._tested) == 1:
-            return f"This study makes {human.plural(tests, 'test')}, all in one group, which is adjusted as a whole."
+            return f"This study makes {human.plural(tests, 'test')} in one group, which is adjusted as a whole."
         made, stand = (sum(counts) for counts in zip(*self._standing.values(), strict=True))
         return (
             f"This study makes {human.plural(tests, 'test')} in {human.plural(len(self._tested), 'group')}, and each "
-            "group is adjusted for itself alone (Benjamini-Hochberg). Adjusted over all of them at once, "
+            "group is adjusted separately (Benjamini-Hochberg). If all tests are adjusted together, "
             f"{stand} of {human.plural(made, 'verdict')} of better, worse or equivalent remain."
         )
 
     def _over_the_study(self, family: str, name: str) -> str:
-        """What becomes of one table's verdicts when all tests of the study are adjusted together."""
+        """How many of one table's verdicts remain if all tests of the study are adjusted together."""
         if (family, name) not in self._standing or len(self._tested) < 2:
             return ""
         made, stand = self._standing[family, name]
         tests = sum(map(len, self._tested.values()))
         return (
-            f" Over all {tests} tests of the study {stand} of its {human.plural(made, 'verdict')} remain."
+            f" Adjusted over all {tests} tests of the study, {stand} of its {human.plural(made, 'verdict')} remain."
             if made
             else ""
         )
@@ -176,12 +176,12 @@ class StudyIndex:
         return json.loads(path.read_text(encoding="utf-8")) if path.is_file() else []
 
     def _answer(self, found: Mapping[str, Any]) -> dict[str, Any]:
-        """One card; the whole log of a server that died belongs to its trial."""
+        """One card. Long texts are shortened: the whole log of a server that died is shown with its trial."""
         lines = [line | {"evidence": self._shortened(line["evidence"])} for line in found["lines"]]
         return {**found, "lines": lines}
 
     def _comparison(self, family: FamilyFacts, name: str, found: Mapping[str, Any]) -> dict[str, Any]:
-        """One table of verdicts; a comparison of many levels is cut, and the rest stands on the page."""
+        """One table of verdicts. A comparison of many levels is cut; the family's page has the rest."""
         lines = found["lines"]
         return {
             "caption": found["caption"],
@@ -193,7 +193,7 @@ class StudyIndex:
         }
 
     def _weak(self, family: FamilyFacts) -> dict[str, Any]:
-        """How much its page holds against itself, and the first of it; how much lints found open, the worst first."""
+        """The first weakness on the family's page and the number of others; the worst open lint and the number."""
         points = family.noted("weak") or []
         order = ("error", "warning", "note")
         lints = sorted((r for r in family.lints if r["open"]), key=lambda rule: order.index(rule["severity"]))
@@ -213,7 +213,7 @@ class StudyIndex:
         return textwrap.shorten(text, _LONGEST_TEXT, placeholder=" …")
 
     def _files(self, folder: Path, formats: Sequence[str]) -> list[dict[str, Any]]:
-        """Each table or figure once, by its name, with a link for every format it has."""
+        """Each table or figure once, by name, with a link for each of its formats."""
         stems = sorted({path.stem for suffix in formats for path in folder.glob(f"*.{suffix}")})
         return [
             {
@@ -228,7 +228,7 @@ class StudyIndex:
         ]
 
     def _archive(self) -> dict[str, str] | None:
-        """Everything for upload. Only a page beside it leads there: one that is packed in it would lead out of it."""
+        """The archive for upload. Only a page beside it links to it: a link in a packed page would leave the archive."""
         path = self._folder.with_name(f"{self._folder.name}.zip")
         if path.parent != self._page_folder or not path.is_file():
             return None
@@ -238,7 +238,7 @@ class StudyIndex:
         return [index["file"] for index in self._indexes if index["family"] == family]
 
     def _pages(self) -> list[dict[str, Any]]:
-        """The study's own pages that were made."""
+        """Those of the study's own pages that exist."""
         made = [(title, self._folder / f"{name}.html") for name, title in STUDY_PAGES.items()]
         return [
             {
@@ -262,14 +262,14 @@ class StudyIndex:
 
     def _disturbed(self) -> list[str]:
         return [
-            f"{family.title}: {disturbed.sentence(family.results)} Its figures are marked, and its verdicts withheld. "
+            f"{family.title}: {disturbed.sentence(family.results)} Figures are marked, and verdicts are withheld. "
             f"{disturbed.remedy(index for index in self._indexes if index['family'] == family.name)}"
             for family in self._facts.families
             if family.results.disturbed
         ]
 
     def _failures(self, name: str, results: Results) -> list[dict[str, Any]]:
-        """One row a case with all its causes, each with how often and the way to the first trial it happened in."""
+        """One row per case with all its causes, each with its count and a link to the first such trial."""
         if results.has_many_targets:
             return fleet.failures(name, results, self._trial_link)
         lost = results.counted.filter(pl.col("status") != "ok")
@@ -299,7 +299,7 @@ class StudyIndex:
         return rows
 
     def _set_aside(self, name: str, results: Results) -> list[dict[str, Any]]:
-        """Trials that do not count: discarded by somebody, or aborted and done again."""
+        """Trials that do not count, because they were discarded, set aside, or aborted and repeated."""
         columns = pl.col("discarded_why", "set_aside")
         aside = results.trials.filter(pl.any_horizontal(columns.is_not_null(), pl.col("status") == "aborted"))
         rows = [
@@ -318,7 +318,7 @@ class StudyIndex:
         return f"{self._link(self._folder / results.places.page(trial))}#trial-{trial}"
 
     def _hosts(self) -> list[dict[str, Any]]:
-        """Each host once, as the latest session found it, with every change that any session saw."""
+        """Each host once, as the latest session found it, with every change that a session noticed."""
         found: dict[str, dict[str, Any]] = {}
         for index in self._indexes:
             for name, environment in sessions.environments(index):
@@ -350,7 +350,7 @@ class StudyIndex:
         ]
 
     def _hashes(self) -> list[tuple[str, str]]:
-        lines = [("Study as it stands now", self._study.sha256)]
+        lines = [("Study as it is now", self._study.sha256)]
         for name, results in self._results.items():
             lines += [(f"Instrument of {name}", sha) for sha in evidence.instruments(results)]
             declared = results.counted["study_sha256"].drop_nulls().unique(maintain_order=True).to_list()
@@ -362,7 +362,7 @@ class StudyIndex:
         return lines
 
     def _others(self) -> list[dict[str, str]]:
-        """Other studies that have a page beside this one's folder, and pages that compare this one with another."""
+        """Other studies with a page beside this one's folder, and pages that compare this study with another."""
         pages = sorted(self._folder.parent.glob("*/index.html"))
         others = [{"name": p.parent.name, "href": self._link(p)} for p in pages if p.parent != self._folder]
         sides = [(p, p.stem.split("--")) for p in sorted((self._folder.parent / "comparisons").glob("*--*.html"))]
@@ -376,5 +376,5 @@ def _why_aside(row: Mapping[str, Any]) -> str:
         return f"discarded: {row['discarded_why']}"
     if row["set_aside"]:
         found = disturbed.told(Disturbance.read(json.loads(row["disturbance"])))
-        return f"disturbed, and trial {row['set_aside']} stands in its place: {found}"
+        return f"disturbed, and replaced by trial {row['set_aside']}: {found}"
     return f"aborted: {row['cause']}"

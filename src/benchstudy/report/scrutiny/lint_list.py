@@ -14,7 +14,7 @@ from benchstudy.report.results.over_targets import each_target
 from benchstudy.report.results.results import Results
 from benchstudy.report.tables.tables import Cell, Table, unbroken
 
-_SEVERITIES = {"error": "cannot be so", "warning": "may mislead", "note": "is missing"}
+_SEVERITIES = {"error": "cannot be true", "warning": "may mislead", "note": "is missing"}
 _SHOWN = 3  # findings of one rule, above which the rest is folded
 
 

@@ -27,10 +27,10 @@
     return views.get(figure);
   };
 
-  // What is in sight comes first, and between two figures the page answers its reader.
+  // Figures in the viewport are drawn first. Between two figures the page responds to input.
   const figures = [...document.querySelectorAll("figure.chart")];
   const inSight = ({ top, bottom }) => bottom > 0 && top < innerHeight;
-  // What is folded has no width yet; it is drawn when somebody opens it.
+  // A folded figure has no width yet; it is drawn when somebody opens the fold.
   const startVisible = async () => {
     const visible = figures.filter((figure) => !figure.closest("details:not([open])"));
     const later = new Map(visible.map((figure) => [figure, inSight(figure.getBoundingClientRect()) ? 0 : 1]));
