@@ -393,7 +393,7 @@ def test_a_case_of_a_session_without_a_seed_and_one_at_the_same_place_always_are
     own.put("http_concurrency", "trials", "position", 0, is_case(CLOSED))
     own.edit("http_concurrency", "trials", first)
     text = own.answers()["Random interleaved order, seed shown"].text
-    assert f"{READ_NAME} (6 of 6 trials, of no session with a seed)" in text
+    assert f"{READ_NAME} (6 of 6 trials, without a recorded seed)" in text
     assert f"{CLOSED_NAME} (at the same place in every block)" in text
 
 

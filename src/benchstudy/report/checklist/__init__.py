@@ -1,1 +1,1 @@
-"""The questions that each study is asked, one module for a group of them."""
+"""The checklist of a credible report; each module has a group of its questions."""

@@ -1,8 +1,8 @@
-"""The thirty questions of a credible report, each answered from the study's own data, with the way to the evidence."""
+"""The thirty questions of a credible report, answered from the study's own data, each with a link to the evidence."""
 
 from dataclasses import replace
 
-# Imported for the questions they define.
+# These modules are imported only for the questions that they define.
 from benchstudy.report.checklist import claims, method, numbers  # noqa: F401
 from benchstudy.report.checklist.model import Answer, Question, Status, asked
 from benchstudy.report.study.studyfacts import StudyFacts
@@ -11,18 +11,18 @@ __all__ = ["Answer", "Question", "Status", "answered", "questions"]
 
 
 def questions() -> list[Question]:
-    """All of them, in their order."""
+    """All questions, in the order of `model/questions.py`."""
     return asked()
 
 
 def answered(facts: StudyFacts) -> list[tuple[str, Answer]]:
-    """Each question's title with its answer."""
+    """Answer every question from the study's data. Returns pairs (title of the question, answer)."""
     reasons = {entry.question: entry.reason for entry in facts.study.acknowledge if entry.question is not None}
     return [(q.title, _acknowledged(q.answer(facts), reasons.get(q.title, ""))) for q in questions()]
 
 
 def _acknowledged(answer: Answer, reason: str) -> Answer:
-    """A reason for what is satisfied after all, or does not apply, is out of date and says nothing."""
+    """The answer as "acknowledged" if it is not satisfied and the study gives a reason. Other reasons are ignored."""
     if answer.status != "not satisfied" or not reason:
         return answer
     return replace(answer, status="acknowledged", reason=reason)

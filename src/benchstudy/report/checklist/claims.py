@@ -1,4 +1,7 @@
-"""Questions 20 to 30: what is claimed, by which rule, and what else speaks for it."""
+"""Questions 20 to 30: what the study claims, by which rule, and what else supports it.
+
+docs/reports.md says what each question asks.
+"""
 
 from collections import Counter
 from collections.abc import Mapping
@@ -27,7 +30,7 @@ def _comparing(facts: StudyFacts) -> list[FamilyFacts]:
 
 
 def _first_table(facts: StudyFacts) -> str:
-    """Where the first comparison stands."""
+    """The link to the first comparison."""
     family = _comparing(facts)[0]
     return f"{family.page}#{anchor('table', next(iter(family.notes['comparisons'])))}"
 
@@ -37,7 +40,7 @@ def _made(facts: StudyFacts) -> list[Mapping[str, Any]]:
 
 
 def _without(facts: StudyFacts, what: str) -> tuple[list[str], str]:
-    """The comparisons that lack this, named, and where the first of them stands."""
+    """The names of the comparisons that lack this, and the link to the first of them."""
     found, first = [], ""
     for family in _comparing(facts):
         for name, made in family.notes["comparisons"].items():
@@ -47,7 +50,7 @@ def _without(facts: StudyFacts, what: str) -> tuple[list[str], str]:
 
 
 def _answered(facts: StudyFacts, what: str, fine: str, problem: str) -> Answer:
-    """Satisfied in the words of `fine` unless a comparison lacks it."""
+    """The answer "satisfied" with the text `fine`, unless a comparison lacks `what`."""
     lacking, first = _without(facts, what)
     if not lacking:
         return Answer("satisfied", f"{fine}.", _first_table(facts))
@@ -62,12 +65,12 @@ def effect(facts: StudyFacts) -> Answer:
     known = sum(m["intervals"] for m in made)
     if not total:
         return Answer("not satisfied", _NO_COMPARISON, "#results")
-    text = f"{known} of {human.plural(total, 'comparison')} have a ratio with its 95 % interval, on absolute figures"
-    # With one case there is nothing to compare.
+    text = f"{known} of {human.plural(total, 'comparison')} have a ratio with its 95 % interval and absolute figures"
+    # A family with one case has nothing to compare.
     quiet = [f for f in facts.families if not f.comparisons and len(f.results.outcomes) > 1]
     if quiet:
         return Answer("not satisfied", f"{text}. The cases of {names(quiet)} are not compared.", quiet[0].page)
-    return _answered(facts, "interval", text, "The others say why not")
+    return _answered(facts, "interval", text, "The others give the reason")
 
 
 @question("Multiplicity")
@@ -92,14 +95,15 @@ def thresholds(facts: StudyFacts) -> Answer:
         text = next(m["margin"] for m in post_hoc[0].comparisons if "post hoc" in m["margin"])
         return Answer("not satisfied", f"The margin of {names(post_hoc)} was {text}.", "#hashes")
     if of_nothing:
-        text = "A margin is declared for what no trial gave, and so holds for nothing"
+        text = "A margin is declared for a metric that no trial gave, so it has no effect"
         return Answer("not satisfied", f"{text}: {', '.join(of_nothing)}.", "#hashes")
-    text = "The margin was declared in the study before the measurement, under the study's SHA-256."
-    return unless_lacking(edited, text, "The study was edited between trials; measured under another text", "#hashes")
+    text = "The study declared the margin before the measurement, and its SHA-256 covers the margin."
+    problem = "The study was edited between trials. These cases have trials from another version of it"
+    return unless_lacking(edited, text, problem, "#hashes")
 
 
 def _edited(family: FamilyFacts) -> list[Lack]:
-    """Cases with trials under another text of the study than most."""
+    """Cases with trials that were measured under another version of the study than most trials."""
     hashes = Counter(family.measured["study_sha256"].to_list())
     usual = hashes.most_common(1)[0][0] if hashes else None
     same = family.measured.filter(pl.col("study_sha256") == usual)["trial"].to_list()
@@ -107,7 +111,7 @@ def _edited(family: FamilyFacts) -> list[Lack]:
 
 
 def _margins_of_nothing(facts: StudyFacts) -> list[str]:
-    """Margins of metrics that their family did not measure: a misspelt one would be passed over in silence."""
+    """Margins of metrics that were not measured. Without this check, a misspelt name would go unnoticed."""
     measured = {family.name: family.results.metrics for family in facts.families}
     declared = [key for key in facts.study.thresholds.margins if "/" in key]
     return [key for key in declared if key.partition("/")[2] not in measured.get(key.partition("/")[0], ())]
@@ -119,7 +123,8 @@ def smallest_detectable(facts: StudyFacts) -> Answer:
     if not ends:
         return does_not_apply("Nothing was tested." if _made(facts) else _NO_COMPARISON)
     span = " to ".join(human.percent(end) for end in (min(ends), max(ends)))
-    return _answered(facts, "detectable", f"Printed with each comparison: {span} beyond the margin", "Not with")
+    text = f"Each comparison has its smallest detectable effect: {span} beyond the margin"
+    return _answered(facts, "detectable", text, "It is missing in")
 
 
 @question("Plausibility against declared ceilings")
@@ -129,20 +134,20 @@ def ceilings(facts: StudyFacts) -> Answer:
     lost = sum(not known for _, known in declared)
     beyond = [f for f in facts.families if _open(f, _BEYOND_CEILING)]
     if not declared:
-        return Answer("not satisfied", "The study declares no ceiling of its disks or networks (`ceilings`).")
+        return Answer("not satisfied", "The study declares no ceiling for its disks or networks (`ceilings`).")
     told = "; ".join(f"{c.op}s at most {c.source}" for _, known in declared for c in known)
     text = f"{human.plural(len(declared), 'ceiling')} declared{f': {told}' if told else ''}"
-    text += f"; {lost} not known, because the cases that measure it gave nothing" if lost else ""
-    text += f"; figures of {names(beyond)} lie above" if beyond else "; no figure lies above, or the study says why"
+    text += f"; {lost} unknown, because the cases that measure it gave no value" if lost else ""
+    text += f"; figures of {names(beyond)} exceed one" if beyond else "; no figure exceeds one without a reason"
     page = first_page(beyond or facts.families, "#lints")
     if beyond or lost:
         first = next((rule["first"] for f in beyond for rule in f.lints if rule["lint"] in _BEYOND_CEILING), "")
-        return Answer("not satisfied", f"{text}{f', first {first}' if first else ''}.", page)
+        return Answer("not satisfied", f"{text}{f', for example {first}' if first else ''}.", page)
     return unless_lacking(_unbounded(facts), f"{text}.", f"{text}. No ceiling is declared for", page)
 
 
 def _unbounded(facts: StudyFacts) -> list[Lack]:
-    """Cases that read or write files, and are held against no ceiling."""
+    """Cases that read or write files and that no ceiling applies to."""
     found = []
     for family in facts.families:
         declares = registry.get(family.name)
@@ -164,8 +169,8 @@ def same_session(facts: StudyFacts) -> Answer:
         return does_not_apply(_NO_COMPARISON)
     total = sum(sum(m["verdicts"].values()) for m in made)
     other, _ = _without(facts, "session")
-    text = f"Verdicts are on trials of one session only: {total - len(other)} of {human.plural(total, 'comparison')}"
-    return _answered(facts, "session", text, "Others would have crossed sessions and got none")
+    text = f"{total - len(other)} of {human.plural(total, 'comparison')} use trials of one session; verdicts need that"
+    return _answered(facts, "session", text, "The others cross sessions and get no verdict")
 
 
 @question("Numbers in prose generated from results")
@@ -173,13 +178,13 @@ def numbers_in_prose(facts: StudyFacts) -> Answer:
     typed = [(name, found) for name, nb in facts.notebooks.items() for found in prose.typed_numbers(nb)]
     unread = [family.name for family in facts.families if family.name not in facts.notebooks]
     if not typed and unread:
-        return Answer("not satisfied", f"There is no executed notebook to look at of {', '.join(unread)}.")
+        return Answer("not satisfied", f"There is no executed notebook of {', '.join(unread)} to check.")
     if not typed:
-        text = f"{human.plural(len(facts.notebooks), 'notebook')} looked at: no number is typed into their prose"
+        text = f"No number is typed into the prose of {human.plural(len(facts.notebooks), 'notebook')}"
         return Answer("satisfied", f"{text}.")
     name, first = typed[0]
     numbers = human.plural(len(typed), "number")
-    text = f"{numbers} typed into prose, the first in cell {first.cell} of {name}: “… {first.sentence} …”"
+    text = f"{numbers} typed into the prose, the first in cell {first.cell} of {name}: “… {first.sentence} …”"
     return Answer("not satisfied", text, facts.link(facts.folder / f"{name}.html"))
 
 
@@ -192,10 +197,10 @@ def capacity(facts: StudyFacts) -> Answer:
             searched.append(family)
             lacking += in_trials(family, asked, having(family, _telling(family, "capacity", "bracket")))
     if not searched:
-        return does_not_apply("No capacity is claimed: rates were measured, none was searched for.")
-    text = f"{names(searched)}: by a rule that the study declares, as a bracket of what passed and what failed."
+        return does_not_apply("No capacity is claimed: rates were measured, but none was searched for.")
+    text = f"{names(searched)}: by a rule that the study declares, as a bracket of passed and failed load."
     return unless_lacking(
-        lacking, text, "No bracket of a load that passed and one that failed in", first_page(searched)
+        lacking, text, "There is no bracket of a load that passed and one that failed in", first_page(searched)
     )
 
 
@@ -204,7 +209,7 @@ def _telling(family: FamilyFacts, *what: str) -> list[str]:
 
 
 def _searches(family: FamilyFacts) -> pl.DataFrame:
-    """Trials that gave anything which only a search for a capacity gives, be it null."""
+    """Trials that gave a metric that only a search for a capacity gives, even if its value is null."""
     of_searches = pl.col("metric").is_in(_telling(family, "capacity", "bracket", "search"))
     return family.succeeded.join(family.results.observations.filter(of_searches), on="trial", how="semi")
 
@@ -215,7 +220,7 @@ def archived(facts: StudyFacts) -> Answer:
     if not licence:
         return Answer(
             "not satisfied",
-            "The study names no licence (`license`); `SHA256SUMS` lies beside all raw files.",
+            "The study names no licence (`license`). All raw files have a `SHA256SUMS` beside them.",
             "#hashes",
         )
     lacking = []
@@ -223,8 +228,8 @@ def archived(facts: StudyFacts) -> Answer:
         rows = family.results.trials.iter_rows(named=True)
         summed = {row["trial"] for row in rows if all(file.get("sha256") for file in raw_files(row))}
         lacking += in_trials(family, family.results.trials, summed)
-    text = f"Licence {licence}; `SHA256SUMS` beside all raw files; every report in one archive."
-    return unless_lacking(lacking, text, "Raw files without a SHA-256 in", "#hashes")
+    text = f"The licence is {licence}. All raw files have a `SHA256SUMS` beside them. One archive holds all reports."
+    return unless_lacking(lacking, text, "There are raw files without a SHA-256 in", "#hashes")
 
 
 @question("Summaries consistent")
@@ -233,13 +238,14 @@ def consistent(facts: StudyFacts) -> Answer:
     impossible = [f for f in facts.families if any(r["severity"] == "error" and r["open"] for r in f.lints)]
     found = sum(rule["open"] for family in facts.families for rule in family.lints)
     if silent:
-        return Answer("not satisfied", f"No lint looked at {names(silent)}.")
-    text = f"Lints found nothing that cannot be true, and {found} open points besides" if found else "Lints found nothing"
+        return Answer("not satisfied", f"The lints did not check {names(silent)}.")
+    text = "The lints found nothing"
+    text += f" that cannot be true, and {human.plural(found, 'other open finding')}" if found else ""
     if impossible:
         errors = [
             rule for family in impossible for rule in family.lints if rule["severity"] == "error" and rule["open"]
         ]
-        text = f"Figures of {names(impossible)} cannot be true, first {errors[0]['first']}"
+        text = f"Figures of {names(impossible)} cannot be true, for example {errors[0]['first']}"
     return satisfied_if(not impossible, f"{text}.", first_page(impossible or facts.families, "#lints"))
 
 
@@ -248,25 +254,23 @@ def calibration(facts: StudyFacts) -> Answer:
     noted = [(f, [n for n in f.notes.get("calibration", {}).values() if n["said"]]) for f in facts.families]
     done = [(family, found) for family, found in noted if found]
     if not done:
-        return Answer(
-            "not satisfied", "No case is described twice, so the study's own rate of false alarms is not known."
-        )
+        return Answer("not satisfied", "The study describes no case twice, so its own false-alarm rate is unknown.")
     text = f"{names([family for family, _ in done])}: {done[0][1][0]['said'][0]}"
     without = [family for family, found in noted if family.comparisons and not found]
     if without:
         return Answer("not satisfied", f"{text} No case of {names(without)} is described twice.", without[0].page)
     of_one = [told for family, found in done if (told := _of_one(family, {case for n in found for case in n["cases"]}))]
     if of_one:
-        return Answer("not satisfied", f"{text} Noise is known {'; '.join(of_one)}.", done[0][0].page)
+        return Answer("not satisfied", f"{text} The noise is known {'; '.join(of_one)}.", done[0][0].page)
     return Answer("satisfied", text, done[0][0].page)
 
 
 def _of_one(family: FamilyFacts, twins: set[str]) -> str:
-    """Of which one size, rate or the like cases are described twice, where the study measures several."""
+    """The one level, such as a size or a rate, at which a case is described twice, if the study measures several."""
     again = family.results.cases.filter(pl.col("case").is_in(list(twins)))
     for factor in registry.get(family.name).numeric_levels:
         if factor in again.columns:
             known, levels = again[factor].drop_nulls().unique().to_list(), family.results.levels(factor)
             if len(known) == 1 < len(levels):
-                return f"at {known[0]} only in {family.name}, of {factor} {', '.join(levels)}"
+                return f"only at {known[0]} of {factor} {', '.join(levels)} in {family.name}"
     return ""

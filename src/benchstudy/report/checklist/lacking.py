@@ -1,4 +1,4 @@
-"""Cases that lack what a question asks for: counted, and named for a reader."""
+"""Cases that lack what a question of the checklist asks for: counting them, and naming them for the reader."""
 
 from collections.abc import Collection, Container, Iterable, Sequence
 from dataclasses import dataclass
@@ -15,7 +15,10 @@ Key = tuple[str, str]  # target, case
 
 @dataclass(frozen=True)
 class Lack:
-    """`trials` of the `asked` ones of a case lack it; 0 of 0 where the case as a whole does. `what`: a word on it."""
+    """A case of which `trials` of `asked` trials lack something; 0 of 0 if the case as a whole does.
+
+    `key` is (target, case). `what` says in a few words what is lacking; it may be empty.
+    """
 
     family: FamilyFacts
     key: Key
@@ -32,7 +35,7 @@ class Lack:
 
 
 def in_trials(family: FamilyFacts, asked: pl.DataFrame, having: Container[str], what: str = "") -> list[Lack]:
-    """Cases of which a trial of the table `asked` is not among those that have it, by their short ids."""
+    """The cases with trials in the table `asked` that are not in `having`, which holds trial ids."""
     counts: dict[Key, list[int]] = {}
     for target, case, trial in asked.select("target", "case", "trial").iter_rows():
         count = counts.setdefault((target, case), [0, 0])
@@ -42,24 +45,28 @@ def in_trials(family: FamilyFacts, asked: pl.DataFrame, having: Container[str], 
 
 
 def in_cases(family: FamilyFacts, keys: Iterable[Key], what: str = "") -> list[Lack]:
+    """One entry for each of these cases, which lack something as a whole."""
     return [Lack(family, (target, case), what=what) for target, case in keys]
 
 
 def having(family: FamilyFacts, metrics: Collection[str]) -> set[str]:
-    """The trials that gave each of these metrics."""
+    """The ids of the trials that gave all of these metrics."""
     given = [{trial for trials in family.results.by_case(m).values() for trial, *_ in trials} for m in metrics]
     return set.intersection(*given) if given else set()
 
 
 def named(lacking: Sequence[Lack]) -> str:
-    """ "naps: sofa · 5 min (2 of 6 trials); naps: bed; and 2 more cases"."""
+    """The first cases by name: "naps: sofa · 5 min (2 of 6 trials); naps: bed; and 2 more cases"."""
     more = len(lacking) - _MOST_NAMED
     parts = [lack.text for lack in lacking[:_MOST_NAMED]]
     return "; ".join([*parts, *([f"and {human.plural(more, 'more case')}"] if more > 0 else [])])
 
 
 def unless_lacking(lacking: Sequence[Lack], fine: str, problem: str, href: str = "", fragment: str = "") -> Answer:
-    """Satisfied in the words of `fine`, or not: `problem`, then the cases. `fragment`: where their page says so."""
+    """The answer "satisfied" with the text `fine` if nothing is lacking, else "not satisfied".
+
+    The latter says `problem` and names the cases. It links to `fragment` on the page of the first case's family.
+    """
     if not lacking:
         return Answer("satisfied", fine, href)
     return Answer("not satisfied", f"{problem}: {named(lacking)}.", f"{lacking[0].family.page}{fragment}")

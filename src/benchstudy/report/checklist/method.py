@@ -1,4 +1,7 @@
-"""Questions 12 to 19: hosts, tools, and whether a load was what it was meant to be."""
+"""Questions 12 to 19: hosts, tools, and whether the load was as intended.
+
+docs/reports.md says what each question asks.
+"""
 
 import polars as pl
 
@@ -28,22 +31,22 @@ def environment(facts: StudyFacts) -> Answer:
         lacking += in_trials(family, family.succeeded, set(known))
         quiet = set(family.succeeded["trial"].to_list()) - set(family.results.disturbed)
         disturbed += in_trials(family, family.succeeded, quiet)
-    told = f"{human.plural(held, 'session')} of a host: {human.plural(changes, 'change')}"
-    text = f"Recorded before and after all of {told}."
+    told = f"{human.plural(held, 'session')} of a host. There were {human.plural(changes, 'change')}"
+    text = f"Recorded before and after each of {told}."
     if lacking:
-        return unless_lacking(lacking, text, "Not known before and after the sessions of", "#hosts")
-    return unless_lacking(disturbed, text, f"{text} Others disturbed", "#hosts")
+        return unless_lacking(lacking, text, "The environment before and after the session is unknown for", "#hosts")
+    return unless_lacking(disturbed, text, f"{text} Others disturbed trials of", "#hosts")
 
 
 def _programs_known(facts: StudyFacts, fine: str, problem: str, fragment: str, *columns: str) -> Answer:
-    """Trials that gave figures, and those that failed after they had started something."""
+    """The answer about trials that gave figures, and those that failed after they had started a program."""
     lacking, total = [], 0
     for family in facts.families:
         ran = family.results.counted.filter((pl.col("status") == "ok") | pl.col("tool").is_not_null())
         total += ran.height
         lacking += in_trials(family, ran, set(ran.drop_nulls(list(columns))["trial"].to_list()))
     if not total:
-        return Answer("not satisfied", "No trial ran anything.")
+        return Answer("not satisfied", "No trial ran a program.")
     lost = sum(lack.trials for lack in lacking)
     known = f"{total - lost} of {human.plural(total, 'trial')}"
     page = first_page(facts.families, fragment)
@@ -52,13 +55,14 @@ def _programs_known(facts: StudyFacts, fine: str, problem: str, fragment: str, *
 
 @question("Tool and system versions, SHA-256 of binaries")
 def versions(facts: StudyFacts) -> Answer:
-    fine = "name the version of their tool and the SHA-256 of its file; kernel and system stand with the hosts"
-    return _programs_known(facts, fine, "Not", _HOW, "tool_version", "tool_sha256")
+    fine = "name the version of their tool and the SHA-256 of its file; kernel and system are listed with the hosts"
+    return _programs_known(facts, fine, "Those without are in", _HOW, "tool_version", "tool_sha256")
 
 
 @question("Exact argv")
 def argv(facts: StudyFacts) -> Answer:
-    return _programs_known(facts, "have the command line of all they ran, word by word", "Not", "#trials", "argv")
+    fine = "have the exact command lines of all programs that they ran"
+    return _programs_known(facts, fine, "Those without are in", "#trials", "argv")
 
 
 def _loads(facts: StudyFacts) -> list[FamilyFacts]:
@@ -77,11 +81,11 @@ def generator(facts: StudyFacts) -> Answer:
         )
         return Answer("not satisfied", f"{text}.", f"{found[0][0].page}#lints")
     lacking = [lack for f in loads for lack in in_trials(f, f.loaded, f.told("generator").keys())]
-    fine = f"The generator's processors were watched in each trial of {names(loads)}; no figure is client-limited."
+    fine = f"The generator's processors were monitored in each trial of {names(loads)}; no figure is client-limited."
     return unless_lacking(
         lacking,
         fine,
-        "What the generator used of its processors is not known, or not well enough to tell, in",
+        "The generator's use of its processors is unknown, or not known well enough to tell, in",
         first_page(loads, "#lints"),
     )
 
@@ -96,25 +100,23 @@ def loop(facts: StudyFacts) -> Answer:
     lacking = [
         lack for f in loads for lack in in_trials(f, f.loaded, set(f.loaded.drop_nulls("loop")["trial"].to_list()))
     ]
-    return unless_lacking(lacking, f"Named for each trial: {text}.", f"{text}. Not named in", first_page(loads))
+    return unless_lacking(lacking, f"Named for each trial: {text}.", f"{text}. It is not named in", first_page(loads))
 
 
 @question("Failures counted, with Wilson's interval")
 def failures(facts: StudyFacts) -> Answer:
     quiet = silent(facts, "failures")
     if quiet or not facts.families:
-        return Answer("not satisfied", f"No page counts them: {names(quiet)}.", "#failed")
+        return Answer("not satisfied", f"The pages of {names(quiet) or 'the study'} do not count failures.", "#failed")
     noted = [(family, family.noted("failures")) for family in facts.families]
     text = "; ".join(f"{family.name} {f['failed']} of {f['trials']} ({f['interval']})" for family, f in noted)
     lacking = []
     for family, found in noted:
         if found["trials"] != family.results.counted.height:
-            return Answer(
-                "not satisfied", f"The page of {family.name} counts other trials than there are.", family.page
-            )
+            return Answer("not satisfied", f"The page of {family.name} does not count all of its trials.", family.page)
         failed = family.results.counted.filter(pl.col("status") != "ok")
         lacking += in_trials(family, failed, set(failed.drop_nulls("cause")["trial"].to_list()))
-    return unless_lacking(lacking, f"{text}.", f"{text}. Failed without a cause", "#failed")
+    return unless_lacking(lacking, f"{text}.", f"{text}. Trials failed without a recorded cause in", "#failed")
 
 
 @question("Offered and achieved rate")
@@ -122,13 +124,13 @@ def offered(facts: StudyFacts) -> Answer:
     is_open = {f.name: f.loaded.filter(pl.col("loop") == "open") for f in facts.families}
     asked = [f for f in facts.families if not is_open[f.name].is_empty()]
     if not asked:
-        return does_not_apply("No load is offered at a rate of its own.")
+        return does_not_apply("No family offers load at a given rate (open loop).")
     lacking = []
     for family in asked:
         achieved = having(family, [metric for metric in family.results.primary_metrics if _is_rate(family, metric)][:1])
         lacking += in_trials(family, is_open[family.name], family.told("offered").keys() & achieved)
-    text = f"Both stand side by side for {names(asked)}."
-    return unless_lacking(lacking, text, "What was offered and what was achieved is not told in", first_page(asked))
+    text = f"{names(asked)}: both rates are shown side by side."
+    return unless_lacking(lacking, text, "The offered or the achieved rate is missing in", first_page(asked))
 
 
 def _is_rate(family: FamilyFacts, metric: str) -> bool:
@@ -145,9 +147,9 @@ def mix_shift(facts: StudyFacts) -> Answer:
         told = {tuple(key) for entry in family.noted("mix_shift") or () for key in entry["cases"]}
         lacking += in_cases(family, [key for key in keys if key not in told])
     families = [family for family, _ in mixed]
-    text = f"What a changed mix of requests contributes is told apart from all else: {names(families)}."
+    text = f"{names(families)}: the contribution of a changed mix of requests is shown separately."
     return unless_lacking(
-        lacking, text, "What a changed mix of requests contributes is not told apart in", first_page(families)
+        lacking, text, "The contribution of a changed mix of requests is not shown separately in", first_page(families)
     )
 
 

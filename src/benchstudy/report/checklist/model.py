@@ -1,8 +1,8 @@
-"""What a question of the checklist and its answer are; each question is answered from the study's own data.
+"""Questions and answers of the checklist.
 
-An answer is "satisfied", "not satisfied", or "does not apply" with the reason. What is not satisfied and stays so,
-because the study says why (`acknowledge`), is "acknowledged": it is counted apart and is never satisfied, so that no
-doubt is smoothed over. The questions stand in the order in which they are put; what they ask is in docs/reports.md.
+An answer is "satisfied", "not satisfied", or "does not apply" with the reason. If a question is not satisfied and the
+study gives a reason (`acknowledge`), the answer is "acknowledged". These answers are counted separately, and never
+as satisfied, so that no doubt is hidden. docs/reports.md says what each question asks.
 """
 
 from collections.abc import Callable
@@ -17,7 +17,10 @@ Status = Literal["satisfied", "not satisfied", "acknowledged", "does not apply"]
 
 @dataclass(frozen=True)
 class Answer:
-    """`text` for a reader; `href` leads to the evidence, from the study's first page; `reason` is the study's own."""
+    """An answer: its `status`, a `text` for the reader, and links.
+
+    `href` leads from the study's first page to the evidence. `reason` is what the study acknowledges.
+    """
 
     status: Status
     text: str
@@ -27,7 +30,7 @@ class Answer:
 
 @dataclass(frozen=True)
 class Question:
-    """`title` is what is asked for, in a few words; `answer` finds out."""
+    """A question: its short `title`, and the function that answers it from a study's data."""
 
     title: str
     answer: Callable[[StudyFacts], Answer]
@@ -37,7 +40,7 @@ _QUESTIONS: dict[str, Question] = {}
 
 
 def question(title: str) -> Callable[[Callable[[StudyFacts], Answer]], Callable[[StudyFacts], Answer]]:
-    """Makes a question of a function; where it stands says the list of titles."""
+    """Turn a function into the question `title`. Its position follows from `questions.TITLES`, which must have it."""
 
     def register(answer: Callable[[StudyFacts], Answer]) -> Callable[[StudyFacts], Answer]:
         assert title in questions.TITLES, f"{title} is not on the list"
@@ -48,13 +51,15 @@ def question(title: str) -> Callable[[Callable[[StudyFacts], Answer]], Callable[
 
 
 def satisfied_if(condition: bool, text: str, href: str = "") -> Answer:
+    """The answer "satisfied" if the condition is true, else "not satisfied"."""
     return Answer("satisfied" if condition else "not satisfied", text, href)
 
 
 def does_not_apply(text: str) -> Answer:
+    """The answer "does not apply", with the reason as `text`."""
     return Answer("does not apply", text)
 
 
 def asked() -> list[Question]:
-    """Those of all modules that were imported, in the order of the list."""
+    """The questions of all imported modules, in the order of `questions.TITLES`."""
     return [_QUESTIONS[title] for title in questions.TITLES if title in _QUESTIONS]

@@ -1,4 +1,7 @@
-"""Questions 1 to 11: what stands behind each number, and how it was measured."""
+"""Questions 1 to 11: the evidence for each number, and how it was measured.
+
+docs/reports.md says what each question asks.
+"""
 
 from collections import Counter
 from itertools import groupby
@@ -15,9 +18,9 @@ from benchstudy.report.results.results import raw_files
 from benchstudy.report.study.studyfacts import FamilyFacts, StudyFacts
 from benchstudy.statistics import stats, steady
 
-# What a rate is taken over; below this a server's warm-up, its collector's pauses and a disk's cache decide.
+# The shortest window of a rate. Below it, warm-up, garbage collection and a disk's cache dominate.
 _SHORTEST_WINDOW_S = 10.0
-# An order or a place that came about by chance less often than this was not random.
+# An order or a position that is less likely than this by chance was not random.
 _CHANCE = 0.001
 _HOW = "#how-this-was-measured"
 
@@ -31,7 +34,7 @@ def first_page(families: list[FamilyFacts], fragment: str = "") -> str:
 
 
 def silent(facts: StudyFacts, kind: str) -> list[FamilyFacts]:
-    """Families whose page noted nothing of this kind."""
+    """Families whose page noted nothing of this kind in `overview.json`."""
     return [family for family in facts.families if family.noted(kind) is None]
 
 
@@ -53,9 +56,9 @@ def raw_samples(facts: StudyFacts) -> Answer:
     if not trials:
         return Answer("not satisfied", "There is no trial.")
     text = f"{human.plural(trials, 'trial')} with {files:,} raw files, unaltered: every SHA-256 was compared"
-    text = f"{text}. Every figure leads to its trials, and they to their files."
+    text = f"{text}. Every figure links to its trials, and each trial to its files."
     page = first_page(facts.families, "#trials")
-    return unless_lacking(lacking, text, "Trials without any raw file", page, "#trials")
+    return unless_lacking(lacking, text, "There are trials without any raw file in", page, "#trials")
 
 
 @question("n in each cell")
@@ -68,8 +71,8 @@ def n_in_each_cell(facts: StudyFacts) -> Answer:
         declared = family.results.cases.select("target", "case").iter_rows()
         lacking += in_cases(family, [key for key in declared if key not in family.results.outcomes])
     cases = human.plural(len(counts), "case")
-    text = f"{min(counts)} to {max(counts)} successful trials in {cases}; every cell says how many."
-    return unless_lacking(lacking, text, "Cases that have no trial", "#results")
+    text = f"{cases} with {min(counts)} to {max(counts)} successful trials each; every cell shows n."
+    return unless_lacking(lacking, text, "There is no trial of", "#results")
 
 
 @question("An interval for each number")
@@ -86,8 +89,8 @@ def intervals(facts: StudyFacts) -> Answer:
             if succeeded and n < least:
                 few.append(Lack(family, key, what=f"n = {n}"))
     text = f"{cases - len(few) - lost} of {human.plural(cases, 'case')} have a 95 % interval of their median"
-    text += f"; {lost} gave no figure at all" if lost else ""
-    text += f"; {len(few)} have fewer than {least} successful trials, and say so" if few else ""
+    text += f"; {lost} gave no figure" if lost else ""
+    text += f"; {len(few)} have fewer than {least} successful trials, and the page says so" if few else ""
     if not cases:
         return Answer("not satisfied", "There is no case with a trial.")
     return unless_lacking(few, f"{text}.", text, "#weak", "#what-is-weak")
@@ -96,31 +99,31 @@ def intervals(facts: StudyFacts) -> Answer:
 @question("Median and supported tails")
 def tails(facts: StudyFacts) -> Answer:
     if quiet := silent(facts, "tails"):
-        return Answer("not satisfied", f"No page counts what tails rest on: {names(quiet)}.")
+        return Answer("not satisfied", f"The pages of {names(quiet)} do not count the operations behind tails.")
     noted = [(family, family.noted("tails")) for family in facts.families]
     total, few = (sum(found[key] for _, found in noted) for key in ("cells", "few"))
     if not total:
         return Answer("satisfied", "Every cell shows a median. No trial gave a tail percentile.", "#results")
     lacking = [lack for family, found in noted for lack in in_cases(family, map(tuple, found["cases"]))]
-    text = (
-        f"Medians everywhere. Of {total} tail percentiles of cases {few} rest on too few operations and are not printed"
-    )
-    problem = f"{text}; on how many others rest is not known"
+    text = f"Every cell shows a median. Of {total} tail percentiles, {few} have too few operations and are not printed"
+    problem = f"{text}. The number of operations is unknown for"
     return unless_lacking(lacking, f"{text}.", problem, "#results")
 
 
 @question("Outliers flagged, kept, linked to host events")
 def outliers(facts: StudyFacts) -> Answer:
     if not facts.families or silent(facts, "outliers"):
-        return Answer("not satisfied", f"No page looks for them: {names(silent(facts, 'outliers'))}.")
+        return Answer(
+            "not satisfied", f"The pages of {names(silent(facts, 'outliers')) or 'the study'} do not look for outliers."
+        )
     noted = [(family, family.noted("outliers")) for family in facts.families]
     flagged, explained, trials = (sum(f[key] for _, f in noted) for key in ("flagged", "explained", "trials"))
     most = max(noted, key=lambda pair: pair[1]["flagged"])[0]
-    text = f"{flagged} of {human.plural(trials, 'trial')} lie far from the others of their case, all kept"
-    text += f"; with {explained} of them something was noticed on the host" if flagged else ""
+    text = f"{flagged} of {human.plural(trials, 'trial')} are outliers within their case; all are kept"
+    text += f"; for {explained} of them the host recorded an event" if flagged else ""
     unseen = [lack for family, found in noted for lack in in_cases(family, map(tuple, found["unseen"]))]
     return unless_lacking(
-        unseen, f"{text}.", f"{text}; too few trials to tell in", f"{most.page}#what-is-weak", "#what-is-weak"
+        unseen, f"{text}.", f"{text}. Too few trials to tell in", f"{most.page}#what-is-weak", "#what-is-weak"
     )
 
 
@@ -130,7 +133,7 @@ def order(facts: StudyFacts) -> Answer:
     lacking, fixed = [], []
     for family in facts.families:
         seen = [t for t, session in family.succeeded.select("trial", "session").iter_rows() if session in known]
-        lacking += in_trials(family, family.succeeded, set(seen), "of no session with a seed")
+        lacking += in_trials(family, family.succeeded, set(seen), "without a recorded seed")
         places = family.measured.filter(pl.col("session").is_in(list(known)))
         for _, trials in places.group_by("target", "session", maintain_order=True):
             in_time = list(trials.sort("started", "position").select("target", "case", "block").iter_rows())
@@ -139,7 +142,7 @@ def order(facts: StudyFacts) -> Answer:
                 lacking += in_cases(family, _same_place(in_time), "at the same place in every block")
                 fixed += [f"{family.name} on {in_time[0][0]}"] if _same_order(in_time) else []
     if not known:
-        return Answer("not satisfied", "No session tells its seed: what there is was imported.")
+        return Answer("not satisfied", "No session records a seed: all results were imported.")
     text = f"Cases in random order within each block; seed {', '.join(sorted(set(known.values())))}"
     turns = {family.name: registry.get(family.name).ordering for family in facts.families}
     text += "".join(f"; {name}: {how}" for name, how in turns.items() if how != Family.ordering)
@@ -147,11 +150,11 @@ def order(facts: StudyFacts) -> Answer:
         return Answer(
             "not satisfied", f"{text}, but every block of {', '.join(fixed)} has the same order.", "#sessions"
         )
-    return unless_lacking(lacking, f"{text}.", f"{text}, but not", "#sessions")
+    return unless_lacking(lacking, f"{text}.", f"{text}. This is not so for", "#sessions")
 
 
 def _blocks(in_time: list[tuple[str, str, int]]) -> list[list[Key]]:
-    """The order of cases in each block that has as many as any."""
+    """The order of the cases in each complete block: one that has as many trials as the largest."""
     blocks: dict[int, list[Key]] = {}
     for target, case, block in in_time:
         blocks.setdefault(block, []).append((target, case))
@@ -160,12 +163,12 @@ def _blocks(in_time: list[tuple[str, str, int]]) -> list[list[Key]]:
 
 def _same_order(in_time: list[tuple[str, str, int]]) -> bool:
     blocks = _blocks(in_time)
-    # Of two cases every second block has the same order by chance.
+    # With two cases, every second block has the same order by chance.
     return len(blocks) > 2 and len(blocks[0]) > 2 and all(block == blocks[0] for block in blocks)
 
 
 def _same_place(in_time: list[tuple[str, str, int]]) -> list[Key]:
-    """Cases that stand at one place of every block, more often than chance would have it for any of them."""
+    """Cases at the same position in every block, if chance would rarely put any of them there."""
     blocks = _blocks(in_time)
     if len(blocks) < 2 or len(blocks[0]) ** (2 - len(blocks)) > _CHANCE or _same_order(in_time):
         return []
@@ -173,7 +176,7 @@ def _same_place(in_time: list[tuple[str, str, int]]) -> list[Key]:
 
 
 def _alone(in_time: list[tuple[str, str, int]]) -> list[Key]:
-    """Cases whose trials were one run of their own, though other cases were measured in the same session."""
+    """Cases whose trials were measured consecutively, although the same session measured other cases."""
     runs = Counter(key for key, _ in groupby((target, case) for target, case, _ in in_time))
     trials = Counter((target, case) for target, case, _ in in_time)
     return [key for key, count in runs.items() if len(runs) > 1 and count == 1 and trials[key] > 2]
@@ -183,10 +186,10 @@ def _alone(in_time: list[tuple[str, str, int]]) -> list[Key]:
 def warm_up(facts: StudyFacts) -> Answer:
     loads = [family for family in facts.families if not family.loaded.is_empty()]
     if not loads:
-        return does_not_apply("No load is put on anything: first operations are what is measured, as a factor.")
+        return does_not_apply("No family generates load. First operations are measured on purpose, as a factor.")
     lacking = [lack for family in loads for lack in in_trials(family, family.loaded, _warmed_up(family))]
-    text = f"Warm-ups are phases or commands of their own, and count in no figure: {names(loads)}."
-    return unless_lacking(lacking, text, "No warm-up is told apart in", first_page(loads, _HOW), _HOW)
+    text = f"{names(loads)}: warm-ups are separate phases or commands, and no figure includes them."
+    return unless_lacking(lacking, text, "There is no separate warm-up in", first_page(loads, _HOW), _HOW)
 
 
 def _warmed_up(family: FamilyFacts) -> set[str]:
@@ -200,7 +203,7 @@ def _warmed_up(family: FamilyFacts) -> set[str]:
 
 
 def _phases(family: FamilyFacts) -> dict[str, list[tuple[str, float]]]:
-    """By trial: the names of its phases, and how many seconds each lasted."""
+    """The phases of each trial, as pairs (name, duration in seconds)."""
     rows, found = family.results.series("phases"), dict[str, list[tuple[str, float]]]()
     if rows is None:
         return found
@@ -225,16 +228,18 @@ def cache(facts: StudyFacts) -> Answer:
         proved = {trial for trial, claim in claims if _is_proved(claim, held.get(trial), given.get(trial))}
         lacking += in_trials(family, asked, proved)
         levels = ", ".join(family.results.levels(factor))
-        what = "cases tell what the page cache held and what the disk gave"
+        what = "cases record what the page cache held and what the disk delivered"
         text.append(f"{family.name}: the cache is a factor ({levels}), and {cases.height} {what}")
     said = "; ".join(text)
-    problem = f"{said}. What a case claims is not proved in"
+    problem = f"{said}. The claim of the case is not verified in"
     return unless_lacking(lacking, f"{said}.", problem, first_page([f for f, _ in reading], "#cold-against-warm"))
 
 
 def _is_proved(claim: str, held: float | None, given: float | None) -> bool:
-    """By the share that the page cache `held`, and the bytes that storage has `given`. Cold: none was in the cache, and
-    storage gave some. Warm: all was in the cache. Direct: storage gave some.
+    """Whether counters confirm the claim: `held` is the share in the page cache, `given` the bytes from storage.
+
+    Cold: nothing was in the cache, and storage delivered bytes. Warm: everything was in the cache. Direct: storage
+    delivered bytes.
     """
     if claim == "warm":
         return held is not None and held >= CACHED
@@ -245,7 +250,7 @@ def _is_proved(claim: str, held: float | None, given: float | None) -> bool:
 def fsync(facts: StudyFacts) -> Answer:
     writing = [(f, factor) for f in facts.families if (factor := registry.get(f.name).sync_factor) in f.results.factors]
     if not writing:
-        return does_not_apply("No family measures writes of files one by one.")
+        return does_not_apply("No family measures writes of single files.")
     lacking, levels = [], []
     for family, factor in writing:
         others = ["target", *(name for name in family.results.factors if name != factor)]
@@ -254,9 +259,9 @@ def fsync(facts: StudyFacts) -> Answer:
         without = writes.join(durable, on=others, how="anti", nulls_equal=True)
         lacking += in_cases(family, without.select("target", "case").iter_rows())
         levels.append(f"{family.name}: {', '.join(family.results.levels(factor)) or 'not said'}")
-    text = f"What a write waits for is a factor, {'; '.join(levels)}"
+    text = f"What a write waits for is a factor: {'; '.join(levels)}"
     href = first_page([family for family, _ in writing], "#write-operations")
-    return unless_lacking(lacking, f"{text}.", f"{text}. Written only without waiting for the storage", href)
+    return unless_lacking(lacking, f"{text}.", f"{text}. No write waits for the storage in", href)
 
 
 @question("Steady-state test")
@@ -264,19 +269,19 @@ def steady_state(facts: StudyFacts) -> Answer:
     noted = [(family, found) for family in facts.families if (found := family.noted("steady"))]
     looked_at = sum(found["looked_at"] for _, found in noted)
     if not looked_at:
-        return Answer("not satisfied", f"No case has {steady.ROUNDS} blocks to tell from.")
+        return Answer("not satisfied", f"No case has the {steady.ROUNDS} blocks that the test needs.")
     drifting = [lack for f, found in noted for lack in in_cases(f, map(tuple, found["cases"]), "not steady")]
     unseen = [
         lack
         for f, found in noted
         for lack in in_cases(f, map(tuple, found["unseen"]), f"fewer than {steady.ROUNDS} blocks")
     ]
-    text = f"All of {human.plural(looked_at, 'case')} were steady."
+    text = f"All {human.plural(looked_at, 'case')} were steady."
     problem = (
-        f"{looked_at - len(drifting)} of {human.plural(looked_at + len(unseen), 'case')} were steady. Others say so"
+        f"{looked_at - len(drifting)} of {human.plural(looked_at + len(unseen), 'case')} were steady. The others are"
     )
     if quiet := silent(facts, "steady"):
-        return Answer("not satisfied", f"No page looks for it: {names(quiet)}.")
+        return Answer("not satisfied", f"The pages of {names(quiet)} do not test for a steady state.")
     page = first_page(facts.families, "#what-is-weak")
     return unless_lacking([*drifting, *unseen], text, problem, page, "#what-is-weak")
 
@@ -293,15 +298,16 @@ def duration(facts: StudyFacts) -> Answer:
         short += in_trials(family, asked, enough)
         shortest |= {family.name: min(windows.values())} if windows else {}
     if not shortest and not short:
-        return does_not_apply("No rate is taken over a window: each operation is timed as a whole.")
+        return does_not_apply("No rate is measured over a window: each operation is timed as a whole.")
     shown = ", ".join(f"{name} {human.quantity(s, 's')}" for name, s in shortest.items()) or "not known"
     limit = f"{_SHORTEST_WINDOW_S:g} s"
-    text = f"No rate is taken over less than {limit}: {shown} at the least."
-    return unless_lacking(short, text, f"Rates over less than {limit} ({shown} at the least)", "#results")
+    text = f"No rate is measured over less than {limit}. The shortest windows: {shown}."
+    problem = f"Rates are measured over less than {limit} (shortest: {shown}) in"
+    return unless_lacking(short, text, problem, "#results")
 
 
 def _windows(family: FamilyFacts) -> dict[str, float]:
-    """The seconds that a trial's rates are of: what it says, or its longest phase that counts."""
+    """The window of each trial's rates in seconds: as the trial says, or else its longest phase that counts."""
     said = family.told("window", least=True)
     for trial, phases in _phases(family).items():
         lasted = [seconds for name, seconds in phases if not Family.is_before(name)]

@@ -44,7 +44,7 @@ def _without_raw(page: Path, study: str) -> bytes:
 
 
 def report_files(folder: Path, pages: Sequence[str]) -> Iterator[Path]:
-    """Yield the files of the index in a study's `folder` of reports, and of the `pages` with all that belongs to them."""
+    """Yield the files of the index in a study's `folder` of reports, and all files that belong to its `pages`."""
     singles = [
         "index.html",
         *citing.FILES,

@@ -17,7 +17,7 @@ _MOST_SET_ASIDE = 200
 
 
 def alike(hosts: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
-    """Merge hosts with the same `lines` into groups, the largest first. Each group shows the facts of its first host."""
+    """Group hosts that have the same `lines`, the largest group first. A group shows the facts of its first host."""
     groups: dict[tuple[tuple[str, str], ...], list[Mapping[str, Any]]] = {}
     for host in hosts:
         groups.setdefault(tuple(host["lines"]), []).append(host)

@@ -228,7 +228,7 @@ class StudyIndex:
         ]
 
     def _archive(self) -> dict[str, str] | None:
-        """The archive for upload. Only a page beside it links to it: a link in a packed page would leave the archive."""
+        """The archive for upload. Only a page beside it links to it: the link in a packed page would be dead."""
         path = self._folder.with_name(f"{self._folder.name}.zip")
         if path.parent != self._page_folder or not path.is_file():
             return None
