@@ -70,7 +70,7 @@ def test_every_figure_of_it_is_marked_in_tables_and_files(bare_project, results,
             "backend=local": "0", "backend=s3": "2",
         }  # fmt: skip
     assert (
-        "Of 12 trials of this page 2 were disturbed (struck through)." in (tables.parent / "overview.json").read_text()
+        "2 of 12 trials of this page were disturbed (struck through)." in (tables.parent / "overview.json").read_text()
     )
     with (tables / "trials.csv").open() as file:
         assert [row["disturbed"] for row in csv.DictReader(file)].count("true") == 2
@@ -90,9 +90,9 @@ def test_its_points_are_struck_through_in_figures(results):
 def test_the_first_page_leads_with_it_with_the_trials_and_with_what_to_do(facts, results):
     context = StudyIndex(facts).context()
     (said,) = context["disturbed"]
-    assert "beside 2 of 12 trials" in said and TOLD in said
+    assert "during 2 of 12 trials" in said and TOLD in said
     assert all(trial in said for trial in results.disturbed)
-    assert "say `disturbance: {then: repeat}` in the study and run it again" in said
+    assert "set `disturbance: {then: repeat}` in the study and run it again" in said
     (compared,) = context["families"][0]["comparisons"]
     assert [line["why"].startswith("disturbed in ") for line in compared["lines"]] == [True]
     (host,) = context["hosts"]
@@ -100,7 +100,7 @@ def test_the_first_page_leads_with_it_with_the_trials_and_with_what_to_do(facts,
     (family,) = context["families"]
     assert ("bad", "2 disturbed") in family["badges"]
     (card,) = family["answers"]
-    assert card["note"].endswith("Of 12 trials of this page 2 were disturbed.")
+    assert card["note"].endswith("2 of 12 trials of this page were disturbed.")
     evidence = {line["name"]: line["evidence"] for line in card["lines"]}
     assert "n = 6, 2 disturbed" in evidence["s3"] and "disturbed" not in evidence["local"]
 
@@ -123,16 +123,16 @@ def test_it_is_what_was_noticed_on_the_host(results):
 def test_the_lint_names_the_case(results):
     (found,) = [f for f in lints.lint(material.read(results)) if f.lint == "neighbour"]
     assert "s3" in found.where
-    assert found.what.endswith("beside 2 of 6 trials")
+    assert found.what.endswith("during 2 of 6 trials")
 
 
 @pytest.mark.parametrize(
     ("declared", "says"),
     [
-        ([], "say `disturbance: {then: repeat}`"),
+        ([], "set `disturbance: {then: repeat}`"),
         (
             [{"disturbance": {"then": "mark", "at_most": 3}}],
-            "trials are measured once more, and no others.",
+            "only the disturbed trials are measured again.",
         ),
         ([{"disturbance": {"then": "repeat", "at_most": 2}}], "raise `disturbance: at_most` above 2 and run the study"),
     ],

@@ -460,10 +460,10 @@ def test_an_empty_block_is_a_study_of_imports_and_reaches_no_host(tmp_path: Path
     tidy_family(tmp_path, [plan], tmp_path / "tidy")
     results = Results(tmp_path / "tidy", study="archive", family="fio")
     method = evidence.method(results, ())
-    assert "in which order and beside what they were run is not known" in method and "random" not in method
+    assert "Their time, their order and other load on the host are unknown" in method and "random" not in method
     assert "at a time" not in method and "Block" not in method
     weak = " ".join(evidence.weak_points(results, ()))
-    assert "2 imported cases with levels that are not known (directory, direct" in weak
+    assert "2 imported cases with unknown levels (directory, direct" in weak
 
 
 def test_a_block_that_measures_names_what_it_lacks():

@@ -446,7 +446,7 @@ def test_trials_that_resemble_the_one_before_are_told_and_noise_is_not(bare_proj
     assert found.drift.cases == ()
     (said,) = scrutiny.points(found)
     assert (
-        said.startswith("Trials of 1 case resemble the one before") and "are too narrow: " in said and "waves" in said
+        said.startswith("Trials of 1 case resemble the previous one") and "are too narrow: " in said and "waves" in said
     )
 
 

@@ -284,7 +284,7 @@ def test_causes_that_each_trial_has_one_of_its_own_are_counted_and_not_all_liste
         add(tables, 0, status="failed", cause=f"127.0.0.1:{20_000 + port}: connection refused")
     found = evidence.weak_points(results_of(tables), [])
     assert sum("connection refused" in text for text in found) == 40
-    assert "20 more trials failed for other causes, which stand with each of them." in found
+    assert "20 more trials failed for other causes, which the list of trials gives." in found
 
 
 @pytest.mark.fault(32)

@@ -460,8 +460,8 @@ def test_a_page_says_by_what_rule_it_stopped_what_was_not_reached_and_what_a_new
 
     method, weak = page()
     assert "6 to 7, until every case is known to ±5 %" in method
-    assert "Looked at after 6, 7 blocks, and at no other time." in method
-    assert "never, duration: ±5 % was declared, and ±50 % is what 7 blocks gave." in weak
+    assert "The precision was checked after 6, 7 blocks, and at no other time." in method
+    assert "never, duration: ±5 % was declared, but 7 blocks gave ±50 %." in weak
     assert "when the session stopped" not in weak
     monkeypatch.setattr(Scripted, "edited", staticmethod(lambda value: value**40))
     method, weak = page()

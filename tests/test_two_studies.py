@@ -114,7 +114,7 @@ def test_disturbed_trials_are_named_with_what_to_do(project, capsys):
         r"disturbed in 0 of 8 trials of before, 8 of 8 trials of after \(\w{8}, .* and 5 more\)", row.outcome.why
     )
     assert cli.main(["compare", "before", "after"]) == 0
-    assert "say `disturbance: {then: repeat}` in the study" in capsys.readouterr().out
+    assert "set `disturbance: {then: repeat}` in the study" in capsys.readouterr().out
     assert "then: repeat" in (project / "reports/comparisons/before--after.html").read_text(encoding="utf-8")
 
 

@@ -1,4 +1,4 @@
-"""A rule on who else worked on the hosts while a figure came about."""
+"""A rule about other users of the hosts during the measurement."""
 
 from benchstudy.lints import words
 from benchstudy.lints.model import Found, Material, rule
@@ -7,11 +7,11 @@ from benchstudy.lints.model import Found, Material, rule
 @rule(
     "neighbour",
     "warning",
-    why="A figure that came about while others worked on the host says what was left over, not what the system can do.",
-    action="End what else runs on the host, `benchstudy discard` the trials and measure them again, or declare "
+    why="A figure measured while others used the host shows what was left over, not what the system can do.",
+    action="End all other work on the host, `benchstudy discard` the trials and measure them again, or declare "
     "`disturbance: {then: repeat}`.",
 )
 def neighbour(material: Material) -> Found:
     for where, (count, total) in material.disturbed.items():
         trials = f"{count} of {words.plural(total, 'trial')}"
-        yield where, f"others took more of a host than the study allows beside {trials}"
+        yield where, f"others took more of a host than the study allows during {trials}"

@@ -1,4 +1,4 @@
-"""Pages that need nothing but themselves: an executed notebook as HTML."""
+"""Self-contained HTML pages of executed notebooks."""
 
 import re
 from collections.abc import Sequence
@@ -15,7 +15,7 @@ from benchstudy.report.pagetemplates import template_text
 from benchstudy.report.study.studypages import STUDY_PAGES
 
 _HEADING = re.compile(r"<h2>(.*?)</h2>", re.DOTALL)
-# Filled in last: headings are looked for in what the notebook says, not in a library's code.
+# Replaced last, so that headings are searched in the notebook's text and not in a library's code.
 _CONTENTS, _BUNDLE = "<!-- contents -->", "/* bundle */"
 
 
@@ -27,10 +27,10 @@ def page_title(page: str) -> str:
 def render_notebook(
     notebook: Path, html: Path, *, title: str, up: Sequence[tuple[str, str]] = (("Study overview", "index.html"),)
 ) -> None:
-    """The executed `notebook` as one HTML file that loads nothing.
+    """Write the executed `notebook` as one HTML file that loads nothing.
 
-    Figures are interactive, and static where scripts are off. Code is left out; it stays in the executed notebook.
-    `up`: where the page leads back to, text and address. Raises nbformat errors for a file that is not a notebook.
+    Figures are interactive, or static if scripts are off. Code is left out; it stays in the executed notebook. `up` are
+    links to parent pages: pairs (text, address). Raises nbformat errors for a file that is not a notebook.
     """
     executed = nbformat.read(notebook, as_version=4)
     page = {
@@ -58,7 +58,7 @@ def render_notebook(
 
 
 def with_contents(body: str) -> str:
-    """`body` with an id on each second-level heading, and links to them where the template left room."""
+    """`body` with an id on each second-level heading, and links to them at the template's placeholder."""
     found: dict[str, str] = {}
 
     def identified(match: re.Match[str]) -> str:

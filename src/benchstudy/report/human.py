@@ -1,6 +1,6 @@
-"""Base units as people read them. Inside the package everything stays in s, B, B/s, 1/s; only a page scales.
+"""Prints values with the units that people use. The package computes in s, B, B/s and 1/s; only pages scale.
 
-Every figure of a page is rounded by `model/rounding.py`: an estimate and its interval to the same digits.
+`model/rounding.py` rounds every figure of a page: an estimate and its interval to the same digits.
 """
 
 import math
@@ -16,7 +16,7 @@ from benchstudy.statistics.stats import Summary
 
 _PLACE = re.compile(r" from /\S+")
 _SCALES: dict[str, list[tuple[float, str]]] = {
-    # From 0.1 ms downwards microseconds: "0.05 ms" would leave a single digit of a warm read.
+    # Below 0.1 ms in microseconds: "0.05 ms" would leave a single digit of a warm read.
     "s": [(1.0, "s"), (1e-3, "ms"), (1e-6, "µs"), (1e-9, "ns")],
     "B": [(1e12, "TB"), (1e9, "GB"), (1e6, "MB"), (1e3, "KB"), (1.0, "B")],
     "B/s": [(1e9, "GB/s"), (1e6, "MB/s"), (1e3, "KB/s"), (1.0, "B/s")],
@@ -31,7 +31,7 @@ _RATE_LEVEL = re.compile(r"(^|=)(\d+)((?:\.\d+)?)-per-(s|min)(?![^,])")
 
 @dataclass(frozen=True)
 class Scale:
-    """One human unit, kept for all figures of one cell so that they can be compared at a glance."""
+    """A unit and its factor. All figures of one cell share it, so that they are easy to compare."""
 
     factor: float
     unit: str
@@ -51,7 +51,7 @@ class Scale:
 
     @property
     def counts(self) -> bool:
-        """Whether whole numbers of it are usual: then zeros behind the point are none."""
+        """Whether values in this unit are usually whole numbers, which are printed without trailing zeros."""
         return self.unit in ("", "%", "/s") or self.unit.endswith("B")
 
 
@@ -68,28 +68,28 @@ def scale(value: float, unit: str) -> Scale:
 
 
 def quantity(value: float | None, unit: str) -> str:
-    """`value` with its human unit: 0.00057 s is "0.57 ms", 33415 1/s is "33,415/s"; a missing value is a dash."""
+    """`value` with a suitable unit: 0.00057 s is "0.57 ms", 33415 1/s is "33,415/s". A missing value is a dash."""
     if value is None or not math.isfinite(value):
         return "–" if value is None else str(value)
     return scale(value, unit).text(value)
 
 
 def median(summary: Summary, unit: str) -> str:
-    """The median with the digits of the interval that stands beside it."""
+    """The median, rounded to the digits of its interval. The summary must have one."""
     assert summary.median is not None, "a summary without estimates has no cell"
     to = rounding.digits(*_ends(summary, _scale_of(summary, unit)))
     return _scale_of(summary, unit).text(summary.median, to)
 
 
 def interval(summary: Summary, unit: str) -> str:
-    """The 95 % interval of a summary that has one: "95 %: 0.52–0.71 ms"."""
+    """The 95 % interval of a summary, which must have one: "95 %: 0.52–0.71 ms"."""
     assert summary.median is not None and summary.interval_low is not None and summary.interval_high is not None
     found = _scale_of(summary, unit)
     return f"95 %: {found.interval(summary.interval_low, summary.interval_high, summary.median)}"
 
 
 def _scale_of(summary: Summary, unit: str) -> Scale:
-    """One unit for the median and both ends, so that they can be compared at a glance."""
+    """One unit for the median and both ends, so that they are easy to compare."""
     return scale(summary.median or summary.interval_high or 0.0, unit)
 
 
@@ -99,12 +99,12 @@ def _ends(summary: Summary, found: Scale) -> tuple[float | None, float | None]:
 
 
 def percent(share: float | None) -> str:
-    """A share, or a relative difference: "7.50 %", "5 %"; a missing one is a dash."""
+    """A share or a relative difference: "7.50 %", "5 %". A missing value is a dash."""
     return quantity(share, "%")
 
 
 def page_cell(summary: Summary, unit: str) -> str:
-    """The storage page's own format, mean (±standard deviation, p50: median); it has no interval."""
+    """The published storage page's format, without an interval: mean (±standard deviation, p50: median)."""
     assert summary.mean is not None and summary.median is not None, "a summary without estimates has no cell"
     unit_of_cell = scale(summary.mean, unit)
     spread = f"±{unit_of_cell.text(summary.sd)}, " if summary.sd is not None else ""
@@ -112,7 +112,7 @@ def page_cell(summary: Summary, unit: str) -> str:
 
 
 def duration(seconds: float) -> str:
-    """A span of time as people say it: "8 s", "1 min 50 s", "2 h 5 min"."""
+    """A duration: "8 s", "1 min 50 s", "2 h 5 min"."""
     whole = round(seconds)
     if whole < 60:
         return f"{whole} s"
@@ -121,14 +121,14 @@ def duration(seconds: float) -> str:
 
 
 def value_range(values: Sequence[float], unit: str) -> str:
-    """The lowest and the highest of some values: "0–3 %", or "0 %" when they are the same."""
+    """The lowest and the highest value: "0–3 %", or "0 %" if they are equal."""
     found = scale(max(values, key=abs), unit)
     low, high = found.number(min(values)), found.number(max(values))
     return found.beside(high if low == high else f"{low}–{high}")
 
 
 def evidence(summary: Summary, unit: str) -> str:
-    """How much stands behind a cell: n and the 95 % interval of the median, or why there is none; and two modes."""
+    """The evidence for a cell: n, the 95 % interval of the median or why there is none, and two modes if found."""
     n = f"n = {summary.n}" + (f", {summary.disturbed} disturbed" if summary.disturbed else "")
     modes = f"; {two_modes(summary.modes, unit)}" if summary.modes is not None else ""
     if summary.interval_low is None:
@@ -137,24 +137,24 @@ def evidence(summary: Summary, unit: str) -> str:
 
 
 def two_modes(modes: Modes, unit: str) -> str:
-    """ "two modes: 2 near 3.05 ms, 4 near 202 ms"."""
+    """The two groups of values: "two modes: 2 near 3.05 ms, 4 near 202 ms"."""
     low, high = (quantity(value, unit) for value in (modes.low, modes.high))
     return f"two modes: {modes.low_n} near {low}, {modes.high_n} near {high}"
 
 
 def level_of(factor: str, text: str) -> str:
-    """A level where nothing else says what it is of: "2 clients"."""
+    """A level with its factor, for places that do not name the factor: "2 clients"."""
     return plural(int(text), "client") if factor == CLIENTS else level(text)
 
 
 def level(text: str) -> str:
-    """A level, or a case's id, for a reader: "1000-per-s", which a folder can be called, is "1,000/s"."""
-    # In an id commas part the levels, so that none may stand in a number.
+    """A level or a case id for the reader: "1000-per-s", the form for names of folders, becomes "1,000/s"."""
+    # Commas separate the levels of an id, so numbers in an id have none.
     return _RATE_LEVEL.sub(lambda m: f"{m[1]}{m[2] if m[1] else f'{int(m[2]):,}'}{m[3]}/{m[4]}", text)
 
 
 def tool(name: str, version: str | None) -> str:
-    """Name and version once each, without where on a host it lies: "locust 2.46.0 (Python 3.11.2)"."""
+    """A tool's name and version, each once and without its path on the host: "locust 2.46.0 (Python 3.11.2)"."""
     said = _PLACE.sub("", version or "version unknown")
     return said if said.lower().startswith(name.lower()) else f"{name} {said}"
 
@@ -165,7 +165,7 @@ def plural(count: int, noun: str) -> str:
 
 
 def ratio(value: float, low: float | None = None, high: float | None = None) -> tuple[str, ...]:
-    """A ratio, and its 95 % interval where it has one: ("1.02×", "95 %: 0.984–1.06×")."""
+    """A ratio and, if given, its 95 % interval: ("1.02×", "95 %: 0.984–1.06×")."""
     if low is None or high is None:
         return (times(value),)
     return times(value, rounding.digits(low, high)), f"95 %: {rounding.interval(low, high, value, '×')}"
@@ -181,7 +181,7 @@ def p_value(p: float) -> str:
 
 
 def number(value: float | None) -> str:
-    """What has no unit; a missing value is a dash."""
+    """A value without a unit. A missing value is a dash."""
     return quantity(value, "1")
 
 
@@ -193,7 +193,7 @@ def estimate(value: float, low: float, high: float, unit: str) -> tuple[str, str
 
 
 def share(found: Share) -> str:
-    """Of a count, with the digits of its interval."""
+    """The share of a count, rounded to the digits of its interval."""
     return (
         rounding.shown(100 * found.count / found.n, rounding.digits(100 * found.low, 100 * found.high), trim=True)
         + " %"
@@ -201,11 +201,11 @@ def share(found: Share) -> str:
 
 
 def change(relative: float, to: int = rounding.MOST) -> str:
-    """A relative difference with its sign: "+1.9 %" of 0.019."""
+    """A relative difference with its sign: 0.019 is "+1.9 %"."""
     size = rounding.shown(abs(relative) / 0.01, to, trim=True)
     return f"{'' if size == '0' else '+' if relative > 0 else '−'}{size} %"
 
 
 def noun(title: str) -> str:
-    """A metric's title within a sentence: "time of one file", but "QPS" and "CPU, user"."""
+    """A metric's title for use within a sentence: "time of one file", but "QPS" and "CPU, user"."""
     return title if title[1:2].isupper() else title[:1].lower() + title[1:]

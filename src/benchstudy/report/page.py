@@ -1,4 +1,4 @@
-"""What a notebook calls: one `Page` a notebook, one call a figure or table.
+"""The interface for notebooks: one `Page` per notebook, one call per figure or table.
 
 Every call shows its result, and writes it below the page's exports (`figures/*.svg|png|pdf`,
 `tables/*.csv|rst|md|tex`).
@@ -32,24 +32,24 @@ from benchstudy.statistics.comparisons import Comparison, tested
 
 
 class Page(PageTables, PageFigures):
-    """One family's report. `tidy` and `output` are folders, absolute or relative to the project."""
+    """The report of one family. `tidy` and `output` are folders, absolute or relative to the project."""
 
     def __init__(self, family: str, *, study: str, tidy: str | Path, output: str | Path):
         super().__init__(study=study, output=output)
         self.family = family
-        # What the page shows; and all that was measured, which is the same where there are few targets.
+        # `measured` is everything that was measured, `results` what the page shows. With few targets they are the same.
         self.measured = Results(self.root / tidy, study=study, family=family)
         self.results = over_targets.as_shown(self.measured)
         self._indexes = sessions.family_indexes(self.root, study, family)
 
     @property
     def declared(self) -> Mapping[str, Any]:
-        """What the study said about this family when it was measured last; empty when nothing was."""
+        """The family's block of the study at the latest measurement; empty if nothing was measured."""
         return sessions.declared(self._indexes, self.family)
 
     @property
     def indexes(self) -> evidence.Indexes:
-        """The records of the family's sessions, one a target."""
+        """The records of the family's sessions, one per target."""
         return self._indexes
 
     # -- choosing ----------------------------------------------------------------------------------------------------
@@ -73,7 +73,7 @@ class Page(PageTables, PageFigures):
     # -- sections ----------------------------------------------------------------------------------------------------
 
     def overview(self) -> None:
-        """How many trials stand behind the page, and what must be known before reading on."""
+        """Show the number of trials behind the page, and what a reader must know first."""
         show(evidence.overview(self.measured, self._indexes))
         if isinstance(self.results, OverTargets):
             self.say([section.introduction(self.results)])
@@ -88,9 +88,9 @@ class Page(PageTables, PageFigures):
             self._targets(self.results)
 
     def answer(self, groups: Mapping[str, tuple[str, Where]], *, series: str) -> None:
-        """For each group `{title: (metric, choice of cases)}` the medians of its series, sorted, and how sure that is.
+        """Show for each group `{title: (metric, choice of cases)}` the sorted medians and intervals of its series.
 
-        The same goes to `answer.json` for the index.
+        `answer.json` keeps the same for the index.
         """
         found = (answers.answer(self.results, label, *asked, series) for label, asked in groups.items())
         self.show_answers([answer for answer in found if answer])
@@ -100,14 +100,15 @@ class Page(PageTables, PageFigures):
     def compare(
         self, name: str, metrics: Titled, *, factor: str, caption: str, aside: bool = False, **choice: Any
     ) -> None:
-        """Each level of `factor` against one of them, as a figure and a table of ratios with their verdicts.
+        """Compare each level of `factor` with a base, as a figure and a table of ratios with their verdicts.
 
-        The table is behind the figure where there is one. A level that is another one under a second name (A/A) is left
-        out: `calibration` is about it. `aside`: it is about how something is measured, and never the study's headline.
+        If there is a figure, the table is folded below it. Levels that repeat another one under a second name (A/A)
+        are left out; `calibration` shows them. `aside`: the comparison is about how something is measured, and is
+        never the study's headline.
 
-        `metrics`: names, or {metric: title} under another title than the declared one. `choice`: what `Comparisons`
-        takes: `base`, `where`, `counterparts`, `across_tools`, `unfit`. All comparisons of one call are one family for
-        the adjustment of their p values.
+        `metrics` are names, or {metric: title} to replace the declared titles. `choice` goes to `Comparisons`: `base`,
+        `where`, `counterparts`, `across_tools`, `unfit`. All comparisons of one call are one group for the adjustment
+        of their p values.
         """
         found = self._compared(metrics, factor=factor, **choice)
         if not found.rows:
@@ -130,12 +131,15 @@ class Page(PageTables, PageFigures):
             self.show_table(section.verdicts(self.results, each, found, name, caption))
 
     def judged(self, groups: Mapping[str, Sequence[Comparison]]) -> None:
-        """Keeps what the page judged otherwise than by `compare`, by what it is called: the study counts its tests."""
+        """Record comparisons that the page made without `compare`, by name, so that the study counts their tests."""
         for name, outcomes in groups.items():
             self.note("judged", name, tested(outcomes))
 
     def verdicts(self, questions: Mapping[str, Mapping[str, Any]], metrics: Titled) -> None:
-        """Short answers from comparisons: `{question: what `compare` takes}`. The overview has them from `compare`."""
+        """Show short answers from comparisons: `{question: arguments of `compare`}`.
+
+        The overview gets them from `compare`, so nothing is recorded here.
+        """
         found = {question: self._compared(metrics, **asked) for question, asked in questions.items()}
         show(evidence.answers([verdicts.answer(made, question) for question, made in found.items() if made.rows]))
 
@@ -151,11 +155,11 @@ class Page(PageTables, PageFigures):
         return {**where, **{f: [v for v in known if v not in again] for f, known in levels.items() if again & {*known}}}
 
     def calibration(self, metrics: Titled) -> None:
-        """How often this study finds a difference where there is none, if it describes a case twice (A/A)."""
+        """Show how often this study finds a difference where there is none, if it describes a case twice (A/A)."""
         found = calibrations(self.results, self._indexes, metrics, self.declared)
         again = twin_cases(self.results, self.declared) if found else []
         self.note("calibration", ", ".join(metrics), {"said": found, "cases": again})
-        none = "This study describes no case twice, so that its own rate of false alarms is not known (A/A)."
+        none = "This study describes no case twice (A/A), so its own false-alarm rate is unknown."
         show("".join(f"<p>{html.escape(text)}</p>" for text in found or [none]))
 
     # -- evidence ----------------------------------------------------------------------------------------------------
@@ -165,20 +169,20 @@ class Page(PageTables, PageFigures):
         return published.references(paths.published(self.root) / file, op, section=section)
 
     def published_problems(self, file: str, **kwargs: Any) -> None:
-        """A list of what is impossible in published figures; nothing when all is possible."""
+        """Show what is impossible in published figures; nothing if all is possible."""
         found = published.impossible(paths.published(self.root) / file, **kwargs)
         show("".join(f'<p class="flag">{html.escape(text)}.</p>' for text in found))
 
     def published(self, name: str, file: str, **kwargs: Any) -> None:
-        """Figures somebody else published, in a table of their own, with what is impossible in them flagged."""
+        """Show figures that others published in a separate table, and flag impossible ones."""
         self.show_table(published.table(paths.published(self.root) / file, name, **kwargs))
 
     def method(self) -> None:
-        """How the trials were made: order, blocks, hosts, tools and statistics."""
+        """Show how the trials were made: order, blocks, hosts, tools and statistics."""
         show(evidence.method(self.measured, self._indexes))
 
     def weaknesses(self, extra: Iterable[str] = ()) -> None:
-        """What a sceptical reader should hold against the figures, and a section of its own for what lints find."""
+        """Show the weaknesses of the figures, those in `extra` first, and a section with the findings of the lints."""
         weak = [
             *extra,
             *disturbed.weaknesses(self.measured),
@@ -202,7 +206,7 @@ class Page(PageTables, PageFigures):
     # -- many targets ------------------------------------------------------------------------------------------------
 
     def _targets(self, results: OverTargets) -> None:
-        """Which of them are unlike the others, and how one knows."""
+        """Show which targets differ from the others, and the evidence."""
         found = spread.find(results, self._indexes)
         self.note("targets", self.family, section.noted(found))
         show(f"<h2>Targets</h2><p>{html.escape(found.said)}</p>")
@@ -213,7 +217,10 @@ class Page(PageTables, PageFigures):
                 self.show_table(table)
 
     def trials(self, metrics: Sequence[str]) -> None:
-        """Every trial with its command and raw files; as CSV every estimate and every trial with all metrics."""
+        """Show every trial with its command and raw files, and write all estimates and trials as CSV files.
+
+        The list shows the values of `metrics`; the CSV files have all metrics.
+        """
         estimates = (e for metric in sorted(self.measured.metrics) for e in self.measured.estimates(metric))
         estimatefiles.write_estimates(estimates, self.output / "tables" / "estimates.csv")
         estimatefiles.write_trials(self.measured, self.output / "tables" / "trials.csv")
@@ -225,7 +232,7 @@ class Page(PageTables, PageFigures):
             trialpages.write(found, self.output / "trials")
             listed = found.html()
         show(
-            f'<p class="downloads">In base units, every estimate of every metric: '
-            f"{self._downloads('tables', 'estimates', ('csv',))}, and every trial with its values: "
+            f'<p class="downloads">In base units: every estimate of every metric '
+            f"{self._downloads('tables', 'estimates', ('csv',))}, every trial with its values "
             f"{self._downloads('tables', 'trials', ('csv',))}</p>{listed}"
         )

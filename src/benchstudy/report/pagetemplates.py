@@ -1,4 +1,4 @@
-"""The templates of pages and what all of them hold."""
+"""The templates of pages, and what all pages share."""
 
 from importlib import resources
 from typing import Any
@@ -12,12 +12,12 @@ def template_text(name: str) -> str:
 
 
 def page_style() -> Markup:
-    """The style sheet, to be put into a page as it is."""
+    """The style sheet as markup for a page."""
     return Markup(template_text("page.css"))
 
 
 def render(name: str, **values: Any) -> str:
-    """A template filled in: texts are escaped, `Markup` is not, and a value that is missing is an error."""
+    """Render a template. Texts are escaped, `Markup` is not. Raises UndefinedError if a value is missing."""
     environment = jinja2.Environment(
         loader=jinja2.FunctionLoader(template_text), autoescape=True, trim_blocks=True, undefined=jinja2.StrictUndefined
     )

@@ -1,4 +1,4 @@
-"""Figures that somebody typed into the prose of a notebook, where results change and the prose does not."""
+"""Finds numbers that were typed into the prose of a notebook, where they do not change with the results."""
 
 import json
 import re
@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 
 from benchstudy.model.errors import BenchstudyError
 
-# What is quoted as it stands: code, and where links lead.
+# Quoted parts: code, and the targets of links.
 _QUOTED = re.compile(r"```.*?```|`[^`\n]*`|(?<=\])\([^)\s]*\)|<https?://[^>]*>", re.DOTALL)
 # The level of every interval is a constant of the method (criteria.LEVEL).
 _LEVEL = re.compile(r"\b95[  ]?%")
@@ -16,7 +16,7 @@ _NUMBER = re.compile(r"(?<![\w.,/-])[+−-]?\d[\d.,]*(?:[  ]?(?:%|[µmn]?s\b|[kK
 
 
 class Typed(NamedTuple):
-    """A number in the prose of a notebook's cell, and the words around it."""
+    """A number in the prose of a notebook's cell, with the words around it."""
 
     cell: str
     number: str
@@ -24,13 +24,13 @@ class Typed(NamedTuple):
 
 
 def typed_numbers(notebook: dict[str, Any]) -> list[Typed]:
-    """Every number that stands in the notebook's Markdown itself, outside code."""
+    """Every number in the Markdown cells of a notebook (as parsed JSON), outside code, links and "95 %"."""
     found = []
     for index, cell in enumerate(notebook["cells"]):
         if cell["cell_type"] != "markdown":
             continue
         text = "".join(cell["source"])
-        # Blanked and not removed, so that places in the text stay what they are.
+        # Blanked instead of removed, so that offsets in the text stay the same.
         prose = _LEVEL.sub(_blank, _QUOTED.sub(_blank, text))
         for match in _NUMBER.finditer(prose):
             around = text[max(0, match.start() - 40) : match.end() + 40].replace("\n", " ")
@@ -43,7 +43,7 @@ def _blank(match: re.Match[str]) -> str:
 
 
 def read(notebook: Path) -> list[Typed]:
-    """The same of a file. Raises BenchstudyError when it is no notebook."""
+    """`typed_numbers` of a file. Raises BenchstudyError if it is not a notebook."""
     try:
         return typed_numbers(json.loads(notebook.read_text(encoding="utf-8")))
     except (ValueError, KeyError, TypeError) as error:

@@ -1,4 +1,4 @@
-"""Zip files that are the same bytes whenever and wherever the same content is packed."""
+"""Writes reproducible zip files: the same content gives the same bytes at any time and on any machine."""
 
 import zipfile
 from collections.abc import Iterable, Iterator
@@ -6,16 +6,16 @@ from pathlib import Path
 
 from benchstudy.model.files import whole_or_nothing
 
-# The earliest that the format knows: when a file was written says nothing about what is in it.
+# The earliest date of the format, because the content does not depend on when a file was written.
 _WRITTEN = (1980, 1, 1, 0, 0, 0)
 _READABLE_BY_ALL = 0o100644 << 16
-# And MS-DOS's own mark of a folder, in the lower half.
+# The lower half is the MS-DOS attribute of a folder.
 _FOLDER = 0o040755 << 16 | 0x10
 _CHUNK = 1 << 20
 
 
 def chunks(source: Path | bytes) -> Iterator[bytes]:
-    """The content of a file, or the bytes themselves, in pieces that fit into memory."""
+    """Yield the content of a file, or the bytes themselves, in pieces that fit into memory."""
     if isinstance(source, bytes):
         yield source
         return
@@ -25,10 +25,10 @@ def chunks(source: Path | bytes) -> Iterator[bytes]:
 
 
 def write_zip(archive: Path, files: Iterable[tuple[str, int, Iterable[bytes]]]) -> None:
-    """Packs `files` (name inside, size in bytes, content in pieces), in their order, into `archive`.
+    """Pack `files` (name in the archive, size in bytes, content in pieces) into `archive`, in the given order.
 
-    A name that ends with a slash is a folder's, which needs one only where it is to be there without its files.
-    `archive` appears whole or not at all; what was there stays when a content cannot be read to its end.
+    A name that ends with a slash is a folder; only empty folders need an entry. `archive` is replaced as a whole. If a
+    content cannot be read completely, the previous archive stays.
     """
     archive.parent.mkdir(parents=True, exist_ok=True)
     with whole_or_nothing(archive) as temporary, zipfile.ZipFile(temporary, "w") as out:

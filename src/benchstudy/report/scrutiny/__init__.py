@@ -1,1 +1,1 @@
-"""What a page finds out about its own credibility."""
+"""Checks of a page's own credibility."""

@@ -1,4 +1,4 @@
-"""Trials beside which others took more of a host than the study allows: wherever their figures stand, they say so."""
+"""Disturbed trials: others took more of a host than the study allows. All figures of these trials are marked."""
 
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
@@ -17,14 +17,14 @@ from benchstudy.report.tables.tables import Cell, Table
 
 Key = tuple[str, str]  # target, case
 _MOST_NAMED = 3
-_CAME_AND_WENT = 1.5  # times the mean of the window: it is told when that was
+_CAME_AND_WENT = 1.5  # times the mean of the window: above it, the text says when the peak was
 
 
 def told(found: Disturbance) -> str:
-    """What was noticed beside a trial, for a reader."""
+    """What was noticed during a trial, for the reader."""
     share = rounding.percent(found.share)
     if found.what == "others_disk":
-        return f"others had the disks of {found.host} for {share} of the time"
+        return f"others used the disks of {found.host} for {share} of the time"
     if found.what == "steal":
         return f"the hypervisor took {share} of the processors of {found.host}"
     names = f" ({', '.join(found.busiest)})" if found.busiest else ""
@@ -36,7 +36,7 @@ def told(found: Disturbance) -> str:
 
 @lru_cache(maxsize=8)
 def cases(results: Results) -> dict[Key, tuple[int, int]]:
-    """How many of its trials were disturbed, of how many, for each case that has such a trial."""
+    """For each case with disturbed trials: (number of disturbed trials, number of trials)."""
     counted = results.counted.select("target", "case", "trial").rows()
     total = Counter((target, case) for target, case, _ in counted)
     found = Counter((target, case) for target, case, trial in counted if trial in results.disturbed)
@@ -44,13 +44,13 @@ def cases(results: Results) -> dict[Key, tuple[int, int]]:
 
 
 def mark(results: Results, key: Key) -> tuple[str, ...]:
-    """What each figure of a case is marked with, if any of its trials was disturbed."""
+    """The mark for figures of a case, such as "disturbed 4 of 6"; empty if no trial was disturbed."""
     found = cases(results).get(key)
     return (f"disturbed {found[0]} of {found[1]}",) if found else ()
 
 
 def marked(results: Results, table: Table) -> Table:
-    """The table with a mark at each figure that leads to a case or a trial which was disturbed."""
+    """The table with a mark at each figure that links to a disturbed case or trial."""
     if not results.disturbed:
         return table
     anchors = {anchor: mark(results, key) for key, anchor in results.anchors.items()}
@@ -64,14 +64,14 @@ def marked(results: Results, table: Table) -> Table:
 
 
 def sentence(results: Results) -> str:
-    """How many trials of the page, and what was noticed; empty where none was disturbed."""
+    """How many trials of the page were disturbed, and by what at worst; empty if none was."""
     found = results.disturbed
     if not found:
         return ""
     worst = max(found.values(), key=lambda disturbance: disturbance.share)
     total = human.plural(results.counted.height, "trial")
     return (
-        f"Disturbed: beside {len(found)} of {total} ({_named(list(found))}) others took more of a host than the study "
+        f"Disturbed: during {len(found)} of {total} ({_named(list(found))}), others took more of a host than the study "
         f"allows; at worst {told(worst)}."
     )
 
@@ -82,34 +82,34 @@ def _named(trials: Sequence[str]) -> str:
 
 
 def remedy(indexes: Iterable[Mapping[str, Any]]) -> str:
-    """What you can do for a verdict, by what the study says already; `indexes`: the records of the sessions."""
+    """What the reader can do to get a verdict, given the study's rule. `indexes` are the records of the sessions."""
     declared = next((index["disturbance"] for index in indexes if "disturbance" in index), {"then": "mark"})
     if declared["then"] == "repeat":
         return (
-            "Each was repeated as often as the study allows. End what else runs on the host, raise "
+            "Each was repeated as often as the study allows. End all other work on the host, raise "
             f"`disturbance: at_most` above {declared['at_most']} and run the study again."
         )
     return (
-        "End what else runs on the host, say `disturbance: {then: repeat}` in the study and run it again: the "
-        "disturbed trials are measured once more, and no others."
+        "End all other work on the host, set `disturbance: {then: repeat}` in the study and run it again: only the "
+        "disturbed trials are measured again."
     )
 
 
 def of_page(results: Results) -> str:
-    """The same in a few words, for what sums up a page; empty where none was disturbed."""
+    """The number of disturbed trials in one sentence, for summaries of a page; empty if none was disturbed."""
     total = human.plural(results.counted.height, "trial")
-    return f"Of {total} of this page {len(results.disturbed)} were disturbed." if results.disturbed else ""
+    return f"{len(results.disturbed)} of {total} of this page were disturbed." if results.disturbed else ""
 
 
 def rule(results: Results, declared: Mapping[str, Any]) -> str:
-    """What the study allows others, what follows, and how often it did."""
+    """What the study allows others to take, what happens if they take more, and how often that was."""
     then = f"measured again, {declared['at_most']} times at most" if declared["then"] == "repeat" else "marked"
     counts, total = results.counts(), human.plural(results.counted.height, "trial")
     again = f" {counts['repeated']} were measured again." if counts["repeated"] else ""
     return (
-        f"They may take {rounding.percent(declared['limit'])} of a host's processors or of its disks' time beside a "
-        f"trial; one beside which they take more is {then}. {counts['disturbed']} of {total} were disturbed, and "
-        f"{unseen(results)} were not looked at.{again}"
+        f"Others may take {rounding.percent(declared['limit'])} of a host's processors or of its disks' time during a "
+        f"trial. If they take more, the trial is {then}. {counts['disturbed']} of {total} were disturbed, and "
+        f"{unseen(results)} were not checked.{again}"
     )
 
 
@@ -121,20 +121,20 @@ def weaknesses(results: Results) -> list[str]:
     repeated = results.counts()["repeated"]
     if repeated:
         said.append(
-            f"{human.plural(repeated, 'disturbed trial')} measured again, and set aside: figures are of those that "
-            "were not disturbed, whatever they gave."
+            f"{human.plural(repeated, 'disturbed trial')} set aside and measured again: figures use the undisturbed "
+            "trials, whatever their values."
         )
     unknown = unseen(results)
     if unknown:
         said.append(
-            f"What others did on the hosts is not known beside {unknown} of "
+            f"The activity of others on the hosts is unknown during {unknown} of "
             f"{human.plural(results.counted.height, 'trial')}."
         )
     return said
 
 
 def unseen(results: Results) -> int:
-    """Trials of our own beside which nobody looked, as versions of before did not."""
+    """The number of measured trials without a check for others, because an earlier version measured them."""
     return results.counted.filter(~pl.col("imported").fill_null(False))["disturbed"].null_count()
 
 
@@ -142,7 +142,7 @@ _NO_VERDICT = "disturbed in "
 
 
 def compared(names: Sequence[str], disturbed: Sequence[Sequence[str]], totals: Sequence[int]) -> str:
-    """Why two cases get no verdict: which trials of each; empty where none of either was disturbed."""
+    """Why two cases get no verdict, with the disturbed trials of each; empty if none was disturbed."""
     if not any(disturbed):
         return ""
     sides = (
@@ -153,5 +153,5 @@ def compared(names: Sequence[str], disturbed: Sequence[Sequence[str]], totals: S
 
 
 def withheld(why: str) -> bool:
-    """Whether a comparison got no verdict for want of undisturbed trials, by what `compared` said of it."""
+    """Whether a comparison got no verdict because of disturbed trials. `why` is the text that `compared` made."""
     return why.startswith(_NO_VERDICT)

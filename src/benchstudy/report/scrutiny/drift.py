@@ -1,4 +1,4 @@
-"""Cases whose trials, in the order of measuring, had not come to rest, or depend on one another."""
+"""Cases whose trials, in the order of measurement, had not settled, or depend on one another."""
 
 import math
 from collections.abc import Collection, Sequence
@@ -18,8 +18,10 @@ DEPENDENCE_RULE = "each trial with the one before it, by Kendall's rank correlat
 
 @dataclass(frozen=True)
 class Drift:
-    """`looked_at`: how many cases have blocks enough for the `rule`; `cases`: those of them that drift; `unseen`: those
-    that gave figures, and too few.
+    """Cases that drift by a `rule`.
+
+    `looked_at` counts the cases with enough blocks for the rule. `cases` are those that drift. `unseen` are those that
+    gave too few figures.
     """
 
     rule: str
@@ -32,19 +34,19 @@ NOT_STEADY = "not steady"
 
 
 def mark(results: Results, metric: str, key: Key) -> tuple[str, ...]:
-    """What a figure is marked with where it stands, if it is one that its family is read for and its case drifts."""
+    """The mark for a figure of a primary metric if its case drifts; else empty."""
     keys, metrics = _drifting(results)
     return (NOT_STEADY,) if key in keys and metric in metrics else ()
 
 
 @lru_cache(maxsize=8)
 def _drifting(results: Results) -> tuple[frozenset[Key], frozenset[str]]:
-    """The cases and the metrics, found once for all cells of a page."""
+    """The drifting cases and the primary metrics, computed once for all cells of a page."""
     return frozenset(find(results).cases), frozenset(results.primary_metrics)
 
 
 def find(results: Results) -> Drift:
-    """Of storage by the limits of its own trade, which also forbid noise; of all else by a trend, which does not."""
+    """Find drifting cases: storage by SNIA's limits, which also bound noise; all else by a trend, which does not."""
     in_order = _in_order(results)
     unseen = tuple(dict.fromkeys(key for key, values in in_order if len(values) < steady.ROUNDS))
     if results.telling("storage"):
@@ -58,9 +60,9 @@ def find(results: Results) -> Drift:
 
 
 def find_dependent(results: Results, drifting: Collection[Key]) -> tuple[Key, ...]:
-    """Cases whose trials resemble the one before: their median's interval, made for independent ones, is too narrow.
+    """Find cases whose trials resemble the previous one. Intervals assume independence, so theirs are too narrow.
 
-    Not told of those that are `drifting`: a trend makes neighbours alike, too.
+    `drifting` cases are left out, because a trend makes neighbours alike, too.
     """
     long = [(key, values) for key, values in _with_spread(_in_order(results)) if key not in drifting]
     return _significant([(key, values[:-1], values[1:]) for key, values in long], "greater")
@@ -76,7 +78,7 @@ def _significant(
     from scipy import stats as scipy_stats
 
     found = [float(scipy_stats.kendalltau(x, y, alternative=alternative).pvalue) for _, x, y in pairs]
-    # Of constant values there is no correlation: no evidence, then.
+    # Constant values have no correlation, which is no evidence.
     p_values = [1.0 if math.isnan(p) else p for p in found]
     adjusted = scipy_stats.false_discovery_control(p_values).tolist() if p_values else []
     return tuple(sorted({key for (key, *_), p in zip(pairs, adjusted, strict=True) if p <= ALPHA}))

@@ -1,4 +1,4 @@
-"""Blocks that follow one another so closely that they saw one episode of their host, and no other."""
+"""Targets whose blocks follow one another so closely that they saw a single episode of their host."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -13,7 +13,7 @@ from benchstudy.report.results.results import Results
 
 @dataclass(frozen=True)
 class Episode:
-    """`blocks` of one target, of which the last began `span_s` after the first."""
+    """The `blocks` of one target; the last one began `span_s` seconds after the first."""
 
     target: str
     blocks: int
@@ -21,12 +21,12 @@ class Episode:
 
     @property
     def words(self) -> str:
-        """ "6 blocks within 1 min 50 s: one episode of the host"."""
+        """For the reader: "6 blocks begun within 1 min 50 s: one episode of the host"."""
         return f"{self.blocks} blocks begun within {human.duration(self.span_s)}: one episode of the host"
 
 
 def find(results: Results) -> list[Episode]:
-    """The targets on which all blocks that were measured lie within one episode."""
+    """The targets on which all measured blocks are within one episode."""
     if results.unit != "trial":
         return []
     measured = results.counted.filter(pl.col("session").is_not_null() & pl.col("started").is_not_null())
@@ -45,14 +45,14 @@ def weaknesses(results: Results) -> Iterator[str]:
     if found and results.has_many_targets:
         longest = max(found, key=lambda episode: episode.span_s)
         yield (
-            f"On {len(found):,} of {len(results.targets):,} targets all blocks are of one episode of the host, such as "
+            f"On {len(found):,} of {len(results.targets):,} targets, all blocks saw one episode of the host, such as "
             f"{longest.words.removesuffix(': one episode of the host')} on {longest.target}. Intervals and verdicts of "
-            "such a target are of this episode. `blocks_apart` in the study spreads blocks."
+            "such a target apply to this episode only. `blocks_apart` in the study spreads blocks."
         )
         return
     for episode in found:
         where = f"{episode.target}: " if len(results.targets) > 1 else ""
         yield (
-            f"{where}{episode.words}. Intervals and verdicts are of this episode; what another hour or day would do is "
-            "not in them. `blocks_apart` in the study spreads blocks."
+            f"{where}{episode.words}. Intervals and verdicts apply to this episode only and do not cover variation "
+            "between hours or days. `blocks_apart` in the study spreads blocks."
         )

@@ -1,4 +1,4 @@
-"""The parts of a page that answer "how do you know?": counts, method, weaknesses, and every trial with its files."""
+"""The parts of a page that give the evidence: counts, method and weaknesses."""
 
 import html
 from collections import Counter
@@ -18,22 +18,22 @@ from benchstudy.statistics import stats
 
 Indexes = Sequence[Mapping[str, Any]]
 
-# A cause may name a port or an id, so that each trial fails for one of its own.
+# A cause may name a port or an id, so each trial may have a different one.
 _MOST_CAUSES = 40
-# Of how something was measured: as many facts stand open, and what is behind the rest.
+# Of the facts about the method, so many are shown; the rest is folded below this line.
 _OPEN, _FOLDED = 3, "Sessions, order, environment, tools and hashes"
-# The load average before a trial still holds the trial before, which is no neighbour.
+# The load average before a trial still includes the previous trial, which is not a neighbour.
 _OWN_LOAD = 1.0
 
 
 def badges(items: Iterable[tuple[str, str]]) -> str:
-    """Small labels; each item is (kind, text), kind one of ok, bad, warn, plain."""
+    """HTML of small labels. Each item is (kind, text); kind is ok, bad, warn or plain."""
     inner = "".join(f'<li class="{html.escape(kind)}">{html.escape(text)}</li>' for kind, text in items)
     return f'<ul class="badges">{inner}</ul>'
 
 
 def answers(found: Sequence[Mapping[str, Any]]) -> str:
-    """The answers of a page side by side: `{what, lines: [{name, value, evidence}], note}` each, all plain text."""
+    """HTML of a page's answers side by side, each `{what, lines: [{name, value, evidence}], note}` of plain text."""
     cards = []
     for answer in found:
         rows = "".join(
@@ -47,7 +47,7 @@ def answers(found: Sequence[Mapping[str, Any]]) -> str:
 
 
 def count_badges(counts: Mapping[str, int]) -> list[tuple[str, str]]:
-    """How the trials ended; outcomes that did not happen are left out."""
+    """Labels that say how many trials ended in which way; outcomes without a trial are left out."""
     found = [("plain", human.plural(counts["trials"], "trial"))]
     kinds = {
         "ok": "ok",
@@ -75,13 +75,13 @@ def overview(results: Results, indexes: Indexes) -> str:
 
 
 def instruments(results: Results) -> list[str]:
-    """SHA-256 of each version of the measuring code that counted trials were made with."""
+    """SHA-256 of each version of the measuring code that measured trials that count."""
     measured = results.counted.filter(~pl.col("imported").fill_null(False))
     return measured["instrument"].drop_nulls().unique(maintain_order=True).to_list()
 
 
 def busy_trials(results: Results, indexes: Indexes) -> list[str]:
-    """Trials before which others left no processor of the host free, where nobody looked what they did meanwhile."""
+    """Trials that began while others used all processors of the host, if their activity was not counted."""
     cores = {index["target"]: _fewest_cores(index) for index in indexes}
     unseen = results.counted.filter(pl.col("disturbed").is_null())
     rows = unseen.select("trial", "target", "load_before").drop_nulls("load_before").iter_rows()
@@ -94,15 +94,15 @@ def _fewest_cores(index: Mapping[str, Any]) -> int | None:
 
 
 def method(results: Results, indexes: Indexes) -> str:
-    """How this was measured, from the records of the sessions and trials."""
+    """HTML on how the family was measured, from the records of sessions and trials."""
     counted = results.counted
     facts = [
         ("Design", _design(results)),
-        ("Unit of statistics", "the trial. n counts trials, never the operations inside them."),
+        ("Unit of statistics", "The trial: n counts trials, never the operations inside them."),
         (
             "Interval",
-            "95 %, of the median over trials, by order statistics (inverted binomial test); it needs 6 trials and "
-            "assumes nothing about the distribution. ± is the sample standard deviation of the trials.",
+            "95 % interval of the median over trials, by order statistics (inverted binomial test). It needs 6 trials "
+            "and assumes nothing about the distribution. ± is the sample standard deviation of the trials.",
         ),
     ]
     facts += many_targets.session_facts(indexes) if results.has_many_targets else _each_session(indexes)
@@ -121,23 +121,23 @@ def method(results: Results, indexes: Indexes) -> str:
 
 
 def _design(results: Results) -> str:
-    """Of what was measured here, and what cannot be said of the rest."""
+    """The design of what was measured here, and what is unknown about imported trials."""
     imported = pl.col("imported").fill_null(False)
     measured, others = results.counted.filter(~imported), results.counted.filter(imported)
     found = []
     if measured.height or others.is_empty():
         of_case = measured.group_by("target", "case").agg(pl.col("block").n_unique())["block"].to_list()
-        often = f"each once in every one of {human.plural(measured['block'].n_unique(), 'block')}"
+        often = f"each once in each of {human.plural(measured['block'].n_unique(), 'block')}"
         if len(set(of_case)) > 1:
-            often = f"each once in a block, in {min(of_case)} to {human.plural(max(of_case), 'block')}"
+            often = f"each once per block, in {min(of_case)} to {human.plural(max(of_case), 'block')}"
         cases = results.cases.height - len(results.imported)
         turns = registry.get(results.family).ordering
         on = f" on {human.plural(len(results.targets), 'target')}" if results.has_many_targets else ""
         found.append(f"{human.plural(cases, 'case')}{on}, {often}, {turns}; one trial at a time on a host.")
     if others.height:
         found.append(
-            f"{human.plural(others.height, 'trial')} of {human.plural(len(results.imported), 'case')} imported: when, "
-            "in which order and beside what they were run is not known, but for what their outputs tell."
+            f"{human.plural(others.height, 'trial')} of {human.plural(len(results.imported), 'case')} imported. Their "
+            "time, their order and other load on the host are unknown, unless their outputs tell."
         )
     return "\n".join(found)
 
@@ -152,7 +152,7 @@ def _each_session(indexes: Indexes) -> list[tuple[str, str]]:
 
 
 def session_facts(index: Mapping[str, Any], *, several: bool) -> list[tuple[str, str]]:
-    """What the sessions on one target recorded."""
+    """What the sessions on one target recorded, as pairs (name, text). `several`: names include the target."""
     where = f" on {index['target']}" if several else ""
     lines, changes = [], []
     for session in index["sessions"]:
@@ -172,7 +172,7 @@ def session_facts(index: Mapping[str, Any], *, several: bool) -> list[tuple[str,
 
 
 def weak_points(results: Results, indexes: Indexes) -> list[str]:
-    """What a sceptical reader should hold against these figures, as far as numbers of trials and their records tell."""
+    """The weaknesses of the figures that follow from the numbers of trials and their records."""
     return [
         *_weak_numbers(results),
         *episodes.weaknesses(results),
@@ -182,9 +182,9 @@ def weak_points(results: Results, indexes: Indexes) -> list[str]:
 
 
 def weakness_list(found: Iterable[str]) -> str:
-    """Sentences that come from data as an HTML list."""
+    """Sentences that come from data, as an HTML list."""
     items = "".join(f"<li>{html.escape(text)}</li>" for text in found)
-    return f'<ul class="weak">{items}</ul>' if items else "<p>The data themselves show no weakness.</p>"
+    return f'<ul class="weak">{items}</ul>' if items else "<p>The data show no weakness.</p>"
 
 
 def _weak_numbers(results: Results) -> list[str]:
@@ -195,7 +195,7 @@ def _weak_numbers(results: Results) -> list[str]:
     if small:
         found.append(
             f"{human.plural(small, 'case')} of {results.cases.height} with fewer than {stats.smallest_n(50)} "
-            "successful trials: too few for a 95 % interval of the median."
+            "successful trials, which are too few for a 95 % interval of the median."
         )
     return found
 
@@ -212,10 +212,10 @@ def _weak_trials(results: Results, indexes: Indexes) -> list[str]:
         )
     if len(causes) > _MOST_CAUSES:
         more = sum(causes.values()) - sum(k for _, k in causes.most_common(_MOST_CAUSES))
-        found.append(f"{human.plural(more, 'more trial')} failed for other causes, which stand with each of them.")
+        found.append(f"{human.plural(more, 'more trial')} failed for other causes, which the list of trials gives.")
     if len(instruments(results)) > 1:
         found.append(
-            f"The trials were measured by {len(instruments(results))} versions of the measuring code: a difference "
+            f"The trials were measured by {len(instruments(results))} versions of the measuring code, so a difference "
             "between cases may come from the instrument."
         )
     if results.counted["study_sha256"].n_unique() > 1:
@@ -224,25 +224,25 @@ def _weak_trials(results: Results, indexes: Indexes) -> list[str]:
         )
     if counts["imported"]:
         found.append(
-            f"{human.plural(counts['imported'], 'trial')} imported from existing output: how it was made is not known."
+            f"{human.plural(counts['imported'], 'trial')} imported from existing output. How it was made is unknown."
         )
     untold = {key: factors for key, factors in results.untold.items() if key in results.imported}
     if untold:
         several = results.counted.group_by("target", "case").len().filter(pl.col("len") > 1)
         pooled = sum(key in untold for key in several.select("target", "case").iter_rows())
         found.append(
-            f"{human.plural(len(untold), 'imported case')} with levels that are not known "
-            f"({', '.join(dict.fromkeys(f for factors in untold.values() for f in factors))}): {pooled} of them with "
-            "several trials, which may have been unlike."
+            f"{human.plural(len(untold), 'imported case')} with unknown levels "
+            f"({', '.join(dict.fromkeys(f for factors in untold.values() for f in factors))}). {pooled} of them have "
+            "several trials, which may differ in these."
         )
     for why, k in Counter(results.trials["discarded_why"].drop_nulls().to_list()).most_common():
         found.append(f"{human.plural(k, 'trial')} discarded by hand and measured again: {why}.")
     if counts["aborted"]:
-        found.append(f"{human.plural(counts['aborted'], 'trial')} aborted (connection, controller or host went away).")
+        found.append(f"{human.plural(counts['aborted'], 'trial')} aborted (connection, controller or host was lost).")
     busy = busy_trials(results, indexes)
     if busy:
         found.append(
             f"The host was busy before {len(busy)} of {human.plural(results.counted.height, 'trial')}: its load "
-            "average was more than its processors and the trial before account for."
+            "average was higher than its processors and the previous trial explain."
         )
     return found

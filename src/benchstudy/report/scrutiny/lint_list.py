@@ -1,4 +1,4 @@
-"""Lints' findings on a page: by rule, the gravest first; what somebody took responsibility for is folded away."""
+"""The findings of lints on a page, by rule, most severe first. Acknowledged findings are folded."""
 
 import html
 from collections.abc import Iterable, Sequence
@@ -15,11 +15,11 @@ from benchstudy.report.results.results import Results
 from benchstudy.report.tables.tables import Cell, Table, unbroken
 
 _SEVERITIES = {"error": "cannot be true", "warning": "may mislead", "note": "is missing"}
-_SHOWN = 3  # findings of one rule, above which the rest is folded
+_SHOWN = 3  # findings of one rule; further ones are folded
 
 
 def declared(root: Path, study: str) -> Study | None:
-    """The study that is being reported, as it was declared last; None when no command has worked on it.
+    """The latest declaration of a study below the project `root`; None if no command has worked on it.
 
     Raises StudyError for a declaration that this version does not accept.
     """
@@ -29,13 +29,13 @@ def declared(root: Path, study: str) -> Study | None:
 
 
 def of_family(results: Results, study: Study | None) -> list[Finding]:
-    """What the rules find in a family's results, with the study's ceilings and acknowledgements."""
+    """What the rules find in a family's results, given the study's ceilings and acknowledgements."""
     known = ceilings.known(study, results.family, ceilings.beside(results)) if study else []
     held_against = [ceiling for _, of_declared in known for ceiling in of_declared]
     settled = study.acknowledge if study else ()
     if not results.has_many_targets:
         return lints.lint(material.read(results, held_against), settled)
-    # One after the other: figures of all trials at once would take gigabytes.
+    # One target after the other, because the figures of all trials at once would take gigabytes.
     found = (lints.lint(material.read(own, held_against, several=True), settled) for own in each_target(results))
     return sorted((finding for of_target in found for finding in of_target), key=_order)
 
@@ -45,12 +45,12 @@ def _order(finding: Finding) -> tuple[int, str]:
 
 
 def section(
-    found: Sequence[Finding], level: int = 3, nothing: str = "No rule finds anything.", rest: str = ""
+    found: Sequence[Finding], level: int = 3, nothing: str = "The rules find nothing.", rest: str = ""
 ) -> str:  # fmt: skip
-    """HTML of findings: those that are open by rule, then those that are acknowledged, folded, with the reasons.
+    """HTML of findings: open ones by rule, then acknowledged ones, folded and with the reasons.
 
-    `level` of the headings, one for each rule. `rest`: where what is beyond the first of each rule stands; folded here
-    when left out.
+    `level` is that of the headings, one per rule. `nothing` is shown if there is no finding. `rest` says where all but
+    the first finding of each rule are listed; if it is empty, they are folded here.
     """
     is_open = [f for f in found if not f.acknowledged]
     settled = [f for f in found if f.acknowledged]
@@ -87,7 +87,7 @@ def _item(finding: Finding, more: str = "") -> str:
 
 
 def counts(found: Iterable[Finding], subjects: Sequence[tuple[str, str]], name: str, caption: str) -> Table:
-    """How many findings of which severity each subject has: `subjects` are (how `where` begins, what it is called)."""
+    """A table with the number of findings of each severity per subject: pairs (prefix of `where`, name)."""
     listed = list(found)
     body = []
     for prefix, title in subjects:

@@ -1,4 +1,4 @@
-"""What records say of a thousand targets, in as many lines as a reader takes in; each target's page has all of it."""
+"""Summaries of the records of many targets, in a few lines. The page of each target has its complete records."""
 
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
@@ -14,7 +14,7 @@ _MOST_NAMED = 5
 
 
 def cut(lines: Sequence[str]) -> list[str]:
-    """The first of them, and how many there are more."""
+    """The first lines, and the number of others."""
     more = len(lines) - _MOST_LINES
     return [*lines[:_MOST_LINES], f"{more:,} more like these."] if more > 0 else list(lines)
 
@@ -26,7 +26,7 @@ def named(targets: Sequence[str]) -> str:
 
 
 def session_facts(indexes: Indexes) -> list[tuple[str, str]]:
-    """Of all sessions together: when, how many, and what was noticed, by how many targets it was noticed on."""
+    """All sessions together, as pairs (name, text): when, how many, and what was noticed on how many targets."""
     held = [(index["target"], session) for index in indexes for session in index["sessions"]]
     if not held:
         return []
@@ -35,8 +35,8 @@ def session_facts(indexes: Indexes) -> list[tuple[str, str]]:
     facts = [
         (
             "Sessions",
-            f"{human.plural(len(held), 'session')} on {human.plural(targets, 'target')}, {when}; each in an order of "
-            "its own. The page of a target has its sessions.",
+            f"{human.plural(len(held), 'session')} on {human.plural(targets, 'target')}, {when}; each in its own "
+            "random order. The page of a target has its sessions.",
         )
     ]
     changed = (
@@ -51,7 +51,7 @@ def session_facts(indexes: Indexes) -> list[tuple[str, str]]:
 
 
 def by_targets(told: Iterable[tuple[str, str]]) -> list[str]:
-    """Of (target, what was told), what most targets have first: "kernel.x 1 -> 2 (t1, t2 and 7 more)"."""
+    """Group pairs (target, text) by text, the most frequent first: "kernel.x 1 -> 2 (t1, t2 and 7 more)"."""
     found: dict[str, dict[str, None]] = {}
     for target, text in told:
         found.setdefault(text, {})[target] = None
@@ -60,14 +60,14 @@ def by_targets(told: Iterable[tuple[str, str]]) -> list[str]:
 
 
 def unusual(facts: Mapping[str, Mapping[str, str]]) -> dict[str, list[str]]:
-    """By target, those of its facts {name: text} that most targets have otherwise, in words."""
+    """For each target, the facts {name: text} in which it differs from most targets, in words."""
     usual = {
         name: Counter(of.get(name, "unknown") for of in facts.values()).most_common(1)[0][0]
         for name in dict.fromkeys(name for of in facts.values() for name in of)
     }
     return {
         target: [
-            f"{name} {of.get(name, 'unknown')}, of most {text}"
+            f"{name} {of.get(name, 'unknown')} (most: {text})"
             for name, text in usual.items()
             if of.get(name, "unknown") != text
         ]
@@ -76,7 +76,7 @@ def unusual(facts: Mapping[str, Mapping[str, str]]) -> dict[str, list[str]]:
 
 
 def facts_of_hosts(indexes: Indexes) -> dict[str, dict[str, str]]:
-    """By target what a reader compares hosts by, of its hosts together."""
+    """For each target, the facts by which a reader compares hosts, of all its hosts together."""
     found: dict[str, dict[str, str]] = {}
     for index in indexes:
         for _, environment in sessions.environments(index):

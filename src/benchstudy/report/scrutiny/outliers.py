@@ -1,4 +1,4 @@
-"""Trials that lie far from the others of their case: flagged and kept, beside what happened on their host meanwhile."""
+"""Outliers: trials far from the others of their case. They are flagged and kept, with the events on their host."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -19,7 +19,7 @@ _SD_OF_MAD = 1.4826
 
 @dataclass(frozen=True)
 class Outlier:
-    """A trial's `value` of a metric, `times` the median of its case. `events`: what happened on its host meanwhile."""
+    """A trial's `value` of a metric, `times` the median of its case. `events` are those on its host meanwhile."""
 
     trial: str
     target: str
@@ -31,14 +31,17 @@ class Outlier:
 
     @property
     def text(self) -> str:
-        """For a reader, behind the name of the trial or case."""
+        """The outlier in words, to follow the name of the trial or case."""
         cause = "; ".join(self.events) or "nothing was noticed on its host"
         times = f"{human.number(self.times)} times the median of its case"
         return f"{self.metric.replace('_', ' ')} {self.value} is {times} ({cause})"
 
 
 def find(results: Results, busy: Sequence[str], indexes: Sequence[Mapping[str, Any]]) -> list[Outlier]:
-    """Of the primary metrics, in cases with six trials or more. `busy`: trials before which their host was busy."""
+    """Find outliers of the primary metrics in cases with six trials or more.
+
+    `busy` are trials whose host was busy before them; `indexes` are the records of the sessions.
+    """
     noticed = set(busy)
     of_target: dict[str, list[Mapping[str, Any]]] = {}
     for index in indexes:
@@ -57,7 +60,7 @@ def find(results: Results, busy: Sequence[str], indexes: Sequence[Mapping[str, A
                 if abs(distance) > FAR:
                     events = ["its host was busy before it"] if trial in noticed else []
                     if (target, case) in results.imported:
-                        events = ["imported: nothing is known of its host"]
+                        events = ["imported: nothing is known about its host"]
                     else:
                         events += [disturbed.told(results.disturbed[trial])] if trial in results.disturbed else []
                         events += _events(of_target.get(target, ()), *moments[trial])
@@ -68,21 +71,23 @@ def find(results: Results, busy: Sequence[str], indexes: Sequence[Mapping[str, A
 
 
 def distances(values: Sequence[float]) -> np.ndarray:
-    """Of each value from the median of all, in robust standard deviations: Iglewicz and Hoaglin's modified z-score,
-    of logarithms because times and rates are skewed. The values are above zero.
+    """The distance of each value from the median of all, in robust standard deviations of logarithms.
+
+    This is Iglewicz and Hoaglin's modified z-score, of logarithms because times and rates are skewed. All values must
+    be above zero.
     """
     logs = np.log(values)
     return (logs - np.median(logs)) / spread(values)
 
 
 def spread(values: Sequence[float]) -> float:
-    """Their robust standard deviation, of logarithms; LEAST_SPREAD at least."""
+    """The robust standard deviation of the values' logarithms, at least LEAST_SPREAD."""
     logs = np.log(values)
     return max(_SD_OF_MAD * float(np.median(np.abs(logs - np.median(logs)))), LEAST_SPREAD)
 
 
 def unseen(results: Results) -> list[tuple[str, str]]:
-    """(target, case) of those that gave figures, too few of them to tell an outlier, or such as have no logarithm."""
+    """The cases (target, case) with figures, but too few to tell an outlier, or with values that have no logarithm."""
     found = {
         key: None
         for metric in results.primary_metrics
@@ -93,12 +98,12 @@ def unseen(results: Results) -> list[tuple[str, str]]:
 
 
 def can_tell(values: Sequence[float]) -> bool:
-    """Whether an outlier among so many could be told."""
+    """Whether an outlier can be told among these values: they are enough, above zero and finite."""
     return len(values) >= stats.smallest_n(50) and all(0 < value < float("inf") for value in values)
 
 
 def _events(indexes: Sequence[Mapping[str, Any]], started: str, duration_s: float) -> list[str]:
-    """What sessions on a target noted while the trial ran."""
+    """The events that sessions on a target noted while the trial ran."""
     begin = datetime.fromisoformat(started)
     end = begin + timedelta(seconds=duration_s or 0)
     noted = [e for index in indexes for s in index["sessions"] for e in s["events"]]

@@ -1,6 +1,6 @@
-"""What a family's page finds out about its own credibility: outliers, drift, failures, lints.
+"""Checks of a family's credibility: outliers, drift, failures, lints.
 
-It is told on the page, and kept as plain data for the study's overview and its checklist.
+The page shows the results, and keeps them as plain data for the study's overview and its checklist.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -27,12 +27,12 @@ class Scrutiny:
 
     @property
     def explained(self) -> int:
-        """Trials that are outliers, and with which something happened on their host."""
+        """The number of trials that are outliers and during which something happened on their host."""
         return len({outlier.trial for outlier in self.outliers if outlier.events})
 
     @property
     def flagged(self) -> dict[str, str]:
-        """Remarks on trials that are outliers."""
+        """A remark for each trial that is an outlier."""
         found: dict[str, list[str]] = {}
         for outlier in self.outliers:
             found.setdefault(outlier.trial, []).append(outlier.text)
@@ -50,9 +50,8 @@ def points(found: Scrutiny) -> list[str]:
     said = []
     if found.outliers:
         said.append(
-            f"{human.plural(len(found.flagged), 'trial')} of {found.results.counted.height} lie far from the others "
-            "of their case; all are kept, and marked in the list of trials. "
-            f"With {found.explained} of them something was noticed on the host."
+            f"{human.plural(len(found.flagged), 'outlier')} among {found.results.counted.height} trials; all are kept, "
+            f"and marked in the list of trials. For {found.explained} of them, something was noticed on the host."
         )
     moving = found.drift.cases
     if moving:
@@ -64,7 +63,7 @@ def points(found: Scrutiny) -> list[str]:
     if found.dependent:
         cases = human.plural(len(found.dependent), "case")
         said.append(
-            f"Trials of {cases} resemble the one before ({drift.DEPENDENCE_RULE}), so the intervals of their medians "
+            f"Trials of {cases} resemble the previous one ({drift.DEPENDENCE_RULE}), so the intervals of their medians "
             f"are too narrow: {_named(found.results, found.dependent)}."
         )
     return said
@@ -76,7 +75,7 @@ def _named(results: Results, keys: Sequence[Key]) -> str:
 
 
 def notes(found: Scrutiny, weak: Sequence[str], lints: Iterable[Finding]) -> dict[str, Any]:
-    """The same as plain data, by kind."""
+    """The results of the checks as plain data, by kind. `weak` are the sentences of the page."""
     return {
         "weak": list(weak),
         "lints": _lints(lints),
@@ -107,7 +106,7 @@ def notes(found: Scrutiny, weak: Sequence[str], lints: Iterable[Finding]) -> dic
 
 
 def _lints(found: Iterable[Finding]) -> list[dict[str, Any]]:
-    """A line a rule: how many findings are open, how many acknowledged, and the first open one."""
+    """One entry per rule: the numbers of open and of acknowledged findings, and the first open one."""
     rules: dict[str, dict[str, Any]] = {}
     for finding in found:
         empty = {"lint": finding.lint, "severity": finding.severity, "open": 0, "acknowledged": 0, "first": ""}
@@ -119,7 +118,7 @@ def _lints(found: Iterable[Finding]) -> list[dict[str, Any]]:
 
 
 def _failures(results: Results) -> dict[str, Any]:
-    """How many trials failed, in all and by case, each with Wilson's interval."""
+    """The number of failed trials, in total and by case, each with Wilson's interval."""
     by_case: dict[str, str] = {}
     for (target, case), outcomes in results.outcomes.items():
         failed = len(outcomes) - outcomes.count(None)

@@ -1,4 +1,4 @@
-"""What a page says of sessions that decided by themselves how many blocks they measured."""
+"""What a page says about adaptive sessions, which decide how many blocks they measure."""
 
 import math
 from collections.abc import Iterator, Mapping, Sequence
@@ -9,11 +9,11 @@ from benchstudy.report import human
 from benchstudy.report.results.results import Results
 from benchstudy.statistics import stats
 
-_SAME = 1e-9  # relative: a sum in another order ends in another digit
+_SAME = 1e-9  # relative, because a sum in another order differs in its last digit
 
 
 def facts(index: Mapping[str, Any], where: str) -> list[tuple[str, str]]:
-    """The rule that ended a session and what came of it; none of a session with a fixed number of blocks."""
+    """The stopping rule of a session and its result, as pairs (name, text). Empty for a fixed number of blocks."""
     stopping = index.get("stopping")
     if not stopping:
         return []
@@ -25,27 +25,27 @@ def facts(index: Mapping[str, Any], where: str) -> list[tuple[str, str]]:
     looks = stopping["looks"]
     if looks:
         at = ", ".join(str(look["blocks"]) for look in looks)
-        lines.append(f"Looked at after {at} blocks, and at no other time.")
+        lines.append(f"The precision was checked after {at} blocks, and at no other time.")
     if len({look["until"] for look in looks}) > 1:
         asked = ", then ".join(dict.fromkeys(f"±{human.percent(look['until'])}" for look in looks if look["until"]))
-        lines.append(f"The rule was moved between looks: {asked}.")
+        lines.append(f"The rule was changed between checks: {asked}.")
     if stopping["verdict"]:
         lines.append(f"{stopping['verdict'][0].upper()}{stopping['verdict'][1:]}.")
     lines.append(
-        "To stop when an interval is narrow favours narrow ones: simulated, 95 % intervals then cover in 93.6 of 100 "
-        "sessions at worst (docs/statistics.md)."
+        "Stopping at a narrow interval favours narrow intervals. In simulations, 95 % intervals then cover in "
+        "93.6 of 100 sessions at worst (docs/statistics.md)."
     )
     return [(f"Blocks{where}", "\n".join(lines))]
 
 
 def weaknesses(results: Results, indexes: Sequence[Mapping[str, Any]]) -> Iterator[str]:
-    """What was declared and not reached, and what is known otherwise by now."""
+    """Yield sentences on precision that was declared and not reached, and on precision that has changed since."""
     for index in indexes:
         stopping = index.get("stopping")
         if not stopping:
             continue
         if stopping["verdict"] is None:
-            yield f"{index['target']}: the session has not come to its first look yet, so that it may go on."
+            yield f"{index['target']}: the session has not reached its first check of precision, so it may continue."
         for entry in stopping["known"]:
             known = Known(**entry)
             place = (index["target"], known.case)
@@ -54,15 +54,15 @@ def weaknesses(results: Results, indexes: Sequence[Mapping[str, Any]]) -> Iterat
             if not known.within(stopping["until"]):
                 reached = f"±{human.percent(known.precision)}" if known.precision is not None else known.why
                 yield (
-                    f"{name}: ±{human.percent(stopping['until'])} was declared, and {reached} is what "
-                    f"{human.plural(stopping['blocks'], 'block')} gave."
+                    f"{name}: ±{human.percent(stopping['until'])} was declared, but "
+                    f"{human.plural(stopping['blocks'], 'block')} gave {reached}."
                 )
             now = _precision_now(results, index["target"], known)
             if known.precision is not None and now is not None and not _same(now, known.precision):
                 yield (
                     f"{name}: known to ±{human.percent(known.precision)} when the session stopped, and to "
-                    f"±{human.percent(now)} by this page: since then trials were added or discarded, or their "
-                    "files are parsed in another way."
+                    f"±{human.percent(now)} on this page, because trials were added or discarded since, or their "
+                    "files are parsed differently."
                 )
 
 

@@ -1,4 +1,4 @@
-"""Which tail percentiles of single trials rest on so few operations that they must not be printed."""
+"""Finds tail percentiles of single trials with too few operations to be printed."""
 
 import re
 from typing import Any
@@ -7,13 +7,15 @@ from benchstudy.report.results.results import Results
 from benchstudy.statistics import stats
 
 _PERCENTILE = re.compile(r"(?:(\w+?)_)?(?:\w+_)?p(\d+(?:\.\d+)?)")
-# Metrics that count the operations which a trial's percentiles are of; {op}: how its name begins.
+# Metrics that count the operations behind a trial's percentiles; {op} is the prefix of the percentile's name.
 _COUNTS = ("{op}_ios", "requests", "accepted", "operations", "samples")
 
 
 def unsupported(results: Results) -> dict[str, Any]:
-    """`cells`: cases times percentiles above the median, `few`: those with too few operations, `uncounted`: unknown, of
-    these `cases`.
+    """Count the tail percentiles (above p50) of all cases.
+
+    `cells` counts all, `few` those with too few operations, and `uncounted` those with an unknown number. `cases`
+    lists the cases of the latter as (target, case).
     """
     found: dict[str, Any] = {"cells": 0, "few": 0, "uncounted": 0}
     cases: dict[tuple[str, str], None] = {}
@@ -33,7 +35,7 @@ def unsupported(results: Results) -> dict[str, Any]:
 
 
 def _operations(results: Results, op: str, target: str, case: str) -> float | None:
-    """The fewest of any trial of the case."""
+    """The smallest number of operations of any trial of the case; None if it is unknown."""
     for name in _COUNTS:
         trials = results.by_case(name.format(op=op)).get((target, case))
         if trials:
