@@ -107,12 +107,12 @@ def test_failed_trials_are_counted_and_a_case_that_always_fails_has_no_verdict(t
     ("fields", "why"),
     [
         ({"session": "1" * 32}, "not measured in the same session (2026-11-20 10:00:00 UTC and 11111111)"),
-        ({"session": None}, "in which session a trial was measured is not known"),
+        ({"session": None}, "the session of a trial is unknown"),
         ({"instrument": "b" * 64}, "different versions of the measuring code"),
         ({"tool": "bash"}, "measured by different tools (python3, bash)"),
         ({"tool_version": "Python 3.12"}, "different versions of python3 (Python 3.11.2, Python 3.12)"),
         ({"tool_sha256": "c" * 64}, "different builds of python3 Python 3.11.2"),
-        ({"imported": True}, "imported: when and on what it was measured is not known"),
+        ({"imported": True}, "imported: the time and the host of the measurement are unknown"),
     ],
 )
 def test_trials_of_different_conditions_get_no_verdict_but_the_reason(bare_project, tables, fields, why):
@@ -151,7 +151,7 @@ def test_of_two_sessions_only_blocks_that_both_sides_have_in_the_same_one_count(
     add(tables, 1.5, first=5, blocks=4, backend="other", session="1" * 32)
     outcome = only(compared(tables))
     assert (outcome.pairs, outcome.verdict) == (6, "equivalent")
-    assert any("4 trials left out: of another session" in warning for warning in outcome.warnings)
+    assert any("4 trials left out: session, tool or" in warning for warning in outcome.warnings)
 
 
 # -- margins ----------------------------------------------------------------------
@@ -167,7 +167,7 @@ def test_a_margin_is_the_one_declared_before_the_first_measurement():
     assert found.thresholds.margin_of("fio", "read_iops") == 0.2
     assert found.thresholds.margin_of("fio", "write_iops") == 0.1
     assert (
-        found.note == "declared in the study before the measurement; moved between sessions, and the first one counts"
+        found.note == "declared in the study before the measurement; changed between sessions, and the first one counts"
     )
 
 
@@ -297,9 +297,9 @@ def add_reads(tables, backend, given, cache="cold", blocks=6, **fields):
 @pytest.mark.parametrize(
     ("given", "why"),
     [
-        (0.0, "not the same proof: for one operation storage gave 0 B, and 100 MB to the base"),
-        (4e7, "not the same proof: for one operation storage gave 40 MB, and 100 MB to the base"),
-        (None, "not the same proof: for one operation storage gave nobody knows how much, and 100 MB to the base"),
+        (0.0, "different cache states: per operation, storage gave 0 B, and 100 MB for the base"),
+        (4e7, "different cache states: per operation, storage gave 40 MB, and 100 MB for the base"),
+        (None, "different cache states: per operation, storage gave an unknown amount, and 100 MB for the base"),
     ],
 )
 def test_cases_of_unlike_proof_get_no_verdict(tables, given, why):
@@ -327,7 +327,7 @@ def test_what_one_session_proves_says_nothing_of_another(tables, second, pairs):
         add_reads(tables, "sshfs", given, session=session)
     outcome = only(compared(tables))
     assert (outcome.verdict, outcome.pairs) == ("worse", pairs)
-    assert any("proof of its cache" in warning for warning in outcome.warnings) == (pairs == 6)
+    assert any("verified cache state" in warning for warning in outcome.warnings) == (pairs == 6)
 
 
 def test_where_the_cache_is_what_is_compared_its_proofs_differ(tables):

@@ -155,4 +155,4 @@ def test_a_line_of_several_comparisons_says_how_many_were_withheld(bare_project)
     found = Comparisons(results, [], ["duration"], factor="backend", base="local")
     (line,) = verdicts.lines(found)
     assert line["verdict"] == "worse in 1, without a verdict in 1 of 2"
-    assert line["why"] == "1 of 2 withheld for disturbed trials, which the page's table names"
+    assert line["why"] == "1 of 2 withheld because of disturbed trials, which the page's table names"

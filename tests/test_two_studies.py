@@ -84,9 +84,9 @@ def test_a_ratio_has_its_interval_and_base_and_no_verdict_when_the_sessions_are_
     ("after", "why"),
     [
         (1e6, "not the same session"),
-        (2e5, "not the same proof: for one operation storage gave 200 KB, and 1 MB to the base"),
-        (0.0, "not the same proof: for one operation storage gave 0 B, and 1 MB to the base"),
-        (None, "not the same proof: for one operation storage gave nobody knows how much, and 1 MB to the base"),
+        (2e5, "different cache states: per operation, storage gave 200 KB, and 1 MB for the base"),
+        (0.0, "different cache states: per operation, storage gave 0 B, and 1 MB for the base"),
+        (None, "different cache states: per operation, storage gave an unknown amount, and 1 MB for the base"),
     ],
 )
 def test_reads_of_unlike_proof_get_no_ratio_between_two_studies(project, capsys, after, why):
@@ -141,8 +141,8 @@ def test_imported_trials_get_no_verdict_and_what_is_seen_is_said_without_one(pro
     assert cli.main(["compare", "before", "after"]) == 0
     said = capsys.readouterr().out
     page = (project / "reports/comparisons/before--after.html").read_text(encoding="utf-8")
-    assert "no verdict: imported: when and on what it was measured is not known" in said
-    assert "imported: when and on what" in page and "no difference between them gets a verdict" in page
+    assert "no verdict: imported: the time and the host of the measurement are unknown" in said
+    assert "imported: the time and the host" in page and "no difference between them gets a verdict" in page
     for text in (said, page):
         shown = re.sub(r"<(style|script).*?</\1>", "", text, flags=re.DOTALL)
         assert not re.search(r"verdict (better|worse)|(better|worse):|by at least", shown)
@@ -214,7 +214,9 @@ def test_what_cannot_be_compared_says_why(project, capsys):
         assert says in capsys.readouterr().err
     assert "studies with tables: before" in _error(["before", "missing"], capsys)
     study(project, "after", AFTER, {"local": 0.1})
-    assert "no case that both measured gives latency" in _error(["before", "after", "--metric", "latency"], capsys)
+    assert "no case that both studies measured gives latency" in _error(
+        ["before", "after", "--metric", "latency"], capsys
+    )
 
 
 def test_the_ratios_are_told_as_json(project, capsys):

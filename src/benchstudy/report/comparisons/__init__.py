@@ -1,1 +1,1 @@
-"""Which cases, or studies, stand against each other, and what may be said of it."""
+"""Comparisons of cases and of studies: what is compared with what, and which conclusions are valid."""

@@ -1,4 +1,4 @@
-"""The short answer of a page: medians side by side, and how sure their order is, as plain data."""
+"""The short answers of a page, as plain data: sorted medians, and whether their order is established."""
 
 from itertools import pairwise
 from typing import Any
@@ -10,7 +10,10 @@ from benchstudy.report.scrutiny import drift
 
 
 def answer(results: Results, label: str, metric: str, where: Where, series: str) -> dict[str, Any] | None:
-    """`{what, lines: [{name, value, evidence}], note}`, the lowest median first; None when nothing was measured."""
+    """`{what, lines: [{name, value, evidence}], note}`, the lowest median first; None if nothing was measured.
+
+    `label` becomes `what`. There is a line for each level of the factor `series` among the cases that `where` selects.
+    """
     estimates = results.estimates(metric, where)
     known = sorted((e for e in estimates if e.summary.median is not None), key=lambda e: e.summary.median or 0.0)
     lines = [
@@ -28,7 +31,7 @@ def answer(results: Results, label: str, metric: str, where: Where, series: str)
         {"name": figuredata.label(results, e.levels, series), "value": "–", "evidence": "; ".join(cells.failures(e))}
         for e in lost
     ]
-    # Only within a target: figures of different hosts allow no verdict, so none is denied either.
+    # Only within a target, because figures of different hosts allow no verdict in any case.
     by_target = [[e for e in known if e.target == target] for target in results.targets]
     unclear = [
         f"{figuredata.label(results, a.levels, series)} and {figuredata.label(results, b.levels, series)}"
@@ -41,9 +44,9 @@ def answer(results: Results, label: str, metric: str, where: Where, series: str)
 
 
 def _marks(results: Results, estimate: Estimate, where: Where, series: str) -> tuple[str, ...]:
-    """What a median must not be read without: a level that is not the group's own, which stands first; a drift.
+    """What a reader of a median must know: a level other than the first one that `where` lists, and a drift.
 
-    The level of the series is its name already.
+    The level of the series is left out, because the line is named after it.
     """
     others = [
         str(estimate.levels[factor])
@@ -54,7 +57,7 @@ def _marks(results: Results, estimate: Estimate, where: Where, series: str) -> t
 
 
 def _apart(a: Estimate, b: Estimate) -> bool:
-    """Whether the intervals of two medians do not touch: the least that naming an order asks for."""
+    """Whether the intervals of two medians are disjoint, which is the minimum for naming an order."""
     ends = (a.summary.interval_low, a.summary.interval_high, b.summary.interval_low, b.summary.interval_high)
     known = [end for end in ends if end is not None]
     return len(known) == 4 and (known[1] < known[2] or known[3] < known[0])

@@ -1,4 +1,4 @@
-"""What two trials must have in common to be compared, and why two cases that lack it get no verdict."""
+"""What two trials must have in common to be compared, and why two cases without it get no verdict."""
 
 from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
@@ -11,14 +11,14 @@ from benchstudy.report.results import sessions
 from benchstudy.report.results.results import Results
 from benchstudy.report.scrutiny import disturbed
 
-IMPORTED = "imported: when and on what it was measured is not known"
+IMPORTED = "imported: the time and the host of the measurement are unknown"
 Indexes = Sequence[Mapping[str, Any]]
-# One trial's part in a comparison: block, trial, value, unit.
+# A trial in a comparison: block, trial, value, unit.
 Measured = tuple[int, str, float, str]
 
 
 def crosses_sessions(why: str) -> bool:
-    """Whether a comparison was refused for want of trials of one session, by what `Comparability` said of it."""
+    """Whether a comparison was refused for lack of trials of one session, by the text `why` of `Comparability`."""
     return any(word in why for word in ("session", "targets", "imported"))
 
 
@@ -32,15 +32,15 @@ class Conditions(NamedTuple):
     tool_version: str | None
     tool_sha256: str | None
     imported: bool
-    # What was verified of its cache: whether the bytes came from storage. None where nobody tells.
+    # The verified cache state: whether the bytes came from storage. None if it is unknown.
     from_storage: bool | None
 
 
 class Comparability:
     """The conditions under which the trials of a family were measured.
 
-    With `across_tools` the tools may differ, because the tool is the factor that is compared; with `across_caches` what
-    storage gave, because that is.
+    With `across_tools` the tools may differ, because the tool is the factor that is compared. With `across_caches` the
+    bytes from storage may differ, because the cache state is that factor.
     """
 
     def __init__(self, results: Results, indexes: Indexes, across_tools: bool = False, across_caches: bool = False):
@@ -56,17 +56,17 @@ class Comparability:
             self._of[row["trial"]] = any_tool if across_tools else found
 
     def block(self, trial: Measured) -> tuple[str | None, int]:
-        """Trials in the same block of the same session are a pair."""
+        """The key (session, block) of a trial. Trials with the same key are a pair."""
         return self._of[trial[1]].session, trial[0]
 
     def kept(
         self, base: Sequence[Measured], other: Sequence[Measured], names: Sequence[str]
     ) -> tuple[list[Measured], list[Measured], str]:
-        """The trials of both that may be compared, and in words what was left out, or why there are none.
+        """The trials of both sides that may be compared, and a text: what was left out, or why there are none.
 
-        Those measured under conditions that the other side has too. Where there are several such conditions, such as
-        two sessions that were held for one study, only blocks that both sides have in the same one: a session that
-        holds more of one side than of the other would shift the ratio. `names`: what a reader calls the two.
+        Trials are kept if the other side was measured under the same conditions. If there are several such conditions,
+        such as two sessions of one study, only blocks are kept that both sides have under the same one. Otherwise a
+        session with more trials of one side would shift the ratio. `names` are the names of the sides for the reader.
         """
         of = [[self._of[trial[1]] for trial in side] for side in (base, other)]
         shared = {c for c in {*of[0]} & {*of[1]} if c.session is not None and not c.imported}
@@ -82,8 +82,8 @@ class Comparability:
             both = places[0] & places[1]
             sides = [[trial for trial in side if (self._of[trial[1]], trial[0]) in both] for side in sides]
             if not both:
-                return [], [], "no block has both of them from the same session"
-        if self._unit == "target":  # one that others disturbed withholds no verdict on all others
+                return [], [], "no block has both cases in the same session"
+        if self._unit == "target":  # one disturbed target must not withhold the verdict on all others
             lost_blocks = {trial[0] for side in sides for trial in side if trial[1] in self._disturbed}
             sides = [[trial for trial in side if trial[0] not in lost_blocks] for side in sides]
         met = [[trial[1] for trial in side if trial[1] in self._disturbed] for side in sides]
@@ -92,8 +92,8 @@ class Comparability:
             return [], [], disturbance
         lost = len(base) + len(other) - sum(map(len, sides))
         why = (
-            f"{human.plural(lost, self._unit)} left out: of another session, tool or proof of its cache than its "
-            f"counterpart{', or disturbed' if self._unit == 'target' else ''}"
+            f"{human.plural(lost, self._unit)} left out: session, tool or verified cache state differ from the "
+            f"counterpart's{', or it was disturbed' if self._unit == 'target' else ''}"
         )
         return sides[0], sides[1], why if lost else ""
 
@@ -103,7 +103,7 @@ class Comparability:
     def _unlike_sessions(
         self, shared: Collection[Conditions], base: Sequence[Measured], other: Sequence[Measured]
     ) -> set[str | None]:
-        """Sessions in which not the same was verified of both: what another session proves says nothing of these."""
+        """Sessions in which the verified cache states differ. Another session cannot verify the state in these."""
         found = set()
         for session in {c.session for c in shared}:
             of_it = {c for c in shared if c.session == session}
@@ -113,7 +113,7 @@ class Comparability:
         return found
 
     def _refusal(self, base: Sequence[Conditions], other: Sequence[Conditions]) -> str:
-        """In words what sets them apart; empty where that is what was verified."""
+        """What differs between the sides, in words; empty if it is the verified cache state."""
         if any(c.imported for c in (*base, *other)):
             return IMPORTED
         a, b = (Counter(side).most_common(1)[0][0] for side in (base, other))
@@ -121,7 +121,7 @@ class Comparability:
             differences = self._environments(a.target, b.target)
             return f"measured on different targets{': ' if differences else ''}{'; '.join(differences)}"
         if a.session is None or b.session is None:
-            return "in which session a trial was measured is not known: tidy the study again"
+            return "the session of a trial is unknown: tidy the study again"
         if a.session != b.session:
             return f"not measured in the same session ({self._began(a.session)} and {self._began(b.session)})"
         if a.instrument != b.instrument:
@@ -149,9 +149,9 @@ class Comparability:
 
 
 def is_one_proof(base: Sequence[float | None], other: Sequence[float | None]) -> bool:
-    """Whether the same was verified of two cases' caches, by the bytes that storage gave one operation, by trial.
+    """Whether two cases have the same verified cache state, by the bytes that storage gave per operation in each trial.
 
-    None is a trial of which nobody knows; the hundred bytes of a read from memory are none.
+    None is a trial with an unknown amount. A hundred bytes, as in a read from memory, count as zero.
     """
     given = [
         median(bytes_ if bytes_ and bytes_ >= PAGE_OF_MEMORY else 0.0 for bytes_ in side) for side in (base, other)
@@ -160,14 +160,14 @@ def is_one_proof(base: Sequence[float | None], other: Sequence[float | None]) ->
 
 
 def other_proof(base: Sequence[float | None], other: Sequence[float | None]) -> str:
-    """Of two of which not the same was verified: a read from storage is no match for one from a cache."""
+    """Why two cases with different verified cache states get no verdict."""
     known = [[given for given in side if given is not None] for side in (base, other)]
-    said = [human.quantity(median(given), "B") if given else "nobody knows how much" for given in known]
-    return f"not the same proof: for one operation storage gave {said[1]}, and {said[0]} to the base"
+    said = [human.quantity(median(given), "B") if given else "an unknown amount" for given in known]
+    return f"different cache states: per operation, storage gave {said[1]}, and {said[0]} for the base"
 
 
 def bytes_of_storage(results: Results) -> dict[str, float]:
-    """Trial to the bytes that storage itself gave for one operation, of families that ask."""
+    """Map each trial to the bytes that storage gave per operation, for families that measure this."""
     metrics = results.telling("storage")
     trials = [trial for metric in metrics for values in results.by_case(metric).values() for trial in values]
     return {trial: value for trial, value, unit in trials if unit == "B"}

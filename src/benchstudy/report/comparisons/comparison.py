@@ -1,4 +1,4 @@
-"""Comparisons of a page: which cases stand against which, by which margin, and how the outcome is shown."""
+"""Comparisons of a page: which cases are compared, with which margin, and how the outcome is shown."""
 
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
@@ -31,17 +31,18 @@ _VERDICT_KINDS = {Verdict.BETTER: "text verdict better", Verdict.WORSE: "text ve
 _LARGEST_PERCENT = 10.0
 _NOTHING = Cell(("–",), kind="missing")
 
-# A level of the other arm that stands for one of the base's, by factor: {"sync": {"server": "fsync"}}.
+# Levels that count as equal, by factor: {"sync": {"server": "fsync"}} pairs `server` with the base's `fsync`.
 Counterparts = Mapping[str, Mapping[str, str]]
-# (target, case) to why its figures are not those of what is compared, such as of a server; empty where they are.
+# Maps (target, case) to the reason why its figures are not those of the compared system; empty if they are.
 Unfit = Callable[[str, str], str]
 
 
 @dataclass(frozen=True)
 class Row:
-    """One comparison of a page: a metric of a case of `level` against that of `against`; both by their levels.
+    """One comparison of a page: a metric of a case with `level` against that of a case with `against`.
 
-    `about`: the levels that both have, and where theirs differ also the base's; `short`: without the latter.
+    `other` and `base` are the levels of the two cases. `about` names the levels of the case, and those of the base that
+    differ; `short` leaves out the latter.
     """
 
     metric: str
@@ -58,14 +59,14 @@ class Row:
 
 @dataclass(frozen=True)
 class Margins:
-    """The margins that the sessions were held under; `note` says so, or what is wrong with them."""
+    """The margins that applied to the sessions. `note` says when they were declared, or what is wrong with them."""
 
     thresholds: Thresholds
     note: str
 
     @classmethod
     def declared(cls, indexes: Indexes) -> "Margins":
-        """Of the session that was held first: margins that are moved later move no verdict."""
+        """The margins of the first session, so that a later change affects no verdict."""
         held = sorted((s for index in indexes for s in index["sessions"]), key=lambda s: s["started"])
         found = [
             Thresholds(**{name: given[name] for name in ("margin", "margins") if name in given})
@@ -76,17 +77,17 @@ class Margins:
             return cls(Thresholds(), "not declared in the study when it was measured: the default, post hoc")
         moved = any((t.margin, t.margins) != (found[0].margin, found[0].margins) for t in found)
         note = "declared in the study before the measurement"
-        return cls(found[0], note + ("; moved between sessions, and the first one counts" if moved else ""))
+        return cls(found[0], note + ("; changed between sessions, and the first one counts" if moved else ""))
 
 
 class Comparisons:
-    """All comparisons that one call of a page makes; they are one family for the adjustment of their p values.
+    """All comparisons that one call of a page makes; they are one group for the adjustment of their p values.
 
-    `metrics`: names, or {metric: title}. Cases of each level of `factor` stand against those of the level `base` (when
-    left out, of the first level that has such a case) whose other levels are the same, or their `counterparts`. With
-    `across_tools` the tools may differ, because the factor is the tool. A case that is `unfit` gets no verdict. Raises
-    BenchstudyError for an unknown factor, and for a metric that its
-    family does not declare to be better higher or lower.
+    `metrics` are names, or {metric: title}. Each case is compared with the case at the level `base` of `factor` (by
+    default the first level that has such a case) whose other levels are the same, or their `counterparts`. With
+    `across_tools` the tools may differ, because the factor is the tool. An `unfit` case gets no verdict. Raises
+    BenchstudyError for an unknown factor, and for a metric whose family does not declare whether higher or lower is
+    better.
     """
 
     def __init__(
@@ -139,7 +140,7 @@ class Comparisons:
         parts = [levels["target"]] if len(self.results.targets) > 1 and self.factor != "target" else []
         for factor in self.results.factors:
             mine, its = levels[factor], base[factor]
-            # A factor with one level among the cases tells nothing.
+            # A factor with a single level does not distinguish cases.
             if factor == self.factor or mine is None or (mine == its and factor in self._constant):
                 continue
             name = f"{factor.replace('_', ' ')} " if str(mine).isdigit() else ""
@@ -162,7 +163,7 @@ class Comparisons:
         if better is None:
             raise BenchstudyError(
                 f"{metric}: {self.results.family} does not declare whether higher or lower is better (`metrics`), so "
-                "that it cannot be compared"
+                "it cannot be compared"
             )
         margin = self.margins.thresholds.margin_of(self.results.family, metric)
         sides = [values.get((e.target, e.case), []) for e in (base, other)]
@@ -193,19 +194,20 @@ class Comparisons:
 
     @property
     def base_name(self) -> str:
-        """What the rows stand against, for a reader."""
+        """The name of the base, for the reader."""
         bases = {row.against for row in self.rows} or {self.base}
         return human.level(next(iter(bases))) if len(bases) == 1 else "the first"
 
     def nothing(self, caption: str) -> str:
-        """Why there is no comparison at all."""
+        """The reason why there is no comparison."""
         if self.base not in self.levels:
             return f"{caption}: no {self.factor} {self.base} was measured to compare with."
         if len(self.levels) < 2:
-            return f"{caption}: there is one {self.factor} only, and nothing to compare it with."
-        return f"{caption}: no two cases differ in their {self.factor} alone."
+            return f"{caption}: there is only one {self.factor}, so there is nothing to compare."
+        return f"{caption}: no two cases differ only in their {self.factor}."
 
     def table(self, name: str, caption: str) -> Table:
+        """All comparisons, one row each: ratio, verdict, both figures, p value, smallest detectable effect."""
         several = len({row.metric for row in self.rows}) > 1
         base = self.base_name
         head = self.factor.replace("_", " ").capitalize()
@@ -236,7 +238,7 @@ class Comparisons:
         return (name, ratio, verdict_cell(made), *sides, p, Cell((_percent(made.smallest_detectable),), trials))
 
     def _side(self, levels: Mapping[str, Any], arm: Arm, unit: str) -> Cell:
-        """The absolute figure: a ratio without it says nothing of what it is worth."""
+        """The absolute figure, without which a ratio is hard to interpret."""
         href = cells.href(self.results, levels["target"], levels["case"])
         failed = f", {arm.failed} failed" if arm.failed else ""
         figure = human.quantity(arm.median, unit) if arm.median is not None else "–"
@@ -244,11 +246,11 @@ class Comparisons:
 
     @property
     def drawn(self) -> list[str]:
-        """The series of the figure."""
+        """The series that the figure shows."""
         return [human.level(row.level) for row in self.rows if row.outcome.low is not None]
 
     def panels(self, style: Style) -> list[Panel]:
-        """A forest plot a metric; ratios without an interval are in the table only."""
+        """One forest plot per metric. Ratios without an interval are only in the table."""
         found = []
         for rows in by_metric(self.rows).values():
             frame = forest_frame(rows)
@@ -259,7 +261,7 @@ class Comparisons:
         return found
 
     def summary(self) -> str:
-        """How many verdicts there are of each kind, by which margin, and how they come about."""
+        """One paragraph: the number of verdicts of each kind, the margin, and the statistical methods."""
         counts = Counter(row.outcome.verdict for row in self.rows)
         verdicts = ", ".join(f"{counts[verdict]} {verdict.counted}" for verdict in Verdict if counts[verdict])
         metrics = dict.fromkeys(row.metric for row in self.rows)
@@ -274,12 +276,13 @@ class Comparisons:
         adjusted = f"Adjusted by Benjamini-Hochberg over {human.plural(tests, 'test')}; {'; '.join(methods)}."
         return (
             f"{human.plural(len(self.rows), 'comparison')}: {verdicts}. The margin is {margin}, {self.margins.note}. "
-            + (adjusted if tests else "Nothing could be tested; each line says why.")
+            + (adjusted if tests else "Nothing could be tested; each row gives the reason.")
             + "".join(f" {episode.words}." for episode in (episodes.find(self.results) if tests else ()))
         )
 
 
 def by_metric(rows: Sequence[Row]) -> dict[str, list[Row]]:
+    """The rows of each metric, in order."""
     found: dict[str, list[Row]] = {}
     for row in rows:
         found.setdefault(row.metric, []).append(row)
@@ -287,7 +290,7 @@ def by_metric(rows: Sequence[Row]) -> dict[str, list[Row]]:
 
 
 def forest_frame(rows: Sequence[Row]) -> pl.DataFrame:
-    """Ratios that have an interval, as `forest_panel` wants them."""
+    """Ratios that have an interval, with the columns of `forest_panel`."""
     texts = dict.fromkeys(("series", "row", "tip ratio", "tip verdict"), pl.String)
     numbers = dict.fromkeys(("x", "low", "high"), pl.Float64)
     drawn = [
@@ -308,7 +311,7 @@ def forest_frame(rows: Sequence[Row]) -> pl.DataFrame:
 
 
 def calibrations(results: Results, indexes: Indexes, metrics: Titled, declared: Any) -> list[str]:
-    """A sentence on each pair of cases that a family's block, `declared`, describes twice: its rate of false alarms."""
+    """One text on the false-alarm rate for each pair of cases that a family's block, `declared`, describes twice."""
     found = []
     for first, second in twins(declared):
         for factor in results.factors:
@@ -321,7 +324,7 @@ def calibrations(results: Results, indexes: Indexes, metrics: Titled, declared: 
 
 
 def twin_cases(results: Results, declared: Any) -> list[str]:
-    """The cases that a family's block describes for the second time."""
+    """The ids of the cases that repeat another case of a family's block."""
     again = {second for _, second in twins(declared)}
     rows = results.cases.iter_rows(named=True)
     return [row["case"] for row in rows if again & {row[factor] for factor in results.factors}]
@@ -330,17 +333,19 @@ def twin_cases(results: Results, declared: Any) -> list[str]:
 def _calibration(found: Calibration, names: str) -> str:
     alarms, outside = found.alarms, found.excluding_one
     return (
-        f"A/A: {names} are the same case under two names, so that every difference between them is a false alarm. "
+        f"A/A: {names} are the same case under two names, so every difference between them is a false alarm. "
         f"{alarms.count} of {human.plural(alarms.n, 'comparison')} got a verdict of better or worse "
-        f"({alarms.interval}); {outside.count} of {outside.n} intervals leave out a ratio of 1, and one in twenty is "
-        f"expected to. Their ratios lie between {human.times(found.lowest)} and {human.times(found.highest)}: a "
-        "smaller difference than that is noise on this set-up."
+        f"({alarms.interval}); {outside.count} of {outside.n} intervals exclude a ratio of 1, and one in twenty is "
+        f"expected to. The ratios are between {human.times(found.lowest)} and {human.times(found.highest)}: smaller "
+        "differences are noise on this set-up."
     )
 
 
 def twins(declared: Any) -> list[tuple[str, str]]:
-    """Names of what a family's block describes twice: entries of one list that differ in their name only, or of which
-    one says that it is the `same_as` another."""
+    """Pairs of names that a family's block describes twice.
+
+    These are entries of one list that differ only in their name, or of which one is declared `same_as` the other.
+    """
     found: list[tuple[str, str]] = []
     if isinstance(declared, Mapping):
         for value in declared.values():
@@ -367,7 +372,7 @@ def ratio_lines(made: Comparison) -> tuple[str, ...]:
 
 
 def adjusted_lines(made: Comparison) -> tuple[str, ...]:
-    """The p value, against which hypothesis, and over how many tests it is adjusted."""
+    """The lines of a cell: the adjusted p value, its hypothesis, and the number of tests."""
     assert made.adjusted is not None, "only what was tested has a p value"
     return human.p_value(made.adjusted), f"against “{made.against}”", f"of {human.plural(made.tests, 'test')}"
 

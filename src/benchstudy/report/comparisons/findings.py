@@ -1,4 +1,4 @@
-"""What single comparisons found, as plain data: the overview makes its sentences and its table of them."""
+"""The results of single comparisons, as plain data for the sentences and the table of the overview."""
 
 import math
 from collections.abc import Mapping, Sequence
@@ -9,11 +9,11 @@ from benchstudy.report.comparisons.comparison import Comparisons, Row
 from benchstudy.report.comparisons.wording import Wording
 from benchstudy.statistics.comparisons import Comparison, Verdict
 
-MOST = 400  # of one call, the strongest: an overview shows fewer, and the page has all
+MOST = 400  # findings kept per call, the strongest; the page has all
 
 
 def of(found: Comparisons, words: Wording) -> list[dict[str, Any]]:
-    """The comparisons of one call by the metrics that the family's cases are measured for, see `finding`."""
+    """The findings (see `finding`) of one call for the primary metrics of the family's cases."""
     primary = set(found.results.primary_metrics)
     rows = [row for row in found.rows if row.metric in primary]
     shared = [factor for factor in found.results.factors if factor != found.factor]
@@ -32,9 +32,10 @@ def finding(
     metric: str, title: str, unit: str, names: tuple[str, str], where: str,
     cases: tuple[Mapping[str, Any], Mapping[str, Any]], made: Comparison,
 ) -> dict[str, Any]:  # fmt: skip
-    """One comparison. `names`: of the level and of what it stands against; `where`: the end of a sentence about them;
-    `cases`: the levels of both, with `target` and `case`. Values are in the base unit `unit`; a ratio's end that no
-    number holds is None.
+    """One comparison as plain data, with values in the base unit `unit`.
+
+    `names` are those of the level and of the base. `where` ends a sentence about them. `cases` are the levels of both,
+    with `target` and `case`. An infinite end of a ratio's interval becomes None.
     """
     other, base = cases
     return {
@@ -44,7 +45,7 @@ def finding(
         "better": made.better,
         "level": names[0],
         "against": names[1],
-        "base_level": names[1],  # where there is room for a word only
+        "base_level": names[1],  # for places with room for one word
         "where": where,
         "target": other["target"],
         "case": other["case"],
@@ -65,9 +66,9 @@ def finding(
 
 
 def strength(made: Comparison) -> float:
-    """How many times the smallest detectable effect a ratio is, both as logarithms; 0 without a verdict.
+    """A ratio divided by its smallest detectable effect, both as logarithms; 0 without a verdict.
 
-    Of equivalent ones the inverse: the narrower the interval beside the margin, the more it says.
+    For equivalences it is the inverse: the narrower the interval relative to the margin, the stronger.
     """
     if made.ratio is None or made.low is None or made.high is None:
         return 0.0

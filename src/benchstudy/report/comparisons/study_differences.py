@@ -1,4 +1,4 @@
-"""What differs in how two studies measured a family: sessions, hosts, tools, declarations."""
+"""Differences in how two studies measured a family: sessions, hosts, tools, declarations."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
@@ -12,7 +12,7 @@ from benchstudy.report.results import sessions
 
 
 def conditions(pair: FamilyPair) -> Iterator[tuple[str, str, str]]:
-    """(what, base, other) of what differs in how the two were measured."""
+    """Yield (what, base, other) for each difference in how the two were measured."""
     several = len(pair.targets) > 1
     for mine, its in pair.targets.items():
         where = f" on {mine}" if several else ""
@@ -35,7 +35,7 @@ def conditions(pair: FamilyPair) -> Iterator[tuple[str, str, str]]:
 
 
 def facts(pair: FamilyPair) -> list[Difference]:
-    """Every fact of the hosts that differs, as far as it does not move by itself."""
+    """All host facts that differ, except those that change by themselves."""
     found = []
     for mine, its in pair.targets.items():
         held = [pair.base.latest(mine), pair.other.latest(its)]
@@ -45,25 +45,25 @@ def facts(pair: FamilyPair) -> list[Difference]:
 
 
 def declarations(pair: FamilyPair) -> list[Difference]:
-    """What the two studies declared differently of this family, and of their margins."""
+    """The differences between the declarations of this family, the blocks, the seed and the margins."""
     mine, its = (_declared(side, pair.family) for side in (pair.base, pair.other))
     return list(differences(mine, its))
 
 
 def _hosts_by_role(held: Sequence[Mapping[str, Any]], targets: Sequence[str]) -> dict[str, list[Mapping[str, Any]]]:
-    """Role to the facts of the host that played it in each of two sessions; roles that only one has are left out."""
+    """Map each role that both sessions have to the facts of its host in each of the two."""
     facts: list[dict[str, Mapping[str, Any]]] = []
     for session, target in zip(held, targets, strict=True):
         hosts = {name: environment.get("before") or {} for name, environment in session.get("hosts", {}).items()}
         roles = session.get("declared", {}).get("targets", {}).get(target, {}).get("roles", {})
-        # Without roles on record, an only host is told from no other.
+        # If the record has no roles, a single host needs none.
         by_role = {role: hosts.get(host, {}) for role, host in roles.items()}
         facts.append(by_role or dict(zip(["host"], hosts.values(), strict=False)))
     return {role: [facts[0][role], facts[1][role]] for role in facts[0] if role in facts[1]}
 
 
 def _declared(side: Side, family: str) -> dict[str, Any]:
-    """Of the latest session: the family's block, and what else decides how it was measured."""
+    """The family's block in the latest session, and the other keys that decide how it was measured."""
     held = sorted((s for index in side.indexes for s in index["sessions"]), key=lambda session: session["started"])
     declared = held[-1]["declared"] if held else {}
     general = {name: declared.get(name) for name in ("seed", "blocks", "until", "blocks_apart", "thresholds")}

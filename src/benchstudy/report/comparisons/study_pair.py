@@ -1,4 +1,4 @@
-"""What two studies measured of one family: their cases side by side, and the ratio of each."""
+"""One family in two studies: the cases that both measured, and their ratios."""
 
 import json
 from collections.abc import Iterator, Mapping, Sequence
@@ -23,7 +23,7 @@ from benchstudy.statistics.comparisons import Arm, Verdict, compare, judge, refu
 
 @dataclass(frozen=True)
 class Side:
-    """One study's tables of a family, and the records of its sessions."""
+    """The tables of a family in one study, and the records of its sessions."""
 
     study: str
     results: Results
@@ -33,7 +33,7 @@ class Side:
         return next((index for index in self.indexes if index["target"] == target), {})
 
     def latest(self, target: str) -> Mapping[str, Any]:
-        """The record of the last session on a target; empty when there is none."""
+        """The record of the last session on a target; empty if there is none."""
         held = sorted(self.index(target).get("sessions", ()), key=lambda session: session["started"])
         return held[-1] if held else {}
 
@@ -42,7 +42,7 @@ class Side:
 
 
 class FamilyPair:
-    """What two studies measured of one family. `metrics`: those to compare; what a case is measured for when empty."""
+    """One family in two studies. `metrics` are those to compare; if empty, the primary metrics of each case."""
 
     def __init__(self, root: Path, family: str, base: Side, other: Side, metrics: Sequence[str]):
         self.family, self.base, self.other = family, base, other
@@ -52,7 +52,7 @@ class FamilyPair:
 
     @cached_property
     def targets(self) -> dict[str, str]:
-        """Targets of the base to those of the other study: of the same name, or the only one of each."""
+        """Map targets of the base to those of the other study, by name, or if each has only one."""
         mine, its = self.base.results.targets, self.other.results.targets
         if len(mine) == len(its) == 1:
             return {mine[0]: its[0]}
@@ -60,9 +60,9 @@ class FamilyPair:
 
     @cached_property
     def rows(self) -> list[Row]:
-        """One for each metric of each case that both measured, in the base's order.
+        """One row for each metric of each case that both measured, in the base's order.
 
-        Where both were measured in one and the same session, the rows are judged, as on a page of one study.
+        If both were measured in the same session, the rows get verdicts, as on the page of one study.
         """
         found: list[Row] = []
         comparable: list[int] = []
@@ -81,7 +81,7 @@ class FamilyPair:
         return found
 
     def only(self, side: Side) -> list[str]:
-        """Cases that the other study has not, or not on a target that goes with this one."""
+        """The cases of a side that the other study does not have on the corresponding target."""
         against, targets = self.other, self.targets
         if side is self.other:
             against, targets = self.base, {its: mine for mine, its in self.targets.items()}
@@ -91,12 +91,12 @@ class FamilyPair:
 
     @property
     def is_withheld(self) -> bool:
-        """Whether disturbed trials took a verdict."""
+        """Whether disturbed trials withheld a verdict."""
         return any(disturbed.withheld(row.outcome.why) for row in self.rows)
 
     @property
     def indexes(self) -> list[Mapping[str, Any]]:
-        """The records of both studies' sessions, the disturbed one's first."""
+        """The records of both studies' sessions, those of a disturbed study first."""
         sides = sorted((self.base, self.other), key=lambda side: not side.results.disturbed)
         return [index for side in sides for index in side.indexes]
 
@@ -131,14 +131,14 @@ class FamilyPair:
         )
 
     def estimates(self, metric: str, row: Row) -> Iterator[tuple[Side, Estimate]]:
-        """What each of the two says of a row's case, where it has a figure above zero."""
+        """Yield each side with its estimate for a row's case, if the figure is above zero."""
         for side, levels in ((self.base, row.base), (self.other, row.other)):
             found = side.results.estimate(metric, levels["target"], levels["case"])
             if found is not None and found.summary.median:
                 yield side, found
 
     def _withheld(self, metric: str, estimates: tuple[Estimate, Estimate]) -> str:
-        """Why there is not even a ratio: unlike proofs of the two caches, or disturbed trials; else empty."""
+        """The reason why there is no ratio: different verified cache states, or disturbed trials; else empty."""
         sides = (self.base, self.other)
         trials = [
             [trial for trial, _, _ in side.results.by_case(metric).get((estimate.target, estimate.case), ())]
@@ -151,7 +151,7 @@ class FamilyPair:
         return disturbed.compared([side.study for side in sides], met, [len(of) for of in trials])
 
     def _arm(self, side: Side, estimate: Estimate) -> Arm:
-        """Blocks of one session are pairs; those of two, or of unknown ones, have different names."""
+        """The values of a side. Only blocks of the same, known session have the same name, so only these are pairs."""
         found = side.conditions(estimate.target, estimate.case).select("trial", "session", "block")
         blocks = {trial: (session or side.study, block) for trial, session, block in found.iter_rows()}
         points = side.results.observations.filter(
@@ -165,15 +165,15 @@ class FamilyPair:
         return Arm(side.study, estimate.unit, values, names, estimate.failed)
 
     def _apart(self, target: str, case: str) -> str:
-        """Why no verdict is allowed: what trials of the two do not have in common, the session first; else empty."""
+        """The reason why no verdict is allowed: what the trials do not share, the session first; else empty."""
         sides = [
             side.conditions(place, case) for side, place in ((self.base, target), (self.other, self.targets[target]))
         ]
         every = [row for side in sides for row in side.select("imported", "session").iter_rows(named=True)]
         if any(row["imported"] for row in every):
-            return f"{IMPORTED}, nor whether both were measured in the same session"
+            return f"{IMPORTED}, and so is whether both are of the same session"
         if any(row["session"] is None for row in every):
-            return "in which session a trial was measured is not known"
+            return "the session of a trial is unknown"
         found = [
             word
             for word, columns in (
@@ -194,6 +194,7 @@ class FamilyPair:
     # -- how it is shown ---------------------------------------------------------------------------------------------
 
     def table(self) -> Table:
+        """All ratios, one row each: both figures and the verdict."""
         base, other = self.base.study, self.other.study
         title = registry.get(self.family).title
         several = len({row.metric for row in self.rows}) > 1
@@ -217,17 +218,18 @@ class FamilyPair:
         return Cell((figure, f"n = {arm.n}{failed}"), href, "number" if arm.median is not None else "failed")
 
     def summary(self) -> str:
+        """One sentence: the number of ratios, and how many intervals exclude a ratio of 1."""
         made = (row.outcome for row in self.rows)
         drawn = [(m.low, m.high) for m in made if m.low is not None and m.high is not None]
         apart = sum(not low <= 1 <= high for low, high in drawn)
         return (
             f"{human.plural(len(self.rows), 'ratio')} of {human.plural(len({row.about for row in self.rows}), 'case')} "
-            f"that both measured; {apart} of {len(drawn)} intervals leave out a ratio of one."
+            f"that both measured; {apart} of {len(drawn)} intervals exclude a ratio of 1."
         )
 
 
 def _definitions(root: Path, side: Side, family: str) -> dict[tuple[str, str], Any]:
-    """(target, case) to what its trials executed, from the record of one of them; what is not on disk is left out."""
+    """Map (target, case) to what its trials executed, from the record of one of them, if it is on disk."""
     found: dict[tuple[str, str], Any] = {}
     for index in side.indexes:
         folder = paths.family_raw(root, side.study, index["target"], family)

@@ -1,7 +1,7 @@
-"""Two studies beside each other: ratios of what both measured, what differs between them, and no verdict.
+"""The page that compares two studies: ratios of what both measured, and the differences between them.
 
-Studies are measured in sessions of their own. A ratio's interval knows how trials of each session differ among
-themselves; it knows nothing of what lies between two sessions, so nothing here says that one is better.
+Each study has its own sessions. A ratio's interval covers the variation of trials within each session, but not between
+sessions, so there are no verdicts unless both studies share a session.
 """
 
 from collections.abc import Iterator, Sequence
@@ -37,9 +37,9 @@ _MEDIANS = {
 
 
 class TwoStudies(Exhibits):
-    """The page of two studies. `tidy` is the folder that holds the tables of every study.
+    """The page that compares two studies. `tidy` is the folder with the tables of every study.
 
-    Raises BenchstudyError when a study has no tables, and when the two measured no family in common.
+    Raises BenchstudyError if a study has no tables, or if the two have no family in common.
     """
 
     cited_at = ""
@@ -57,55 +57,53 @@ class TwoStudies(Exhibits):
             for name in shared
         ]
         if metrics and not any(pair.rows for pair in self.pairs):
-            raise BenchstudyError(f"no case that both measured gives {' or '.join(metrics)}")
+            raise BenchstudyError(f"no case that both studies measured gives {' or '.join(metrics)}")
 
     def _side(self, study: str, family: str, tidy: str | Path) -> Side:
         results = Results(self.root / tidy / study / family, study=study, family=family)
         return Side(study, results, sessions.family_indexes(self.root, study, family))
 
     def overview(self) -> None:
-        """What stands against what, and what the ratios cannot tell."""
+        """Show what is compared, and what the ratios do not cover."""
         rows = [row for pair in self.pairs for row in pair.rows]
-        self.say(
-            [f"{human.plural(len(self.pairs), 'family')} in common. Every ratio is {self.other} over {self.base}."]
-        )
+        self.say([f"Families in common: {len(self.pairs)}. Every ratio is {self.other} over {self.base}."])
         if any("session" in row.outcome.why for row in rows):
             self.flags(
                 [
-                    "The two are not known to be of one session, so that no difference between them gets a verdict. "
-                    "An interval tells how trials within a session differ; another day, host, kernel or tool is not in "
-                    "it. To have a verdict, measure both as levels of one factor in one study."
+                    "The two studies are not known to share a session, so no difference between them gets a verdict. "
+                    "Intervals cover the variation of trials within a session, but not another day, host, kernel or "
+                    "tool. To get a verdict, measure both as levels of one factor in one study."
                 ]
             )
 
         self.flags([disturbed.remedy(pair.indexes) for pair in self.pairs if pair.is_withheld][:1])
 
     def differing(self) -> None:
-        """What differs in hosts, sessions, tools and declarations."""
+        """Show the differences in hosts, sessions, tools and declarations."""
         rows = [
             (Cell.text(what), Cell.text(registry.get(pair.family).title), Cell.text(mine), Cell.text(its))
             for pair in self.pairs
             for what, mine, its in conditions(pair)
         ]
         head = ("What", "Family", self.base, self.other)
-        self.show_table(Table("conditions", "How the two were measured, where it differs", head, tuple(rows)))
+        self.show_table(Table("conditions", "Differences in how the two were measured", head, tuple(rows)))
         declared = [(pair, difference) for pair in self.pairs for difference in declarations(pair)]
         of_hosts = [(pair, difference) for pair in self.pairs for difference in facts_of_hosts(pair)]
         self.show_tables(
             [
-                _listing("declared", "What the two studies declared differently", head, declared),
-                _listing("facts", "Every fact of the hosts that differs", head, of_hosts),
+                _listing("declared", "Differences between the declarations of the two studies", head, declared),
+                _listing("facts", "All host facts that differ", head, of_hosts),
             ],
-            "The studies declare these families alike, and the hosts are alike in every fact.",
+            "The declarations of these families do not differ, and neither do the host facts.",
             folded=True,
         )
 
     def ratios(self) -> None:
-        """For each family its ratios as a figure and a table, and what only one of the two measured."""
+        """Show the ratios of each family as a figure and a table, and what only one of the two measured."""
         for pair in self.pairs:
             self.heading(registry.get(pair.family).title)
             if not pair.rows:
-                self.say(["No case was measured by both."])
+                self.say(["No case was measured in both studies."])
             else:
                 self.say([pair.summary()])
                 self._figure(pair)
@@ -135,7 +133,7 @@ class TwoStudies(Exhibits):
             self.show_figure(f"{pair.family}-ratios", told, panels, style, [self.other])
 
     def _overlaid(self, pair: FamilyPair) -> None:
-        """The trials of both studies on one axis, a row each case, a panel each metric."""
+        """The trials of both studies on one axis: one row per case, one panel per metric."""
         style = Style((self.base, self.other))
         panels = []
         for metric, rows in by_metric(pair.rows).items():
@@ -155,7 +153,7 @@ class TwoStudies(Exhibits):
 
 
 def _trials(side: Side, estimate: Estimate) -> Iterator[dict[str, Any]]:
-    """Those that gave a figure above zero, each with the way to it in its study's own report."""
+    """The trials with a figure above zero, each with a link to it in its study's own report."""
     key = (estimate.target, estimate.case)
     for trial, value, unit in side.results.by_case(estimate.metric).get(key, ()):
         if value > 0:
@@ -172,7 +170,7 @@ def _median(estimate: Estimate) -> dict[str, Any]:
 
 
 def lines(pairs: Sequence[FamilyPair]) -> Iterator[str]:
-    """The ratios as plain text, for a terminal."""
+    """Yield the ratios as lines of plain text, for a terminal."""
     for pair in pairs:
         yield f"{registry.get(pair.family).title}: {pair.summary()}"
         for row in pair.rows:
@@ -187,7 +185,7 @@ def lines(pairs: Sequence[FamilyPair]) -> Iterator[str]:
 
 
 def facts(pair: FamilyPair) -> dict[str, Any]:
-    """The ratios of a family as plain data; medians in the base unit, None where there is none."""
+    """The ratios of a family as plain data. Medians are in the base unit, or None if there is none."""
     ratios = [
         {
             "case": row.about,

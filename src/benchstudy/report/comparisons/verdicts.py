@@ -1,4 +1,4 @@
-"""What a page's comparisons come to, as plain data for the study's overview."""
+"""Summaries of a page's comparisons, as plain data for the study's overview."""
 
 from collections import Counter
 from collections.abc import Sequence
@@ -12,12 +12,11 @@ from benchstudy.statistics.comparisons import Verdict, tested
 
 
 def summarised(found: Comparisons, caption: str) -> dict[str, Any]:
-    """The comparisons of one call: how many of each verdict, a line a level and metric, and what they rest on.
+    """The comparisons of one call: the number of each verdict, one line per level and metric, and the evidence.
 
-    `tested`: of each comparison that was tested its verdict and p values, for the study as a whole. `detectable`: the
-    least and the largest of the smallest detectable effects, relative. `refused`: why there is no verdict, by how
-    often. `lacking`: the comparisons that have no interval, no adjusted p value, no smallest detectable effect, no
-    trials of one session.
+    `tested`: verdict and p values of each tested comparison, for the study as a whole. `detectable`: the lowest and the
+    highest smallest detectable effect, relative. `refused`: the reasons for no verdict, each with its count. `lacking`:
+    the comparisons without an interval, an adjusted p value, a smallest detectable effect, or trials of one session.
     """
     outcomes = [row.outcome for row in found.rows]
     detectable = [o.smallest_detectable for o in outcomes if o.smallest_detectable is not None]
@@ -51,7 +50,7 @@ def _name(row: Row) -> str:
 
 
 def lines(found: Comparisons) -> list[dict[str, str]]:
-    """A line a pair of levels and metric: name, verdict, kind, ratio, why."""
+    """One line per pair of levels and metric: name, verdict, kind, ratio, why."""
     groups: dict[tuple[str, str, str], list[Row]] = {}
     for row in found.rows:
         groups.setdefault((row.level, row.against, row.title), []).append(row)
@@ -62,7 +61,7 @@ def lines(found: Comparisons) -> list[dict[str, str]]:
 
 
 def answer(found: Comparisons, question: str) -> dict[str, Any]:
-    """The comparisons of one call as a short answer, as `Page.show_answers` wants them."""
+    """The comparisons of one call as a short answer for `Page.show_answers`."""
     said = []
     for line in lines(found):
         one = line["kind"] != "mixed"
@@ -79,12 +78,12 @@ def _line(name: str, title: str, rows: list[Row]) -> dict[str, str]:
     reasons = {row.outcome.why for row in rows} if len(said) == 1 else set()
     withheld = sum(disturbed.withheld(row.outcome.why) for row in rows)
     if withheld and len(rows) > 1:
-        reasons = {f"{withheld} of {len(rows)} withheld for disturbed trials, which the page's table names"}
+        reasons = {f"{withheld} of {len(rows)} withheld because of disturbed trials, which the page's table names"}
     ratios = [row.outcome.ratio for row in rows if row.outcome.ratio is not None]
     return {
         "name": f"{name}, {title}" if title else name,
         "verdict": verdicts + (f" of {len(rows)}" if len(rows) > 1 else ""),
-        # The colour of a line that says one thing only.
+        # Decides the colour of a line with a single verdict.
         "kind": said[0] if len(said) == 1 else "mixed",
         "ratio": _range(ratios),
         "why": next(iter(reasons)) if len(reasons) == 1 else "",
@@ -95,5 +94,5 @@ def _range(ratios: list[float]) -> str:
     if not ratios:
         return "no ratio"
     low, high = human.times(min(ratios)), human.times(max(ratios))
-    # Of several ratios; a dash would make an interval of it.
+    # Written with words, because a dash would look like an interval.
     return low if low == high else f"from {low} to {high}"

@@ -1,4 +1,4 @@
-"""How a sentence says under which circumstances two things were compared, in the words of the family they are of."""
+"""How a sentence describes the setting of a comparison, in the words of its family."""
 
 import re
 from collections.abc import Callable, Mapping
@@ -14,25 +14,28 @@ _SIZE = re.compile(r"\b(\d+(?:\.\d+)?)([kKMGT]i?B)\b")
 
 @dataclass(frozen=True)
 class Wording:
-    """`setting`: from the levels that both sides share to the end of a sentence, "to write 100 MB with fsync".
-    `levels`: by factor, what a sentence calls those that are no names, such as "yes".
+    """How sentences about a family name settings and levels.
+
+    `setting` makes the end of a sentence from the levels that both sides share: "to write 100 MB with fsync". `levels`
+    has, by factor, phrases for levels that are no names, such as "yes".
     """
 
     setting: Callable[[Mapping[str, Any]], str]
     levels: Mapping[str, Mapping[str, str]]
 
     def name(self, factor: str, level: str) -> str:
+        """What a sentence calls a level of a factor."""
         return self.levels.get(factor, {}).get(level, human.level(level))
 
 
 def of(family: str) -> Wording:
-    """What the family's own `page/wording.py` says as `setting` and `LEVELS`; its levels listed, where it has none."""
+    """The wording of a family: `setting` and `LEVELS` of its `page/wording.py`; without one, the levels are listed."""
     part = registry.part(family, _PART) if family in registry.names() else None
     return Wording(_listed, {}) if part is None else Wording(part.setting, getattr(part, "LEVELS", {}))
 
 
 def size(level: str) -> str:
-    """A size with a space before its unit: "100 MB"."""
+    """A level with a space before the unit of a size: "100MB" is "100 MB"."""
     return _SIZE.sub(r"\1 \2", level)
 
 
