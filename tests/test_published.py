@@ -249,7 +249,7 @@ def test_a_family_of_another_package_has_its_section_after_ours(sixth, tmp_path)
     root = tmp_path / "project"
     with pages_made_in(root):
         without = published_page(root)
-        assert "## Sixth" in without and "Not in data/published: sixth.csv." in without and "Read from" not in without
+        assert "## Sixth" in without and "data/published has no sixth.csv." in without and "Read from" not in without
         (root / "data/published/sixth.csv").write_text(
             "page,section,statistic,value,unit,as_printed,source_line\nhttps://example.org,Results,mean,1.5,s,1.5 s,7\n"
         )

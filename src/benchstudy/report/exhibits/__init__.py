@@ -1,1 +1,1 @@
-"""From results to what a page shows and writes beside itself."""
+"""Turns results into what a page shows and into the files beside it."""

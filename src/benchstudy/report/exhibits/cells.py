@@ -1,4 +1,4 @@
-"""From estimates to table cells: a figure with what stands behind it, and the way to its trials."""
+"""Turns estimates into table cells: a figure with its evidence and a link to its trials."""
 
 import re
 import textwrap
@@ -15,7 +15,7 @@ from benchstudy.report.tables.tables import MISSING, Cell, Table
 from benchstudy.statistics import histograms, stats
 
 _SHORT_CAUSE = 56
-# Where it went wrong; what went wrong is behind it.
+# The place of a failure at the beginning of a cause; what failed follows it.
 _WHERE = re.compile(r"^service \S+: (?:(?:start|setup)-failed: )?")
 
 
@@ -25,12 +25,11 @@ def href(results: Results, target: str, case: str) -> str:
 
 
 def estimate_cell(results: Results, estimate: Estimate | None, form: str, unit: str | None = None) -> Cell:
-    """One case's figure; a failure says why and how often.
+    """The cell of one case: its figure and interval, or why and how often it failed.
 
-    What stands out is the median, whose interval stands beneath it. `form`: "median", "page" (with the storage page's
-    own mean, deviation and p50 as a last line), "mean" (with that as the first) or "range" (lowest to highest, for what
-    must hold in every trial).
-    `unit` replaces the metric's own, "%" for a share.
+    `form` decides the lines: "median" (median, then its interval), "page" (and mean, deviation and p50 in the storage
+    page's format), "mean" (that format first) or "range" (lowest to highest, for what must hold in every trial).
+    `unit` replaces the metric's own unit, such as "%" for a share.
     """
     if estimate is None:
         return MISSING
@@ -54,7 +53,7 @@ def estimate_cell(results: Results, estimate: Estimate | None, form: str, unit: 
 
 
 def failures(estimate: Estimate) -> list[str]:
-    """Why trials failed, in a few words a reason: "OOM (2 of 6)", "failed: connection refused (1 of 6)"."""
+    """Why trials failed, in a few words per reason: "OOM (2 of 6)", "failed: connection refused (1 of 6)"."""
     found: Counter[str] = Counter()
     for reason, count in estimate.causes:
         found[short_cause(reason)] += count
@@ -62,7 +61,7 @@ def failures(estimate: Estimate) -> list[str]:
 
 
 def short_cause(reason: Reason) -> str:
-    """A cause as a cell can hold it; the whole of it stands at the trials."""
+    """A cause shortened for a cell; the list of trials has the whole text."""
     if reason.cause is Cause.OOM:
         return "OOM"
     cause = _WHERE.sub("", reason.words)
@@ -75,10 +74,10 @@ def short_cause(reason: Reason) -> str:
 def percentile_table(
     results: Results, latencies: pl.DataFrame, name: str, percentiles: Sequence[float], kind: str, caption: str
 ) -> Table:
-    """Percentiles of histograms merged over trials, a row a case and operation.
+    """Percentiles of merged histograms of all trials, one row per case and operation.
 
-    `latencies`: the series `latency_histogram` of one kind of latency. Each percentile is the bucket it lies in;
-    under it stands the median over trials of the trials' own percentiles.
+    `latencies` is the series `latency_histogram` of one kind of latency. Each percentile is the bucket that it lies in;
+    below it is the median over trials of the trials' own percentiles.
     """
     keys = ["target", "case", "op"]
     merged = histograms.merge_histograms(latencies, keys)

@@ -1,6 +1,6 @@
-"""Showing things in a notebook, and writing each of them below the page's exports.
+"""Shows figures, tables and sentences in a notebook, and writes each of them below the page's exports.
 
-Everything that comes from data is escaped here or below; a notebook never puts a name into HTML itself.
+All text from data is escaped here or in lower layers; a notebook never puts a name into HTML itself.
 """
 
 import html
@@ -26,86 +26,86 @@ from benchstudy.report.tables import listings
 from benchstudy.report.tables.listings import Listing
 from benchstudy.report.tables.tables import TABLE_FORMATS, Table, anchor, unbroken
 
-# Of a page's figure, on the study's overview.
+# Panels of a page's figure that the study's overview shows.
 OVERVIEW_PANELS = 2
-_NARROW = 3  # columns at most of a table that stands beside another one
+_NARROW = 3  # columns; a table with more is not shown beside another one
 
 
 class Exhibits:
-    """What is shown on a page of `study` and, as files, below the folder `output`, absolute or relative to the project.
+    """A page of `study`. What it shows is also written below the folder `output`, absolute or relative to the project.
 
     The page itself is expected beside `output` (`reports/<study>/<page>.html`), so links start from there.
     """
 
-    # Where the study says how it is cited, as seen from the page; empty for a page of several studies.
+    # The link from the page to the study's citation; empty for a page of several studies.
     cited_at = "index.html#cite"
 
     def __init__(self, *, study: str, output: str | Path):
         self.root = paths.project_root()
         self.study, self.output = study, self.root / output
-        # The figure of the page that the study's overview shows, by its name; the first one when left empty.
+        # The name of the figure that the study's overview shows; if empty, it is the first one.
         self.headline = ""
         self._shown: Counter[str] = Counter()
         self._noted: dict[str, dict[str, Any]] = {}
         if not self.output.resolve().is_relative_to(paths.reports(self.root).resolve()):
-            # Whoever runs cells by hand, as in Jupyter Lab, is told, and what is published stays as it is.
+            # A notebook that is run by hand, as in Jupyter Lab, does not change the published reports, and says so.
             self.say(
                 [
-                    f"Figures and tables of this run are files below {self.output}; nothing below reports/ is written. "
-                    "Another folder is another `output` among the parameters."
+                    f"This run writes its files below {self.output}, and nothing below reports/. To use another "
+                    "folder, set `output` among the parameters."
                 ]
             )
 
     @cached_property
     def published_form(self) -> str:
-        """How cells are written where the published pages have a format of their own: as the study declares it."""
+        """The form of cells that follow the published pages' format ("page" or "mean"), as the study declares it."""
         declared = lint_list.declared(self.root, self.study)
         return "mean" if declared and declared.stands_out == "mean" else "page"
 
     def note(self, kind: str, name: str, entry: Any) -> None:
-        """Keep `entry`, plain data, for the study's overview: `overview.json` has them by kind and name."""
+        """Store `entry`, plain data, in `overview.json` for the study's overview, by kind and name."""
         self._noted.setdefault(kind, {})[name] = entry
         self.output.mkdir(parents=True, exist_ok=True)
         text = json.dumps(self._noted, ensure_ascii=False, indent=1, allow_nan=False)
         (self.output / NOTES).write_text(text + "\n", encoding="utf-8")
 
     def show_answers(self, answers: Sequence[Mapping[str, Any]]) -> None:
-        """`{what, lines: [{name, value, evidence}], note}` each, all plain text: here, and in `answer.json`."""
+        """Show answers, `{what, lines: [{name, value, evidence}], note}` of plain text, and write `answer.json`."""
         self.output.mkdir(parents=True, exist_ok=True)
         (self.output / ANSWER).write_text(json.dumps(answers, ensure_ascii=False, indent=1), encoding="utf-8")
         show(evidence.answers(answers))
 
     def say(self, sentences: Iterable[str]) -> None:
-        """Sentences that come from data, a paragraph each."""
+        """Show sentences that come from data, one paragraph each."""
         show("".join(f"<p>{html.escape(text)}</p>" for text in sentences))
 
     def heading(self, text: str) -> None:
-        """A heading that comes from data, of the third level."""
+        """Show a third-level heading that comes from data."""
         show(f"<h3>{html.escape(text)}</h3>")
 
     def points(self, groups: Iterable[tuple[str, Iterable[str]]]) -> None:
-        """Sentences that come from data, as a list under each heading."""
+        """Show sentences that come from data, as a list below each heading."""
         for title, sentences in groups:
             items = "".join(f"<li>{html.escape(unbroken(text))}</li>" for text in sentences)
             show(f'<h3>{html.escape(title)}</h3><ul class="weak">{items}</ul>')
 
     def flags(self, sentences: Iterable[str]) -> None:
-        """Findings that a reader must not overlook, each in a paragraph of its own."""
+        """Show findings that a reader must not overlook, one paragraph each. Text between backticks is code."""
         coded = (re.sub("`([^`]+)`", r"<code>\1</code>", html.escape(text)) for text in sentences)
         show("".join(f'<p class="flag">{text}</p>' for text in coded))
 
     @contextmanager
     def folded(self, summary: str) -> Iterator[None]:
-        """What is shown inside is behind `summary`: closed on a screen, open in print, there without scripts."""
+        """Fold what is shown inside below `summary`: closed on a screen, open in print. It needs no script."""
         with _held() as shown:
             yield
         if shown:
             show(_fold(summary, "".join(shown)))
 
     def show_table(self, table: Table) -> None:
-        """Show a table and write its files. Without rows, its caption says that there is nothing.
+        """Show a table and write its files. For a table without rows, a sentence says that nothing was measured.
 
-        A table that decides nothing, because each of its comparisons lacks a verdict, is folded behind its caption.
+        A table of comparisons without a single verdict is folded below its caption.
         """
         if not table.rows:
             return self._nothing(table.caption)
@@ -113,8 +113,9 @@ class Exhibits:
         show(_fold(f"{table.caption}: none of {len(table.rows)} has a verdict", made) if table.is_undecided else made)
 
     def show_tables(self, tables: Iterable[Table], nothing: str, folded: bool = False) -> None:
-        """Tables below one another, narrow ones side by side where there is room, `folded` each under its caption; the
-        sentence `nothing` when there is none.
+        """Show tables below one another, narrow ones side by side if there is room.
+
+        With `folded`, each is folded below its caption. If all are empty, the sentence `nothing` is shown.
         """
         shown, narrow = "", [""]
         for table in tables:
@@ -128,7 +129,7 @@ class Exhibits:
         show(shown + _beside(narrow) or f'<p class="none">{html.escape(nothing)}</p>')
 
     def show_listings(self, name: str, groups: Iterable[tuple[str, Sequence[Listing]]], nothing: str) -> None:
-        """Texts that keep their columns, each group side by side under its title, and as a file of the tables."""
+        """Show preformatted texts, each group side by side below its title, and write them as files of the tables."""
         shown = ""
         for title, listed in groups:
             stem = listings.write(name, title, listed, self.output / "tables")
@@ -140,12 +141,12 @@ class Exhibits:
         self, name: str, caption: str, panels: Sequence[Panel], style: Style, in_legend: Iterable[str] = (),
         legend: str = "Series",
     ) -> None:  # fmt: skip
-        """Panels side by side as one figure, here and as files; `in_legend`: the series that are in them."""
+        """Show panels side by side as one figure, and write its files. `in_legend` are the series in the panels."""
         if not panels:
             return self._nothing(caption)
         present = set(in_legend)
         shown = tuple(series for series in style.names if series in present)
-        alt = f"{caption} The same figures stand in the tables of this page."
+        alt = f"{caption} The tables of this page have the same figures."
         figure = Figure(name, caption, alt, tuple(panels), style, shown, legend)
         stems = figure.write(self.output / "figures")
         if name == self.headline or not (self.headline or "figures" in self._noted):
@@ -165,12 +166,12 @@ class Exhibits:
         return f'{table.html(self._next("Table"))}<p class="downloads ways">{files}{ways}</p>'
 
     def _next(self, kind: str) -> str:
-        """ "Figure 2": the number of what is shown now, in the order of the page."""
+        """The number of the current figure or table, in the order of the page: "Figure 2"."""
         self._shown[kind] += 1
         return f"{kind} {self._shown[kind]}"
 
     def _ways(self, anchor: str) -> str:
-        """The address of one figure or table, and how to cite it."""
+        """Links to one figure or table, and to the citation."""
         cite = f' · <a href="{html.escape(self.cited_at)}">cite</a>' if self.cited_at else ""
         return f' · <a href="#{html.escape(anchor)}">link to this</a>{cite}'
 
@@ -185,12 +186,12 @@ class Exhibits:
         return " · ".join(links)
 
 
-# What is shown while something is folded, the innermost fold last.
+# The parts of the open folds, the innermost fold last.
 _HELD: list[list[str]] = []
 
 
 def show(content: str) -> None:
-    """HTML as the output of a notebook's cell, or as a part of what is being folded."""
+    """Show HTML as the output of a notebook's cell, or add it to the innermost open fold."""
     if _HELD:
         _HELD[-1].append(content)
     else:
@@ -207,7 +208,7 @@ def _held() -> Iterator[list[str]]:
 
 
 def _beside(narrow: list[str]) -> str:
-    """Narrow tables in columns; what was given is used up."""
+    """Narrow tables side by side. Empties the list."""
     found, narrow[:] = "".join(narrow), []
     return f'<div class="beside">{found}</div>' if found else ""
 

@@ -1,4 +1,4 @@
-"""From results to the frames that panels draw (see panels.py for the columns)."""
+"""Turns results into the frames that panels draw; panels.py describes their columns."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -15,9 +15,9 @@ from benchstudy.statistics import histograms
 
 
 def label(results: Results, levels: Mapping[str, Any], series: str, x: str | None = None) -> str:
-    """What a series is called: its level, from how many clients, and the target where a study has several.
+    """The name of a series: its level, the number of clients, and the target if a study has several.
 
-    `x`: what its points are drawn over; there they need not tell it.
+    `x` is the column on the x axis, which the name leaves out.
     """
     name = human.level(str(levels[series]))
     if levels.get(CLIENTS) and series != CLIENTS and x != NUMBER:
@@ -37,7 +37,7 @@ def style(results: Results, series: str, where: Where | None = None, x: str | No
 
 
 def points(results: Results, metric: str, series: str, where: Where, x: str | None = None) -> pl.DataFrame:
-    """One row a trial: series, y, unit, trial, tooltips, and the case's numeric column `x` when one is named."""
+    """One row per trial: series, y, unit, trial, tooltips, and x if the case's numeric column `x` is named."""
     results.require_factors([series] if x is None else [series, x])
     found = results.points(metric, where).drop_nulls(series)
     texts = [human.quantity(value, unit) for value, unit in found.select("value", "unit").iter_rows()]
@@ -60,14 +60,14 @@ def points(results: Results, metric: str, series: str, where: Where, x: str | No
 
 
 def leading(results: Results, points: pl.DataFrame) -> pl.DataFrame:
-    """With the way to each `trial` as `href`, where that is not the page of the figure."""
+    """The points with a link to each trial as `href`, if trials are not on the page of the figure."""
     if results.places.detail != "apart":
         return points
     return points.with_columns(href=pl.col("trial").map_elements(results.places.href, return_dtype=pl.String))
 
 
 def estimates(results: Results, metric: str, series: str, where: Where, x: str | None = None) -> pl.DataFrame:
-    """One row a case that has a median: series, y (median), low, high, tooltips, and `x` when one is named."""
+    """One row per case with a median: series, y (median), low, high, tooltips, and x if a column `x` is named."""
     rows = [
         {
             "series": label(results, estimate.levels, series, x),
@@ -87,7 +87,7 @@ def estimates(results: Results, metric: str, series: str, where: Where, x: str |
 
 
 def latencies(results: Results, kind: str) -> pl.DataFrame | None:
-    """Histograms of one kind of latency with the levels of their cases; None when no job measured any."""
+    """Histograms of one kind of latency, with the levels of their cases; None if there are none."""
     found = results.series("latency_histogram")
     if found is None:
         return None
@@ -96,24 +96,27 @@ def latencies(results: Results, kind: str) -> pl.DataFrame | None:
 
 
 def curves(results: Results, fitted: pl.DataFrame, series: str, where: Where, x: str | None = None) -> pl.DataFrame:
-    """Fitted laws of the chosen cases for a panel: series, x, y, low, high. `fitted`: these, target and factors."""
+    """Fitted laws of the chosen cases for a panel: series, x, y, low, high.
+
+    `fitted` has x, y, low, high, `target`, and the factors.
+    """
     chosen = fitted.join(results.select(where).select("target", "case"), on=["target", "case"], how="semi")
     numbers = [pl.col(name).round_sig_figs(5) for name in ("x", "y", "low", "high")]
     return chosen.with_columns(series=_labels(results, chosen, series, x)).select("series", *numbers)
 
 
 def cumulative_steps(results: Results, histogram: pl.DataFrame, series: str, by: Sequence[str]) -> pl.DataFrame:
-    """Cumulative shares of merged histograms: `by`, series, x (upper edge of a bucket, seconds), fraction, tooltip."""
+    """Cumulative shares of merged histograms: `by`, series, x (upper edge of a bucket in s), fraction, tooltips."""
     named = histogram.with_columns(series=_labels(results, histogram, series))
     steps = histograms.cumulative(named, [*by, "series"]).filter(pl.col("count") > 0)
     steps = _thinned(steps, [*by, "series"])
-    # Near its end by what is left: of the slowest operations the last digits tell.
+    # Near the end, print the remaining share, because only its digits distinguish the slowest operations.
     left = ((1 - pl.col("fraction")) * 100).round_sig_figs(2)
     percent = (
         pl.when(pl.col("fraction") < 0.99).then((pl.col("fraction") * 100).round_sig_figs(3)).otherwise(100 - left)
     )
     share = percent.round(6).cast(pl.String) + " %"
-    # Four digits of a bucket's edge are more than a screen shows, and a third of the bytes.
+    # Four digits of a bucket's edge are more than a screen shows, and take a third of the bytes.
     return steps.select(
         *by,
         "series",
@@ -124,8 +127,8 @@ def cumulative_steps(results: Results, histogram: pl.DataFrame, series: str, by:
 
 
 def _thinned(steps: pl.DataFrame, by: Sequence[str]) -> pl.DataFrame:
-    """Without steps that nobody could see: one in each half percent is kept, and ten in each decade of the tail."""
+    """Remove invisible steps: keep one per half percent, and ten per decade of the tail."""
     tail = (-(1 - pl.col("fraction")).clip(1e-9).log10() * 10).floor()
     seen = pl.struct((pl.col("fraction") * 200).floor(), tail)
-    # The last of those that look the same: it ends where the next visible step begins.
+    # Keep the last of the steps that look the same: it ends where the next visible step begins.
     return steps.filter((seen != seen.shift(-1)).over(by).fill_null(True))

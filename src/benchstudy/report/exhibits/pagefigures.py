@@ -1,4 +1,4 @@
-"""The figures that a family's page makes of its results."""
+"""The figures of a family's page."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
@@ -12,12 +12,12 @@ from benchstudy.report.figures.panels import Axis, Panel, Reference, Style, cdf_
 from benchstudy.report.results.results import Results, Titled, Where
 from benchstudy.report.scrutiny import disturbed
 
-# Choices of cases, each under the title of its panel or table.
+# Choices of cases, each by the title of its panel or table.
 Views = Mapping[str, Where]
 
 
 class PageFigures(Exhibits):
-    """Every trial is a point in them, and leads to its command and files."""
+    """Methods that show figures. Every trial is a point, and links to its command and files."""
 
     results: Results
 
@@ -32,10 +32,10 @@ class PageFigures(Exhibits):
         self, name: str, metric: str, *, x: str, x_title: str, series: str, views: Views, caption: str,
         y_title: str = "", x_unit: str = "B", fitted: pl.DataFrame | None = None,
     ) -> None:  # fmt: skip
-        """The metric against a numeric column of the case table, log-log, one panel a view.
+        """Plot a metric against a numeric column of the case table, log-log, one panel per view.
 
-        `y_title`: where it is another than the metric's. `x_unit`: the base unit of that column. `fitted`: laws to draw
-        through the points, with their intervals (rows as `figuredata.curves` wants them).
+        `y_title` replaces the metric's title. `x_unit` is the base unit of the column. `fitted` has laws to draw
+        through the points, with their intervals; `figuredata.curves` describes its rows.
         """
         style = figuredata.style(self.results, series, x=x)
         points = {view: figuredata.points(self.results, metric, series, where, x) for view, where in views.items()}
@@ -62,7 +62,7 @@ class PageFigures(Exhibits):
         if lines:
             self.show_figure(name, said, lines, style, shown[True])
         if lone:
-            # One place is no trend: its figure stands in the tables, and the drawing behind this.
+            # A single point is no trend: the tables have its figure, and the panel is folded.
             with self.folded(
                 f"{human.plural(len(lone), 'panel')} with a single point per series ({human.noun(x_title)})"
             ):
@@ -72,7 +72,7 @@ class PageFigures(Exhibits):
         self, name: str, metrics: Titled, *, series: str, where: Where, value_title: str, caption: str,
         references: Mapping[str, Sequence[Reference]] | None = None, log: bool = False,
     ) -> None:  # fmt: skip
-        """Every trial of each series on one axis, a panel a metric, with published reference lines."""
+        """Plot every trial of each series on one axis, one panel per metric, with published reference lines."""
         style = figuredata.style(self.results, series, where)
         panels, drawn = [], []
         for metric, title in self.results.titles(metrics).items():
@@ -91,7 +91,7 @@ class PageFigures(Exhibits):
         self.show_figure(name, said, panels, style)
 
     def latency_cdf(self, name: str, *, series: str, kind: str, caption: str) -> None:
-        """Shares of operations by latency, from histograms laid together over trials; a panel a job and operation."""
+        """Plot shares of operations by latency, from merged histograms, one panel per job and operation."""
         histogram = figuredata.latencies(self.results, kind)
         if histogram is None:
             return self._nothing(caption)
@@ -101,10 +101,10 @@ class PageFigures(Exhibits):
         self, name: str, histogram: pl.DataFrame | None, *, series: str, panels: Sequence[str], caption: str,
         ordered: bool = False,
     ) -> None:  # fmt: skip
-        """Shares of operations by latency, trials laid together: a panel for each combination of the columns `panels`.
+        """Plot shares of operations by latency, from merged histograms, one panel per combination of `panels`.
 
-        `histogram`: target, case, the case's levels, lower_s, upper_s, count; None when nobody
-        measured any. `ordered`: the series are numbers.
+        `histogram` has the columns target, case, the case's levels (`panels` are some of these), lower_s, upper_s and
+        count; it is None if nothing was measured. `ordered`: the series are numbers.
         """
         if histogram is None or histogram.is_empty():
             return self._nothing(caption)
@@ -133,7 +133,7 @@ def _stopped(caption: str) -> str:
 
 
 def _counted(panels: Iterable[pl.DataFrame], *x: str) -> str:
-    """ "n = 6", or from the fewest to the most trials of a series of a panel, at one x where there are several."""
+    """The number of trials per series and panel, and per x if given: "n = 6", or the range "n = 4–6"."""
     counts = [count for points in panels for count in points.group_by("series", *x).len()["len"]]
     low, high = min(counts), max(counts)
     return f"n = {low}" if low == high else f"n = {low}–{high}"

@@ -1,4 +1,4 @@
-"""The tables that a family's page makes of its results."""
+"""The tables of a family's page."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
@@ -15,7 +15,7 @@ from benchstudy.report.tables.tables import Cell, Table
 
 
 class PageTables(Exhibits):
-    """Every figure in them leads to the trials of its case."""
+    """Methods that show tables. Every figure links to the trials of its case."""
 
     results: Results
 
@@ -26,7 +26,7 @@ class PageTables(Exhibits):
         self, name: str, metric: str, *, rows: str, columns: Sequence[str], where: Where, caption: str,
         cell: str = "page",
     ) -> None:  # fmt: skip
-        """Levels of `rows` down, levels of `columns` across; each cell one case, linked to its trials.
+        """Show a metric with levels of `rows` down and levels of `columns` across; each cell is one case.
 
         `cell`: "page" for the storage page's format with mean, deviation and p50, "median" for rates.
         """
@@ -48,10 +48,10 @@ class PageTables(Exhibits):
         self, name: str, metrics: Titled, *, rows: Sequence[str], caption: str, where: Where | None = None,
         cell: str = "median", units: Mapping[str, str] | None = None,
     ) -> None:  # fmt: skip
-        """One row a case, one column a metric; metrics nobody gave are left out.
+        """Show one row per case and one column per metric, without metrics that no trial gave.
 
-        `units`: to print a metric in, where it is not its own: {metric: "%"}. `cell` as for `table`, or "range" for
-        what must hold in every trial.
+        `units` replaces units of metrics: {metric: "%"}. `cell` is as for `table`, or "range" for what must hold in
+        every trial.
         """
         self.results.require_factors(rows)
         rows = self._with_target(rows, where or {})
@@ -71,9 +71,9 @@ class PageTables(Exhibits):
         self.show_table(Table(name, caption, headings, tuple(body)))
 
     def frame_table(self, name: str, frame: pl.DataFrame, columns: Mapping[str, tuple[str, str]], caption: str) -> None:
-        """Any frame as a table: `columns` maps its columns to (heading, unit); an empty unit is text.
+        """Show any frame as a table. `columns` maps its columns to (heading, unit); an empty unit is text.
 
-        Figures lead to the trials of the case that the columns `target` and `case` name.
+        Figures link to the trials of the case that the columns `target` and `case` name.
         """
         body = []
         for row in frame.iter_rows(named=True):
@@ -86,14 +86,14 @@ class PageTables(Exhibits):
         self.show_table(Table(name, caption, tuple(heading for heading, _ in columns.values()), tuple(body)))
 
     def latency_table(self, name: str, percentiles: Sequence[float], *, kind: str, caption: str) -> None:
-        """Percentiles of histograms laid together over trials, and what the trials say one by one."""
+        """Show percentiles of merged histograms, and the medians over trials of the trials' own percentiles."""
         histogram = figuredata.latencies(self.results, kind)
         if histogram is None:
             return self._nothing(caption)
         self.show_table(cells.percentile_table(self.results, histogram, name, percentiles, kind, caption))
 
     def _with_target(self, columns: Sequence[str], where: Where) -> list[str]:
-        """And with the number of clients, where cases have one."""
+        """The columns, with the target and the number of clients if these differ between cases."""
         several = len(self.results.targets) > 1 and "target" not in where
         loaded = CLIENTS in self.results.cases.columns and CLIENTS not in where
         return [*(["target"] if several else []), *columns, *([CLIENTS] if loaded else [])]

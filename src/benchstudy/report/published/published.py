@@ -1,4 +1,4 @@
-"""Figures that others published (data/published/*.csv), shown apart from measured ones; what is impossible is flagged.
+"""Figures that others published (data/published/*.csv), separate from measured ones. Impossible figures are flagged.
 
 They come from other hosts, days and tools, so nothing here compares them with a measurement.
 """
@@ -21,7 +21,7 @@ _SHORT = {"ssd": "SSD"}
 
 
 def read(path: Path, where: Mapping[str, str]) -> pl.DataFrame:
-    """Rows of a published table whose columns have the given texts. Raises BenchstudyError without the file."""
+    """Rows of a published table whose columns have the given texts. Raises BenchstudyError if the file is missing."""
     if not path.is_file():
         raise BenchstudyError(f"{path}: no such table of published figures; see data/published/README.md")
     rows = pl.read_csv(path, infer_schema_length=None)
@@ -31,13 +31,16 @@ def read(path: Path, where: Mapping[str, str]) -> pl.DataFrame:
 
 
 def title(path: Path) -> str:
-    """What the page of a published table is called: the first row's `page`, or the file's name."""
+    """The title of the page that a published table is from: the first row's `page`, or the file's name."""
     rows = read(path, {})
     return str(rows["page"][0]) if "page" in rows.columns and rows.height and rows["page"][0] else path.stem
 
 
 def table(path: Path, name: str, *, rows: str, columns: str, where: Mapping[str, str], caption: str) -> Table:
-    """Published means with deviation and p50: levels of `rows` down, of `columns` across, impossible ones flagged."""
+    """A table of published means with deviation and p50, levels of `rows` down and of `columns` across.
+
+    Impossible figures are flagged.
+    """
     cells: dict[tuple[str, str], dict[str, dict[str, Any]]] = {}
     for row in read(path, where).iter_rows(named=True):
         cells.setdefault((row[rows], row[columns]), {})[row["statistic"]] = row
@@ -48,16 +51,16 @@ def table(path: Path, name: str, *, rows: str, columns: str, where: Mapping[str,
 
 
 def printed(text: str | None) -> Cell:
-    """A figure as its page has it; None: it has none."""
+    """A cell with a figure as printed on its page; None if the page has none."""
     return Cell((text,), kind="published") if text is not None else MISSING
 
 
 def beside(
     table: Table, heads: Sequence[str], ours: Mapping[str, Sequence[Cell]], order: Callable[[str], Any] | None = None
 ) -> Table:
-    """A published table with measured columns to its right, row for row; rows that only we have follow in `order`.
+    """A published table with measured columns to the right of it, row by row. Rows that are only measured follow.
 
-    `ours`: cells by the name of the row, as many as `heads`.
+    `ours` has the measured cells by row name, as many per row as `heads`. `order` is the key to sort all row names by.
     """
     theirs = {row[0].lines[0]: row[1:] for row in table.rows}
     names = [*theirs, *(name for name in ours if name not in theirs)]
@@ -71,7 +74,7 @@ def beside(
 
 
 def impossible(path: Path, *, rows: str, columns: str) -> list[str]:
-    """What cannot be true in a published table of means, deviations and medians, each named in a sentence."""
+    """One sentence for each impossible figure in a published table of means, deviations and medians."""
     found = []
     keys = [columns, "op", rows]
     for key, group in read(path, {}).group_by(keys, maintain_order=True):
@@ -104,7 +107,7 @@ def _last_digit(row: Mapping[str, Any]) -> float:
 
 
 def references(path: Path, op: str, *, statistic: str = "iops", section: str) -> list[Reference]:
-    """Published values of one operation as lines for a figure, each with what it is about in its label."""
+    """Published values of one operation as reference lines for a figure, each with a label."""
     rows = read(path, {"op": op, "statistic": statistic, "section": section})
     return [
         Reference(value, f"published {_SHORT.get(about, about)}: {human.quantity(value, unit)}")

@@ -1,6 +1,6 @@
-"""Every published table beside what a study measured of the same kind: one page a study, no verdict between the two.
+"""The page of published tables beside what a study measured of the same kind, one per study, without verdicts.
 
-Which tables there are, families say: each in its own `page/published.py`, as a `SECTION`.
+Each family names its published tables in its own `page/published.py`, as a `SECTION`.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -27,11 +27,11 @@ _PART = "page.published"
 
 @dataclass(frozen=True)
 class Section:
-    """What others published of a family's kind. `introduction` is Markdown, below the heading `title`.
+    """A section on what others published about a family. `introduction` is Markdown below the heading `title`.
 
-    `files`: tables of data/published, and what the page of each is called here. `show`: shows on the page it is given
-    what is published, beside our results; these are None where the study has none of the family. Sections stand by
-    `order`, then by the family's name.
+    `files` maps tables of data/published to the titles of their pages. `show(page, results)` shows on the page what is
+    published beside our results, which are None if the study has none of the family. Sections are sorted by `order`,
+    then by the family's name.
     """
 
     title: str
@@ -42,7 +42,10 @@ class Section:
 
 
 class PublishedPage(Exhibits):
-    """`tidy` is the folder of all families' tables; what a family did not measure stands there as published only."""
+    """The page of published tables. `tidy` is the folder with the tables of all families of the study.
+
+    If a family was not measured, its section shows only what is published.
+    """
 
     def __init__(self, *, study: str, tidy: str | Path, output: str | Path):
         super().__init__(study=study, output=output)
@@ -51,37 +54,37 @@ class PublishedPage(Exhibits):
 
     @cached_property
     def sections(self) -> Mapping[str, Section]:
-        """Of each family that has one, in their order."""
+        """The sections of the families that have one, in their order."""
         parts = ((family, registry.part(family, _PART)) for family in registry.names())
         found = [(family, part.SECTION) for family, part in parts if part is not None and hasattr(part, "SECTION")]
         return dict(sorted(found, key=lambda one: (one[1].order, one[0])))
 
     @cached_property
     def own(self) -> Mapping[str, str]:
-        """Tables that lie in data/published and belong to no family, each by its file with what its page is called."""
+        """The tables in data/published that belong to no family: file name to title of the page."""
         known = {lints.published.CEILINGS, *(file for section in self.sections.values() for file in section.files)}
         files = [path for path in sorted(self.folder.glob("*.csv")) if path.name not in known]
         return {path.name: published.title(path) for path in files}
 
     def indexes(self, family: str) -> Sequence[Mapping[str, Any]]:
-        """What the sessions of the study's own results of a family recorded."""
+        """The records of the study's own sessions of a family."""
         return sessions.family_indexes(self.root, self.study, family)
 
     # -- showing -----------------------------------------------------------------------------------------------------
 
     def summary(self) -> None:
-        """How many findings each page has."""
-        caption = "Findings on the published pages, by what they say of a figure"
+        """Show the number of findings on each published page."""
+        caption = "Findings on the published pages, by severity"
         files = [named for section in self.sections.values() for named in section.files.items()] + [*self.own.items()]
         self.show_table(lint_list.counts(self._found, files, "lints", caption))
 
     def show_section(self, family: str) -> None:
-        """What is published beside ours, what is wrong with it, and each figure as it is printed."""
+        """Show what is published beside ours, the findings in it, and each figure as printed."""
         section, self._family = self.sections[family], family
         display(Markdown(f"## {section.title}\n\n{section.introduction}"))
         missing = [file for file in section.files if not (self.folder / file).is_file()]
         if missing:
-            return self.say([f"Not in data/published: {', '.join(missing)}."])
+            return self.say([f"data/published has no {', '.join(missing)}."])
         tidy = self._tidy / family
         measured = (tidy / "cases.parquet").is_file()
         section.show(self, Results(tidy, study=self.study, family=family) if measured else None)
@@ -92,7 +95,7 @@ class PublishedPage(Exhibits):
         self.show_tables(figures, "Nothing is published.", folded=True)
 
     def show_own(self) -> None:
-        """Tables that lie there and belong to no family, as they are printed, with what is wrong with them."""
+        """Show the tables that belong to no family as printed, with the findings in them."""
         for file, title in self.own.items():
             display(Markdown(f"## {title}\n\nFrom `data/published/{file}`."))
             self.show_table(_all(self.folder / file, title))
@@ -118,12 +121,12 @@ class PublishedPage(Exhibits):
 
     @property
     def _titles(self) -> dict[str, str]:
-        """What the page of each file is called."""
+        """The title of the page of each file."""
         return {file: title for section in self.sections.values() for file, title in section.files.items()}
 
 
 def _all(path: Path, title: str) -> Table:
-    """A row a published figure: where it stands, what it is of, what it says."""
+    """One row per published figure: its line and section, its levels, its name and its printed value."""
     rows = published.read(path, {})
     own = [c for c in rows.columns if c not in lints.published.NOT_LEVELS]
     body = []
@@ -136,7 +139,7 @@ def _all(path: Path, title: str) -> Table:
 
 
 def _elsewhere(table: Table, family: str) -> Table:
-    """Its links to trials lead to the family's own page."""
+    """The table with links to trials on the family's own page."""
     return replace(table, rows=tuple(tuple(_elsewhere_cell(c, family) for c in row) for row in table.rows))
 
 

@@ -1,1 +1,1 @@
-"""A family's tables and its sessions' records, read for a report."""
+"""Reads a family's tables and the records of its sessions for a report."""

@@ -1,4 +1,4 @@
-"""The ceilings that a study declares, with the rates of those that the study measures itself."""
+"""The ceilings that a study declares, including those whose rates it measures itself."""
 
 from collections.abc import Callable
 from dataclasses import replace
@@ -13,10 +13,10 @@ from benchstudy.report.results.results import Results
 def known(
     study: Study, family: str, results: Callable[[str], Results | None]
 ) -> list[tuple[DeclaredCeiling, list[Ceiling]]]:
-    """Those declared for a family's figures, each with what it comes to: one for all targets, or one a target.
+    """The ceilings declared for a family's figures, each with its values: one for all targets, or one per target.
 
-    `results` gives the tables of any family of the study, None when it has none. A ceiling whose cases gave no value
-    comes to nothing, and no figure is held against it.
+    `results` returns the tables of a family of the study, or None if it has none. A ceiling whose cases gave no value
+    has an empty list, and no figure is compared with it.
     """
     own = results(family)
     several = own is not None and len(own.targets) > 1
@@ -26,7 +26,7 @@ def known(
             found.append((declared, [_held_against(declared, declared.rate)]))
             continue
         rates = _highest(declared.measured, results(declared.measured.family))
-        # Each target has disks of its own.
+        # Each target has its own disks.
         levels = {target: {"target": target} if several else {} for target in rates}
         of_targets = [replace(_held_against(declared, r), levels=levels[t], measured=True) for t, r in rates.items()]
         found.append((declared, of_targets))
@@ -34,7 +34,7 @@ def known(
 
 
 def beside(own: Results) -> Callable[[str], Results | None]:
-    """The tables of a family's siblings, in the folders beside its own."""
+    """A function that reads the tables of the study's other families, in the folders beside those of `own`."""
 
     def of(family: str) -> Results | None:
         tidy = own.tidy.with_name(family)
@@ -44,7 +44,7 @@ def beside(own: Results) -> Callable[[str], Results | None]:
 
 
 def _highest(measured: MeasuredCeiling, results: Results | None) -> dict[str, float]:
-    """By target, in bytes a second, of any trial that counts: a disk that once gave so much can."""
+    """The highest rate of any trial that counts, in B/s by target: what a disk reached once, it is capable of."""
     found: dict[str, float] = {}
     for (target, case), trials in (results.by_case(measured.metric) if results else {}).items():
         values = [value for _, value, unit in trials if unit == "B/s"]
@@ -54,6 +54,6 @@ def _highest(measured: MeasuredCeiling, results: Results | None) -> dict[str, fl
 
 
 def _held_against(declared: DeclaredCeiling, rate: float | None) -> Ceiling:
-    """`rate`, in bytes a second: the declared one, or what the cases gave that find it out."""
-    assert rate is not None, "a ceiling that is measured is known once its cases are"
+    """The ceiling with its `rate` in B/s: the declared one, or that of the cases that measure it."""
+    assert rate is not None, "a ceiling has a declared or a measured rate"
     return Ceiling(declared.op, rate, f"{words.rate(rate)} ({declared.source})", where=declared.where)

@@ -1,4 +1,4 @@
-"""What stands behind all of a page as CSV files, in base units, for whoever wants to go on from here."""
+"""Writes the data behind a page as CSV files, in base units, for further analysis."""
 
 import csv
 from collections.abc import Iterable
@@ -9,15 +9,15 @@ import polars as pl
 from benchstudy.report.results.results import Estimate, Results
 from benchstudy.report.results.trialplaces import in_order
 
-# What a spreadsheet would take for a formula.
+# Characters that begin a formula in a spreadsheet.
 _FORMULA = r"^([=+@-](?:\D|$))"
 
 
 def write_estimates(estimates: Iterable[Estimate], path: Path) -> None:
-    """One row a case and metric."""
+    """Write one row per case and metric."""
     path.parent.mkdir(parents=True, exist_ok=True)
     names = ["n", "mean", "sd", "median", "interval_low", "interval_high", "method", "note", "disturbed"]
-    of_modes = ["low_n", "low", "high_n", "high"]  # empty where there is one mode
+    of_modes = ["low_n", "low", "high_n", "high"]  # empty if there is one mode
     with path.open("w", newline="", encoding="utf-8") as out:
         writer = csv.writer(out, lineterminator="\n")
         writer.writerow(
@@ -30,7 +30,7 @@ def write_estimates(estimates: Iterable[Estimate], path: Path) -> None:
 
 
 def write_trials(results: Results, path: Path) -> None:
-    """One row a trial, of every outcome: where its raw files are, and a column for each metric, named with its unit."""
+    """Write one row per trial of any outcome: its values in one column per metric and unit, and its raw files."""
     path.parent.mkdir(parents=True, exist_ok=True)
     named = pl.format("{} [{}]", "metric", "unit")
     given = results.observations.filter(pl.col("value").is_not_null()).select("trial", "value", metric=named)

@@ -1,4 +1,4 @@
-"""A family's results, measured or imported, as material for lints."""
+"""Turns a family's results, measured or imported, into material for lints."""
 
 from collections import Counter
 from collections.abc import Iterable, Mapping
@@ -11,9 +11,9 @@ if TYPE_CHECKING:
 
 
 def read(results: "Results", ceilings: Iterable[Ceiling] = (), several: bool = False) -> Material:
-    """Cases with the medians of their metrics as groups, single trials as samples.
+    """The material of a family: cases with the medians of their metrics as groups, single trials as samples.
 
-    `several`: whether the study has other targets beside the ones of `results`.
+    `several`: whether the study has targets other than those of `results`.
     """
     import polars as pl
 
@@ -33,7 +33,7 @@ def read(results: "Results", ceilings: Iterable[Ceiling] = (), several: bool = F
         units[metric] = unit
         of_case.setdefault((target, case), {}).setdefault(metric, []).append(value)
         of_trial.setdefault((target, case, trial), {})[metric] = Figure(value, unit, values=(value,))
-    # In the study's order: of two versions, the first is the base.
+    # In the study's order, because the first of two versions is the base.
     order = {key: place for place, key in enumerate({**levels, **of_case})}
     for key in sorted(of_case, key=order.__getitem__):
         metrics = of_case[key]
@@ -68,7 +68,7 @@ def read(results: "Results", ceilings: Iterable[Ceiling] = (), several: bool = F
 
 
 def _labels(results: "Results", names: Mapping[tuple[str, str], str]) -> dict[str, dict[str, dict[str, float]]]:
-    """Calls by label of families that count them, all trials of a case together."""
+    """Calls by label, for families that count them, over all trials of a case."""
     import polars as pl
 
     rows = results.series("labels")

@@ -1,9 +1,8 @@
-"""Results of a study with many targets, as its family's page shows them: a value of each target, in place of a trial's.
+"""Results of a study with many targets, as its family's page shows them: one value per target instead of per trial.
 
-A page of a thousand targets cannot show the trials of each. So a target stands for a trial: its value is the median of
-its trials' values, an estimate is a median over targets, and two cases are compared target by target. Everything that
-shows results shows these without knowing it. The trials themselves stay reachable: each point leads to its target's
-page.
+A page of a thousand targets cannot show the trials of each. So a target takes the place of a trial: its value is the
+median of its trials' values, an estimate is a median over targets, and two cases are compared target by target. Code
+that shows results needs no change for this. Each point links to its target's page, which has the trials.
 """
 
 from collections.abc import Iterator, Sequence
@@ -15,18 +14,18 @@ from benchstudy.report import human
 from benchstudy.report.results.results import Estimate, Results, cases_in_order
 from benchstudy.report.results.trialplaces import TrialPlaces, target_page
 
-# What takes the place of a target's name where there is one of all.
+# The name of the single target that stands for all.
 ALL = "all-targets"
-# More causes than these, of one case, are not told apart: a cause may name its host.
+# So many causes per case are listed; others are merged, because a cause may name its host.
 _MOST_CAUSES = 5
 _KEY = ("target", "case")
 
 
 class OverTargets(Results):
-    """What `measured` comes to, target by target.
+    """The results `measured`, with one value per target.
 
-    Tables have the columns that those of `Results` have. `target` is one for all; `trial` is a target's case, called
-    after both; `block` is the target's number in the study, so that two cases of a target are a pair.
+    Tables have the same columns as those of `Results`. `target` is the same for all rows. `trial` names a target and a
+    case. `block` is the target's number in the study, so that two cases of a target are a pair.
     """
 
     unit = "target"
@@ -40,13 +39,13 @@ class OverTargets(Results):
         self.observations = self._medians()
 
     def _read(self, name: str) -> pl.DataFrame:
-        raise AssertionError("made of other results")
+        raise AssertionError("these tables are made from other results")
 
     # -- tables --------------------------------------------------------------------------------------------------------
 
     @cached_property
     def names(self) -> pl.DataFrame:
-        """`trial`, `block`, and the `target` and `case` that it stands for."""
+        """A table of `trial`, `block`, and the `target` and `case` that they stand for."""
         numbers = {target: number for number, target in enumerate(self.measured.targets, start=1)}
         of_case = {case: number for number, case in enumerate(self.cases["case"], start=1)}
         pairs = self.measured.counted.select(_KEY).unique(maintain_order=True)
@@ -55,7 +54,7 @@ class OverTargets(Results):
         return pairs.with_columns(block=block, trial=pl.format("{}.{}", "target", case))
 
     def _of_targets(self) -> pl.DataFrame:
-        """A row a target and case that has a result."""
+        """One row per target and case with a result."""
         counted = self.measured.counted
         failed = pl.col("status") != "ok"
         first = ("position", "argv", "tool", "tool_version", "tool_sha256", "study_sha256", "instrument", "verified")
@@ -72,7 +71,7 @@ class OverTargets(Results):
                 pl.col("cause", "cause_kind").filter(failed).first(),
                 pl.when(pl.col("session").null_count() == 0).then(pl.col("session").unique().sort().str.join(" ")),
                 pl.col("imported").fill_null(False).any(),
-                # A median is moved by half of its values.
+                # Half of the values can move a median.
                 pl.when(disturbed.count() > 0).then(disturbed.sum() * 2 >= pl.len()).alias("disturbed"),
                 pl.col("disturbance").filter(disturbed.fill_null(False)).first(),
             )
@@ -82,7 +81,7 @@ class OverTargets(Results):
         rows = rows.with_columns(
             pl.when(~ok).then("cause").alias("cause"),
             pl.when(~ok).then("cause_kind").alias("cause_kind"),
-            # Cases that were measured in the same sessions of their target may be compared; whichever those were.
+            # Cases of a target may be compared if they were measured in the same sessions, whichever these are.
             pl.when(pl.col("session") == pl.col("session").mode().sort().first().over("target"))
             .then(pl.lit(ALL))
             .otherwise("session")
@@ -115,7 +114,7 @@ class OverTargets(Results):
         return pl.concat([found.select(columns), lost.select(columns)], how="vertical_relaxed")
 
     def series(self, name: str) -> pl.DataFrame | None:
-        """Of one trial a target and case: the one nearest to the target's median."""
+        """The table `name` of one trial per target and case: the one nearest to the target's median."""
         path = self.tidy / f"{name}.parquet"
         if not path.is_file():
             return None
@@ -127,7 +126,7 @@ class OverTargets(Results):
 
     @cached_property
     def _nearest(self) -> pl.DataFrame:
-        """`trial`: of each target and case the one whose value of what it is measured for is nearest to the median."""
+        """One `trial` per target and case: the one whose primary metric is nearest to the median."""
         order = {metric: place for place, metric in enumerate(self.primary_metrics)}
         rank = pl.col("metric").replace_strict(order, default=len(order), return_dtype=pl.Int64)
         value = pl.col("value")
@@ -142,7 +141,7 @@ class OverTargets(Results):
 
     @cached_property
     def places(self) -> TrialPlaces:
-        """Each leads to its case on its target's page."""
+        """Where each is listed: with its case, on its target's page."""
         files = {trial: target_page(self.family, target) for trial, target, _ in self._named}
         anchors = {trial: self.anchors[ALL, case] for trial, _, case in self._named}
         return TrialPlaces(self.family, "apart", files, anchors)
@@ -157,7 +156,7 @@ class OverTargets(Results):
         return "target", pl.col("block").replace_strict(numbers, default="–", return_dtype=pl.String)
 
     def spanned(self, estimate: Estimate) -> tuple[Sequence[float], str]:
-        """See `Results`: what must hold in every trial must do so on every target."""
+        """See `Results`: the lowest and the highest value of all trials on all targets."""
         low, high, count = self._ends[estimate.case, estimate.metric]
         return (low, high), human.plural(count, "trial")
 
@@ -169,23 +168,23 @@ class OverTargets(Results):
 
 
 class OneTarget(Results):
-    """What `measured` has of one of its targets. `tables`: its rows of trials, observations and cases."""
+    """The part of `measured` that belongs to one target: its `trials`, `observations` and `cases`."""
 
     def __init__(self, measured: Results, trials: pl.DataFrame, observations: pl.DataFrame, cases: pl.DataFrame):
         self.tidy, self.study, self.family = measured.tidy, measured.study, measured.family
         self.trials, self.observations, self.cases = trials, observations, cases
         self.target = cases["target"][0]
         self.untold = {key: factors for key, factors in measured.untold.items() if key[0] == self.target}
-        self.__dict__["_declared"] = measured._declared  # read once for all
+        self.__dict__["_declared"] = measured._declared  # read only once
 
     @cached_property
     def places(self) -> TrialPlaces:
-        """On the target's own page, and on parts of it."""
+        """Where each trial is listed: on the target's own page, or on a further part of it."""
         return TrialPlaces(self.family, "linked", {})
 
 
 def each_target(measured: Results) -> Iterator[OneTarget]:
-    """Each target's own results, in the study's order."""
+    """Yield the results of each target, in the study's order."""
     tables = [
         table.partition_by("target", as_dict=True, maintain_order=True)
         for table in (measured.trials, measured.observations, measured.cases)
@@ -196,5 +195,5 @@ def each_target(measured: Results) -> Iterator[OneTarget]:
 
 
 def as_shown(measured: Results) -> Results:
-    """A family's results as its page shows them: over targets where there are many."""
+    """A family's results as its page shows them: one value per target if there are many targets."""
     return OverTargets(measured) if measured.has_many_targets else measured

@@ -1,4 +1,4 @@
-"""One family's tidy tables, read for a report: what was measured, what failed, and what that supports."""
+"""One family's tidy tables, read for a report: observations, failures and estimates."""
 
 import json
 from collections import Counter
@@ -23,21 +23,21 @@ from benchstudy.report.results.trialplaces import TrialPlaces, places_by_target,
 from benchstudy.report.tables.tables import anchor
 from benchstudy.statistics import stats
 
-# What a trial's status may be when it is a result; an aborted one is done again and a discarded one was replaced.
+# The status of a trial that is a result. An aborted trial is repeated, and a discarded one was replaced.
 RESULT_STATUSES = ("ok", "failed", "timeout")
 
 _KEPT = pl.col("discarded_why").is_null() & pl.col("set_aside").is_null()
-# Columns of the trial table that tables of earlier versions lack.
+# Columns that the trial tables of earlier versions lack.
 _LATER = {"disturbed": pl.Boolean, "disturbance": pl.String, "set_aside": pl.String}
 
 Where = Mapping[str, str | Sequence[str]]
-# Metrics under the titles that their family declares, or {metric: title} under others in one table or figure.
+# Metrics with the titles that their family declares, or {metric: title} to replace these in one table or figure.
 Titled = Sequence[str] | Mapping[str, str]
 
 
 @dataclass(frozen=True, order=True)
 class Reason:
-    """Why a trial failed: in the words that it recorded, and as a value."""
+    """Why a trial failed: its recorded `words`, and the `cause` as a value."""
 
     words: str
     cause: Cause
@@ -45,9 +45,9 @@ class Reason:
 
 @dataclass(frozen=True)
 class Estimate:
-    """What the trials of one case say about one metric. `summary` is in the base unit `unit`.
+    """The estimate of one metric from the trials of one case. `summary` is in the base unit `unit`.
 
-    `causes`: why trials failed and how many for each reason, the most frequent first, equals by name.
+    `causes` has the reasons of failures with their counts, the most frequent first, then by name.
     """
 
     target: str
@@ -63,22 +63,22 @@ class Estimate:
 
     @property
     def cause(self) -> str:
-        """The most frequent reason of a failure; empty without one."""
+        """The most frequent cause of a failure; empty if there is none."""
         return self.causes[0][0].words if self.causes else ""
 
     @property
     def failure(self) -> str:
-        """ "failed: no space left on the host (2 of 6)", or nothing."""
+        """For the reader: "failed: no space left on the host (2 of 6)"; empty if no trial failed."""
         return f"failed: {self.cause} ({self.failed} of {self.results})" if self.failed else ""
 
 
 class Results:
-    """The tables that tidy made for one family of a study (see docs/design.md for their columns).
+    """The tidy tables of one family of a study; docs/design.md describes their columns.
 
-    Raises BenchstudyError when a table is missing: then the family has not been measured or tidied.
+    Raises BenchstudyError if a table is missing, because the family was not measured or tidied.
     """
 
-    # What an estimate counts: each of its values is of one. `OverTargets` has another.
+    # What n counts, and each value belongs to. `OverTargets` counts targets.
     unit = "trial"
 
     def __init__(self, tidy: Path, *, study: str, family: str):
@@ -102,7 +102,7 @@ class Results:
         return pl.read_parquet(path)
 
     def series(self, name: str) -> pl.DataFrame | None:
-        """A long table of the family's own, of trials that count; None when no trial gave any."""
+        """One of the family's own long tables, for trials that count; None if no trial gave any."""
         path = self.tidy / f"{name}.parquet"
         if not path.is_file():
             return None
@@ -110,33 +110,33 @@ class Results:
 
     @cached_property
     def counted(self) -> pl.DataFrame:
-        """Trials that are results: not discarded, not aborted, none that another one stands for."""
+        """Trials that are results: not discarded, not aborted, and not set aside for another one."""
         return self.trials.filter(_KEPT & pl.col("status").is_in(RESULT_STATUSES))
 
     @cached_property
     def disturbed(self) -> dict[str, Disturbance]:
-        """What others took of a host beside those of them where it was more than the study allows."""
+        """The disturbed trials that count, each with what others took of a host beyond the study's limit."""
         rows = self.counted.filter(pl.col("disturbed")).select("trial", "disturbance").iter_rows()
         return {trial: Disturbance.read(json.loads(text)) for trial, text in rows}
 
     @cached_property
     def imported(self) -> frozenset[tuple[str, str]]:
-        """(target, case) of those with imported trials: of their order, and of their host, nothing is known."""
+        """The cases (target, case) with imported trials, whose order and host are unknown."""
         return frozenset(self.counted.filter(pl.col("imported").fill_null(False)).select("target", "case").iter_rows())
 
     @cached_property
     def factors(self) -> list[str]:
-        """The family's factors, in its own order: text columns of the case table."""
+        """The family's factors in its own order, which are text columns of the case table."""
         skipped = ("target", "case")
         return [n for n, t in self.cases.schema.items() if n not in skipped and t in (pl.String, pl.Null)]
 
     @cached_property
     def targets(self) -> list[str]:
-        """Targets that have cases, in the order of the study."""
+        """The targets that have cases, in the order of the study."""
         return self.cases["target"].unique(maintain_order=True).to_list()
 
     def select(self, where: Where | None = None) -> pl.DataFrame:
-        """Rows of the case table whose levels are the given ones (one, or any of a list)."""
+        """Rows of the case table with the given levels (one, or any of a list)."""
         chosen = self.cases
         self.require_factors(where or {})
         for factor, wanted in (where or {}).items():
@@ -144,20 +144,20 @@ class Results:
         return chosen
 
     def require_factors(self, names: Iterable[str]) -> None:
-        """Columns of the case table count too. Raises BenchstudyError that names the known ones."""
+        """Raise BenchstudyError, which names the known factors, unless all `names` are columns of the case table."""
         for name in names:
             if name not in self.cases.columns:
                 raise BenchstudyError(f"no factor {name!r}; known: {', '.join(self.factors)}")
 
     def levels(self, factor: str, where: Where | None = None) -> list[str]:
-        """The levels of a factor among the cases chosen by `where`, in the study's order."""
+        """The levels of a factor among the cases that `where` selects, in the study's order."""
         self.require_factors([factor])
         return self.select(where)[factor].drop_nulls().unique(maintain_order=True).to_list()
 
     def variants(self, factor: str, shared: Sequence[str], where: Where | None = None) -> list[list[str]]:
-        """Each level of a factor with those `shared` ones that exist beside it, one table or panel each.
+        """Each level of a factor together with the existing `shared` ones, for one table or panel each.
 
-        An S3 write has the level `server` only, which belongs beside the synced as well as the unsynced files.
+        For example, S3 writes have only the level `server`, which belongs beside both synced and unsynced files.
         """
         levels = self.levels(factor, where)
         beside = [level for level in levels if level in shared]
@@ -166,7 +166,7 @@ class Results:
 
     @cached_property
     def anchors(self) -> dict[tuple[str, str], str]:
-        """(target, case) to the id of its trials on the page; no two cases share one."""
+        """Map (target, case) to the id of its trials on the page. The ids are unique."""
         pairs = pl.concat([self.cases.select("target", "case"), self.trials.select("target", "case")])
         found: dict[tuple[str, str], str] = {}
         taken = set[str]()
@@ -178,7 +178,7 @@ class Results:
 
     @cached_property
     def has_many_targets(self) -> bool:
-        """Whether the family's page is over its targets (`OverTargets`), each of which has a page of its own."""
+        """Whether the family's page shows one value per target (`OverTargets`), and each target has its own page."""
         return len(self.targets) > MANY_TARGETS
 
     @cached_property
@@ -189,21 +189,21 @@ class Results:
         return trial_places(self.family, self.trials, self.anchors)
 
     def spanned(self, estimate: Estimate) -> tuple[Sequence[float], str]:
-        """The values of all trials behind an estimate, or their ends, and how many trials those are."""
+        """The values of all trials behind an estimate, or their extremes, and the number of trials in words."""
         return estimate.values, human.plural(estimate.summary.n, "trial")
 
     def place_in_figure(self) -> tuple[str, pl.Expr]:
-        """How a tooltip calls a point beside its value, and the text, of a frame that has its `block`."""
+        """The name of a tooltip's line that identifies a point, and its text as an expression over `block`."""
         return "block", pl.col("block").cast(pl.String)
 
     def case_name(self, target: str, case: str, but: Sequence[str] = ()) -> str:
-        """A case's levels for a reader, without those of the factors in `but`: "disk · gitlab"."""
+        """A case's levels for the reader, without those of the factors in `but`: "disk · gitlab"."""
         levels = self._levels[target, case]
         names = [human.level_of(f, str(levels[f])) for f in self.factors if f not in but and levels[f] is not None]
         return " · ".join([*([target] if len(self.targets) > 1 else []), *names])
 
     def estimates(self, metric: str, where: Where | None = None) -> list[Estimate]:
-        """One estimate a chosen case that gave this metric or has failed trials, in the study's order."""
+        """One estimate per chosen case that gave this metric or has failed trials, in the study's order."""
         found = []
         for levels in self.select(where).iter_rows(named=True):
             estimate = self.estimate(metric, levels["target"], levels["case"])
@@ -213,7 +213,7 @@ class Results:
 
     @cached_property
     def _values(self) -> dict[tuple[str, str, str], list[tuple[str, float, str]]]:
-        """(target, case, metric) to the trials' (trial, value, unit)."""
+        """Map (target, case, metric) to the values of its trials: (trial, value, unit)."""
         grouped: dict[tuple[str, str, str], list[tuple[str, float, str]]] = {}
         usable = self.observations.filter(pl.col("value").is_not_null()).join(
             self.counted.select("trial"), on="trial", how="semi"
@@ -223,7 +223,7 @@ class Results:
         return grouped
 
     def by_case(self, metric: str) -> dict[tuple[str, str], list[tuple[str, float, str]]]:
-        """(target, case) to its trials' (trial, value, unit), for the cases that gave the metric."""
+        """Map (target, case) to the values of its trials, (trial, value, unit), for cases that gave the metric."""
         return self._by_metric.get(metric, {})
 
     @cached_property
@@ -239,7 +239,7 @@ class Results:
 
     @cached_property
     def outcomes(self) -> dict[tuple[str, str], list[Reason | None]]:
-        """Why each trial failed, by its case; None of one that did not."""
+        """For each case, one entry per trial: why it failed, or None if it did not."""
         grouped: dict[tuple[str, str], list[Reason | None]] = {}
         columns = ("target", "case", "status", "cause", "cause_kind")
         for target, case, status, words, kind in self.counted.select(columns).iter_rows():
@@ -248,7 +248,7 @@ class Results:
         return grouped
 
     def estimate(self, metric: str, target: str, case: str) -> Estimate | None:
-        """What the trials of one case say; None when it neither gave the metric nor failed."""
+        """The estimate of one case; None if it neither gave the metric nor failed."""
         values = self._values.get((target, case, metric), [])
         outcomes = self.outcomes.get((target, case), [])
         causes = [reason for reason in outcomes if reason is not None]
@@ -264,7 +264,7 @@ class Results:
         return Estimate(target, case, levels, metric, unit, summary, numbers, len(outcomes), len(causes), by_cause)
 
     def points(self, metric: str, where: Where | None = None) -> pl.DataFrame:
-        """One row a trial that gave the metric: the case's columns, block, trial, value, unit."""
+        """One row per trial that gave the metric: the case's columns, block, trial, value, unit."""
         values = self.observations.filter((pl.col("metric") == metric) & pl.col("value").is_not_null())
         chosen = self.select(where)
         return (
@@ -274,16 +274,16 @@ class Results:
 
     @cached_property
     def metrics(self) -> list[str]:
-        """Names of the metrics that have at least one value."""
+        """The names of the metrics with at least one value."""
         return self.observations.filter(pl.col("value").is_not_null())["metric"].unique(maintain_order=True).to_list()
 
     def declared(self, metric: str) -> Metric:
-        """What the family says of a metric, or the study itself."""
+        """The declaration of a metric, by the family or by the study itself."""
         return self._declared.get(metric) or undeclared(metric)
 
     @cached_property
     def _declared(self) -> Mapping[str, Metric]:
-        """Tables hold what a study declares itself; all else is the family's."""
+        """All declared metrics: those of the study, which are in the tables, and those of the family."""
         path = self.tidy / "metrics.parquet"
         if path.is_file():
             return declare(*(Metric(**row) for row in pl.read_parquet(path).iter_rows(named=True)))
@@ -295,19 +295,22 @@ class Results:
 
     @cached_property
     def primary_metrics(self) -> list[str]:
-        """What the family's cases are measured for, as far as its trials gave it."""
+        """The primary metrics of the family that its trials gave."""
         return self.measured_for(self.metrics)
 
     def telling(self, what: Tells) -> list[str]:
-        """Those of its metrics that tell it."""
+        """The metrics that tell `what`, such as the offered rate."""
         return [metric for metric in self.metrics if self.declared(metric).tells == what]
 
     def titles(self, metrics: Titled) -> dict[str, str]:
-        """Titles by metric: as given, or as the family declares them."""
+        """Titles by metric, as given or as declared."""
         return dict(metrics) if isinstance(metrics, Mapping) else {m: self.declared(m).title for m in metrics}
 
     def counts(self) -> dict[str, int]:
-        """Trials by outcome: ok, failed, timeout, aborted, discarded, repeated; twice: imported, disturbed."""
+        """The number of trials by outcome: ok, failed, timeout, aborted, discarded, repeated.
+
+        Imported and disturbed trials are counted again under these names.
+        """
         kept = self.trials.filter(_KEPT)
         discarded = self.trials.filter(pl.col("discarded_why").is_not_null()).height
         by_status = dict(kept.group_by("status").len().iter_rows())
@@ -322,7 +325,7 @@ class Results:
 
 
 def _untold(cases: pl.DataFrame) -> dict[tuple[str, str], list[str]]:
-    """(target, case) to its factors whose level no imported output told and nobody said, if there are any."""
+    """Map (target, case) to the factors whose level is unknown, because neither the output nor the import names it."""
     names = [name for name in cases.columns if name not in ("target", "case")]
     rows = (
         (row["target"], row["case"], [n for n in names if row[n] == UNKNOWN]) for row in cases.iter_rows(named=True)
@@ -331,10 +334,10 @@ def _untold(cases: pl.DataFrame) -> dict[tuple[str, str], list[str]]:
 
 
 def _told_apart(cases: pl.DataFrame, own: Sequence[str]) -> pl.DataFrame:
-    """Further factors of imported cases go behind the level of the family's last one: "iotest · rw read · bs 4KiB".
+    """Append further factors of imported cases to the level of the family's last one: "iotest · rw read · bs 4KiB".
 
-    Whatever a page makes of the family's own factors, it never takes two cases for one. What is the same in all of them
-    is left out; a case's id has it.
+    So a page that knows only the family's own factors never confuses two cases. Factors with the same level in all
+    cases are left out; they are in the id of a case.
     """
     texts = [n for n, kind in cases.schema.items() if kind in (pl.String, pl.Null) and n not in ("target", "case")]
     further = [name for name in texts if name not in own] if own else []
@@ -347,7 +350,7 @@ def _told_apart(cases: pl.DataFrame, own: Sequence[str]) -> pl.DataFrame:
 
 
 def cases_in_order(cases: pl.DataFrame) -> pl.DataFrame:
-    """Cases by their levels: numeric levels by their value (100KB before 1MB), the others in the study's order."""
+    """Cases sorted by their levels: numeric ones by value (100KB before 1MB), the others in the study's order."""
     numeric = [name for name, kind in cases.schema.items() if kind.is_numeric()]
     by = []
     for factor in (name for name in cases.columns if name not in numeric and name != "case"):

@@ -1,4 +1,4 @@
-"""What the sessions' own records say about how a family was measured: order, hosts, environment, events."""
+"""Reads the records of sessions, which say how a family was measured: order, hosts, environment, events."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
@@ -9,7 +9,7 @@ from benchstudy.report import human
 
 
 def read_indexes(paths: list[Path]) -> list[dict[str, Any]]:
-    """The `session.json` files that exist; one that is not there yet has nothing to say."""
+    """Read the `session.json` files that exist; missing ones are skipped."""
     return [index for path in paths if (index := read_index(path)) is not None]
 
 
@@ -19,26 +19,26 @@ def family_indexes(root: Path, study: str, family: str) -> list[dict[str, Any]]:
 
 
 def declared(indexes: Sequence[Mapping[str, Any]], family: str) -> Mapping[str, Any]:
-    """A family's block of the study as the latest session that has one was given it; empty without any."""
+    """A family's block of the study in the latest session that has one; empty if there is none."""
     found = sorted((s for index in indexes for s in index["sessions"]), key=lambda s: s["started"], reverse=True)
     blocks = (session["declared"].get("families", {}).get(family) for session in found)
     return next((block for block in blocks if block), {})
 
 
 def environments(index: Mapping[str, Any]) -> Iterator[tuple[str, dict[str, Any]]]:
-    """(host, {before, after, diff}) of every session of an index, the earliest session first."""
+    """Yield (host, {before, after, diff}) of every session of an index, the earliest session first."""
     for session in index["sessions"]:
         yield from session["hosts"].items()
 
 
 def cores(facts: Mapping[str, Any] | None) -> int | None:
-    """How many processors a host's programs may use, when its facts tell."""
+    """The number of processors that a host's programs may use; None if its facts do not tell."""
     count = (facts or {}).get("cpus_allowed")
     return int(count) if count else None
 
 
 def host_lines(facts: Mapping[str, Any] | None) -> list[tuple[str, str]]:
-    """The facts a reader compares hosts by: (name, text). What the host did not tell is left out."""
+    """The facts by which a reader compares hosts, as pairs (name, text). Unknown ones are left out."""
     facts = facts or {}
     lscpu, system = facts.get("lscpu") or {}, facts.get("os_release") or {}
     memory = facts.get("memory_total_bytes")
@@ -57,12 +57,12 @@ def host_lines(facts: Mapping[str, Any] | None) -> list[tuple[str, str]]:
 
 
 def moment(iso: str) -> str:
-    """A moment as people read it: "2026-11-20 10:00:00 UTC" of an ISO 8601 text in UTC."""
+    """An ISO 8601 time in UTC for the reader: "2026-11-20 10:00:00 UTC"."""
     return f"{iso[:10]} {iso[11:19]} UTC" if len(iso) >= 19 else iso
 
 
 def span(began: str, ended: str) -> str:
-    """From one moment to another: "2026-11-20 10:00:00 to 10:09:00 UTC"; the day twice where there are two."""
+    """A period: "2026-11-20 10:00:00 to 10:09:00 UTC". If it ends on another day, both ends have their date."""
     first, last = moment(began), moment(ended)
     if first[:10] == last[:10] and first.endswith(" UTC"):
         last = last[11:]

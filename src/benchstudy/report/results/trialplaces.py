@@ -1,9 +1,10 @@
-"""Where each trial of a family is listed: on the family's page while there is room, else in pages of their own.
+"""Decides where each trial of a family is listed: on the family's page if there is room, else on separate pages.
 
-Of a study with many targets each has a page, with its trials.
+In a study with many targets, each target has a page with its trials.
 
-A page of some 1 000 trials holds them all, and is complete when it is sent to somebody alone. Of 10 000 trials the raw
-files' SHA-256 by themselves are more than a page may weigh, and do not compress: there each case gets a page beside.
+With up to about 1 000 trials, the family's page lists them all, and is complete if you send it alone. With 10 000
+trials, the SHA-256 sums of the raw files alone exceed the size limit of a page and do not compress, so each case gets
+a separate page.
 """
 
 from collections.abc import Iterator, Mapping
@@ -12,25 +13,27 @@ from typing import Literal
 
 import polars as pl
 
-# Bytes of the list of trials on a family's page, which holds its figures and their script too and stays below 3 MB.
+# Bytes of the list of trials on a family's page. The page also has figures and their script, and stays below 3 MB.
 ROOM = 900_000
-# Bytes of a page of nothing but trials; a case that has more gets several.
+# Bytes of a page with only trials; a case with more gets several pages.
 _ROOM_OF_ITS_OWN = 2_000_000
-# Markup and short texts around a trial, and around a file that is linked. With them the weights below came within a
-# third of what the rows of the five families weighed, and mostly above it.
+# Bytes of markup and short texts per trial, and per linked file. With these, the estimates below were within a third
+# of the actual sizes of the rows of five families, and mostly above them.
 _A_ROW, _A_LINK = 200, 10
-# A case is a folder's name, so up to 255 characters; a file name must hold a suffix and a number as well.
+# A case names a folder and has up to 255 characters; a file name needs room for a suffix and a number, too.
 _LONGEST_STEM = 180
 
-# "linked": on the page, each raw file a link; "listed": on the page, only the trial's folder is a link; "apart": in
-# pages of their own, each raw file a link.
+# "linked": on the page, with a link per raw file; "listed": on the page, with a link only to the trial's folder;
+# "apart": on separate pages, with a link per raw file.
 Detail = Literal["linked", "listed", "apart"]
 
 
 @dataclass(frozen=True)
 class TrialPlaces:
-    """`files`: the page of each trial that is listed apart, relative to the folder of the study's reports. `anchors`:
-    where on it what stands for a trial is, if that is none.
+    """Where trials are listed, relative to the folder of the study's reports.
+
+    `files` has the page of each trial that is not on the family's page. `anchors` has the place on that page of entries
+    that stand for a trial, such as a target's case.
     """
 
     family: str
@@ -48,7 +51,7 @@ class TrialPlaces:
 
 
 def trial_places(family: str, trials: pl.DataFrame, anchors: Mapping[tuple[str, str], str]) -> TrialPlaces:
-    """`trials`: the table of trials; `anchors`: (target, case) to the id of its trials on the family's page."""
+    """Places for the table `trials`. `anchors` maps (target, case) to the id of its trials on the family's page."""
     sized = in_order(trials).select("trial", "target", "case", *_weights())
     linked, listed = (int(sized[name].sum()) for name in ("linked", "listed"))
     if linked <= ROOM:
@@ -59,7 +62,7 @@ def trial_places(family: str, trials: pl.DataFrame, anchors: Mapping[tuple[str, 
 
 
 def places_by_target(family: str, trials: pl.DataFrame) -> TrialPlaces:
-    """Of a study with many targets: a page a target, and further ones where it has more trials than one can hold."""
+    """Places for a study with many targets: one page per target, and further ones if it has too many trials."""
     sized = trials.sort("target", "case", "block", "started", "trial").select("trial", "target", *_weights())
     part = (pl.col("linked").cum_sum() // _ROOM_OF_ITS_OWN).over("target")
     rows = sized.select("trial", "target", part.alias("part")).iter_rows()
@@ -67,17 +70,17 @@ def places_by_target(family: str, trials: pl.DataFrame) -> TrialPlaces:
 
 
 def target_page(family: str, target: str, part: int = 0) -> str:
-    """The page of a target, relative to the folder of the study's reports, or a further part of its trials."""
+    """The page of a target, or a further part of its trials, relative to the folder of the study's reports."""
     return f"{family}/targets/{target}/part-{part + 1}.html" if part else f"{family}/targets/{target}.html"
 
 
 def in_order(trials: pl.DataFrame) -> pl.DataFrame:
-    """Trials as they are listed; the last column is for two that began in the same moment."""
+    """Trials in the order of lists. The last sort column is for trials that began at the same moment."""
     return trials.sort("block", "started", "trial")
 
 
 def _weights() -> tuple[pl.Expr, pl.Expr]:
-    """Bytes that a trial takes, about: a list of files in HTML is three quarters of what it is in JSON."""
+    """The approximate bytes of a trial: a list of files in HTML takes three quarters of its size in JSON."""
     files = pl.col("raw_files").fill_null("")
     folder = pl.col("raw").fill_null("").str.len_bytes()
     listed = _A_ROW + folder + files.str.len_bytes() * 3 // 4 + pl.col("cause").fill_null("").str.len_bytes()
@@ -92,7 +95,7 @@ def _files(
     numbers = {place: number for number, place in enumerate(anchors, start=1)}
     for trial, target, case, number in sized.select("trial", "target", "case", part.alias("part")).iter_rows():
         anchor = anchors[target, case]
-        # Two names that begin alike must not become one file.
+        # Two names with the same beginning must not become the same file.
         stem = anchor if len(anchor) <= _LONGEST_STEM else f"{anchor[:_LONGEST_STEM]}-{numbers[target, case]}"
         more = f"-part-{number + 1}" if number else ""
         yield trial, f"{family}/trials/{stem}{more}.html"
