@@ -177,7 +177,7 @@ def test_a_chart_of_steady_lines_is_drawn_as_if_nobody_had_looked():
     assert drawn(lines, found).spec(400, legend=True) == drawn(lines, None).spec(400, legend=True)
     told = level_changes.caption({"Times": found}, "the steady phase")
     assert told == (
-        "Change points of the steady phase (PELT, from 5 % on; annotation only; no verdict uses it): "
+        "Change points of the steady phase (PELT, changes from 5 %; annotation only; no verdict uses it): "
         "2 of 2 lines steady."
     )
 
@@ -201,9 +201,9 @@ def test_a_caption_tells_when_how_much_and_what_cannot_be_told():
     told = level_changes.caption({"Times": found, "Others": few}, "the window")
     assert ("1 of 2 lines steady; Times: 9.11 +" in told and "% at 39 min" in told) or "% at 40 min" in told
     assert "(from 50." in told or "(from 49." in told
-    assert told.endswith("; of 2 nothing can be said: too few samples, or they depend on one another.")
+    assert told.endswith("; 2 cannot be determined: too few samples, or dependent ones.")
     assert level_changes.caption({"Others": few}, "the window") == (
-        "Change points of the window: nothing can be said (20 samples; 30 are needed)."
+        "Change points of the window: cannot be determined (20 samples; 30 are needed)."
     )
 
 

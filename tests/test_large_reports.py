@@ -130,7 +130,7 @@ def test_from_a_cell_to_its_trials_and_back(texts, reports):
 
 def test_a_figure_says_how_many_of_its_points_are_drawn_and_where_all_are(texts, reports, table):
     page = texts[reports / "embedded" / "file_size.html"]
-    said = re.findall(r"([\d,]+) of ([\d,]+) points are drawn: of each case the least, the greatest", page)
+    said = re.findall(r"([\d,]+) of ([\d,]+) points are drawn: the lowest and the highest of each case", page)
     assert said and all(int(drawn.replace(",", "")) <= 1_000 < int(of.replace(",", "")) for drawn, of in said)
     assert "trials.csv has all" in page
     listed = pl.read_csv(reports / "embedded" / "file_size" / "tables" / "trials.csv", infer_schema_length=None)

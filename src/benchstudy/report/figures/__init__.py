@@ -1,1 +1,1 @@
-"""Figures: panels, layers, axes, and the files that they become."""
+"""Figures: panels, layers, axes and files."""

@@ -1,4 +1,4 @@
-"""Axes of figures: scale, ticks, and labels in the units that people read."""
+"""Axes of figures: scales, ticks, and labels in the units that people use."""
 
 import math
 from collections.abc import Sequence
@@ -26,19 +26,19 @@ _LABELS = {
 
 @dataclass(frozen=True)
 class Axis:
-    """`unit` is the base unit of the values and decides the labels; `values` fixes the ticks."""
+    """An axis. `unit` is the base unit of the values, and decides the labels. `values`, if given, fix the ticks."""
 
     title: str
     unit: str
     log: bool = True
     values: Sequence[float] | None = None
-    # Values of every panel that shares the axis: panels side by side are compared by eye.
+    # Values of all panels that share the axis, because readers compare panels side by side.
     shared: Sequence[float] = ()
-    # Of a linear axis: whether it begins at zero. Where only a small part of it is looked at, it does not.
+    # Whether a linear axis begins at zero. It does not if it shows only a small part of the range.
     from_zero: bool = True
 
     def encode(self, data: Sequence[float]) -> dict[str, Any]:
-        """Vega-Lite's axis and scale for these values. Values of zero or less have no place on a log axis."""
+        """Vega-Lite's axis and scale for these values. On a log axis, values of zero or less are ignored."""
         positive = [v for v in (*data, *self.shared) if v > 0 and math.isfinite(v)]
         ticks = self.values or (log_ticks(min(positive), max(positive)) if self.log and positive else None)
         label = _LABELS.get(self.unit, "format({v},'~r')").replace("{v}", "datum.value")
@@ -57,21 +57,23 @@ class Axis:
 
 
 def _of_room(end: float, room: float) -> float:
-    """An end of a scale to a hundredth of the room around the data: Vega reads the ends out with all their digits."""
+    """An end of a scale, rounded to a hundredth of the margin, because Vega reads ends aloud with all their digits."""
     return round(end, 2 - math.floor(math.log10(room)))
 
 
 def log_ticks(low: float, high: float) -> list[float]:
-    """Ticks for a log axis: powers of ten, with 2 and 5 between them when there are fewer than two decades."""
+    """Ticks for a log axis: powers of ten, and 2 and 5 between them if there are fewer than two decades."""
     decades = range(math.floor(math.log10(low)), math.ceil(math.log10(high)) + 1)
     steps = (1, 2, 5) if math.log10(high / low) < 1.7 else (1,)
     return [float(f"{step}e{d}") for d in decades for step in steps if low / 1.35 <= step * 10.0**d <= high * 1.35]
 
 
 def ratio_ticks(low: float, high: float) -> list[float]:
-    """Ticks of an axis of ratios, 1 among them: even steps while they are close, else fewer per decade the more
-    decades there are: six, then 1, 2, 5, then 1, 3, then powers
-    of ten: four to nine of them, which have room for their labels."""
+    """Ticks for an axis of ratios, with 1 among them.
+
+    Close ratios get even steps. Otherwise, the more decades there are, the fewer ticks each has: six, then 1, 2, 5,
+    then 1, 3, then powers of ten. There are four to nine ticks, so that labels fit.
+    """
     decades = math.log10(high / low)
     if high / low > 4:
         of_span: tuple[tuple[float, tuple[float, ...]], ...] = (

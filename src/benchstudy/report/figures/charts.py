@@ -1,7 +1,7 @@
-"""Figures: interactive where scripts run, a static SVG everywhere else, and SVG, PNG and PDF files to publish.
+"""Figures: interactive if scripts run, a static SVG otherwise, and SVG, PNG and PDF files to publish.
 
-A figure is one or more panels that stand side by side or, on a phone, below one another. Each panel takes the width it
-gets. The legend is made of HTML, so that it wraps and never covers data; exported files carry Vega's own.
+A figure is one or more panels, side by side or, on a phone, below one another. A panel takes the available width. The
+legend is HTML, so that it wraps and never covers data; exported files have their own.
 """
 
 import html
@@ -15,11 +15,11 @@ from benchstudy.report.figures import paper, vega
 from benchstudy.report.figures.layers import Panel
 from benchstudy.report.figures.styles import GRID, INK, MUTED, SYMBOLS, Style
 
-# A static drawing as wide as a phone's page: it stands beside another one on a wide screen, and is scaled down nowhere,
-# which would make its texts too small to read.
+# The width of a static drawing is that of a phone's page. Two fit side by side on a wide screen, and none is scaled
+# down, which would make its texts too small to read.
 _STATIC_WIDTH = 348
 _FITTED = {"type": "fit-x", "contains": "padding"}
-_OVERHANG = 16  # of the last label below an axis, at the right
+_OVERHANG = 16  # of the last label of an axis, on the right
 
 _CONFIG: dict[str, Any] = {
     "font": "sans-serif",
@@ -44,7 +44,7 @@ _CONFIG: dict[str, Any] = {
 
 @dataclass(frozen=True)
 class Figure:
-    """`name` is the stem of its files, `alt` what a reader who does not see it is told."""
+    """A figure. `name` is the stem of its files, `alt` the alternative text; `shown` are the series in the legend."""
 
     name: str
     caption: str
@@ -55,9 +55,9 @@ class Figure:
     legend: str = "Series"
 
     def html(self, number: str = "") -> str:
-        """`<figure>` with static SVG, the specification beside it, and a legend whose buttons hide a series.
+        """A `<figure>` with static SVG, its specification, and a legend whose buttons hide a series.
 
-        `number`: what its caption begins with, such as "Figure 2".
+        `number` begins the caption: "Figure 2".
         """
         views = "".join(map(self._panel_html, self.panels, self._static))
         many = _columns(len(self.panels))
@@ -68,18 +68,18 @@ class Figure:
         )
 
     def _said(self, panels: Sequence[Panel]) -> str:
-        """The caption, and what of the trials is drawn in these panels where not all of them are."""
+        """The caption, and which trials are drawn in these panels if not all are."""
         points, trials = (sum(getattr(panel, name) for panel in panels) for name in ("points", "trials"))
         if points == trials:
             return self.caption
         stop = "" if self.caption.endswith(".") else "."
         return (
-            f"{self.caption}{stop} {points:,} of {trials:,} points are drawn: of each case the least, the greatest, "
-            "and others in equal steps of rank. Medians and intervals are of all; trials.csv has all."
+            f"{self.caption}{stop} {points:,} of {trials:,} points are drawn: the lowest and the highest of each case, "
+            "and others in equal steps of rank. Medians and intervals use all trials; trials.csv has all."
         )
 
     def static_html(self, panels: int) -> str:
-        """`<figure>` with the first `panels` as static SVG, for a page that has no scripts and other tables."""
+        """A `<figure>` with the first `panels` as static SVG, for a page without scripts and with other tables."""
         shown = list(zip(self.panels, self._static, strict=True))[:panels]
         views = "".join(self._view_html(panel, static, "its page") for panel, static in shown)
         many = _columns(len(shown))
@@ -128,14 +128,14 @@ class Figure:
         return f'<ul class="legend" aria-label="{label}">{"".join(items)}</ul>'
 
     def write(self, folder: Path) -> dict[int, list[str]]:
-        """Writes the figure into `folder` as SVG and PDF, as wide as a page and as a column ("-85mm"), and as PNG.
+        """Write the figure into `folder` as SVG and PDF, as wide as a page and as a column ("-85mm"), and as PNG.
 
-        On white, with type of 8 pt; PNG has 200 dots per inch. What is higher than a page goes on in "-2".
-        The same data give the same bytes. Returns the stems of SVG and PDF by their width in mm.
+        The background is white, type has 8 pt, and PNG has 200 dots per inch. A figure that is higher than a page
+        continues in a file "-2". The same data give the same bytes. Returns the stems of SVG and PDF by width in mm.
         """
         folder.mkdir(parents=True, exist_ok=True)
         narrow = self._for_print(paper.units(paper.COLUMN_MM))
-        # Panels that stand side by side are as wide as a column: they need not be drawn again.
+        # Panels side by side are as wide as a column, so they need not be drawn again.
         wide = narrow if len(self.panels) > 1 else self._for_print(paper.units(paper.PAGE_MM))
         legend = self._entries() if len(self.shown) > 1 else []
         column = paper.sheets(narrow, legend, paper.COLUMN_MM, 1)
@@ -167,7 +167,7 @@ class Figure:
 
     @cached_property
     def _has_lines(self) -> bool:
-        """Whether series are told by the dashes of lines, too."""
+        """Whether dashes of lines distinguish series, too."""
         specs = (panel.spec(_STATIC_WIDTH, legend=False) for panel in self.panels)
         dashes = [layer.get("encoding", {}).get("strokeDash", {}) for spec in specs for layer in spec["layer"]]
         return any(dash.get("field") == "series" for dash in dashes)
@@ -183,17 +183,17 @@ class Figure:
 
 
 def _columns(panels: int) -> str:
-    """Classes of a frame of so many panels: pairs stay pairs, more stand three in a row where there is room."""
+    """CSS classes for so many panels: two or four make pairs, other numbers three in a row if there is room."""
     return "" if panels < 2 else " many" if panels in (2, 4) else " many three"
 
 
 def numbered(number: str) -> str:
-    """The head of a caption; nothing where things have no number."""
+    """The number at the beginning of a caption as HTML; empty without a number."""
     return f'<b class="number">{html.escape(number)}.</b> ' if number else ""
 
 
 def _symbol(entry: paper.Entry) -> str:
-    """On its line where series are told by the dashes of lines, too."""
+    """The symbol of a series as SVG, on its line if dashes distinguish series, too."""
     if entry.dash is None:
         return _drawing(14, f'<g fill="{entry.colour}">{entry.symbol}</g>')
     dash = f'stroke-width="1.6" stroke-dasharray="{entry.dash}"'

@@ -1,14 +1,14 @@
-"""What a panel shows, in words: for readers who do not see it. Medians and intervals as the tables have them."""
+"""Describes panels in words, for readers who do not see them, with the medians and intervals of the tables."""
 
 import polars as pl
 
 from benchstudy.report import human
 
-_MOST_SERIES = 6  # a sentence of more is not listened to
+_MOST_SERIES = 6  # a sentence with more is too long to listen to
 
 
 def along(estimates: pl.DataFrame, x_unit: str, y_unit: str) -> str:
-    """Of each series its median at the least and at the greatest x. `estimates`: series, x, y."""
+    """The medians of each series at the lowest and the highest x. `estimates`: series, x, y."""
     said = []
     for (series,), part in estimates.sort("x", maintain_order=True).group_by(["series"], maintain_order=True):
         ends = [(_at(x, x_unit), human.quantity(y, y_unit)) for x, y in part.select("x", "y").iter_rows()]
@@ -19,7 +19,7 @@ def along(estimates: pl.DataFrame, x_unit: str, y_unit: str) -> str:
 
 
 def beside(estimates: pl.DataFrame, unit: str) -> str:
-    """Of each series its median with its interval, the least first. `estimates`: series, x (median), low, high."""
+    """The median of each series with its interval, lowest first. `estimates`: series, x (median), low, high."""
     rows = estimates.sort("x", maintain_order=True).select("series", "x", "low", "high").iter_rows()
     said = []
     for series, median, low, high in rows:
@@ -29,7 +29,7 @@ def beside(estimates: pl.DataFrame, unit: str) -> str:
 
 
 def shares(steps: pl.DataFrame) -> str:
-    """Of each series the time within which half of the operations completed. `steps`: series, x (s), fraction."""
+    """The time within which half of the operations of each series completed. `steps`: series, x (s), fraction."""
     half = steps.filter(pl.col("fraction") >= 0.5).group_by("series", maintain_order=True).agg(pl.col("x").min())
     return _sentence(
         "Half of the operations took at most", [f"{s}: {human.quantity(x, 's')}" for s, x in half.iter_rows()]
@@ -37,14 +37,14 @@ def shares(steps: pl.DataFrame) -> str:
 
 
 def over_time(lines: pl.DataFrame, unit: str) -> str:
-    """Of each line its median over the time shown. `lines`: series, line, y in `unit`."""
+    """The median of each line over the time shown. `lines`: series, line, y in `unit`."""
     middle = lines.group_by("series", "line", maintain_order=True).agg(pl.col("y").median()).drop_nulls("y")
     said = [f"{' '.join(filter(None, (series, line)))}: {human.quantity(y, unit)}" for series, line, y in middle.rows()]
     return _sentence("Medians over time", said)
 
 
 def ratios(rows: pl.DataFrame) -> str:
-    """Of each row its ratio with the interval. `rows`: row, series, x, low, high."""
+    """The ratio of each row with its interval. `rows`: row, series, x, low, high."""
     said = [
         f"{row}, {series}: {' '.join(human.ratio(x, low, high))}"
         for row, series, x, low, high in rows.select("row", "series", "x", "low", "high").iter_rows()

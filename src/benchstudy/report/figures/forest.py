@@ -11,10 +11,10 @@ from benchstudy.report.figures.styles import MUTED, Style
 
 
 def forest_panel(title: str, ratios: pl.DataFrame, value_title: str, style: Style, margin: float) -> Panel:
-    """Ratios with their intervals on a log axis, around 1 and the band within `margin`, which does not matter.
+    """Ratios with their intervals on a log axis, with a line at 1 and a band for the `margin` (0.05 is 5 %).
 
-    `ratios`: row, series, x, low, high, `decided` (drawn filled), `tip …`. Series of a row stand below one another. An
-    interval far wider than the ratios themselves is cut off at the edge.
+    `ratios`: row, series, x, low, high, `decided` (drawn filled), `tip …`. Series of a row are below one another. An
+    interval that is much wider than the range of the ratios is cut off at the edge.
     """
     edges = [1 / (1 + margin), 1 + margin]
     drawn = [*ratios["x"].to_list(), *edges]
@@ -28,7 +28,7 @@ def forest_panel(title: str, ratios: pl.DataFrame, value_title: str, style: Styl
     y = alt.Y("row:N", sort=rows, axis=alt.Axis(title=None, grid=False, labelLimit=190), scale=alt.Scale(padding=0.15))
     place = {"y": y, "color": style.colour()} | ({"yOffset": alt.YOffset("series:N", sort=names)} if names[1:] else {})
     band = alt.Chart(pl.DataFrame({"from": [edges[0]], "to": [edges[1]], "one": [1.0]}))
-    # Cut off here and not by the chart, whose clipping paths are numbered anew in each figure.
+    # Cut off here, because the chart's clipping paths would be numbered differently in each figure.
     frame = ratios.with_columns(pl.col("x", "low", "high").clip(low, high).round_sig_figs(5))
     intervals = alt.Chart(frame).mark_rule(strokeWidth=2.5, aria=False)
     points = alt.Chart(frame).mark_point(size=70, strokeWidth=1.8, aria=False)

@@ -1,4 +1,4 @@
-"""One panel of a figure, and the layers that several kinds of panels have."""
+"""One panel of a figure, and the layers that several kinds of panels share."""
 
 import copy
 import re
@@ -15,7 +15,7 @@ from benchstudy.report.figures.styles import REFERENCE
 
 @dataclass(frozen=True)
 class Reference:
-    """A line at a figure that somebody else published; it says so in its label."""
+    """A line at a value that others published, which its label says."""
 
     value: float
     label: str
@@ -23,9 +23,10 @@ class Reference:
 
 @dataclass(frozen=True)
 class Panel:
-    """One Vega-Lite view without a width: the figure gives it one. `live`: what stands for it where scripts run.
+    """One Vega-Lite view without a width, which the figure sets. `live` replaces it if scripts run.
 
-    `trials` that it is about, and the `points` that are drawn of them; 0 where points are no trials.
+    `trials` is the number of trials that it is about, and `points` the number drawn; both are 0 if points are not
+    trials.
     """
 
     title: str
@@ -34,18 +35,18 @@ class Panel:
     live: alt.LayerChart | None = None
     trials: int = 0
     points: int = 0
-    # What it shows, in a sentence, for who does not see it.
+    # A sentence on what it shows, for readers who do not see it.
     finding: str = ""
 
     def spec(self, width: float | str, *, legend: bool, live: bool = False) -> dict[str, Any]:
         drawn = self._live if live and self.live is not None else self._static
-        # Of the data there is one copy, which nobody changes.
+        # The data is not copied, because nothing changes it.
         spec = {key: value if key == "datasets" else copy.deepcopy(value) for key, value in drawn.items()}
         if not legend:
             _remove_legends(spec["layer"])
         return {**spec, "width": width, "height": self.height}
 
-    # A figure asks for its panels three times, and making a specification takes as long as drawing it.
+    # Cached, because a figure uses its panels three times, and a specification takes as long as drawing it.
     @cached_property
     def _static(self) -> dict[str, Any]:
         return self.chart.to_dict(validate=False)
@@ -63,15 +64,15 @@ def _remove_legends(node: Any) -> None:
         _remove_legends(child)
 
 
-# A column of points: what was noticed beside each trial. It is there when something was, beside any of them.
+# The column of points with what was noticed during each trial. It exists if something was noticed during any of them.
 NOTICED, NOTHING = "tip beside it", "nothing"
 HIDDEN = alt.param(name="hidden", value=[])
 
 
 def layered(*layers: Any) -> alt.LayerChart:
-    """Charts above one another, with the switch that hides series."""
+    """Charts as layers, with the parameter that hides series."""
     first, *others = layers
-    # Of a chart that has layers it would copy every one.
+    # Adding a parameter to a chart with layers would copy each of them.
     chart = alt.layer(first.add_params(HIDDEN), *others)
     assert isinstance(chart, alt.LayerChart), "layers without facets"
     return chart
@@ -82,7 +83,7 @@ def visible(chart: alt.Chart) -> alt.Chart:
 
 
 def tooltips(frame: pl.DataFrame) -> list[alt.Tooltip]:
-    """Every text column that begins with `tip ` becomes a line of the tooltip, under the rest of its name."""
+    """A line of the tooltip for each column that begins with `tip `, titled with the rest of its name."""
     return [
         alt.Tooltip(f"{_escaped(c)}:N", title=c.removeprefix("tip ")) for c in frame.columns if c.startswith("tip ")
     ]
@@ -93,7 +94,7 @@ def _escaped(column: str) -> str:
 
 
 def strokes(points: pl.DataFrame, x: alt.X, y: alt.Y) -> list[alt.Chart]:
-    """A stroke through each trial beside which something was noticed on the host."""
+    """A stroke through each trial during which something was noticed on the host."""
     if NOTICED not in points.columns:
         return []
     chart = alt.Chart(points.filter(pl.col(NOTICED) != NOTHING))
@@ -115,7 +116,7 @@ def reference_layers(references: Sequence[Reference], *, horizontal: bool, encod
         return [rule.encode(y=alt.Y("value:Q", **encoding)), label]
     in_order = sorted(references, key=lambda reference: reference.value)
     labels = [
-        # Above the panel, a line each: beside the rule they would lie on points. The lower ones go to the right of it.
+        # Above the panel, one line each: beside the rule they would cover points. Lower ones are to the right of it.
         alt.Chart(pl.DataFrame({"value": [reference.value], "label": [reference.label]}))
         .mark_text(align="left" if 2 * line < len(references) else "right", baseline="bottom", **text)
         .encode(x=alt.X("value:Q", **encoding), y=alt.value(-4 - 15 * line), text="label:N")

@@ -1,4 +1,4 @@
-"""Change points of the lines of a chart, for its marks and its caption. Annotation only; no verdict uses them."""
+"""Change points in the lines of a chart, for its marks and its caption. Annotation only; no verdict uses them."""
 
 import math
 from collections.abc import Mapping
@@ -13,8 +13,8 @@ from benchstudy.statistics import change_points
 from benchstudy.statistics.change_points import Change, Changes
 
 NO_VERDICT = "annotation only; no verdict uses it"
-SMALLEST = MARGIN  # as far as verdicts' margin goes when a study declares none: less is of no interest, and clutters
-MOST_MARKED = 3  # a panel: more lie over one another
+SMALLEST = MARGIN  # the default margin of verdicts: smaller changes are of no interest, and clutter a chart
+MOST_MARKED = 3  # per panel: more would overlap
 _MOST_TOLD = 4
 
 
@@ -22,11 +22,11 @@ class Line(NamedTuple):
     """One line of a chart."""
 
     series: str
-    line: str  # such as a percentile; "" where each series has one
+    line: str  # such as a percentile; "" if each series has one line
 
 
 class LevelChanges(NamedTuple):
-    """What was found in every line of a chart; `unit` is the base unit of its values, times are in s."""
+    """The change points of every line of a chart. `unit` is the base unit of its values; times are in s."""
 
     by_line: Mapping[Line, Changes]
     unit: str
@@ -42,7 +42,7 @@ class LevelChanges(NamedTuple):
         return len(self.by_line) > 1
 
     def label(self, line: Line, change: Change) -> str:
-        """For a mark in the chart: "v10 p99 +38 % at 41 s"."""
+        """The label of a mark in the chart: "v10 p99 +38 % at 41 s"."""
         named = _named(line) if self.several else ""
         return f"{named} {self.by_how_much(change)} at {moment(change.at)}".strip()
 
@@ -58,9 +58,9 @@ class LevelChanges(NamedTuple):
 
 
 def find(lines: pl.DataFrame, begin_s: float, end_s: float, unit: str, memory_s: float = 0.0) -> LevelChanges:
-    """Changes of 5 % and more of each line between two moments.
+    """Find changes of 5 % or more in each line between two times.
 
-    `lines`: series, line, x (s), y in `unit`. `memory_s`: how far back y looks, such as the window of a rate.
+    `lines`: series, line, x (s), y in `unit`. `memory_s`: the window in s that each y covers, such as that of a rate.
     """
     inside = lines.filter(pl.col("x").is_between(begin_s, end_s)).drop_nulls("y").sort("x", maintain_order=True)
     return LevelChanges(
@@ -73,12 +73,12 @@ def find(lines: pl.DataFrame, begin_s: float, end_s: float, unit: str, memory_s:
 
 
 def caption(found: Mapping[str, LevelChanges], where: str) -> str:
-    """What was found in the charts of a figure, by their titles. `where`: such as "the window"."""
+    """A sentence on the change points in the charts of a figure, which are given by title. `where`: "the window"."""
     every = [made for changes in found.values() for made in changes.by_line.values()]
     told = [made for made in every if made.steady is not None]
     if not told:
         reasons = sorted({made.why for made in every})
-        return f"Change points of {where}: nothing can be said ({'; '.join(reasons)})." if reasons else ""
+        return f"Change points of {where}: cannot be determined ({'; '.join(reasons)})." if reasons else ""
     said = []
     for title, changes in found.items():
         for line, made in changes.by_line.items():
@@ -91,12 +91,12 @@ def caption(found: Mapping[str, LevelChanges], where: str) -> str:
             said.append(f"{title}: {changes.label(line, change)} ({changes.ends(change)}){rest}")
     said, more = said[:_MOST_TOLD], max(0, len(said) - _MOST_TOLD)
     steady = sum(bool(made.steady) for made in told)
-    text = f"Change points of {where} (PELT, from {100 * SMALLEST:g} % on; {NO_VERDICT}): "
+    text = f"Change points of {where} (PELT, changes from {100 * SMALLEST:g} %; {NO_VERDICT}): "
     text += f"{steady} of {human.plural(len(told), 'line')} steady"
     text += f"; {'; '.join(said)}" if said else ""
-    text += f"; and of {human.plural(more, 'chart')} more" if more else ""
+    text += f"; and {human.plural(more, 'more chart')}" if more else ""
     silent = len(every) - len(told)
-    text += f"; of {silent} nothing can be said: too few samples, or they depend on one another" if silent else ""
+    text += f"; {silent} cannot be determined: too few samples, or dependent ones" if silent else ""
     return f"{text}."
 
 

@@ -1,4 +1,4 @@
-"""The kinds of panels that show one metric: against a number, over time, trial by trial, as shares of operations."""
+"""The kinds of panels for one metric: against a number, over time, trial by trial, as shares of operations."""
 
 import json
 import math
@@ -29,7 +29,7 @@ from benchstudy.report.figures.thinning import thinned
 from benchstudy.report.figures.timeline import Phase, time_panel
 from benchstudy.statistics.densities import outline
 
-# Who makes panels needs no other module.
+# Code that makes panels needs to import only this module.
 __all__ = [
     "Axis",
     "Panel",
@@ -43,11 +43,11 @@ __all__ = [
     "trend_panel",
 ]
 
-# Decades that two series stand apart for each decade that the axis shows: some five pixels.
+# The distance of two series in decades, per decade that the axis shows: about five pixels.
 _APART = 0.018
-# Of the room of a row in a strip: how far above its points an outline stands, and how high it rises.
+# Shares of the height of a row in a strip: the distance of an outline from the points below it, and its height.
 _FOOT, _PEAK = 0.2, 0.28
-_BESIDE = 0.22  # how far apart series stand that share a row
+_BESIDE = 0.22  # distance between series that share a row
 
 
 def trend_panel(
@@ -55,13 +55,13 @@ def trend_panel(
     references: Sequence[Reference] = (), curves: pl.DataFrame | None = None, apart: bool = True,
     case: Sequence[str] = ("series", "x"),
 ) -> Panel:  # fmt: skip
-    """Trials as points, the median of each x as a line, and its interval as a bar.
+    """Trials as points, the median at each x as a line, and its interval as a bar.
 
-    `points`: series, x, y, trial, `href` where trials are not on the figure's page, and `tip …` text columns; the
-    columns `case` tell apart what is thinned by itself where there are more than a page can hold. `estimates`: series,
-    x, y (median), low, high (null without an interval), `tip …`, and `order` where the line must not go from left to
-    right. `curves`: series, x, y, low, high of a law fitted to the trials; a series that has one has no line through
-    its medians. With `apart` the x values of the series are drawn a little apart, so that none hides another.
+    `points`: series, x, y, trial, `href` if trials are not on the figure's page, and `tip …` text columns. If there are
+    too many points for a page, they are thinned separately for each combination of the columns `case`. `estimates`:
+    series, x, y (median), low, high (null without an interval), `tip …`, and `order` if the line must not go from left
+    to right. `curves`: series, x, y, low, high of a law fitted to the trials; a series with one has no line through its
+    medians. With `apart`, series are drawn slightly apart in x, so that none hides another.
     """
     if curves is None:
         curves = pl.DataFrame(schema={"series": pl.String, **dict.fromkeys(("x", "y", "low", "high"), pl.Float64)})
@@ -69,7 +69,7 @@ def trend_panel(
     every, medians_of, points = points, estimates, thinned(points, case)
     places = _places(every, style) if x.log and apart else {}
     points, estimates = (_dodged(frame, places) for frame in (points, estimates))
-    curves = _dodged(curves, {})  # a law is read off at its x
+    curves = _dodged(curves, {})  # a law must be at its exact x
     ends = [*present(estimates, "low", "high"), *present(curves, "low", "high"), *(r.value for r in references)]
     y_encoding = y.encode([*every["y"].to_list(), *ends])
     colour, shape = style.colour(), style.shape()
@@ -108,7 +108,7 @@ def trend_panel(
 
 
 def _leading_to_trials(points: pl.DataFrame) -> alt.Chart:
-    """On the page of the figure, unless the points say where else."""
+    """Points that link to trials: on the page of the figure, unless the points have an `href`."""
     chart = alt.Chart(points)
     return chart if "href" in points.columns else chart.transform_calculate(href="'#trial-' + datum.trial")
 
@@ -129,11 +129,11 @@ def strip_panel(
     title: str, points: pl.DataFrame, estimates: pl.DataFrame, value: Axis, style: Style,
     references: Sequence[Reference] = (), label_px: int = 190,
 ) -> Panel:  # fmt: skip
-    """One row a series: trials as points, the median as a bar across, the interval as a band, and above them the
-    outline of their density where there are trials enough.
+    """One row per series: trials as points, the median as a bar across, and the interval as a band.
 
-    Columns as for `trend_panel`, with x for y. With a column `place` rows are places, and the series of one place lie
-    over one another. Reference values are vertical lines. `label_px`: of a series' name.
+    If there are enough trials, the outline of their density is above them. Columns are as for `trend_panel`, with x for
+    y. With a column `place`, rows are places, and the series of one place share a row. Reference values are vertical
+    lines. `label_px` is the room for the name of a series.
     """
     encoding = value.encode(
         [*points["x"].to_list(), *present(estimates, "low", "high"), *(r.value for r in references)]
@@ -171,8 +171,9 @@ def strip_panel(
 
 @dataclass(frozen=True)
 class _Rows:
-    """Rows of a strip on a numeric axis, from the top: only there an outline can stand above its row. `column` names
-    them; the `series` that share a row stand a little apart.
+    """Rows of a strip, from the top, on a numeric axis, which leaves room for an outline above each row.
+
+    `column` names the rows; `series` that share a row are slightly apart.
     """
 
     names: Sequence[str]
@@ -200,7 +201,7 @@ class _Rows:
 
 
 def _densities(points: pl.DataFrame, log: bool, rows: _Rows) -> pl.DataFrame:
-    """series, x, row, upper: an outline above the points of each series that has trials enough for one."""
+    """An outline above the points of each series with enough trials, as series, x, row, upper."""
     found = []
     placed = points.with_columns(place=pl.col(rows.column))
     for (place, series), own in placed.group_by(["place", "series"], maintain_order=True):
@@ -222,7 +223,7 @@ def _outlines(dense: pl.DataFrame, x: alt.X, colour: alt.Color, y: alt.Y) -> alt
 
 
 def cdf_panel(title: str, steps: pl.DataFrame, x: Axis, style: Style) -> Panel:
-    """Share of operations that took at most x. `steps`: series, x (upper edge of a histogram's bucket), fraction."""
+    """The share of operations that took at most x. `steps`: series, x (upper edge of a histogram bucket), fraction."""
     lines = (
         alt.Chart(steps)
         .mark_line(interpolate="step-after", strokeWidth=2, aria=False)
@@ -242,7 +243,7 @@ def cdf_panel(title: str, steps: pl.DataFrame, x: Axis, style: Style) -> Panel:
 
 
 def _places(points: pl.DataFrame, style: Style) -> dict[str, float]:
-    """By what factor each series that the panel has is moved on a logarithmic axis: some pixels, whatever it spans."""
+    """The factor by which each series is moved on a logarithmic axis: a few pixels, whatever the axis spans."""
     here = set(points["series"])
     names = [name for name in style.names if name in here]
     places = points["x"].drop_nulls().to_list()

@@ -1,4 +1,4 @@
-"""Figures for print: as wide as one or two columns of a paper, with type of 8 pt, and their font inside."""
+"""Figures for print: as wide as one or two columns of a paper, with 8 pt type and an embedded font."""
 
 import html
 import re
@@ -12,26 +12,26 @@ from importlib import resources
 from benchstudy.report.figures.styles import INK
 
 COLUMN_MM, PAGE_MM = 85, 170
-_MOST_HIGH_MM = 235  # beside a caption on A4
-# A chart has type of 12 of its own units; two thirds of a point each make it 8 pt.
+_MOST_HIGH_MM = 235  # leaves room for a caption on A4
+# Type in a chart has a size of 12 units. A unit is two thirds of a point, so that makes 8 pt.
 _TYPE, _UNITS_OF_MM = 12, 72 / 25.4 * 1.5
 POINTS_OF_UNIT = 2 / 3
 GAP = 24.0  # units between panels, and below a legend
-_LINE = 17.0  # of a line of type
-_SIGN = 6.4  # width of a sign, rather too much
-_SWATCH = 26.0  # room of a symbol and the line that it stands on
-# Arial and Helvetica are as wide as the font inside, sign by sign: programs that know no fonts of files show the same.
+_LINE = 17.0  # height of a line of type
+_SIGN = 6.4  # width of a character, rounded up
+_SWATCH = 26.0  # width of a symbol with its line
+# Arial and Helvetica have the same character widths as the embedded font, for programs that ignore embedded fonts.
 _FONTS = "Figure, 'Liberation Sans', Arial, Helvetica, sans-serif"
 
 
 def units(width_mm: float) -> float:
-    """Units of a chart that make so many mm."""
+    """A width in mm, in units of a chart."""
     return width_mm * _UNITS_OF_MM
 
 
 @dataclass(frozen=True)
 class Entry:
-    """A line of a legend: the `symbol` as SVG of 14 × 14 units in `colour`, on a line with its `dash` if it has one."""
+    """An entry of a legend: the `symbol` as SVG of 14 × 14 units in `colour`, on a line with `dash` if it has one."""
 
     name: str
     symbol: str
@@ -41,7 +41,7 @@ class Entry:
 
 @dataclass(frozen=True)
 class Drawn:
-    """A panel: `svg` as Vega draws it, with its title."""
+    """A panel with its title; `svg` is Vega's drawing."""
 
     title: str
     svg: str
@@ -54,9 +54,10 @@ class Drawn:
 
 
 def sheets(panels: Sequence[Drawn], legend: Sequence[Entry], width_mm: float, columns: int) -> list[str]:
-    """SVGs `width_mm` wide and no higher than a page, with the panels in so many columns below the legend.
+    """SVGs `width_mm` wide and not higher than a page, with the panels in so many columns below the legend.
 
-    On white, without links. What is higher than a page goes on in a second one, with the legend once more.
+    The background is white, and links are removed. If the panels do not fit on a page, the rest is on a second sheet
+    with the same legend.
     """
     head, top = _legend(legend, units(width_mm))
     pages: list[list[tuple[str, float]]] = [[]]
@@ -69,10 +70,10 @@ def sheets(panels: Sequence[Drawn], legend: Sequence[Entry], width_mm: float, co
 
 
 def _row(panels: Sequence[Drawn], width: float, columns: int) -> tuple[str, float]:
-    """Panels side by side, and how high they are."""
+    """Panels side by side as SVG, and their height in units."""
     pitch = (width + GAP) / columns
     titled = [_titled(panel, pitch - GAP) for panel in panels]
-    # Titles of several lines push all plots of the row down.
+    # A title of several lines moves all plots of the row down.
     top = max(lines for lines, *_ in titled) * _LINE
     body = "".join(
         f'<g transform="translate({column * pitch:.2f} 0)">{titles}'
@@ -88,7 +89,7 @@ def _sheet(head: str, top: float, rows: Sequence[tuple[str, float]], width_mm: f
         body += f'<g transform="translate(0 {y:.2f})">{row}</g>'
         y += height + GAP
     width, height = units(width_mm), y - GAP
-    # A link leads nowhere from here, and what is 11 in a chart of a page is 12 as all type is.
+    # Links would be dead in a file, and type of 11 units on a page becomes 12, like all other type.
     body = re.sub(r"</?a\b[^>]*>", "", body)
     body = re.sub(r'font-size="(?:11|13)px"', f'font-size="{_TYPE}px"', body).replace(' font-family="sans-serif"', "")
     return (
@@ -99,7 +100,7 @@ def _sheet(head: str, top: float, rows: Sequence[tuple[str, float]], width_mm: f
 
 
 def in_points(drawn: str) -> str:
-    """That SVG in the size that a converter makes a page of: it takes a pixel for a point."""
+    """An SVG of `sheets` in the size that the converter needs, which takes a pixel for a point."""
     found = re.search(r'viewBox="0 0 ([\d.]+) ([\d.]+)"', drawn)
     assert found, "made by `sheet`"
     width, height = (float(side) * POINTS_OF_UNIT for side in found.groups())
@@ -108,7 +109,7 @@ def in_points(drawn: str) -> str:
 
 
 def _titled(panel: Drawn, width: float) -> tuple[int, str, str, float]:
-    """How many lines its title takes, the title, the panel, and the panel's height."""
+    """The number of lines of the title, the title, the panel, and the panel's height."""
     lines = textwrap.wrap(panel.title, int(width / _SIGN)) if panel.title else []
     titles = "".join(
         f'<text x="0" y="{_TYPE + n * _LINE:.2f}" font-size="{_TYPE}px" fill="{INK}">{html.escape(line)}</text>'
@@ -119,7 +120,7 @@ def _titled(panel: Drawn, width: float) -> tuple[int, str, str, float]:
 
 
 def _legend(entries: Sequence[Entry], width: float) -> tuple[str, float]:
-    """The entries side by side in as many rows as they need, and the place below them."""
+    """The entries side by side in as many rows as they need, and the y below them."""
     drawn, x, y = "", 0.0, 0.0
     for entry in entries:
         room = _SWATCH + len(entry.name) * _SIGN

@@ -1,17 +1,17 @@
-"""A PDF of the converter in one fixed order: it draws the order of its parts anew each time."""
+"""Puts a PDF of the converter in a fixed order, because the converter's own order changes at random."""
 
 import re
 
 _REFERENCE = re.compile(rb"\b(\d+) 0 R\b")
-# Entries of a dictionary of resources, such as "/fo1 60 0 R", one a line; contents call them by these names.
+# Entries of a resource dictionary, such as "/fo1 60 0 R", one per line; content streams refer to these names.
 _RESOURCES = re.compile(rb"(?:^ */[a-z]+\d+ \d+ 0 R\n)+", re.MULTILINE)
 _RESOURCE = re.compile(rb" */([a-z]+)(\d+) ")
 
 
 def in_fixed_order(pdf: bytes) -> bytes:
-    """The same document with resources sorted by name and objects numbered in the order of their first mention.
+    """The same document, with resources sorted by name and objects numbered in the order of their first reference.
 
-    `pdf`: as svg2pdf writes it, with a plain cross-reference table and an object's own length in each stream's head.
+    `pdf` is as svg2pdf writes it, with a plain cross-reference table and a direct length in each stream's dictionary.
     Raises ValueError for anything else.
     """
     bodies = {number: _sorted_resources(body) for number, body in _objects(pdf).items()}
@@ -44,7 +44,7 @@ def in_fixed_order(pdf: bytes) -> bytes:
 
 
 def _objects(pdf: bytes) -> dict[int, bytes]:
-    """Each object's own bytes, without its frame, found by the table at the end: a stream may hold any bytes."""
+    """The content of each object, found by the cross-reference table, because a stream may contain any bytes."""
     start = int(pdf[pdf.rindex(b"startxref") :].split()[1])
     if not pdf.startswith(b"xref\n0 ", start):
         raise ValueError("a PDF without a plain cross-reference table")
@@ -54,13 +54,13 @@ def _objects(pdf: bytes) -> dict[int, bytes]:
     for begin, end in zip(offsets, [*offsets[1:], start], strict=True):
         framed = re.fullmatch(rb"(\d+) 0 obj\n(.*)\nendobj\s*", pdf[begin:end], re.DOTALL)
         if framed is None:
-            raise ValueError(f"no object at byte {begin} of a PDF, where its table has one")
+            raise ValueError(f"no object at byte {begin} of a PDF, although its cross-reference table has one")
         found[int(framed[1])] = framed[2]
     return found
 
 
 def _head(body: bytes) -> bytes:
-    """An object up to the contents of its stream, if it has one."""
+    """An object without the contents of its stream, if it has one."""
     return body.partition(b"\nstream\n")[0]
 
 

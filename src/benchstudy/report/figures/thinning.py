@@ -1,20 +1,20 @@
-"""Fewer points than trials, where nobody could tell so many apart; each still is a trial, and leads to it."""
+"""Draws fewer points if there are too many to distinguish. Each point is still a trial, and links to it."""
 
 from collections.abc import Sequence
 
 import polars as pl
 
-# Of a panel. A point takes some 400 bytes of a page, drawn and as data.
+# Per panel. A point takes about 400 bytes of a page, drawn and as data.
 MOST_POINTS = 200
 _FEWEST_OF_A_CASE = 5
 
 
 def thinned(points: pl.DataFrame, by: Sequence[str]) -> pl.DataFrame:
-    """At most `MOST_POINTS` of the rows; columns as they are.
+    """At most `MOST_POINTS` of the rows, with all columns.
 
-    `points`: y, trial, and the columns `by` that tell cases apart. Of each case the least, the greatest, and others in
-    equal steps of rank, so that its quantiles stay where they were; five at least, however many cases there are. Where
-    there is a column `stays`, so do the rows in which it is true. The choice does not depend on the order of the rows.
+    `points`: y, trial, and the columns `by`, which identify cases. The lowest, the highest, and others in equal steps
+    of rank are kept for each case, so that its quantiles stay the same. At least five are kept per case. Rows with a true value in the column `stays`, if there is one, are always kept. The choice does not depend on
+    the order of the rows.
     """
     if "stays" in points.columns:
         chosen = thinned(points.filter(~pl.col("stays")).drop("stays"), by)

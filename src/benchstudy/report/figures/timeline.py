@@ -1,4 +1,4 @@
-"""Lines over time: phases shaded behind them, what is only known to lie between two values as a band, a cross-hair."""
+"""Lines over time, with shaded phases, bands for values known only as a range, and a cross-hair."""
 
 import json
 import math
@@ -17,19 +17,20 @@ from benchstudy.report.figures.level_changes import LevelChanges
 from benchstudy.report.figures.styles import DASHES, INK, MUTED, REFERENCE, Style
 
 _CROSSHAIR = "crosshair"
-_MOST_STOPS = 100  # of the cross-hair: a pointer hardly finds more
-_LETTER = 1 / 50  # of the axis on a phone: a phase that is narrower than its name goes without
-_BAR_PX = 4  # of each trial's own window, one below the other from the top of the plot
-_NAMES_PX = 15  # a row of names above the plot
-_LABELS_PX = 46  # of the axis y, at least: panels that stand over one another have the same time at the same place
+_MOST_STOPS = 100  # of the cross-hair: a pointer can hardly select more
+_LETTER = 1 / 50  # width of a letter on a phone's axis: a phase that is narrower than its name has no label
+_BAR_PX = 4  # height of each trial's own window; they are stacked from the top of the plot
+_NAMES_PX = 15  # height of a row of names above the plot
+_LABELS_PX = 46  # minimum for labels of the y axis, so that panels below one another share their time axis
 _SHADES = (0.13, 0.05)  # neighbours differ
 _TIME_STEPS = (1, 2, 5, 10, 15, 30, 60, 120, 300, 600, 900, 1800, 3600, 7200, 14400, 43200, 86400)
 _MOST_TICKS = 7
 
 
 class Phase(NamedTuple):
-    """A stretch of the time axis, in its unit; bands of neighbours are shaded differently. One that is of a `series`
-    alone, such as a trial's own window, is a bar in its colour above the lines.
+    """A part of the time axis, in its unit. Neighbours are shaded differently.
+
+    A phase that belongs to one `series`, such as a trial's own window, is a bar in its colour above the lines.
     """
 
     name: str
@@ -43,12 +44,12 @@ def time_panel(
     bands: pl.DataFrame | None = None, marks: pl.DataFrame | None = None, height: int = 240,
     changes: LevelChanges | None = None,
 ) -> Panel:  # fmt: skip
-    """A line each series and `line`, such as a percentile, over time: the first `line` is solid, the next dashed.
+    """Lines over time, one per series and `line`, such as a percentile. The first `line` is solid, the next dashed.
 
-    `lines`: series, line, x (s), y. `bands`: series, x, low, high, between which a value is known to lie. `phases` are
-    light bands behind, with their names where there is room. `marks`: series, x, y, `tip …`, of what happened at a
-    moment. `changes` of level are thin upright lines with their size, the largest three. On a page a cross-hair tells
-    what every line says at the time under the pointer.
+    `lines`: series, line, x (s), y. `bands`: series, x, low, high, between which a value is known to be. `phases` are
+    light bands in the background, with their names if there is room. `marks`: series, x, y, `tip …`, for events.
+    `changes` of level are thin vertical lines with their size, for the largest three. On a page, a cross-hair shows the
+    values of all lines at the time under the pointer.
     """
     names = lines["line"].unique(maintain_order=True).to_list()
     dashes = [list(DASHES[index % 2]) for index in range(len(names))]
@@ -80,7 +81,7 @@ def time_panel(
     if changes is not None:
         times = [*frame["x"].to_list(), *(end for phase in phases for end in (phase.start, phase.end))]
         layers += _change_layers(changes, base_x, (min(times) + max(times)) / 2, style)
-    # The rule of the cross-hair is only on the page: a figure that is printed has no pointer.
+    # The cross-hair is only on the page: a printed figure has no pointer.
     live = layered(*layers, _crosshair(frame, base_x, y.unit))
     return Panel(title, layered(*layers), height, live, finding=findings.over_time(lines, y.unit))
 
@@ -105,7 +106,7 @@ def _time_axis(x: Axis, frame: pl.DataFrame, phases: Sequence[Phase]) -> alt.X:
 
 
 def time_ticks(low: float, high: float) -> list[float]:
-    """Ticks of a time axis at seconds, minutes or hours that people count by, in seconds."""
+    """Ticks of a time axis in seconds, at round seconds, minutes or hours."""
     span = max(high - low, 1e-9)
     step = next((s for s in _TIME_STEPS if span / s <= _MOST_TICKS), _TIME_STEPS[-1])
     return [float(i * step) for i in range(math.ceil(low / step), math.floor(high / step) + 1)]
@@ -131,7 +132,7 @@ def _phase_layers(phases: Sequence[Phase], x: alt.X) -> list[alt.Chart]:
     shades = alt.Opacity("shade:Q", scale=None, legend=None)
     tip = [alt.Tooltip("phase:N", title="phase")]
     band = base.mark_rect(color=MUTED, aria=False).encode(x=at, x2="to:Q", opacity=shades, tooltip=tip)
-    # Above the plot: within it, lines run through them.
+    # Names are above the plot, because lines would cross them within it.
     name = base.mark_text(align="left", baseline="bottom", dx=2, dy=-3, fontSize=11, color=MUTED, aria=False)
     return [band, name.encode(x=at, y=alt.value(0), text="name:N")]
 
@@ -155,7 +156,7 @@ def _own_layers(phases: Sequence[Phase], x: alt.X, style: Style) -> list[alt.Cha
 
 
 def _change_layers(changes: LevelChanges, x: alt.X, middle: float, style: Style) -> list[alt.Chart]:
-    """A rule at each of the largest changes, each named above the plot and the phases, in a row of its own."""
+    """A rule at each of the largest changes. Each has its label above the plot and the phases, in a separate row."""
     marked = changes.marks
     rows: list[dict[str, Any]] = [
         {"series": line.series, "x": round(change.at, 3), "text": changes.label(line, change)}
@@ -168,7 +169,7 @@ def _change_layers(changes: LevelChanges, x: alt.X, middle: float, style: Style)
     rule = alt.Chart(pl.DataFrame(rows)).mark_rule(strokeWidth=1.3, strokeDash=[2, 2], aria=False)
     layers = [visible(rule.encode(x=x, color=style.colour()))]
     for number, row in enumerate(sorted(rows, key=lambda row: row["x"])):
-        # Beyond the middle the text stands before its rule, or it would leave the chart.
+        # Beyond the middle the text is to the left of its rule, or it would leave the chart.
         left = row["x"] < middle
         text = alt.Chart(pl.DataFrame([row])).mark_text(
             align="left" if left else "right", baseline="bottom", fontSize=11, color=INK, aria=False
@@ -178,7 +179,7 @@ def _change_layers(changes: LevelChanges, x: alt.X, middle: float, style: Style)
 
 
 def _crosshair(frame: pl.DataFrame, x: alt.X, unit: str) -> alt.Chart:
-    """A rule at the time under the pointer, with what every line says then."""
+    """A rule at the time under the pointer, with the values of all lines."""
     stops = frame["x"].unique().sort()
     if len(stops) > _MOST_STOPS:
         stops = stops.gather_every(math.ceil(len(stops) / _MOST_STOPS))
@@ -199,8 +200,8 @@ def _crosshair(frame: pl.DataFrame, x: alt.X, unit: str) -> alt.Chart:
     near = alt.selection_point(
         name=_CROSSHAIR, nearest=True, on="pointermove", clear="pointerout", fields=["x"], empty=False
     )
-    # Under the pointer is never the rule but a cell of the Voronoi diagram that Vega lays over it: its datum is the
-    # rule's mark, and the row is that mark's datum.
+    # The pointer hits a cell of Vega's Voronoi diagram above the rule. The cell's datum is the rule's mark, and the row
+    # is that mark's datum.
     row = "(datum.datum || datum)"
     shown = ", ".join(f"{json.dumps(title)}: {row}.{column}" for column, title in named.items())
     return (
