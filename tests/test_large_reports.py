@@ -228,7 +228,7 @@ def test_commands_are_said_once_and_ports_are_no_difference(tmp_path):
         tables.add({"backend": "a"}, block, {"duration": (1.0, "s")}, argv=argv)
     results = Results(tables.write(), study="embedded", family="file_size")
     text = triallist.TrialList(results, ["duration"], tmp_path, tmp_path / "reports").html()
-    said = r"Command (\d), of trial \w+, and but for names and ports of its own that of 19 others"
+    said = r"Command (\d), of trial \w+; except for names and ports, 19 others ran the same"
     assert re.findall(said, text) == ["1", "2"]
     assert text.count("<pre>") == 2 and text.count("<td>2</td>") >= 20, "each row says which"
 

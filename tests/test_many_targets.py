@@ -67,10 +67,10 @@ def rows_of(folder: Path, name: str) -> list[list[str]]:
 def test_targets_that_stand_out_are_named_with_what_tells_that_they_do(folder):
     slow, noisy, *others = rows_of(folder, "targets-outlying")
     assert [slow[0], noisy[0], others] == [SLOW, NOISY, []]
-    assert slow[1].splitlines() == ["10 of 10", "10 for sure"]
-    assert slow[5].endswith("all of the interval is beyond the limit")
+    assert slow[1].splitlines() == ["10 of 10", "10 certain"]
+    assert slow[5].endswith("the whole interval is beyond the limit")
     # Half of its trials are slow, so that they do not agree.
-    assert noisy[1].splitlines() == ["10 of 10", "0 for sure"]
+    assert noisy[1].splitlines() == ["10 of 10", "0 certain"]
     assert "two modes" in noisy[5] and noisy[5].endswith("the interval reaches back to the limit")
     assert f"2 of 30 targets stand out ({SLOW}, {NOISY})" in text_of(folder / "file_size.html")
 

@@ -222,7 +222,7 @@ def test_markdown_escapes_markup():
 
 
 def test_a_row_too_short_is_refused():
-    with pytest.raises(ValueError, match="a row of 1 cells under 2 headings"):
+    with pytest.raises(ValueError, match="a row has 1 cells for 2 columns"):
         Table("t", "c", ("a", "b"), ((Cell.text("x"),),))
 
 

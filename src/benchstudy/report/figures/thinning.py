@@ -13,8 +13,8 @@ def thinned(points: pl.DataFrame, by: Sequence[str]) -> pl.DataFrame:
     """At most `MOST_POINTS` of the rows, with all columns.
 
     `points`: y, trial, and the columns `by`, which identify cases. The lowest, the highest, and others in equal steps
-    of rank are kept for each case, so that its quantiles stay the same. At least five are kept per case. Rows with a true value in the column `stays`, if there is one, are always kept. The choice does not depend on
-    the order of the rows.
+    of rank are kept for each case, so that its quantiles stay the same. At least five are kept per case. Rows with a
+    true value in the column `stays`, if there is one, are always kept. The order of the rows does not matter.
     """
     if "stays" in points.columns:
         chosen = thinned(points.filter(~pl.col("stays")).drop("stays"), by)

@@ -1,1 +1,1 @@
-"""What is known of a study as a whole, and its pages."""
+"""Facts about a study as a whole: its results, methods and citation."""

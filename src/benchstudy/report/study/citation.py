@@ -1,4 +1,4 @@
-"""How a study is cited: authors, title, edition, and a digest of all that was measured."""
+"""The citation of a study: authors, title, edition, and a digest of everything that was measured."""
 
 import hashlib
 import re
@@ -15,13 +15,13 @@ from benchstudy.model.study import Study
 from benchstudy.report.results.results import Results, raw_files
 from benchstudy.report.tables import latex
 
-# Of a study's folder of reports.
+# Names in a study's folder of reports.
 CFF, BIBTEX = "CITATION.cff", "citation.bib"
 
 
 @dataclass(frozen=True)
 class Citation:
-    """`edition`: the day of the last trial; `digest`: SHA-256 over the SHA-256 of every raw file of a trial."""
+    """A study's citation. `edition`: day of the last trial; `digest`: SHA-256 of the SHA-256 sums of all raw files."""
 
     study: str
     title: str
@@ -32,7 +32,7 @@ class Citation:
 
     @property
     def key(self) -> str:
-        """What `\\cite` names it by."""
+        """The key for `\\cite`."""
         return re.sub(r"[^A-Za-z0-9-]", "-", f"{self.study}-{self.edition}".strip("-"))
 
     @property
@@ -40,8 +40,8 @@ class Citation:
         return " and ".join(author.name for author in self.authors) or f"The authors of the study {self.study}"
 
     def bibtex(self) -> str:
-        """An entry of BibTeX, in UTF-8."""
-        # Braces keep an author's name whole, who is nobody's family and given name.
+        """The entry for BibTeX, in UTF-8."""
+        # Braces keep the name of an organisation whole, which is no family name and given name.
         fields = {
             "author": latex.escaped(self.named) if self.authors else f"{{{latex.escaped(self.named)}}}",
             "title": f"{{{latex.escaped(self.title)}}}",
@@ -54,7 +54,7 @@ class Citation:
         return f"@misc{{{self.key},\n{lines}}}\n"
 
     def cff(self) -> str:
-        """The Citation File Format, 1.2.0."""
+        """The content of `CITATION.cff`, in the Citation File Format 1.2.0."""
         is_address = self.license.startswith(("http://", "https://"))
         content: dict[str, Any] = {
             "cff-version": "1.2.0",
@@ -69,13 +69,13 @@ class Citation:
             content["license-url" if is_address else "license"] = self.license
         identifier = f"sha256:{self.digest}"
         content["identifiers"] = [
-            {"type": "other", "value": identifier, "description": "SHA-256 over the SHA-256 of every raw file"}
+            {"type": "other", "value": identifier, "description": "SHA-256 of the SHA-256 sums of all raw files"}
         ]
         return yaml.safe_dump(content, sort_keys=False, allow_unicode=True, width=120)
 
 
 def _person(author: Author) -> dict[str, str]:
-    """Split as BibTeX does it: the last word is the family's name. One word alone is an entity."""
+    """An author's name split as in BibTeX: the last word is the family name. A single word is an entity."""
     given, _, family = author.name.rpartition(" ")
     names = {"family-names": family, "given-names": given} if given else {"name": author.name}
     orcid = {"orcid": f"https://orcid.org/{author.orcid}"} if author.orcid else {}
@@ -83,7 +83,7 @@ def _person(author: Author) -> dict[str, str]:
 
 
 def citation(study: Study, results: Sequence[Results]) -> Citation:
-    """Of the study as far as it was measured."""
+    """The citation of a study, given the `results` of its families."""
     started = [moment for of in results for moment in of.counted["started"].drop_nulls().to_list()]
     sums = sorted(
         f"{file['sha256']}  {row['raw']}/{file['name']}\n"

@@ -1,4 +1,4 @@
-"""How a study was done, in words for a paper: made from what was done, with references."""
+"""A study's methods in words for a paper, with references, generated from the records of the study."""
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
@@ -15,18 +15,18 @@ from benchstudy.report.study.citation import Citation
 from benchstudy.report.study.studyfacts import FamilyFacts, StudyFacts
 from benchstudy.report.tables import latex
 
-# Of a study's folder of reports.
+# Names in a study's folder of reports.
 MARKDOWN, LATEX = "methods.md", "methods.tex"
-# Shared blocks from which ratios are compared by ranks, and not by t: docs/statistics.md.
+# With so many shared blocks, ratios are compared by ranks instead of t; see docs/statistics.md.
 _RANKS = 10
-_MOST_HOSTS = 5  # of those that are alike, by name
+_MOST_HOSTS = 5  # named hosts per group of equal ones
 _VERSION = re.compile(r"\d+\.\d[\w.+-]*")
 _MARK = re.compile(r" ?\[@([\w-]+)\]")
 
 
 @dataclass(frozen=True)
 class Reference:
-    """A work: authors as BibTeX has them, title, where it was published (of a book, by whom), year, DOI."""
+    """A publication: authors as in BibTeX, title, journal (or publisher of a book), year, DOI."""
 
     authors: str
     title: str
@@ -98,52 +98,52 @@ REFERENCES = {
 
 @dataclass(frozen=True)
 class Methods:
-    """`paragraphs` of plain text, in which `[@key]` stands for a reference."""
+    """The methods as `paragraphs` of plain text, in which `[@key]` is a reference."""
 
     paragraphs: Sequence[str]
     cited: Citation
 
     @property
     def references(self) -> dict[str, Reference]:
-        """Those that are named, in the order in which they are named first."""
+        """The references in use, in the order of their first use."""
         keys = dict.fromkeys(key for text in self.paragraphs for key in _MARK.findall(text))
         return {key: REFERENCES[key] for key in keys}
 
     @property
     def numbered(self) -> list[str]:
-        """The paragraphs with the number of each reference: " [2]"."""
+        """The paragraphs with numbers as references: " [2]"."""
         numbers = {key: number for number, key in enumerate(self.references, start=1)}
         return [_MARK.sub(lambda match: f" [{numbers[match[1]]}]", text) for text in self.paragraphs]
 
     def markdown(self) -> str:
-        """Paragraphs and a numbered list of references."""
+        """The paragraphs and a numbered list of references, in Markdown."""
         listed = "".join(f"{n}. {reference.text}\n" for n, reference in enumerate(self.references.values(), start=1))
         texts = (re.sub(r"([\\`*_<>])", r"\\\1", text) for text in self.numbered)
         return "\n\n".join(texts) + f"\n\n{listed}"
 
     def latex(self) -> str:
-        """Paragraphs that `\\cite` what stands in the bibliography."""
+        """The paragraphs in LaTeX, with `\\cite` for the references in the bibliography."""
         texts = []
         for text in self.paragraphs:
-            parts = _MARK.split(text)  # texts and keys by turns
+            parts = _MARK.split(text)  # alternating texts and keys
             texts.append("".join(f"~\\cite{{{p}}}" if n % 2 else _prose(p) for n, p in enumerate(parts)))
         whole = "\n\n".join(texts).removesuffix(".")
         return f"% The entries are those of citation.bib.\n{whole}~\\cite{{{self.cited.key}}}.\n"
 
     def bibliography(self) -> str:
-        """BibTeX of the study and of all references."""
+        """BibTeX entries of the study and of all references."""
         return "\n".join([self.cited.bibtex(), *(one.bibtex(key) for key, one in self.references.items())])
 
 
 def _prose(text: str) -> str:
-    """For LaTeX; a checksum may break."""
+    """Escape text for LaTeX. A line may break within a checksum."""
     parts = re.split(r"([0-9a-f]{64})", text)
     sums = (r"\allowbreak{}".join(part[at : at + 8] for at in range(0, 64, 8)) for part in parts[1::2])
     return "".join(f"{latex.escaped(plain)}{next(sums, '')}" for plain in parts[::2])
 
 
 def methods(facts: StudyFacts, cited: Citation) -> Methods:
-    """What was measured where, with what, how often, in which order, and how it was evaluated."""
+    """What was measured where, with what, how often and in which order, and how it was evaluated."""
     families = [family for family in facts.families if not family.results.counted.is_empty()]
     paragraphs = [
         " ".join([*_measured(facts, families), *_hosts(facts), *_tools(families)]),
@@ -208,7 +208,7 @@ def _tools(families: Sequence[FamilyFacts]) -> Iterator[str]:
 
 
 def _tool(name: str, version: str | None) -> str:
-    """With its number alone, of the many words in which tools tell their versions."""
+    """A tool with only the number of its version, without the other words that tools print."""
     number = _VERSION.search(version or "")
     return f"{name} {number[0]}" if number else human.tool(name, version)
 
@@ -233,8 +233,8 @@ def _evaluated(facts: StudyFacts, families: Sequence[FamilyFacts]) -> Iterator[s
         yield (
             "Cases of one session were compared by the ratio of their values, paired by block, with "
             f"{' or '.join(ways) or 'their medians'}; p values were adjusted within each table [@benjamini-hochberg]. "
-            "A case is called better or worse only where the 95 % interval of the ratio lies wholly beyond the margin "
-            f"of {margin}, and equivalent only where two one-sided tests say so [@schuirmann]."
+            "A case is called better or worse only if the 95 % interval of the ratio lies wholly beyond the margin "
+            f"of {margin}, and equivalent only if two one-sided tests show it [@schuirmann]."
         )
     marked = sum(len(family.results.disturbed) for family in families)
     if marked:
@@ -250,6 +250,6 @@ def _blocks(family: FamilyFacts) -> list[int]:
 
 def _made(cited: Citation) -> Iterator[str]:
     yield (
-        f"Measurements and reports were made by benchstudy {__version__} with Snakemake [@snakemake]. Raw data of the "
-        f"edition of {cited.edition} have the digest SHA-256 {cited.digest}."
+        f"Measurements and reports were made by benchstudy {__version__} with Snakemake [@snakemake]. The raw data of "
+        f"the edition of {cited.edition} have the SHA-256 digest {cited.digest}."
     )

@@ -1,4 +1,4 @@
-"""What is known of a study when its first page is made: tables, sessions, and what each page noted about itself."""
+"""The data behind a study's first page: tables, sessions, and the notes of each family's page."""
 
 import json
 import os
@@ -22,7 +22,7 @@ from benchstudy.report.tables.tables import link
 
 @dataclass(frozen=True)
 class FamilyFacts:
-    """One family of a study. `notes`: what its page left, by kind and name; empty when the page says nothing."""
+    """One family of a study. `notes` are those of its page, by kind and name; empty if it has none."""
 
     name: str
     results: Results
@@ -32,7 +32,7 @@ class FamilyFacts:
 
     @cached_property
     def shown(self) -> Results:
-        """Its results as its page shows them."""
+        """The results as the family's page shows them."""
         return as_shown(self.results)
 
     @property
@@ -40,7 +40,7 @@ class FamilyFacts:
         return registry.get(self.name).title
 
     def noted(self, kind: str) -> Any:
-        """What the page noted about the family as a whole; None when it did not."""
+        """The page's note about the family as a whole; None if there is none."""
         return self.notes.get(kind, {}).get(self.name)
 
     @property
@@ -49,22 +49,22 @@ class FamilyFacts:
 
     @property
     def lints(self) -> list[Mapping[str, Any]]:
-        """A line a rule that found something: lint, severity, open, acknowledged, first."""
+        """One entry per lint with findings: lint, severity, open, acknowledged, first."""
         return self.noted("lints") or []
 
     @cached_property
     def measured(self) -> pl.DataFrame:
-        """Trials that count and were measured by us, not imported."""
+        """Trials that count and were measured here, not imported."""
         return self.results.counted.filter(~pl.col("imported").fill_null(False))
 
     @cached_property
     def succeeded(self) -> pl.DataFrame:
-        """Trials that count and gave figures, imported ones too."""
+        """Trials that count and gave figures, including imported ones."""
         return self.results.counted.filter(pl.col("status") == "ok")
 
     @cached_property
     def loaded(self) -> pl.DataFrame:
-        """Those of them with a load generator at work, and its `loop`: open, closed, or null when nobody says."""
+        """Successful trials with a load generator, and its `loop`: open, closed, or null if unknown."""
         family = registry.get(self.name)
         declared = {
             (row["target"], row["case"]): family.loop({f: row[f] for f in self.results.factors if row[f] is not None})
@@ -78,7 +78,7 @@ class FamilyFacts:
         return loaded.with_columns(pl.when(pl.col("loop") != "noted").then("loop"))
 
     def told(self, what: Tells, *, least: bool = False) -> dict[str, float]:
-        """By trial, what its metrics that tell this come to: their sum, or the least of them."""
+        """Map each trial to the sum of its metrics that tell `what`, or with `least` to the lowest of them."""
         found: dict[str, float] = {}
         for metric in self.results.telling(what):
             for trials in self.results.by_case(metric).values():
@@ -88,7 +88,7 @@ class FamilyFacts:
         return found
 
     def figure(self) -> str:
-        """The page's own figure for the overview, as HTML whose links lead to that page; empty without one."""
+        """The page's figure for the overview, as HTML with links to that page; empty without one."""
         path = self.exports / HEADLINE
         text = path.read_text(encoding="utf-8") if path.is_file() else ""
         beside = self.page.removesuffix(f"{self.name}.html")
@@ -99,7 +99,7 @@ class FamilyFacts:
 
 
 class StudyFacts:
-    """One study, seen from a page that lies in `page_folder`. `reports` is the folder of all reports."""
+    """The facts of one study, with links relative to `page_folder`. `reports` is the folder of all reports."""
 
     def __init__(
         self, study: Study, *, tidy: Mapping[str, Path], indexes: Sequence[Mapping[str, Any]], reports: Path,
@@ -122,13 +122,13 @@ class StudyFacts:
 
     @property
     def sessions(self) -> list[tuple[Mapping[str, Any], Mapping[str, Any]]]:
-        """(index, session) of every session, the earliest first."""
+        """Pairs (index, session) of all sessions, the earliest first."""
         pairs = [(index, session) for index in self.indexes for session in index["sessions"]]
         return sorted(pairs, key=lambda pair: pair[1]["started"])
 
     @cached_property
     def notebooks(self) -> dict[str, dict[str, Any]]:
-        """The executed notebooks by the name of their page."""
+        """The executed notebooks, by the name of their page."""
         pages = [*(family.name for family in self.families), *STUDY_PAGES]
         found = {page: self.folder / "notebooks" / f"{page}.ipynb" for page in pages}
         return {page: json.loads(path.read_text(encoding="utf-8")) for page, path in found.items() if path.is_file()}

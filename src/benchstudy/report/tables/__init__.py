@@ -1,1 +1,1 @@
-"""Tables that people read, and text that keeps its columns."""
+"""Tables for readers, and preformatted texts."""

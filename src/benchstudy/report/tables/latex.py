@@ -1,7 +1,7 @@
-"""Tables for LaTeX that fit an A4 page, by an estimate of how wide their texts will be.
+"""Writes LaTeX tables that fit an A4 page, by an estimate of the width of their texts.
 
-Of these forms the first that fits is taken: as wide as its texts; columns that wrap, together as wide as the line;
-smaller type; a page turned by 90°; the columns dealt to several tables, each with the headings of the rows.
+The first of these forms that fits is used: as wide as its texts; columns that wrap, together as wide as the line;
+smaller type; a page turned by 90°; the columns split into several tables, each with the headings of the rows.
 """
 
 import math
@@ -12,31 +12,31 @@ from dataclasses import dataclass
 
 from benchstudy.report.tables.lines import unbroken, with_whole_brackets
 
-# Points. What the class `article` leaves on A4 paper between its margins, upright and turned; a hundredth is kept free.
+# Points between the margins of the class `article` on A4 paper, upright and turned, less one per cent.
 _LINE, _TURNED_LINE = 345 * 0.99, 592 * 0.99
-_GAP, _NARROW_GAP = 12.0, 8.0  # points between two columns: LaTeX's own, and where columns wrap
-_LONG = 45  # lines; above it a table is a longtable, which may go on on the next page
-_FIRST_WIDTH, _CELL_WIDTH = 28, 34  # characters of a cell's first line and of the others, where columns do not wrap
-_BREAKABLE_WORD = 12  # characters; a longer word may break behind the signs between its parts
+_GAP, _NARROW_GAP = 12.0, 8.0  # points between two columns: LaTeX's default, and if columns wrap
+_LONG = 45  # lines; a table with more is a longtable, which may continue on the next page
+_FIRST_WIDTH, _CELL_WIDTH = 28, 34  # characters of a cell's first line and of the others, if columns do not wrap
+_BREAKABLE_WORD = 12  # characters; a longer word may break after the punctuation between its parts
 _LONGEST_PART = 16  # characters; a longer part, such as a checksum, may break anywhere
-# Ems of a sign in Computer Modern, rounded up, and points of an em: its smaller cuts are wider than their size.
+# Widths of characters in Computer Modern in em, rounded up, and points per em: small sizes are relatively wider.
 _EMS = {**dict.fromkeys("fijlrstI.,:;'!|()[]·’ \N{NO-BREAK SPACE}", 0.4), **dict.fromkeys("mwMW%@—→−", 0.95)}
 _LOWER, _OTHER = 0.56, 0.8
 _EM = {"normalsize": 10.0, "small": 9.3, "footnotesize": 8.5, "scriptsize": 8.0, "tiny": 6.8}
 _SMALLER = {"small": "footnotesize", "footnotesize": "scriptsize", "scriptsize": "tiny"}
-# Sizes of type where columns wrap, and whether the page is turned.
+# Sizes of type for columns that wrap, and whether the page is turned.
 _FORMS = (("small", False), ("footnotesize", False), ("small", True), ("footnotesize", True), ("scriptsize", True))
 
-# A cell: lines of plain text, the first of which stands out.
+# A cell: lines of plain text, of which the first is the main one.
 Lines = Sequence[str]
 
 
 def document(
     name: str, caption: str, columns: Sequence[str], rows: Sequence[Sequence[Lines]], figures: Sequence[bool]
 ) -> str:
-    """The table as a file to `\\input`, with caption and the label `tab:<name>`. UTF-8, for any LaTeX since 2020.
+    """The table as a file for `\\input`, with caption and the label `tab:<name>`. UTF-8, for any LaTeX since 2020.
 
-    Its first line says which packages it needs. `figures`: which columns are numbers, which end at the same place.
+    The first line names the packages that it needs. `figures` says which columns are numbers, which are right-aligned.
     """
     label = re.sub(r"[^A-Za-z0-9._-]", "-", name)
     whole = _as_wide_as_its_texts(columns, rows, figures) or _in_columns_that_wrap(columns, rows)
@@ -51,7 +51,7 @@ def document(
 
 @dataclass(frozen=True)
 class _Layout:
-    """A table laid out: the `preamble` of its columns, its rows as LaTeX, and how many lines they take."""
+    """A table's layout: the `preamble` of its columns, its rows as LaTeX, and the number of lines."""
 
     preamble: str
     head: str
@@ -83,7 +83,7 @@ class _Layout:
             f"\\begin{{longtable}}{{{self.preamble}}}\n{titled}\\\\\n"
             f"{top}\\endfirsthead\n{top}\\endhead\n{bottom}\\endfoot\n{inner}\\end{{longtable}}\n"
         )
-        # Size and gap are of this table alone, which is no float.
+        # The group limits size and gap to this table, which is not a float.
         text = f"\\begingroup\n{form}{text}\\endgroup\n" if form else text
         return f"\\begin{{landscape}}\n{text}\\end{{landscape}}\n" if self.turned else text
 
@@ -94,7 +94,7 @@ class _Layout:
 def _as_wide_as_its_texts(
     columns: Sequence[str], rows: Sequence[Sequence[Lines]], figures: Sequence[bool]
 ) -> _Layout | None:
-    """No column wraps, so the lines of a cell stand below one another as rows, all but the first small."""
+    """A layout without wrapping: the lines of a cell become rows, all but the first in smaller type."""
     head = [_broken((column,)) for column in columns]
     body = [[_broken(lines) for lines in row] for row in rows]
     widths = [
@@ -121,7 +121,7 @@ def _broken(lines: Lines) -> list[str]:
 
 
 def _stacked(cells: Sequence[Lines], small: bool = True) -> list[str]:
-    """The lines of a row's cells as rows of LaTeX, those below the first `small`."""
+    """The lines of a row's cells as rows of LaTeX, all but the first in `small` type."""
     cells = [[line.replace("\N{NO-BREAK SPACE}", " ") for line in cell] for cell in cells]
     rows = []
     for index in range(max(1, *map(len, cells))):
@@ -134,12 +134,12 @@ def _stacked(cells: Sequence[Lines], small: bool = True) -> list[str]:
 
 
 def _in_columns_that_wrap(columns: Sequence[str], rows: Sequence[Sequence[Lines]]) -> _Layout | None:
-    """In the first of the `_FORMS` in which no word is wider than its column; None when there is none."""
+    """The layout in the first of the `_FORMS` in which no word is wider than its column; None if there is none."""
     return next((found for form in _FORMS if (found := _wrapped(columns, rows, *form))), None)
 
 
 def _wrapped(columns: Sequence[str], rows: Sequence[Sequence[Lines]], size: str, turned: bool) -> _Layout | None:
-    """Together as wide as the line, whatever that is where the table is included."""
+    """A layout as wide as the line, whatever its width is in the document that includes the table."""
     grid = [[_Paragraph(lines, size) for lines in row] for row in ([(column,) for column in columns], *rows)]
     gaps = _NARROW_GAP * (len(columns) - 1)
     room = (_TURNED_LINE if turned else _LINE) - gaps
@@ -147,7 +147,7 @@ def _wrapped(columns: Sequence[str], rows: Sequence[Sequence[Lines]], size: str,
     wanted = [max(paragraph.whole for paragraph in column) for column in zip(*grid, strict=True)]
     if sum(least) > room:
         return None
-    # What is left over goes to the columns in proportion to what they still want.
+    # Remaining width is shared among the columns in proportion to what they lack.
     more = (room - sum(least)) / max(sum(wanted) - sum(least), 1.0)
     widths = [low + more * (high - low) for low, high in zip(least, wanted, strict=True)]
     shares = [math.floor(10_000 * width / max(sum(widths), room)) / 10_000 for width in widths]
@@ -160,7 +160,7 @@ def _wrapped(columns: Sequence[str], rows: Sequence[Sequence[Lines]], size: str,
 
 @dataclass(frozen=True)
 class _Paragraph:
-    """A cell whose lines may break, all but the first in smaller type."""
+    """A cell whose lines may break. All but the first are in smaller type."""
 
     cell: Lines
     size: str
@@ -171,16 +171,16 @@ class _Paragraph:
 
     @property
     def least(self) -> float:
-        """Points that its widest word takes."""
+        """The width of its widest word in points."""
         return max((_width(part.strip(), size) for parts, size in self._sized for part in parts), default=0.0)
 
     @property
     def whole(self) -> float:
-        """Points of its widest line."""
+        """The width of its widest line in points."""
         return max((_width("".join(parts), size) for parts, size in self._sized), default=0.0)
 
     def lines(self, width: float) -> int:
-        # Where lines break is not foreseen: a fifth of each is left blank.
+        # Line breaks are not predicted, so a fifth of each line is assumed to be blank.
         return sum(math.ceil(_width("".join(parts), size) / width * 1.2) for parts, size in self._sized)
 
     @property
@@ -191,7 +191,7 @@ class _Paragraph:
 
 
 def _breakable(parts: Sequence[str]) -> str:
-    """What ends with a space needs no other place to break at."""
+    """The parts with allowed line breaks between them. A part that ends with a space needs no other break."""
     last = len(parts) - 1
     return "".join(
         escaped(part) + ("" if n == last or part.endswith(" ") else "\\allowbreak{}") for n, part in enumerate(parts)
@@ -199,7 +199,7 @@ def _breakable(parts: Sequence[str]) -> str:
 
 
 def _parts(line: str) -> list[str]:
-    """`line` cut where it may break beside its spaces, which end the parts before them."""
+    """`line` split where it may break. A space belongs to the part before it."""
     parts: list[str] = []
     for word in _kept(line).split(" "):
         cuts = re.split(r"(?<=[/_=,:.+-])(?=\w)", word) if len(word) > _BREAKABLE_WORD else [word]
@@ -209,7 +209,7 @@ def _parts(line: str) -> list[str]:
 
 
 def _dealt(columns: Sequence[str], rows: Sequence[Sequence[Lines]]) -> list[_Layout]:
-    """The columns in several tables on turned pages, as many in each as fit beside the first one."""
+    """The columns split into several tables on turned pages, as many in each as fit beside the first column."""
     parts: list[_Layout] = []
     start = 1
     while start < len(columns):
@@ -218,7 +218,7 @@ def _dealt(columns: Sequence[str], rows: Sequence[Sequence[Lines]]) -> list[_Lay
             found = _in_columns_that_wrap([columns[i] for i in chosen], [[row[i] for i in chosen] for row in rows])
             if found or end == start + 1:
                 break
-        assert found is not None, "two columns of parts of words fit any page"
+        assert found is not None, "two columns with breakable words fit any page"
         parts.append(found)
         start = end
     return parts
@@ -232,13 +232,13 @@ def _kept(line: str) -> str:
 
 
 def _width(text: str, size: str) -> float:
-    """Points, rather too many."""
+    """The width of a text in points, rounded up."""
     return _EM[size] * sum(_EMS.get(c, _LOWER if c.islower() or c.isdigit() else _OTHER) for c in text)
 
 
 _MATHS = r"- \geq \leq \approx \infty \rightarrow \ll \gg \Delta \kappa \lambda \sigma"
-# What is markup in LaTeX. A bracket or a star after the end of a row would be an argument of it. The last are signs
-# that no text font of LaTeX has.
+# Markup in LaTeX. A bracket or a star after the end of a row would be an argument of it. The last are characters that
+# no text font of LaTeX has.
 _MARKUP = {
     "\\": r"\textbackslash{}",
     "~": r"\textasciitilde{}",
@@ -252,11 +252,11 @@ _MARKUP = {
     **{sign: f"{{{sign}}}" for sign in "[*"},
     **{sign: f"\\ensuremath{{{name}}}" for sign, name in zip("−≥≤≈∞→«»Δκλσ", _MATHS.split(), strict=True)},
 }
-# Two hyphens, commas or quotes would be drawn as one sign: an option --like-this would lose one.
+# Two hyphens, commas or quotes would become one character, so an option --like-this would lose a hyphen.
 _TO_ESCAPE = re.compile("|".join(map(re.escape, _MARKUP)) + r"|(?<=-)-|(?<=,),|(?<=')'")
 
 
 def escaped(text: str) -> str:
-    """`text` on one line as LaTeX shows it."""
+    """`text` escaped for LaTeX, on one line."""
     plain = re.sub(r"[\x00-\x20\x7f]+", " ", text)
     return _TO_ESCAPE.sub(lambda match: _MARKUP.get(match[0]) or f"{{}}{match[0]}", plain)

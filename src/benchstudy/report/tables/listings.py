@@ -1,4 +1,4 @@
-"""Text that must keep its columns, such as what a program draws on a terminal: a page shows it as it is."""
+"""Preformatted text, such as the output of a program on a terminal, which a page shows verbatim."""
 
 import html
 from collections.abc import Sequence
@@ -10,7 +10,7 @@ from benchstudy.report.tables.tables import slug
 
 @dataclass(frozen=True)
 class Listing:
-    """`text` verbatim under a title, a note below it. `href` leads to the trials it was made from."""
+    """A verbatim `text` with a title above and a note below it. `href` leads to the trials that it was made from."""
 
     title: str
     text: str
@@ -18,6 +18,7 @@ class Listing:
     href: str | None = None
 
     def html(self) -> str:
+        """The listing as a `<figure>`."""
         title, note = html.escape(self.title), html.escape(self.note)
         if self.href is not None:
             title = f'<a href="{html.escape(self.href)}">{title}</a>'
@@ -29,13 +30,13 @@ class Listing:
 
 
 def side_by_side(title: str, listings: Sequence[Listing]) -> str:
-    """HTML of listings beside one another where there is room."""
+    """HTML of listings, side by side if there is room."""
     inner = "".join(listing.html() for listing in listings)
     return f'<h3>{html.escape(title)}</h3><div class="listings">{inner}</div>'
 
 
 def write(name: str, title: str, listings: Sequence[Listing], folder: Path) -> str:
-    """All of them as one text file in `folder`; returns its stem."""
+    """Write all listings as one text file in `folder`. Returns its stem."""
     folder.mkdir(parents=True, exist_ok=True)
     stem = slug(f"{name}-{title}")
     parts = [f"{listing.title}\n{listing.text}{listing.note}\n" for listing in listings]

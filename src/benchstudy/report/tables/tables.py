@@ -1,4 +1,4 @@
-"""Tables a person reads: one model, written as HTML with a link per cell, CSV, reStructuredText, Markdown and LaTeX."""
+"""Tables for readers: one model, written as HTML with a link per cell, CSV, reStructuredText, Markdown and LaTeX."""
 
 import csv
 import html
@@ -14,24 +14,24 @@ from urllib.parse import quote
 from benchstudy.report.tables import latex
 from benchstudy.report.tables.lines import unbroken as unbroken  # of tables, for who shows texts beside them
 
-# The files of a table, by their suffixes.
+# The files of a table, by suffix.
 TABLE_FORMATS = ("csv", "rst", "md", "tex")
 
 _SPREADSHEET_FORMULA = re.compile(r"[=+@-](?!\d)")
-_CELL_WIDTH = 34  # characters; where lines of a cell are broken that no reader's window breaks
-# Of a table with a row or more for each trial, on a page.
+_CELL_WIDTH = 34  # characters; at which lines of a cell break in formats that do not wrap them
+# Rows on a page of tables with at least one row per trial.
 MOST_OF_TRIALS = 200
-# By class, the columns from which a table is set smaller on a page, so that a wide screen shows all of it.
+# The class for smaller type of tables with at least so many columns, so that a wide screen shows the whole table.
 _DENSE = {"dense": 7, "denser": 10}
-_LONG_HEADING = 24  # characters; above it a row's heading gets room of its own in a wide table
+_LONG_HEADING = 24  # characters; a longer heading of a row gets a minimum width in a wide table
 
 
 @dataclass(frozen=True)
 class Cell:
-    """One cell: `lines` of plain text (the first is the figure, the others say what stands behind it).
+    """One cell: `lines` of plain text, of which the first is the figure and the others are its evidence.
 
-    `href` leads to the trials it was made from. `kind` is a CSS class: number, text, failed, missing, published.
-    `marks` are reservations about the figure in a word or two each, which a legend explains: "client-limited".
+    `href` leads to the trials that it was made from. `kind` is a CSS class: number, text, failed, missing, published.
+    `marks` are reservations about the figure in one or two words, such as "client-limited", which a legend explains.
     """
 
     lines: tuple[str, ...]
@@ -42,7 +42,7 @@ class Cell:
 
     @property
     def all_lines(self) -> tuple[str, ...]:
-        """What the cell says where there is only text."""
+        """All lines for formats that have only text, with the marks."""
         return (*self.lines, *self.marks)
 
     @classmethod
@@ -55,9 +55,10 @@ MISSING = Cell(("–",), kind="missing", title="not part of the study")
 
 @dataclass(frozen=True)
 class Table:
-    """`rows` hold as many cells as `columns` has headings; the first cell of each row is its heading.
+    """A table. Each of the `rows` has as many cells as there are `columns`; its first cell is its heading.
 
-    `most_shown`: rows on a page, for tables that grow with the number of trials; files have all of them.
+    `most_shown` limits the rows on a page, for tables that grow with the number of trials; the files have all rows.
+    Raises ValueError if a row has another number of cells.
     """
 
     name: str
@@ -69,20 +70,20 @@ class Table:
     def __post_init__(self) -> None:
         wrong = [len(row) for row in self.rows if len(row) != len(self.columns)]
         if wrong:
-            raise ValueError(f"table {self.name}: a row of {wrong[0]} cells under {len(self.columns)} headings")
+            raise ValueError(f"table {self.name}: a row has {wrong[0]} cells for {len(self.columns)} columns")
 
     @property
     def is_undecided(self) -> bool:
-        """Whether it is one of verdicts, and has none."""
+        """Whether it is a table of verdicts without a single verdict."""
         verdicts = [cell.kind for row in self.rows for cell in row if "verdict" in cell.kind.split()]
         return bool(verdicts) and all("missing" in kind.split() for kind in verdicts)
 
     def html(self, number: str = "") -> str:
-        """A table in its own scrolling frame, so that a phone scrolls the table and not the page.
+        """The table in a scrolling frame, so that a phone scrolls the table and not the page.
 
-        `number`: what its caption begins with, such as "Table 2".
+        `number` begins the caption: "Table 2".
         """
-        # A column that says itself what it holds has no heading, and an empty one would be read out.
+        # A self-explanatory column has no heading; screen readers would read out an empty `<th>`.
         head = "".join(f'<th scope="col">{html.escape(c)}</th>' if c else "<td></td>" for c in self.columns)
         shown = self.rows[: self.most_shown]
         body = "".join(
@@ -100,7 +101,7 @@ class Table:
         )
 
     def csv(self) -> str:
-        """As displayed, the lines of a cell parted by a line break; nothing in it can act as a spreadsheet formula."""
+        """CSV of the text as displayed, with line breaks within cells. No cell can act as a spreadsheet formula."""
         out = io.StringIO()
         writer = csv.writer(out, lineterminator="\n")
         writer.writerow([_inert(c) for c in self.columns])
@@ -132,13 +133,13 @@ class Table:
         return "".join(f"| {' | '.join(row)} |\n" for row in rows)
 
     def latex(self) -> str:
-        """A table that fits an A4 page: see `latex.document`."""
+        """A LaTeX table that fits an A4 page; see `latex.document`."""
         texts = [[cell.all_lines for cell in row] for row in self.rows]
         figures = [any(row[index].kind == "number" for row in self.rows) for index in range(len(self.columns))]
         return latex.document(self.name, self.caption, self.columns, texts, figures)
 
     def write(self, folder: Path) -> None:
-        """Writes the table into `folder` in each of `TABLE_FORMATS`."""
+        """Write the table into `folder` in each of `TABLE_FORMATS`."""
         folder.mkdir(parents=True, exist_ok=True)
         texts = (self.csv(), self.rst(), self.markdown(), self.latex())
         for suffix, text in zip(TABLE_FORMATS, texts, strict=True):
@@ -147,7 +148,7 @@ class Table:
 
 def _html_cell(cell: Cell, heading: bool = False) -> str:
     first, *rest = (html.escape(unbroken(line)) for line in cell.lines)
-    if heading:  # a row's name breaks between its levels only: "1-core-256MiB" is one word
+    if heading:  # the name of a row breaks only between its levels: "1-core-256MiB" is one word
         first = re.sub(r"(?<=\w)-(?=\w)", "-\N{WORD JOINER}", first)
     if cell.href is not None:
         first = f'<a href="{html.escape(cell.href)}">{first}</a>'
@@ -165,13 +166,13 @@ def _inert(text: str) -> str:
 
 
 def _rst_lines(text: str) -> list[str]:
-    # A backslash, a star or an underscore at the end of a word would be markup.
+    # A backslash, a star or an underscore at the end of a word is markup.
     escaped = re.sub(r"([\\*`|]|_(?=\W|$))", r"\\\1", text)
     return textwrap.wrap(escaped, _CELL_WIDTH, break_long_words=False) or [""]
 
 
 def _columns(text: str) -> int:
-    """Columns of a terminal that `text` takes, by which readers of reStructuredText find the borders of a cell."""
+    """The width of `text` in columns of a terminal, by which parsers of reStructuredText find the borders of cells."""
     if text.isascii():
         return len(text)
     wide = sum(unicodedata.east_asian_width(character) in "WF" for character in text)
@@ -184,17 +185,17 @@ def _markdown(text: str) -> str:
 
 
 def anchor(prefix: str, text: str) -> str:
-    """An id for an element, made of `text`; only letters, digits and `._=,+-` stay as they are."""
+    """An id for an element, made from `text`. Only letters, digits and `._=,+-` are kept as they are."""
     return f"{prefix}-{re.sub(r'[^A-Za-z0-9._=,+-]', '_', text)}"
 
 
 def slug(title: str) -> str:
-    """A file name out of a title: "Write, sync fsync" is "write-sync-fsync"."""
+    """A file name made from a title: "Write, sync fsync" becomes "write-sync-fsync"."""
     return re.sub(r"[^a-z0-9]+", "-", title.lower()).strip("-")
 
 
 def link(path: str) -> str:
-    """A relative path as a link; nothing in it can become another scheme, query or fragment."""
+    """A relative path as a link. Nothing in it can become a scheme, a query or a fragment."""
     quoted = quote(path, safe="/=,+-._~")
     return quoted if quoted.startswith((".", "/")) else f"./{quoted}"
 

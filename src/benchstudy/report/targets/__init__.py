@@ -1,1 +1,1 @@
-"""Of a study with many targets: what they have in common, which are unlike the others, and a page of each."""
+"""Studies with many targets: the spread over targets, which targets stand out, and a page for each target."""

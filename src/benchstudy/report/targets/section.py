@@ -1,4 +1,4 @@
-"""The part of a family's page that is about its targets: what a thousand of them come to, in figures and tables."""
+"""The section of a family's page on its targets: figures and tables that summarise a thousand of them."""
 
 from collections import Counter
 from collections.abc import Iterable, Iterator
@@ -19,29 +19,29 @@ from benchstudy.report.tables.tables import MISSING, MOST_OF_TRIALS, Cell, Table
 from benchstudy.report.targets.spread import Figure, Lost, Outlying, Spread
 from benchstudy.statistics.comparisons import Verdict
 
-_MOST_OUTLYING = 25  # targets of a page; the table's files have all
+_MOST_OUTLYING = 25  # targets on a page; the table's files have all
 _MOST_ROWS, _MOST_PANELS = 24, 4
 _MOST_UNUSUAL = 3
 FIGURE_CAPTION = (
-    "How far each target lies from the median of all: the ratio of the two medians. Beyond the band, which reaches "
-    f"{FAR:g} robust standard deviations to either side, a target stands out."
+    "Ratio of each target's median to the median of all targets. A target beyond the band, which reaches "
+    f"{FAR:g} robust standard deviations to either side, stands out."
 )
 
 
 def introduction(results: OverTargets) -> str:
-    """What the numbers of a page over targets are of."""
+    """A paragraph on how to read a page with one value per target."""
     count = human.plural(len(results.measured.targets), "target")
     return (
-        f"This page is over {count}. Where a page of few targets has a trial, this one has a target, which counts as "
-        "the median of its trials: n counts targets, a point is a target and leads to its page, medians and their "
-        "intervals are of all targets, and comparisons pair two cases of the same target. Distributions within a trial "
-        "are of one trial per target, the one nearest to its median. Every trial is in trials.csv, every case of every "
-        "target in estimates.csv, and both on the target's page."
+        f"This page summarises {count}. Each target takes the place of a trial, and its value is the median of its "
+        "trials: n counts targets, a point is a target and links to its page, medians and their intervals are over all "
+        "targets, and comparisons pair two cases of the same target. Distributions within a trial use one trial per "
+        "target, the one nearest to its median. trials.csv has every trial, and estimates.csv every case of every "
+        "target; the target's page has both."
     )
 
 
 def noted(found: Spread) -> dict[str, Any]:
-    """For the study's overview."""
+    """The spread as plain data for the study's overview."""
     return {
         "targets": len(found.targets),
         "outlying": list(found.outlying),
@@ -56,7 +56,7 @@ def noted(found: Spread) -> dict[str, Any]:
 
 
 def figure(results: OverTargets, found: Spread) -> tuple[Style, list[Panel]]:
-    """A row a case, a panel a metric, a point a target."""
+    """Strips with one row per case, one panel per metric and one point per target."""
     by_metric: dict[str, list[Figure]] = {}
     for one in found.figures:
         if one.low is not None and len(by_metric.setdefault(one.metric, [])) < _MOST_ROWS:
@@ -67,7 +67,7 @@ def figure(results: OverTargets, found: Spread) -> tuple[Style, list[Panel]]:
     panels = []
     for metric, figures in list(drawn.items())[:_MOST_PANELS]:
         points = pl.concat([_points(results, one, trials) for one in figures])
-        # A fleet with two kinds of hosts has many that lie far; the farthest stay.
+        # A fleet with two kinds of hosts has many that stand out; the farthest are always drawn.
         far = pl.col("y").log().abs().rank("ordinal", descending=True).over("stays") <= MOST_POINTS
         points = points.with_columns(stays=pl.col("stays") & far)
         bands = pl.DataFrame([_band(results, one) for one in figures])
@@ -111,17 +111,17 @@ def _band(results: OverTargets, one: Figure) -> dict[str, Any]:
 
 
 def tables(results: OverTargets, found: Spread) -> Iterator[Table]:
-    """Targets that stand out; targets that lost trials; each figure over all targets."""
+    """Yield the tables: targets that stand out, targets with failed trials, each figure over all targets."""
     yield Table(
         "targets-outlying",
-        "Targets that stand out, those of which it is sure first",
+        "Targets that stand out, certain ones first",
         ("Target", "In how many figures", "Farthest", "All targets", "How far", "Its own trials", "Its hosts, events"),
         tuple(_outlying_row(results, found, target) for target in found.outlying),
         _MOST_OUTLYING,
     )
     yield Table(
         "targets-lost",
-        "Targets that failed, in part or as a whole",
+        "Targets with failed trials",
         ("Target", "Cases without a figure", "Failed trials", "Most frequent cause"),
         (
             *(_unmeasured_row(target, why) for target, why in found.unmeasured.items()),
@@ -150,10 +150,10 @@ def _outlying_row(results: OverTargets, found: Spread, target: str) -> tuple[Cel
     summary = far.estimate.summary
     all_targets = href(results, ALL, one.case)
     unusual = list(found.hosts.get(target, ()))
-    host = tuple(unusual[:_MOST_UNUSUAL]) or ("nothing that most others have not",)
+    host = tuple(unusual[:_MOST_UNUSUAL]) or ("no difference from most others",)
     return (
         Cell.text(target, href=page_of(results, target)),
-        Cell((f"{len(of_target)} of {figures}", f"{sure} for sure")),
+        Cell((f"{len(of_target)} of {figures}", f"{sure} certain")),
         Cell((human.quantity(one.values[target], one.unit), about), _href(results, target, one.case)),
         Cell((human.quantity(one.middle, one.unit), f"limits: {_range(one.low, one.high, one.unit)}"), all_targets),
         Cell((human.times(one.ratio(target)), f"{human.number(abs(far.distance))} robust deviations")),
@@ -164,7 +164,7 @@ def _outlying_row(results: OverTargets, found: Spread, target: str) -> tuple[Cel
 
 def _agreement(far: Outlying) -> str:
     if far.is_sure:
-        return "all of the interval is beyond the limit"
+        return "the whole interval is beyond the limit"
     if far.estimate.summary.interval_low is None:
         return "too few trials to be sure"
     return "the interval reaches back to the limit"
@@ -227,7 +227,7 @@ def _href(results: OverTargets, target: str, case: str) -> str:
 
 
 def verdicts(results: OverTargets, each: Comparisons, together: Comparisons, name: str, caption: str) -> Table:
-    """How often each verdict was reached on a target by itself, and the targets that contradict the one over all."""
+    """Count the verdicts of single targets, and name the targets that contradict the verdict over all targets."""
     over_all = {_about(row): row.outcome.verdict for row in together.rows}
     groups: dict[tuple[str, ...], list[Row]] = {}
     for row in each.rows:
@@ -238,15 +238,15 @@ def verdicts(results: OverTargets, each: Comparisons, together: Comparisons, nam
     counted = (*(v.told.capitalize() for v in Verdict),)
     return Table(
         f"{name}-each-target",
-        f"{caption}: each target by itself, verdicts counted{adjusted}",
-        ("Compared", "Over all targets", *counted, "Otherwise than over all"),
+        f"{caption}: verdicts of single targets, counted{adjusted}",
+        ("Compared", "Over all targets", *counted, "Contradict it"),
         body,
         MOST_OF_TRIALS,
     )
 
 
 def _about(row: Row) -> tuple[str, ...]:
-    """What is compared, whatever the target."""
+    """What is compared, without the target."""
     about = " · ".join(part for part in row.about.split(" · ") if part != row.other["target"])
     return row.level, row.against, row.title, about
 

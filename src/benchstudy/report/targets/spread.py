@@ -1,8 +1,8 @@
-"""How the targets of a study lie to each other: what is usual, which of them stand out, which gave nothing.
+"""The spread of a study's targets: the usual range, the targets that stand out, and those without a result.
 
-A target stands out in a figure when its median lies farther from the median of all targets than `FAR` robust standard
-deviations of their logarithms. It does so for sure when all of its own 95 % interval lies there: then its trials agree
-on it. Else its trials scatter so far, or are too few to tell.
+A target stands out in a figure if its median is farther from the median of all targets than `FAR` robust standard
+deviations of their logarithms. This is certain if its whole 95 % interval is there, because then its trials agree.
+Otherwise its trials vary too much, or are too few to tell.
 """
 
 import math
@@ -20,7 +20,7 @@ from benchstudy.report.results.results import Estimate
 from benchstudy.report.scrutiny import many_targets, outliers
 from benchstudy.statistics import stats
 
-# Of the shares that lie in the middle the widest that so many targets support is told.
+# Central ranges, of which the widest that the number of targets supports is shown.
 _TAILS = (5, 10, 25)
 
 
@@ -28,8 +28,8 @@ _TAILS = (5, 10, 25)
 class Figure:
     """One metric of one case over all targets: `values` by target, in the unit `unit`.
 
-    `usual`: the percentiles between which most targets lie, and their names ("5–95 %"), when there are enough.
-    `low`, `high`: the limits beyond which a target stands out; None where no outlier can be told.
+    `usual`: the percentiles between which most targets are, and their names ("5–95 %"), if there are enough targets.
+    `low`, `high`: the limits beyond which a target stands out; None if no outlier can be told.
     """
 
     case: str
@@ -46,13 +46,13 @@ class Figure:
         return median(self.values.values())
 
     def ratio(self, target: str) -> float:
-        """Of the target's median to the one of all."""
+        """The ratio of the target's median to the median of all targets."""
         return self.values[target] / self.middle
 
 
 @dataclass(frozen=True)
 class Outlying:
-    """A target's `estimate` in a `figure` in which it stands out, `distance` robust standard deviations off."""
+    """A target's `estimate` in a `figure` in which it stands out, by `distance` robust standard deviations."""
 
     target: str
     figure: Figure
@@ -61,7 +61,7 @@ class Outlying:
 
     @property
     def is_sure(self) -> bool:
-        """Whether its trials agree that it lies beyond the limit."""
+        """Whether its trials agree that it is beyond the limit."""
         low, high = self.estimate.summary.interval_low, self.estimate.summary.interval_high
         if low is None or high is None or self.figure.low is None or self.figure.high is None:
             return False
@@ -70,7 +70,7 @@ class Outlying:
 
 @dataclass(frozen=True)
 class Lost:
-    """A target some of whose trials failed. `cases`: those it gave no figure of at all, of `of_cases`."""
+    """A target with failed trials. `cases` are those without any figure, of `of_cases` cases."""
 
     target: str
     cases: tuple[str, ...]
@@ -82,8 +82,11 @@ class Lost:
 
 @dataclass(frozen=True)
 class Spread:
-    """`outlying` by target, those that stand out most first. `lost`, those that lost most first. `unmeasured`: targets
-    without a trial that counts, and why, as far as a session says. `hosts`: what is unusual of a target's hosts.
+    """The spread of a family's targets.
+
+    `outlying` has the targets that stand out, the most outlying first, and `lost` those with failed trials, the most
+    failures first. `unmeasured` maps targets without a trial that counts to the reason, if a session recorded one.
+    `hosts` has what is unusual about a target's hosts.
     """
 
     targets: tuple[str, ...]
@@ -95,52 +98,51 @@ class Spread:
 
     @property
     def sure(self) -> list[str]:
-        """The targets that stand out for sure in one figure at least."""
+        """The targets that certainly stand out in at least one figure."""
         return [target for target, found in self.outlying.items() if any(one.is_sure for one in found)]
 
     @property
     def looked_at(self) -> int:
-        """Values of targets among which one could stand out."""
+        """The number of values for which standing out could be told."""
         return sum(len(figure.values) for figure in self.figures if figure.low is not None)
 
     @property
     def said(self) -> str:
-        """What a reader has to know first."""
+        """The summary that a reader must know first."""
         count = human.plural(len(self.targets), "target")
         silent = [one for one in self.lost if len(one.cases) == one.of_cases]
         parts = []
         if not self.looked_at:
-            parts.append(f"Of none of {count} can be told whether it is unlike the others.")
+            parts.append(f"The data do not tell whether any of {count} differs from the others.")
         elif not self.outlying:
             parts.append(f"None of {count} stands out.")
         else:
             names = many_targets.named([*self.sure, *(t for t in self.outlying if t not in self.sure)])
             parts.append(
-                f"{len(self.outlying):,} of {count} stand out ({names}): a median lies more than {FAR:g} robust "
-                "standard deviations of logarithms from the median of all targets. It is sure of "
-                f"{len(self.sure):,} of them: all of the target's own 95 % interval lies there."
+                f"{len(self.outlying):,} of {count} stand out ({names}): a median is more than {FAR:g} robust "
+                "standard deviations of logarithms from the median of all targets. This is certain for "
+                f"{len(self.sure):,} of them, whose whole 95 % interval is there."
             )
         if self.looked_at:
             expected = self.looked_at * 2 * (1 - NormalDist().cdf(FAR))
             parts.append(
-                f"Of {self.looked_at:,} figures that differ by normal noise alone, {human.number(expected)} would lie "
-                "so far."
+                f"With normal noise alone, {human.number(expected)} of {self.looked_at:,} figures would be as far."
             )
         if self.lost:
             parts.append(
-                f"On {human.plural(len(self.lost), 'target')} trials failed, on {len(silent):,} of them all of them "
-                f"({many_targets.named([one.target for one in self.lost])})."
+                f"Trials failed on {human.plural(len(self.lost), 'target')} "
+                f"({many_targets.named([one.target for one in self.lost])}). On {len(silent):,} of these, all failed."
             )
         if self.unmeasured:
             parts.append(
-                f"{human.plural(len(self.unmeasured), 'target')} gave no result at all "
+                f"{human.plural(len(self.unmeasured), 'target')} gave no result "
                 f"({many_targets.named(list(self.unmeasured))})."
             )
         return " ".join(parts)
 
 
 def find(results: OverTargets, indexes: many_targets.Indexes) -> Spread:
-    """Over what cases are measured for."""
+    """Find the spread of the primary metrics. `indexes` are the records of the sessions."""
     names = {trial: target for trial, target in results.names.select("trial", "target").iter_rows()}
     figures = []
     outlying: dict[str, list[Outlying]] = {}
@@ -186,7 +188,7 @@ def _figure(case: str, metric: str, unit: str, values: Mapping[str, float]) -> t
 
 
 def _rank(found: Sequence[Outlying]) -> tuple[int, int, float]:
-    """Those that are sure first, then those that stand out in most figures, then the farthest."""
+    """The sort key: certain ones first, then those that stand out in most figures, then the farthest."""
     return -sum(one.is_sure for one in found), -len(found), -max(abs(one.distance) for one in found)
 
 

@@ -1,6 +1,6 @@
-"""A page of each target of a study with many, to drill down: its figures beside those of all, its sessions, its trials.
+"""Pages for single targets of a study with many: figures beside those of all targets, sessions, and trials.
 
-Plain HTML without a script, one file each. Which page lists a trial is decided in `trialplaces`.
+Each is one plain HTML file without a script. `trialplaces` decides which page lists a trial.
 """
 
 import html
@@ -26,12 +26,12 @@ from benchstudy.report.scrutiny import evidence, lint_list, many_targets, outlie
 from benchstudy.report.tables.tables import MISSING, Cell, Table, definition_list
 from benchstudy.report.trials.triallist import TrialList, TrialPage, commands_of
 
-_ENDS = 5  # targets named at either end of a case
+_ENDS = 5  # targets named at either end, lowest and highest, of a case
 
 
 @dataclass(frozen=True)
 class Places:
-    """`root`: the project; `output`: the exports of the family's page; `indexes`: the records of its sessions."""
+    """Folders and records: `root` is the project, `output` the exports of the family's page, `indexes` its sessions."""
 
     root: Path
     output: Path
@@ -41,12 +41,12 @@ class Places:
 def write(
     results: OverTargets, metrics: Sequence[str], places: Places, flagged: Mapping[str, str], lints: Sequence[Finding]
 ) -> str:
-    """Writes the pages; returns the part of the family's page that leads to them, HTML.
+    """Write the pages. Returns HTML for the family's page, with links to them.
 
-    `metrics`: those whose values stand beside each trial. `flagged`: remarks by trial; `lints`: of all targets.
+    `metrics` are those shown with each trial. `flagged` has remarks by trial; `lints` are the findings on all targets.
     """
     folder = places.output / "targets"
-    shutil.rmtree(folder, ignore_errors=True)  # those of targets that are gone must not stay among the reports
+    shutil.rmtree(folder, ignore_errors=True)  # pages of targets that no longer exist must not stay
     style, made = page_style(), _Pages(results, metrics, places, flagged, lints)
     for page in made.pages():
         path = places.output.parent / page.path
@@ -69,7 +69,7 @@ class _Pages:
         self._lints: dict[str, list[Finding]] = {}
         for finding in lints:
             self._lints.setdefault(_target_of(finding), []).append(finding)
-        # What the family is measured for stands first.
+        # Primary metrics are first.
         rest = [metric for metric in results.metrics if metric not in results.primary_metrics]
         self._shown = [*results.primary_metrics, *rest]
         self._fleet = {
@@ -84,7 +84,7 @@ class _Pages:
         }
 
     def pages(self) -> Iterator[TrialPage]:
-        """Of all targets, with their further parts."""
+        """Yield the pages of all targets, with their further parts."""
         title = registry.get(self._results.family).title
         for own in each_target(self._results.measured):
             for path, listed in self._parts(own):
@@ -97,7 +97,7 @@ class _Pages:
                 yield TrialPage(path, f"{title} on {own.target}", f"{back}#targets", inner)
 
     def _parts(self, own: OneTarget) -> Iterator[tuple[str, OneTarget]]:
-        """The paths of its pages, and what each lists."""
+        """Yield the paths of a target's pages, with the results that each lists."""
         measured = self._results.measured
         where = pl.Series([measured.places.page(trial) for trial in own.trials["trial"]], dtype=pl.String)
         paths = dict.fromkeys([target_page(self._results.family, own.target), *where])
@@ -113,7 +113,7 @@ class _Pages:
         indexes = self._indexes.get(own.target, [])
         facts = [*self._hosts.get(own.target, {}).items()]
         unusual = "\n".join(self._unusual.get(own.target, ()))
-        facts += [("Unlike most others", unusual)] if unusual else []
+        facts += [("Different from most targets", unusual)] if unusual else []
         facts += [("Problem", index["problem"]) for index in indexes if index.get("problem")]
         facts += [fact for index in indexes for fact in evidence.session_facts(index, several=False)]
         lints = self._lints.get(own.target, [])
@@ -124,7 +124,7 @@ class _Pages:
         )
 
     def _figures(self, own: OneTarget) -> Table:
-        """A row a case and metric, beside what all targets gave."""
+        """One row per case and metric, beside the figures of all targets."""
         rows = [
             (Cell.text(own.case_name(own.target, case) or human.level(case)), *cells)
             for case in own.cases["case"]
@@ -132,10 +132,10 @@ class _Pages:
             if (cells := self._row(own, case, metric)) is not None
         ]
         columns = ("Case", "Figure", "Median", "Median of all targets", "Ratio to it", "Rank from the lowest")
-        return Table("figures", "Each figure of this target, beside those of all", columns, tuple(rows))
+        return Table("figures", "Each figure of this target, beside that of all targets", columns, tuple(rows))
 
     def _row(self, own: OneTarget, case: str, metric: str) -> tuple[Cell, ...] | None:
-        """None for a metric that the case does not give."""
+        """The row of a case and metric; None if the case does not give the metric."""
         estimate, fleet = own.estimate(metric, own.target, case), self._fleet.get((metric, case))
         if estimate is None or fleet is None:
             return None
@@ -171,11 +171,11 @@ def _target_of(finding: Finding) -> str:
 
 
 def _section(results: OverTargets) -> str:
-    """Each case with its lowest and highest targets; then the way to every target."""
+    """Each case with its lowest and highest targets, then links to all targets."""
     count = human.plural(len(results.measured.targets), "target")
     said = (
-        f"Each of {count} has a page of its own in {results.family}/targets beside this one, one file each, with its "
-        "figures, sessions, trials and raw files."
+        f"Each of {count} has its own page in {results.family}/targets, beside this page, with its figures, sessions, "
+        "trials and raw files."
     )
     rows = dict(results.trials.partition_by("case", as_dict=True, maintain_order=True))
     cases = "".join(_case(results, case, rows.get((case,))) for case in results.cases["case"])
@@ -203,7 +203,7 @@ def _case(results: OverTargets, case: str, rows: pl.DataFrame | None) -> str:
 
 
 def _ends(results: OverTargets, case: str, metric: str) -> str:
-    """The targets whose figure is lowest, and those whose is highest."""
+    """The targets with the lowest and with the highest figures."""
     values = sorted(results.by_case(metric).get((ALL, case), []), key=lambda one: one[1])
     if not values:
         return ""

@@ -1,1 +1,1 @@
-"""Every trial with its files, on a family's page or in pages of their own."""
+"""Lists of trials with their files, on a family's page or on separate pages."""

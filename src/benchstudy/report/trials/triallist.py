@@ -1,6 +1,6 @@
-"""Every trial of a page: its outcome, command, what was verified, and its raw files with their hashes.
+"""The list of a page's trials: outcomes, commands, verified facts, and raw files with their hashes.
 
-`trialplaces` decides where: on the family's page, or in pages of their own that lie beside it.
+`trialplaces` decides where it is: on the family's page, or on separate pages beside it.
 """
 
 import html
@@ -24,9 +24,9 @@ from benchstudy.report.results.trialplaces import in_order
 from benchstudy.report.scrutiny import disturbed
 from benchstudy.report.tables.tables import link
 
-# What commands of one case differ in without being others: ids, and the ports of servers that each trial starts.
+# Ids, and ports of servers that each trial starts, differ between trials without making their commands different.
 _OWN_NAMES = re.compile(r"[0-9a-f]{8,}(?:-[0-9a-f]{4,}){0,4}|(?<=[\w\]]:)[0-9]{4,5}\b")
-# A list of commands that nobody reads; each trial's own is in its `trial.json`.
+# More commands than these would not be read; `trial.json` has each trial's own.
 _MOST_COMMANDS = 8
 
 Row = Mapping[str, Any]
@@ -36,7 +36,7 @@ _MOMENTS_S = 1e9
 
 @dataclass(frozen=True)
 class TrialPage:
-    """A page of trials. `path` is relative to the folder of the family's page; `inner` is its content, HTML."""
+    """A page of trials. `path` is relative to the folder of the family's page; `inner` is its content as HTML."""
 
     path: str
     title: str
@@ -48,7 +48,7 @@ class TrialPage:
 class TrialList:
     """The trials of `results` with their values of `metrics`, for the family's page in `page_folder`.
 
-    `root` is the project's folder, `flagged` has remarks by trial.
+    `root` is the project's folder; `flagged` has remarks by trial.
     """
 
     results: Results
@@ -56,11 +56,11 @@ class TrialList:
     root: Path
     page_folder: Path
     flagged: Mapping[str, str] = field(default_factory=dict)
-    is_open: bool = False  # as on pages that hold nothing else
+    is_open: bool = False  # true on pages that have nothing else
 
     @cached_property
     def _values(self) -> dict[str, dict[str, str]]:
-        """Metric to trial to what is shown."""
+        """The shown values, by metric and trial."""
         return {
             metric: {
                 trial: human.quantity(value, unit)
@@ -81,9 +81,9 @@ class TrialList:
         return human.level(case) + (f" on {target}" if len(self.results.targets) > 1 else "")
 
     def html(self) -> str:
-        """Every trial, grouped by case, folded away until a link leads to it: a section of the family's page.
+        """The section of the family's page with all trials, grouped by case, folded until a link leads to one.
 
-        Where there is no room for them, the way to the pages that `pages` makes.
+        If there is no room for them, it has links to the pages that `pages` makes.
         """
         apart = self.results.places.detail == "apart"
         said = f"<p>{html.escape(self._apart())}</p>" if apart else ""
@@ -93,8 +93,8 @@ class TrialList:
     def _apart(self) -> str:
         count = human.plural(self.results.trials.height, "trial")
         return (
-            f"{count} are more than one page can hold: those of each case are on a page of their own, one file too, "
-            f"in {self.results.family}/trials beside this one. What you find here is whole without them."
+            f"{count} are too many for one page, so the trials of each case are on a separate page in "
+            f"{self.results.family}/trials, beside this page. This page is complete without them."
         )
 
     def _case(self, key: tuple[str, str], rows: Sequence[Row], apart: bool) -> str:
@@ -118,7 +118,7 @@ class TrialList:
         return ", ".join(said)
 
     def _ways(self, rows: Sequence[Row]) -> str:
-        """Links to the pages of a case's trials."""
+        """Links to the pages with a case's trials."""
         pages = Counter(self.results.places.page(row["trial"]) for row in rows)
         parts = "".join(
             f'<li><a href="{html.escape(path)}">{human.plural(count, "trial")}'
@@ -128,7 +128,7 @@ class TrialList:
         return f"<ul>{parts}</ul>"
 
     def pages(self) -> Iterator[TrialPage]:
-        """The pages of the trials that are not on the family's page; each holds trials of one case."""
+        """Yield the pages of trials that are not on the family's page; each has trials of one case."""
         if self.results.places.detail != "apart":
             return
         for key, rows in self._cases.items():
@@ -174,12 +174,12 @@ class TrialList:
 
 
 def commands_of(rows: Sequence[Row]) -> tuple[str, str]:
-    """What trials of a case ran, and what the first of them verified; HTML."""
+    """HTML of the commands that trials of a case ran, and of the facts that the first trial verified."""
     return _Commands(rows).html(), _verified(rows)
 
 
 class _Commands:
-    """The different commands of a case: those of its trials mostly differ in names and ports of their own only."""
+    """The distinct commands of a case, ignoring names and ports that differ between its trials."""
 
     def __init__(self, rows: Sequence[Row]):
         self._groups: dict[str, list[Row]] = {}
@@ -195,25 +195,25 @@ class _Commands:
         return len(self._groups) > 1
 
     def number(self, row: Row) -> str:
-        """Which of them a trial ran, as the list calls it."""
+        """The number of the command that a trial ran, as listed."""
         return self._numbers.get(row["trial"], "–")
 
     def html(self) -> str:
         found = []
         for number, (first, *others) in enumerate(list(self._groups.values())[:_MOST_COMMANDS], start=1):
             which = f"Command {number}, of" if self.several else "Command of"
-            more = f", and but for names and ports of its own that of {human.plural(len(others), 'other')}"
+            more = f"; except for names and ports, {human.plural(len(others), 'other')} ran the same"
             said = f"{which} trial {first['trial']}{more if others else ''}:"
             found.append(f'<p class="command-of">{html.escape(said)}</p><pre>{html.escape(first["argv"])}</pre>')
         left = len(self._groups) - _MOST_COMMANDS
         if left > 0:
-            said = f"{human.plural(left, 'more command')}: each stands in the trial.json of its trial."
+            said = f"{human.plural(left, 'more command')}: see the trial.json of each trial."
             found.append(f'<p class="command-of">{html.escape(said)}</p>')
         return "".join(found)
 
 
 def _verified(rows: Sequence[Row]) -> str:
-    """What the first trial found to be as it should: file system, cache state, contents."""
+    """The facts that the first trial verified: file system, cache state, contents."""
     facts = json.loads(rows[0]["verified"] or "{}")
     lines = [f"{name}: {text}" for name, text in _leaves(facts)]
     return f'<p class="command-of">Verified: {html.escape("; ".join(lines))}</p>' if lines else ""
@@ -231,7 +231,7 @@ def _leaves(node: Any, name: str = "") -> Iterator[tuple[str, str]]:
 
 
 def _said(fact: Any) -> str:
-    """A moment in seconds since 1970 keeps its digits; nobody measures so long."""
+    """A fact as text. A time in seconds since 1970 keeps its digits; no duration is that long."""
     return human.number(fact) if isinstance(fact, float) and abs(fact) < _MOMENTS_S else str(fact)
 
 
@@ -246,12 +246,12 @@ def _outcome(row: Row) -> str:
     if row["disturbed"]:
         text += f"; disturbed: {disturbed.told(Disturbance.read(json.loads(row['disturbance'])))}"
     if row["set_aside"]:
-        text = f"set aside for trial {row['set_aside']} (was {text})"
+        text = f"set aside, replaced by trial {row['set_aside']} (was {text})"
     return f"discarded: {row['discarded_why']} (was {text})" if row["discarded_why"] else text
 
 
 def _files(stored: Sequence[Row], folder: str | None) -> str:
-    """Folded away: name and SHA-256 of each file, with a link when its folder is given."""
+    """A folded list with the name and SHA-256 of each file, linked if its folder is given."""
     files = "".join(_file(file, folder) for file in stored if file["size"])
     empty = ", ".join(file["name"] for file in stored if not file["size"])
     files += f"<li>empty: {html.escape(empty)}</li>" if empty else ""

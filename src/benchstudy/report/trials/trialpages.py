@@ -1,4 +1,4 @@
-"""The pages of trials that have no room on their family's page: plain HTML without a script, one file each."""
+"""Writes the pages of trials that do not fit on their family's page: plain HTML without a script, one file each."""
 
 import shutil
 from pathlib import Path
@@ -8,8 +8,8 @@ from benchstudy.report.trials.triallist import TrialList
 
 
 def write(trials: TrialList, folder: Path) -> None:
-    """Into `folder`, which holds nothing else; there is none when all trials are on the family's page."""
-    # Those of a case that is gone must not stay among the reports.
+    """Write the pages into `folder`, which has nothing else. It is removed if the family's page has all trials."""
+    # Pages of cases that no longer exist must not stay among the reports.
     shutil.rmtree(folder, ignore_errors=True)
     for page in trials.pages():
         path = trials.page_folder / page.path
