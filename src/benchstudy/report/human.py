@@ -37,16 +37,20 @@ class Scale:
     unit: str
 
     def text(self, value: float, to: int = rounding.MOST) -> str:
+        """A value in the base unit, as text in this unit, with at most `to` digits."""
         return self.beside(self.number(value, to))
 
     def number(self, value: float, to: int = rounding.MOST) -> str:
+        """The number of `text`, without the unit."""
         return rounding.shown(value / self.factor, to, trim=self.counts)
 
     def interval(self, low: float, high: float, estimate: float) -> str:
+        """An interval in this unit, rounded together with its estimate. All are in the base unit."""
         low, high, estimate = (value / self.factor for value in (low, high, estimate))
         return rounding.interval(low, high, estimate, self.beside(""), trim=self.counts)
 
     def beside(self, number: str) -> str:
+        """A number with this unit: "0.57 ms", "33,415/s"."""
         return f"{number}{'' if self.unit in ('', '/s') else ' '}{self.unit}"
 
     @property
@@ -177,6 +181,7 @@ def times(ratio: float, to: int = rounding.MOST) -> str:
 
 
 def p_value(p: float) -> str:
+    """A p value: "0.03", "< 0.001"."""
     return rounding.few(p) if p >= 0.001 else "< 0.001"
 
 

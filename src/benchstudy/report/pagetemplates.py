@@ -8,6 +8,7 @@ from markupsafe import Markup
 
 
 def template_text(name: str) -> str:
+    """The text of a template file."""
     return resources.files("benchstudy.report").joinpath("templates", name).read_text(encoding="utf-8")
 
 

@@ -28,6 +28,7 @@ class Lack:
 
     @property
     def text(self) -> str:
+        """The case for the reader: "naps: sofa · 5 min (2 of 6 trials)"."""
         trials = f"{self.trials} of {human.plural(self.asked, 'trial')}" if self.trials else ""
         remarks = ", ".join(filter(None, [trials, self.what]))
         name = f"{self.family.name}: {self.family.results.case_name(*self.key)}"

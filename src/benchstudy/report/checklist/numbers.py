@@ -26,10 +26,12 @@ _HOW = "#how-this-was-measured"
 
 
 def names(families: list[FamilyFacts]) -> str:
+    """The names of families, separated by commas."""
     return ", ".join(family.name for family in families)
 
 
 def first_page(families: list[FamilyFacts], fragment: str = "") -> str:
+    """The link to the first family's page, or to a `fragment` of it; empty without a family."""
     return f"{families[0].page}{fragment}" if families else ""
 
 

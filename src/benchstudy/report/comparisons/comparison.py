@@ -360,12 +360,14 @@ def twins(declared: Any) -> list[tuple[str, str]]:
 
 
 def verdict_cell(made: Comparison) -> Cell:
+    """The cell of a verdict, with its reason and warnings."""
     if made.verdict is Verdict.NONE:
         return Cell((made.verdict.told, made.why, *made.warnings), kind="missing verdict")
     return Cell((made.verdict, made.why, *made.warnings), kind=_VERDICT_KINDS.get(made.verdict, "text verdict"))
 
 
 def ratio_lines(made: Comparison) -> tuple[str, ...]:
+    """The lines of a cell: the ratio and, if there is one, its 95 % interval."""
     if made.ratio is None:
         return ("–",)
     return human.ratio(made.ratio, made.low, made.high)

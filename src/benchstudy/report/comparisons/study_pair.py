@@ -30,6 +30,7 @@ class Side:
     indexes: Sequence[Mapping[str, Any]]
 
     def index(self, target: str) -> Mapping[str, Any]:
+        """The records of the sessions on a target; empty if there are none."""
         return next((index for index in self.indexes if index["target"] == target), {})
 
     def latest(self, target: str) -> Mapping[str, Any]:
@@ -38,6 +39,7 @@ class Side:
         return held[-1] if held else {}
 
     def conditions(self, target: str, case: str) -> pl.DataFrame:
+        """The trials of a case that count, whose columns include the conditions of the measurement."""
         return self.results.counted.filter((pl.col("target") == target) & (pl.col("case") == case))
 
 

@@ -39,6 +39,7 @@ class Panel:
     finding: str = ""
 
     def spec(self, width: float | str, *, legend: bool, live: bool = False) -> dict[str, Any]:
+        """The Vega-Lite specification at a width in px, or "container". `live`: for a page with scripts."""
         drawn = self._live if live and self.live is not None else self._static
         # The data is not copied, because nothing changes it.
         spec = {key: value if key == "datasets" else copy.deepcopy(value) for key, value in drawn.items()}
@@ -79,6 +80,7 @@ def layered(*layers: Any) -> alt.LayerChart:
 
 
 def visible(chart: alt.Chart) -> alt.Chart:
+    """The chart without the series that the reader has hidden."""
     return chart.transform_filter("indexof(hidden, datum.series) < 0")
 
 
@@ -103,6 +105,7 @@ def strokes(points: pl.DataFrame, x: alt.X, y: alt.Y) -> list[alt.Chart]:
 
 
 def reference_layers(references: Sequence[Reference], *, horizontal: bool, encoding: dict[str, Any]) -> list[alt.Chart]:
+    """Lines of published values with labels, `horizontal` or vertical. `encoding` is that of the values' axis."""
     if not references:
         return []
     data = pl.DataFrame({"value": [r.value for r in references], "label": [r.label for r in references]})
@@ -126,4 +129,5 @@ def reference_layers(references: Sequence[Reference], *, horizontal: bool, encod
 
 
 def present(frame: pl.DataFrame, *columns: str) -> list[float]:
+    """All values of these columns that are not null."""
     return [value for column in columns for value in frame[column].drop_nulls().to_list()]

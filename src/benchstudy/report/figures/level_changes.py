@@ -39,6 +39,7 @@ class LevelChanges(NamedTuple):
 
     @property
     def several(self) -> bool:
+        """Whether the chart has several lines."""
         return len(self.by_line) > 1
 
     def label(self, line: Line, change: Change) -> str:
@@ -47,6 +48,7 @@ class LevelChanges(NamedTuple):
         return f"{named} {self.by_how_much(change)} at {moment(change.at)}".strip()
 
     def by_how_much(self, change: Change) -> str:
+        """The size of a change: "+38 %", "2.4×" if it more than doubles, or its ends if it has no relative size."""
         if change.relative is None:
             return self.ends(change)
         if change.after > 2 * change.before > 0:
@@ -54,6 +56,7 @@ class LevelChanges(NamedTuple):
         return human.change(change.relative)
 
     def ends(self, change: Change) -> str:
+        """The levels before and after: "from 2.1 ms to 2.9 ms"."""
         return f"from {human.quantity(change.before, self.unit)} to {human.quantity(change.after, self.unit)}"
 
 
@@ -101,6 +104,7 @@ def caption(found: Mapping[str, LevelChanges], where: str) -> str:
 
 
 def moment(seconds: float) -> str:
+    """A time on the axis: "41 s", "2 min 5 s"."""
     sign, whole = ("−" if seconds < 0 else ""), abs(seconds)
     return f"{sign}{round(whole, 1):g} s" if whole < 120 else f"{sign}{int(whole // 60)} min {whole % 60:.0f} s"
 

@@ -48,6 +48,7 @@ class Drawn:
 
     @property
     def size(self) -> tuple[float, float]:
+        """Width and height in units of the chart."""
         found = re.search(r'<svg[^>]*? viewBox="0 0 ([\d.]+) ([\d.]+)"', self.svg)
         assert found, "Vega's SVG has a view box"
         return float(found[1]), float(found[2])

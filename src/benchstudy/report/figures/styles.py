@@ -37,6 +37,7 @@ class Style:
 
     @property
     def colours(self) -> list[str]:
+        """The colour of each series, in the order of `names`."""
         if self.ordered:
             step = (len(_ORDERED) - 1) / max(len(self.names) - 1, 1)
             return [_ORDERED[round(i * step)] for i in range(len(self.names))]
@@ -44,6 +45,7 @@ class Style:
 
     @property
     def shapes(self) -> list[str]:
+        """The shape of each series, in the order of `names`."""
         return [_SHAPES[(i + i // len(_COLOURS)) % len(_SHAPES)] for i in range(len(self.names))]
 
     @property
@@ -53,12 +55,15 @@ class Style:
         return [list(DASHES[i % several]) for i in range(len(self.names))]
 
     def colour(self) -> alt.Color:
+        """Vega-Lite's encoding of series by colour."""
         legend = alt.Legend(title=None, orient="bottom", columns=3, symbolOpacity=1)
         return alt.Color("series:N", scale=alt.Scale(domain=list(self.names), range=self.colours), legend=legend)
 
     def dash(self) -> alt.StrokeDash:
+        """Vega-Lite's encoding of series by dash."""
         return alt.StrokeDash("series:N", scale=alt.Scale(domain=list(self.names), range=self.dashes), legend=None)
 
     def shape(self) -> alt.Shape:
+        """Vega-Lite's encoding of series by shape."""
         legend = alt.Legend(title=None, orient="bottom", columns=3)
         return alt.Shape("series:N", scale=alt.Scale(domain=list(self.names), range=self.shapes), legend=legend)

@@ -41,6 +41,7 @@ def find(results: Results) -> list[Episode]:
 
 
 def weaknesses(results: Results) -> Iterator[str]:
+    """Yield sentences for the list of what is weak."""
     found = find(results)
     if found and results.has_many_targets:
         longest = max(found, key=lambda episode: episode.span_s)

@@ -63,6 +63,7 @@ def count_badges(counts: Mapping[str, int]) -> list[tuple[str, str]]:
 
 
 def overview(results: Results, indexes: Indexes) -> str:
+    """HTML of labels that sum up a page: trials by outcome, busy hosts, mixed versions of the measuring code."""
     items = count_badges(results.counts())
     if results.has_many_targets:
         items.insert(0, ("plain", human.plural(len(results.targets), "target")))

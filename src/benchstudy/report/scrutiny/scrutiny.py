@@ -20,6 +20,8 @@ _MOST_NAMED = 5
 
 @dataclass(frozen=True)
 class Scrutiny:
+    """The results of the checks of a family. `dependent` are cases whose trials resemble the previous one."""
+
     results: Results
     outliers: tuple[Outlier, ...]
     drift: Drift
@@ -40,6 +42,7 @@ class Scrutiny:
 
 
 def scrutinise(results: Results, indexes: evidence.Indexes) -> Scrutiny:
+    """Run all checks of a family's results. `indexes` are the records of its sessions."""
     found = outliers.find(results, evidence.busy_trials(results, indexes), indexes)
     moving = drift.find(results)
     return Scrutiny(results, tuple(found), moving, drift.find_dependent(results, moving.cases))

@@ -37,6 +37,7 @@ class Citation:
 
     @property
     def named(self) -> str:
+        """The names of the authors, or a phrase that stands for them."""
         return " and ".join(author.name for author in self.authors) or f"The authors of the study {self.study}"
 
     def bibtex(self) -> str:

@@ -37,11 +37,13 @@ class Reference:
 
     @property
     def text(self) -> str:
+        """The reference as one line of plain text."""
         names = [" ".join(reversed(name.split(", "))) for name in self.authors.split(" and ")]
         who = names[0] if len(names) == 1 else f"{', '.join(names[:-1])} and {names[-1]}"
         return f"{who}: {self.title}. {self.journal}, {self.year}. https://doi.org/{self.doi}"
 
     def bibtex(self, key: str) -> str:
+        """The reference as a BibTeX entry."""
         where = "publisher" if self.is_book else "journal"
         fields = {"author": self.authors, "title": f"{{{self.title}}}", where: self.journal, "year": str(self.year)}
         lines = "".join(f"  {name} = {{{text}}},\n" for name, text in fields.items())

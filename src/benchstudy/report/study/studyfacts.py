@@ -37,6 +37,7 @@ class FamilyFacts:
 
     @property
     def title(self) -> str:
+        """The family's title for the reader."""
         return registry.get(self.name).title
 
     def noted(self, kind: str) -> Any:
@@ -45,6 +46,7 @@ class FamilyFacts:
 
     @property
     def comparisons(self) -> list[Mapping[str, Any]]:
+        """The summaries of the page's comparisons, as `verdicts.summarised` makes them."""
         return list(self.notes.get("comparisons", {}).values())
 
     @property
@@ -118,6 +120,7 @@ class StudyFacts:
         return FamilyFacts(name, results, notes, self.link(self.folder / f"{name}.html"), exports)
 
     def link(self, path: Path) -> str:
+        """The link to a file, relative to the page."""
         return link(os.path.relpath(path, self.page_folder))
 
     @property

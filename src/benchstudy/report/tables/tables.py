@@ -47,6 +47,7 @@ class Cell:
 
     @classmethod
     def text(cls, text: str, href: str | None = None, kind: str = "text") -> "Cell":
+        """A cell with one line of text."""
         return cls((text,), href, kind)
 
 
