@@ -186,7 +186,7 @@ def test_a_load_is_asked_for_its_loop_its_warm_up_its_window_and_its_generator(b
     assert [whole[name].status for name in asked] == ["satisfied"] * 5
     assert [lacking[name].status for name in asked if name != "loop"] == ["not satisfied"] * 4
     assert "http_concurrency 2.00 s" in lacking["duration"].text
-    assert "not told in: http_concurrency: nginx · ab · 10 (6 of 6 trials)" in lacking["offered"].text
+    assert "missing in: http_concurrency: nginx · ab · 10 (6 of 6 trials)" in lacking["offered"].text
 
 
 def test_that_the_mix_was_told_apart_is_what_the_page_noted_and_no_name_of_a_file(bare_project):
@@ -214,7 +214,7 @@ def test_ceilings_margins_and_a_licence_are_taken_from_the_study(bare_project):
     assert found["thresholds"].status == "satisfied"
     idle = declared(("file_size",), thresholds={"margins": {"fio/read_iops": "5%", "file_size": "4%"}})
     found = answers(facts_of(bare_project, {"file_size": show_file_size}, idle))["thresholds"]
-    assert found.status == "not satisfied" and found.text.endswith("holds for nothing: fio/read_iops.")
+    assert found.status == "not satisfied" and found.text.endswith("so it has no effect: fio/read_iops.")
     index = next((bare_project / "data" / "raw").rglob("session.json"))
     text = json.loads(index.read_text())
     del text["sessions"][0]["declared"]["thresholds"]

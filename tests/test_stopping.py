@@ -465,7 +465,7 @@ def test_a_page_says_by_what_rule_it_stopped_what_was_not_reached_and_what_a_new
     assert "when the session stopped" not in weak
     monkeypatch.setattr(Scripted, "edited", staticmethod(lambda value: value**40))
     method, weak = page()
-    assert "quiet, duration: known to ±1 % when the session stopped, and to ±41 % by this page" in weak
+    assert "quiet, duration: known to ±1 % when the session stopped, and to ±41 % on this page" in weak
     older = {name: value for name, value in index.items() if name != "stopping"}
     assert "until" not in evidence.method(Results(lab.root / "tidy", study="s", family="scripted"), [older])
 

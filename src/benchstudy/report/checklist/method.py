@@ -31,8 +31,7 @@ def environment(facts: StudyFacts) -> Answer:
         lacking += in_trials(family, family.succeeded, set(known))
         quiet = set(family.succeeded["trial"].to_list()) - set(family.results.disturbed)
         disturbed += in_trials(family, family.succeeded, quiet)
-    told = f"{human.plural(held, 'session')} of a host. There were {human.plural(changes, 'change')}"
-    text = f"Recorded before and after each of {told}."
+    text = f"Recorded before and after each of {human.plural(held, 'session')} of a host. Changes: {changes}."
     if lacking:
         return unless_lacking(lacking, text, "The environment before and after the session is unknown for", "#hosts")
     return unless_lacking(disturbed, text, f"{text} Others disturbed trials of", "#hosts")
