@@ -345,7 +345,7 @@ PHASES = {
             lambda: benchstudy("import", *OUTPUTS),
             finished="already holds the same content",
         ),
-        Phase("discard", Lab.measured, discard, finished="is discarded already"),
+        Phase("discard", Lab.measured, discard, finished="are discarded already"),
         Phase("tidy", Lab.measured, tidy, 300, same=["data/tidy/**/*.parquet"]),
         Phase("page", Lab.tidied, page, 60, same=["reports/**/*"]),
         Phase("overview", Lab.paged, overview, 60, same=["reports/**/*"]),

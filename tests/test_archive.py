@@ -199,7 +199,7 @@ def test_a_clone_makes_the_same_tables_of_what_was_pushed(origin, clone, archive
     assert [cell for name in now for cell in different_cells(tables_of_origin[name], now[name])] == []
     verified = clone.run("verify", "study.yaml")
     assert (verified["altered"], verified["in_archive"]) == (0, pulled["in_archive"])
-    assert "fetch it with `benchstudy pull --all`" in clone.run("crate", "study.yaml", status=1)
+    assert "run `benchstudy pull --all`" in clone.run("crate", "study.yaml", status=1)
 
     whole = clone.run("pull", *archive.words, *STUDY, "--all")
     assert 0 < whole["fetched"] < len(folders) and whole["in_archive"] == 0

@@ -48,7 +48,7 @@ def test_a_session_elsewhere_ends_with_its_command_and_the_next_one_adopts(proje
         try:
             until(lambda: lab.begun() == 2 or command.poll() is not None, 90)
             assert command.poll() is None, command.stdout.read()
-            own = [path for path in paths.local_state(project.root).glob("preloaded*") if not path.is_symlink()]
+            own = [path for path in paths.local_state(project.root).glob("preloaded-*.sock") if not path.is_symlink()]
             assert not own, "nobody there would see its process"  # a link is the suite's, to its warm libraries
             progress = paths.progress(project.root, "faults")
             (state,) = progress.glob("*.json")

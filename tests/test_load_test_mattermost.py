@@ -72,7 +72,6 @@ def programs(tmp_path_factory):
         root / "work",
         target_roles=["sut", "load"],  # so that this host needs no Locust
         environment=project.environment,
-        timeout_s=3000,
     )
     packages = {"postgresql", "mariadb-server", "prometheus", "prometheus-node-exporter"}
     assert set(facts["packages"]) == packages and all(facts["packages"].values())

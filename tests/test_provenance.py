@@ -110,7 +110,7 @@ def test_every_trial_is_in_it_and_says_how_it_ended(study, entities):
     assert "Imported from answer.json" in action["imported"]["description"]
     told = entities[f"#trial/{study.disturbed.record.uuid}"]["description"]
     assert "disturbed: others used 1.1 of 2 processors of box (backup)" in told
-    assert f"set aside: trial {study.ok.short} stands in its place" in told
+    assert f"set aside: trial {study.ok.short} replaces it" in told
     assert "disturbed" not in action["ok"]["description"]
     assert entities[action["imported"]["instrument"]["@id"]]["softwareVersion"] == "fio-3.33"
     levels = [entities[ref["@id"]] for ref in action["ok"]["object"] if ref["@id"] != "study.json"]

@@ -208,10 +208,10 @@ def test_what_is_not_the_pinned_thing_is_refused(here, tmp_path):
 
 def test_pins_of_another_version_are_an_error_that_names_both(here, tmp_path):
     deploy = GO_TOOL.replace(HELLO, "v9.9.9")
-    with pytest.raises(ProvisionFailed, match=rf"hello: v9\.9\.9 is wanted, and envs/hello/go\.mod .* {HELLO}"):
+    with pytest.raises(ProvisionFailed, match=rf"hello: v9\.9\.9 is asked for, but envs/hello/go\.mod .* {HELLO}"):
         provision(here, deploy, tmp_path / "work")
     (here / "envs" / "wheel-requirements.txt").write_text("other==1.0\n")
-    with pytest.raises(ProvisionFailed, match=r"wheel-requirements\.txt pins no wheel"):
+    with pytest.raises(ProvisionFailed, match=r"wheel-requirements\.txt does not pin wheel"):
         provision(here, PYTHON_TOOL, tmp_path / "work")
 
 

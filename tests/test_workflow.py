@@ -275,7 +275,7 @@ def test_a_discarded_trial_is_kept_and_replaced_by_one(measured, monkeypatch, ca
     before = trials(measured)
     chosen = index(measured)["trials"][0]
     said = discard(measured, chosen, "a backup was running", monkeypatch, capsys)
-    assert "`snakemake --cores 8 report --configfile config/study.yaml` measures what is missing" in said
+    assert "`snakemake --cores 8 report --configfile config/study.yaml` measures them again" in said
     measured.snakemake("measure", "reports/tiny/file_size.html", "--configfile", "config/study.yaml")
     (replacement,) = trials(measured) - before
     assert before < trials(measured)
