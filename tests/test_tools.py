@@ -149,6 +149,21 @@ def test_folders_of_one_machine_share_builds_by_what_they_are_made_from(here, tm
     assert output(tmp_path / "second" / "tools" / "bin" / "wheel", "version") == "wheel 0.45.1\n"
 
 
+def test_a_store_that_was_moved_still_works_and_its_launchers_have_the_same_hash(
+    here, tmp_path, store, offline, monkeypatch
+):
+    monkeypatch.setenv(TOOL_STORE, str(store))
+    first = provision(here, PYTHON_TOOL, tmp_path / "first")
+    moved = store.rename(tmp_path / "a moved store")
+    try:
+        monkeypatch.setenv(TOOL_STORE, str(moved))
+        second = provision(here, PYTHON_TOOL, tmp_path / "second", **offline)
+        assert second["problems"] == [] and second["tools"]["wheel"]["sha256"] == first["tools"]["wheel"]["sha256"]
+        assert output(tmp_path / "second" / "tools" / "bin" / "wheel", "version") == "wheel 0.45.1\n"
+    finally:
+        moved.rename(store)
+
+
 def test_a_folder_that_has_its_tools_waits_for_no_other_build(here, tmp_path, store, monkeypatch, caplog):
     caplog.set_level("INFO", logger="benchstudy")
     monkeypatch.setenv(TOOL_STORE, str(store))
