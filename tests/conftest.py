@@ -145,7 +145,7 @@ def use_common_tool_store() -> None:
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--build-tools", action="store_true", help="first build the programs that tests start")
-    parser.addoption("--fault-table", type=Path, help="write the results of tests marked `fault` there")
+    parser.addoption("--fault-table", type=Path, help="write the results of tests marked `fault` to this file")
 
 
 def pytest_configure(config: pytest.Config) -> None:

@@ -236,7 +236,7 @@ class Bench:
         return self.phase.finished is not None and self.phase.finished in ended.said
 
 
-# --- all of them --------------------------------------------------------------------------------------------------
+# --- all injections -------------------------------------------------------------------------------------------------
 
 
 def chosen(bench: Bench, told: argparse.Namespace) -> list[Injection]:
@@ -321,7 +321,7 @@ def print_table(results: Sequence[Mapping]) -> None:
         row = rows.setdefault((result["phase"], result["hit"].split()[0], error), Counter())
         row.update([result["how"], "all", *(["faults"] if result["faults"] else [])])
     head = f"{'phase':10} {'call':16} {'error':8}"
-    print(f"\n{head} {'injections':>10} {'in words':>9} {'went on':>8} {'killed':>7} {'faults':>7}")
+    print(f"\n{head} {'injections':>10} {'message':>9} {'went on':>8} {'killed':>7} {'faults':>7}")
     for (phase, call, error), row in sorted(rows.items()):
         counts = f"{row['all']:10d} {row['in words']:9d} {row['went on']:8d} {row['killed']:7d} {row['faults']:7d}"
         print(f"{phase:10} {call:16} {error:8} {counts}")
@@ -358,12 +358,12 @@ _OURS = (
 
 def main(arguments: Iterable[str]) -> int:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--phase", action="append", choices=PHASES, help="may be repeated; all when left out")
-    parser.add_argument("--only", default="", help="calls whose name, path, error or mode holds this")
-    parser.add_argument("--most", type=int, help="so many injections of each phase, at random")
+    parser.add_argument("--phase", action="append", choices=PHASES, help="can be repeated; default: all phases")
+    parser.add_argument("--only", default="", help="only calls whose name, path, error or mode contains this text")
+    parser.add_argument("--most", type=int, help="at most this many random injections per phase")
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--workers", type=int, default=2)
-    parser.add_argument("--minutes", type=float, default=1e6, help="and no longer than this")
+    parser.add_argument("--minutes", type=float, default=1e6, help="stop after this many minutes")
     told = parser.parse_args(list(arguments))
     told.until = time.time() + 60 * told.minutes
     begun = time.monotonic()

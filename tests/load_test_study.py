@@ -101,7 +101,7 @@ def _histogram(
             yield f"{name}_count{{{labels}}} {count} {at:.3f}"
 
 
-# --- run here ---------------------------------------------------------------------------------------------------
+# --- loads run here ---------------------------------------------------------------------------------------------------
 
 LISTENS = {"argv": ["sleep", "infinity"], "ports": ["http", "metrics", "sql"], "ready": {"tcp": "http"}}
 PROMETHEUS = {

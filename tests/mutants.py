@@ -196,11 +196,11 @@ def _diff(mutant: Mutant, said: str) -> str:
 
 def main(arguments: Iterable[str]) -> int:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--mutants", type=int, default=600, help="how many are drawn, about")
+    parser.add_argument("--mutants", type=int, default=600, help="approximate number of mutants")
     parser.add_argument("--seed", type=int, default=1)
-    parser.add_argument("--modules", default="", help="a pattern: only modules in whose name it is found")
-    parser.add_argument("--tests", nargs="+", default=[], help="only fast tests of these files")
-    parser.add_argument("--lines", type=Path, help="keep here what tests execute, or take what was kept")
+    parser.add_argument("--modules", default="", help="only modules whose name matches this regular expression")
+    parser.add_argument("--tests", nargs="+", default=[], help="use only the fast tests in these files")
+    parser.add_argument("--lines", type=Path, help="folder that keeps which lines tests execute, for the next run")
     told = parser.parse_args(list(arguments))
     known = named()
     parts = {part: [n for n in names if re.search(told.modules, n)] for part, names in modules().items()}

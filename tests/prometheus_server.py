@@ -189,7 +189,7 @@ def exporter(port: int = 0) -> Iterator[Exporter]:
         process.stdout.close()
 
 
-# --- what may stand between ------------------------------------------------------------------------------------
+# --- a proxy that spoils answers ------------------------------------------------------------------------------------
 
 
 @contextmanager

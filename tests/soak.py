@@ -287,11 +287,11 @@ def sessions_in(root: Path) -> int:
 
 def main(arguments: Iterable[str]) -> int:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--sessions", type=int, default=2000, help="of all workers (%(default)s)")
-    parser.add_argument("--minutes", type=float, default=60, help="and no longer than this (%(default)s)")
+    parser.add_argument("--sessions", type=int, default=2000, help="total of all workers (default: %(default)s)")
+    parser.add_argument("--minutes", type=float, default=60, help="stop after this many minutes (default: %(default)s)")
     parser.add_argument("--seed", type=int, default=1)
-    parser.add_argument("--workers", type=int, default=2, help="each with a host of its own (%(default)s)")
-    parser.add_argument("--between", type=int, default=12, help="rounds between two stops (%(default)s)")
+    parser.add_argument("--workers", type=int, default=2, help="each has its own host (default: %(default)s)")
+    parser.add_argument("--between", type=int, default=12, help="rounds between two stops (default: %(default)s)")
     told = parser.parse_args(list(arguments))
     told.until, begun = time.time() + 60 * told.minutes, time.monotonic()
     print(f"seed {told.seed}", flush=True)

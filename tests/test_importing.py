@@ -174,7 +174,7 @@ def test_a_screen_of_the_hammer_does_not_learn_from_its_files_name(tmp_path: Pat
     assert found.levels["antispam"] == found.levels["backend"] == found.levels["limits"] == "unknown"
 
 
-# --- what people and paths know ---------------------------------------------------------------------------------------
+# --- levels from options and paths ----------------------------------------------------------------------------------
 
 
 def test_levels_are_said_by_a_person_and_by_the_path_and_contradict_nothing(tmp_path: Path):
@@ -382,7 +382,7 @@ def test_when_and_with_what_it_was_run_comes_from_the_document(tmp_path: Path):
     assert trials["tool_version"].to_list() == ["3.33", "3.33"]
 
 
-# --- figures that stand twice in a document ---------------------------------------------------------------------------
+# --- figures that appear twice in a document ------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(

@@ -220,7 +220,7 @@ def test_check_names_what_a_host_lacks(studies, tmp_path):
     assert any(good and text.startswith("services: /") and text.endswith("/cp") for good, text, _ in found.findings)
 
 
-# --- the real ones ---------------------------------------------------------------------------------------------------
+# --- the real servers -----------------------------------------------------------------------------------------------
 
 
 def free_ports(count):

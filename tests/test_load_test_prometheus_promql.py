@@ -441,7 +441,7 @@ def not_up(server: Prometheus) -> bool:
     return bool(found) and found[0]["value"][1] == "0"
 
 
-# --- of real servers --------------------------------------------------------------------------------------------
+# --- data of real servers -------------------------------------------------------------------------------------------
 
 
 def test_two_real_releases_of_which_one_no_longer_calls_what_the_other_called_most():

@@ -470,7 +470,7 @@ def test_one_trial_an_arm_has_intervals_over_blocks_of_its_samples(once):
     assert said(found["Verdict"]) == "no verdict | one trial an arm"
 
 
-# -- the rest ------------------------------------------------------------------------------------------
+# -- set-up, clients and failures ----------------------------------------------------------------------
 
 
 def test_the_set_up_is_what_was_recorded_and_declared(load, once):

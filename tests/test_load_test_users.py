@@ -197,7 +197,7 @@ def test_the_bracket_lies_where_alerts_and_quiet_checks_meet():
     assert feedback.bracket(overlapping) == feedback.Bracket(80, 104)
 
 
-# --- time to think -----------------------------------------------------------------------------------------------
+# --- think time -----------------------------------------------------------------------------------------------
 
 
 def test_users_act_as_often_at_first_as_ever_after():

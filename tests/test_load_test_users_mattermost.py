@@ -295,7 +295,7 @@ def test_who_types_is_told_to_those_who_look_at_the_channel(place: Place):
     assert said > 50 and sent < 3 * said
 
 
-# --- a load that does not ----------------------------------------------------------------------------------------
+# --- a load that fails ----------------------------------------------------------------------------------------
 
 
 def failure(place: Place, *arguments: Any, **changes: Any) -> str:

@@ -208,7 +208,7 @@ def test_figures_are_drawn_by_the_version_that_they_are_written_for():
 
 
 def test_a_pdf_of_the_converter_gets_one_order_and_stays_whole():
-    """The converter's own order is random each time: it is almost certain that eight of them are not alike."""
+    """The converter's own order is random: among eight runs, it is almost certain that two differ."""
     shapes = "".join(
         f'<g opacity="0.{k}"><text x="9" y="{9 * k}" font-weight="{k}00">µ{k}</text></g>' for k in range(1, 9)
     )
