@@ -27,7 +27,7 @@ KILLED, SURVIVED, TIMEOUT = "killed", "survived", "timeout"
 _OF_A_FUNCTION = 0x1  # CO_OPTIMIZED, which the code of modules and classes is not
 _MOST_BYTES = 6 << 30
 _LOOK_S = 0.02
-_WAITING = 6  # of processor time, as a limit for wall time, because other forks compute, too
+_WAITING = 6  # times the processor time, as a limit of wall time, because other forks compute, too
 
 Order = Mapping[str, Any]
 Functions = Mapping[tuple[str, str, int], list[FunctionType]]

@@ -53,7 +53,7 @@ def nothing_lost(
     - Every file of every trial that was sealed before is there, byte for byte, and all of raw is as it was sealed.
     - Each case has one good trial in each block, `good` in all: none is lost, there twice, or measured again.
     - Nothing in raw is half-written, and hosts have no process, mount, process group, folder or lock (`lock`: its file)
-    of ours, nor a folder of ours in `scratch`, where trials had theirs.
+      of ours, nor a folder of ours in `scratch`, where trials had theirs.
     - The report's `page` says what happened, in the words `says`.
 
     A test without a page checks no report; one whose trials run without limits has no groups to look for.

@@ -373,7 +373,7 @@ def test_backends_and_antispam_of_logs_have_verdicts_on_the_page_and_on_the_over
     assert set(notes) == {"backends", "antispam"} and all(made["tests"] > 3 for made in notes.values())
     page, overview = (without_scripts(texts[f"embedded/{name}.html"]) for name in ("log_write", "index"))
     assert "Which backend?" in page and "What does antispam cost?" in page
-    # GCP's was displaced by other load, and the writers limited the hammer: neither is a verdict on a log.
+    # There is no verdict on a log that lost leaves, nor on the hammer, which its writers limited.
     assert "mariadb: it lost leaves that it had accepted" in page and "writers-bound" in page
     assert "mariadb against posix" in overview and "yes against no" in overview
 

@@ -93,7 +93,7 @@ def test_no_text_of_a_figure_has_fifteen_digits(log):
     assert said and not [text for text in said if re.search(r"[1-9][.\d]{5,}|\de-\d", text)], said
 
 
-# Numbers that are not figures of a report: for machines, times, and durations of our own work to a fixed step.
+# Numbers that are not figures of a report: for machines, points in time, and our own durations in fixed steps.
 FIXED = {
     "families/http_concurrency/scripts.py": "settings of a generator",
     "report/figures/vega.py": "coordinates",

@@ -57,7 +57,7 @@ def startable() -> list[str]:
 
 
 def commands() -> list[dict[str, Any]]:
-    """One trial per system, for which it runs; also what programs say about levels.
+    """One command per system, which runs for its trial, and others that print their levels.
 
     Rows take long to make, and belong to the servers that use them.
     """
