@@ -1,4 +1,4 @@
-"""The first screen: per family a sentence with number, interval, n and verdict; a table of metrics; all studies."""
+"""The first screen: one sentence per family with figure, interval, n and verdict; a table of metrics; all studies."""
 
 import json
 import re
@@ -30,7 +30,7 @@ from benchstudy.statistics.densities import outline
 
 @pytest.fixture(scope="module")
 def made(tmp_path_factory):
-    """A project with the pages of two families, and what is known of its study."""
+    """A project with the pages of two families, and the facts about its study."""
     root = as_project(tmp_path_factory.mktemp("project"))
     with chdir(root):
         write_file_size(root, hostile=False)
@@ -44,7 +44,7 @@ def facts(made):
 
 
 def found(**changes):
-    """One comparison of a page's notes."""
+    """One comparison in a page's notes."""
     whole = {
         "metric": "duration", "title": "Time of one file", "unit": "s", "better": "lower", "level": "sshfs",
         "against": "local", "base_level": "local", "where": "to write 100 MB", "target": "here", "case": "a",
@@ -55,7 +55,7 @@ def found(**changes):
 
 
 def said(facts, **calls):
-    """The sentence about the first family of a study whose page noted these comparisons, by call."""
+    """The sentence about the first family of a study whose page noted these comparisons, by its function."""
     notes = {name: {"aside": name == "aside", "found": list(listed)} for name, listed in calls.items()}
     made = headline(replace(facts.families[0], notes={"findings": notes, "comparisons": {name: {} for name in calls}}))
     return f"{made.before}{made.number}{made.after}{f': {made.verdict}' if made.verdict else ''}.", made
