@@ -236,7 +236,7 @@ def test_a_session_from_the_command_to_the_tables(tmp_path: Path, here: Host, da
     assert {"sync_ios", "sync_lat_p50"} <= metrics["test=fio,job=log"]
     errors = observations.filter((pl.col("metric") == "io_errors") & pl.col("case").str.ends_with("unverified"))
     read = observations.filter((pl.col("metric") == "read_ios") & pl.col("case").str.ends_with("unverified"))
-    assert errors["value"].item() >= 16, "each block of the file at least once"
+    assert errors["value"].item() >= 2, "it continues after an error"
     assert errors["value"].item() == pytest.approx(read["value"].item(), rel=0.1), "every read is an error"
     histogram = pl.read_parquet(tmp_path / "tidy" / "latency_histogram.parquet")
     histogram = histogram.filter(pl.col("case").str.ends_with("gitlab-latency"))
