@@ -18,7 +18,16 @@ from benchstudy.hosts.agent import LockLost
 from benchstudy.hosts.remote import ConnectionLost
 from benchstudy.measuring import session
 from benchstudy.measuring.raw import StoredTrial, TrialStore
-from benchstudy.measuring.session import Scheduled, adopt, hold_session, is_held, missing_trials, schedule, set_aside
+from benchstudy.measuring.session import (
+    OneOfMany,
+    Scheduled,
+    adopt,
+    hold_session,
+    is_held,
+    missing_trials,
+    schedule,
+    set_aside,
+)
 from benchstudy.model import interference, paths, registry
 from benchstudy.model.causes import Cause
 from benchstudy.model.errors import TrialFailed
@@ -80,7 +89,9 @@ class Lab:
         return parse_study({**study, **hosts, "families": {"written": family}}).session("t", "written")
 
     def hold(self, plan: SessionPlan) -> dict[str, Any]:
-        return json.loads(hold_session(self.root, plan, lambda: self.connections.append(1)).read_text())
+        return json.loads(
+            hold_session(self.root, plan, OneOfMany(lambda: self.connections.append(1), "0" * 64)).read_text()
+        )
 
     @property
     def store(self) -> TrialStore:
